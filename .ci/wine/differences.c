@@ -433,6 +433,54 @@ static void operations_on_connections(void)
                disconnect(ours, &overlapped, TF_REUSE_SOCKET, 0) || WSAGetLastError() != WSAENOTCONN);
 }
 
+/* Whether an accept begins, which it is then left in. */
+static int accepts(SOCKET listener, SOCKET given, DWORD room)
+{
+    static char place[16][128];
+    static OVERLAPPED overlapped[16];
+    static int next;
+    DWORD received;
+    int is_done = AcceptEx(listener, given, place[next], 0, room, room, &received, &overlapped[next]);
+    next++;
+    return !is_done && WSAGetLastError() == WSA_IO_PENDING;
+}
+
+/* What connections are made of, if it does not fit. */
+static void connections_of_anything(void)
+{
+    struct sockaddr_in address, other;
+    SOCKET listener = bound(SOCK_STREAM, &address), quiet = bound(SOCK_STREAM, &other), ours, theirs, file;
+    SOCKET datagrams = socket(AF_INET, SOCK_DGRAM, 0);
+    GUID accept_guid = WSAID_ACCEPTEX;
+    LPFN_DISCONNECTEX disconnect;
+    static OVERLAPPED overlapped;
+    void *function = NULL;
+    DWORD count, room = sizeof address + 16;
+    HANDLE ends[2];
+    listen(listener, 5);
+    difference("an accept begins with too little room for an address",
+               accepts(listener, socket(AF_INET, SOCK_STREAM, 0), room - 1));
+    difference("an accept begins on a socket that does not listen", accepts(quiet, socket(AF_INET, SOCK_STREAM, 0), room));
+    difference("an accept begins with a socket that is bound, or is no stream",
+               accepts(listener, quiet, room) && accepts(listener, datagrams, room));
+    tcp_pair(&ours, &theirs);
+    CreatePipe(&ends[0], &ends[1], NULL, 0);
+    file = (SOCKET)ends[0];
+    difference("anything is taken for the listener of an accepted socket",
+               setsockopt(ours, SOL_SOCKET, SO_UPDATE_ACCEPT_CONTEXT, (char *)&listener, 0) == 0 &&
+                   setsockopt(ours, SOL_SOCKET, SO_UPDATE_ACCEPT_CONTEXT, (char *)&file, sizeof file) == 0 &&
+                   setsockopt(file, SOL_SOCKET, SO_UPDATE_ACCEPT_CONTEXT, (char *)&listener, sizeof listener) == 0);
+    disconnect = (LPFN_DISCONNECTEX)extension(ours, (GUID)WSAID_DISCONNECTEX);
+    difference("a disconnect takes flags that mean nothing", disconnect(ours, NULL, 1, 1));
+    int again = disconnect(ours, &overlapped, 0, 0) || WSAGetLastError() == WSA_IO_PENDING;
+    difference("what was disconnected is disconnected once more", again);
+    difference("a function is looked up by less than a GUID, or into less than a pointer",
+               WSAIoctl(ours, SIO_GET_EXTENSION_FUNCTION_POINTER, &accept_guid, 15, &function, sizeof function, &count, NULL,
+                        NULL) == 0 &&
+                   WSAIoctl(ours, SIO_GET_EXTENSION_FUNCTION_POINTER, &accept_guid, sizeof accept_guid, &function, 0, &count,
+                            NULL, NULL) == 0);
+}
+
 /* A file that is asked as a socket says that it is something else than Windows says: "code that says of a file that it is
  * no socket". And the completion port of a file is told of a write that was refused. */
 static void operations_on_files(const char *program)
@@ -521,6 +569,7 @@ int main(int count, char **arguments)
     operations_on_datagrams();
     operations_on_sockets();
     operations_on_connections();
+    connections_of_anything();
     operations_on_files(arguments[0]);
     waits();
     /* The last one, since what is printed may go to another console from then on. */

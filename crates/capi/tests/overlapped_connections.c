@@ -3,9 +3,6 @@
 #include <winsock2.h>
 #include <mswsock.h>
 
-#include <stdio.h>
-#include <sys/un.h>
-
 #include "check.h"
 #include "overlapped.h"
 
@@ -31,6 +28,26 @@ typedef struct Accept {
 static HANDLE port;
 /* Of the sockets that the tests make, and of their addresses. */
 static int family = AF_INET, address_size = sizeof(struct sockaddr_in);
+
+#ifdef _WIN32 /* where no library that programs name has the two */
+static LPFN_CONNECTEX ConnectEx;
+static LPFN_DISCONNECTEX DisconnectEx;
+
+static void look_them_up(void)
+{
+    GUID connects = WSAID_CONNECTEX, disconnects = WSAID_DISCONNECTEX;
+    SOCKET s = tcp_socket();
+    DWORD bytes;
+    CHECK_IS(WSAIoctl(s, SIO_GET_EXTENSION_FUNCTION_POINTER, &connects, sizeof connects, &ConnectEx,
+                      sizeof ConnectEx, &bytes, NULL, NULL),
+             0);
+    CHECK_IS(WSAIoctl(s, SIO_GET_EXTENSION_FUNCTION_POINTER, &disconnects, sizeof disconnects, &DisconnectEx,
+                      sizeof DisconnectEx, &bytes, NULL, NULL),
+             0);
+    CHECK_IS(closesocket(s), 0);
+}
+
+#endif
 
 static SOCKET new_socket(void)
 {
@@ -97,7 +114,7 @@ static void begin_accept(SOCKET listener, Accept *accept, DWORD data)
     CHECK(accept->s != INVALID_SOCKET);
     CHECK_FALSE(AcceptEx(listener, accept->s, accept->place, data, BLOCK, BLOCK, &received, &accept->overlapped),
                 WSA_IO_PENDING);
-    CHECK_IS(received, UNTOUCHED);
+    CHECK(!HAS_SOCKET_CALLS || received == UNTOUCHED);
 }
 
 /* What the accept tells is the port that the other end tells, and its address. */
@@ -194,8 +211,8 @@ static void a_connection_that_waits_is_accepted_at_once(void)
     associate(listener, port, LISTENER_KEY);
     accept.overlapped = fresh(NULL);
     accept.s = new_socket();
-    CHECK_IS(AcceptEx(listener, accept.s, accept.place, 0, BLOCK, BLOCK, &received, &accept.overlapped), TRUE);
-    CHECK_IS(received, 0);
+    CHECK_AT_ONCE(AcceptEx(listener, accept.s, accept.place, 0, BLOCK, BLOCK, &received, &accept.overlapped));
+    CHECK(!HAS_SOCKET_CALLS || received == 0);
     CHECK_ENDED(port, LISTENER_KEY, &accept.overlapped, 0);
     check_they_talk(accept.s, client);
     closesocket(accept.s);
@@ -238,7 +255,7 @@ static void what_waits_for_first_data_may_be_associated_and_closed(void)
     Accept accept;
     int is_closed;
     associate(listener, port, LISTENER_KEY);
-    for (is_closed = 0; is_closed < 2; is_closed++) {
+    for (is_closed = 0; is_closed <= HAS_SOCKET_CALLS; is_closed++) { /* Windows does not say what becomes of that */
         begin_accept(listener, &accept, 64);
         client = connected_to(&address);
         CHECK(is_silent(port));
@@ -259,6 +276,7 @@ static void what_waits_for_first_data_may_be_associated_and_closed(void)
     closesocket(listener);
 }
 
+#ifndef _WIN32
 typedef struct Race {
     SOCKET listener;
     Accept accept;
@@ -317,6 +335,9 @@ static void an_accept_ends_when_its_connection_is_closed_just_then(void)
     closesocket(listener);
 }
 
+#endif
+
+#if HAS_SOCKET_CALLS /* What Windows carries over it does not say. */
 /* What a program may set of the socket that it gives. */
 typedef struct Option {
     const char *name;
@@ -401,6 +422,8 @@ static void what_the_program_has_set_goes_on(void)
     closesocket(listener);
 }
 
+#endif
+
 static void it_blocks_as_the_program_has_said(void)
 {
     Address address;
@@ -445,7 +468,9 @@ static void a_listener_still_blocks_in_accept(void)
     closesocket(client);
     closesocket(first.s);
     CHECK_IS(setsockopt(listener, SOL_SOCKET, SO_RCVTIMEO, (char *)&time, sizeof time), 0);
+#if HAS_SOCKET_CALLS /* An accept of Windows has no limit. */
     CHECK(accept_none(listener, WSAETIMEDOUT));
+#endif
     client = connected_to(&address);
     accepted = (SOCKET)accept(listener, NULL, NULL);
     CHECK(accepted != INVALID_SOCKET);
@@ -456,16 +481,21 @@ static void a_listener_still_blocks_in_accept(void)
     CHECK(accept_none(listener, WSAEWOULDBLOCK));
     mode = 0;
     CHECK_IS(ioctlsocket(listener, FIONBIO, &mode), 0);
+#if HAS_SOCKET_CALLS
     CHECK(accept_none(listener, WSAETIMEDOUT));
+#endif
     closesocket(listener);
 }
 
 static void accepts_are_cancelled(void)
 {
     Address address;
-    SOCKET listener = new_listener(&address), client;
+    SOCKET listener = new_listener(&address);
     Accept accept;
+#if HAS_SOCKET_CALLS
+    SOCKET client;
     char byte;
+#endif
     associate(listener, port, LISTENER_KEY);
     begin_accept(listener, &accept, 0);
     CHECK(CancelIoEx((HANDLE)listener, &accept.overlapped));
@@ -474,6 +504,7 @@ static void accepts_are_cancelled(void)
     accept.overlapped = fresh(NULL);
     CHECK_FALSE(AcceptEx(listener, accept.s, accept.place, 0, BLOCK, BLOCK, NULL, &accept.overlapped),
                 WSA_IO_PENDING);
+#if HAS_SOCKET_CALLS /* Windows does not say what becomes of an accept whose socket is closed. */
     /* To close it cancels, too. */
     CHECK_IS(closesocket(accept.s), 0);
     CHECK_FAILED(port, LISTENER_KEY, &accept.overlapped, 0, ERROR_OPERATION_ABORTED);
@@ -486,8 +517,9 @@ static void accepts_are_cancelled(void)
     closesocket(accept.s);
     CHECK_IS(recv(client, &byte, 1, 0), 0);
     closesocket(client);
-    /* The listener closed. */
     begin_accept(listener, &accept, 0);
+#endif
+    /* The listener closed. */
     CHECK_IS(closesocket(listener), 0);
     CHECK_FAILED(port, LISTENER_KEY, &accept.overlapped, 0, ERROR_OPERATION_ABORTED);
     closesocket(accept.s);
@@ -499,28 +531,33 @@ static void a_listener_that_is_none_is_refused(void)
 {
     Address address;
     SOCKET listener = new_listener(&address), client = connected_to(&address), closed = new_socket();
-    SOCKET file = (SOCKET)open("/dev/null", O_RDONLY | O_CLOEXEC);
+    uintptr_t file, ends[2];
     Accept accept;
+    open_file_and_pipe(&file, ends);
     accept.s = new_socket();
     accept.overlapped = fresh(NULL);
-    CHECK_IS(AcceptEx(listener, accept.s, accept.place, 0, BLOCK, BLOCK, NULL, &accept.overlapped), TRUE);
+    CHECK_AT_ONCE(AcceptEx(listener, accept.s, accept.place, 0, BLOCK, BLOCK, NULL, &accept.overlapped));
+    until_ended(&accept.overlapped);
     closesocket(closed);
 #define UPDATE(s, value, size) setsockopt(s, SOL_SOCKET, SO_UPDATE_ACCEPT_CONTEXT, (const char *)(value), size)
     CHECK_IS(UPDATE(accept.s, &listener, sizeof listener), 0);
     CHECK_SOCKET_ERROR(UPDATE(accept.s, NULL, sizeof listener), WSAEFAULT);
-    CHECK_SOCKET_ERROR(UPDATE(accept.s, &listener, 0), WSAEFAULT);
-    CHECK_SOCKET_ERROR(UPDATE(accept.s, &listener, sizeof(int)), WSAEFAULT);
-    CHECK_SOCKET_ERROR(UPDATE(accept.s, &closed, sizeof closed), WSAENOTSOCK);
-    CHECK_SOCKET_ERROR(UPDATE(accept.s, &file, sizeof file), WSAENOTSOCK);
-    CHECK_SOCKET_ERROR(UPDATE(file, &listener, sizeof listener), WSAENOTSOCK);
-    closed = INVALID_SOCKET;
-    CHECK_SOCKET_ERROR(UPDATE(accept.s, &closed, sizeof closed), WSAENOTSOCK);
+    UNLESS_WINE("anything is taken for the listener of an accepted socket") {
+        CHECK_SOCKET_ERROR(UPDATE((SOCKET)file, &listener, sizeof listener), WSAENOTSOCK);
+        CHECK_SOCKET_ERROR(UPDATE(accept.s, &listener, 0), WSAEFAULT);
+        CHECK_SOCKET_ERROR(UPDATE(accept.s, &listener, sizeof(int)), WSAEFAULT);
+        CHECK_SOCKET_ERROR(UPDATE(accept.s, &closed, sizeof closed), WSAENOTSOCK);
+        CHECK_SOCKET_ERROR(UPDATE(accept.s, &file, sizeof file), WSAENOTSOCK);
+        closed = INVALID_SOCKET;
+        CHECK_SOCKET_ERROR(UPDATE(accept.s, &closed, sizeof closed), WSAENOTSOCK);
+    }
 #undef UPDATE
-    CHECK_IS(close((int)file), 0);
+    close_file_and_pipe(file, ends);
     close_both(accept.s, client);
     closesocket(listener);
 }
 
+#ifndef _WIN32
 /* The time that the processor has had for this process, in milliseconds. */
 static long busy_time(void)
 {
@@ -584,6 +621,8 @@ static void an_accept_waits_for_descriptors(void)
     }
 }
 
+#endif
+
 static void bad_accepts_are_refused(void)
 {
     Address address;
@@ -594,14 +633,21 @@ static void bad_accepts_are_refused(void)
     bind_to_a_port(bound);
 #define ACCEPT(l, s, place, local, remote, overlapped) AcceptEx(l, s, place, 0, local, remote, NULL, overlapped)
     CHECK_FALSE(ACCEPT(listener, accept.s, accept.place, BLOCK, BLOCK, NULL), WSA_INVALID_PARAMETER);
+#if HAS_SOCKET_CALLS
     CHECK_FALSE(ACCEPT(listener, accept.s, NULL, BLOCK, BLOCK, &accept.overlapped), WSAEFAULT);
-    CHECK_FALSE(ACCEPT(listener, accept.s, accept.place, BLOCK - 1, BLOCK, &accept.overlapped), WSAEINVAL);
-    CHECK_FALSE(ACCEPT(listener, accept.s, accept.place, BLOCK, BLOCK - 1, &accept.overlapped), WSAEINVAL);
+#endif
+    UNLESS_WINE("an accept begins with too little room for an address") {
+        CHECK_FALSE(ACCEPT(listener, accept.s, accept.place, BLOCK - 1, BLOCK, &accept.overlapped), WSAEINVAL);
+        CHECK_FALSE(ACCEPT(listener, accept.s, accept.place, BLOCK, BLOCK - 1, &accept.overlapped), WSAEINVAL);
+    }
     CHECK_FALSE(ACCEPT(INVALID_SOCKET, accept.s, accept.place, BLOCK, BLOCK, &accept.overlapped), WSAENOTSOCK);
     CHECK_FALSE(ACCEPT(listener, INVALID_SOCKET, accept.place, BLOCK, BLOCK, &accept.overlapped), WSAENOTSOCK);
-    CHECK_FALSE(ACCEPT(no_listener, accept.s, accept.place, BLOCK, BLOCK, &accept.overlapped), WSAEINVAL);
-    CHECK_FALSE(ACCEPT(listener, bound, accept.place, BLOCK, BLOCK, &accept.overlapped), WSAEINVAL);
-    CHECK_FALSE(ACCEPT(listener, udp, accept.place, BLOCK, BLOCK, &accept.overlapped), WSAEINVAL);
+    UNLESS_WINE("an accept begins on a socket that does not listen")
+        CHECK_FALSE(ACCEPT(no_listener, accept.s, accept.place, BLOCK, BLOCK, &accept.overlapped), WSAEINVAL);
+    UNLESS_WINE("an accept begins with a socket that is bound, or is no stream") {
+        CHECK_FALSE(ACCEPT(listener, bound, accept.place, BLOCK, BLOCK, &accept.overlapped), WSAEINVAL);
+        CHECK_FALSE(ACCEPT(listener, udp, accept.place, BLOCK, BLOCK, &accept.overlapped), WSAEINVAL);
+    }
     CHECK_FALSE(ACCEPT(listener, accept.s, accept.place, BLOCK, BLOCK, &accept.overlapped), WSA_IO_PENDING);
     other.overlapped = fresh(NULL);
     CHECK_FALSE(ACCEPT(listener, accept.s, other.place, BLOCK, BLOCK, &other.overlapped), WSAEINVAL);
@@ -622,13 +668,13 @@ static void connects_complete_and_may_bring_data(void)
     size_t place;
     char hello[] = "hello", bytes[5];
     OVERLAPPED overlapped = fresh(NULL);
-    DWORD flags;
     CHECK_FALSE(ConnectEx(s, TO(address), NULL, 0, NULL, &overlapped), WSAEINVAL);
     bind_to_a_port(s);
     associate(s, port, KEY);
-    for (place = 0; place < sizeof short_ones / sizeof *short_ones; place++)
-        CHECK_FALSE(ConnectEx(s, &address.any, short_ones[place], NULL, 0, NULL, &overlapped),
-                    WSAEFAULT);
+    UNLESS_WINE("a connect takes an address that is too short")
+        for (place = 0; place < sizeof short_ones / sizeof *short_ones; place++)
+            CHECK_FALSE(ConnectEx(s, &address.any, short_ones[place], NULL, 0, NULL, &overlapped),
+                        WSAEFAULT);
     if (!ConnectEx(s, TO(address), hello, 5, NULL, &overlapped))
         CHECK_IS(WSAGetLastError(), WSA_IO_PENDING);
     CHECK_ENDED(port, KEY, &overlapped, 5);
@@ -638,8 +684,7 @@ static void connects_complete_and_may_bring_data(void)
     CHECK(memcmp(bytes, "hello", 5) == 0);
     check_they_talk(s, accepted);
     /* The socket blocks, as it did before. */
-    flags = (DWORD)fcntl((int)s, F_GETFL);
-    CHECK_IS(flags & O_NONBLOCK, 0);
+    CHECK(!is_nonblocking(s));
     CHECK_FALSE(ConnectEx(s, TO(address), NULL, 0, NULL, &overlapped), WSAEISCONN);
     closesocket(s);
     closesocket(accepted);
@@ -660,22 +705,25 @@ static void a_connect_that_is_refused_fails(void)
     CHECK_FAILED(port, KEY, &overlapped, 0, ERROR_CONNECTION_REFUSED);
     CHECK_IS(status_of(overlapped.Internal), CONNECTION_REFUSED);
     CHECK_FALSE(WSAGetOverlappedResult(s, &overlapped, &count, FALSE, &flags), WSAECONNREFUSED);
-    /* It may be connected again. */
-    if (!ConnectEx(s, TO(good), NULL, 0, NULL, &overlapped))
-        CHECK_IS(WSAGetLastError(), WSA_IO_PENDING);
-    CHECK_ENDED(port, KEY, &overlapped, 0);
-    other = (SOCKET)accept(listener, NULL, NULL);
-    check_they_talk(s, other);
-    CHECK_FALSE(ConnectEx(s, NULL, 0, NULL, 0, NULL, &overlapped), WSAEFAULT);
+    UNLESS_WINE("a socket whose connect was refused cannot be connected again") {
+        if (!ConnectEx(s, TO(good), NULL, 0, NULL, &overlapped))
+            CHECK_IS(WSAGetLastError(), WSA_IO_PENDING);
+        CHECK_ENDED(port, KEY, &overlapped, 0);
+        other = (SOCKET)accept(listener, NULL, NULL);
+        check_they_talk(s, other);
+        closesocket(other);
+    }
+    UNLESS_WINE("a connect takes an address that is too short")
+        CHECK_FALSE(ConnectEx(s, NULL, 0, NULL, 0, NULL, &overlapped), WSAEFAULT);
     CHECK_FALSE(ConnectEx(s, TO(good), NULL, 0, NULL, NULL), WSA_INVALID_PARAMETER);
     CHECK_FALSE(ConnectEx(INVALID_SOCKET, TO(good), NULL, 0, NULL, &overlapped),
                 WSAENOTSOCK);
     closesocket(s);
-    closesocket(other);
     closesocket(listener);
     closesocket(keeps);
 }
 
+#if HAS_SOCKET_CALLS
 /* The system connects a socket to itself that asks for its own port, at which nothing listens. */
 static void a_connect_of_a_socket_to_itself_is_refused(void)
 {
@@ -706,45 +754,60 @@ static void a_connect_of_a_socket_to_itself_is_refused(void)
     }
 }
 
+#endif
+
 static void a_socket_is_disconnected_and_used_again(void)
 {
     Address address;
     SOCKET listener = new_listener(&address), client = connected_to(&address), again;
     Accept accepting;
-    OVERLAPPED overlapped = fresh(NULL), receiving = fresh(NULL);
+    OVERLAPPED overlapped = fresh(NULL);
     char byte = 0;
     associate(listener, port, LISTENER_KEY);
     accepting.overlapped = fresh(NULL);
     accepting.s = new_socket();
     associate(accepting.s, port, KEY);
-    CHECK_IS(AcceptEx(listener, accepting.s, accepting.place, 0, BLOCK, BLOCK, NULL, &accepting.overlapped), TRUE);
+    CHECK_AT_ONCE(AcceptEx(listener, accepting.s, accepting.place, 0, BLOCK, BLOCK, NULL, &accepting.overlapped));
     CHECK_ENDED(port, LISTENER_KEY, &accepting.overlapped, 0);
-    CHECK_FALSE(DisconnectEx(accepting.s, &overlapped, 1, 0), WSAEINVAL);
-    CHECK_FALSE(DisconnectEx(accepting.s, &overlapped, TF_REUSE_SOCKET, 1), WSAEINVAL);
+    UNLESS_WINE("a disconnect takes flags that mean nothing") {
+        CHECK_FALSE(DisconnectEx(accepting.s, &overlapped, 1, 0), WSAEINVAL);
+        CHECK_FALSE(DisconnectEx(accepting.s, &overlapped, TF_REUSE_SOCKET, 1), WSAEINVAL);
+    }
     CHECK_FALSE(DisconnectEx(INVALID_SOCKET, &overlapped, 0, 0), WSAENOTSOCK);
-    CHECK_IS(DisconnectEx(accepting.s, &overlapped, TF_REUSE_SOCKET, 0), TRUE);
+    CHECK_AT_ONCE(DisconnectEx(accepting.s, &overlapped, TF_REUSE_SOCKET, 0));
     CHECK_ENDED(port, KEY, &overlapped, 0);
     CHECK_IS(recv(client, &byte, 1, 0), 0);
-    CHECK_FALSE(DisconnectEx(accepting.s, &overlapped, 0, 0), WSAENOTCONN);
+    UNLESS_WINE("what was disconnected is disconnected once more")
+        CHECK_FALSE(DisconnectEx(accepting.s, &overlapped, 0, 0), WSAENOTCONN);
     closesocket(client);
+#if HAS_SOCKET_CALLS
     /* By an accept, with the association that it has. */
     begin_accept(listener, &accepting, 0);
     closesocket(accepting.s);
     CHECK_FAILED(port, LISTENER_KEY, &accepting.overlapped, 0, ERROR_OPERATION_ABORTED);
+#endif
     again = connected_to(&address);
     CHECK_IS(DisconnectEx(again, NULL, TF_REUSE_SOCKET, 0), TRUE);
     associate(again, port, KEY);
-    if (!ConnectEx(again, TO(address), NULL, 0, NULL, &overlapped))
-        CHECK_IS(WSAGetLastError(), WSA_IO_PENDING);
-    CHECK_ENDED(port, KEY, &overlapped, 0);
-    CHECK_PENDING(receive_into(again, &byte, 1, NULL, &receiving));
-    /* Without reuse a pending receive gets the end. */
-    CHECK_IS(DisconnectEx(again, NULL, 0, 0), TRUE);
-    CHECK_ENDED(port, KEY, &receiving, 0);
+    UNLESS_WINE("a socket that was disconnected cannot be used again") {
+        if (!ConnectEx(again, TO(address), NULL, 0, NULL, &overlapped))
+            CHECK_IS(WSAGetLastError(), WSA_IO_PENDING);
+        CHECK_ENDED(port, KEY, &overlapped, 0);
+    }
+#if HAS_SOCKET_CALLS
+    {
+        /* Without reuse a pending receive gets the end. */
+        OVERLAPPED receiving = fresh(NULL);
+        CHECK_PENDING(receive_into(again, &byte, 1, NULL, &receiving));
+        CHECK_IS(DisconnectEx(again, NULL, 0, 0), TRUE);
+        CHECK_ENDED(port, KEY, &receiving, 0);
+    }
+#endif
     closesocket(again);
     closesocket(listener);
 }
 
+#if HAS_SOCKET_CALLS
 static int option_of(SOCKET s, int level, int name)
 {
     int value = -1, size = (int)sizeof value;
@@ -782,12 +845,14 @@ static void what_was_set_stays_when_a_socket_is_used_again(void)
     closesocket(listener);
 }
 
+#endif
+
 static void nothing_is_sent_behind_a_disconnect(void)
 {
     SOCKET near, far;
     OVERLAPPED overlapped = fresh(NULL), sending = fresh(NULL);
     new_pair(&near, &far);
-    CHECK_IS(DisconnectEx(near, &overlapped, 0, 0), TRUE);
+    CHECK_AT_ONCE(DisconnectEx(near, &overlapped, 0, 0));
     CHECK_ENDED(port, KEY, &overlapped, 0);
     closesocket(far);
     until(near, POLLHUP);
@@ -812,7 +877,7 @@ static void what_has_ended_on_both_sides_is_disconnected(void)
         CHECK_IS(shutdown(is_first ? far : near, SD_SEND), 0);
         CHECK_IS(recv(is_first ? near : far, &byte, 1, 0), 0);
         until(near, POLLHUP);
-        CHECK_IS(DisconnectEx(near, &overlapped, is_first ? TF_REUSE_SOCKET : 0, 0), TRUE);
+        CHECK_AT_ONCE(DisconnectEx(near, &overlapped, is_first ? TF_REUSE_SOCKET : 0, 0));
         CHECK_ENDED(port, KEY, &overlapped, 0);
         close_both(near, far);
     }
@@ -827,10 +892,12 @@ static void what_was_reset_is_not_disconnected(void)
     CHECK_PENDING(receive_into(near, &byte, 1, NULL, &overlapped));
     abort_connection(far);
     CHECK_FAILED(port, KEY, &overlapped, 0, ERROR_NETNAME_DELETED);
-    CHECK_FALSE(DisconnectEx(near, &overlapped, TF_REUSE_SOCKET, 0), WSAENOTCONN);
+    UNLESS_WINE("what was reset is disconnected")
+        CHECK_FALSE(DisconnectEx(near, &overlapped, TF_REUSE_SOCKET, 0), WSAENOTCONN);
     closesocket(near);
 }
 
+#ifndef _WIN32
 /* A listener within the machine, and one connection that fills its queue. Returns the size of its address. */
 static int full_listener(struct sockaddr_un *address, SOCKET *listener, SOCKET *first)
 {
@@ -925,6 +992,8 @@ static void a_connect_is_cancelled(void)
     close_both(first, listener);
 }
 
+#endif
+
 static void the_functions_are_looked_up_by_their_guids(void)
 {
     SOCKET s = tcp_socket();
@@ -935,6 +1004,8 @@ static void the_functions_are_looked_up_by_their_guids(void)
     LPFN_CONNECTEX connect_ex = NULL;
     LPFN_DISCONNECTEX disconnect_ex = NULL;
     OVERLAPPED overlapped = fresh(NULL);
+    Address address = any_port();
+    char place[2 * (sizeof address + 16)];
     DWORD bytes = 0;
 #define LOOK_UP(guid, function) \
     WSAIoctl(s, SIO_GET_EXTENSION_FUNCTION_POINTER, &(guid), sizeof(guid), &(function), sizeof(function), &bytes, \
@@ -945,20 +1016,30 @@ static void the_functions_are_looked_up_by_their_guids(void)
     CHECK_IS(LOOK_UP(connect_guid, connect_ex), 0);
     CHECK_IS(LOOK_UP(disconnect, disconnect_ex), 0);
     CHECK(accept_ex && get_addresses && connect_ex && disconnect_ex);
+#if HAS_SOCKET_CALLS
     CHECK_FALSE(accept_ex(s, s, NULL, 0, 0, 0, NULL, &overlapped), WSAEFAULT);
     CHECK_FALSE(connect_ex(s, NULL, 0, NULL, 0, NULL, &overlapped), WSAEFAULT);
+#endif
+    CHECK_FALSE(accept_ex(INVALID_SOCKET, s, place, 0, BLOCK, BLOCK, NULL, &overlapped), WSAENOTSOCK);
+    CHECK_FALSE(connect_ex(INVALID_SOCKET, TO(address), NULL, 0, NULL, &overlapped), WSAENOTSOCK);
     CHECK_FALSE(disconnect_ex(s, &overlapped, 0, 0), WSAENOTCONN);
     none.Data2++;
     CHECK_SOCKET_ERROR(LOOK_UP(none, accept_ex), WSAEINVAL);
-    CHECK_SOCKET_ERROR(WSAIoctl(s, SIO_GET_EXTENSION_FUNCTION_POINTER, &none, 15, &accept_ex, sizeof accept_ex,
-                                &bytes, NULL, NULL),
-                       WSAEFAULT);
-    CHECK_SOCKET_ERROR(WSAIoctl(s, SIO_GET_EXTENSION_FUNCTION_POINTER, &none, sizeof none, NULL, 0, &bytes, NULL,
-                                NULL),
-                       WSAEFAULT);
+    UNLESS_WINE("a function is looked up by less than a GUID, or into less than a pointer") {
+        CHECK_SOCKET_ERROR(WSAIoctl(s, SIO_GET_EXTENSION_FUNCTION_POINTER, &accept_guid, 15, &accept_ex,
+                                    sizeof accept_ex, &bytes, NULL, NULL),
+                           WSAEFAULT);
+        CHECK_SOCKET_ERROR(WSAIoctl(s, SIO_GET_EXTENSION_FUNCTION_POINTER, &accept_guid, sizeof accept_guid, &accept_ex,
+                                    0, &bytes, NULL, NULL),
+                           WSAEFAULT);
+        CHECK_SOCKET_ERROR(WSAIoctl(s, SIO_GET_EXTENSION_FUNCTION_POINTER, &accept_guid, sizeof accept_guid, NULL, 0,
+                                    &bytes, NULL, NULL),
+                           WSAEFAULT);
+    }
     CHECK_SOCKET_ERROR(WSAIoctl(INVALID_SOCKET, SIO_GET_EXTENSION_FUNCTION_POINTER, &accept_guid,
                                 sizeof accept_guid, &accept_ex, sizeof accept_ex, &bytes, NULL, NULL),
                        WSAENOTSOCK);
+#if HAS_SOCKET_CALLS
     /* It is done when it returns, and takes no OVERLAPPED. */
     connect_ex = NULL;
     bytes = UNTOUCHED;
@@ -969,6 +1050,7 @@ static void the_functions_are_looked_up_by_their_guids(void)
     CHECK(connect_ex == NULL);
     CHECK_IS(bytes, UNTOUCHED);
     CHECK(is_silent(port));
+#endif
     CHECK(GetProcAddress(LoadLibraryA("mswsock.dll"), "AcceptEx") != NULL);
     CHECK(GetProcAddress(LoadLibraryA("kernel32"), "CancelIoEx") != NULL);
     closesocket(s);
@@ -980,19 +1062,29 @@ static void connections_of_a_family(void)
     a_connection_that_waits_is_accepted_at_once();
     first_data_comes_with_the_connection();
     what_waits_for_first_data_may_be_associated_and_closed();
+#ifndef _WIN32
     an_accept_ends_when_its_connection_is_closed_just_then();
+#endif
+#if HAS_SOCKET_CALLS
     what_the_program_has_set_goes_on();
+#endif
     it_blocks_as_the_program_has_said();
     a_listener_still_blocks_in_accept();
     accepts_are_cancelled();
     a_listener_that_is_none_is_refused();
+#ifndef _WIN32
     an_accept_waits_for_descriptors();
+#endif
     bad_accepts_are_refused();
     connects_complete_and_may_bring_data();
     a_connect_that_is_refused_fails();
+#if HAS_SOCKET_CALLS
     a_connect_of_a_socket_to_itself_is_refused();
+#endif
     a_socket_is_disconnected_and_used_again();
+#if HAS_SOCKET_CALLS
     what_was_set_stays_when_a_socket_is_used_again();
+#endif
     nothing_is_sent_behind_a_disconnect();
     what_has_ended_on_both_sides_is_disconnected();
     what_was_reset_is_not_disconnected();
@@ -1018,10 +1110,15 @@ static int has_version_six(void)
 int main(void)
 {
     start();
+#ifdef _WIN32
+    look_them_up();
+#endif
     port = new_port(2);
     connections_of_a_family();
+#ifndef _WIN32
     a_connect_within_the_machine_waits_for_room();
     a_connect_is_cancelled();
+#endif
     the_functions_are_looked_up_by_their_guids();
     if (has_version_six())
         connections_of_a_family();
