@@ -14,7 +14,7 @@ use std::time::Duration;
 #[cfg(target_os = "linux")]
 pub(crate) mod linux;
 #[cfg(windows)]
-mod windows;
+pub(crate) mod windows;
 
 #[cfg(target_os = "linux")]
 use linux as system;

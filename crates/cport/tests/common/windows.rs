@@ -1,5 +1,6 @@
 //! Consoles of Windows.
 
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::windows::io::AsRawHandle as _;
 use std::os::windows::process::CommandExt as _;
@@ -8,7 +9,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use windows_sys::Win32::System::Console::{
-    AttachConsole, CTRL_BREAK_EVENT, CTRL_C_EVENT, GenerateConsoleCtrlEvent, SetConsoleCtrlHandler,
+    AttachConsole, COORD, CTRL_BREAK_EVENT, CTRL_C_EVENT, GenerateConsoleCtrlEvent,
+    ReadConsoleOutputCharacterW, SMALL_RECT, SetConsoleCtrlHandler, SetConsoleScreenBufferSize,
+    SetConsoleWindowInfo,
 };
 use windows_sys::Win32::System::LibraryLoader::{GetModuleHandleW, GetProcAddress};
 use windows_sys::Win32::System::Threading::{
@@ -96,4 +99,80 @@ pub(super) fn open(child: &Child) -> usize {
     let outcome = unsafe { GetProcessHandleCount(child.as_raw_handle(), &raw mut count) };
     assert_ne!(outcome, 0, "{}", io::Error::last_os_error());
     usize::try_from(count).unwrap()
+}
+
+/// What [`write_to_a_console`] is told: the width, and the arguments between line breaks.
+const WIDTH: &str = "CPORT_TEST_WIDTH";
+const ARGUMENTS: &str = "CPORT_TEST_ARGUMENTS";
+/// Lines of the screen.
+const HEIGHT: i16 = 200;
+
+/// Runs the command at a console of this width, which nobody sees. Returns its exit code, and the lines on the screen when
+/// it has ended.
+pub(crate) fn at_a_console(arguments: &[&str], width: i16) -> (i32, Vec<String>) {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "common::windows::write_to_a_console", "--ignored", "--nocapture"]);
+    command.env(WIDTH, width.to_string()).env(ARGUMENTS, arguments.join("\n"));
+    let output = command.creation_flags(CREATE_NO_WINDOW).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8(output.stdout).unwrap();
+    let named = |name: &'static str| said.lines().filter_map(move |line| line.strip_prefix(name));
+    (named("code ").next().unwrap().parse().unwrap(), named("line ").map(str::to_owned).collect())
+}
+
+/// A process has one console: this one is started with its own, and the command writes to that.
+#[test]
+#[ignore = "it is no test: those that look at a console start it"]
+fn write_to_a_console() {
+    let width: i16 = std::env::var(WIDTH).unwrap().parse().unwrap();
+    let screen = OpenOptions::new().read(true).write(true).open("CONOUT$").unwrap();
+    resize(&screen, width);
+    let mut command = super::cport(&[]);
+    command.args(std::env::var(ARGUMENTS).unwrap().split('\n'));
+    command.stdout(screen.try_clone().unwrap()).stderr(screen.try_clone().unwrap());
+    let code = command.status().unwrap().code().unwrap();
+    println!("\ncode {code}");
+    let lines: Vec<String> = (0..HEIGHT).map(|row| line(&screen, width, row)).collect();
+    let used = lines.iter().rposition(|line| !line.is_empty()).map_or(0, |last| last + 1);
+    for line in &lines[..used] {
+        println!("line {line}");
+    }
+}
+
+/// Makes the window as wide as said, and what is behind it as well.
+fn resize(screen: &File, width: i16) {
+    let window = |right, bottom| SMALL_RECT { Left: 0, Top: 0, Right: right, Bottom: bottom };
+    let (small, wanted) = (window(19, 9), window(width - 1, 19));
+    // Never is the window larger than what is behind it.
+    // SAFETY: SetConsoleWindowInfo reads a struct, and demands an open handle, which the file has.
+    again_and_again("window", || unsafe {
+        SetConsoleWindowInfo(screen.as_raw_handle(), 1, &raw const small)
+    });
+    let size = COORD { X: width, Y: HEIGHT };
+    // SAFETY: SetConsoleScreenBufferSize demands an open handle, which the file has.
+    again_and_again("size", || unsafe { SetConsoleScreenBufferSize(screen.as_raw_handle(), size) });
+    // SAFETY: as above.
+    again_and_again("window", || unsafe {
+        SetConsoleWindowInfo(screen.as_raw_handle(), 1, &raw const wanted)
+    });
+}
+
+/// A line of the screen, without the spaces at its end.
+fn line(screen: &File, width: i16, row: i16) -> String {
+    let mut letters = vec![0_u16; usize::try_from(width).unwrap()];
+    let mut count = 0;
+    // SAFETY: ReadConsoleOutputCharacterW writes letters and their number, and demands an open handle.
+    // - valid for writes: `letters` has room for as many as are asked for, and `count` is a number of this function;
+    // - the handle: the file has it.
+    let outcome = unsafe {
+        ReadConsoleOutputCharacterW(
+            screen.as_raw_handle(),
+            letters.as_mut_ptr(),
+            u32::try_from(letters.len()).unwrap(),
+            COORD { X: 0, Y: row },
+            &raw mut count,
+        )
+    };
+    assert_ne!(outcome, 0, "{}", io::Error::last_os_error());
+    String::from_utf16_lossy(&letters[..usize::try_from(count).unwrap()]).trim_end().to_owned()
 }
