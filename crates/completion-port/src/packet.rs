@@ -588,6 +588,7 @@ impl<'b, 'p, K, M, B> Packets<'b, 'p, K, M, B> {
     }
 
     /// The same packets, with clones of all keys. How they are cloned must be known to the port.
+    #[inline]
     pub(crate) fn with_clones(mut self) -> Self {
         self.clones = true;
         self
@@ -691,22 +692,59 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
         Some(self.unpack(taken, seat))
     }
 
+    /// A clone of the key of a node that came off the seat's chain, and has not had its turn.
+    #[inline]
+    fn clone_key(&self, index: u32) -> K {
+        let clone = self.port.clone_key().expect("set before the first such wait");
+        // If the clone panics, this still queues the node.
+        let node = Unfinished { engine: self.port.engine(), index, turn: Turn::Check };
+        // SAFETY: `clone_with` demands that the caller owns the cell, with a value in it, until
+        // it returns.
+        // - owned: the node came off the seat's chain, and has not had its turn;
+        // - a value: the key lies in its cell whenever the slot is not held.
+        let key = unsafe { self.port.keys().cells.clone_with(index, clone) };
+        std::mem::forget(node);
+        key
+    }
+
     /// The next packet that the seat has been handed, with a clone of its key; whether there was one, and
     /// whether there is something for the caller in it.
+    // Where it is called the key's token is, which would pass through memory if this were a part of it.
     #[inline(never)]
     fn next_clone(&self, seat: &Seat) -> Option<Option<Packet<'p, K, M, B>>> {
         let engine = self.port.engine();
-        let make = self.port.clone_key().expect("set before the first such wait");
+        let Some((index, slot)) = engine.next_slot(seat) else {
+            if seat.is_empty_handed() {
+                return None;
+            }
+            return self.next_other_clone(seat, None);
+        };
+        let key = self.clone_key(index);
+        // Unless the clone has forked, and this is the child.
+        if !engine.forked()
+            && let Some((name, events)) = engine.hand_and_park(seat, index, slot)
+        {
+            if hears_packets() {
+                engine.tell_named(name, events);
+            }
+            return Some(Some(Packet::Notified(Notified { id: Id(name), events, key })));
+        }
+        self.next_other_clone(seat, Some((index, key)))
+    }
+
+    /// The same in all but the common case, which is a packet of a one-shot registration. `begun` is a slot whose key was
+    /// cloned and whose turn has not come, and the clone, if one was taken.
+    #[inline(never)]
+    fn next_other_clone(
+        &self,
+        seat: &Seat,
+        begun: Option<(u32, K)>,
+    ) -> Option<Option<Packet<'p, K, M, B>>> {
+        let engine = self.port.engine();
+        let (first, mut made) = begun.map_or((NIL, None), |(index, key)| (index, Some(key)));
         let mut key = None;
-        let taken = engine.next_by(seat, NIL, |index, slot| {
-            // If the clone panics, this still queues the node.
-            let node = Unfinished { engine, index, turn: Turn::Check };
-            // SAFETY: `clone_with` demands that the caller owns the cell, with a value in it, until
-            // it returns.
-            // - owned: the node came off the seat's chain, and has not had its turn;
-            // - a value: the key lies in its cell whenever the slot is not held.
-            let clone = unsafe { self.port.keys().cells.clone_with(index, make) };
-            std::mem::forget(node);
+        let taken = engine.next_by(seat, first, |index, slot| {
+            let clone = made.take().unwrap_or_else(|| self.clone_key(index));
             if engine.forked() {
                 // The clone has forked, and this is the child: what was handed to the parent is the
                 // parent's.

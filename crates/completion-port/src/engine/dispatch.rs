@@ -47,6 +47,34 @@ impl Engine {
         Ok((node, slot, events))
     }
 
+    /// The next node of those that `seat` has been handed, if it is that of a slot, whose turn has not come:
+    /// [`Engine::hand_and_park`] may give it its turn. The calling thread owns the node then.
+    #[inline]
+    pub(crate) fn next_slot(&self, seat: &Seat) -> Option<(u32, &Slot)> {
+        let node = seat.first();
+        if node & POSTED != 0 {
+            // A message, or none.
+            return None;
+        }
+        let slot = self.slot(node);
+        seat.takes(node, &slot.link).then_some((node, slot))
+    }
+
+    /// The turn of a node from [`Engine::next_slot`], whose key has been cloned, if it is of the common kind: a packet of
+    /// a one-shot registration, which keeps its key. `None`, and nothing has changed, in any other case:
+    /// [`Engine::next_by`] goes on with it.
+    #[inline]
+    pub(crate) fn hand_and_park(
+        &self,
+        seat: &Seat,
+        index: u32,
+        slot: &Slot,
+    ) -> Option<(Name, Events)> {
+        let (generation, events) = slot.hand_and_park()?;
+        count(&seat.counts.ready);
+        Some((name_of(index, generation), events))
+    }
+
     /// The next packet of those that `seat` has been handed, if it is a posted message: its cell. The
     /// message is to be moved out, then [`Engine::free_post`] called.
     #[inline]

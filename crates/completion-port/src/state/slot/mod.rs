@@ -640,6 +640,16 @@ impl Slot {
         self.change(Word::taken_and_parked)
     }
 
+    /// The short way of [`Slot::take_and_park`], for [`Turn::Held`]: the registration's generation as well. `None`, and
+    /// nothing has changed, in all but the common case.
+    #[inline]
+    pub(crate) fn hand_and_park(&self) -> Option<(u32, Events)> {
+        self.change_if(|word| {
+            let (parked, events) = word.handed_and_parked()?;
+            Some((parked, (word.generation(), events)))
+        })
+    }
+
     /// The key of a persistent packet has been cloned. Only the owner of the node calls it.
     /// `unreported` if the key could not be cloned, and the packet is lost.
     pub(crate) fn cloned(&self, unreported: Events) -> Next {

@@ -474,6 +474,12 @@ impl Word {
         }
     }
 
+    /// The short way of [`Word::taken_and_parked`], as [`Word::handed`] is that of [`Word::taken`].
+    #[inline]
+    pub(super) fn handed_and_parked(self) -> Option<(Self, Events)> {
+        self.handed().map(|(word, events)| (word.without(HELD), events))
+    }
+
     /// The key of a persistent packet has been cloned; the node is given back or queued again.
     /// `unreported` if the key could not be cloned.
     pub(super) fn cloned(self, unreported: Events) -> (Self, Next) {
@@ -876,6 +882,9 @@ mod tests {
             for word in [word, likely, likely.without(UNCHECKED | EDGE | PENDING_ERR)] {
                 if let Some((handed, events)) = word.handed() {
                     prop_assert_eq!(word.taken(), (handed, Turn::Held(events)));
+                }
+                if let Some((parked, events)) = word.handed_and_parked() {
+                    prop_assert_eq!(word.taken_and_parked(), (parked, Turn::Held(events)));
                 }
             }
         }
