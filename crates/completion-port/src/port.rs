@@ -729,6 +729,20 @@ impl<K, M, B> Port<K, M, B> {
         drained: impl Fn() -> Drained,
     ) -> Result<()> {
         self.store.keys.know_clone(terms.clone);
+        if self.store.engine.enable_plainly(id.0, terms.mode, &drained) {
+            return Ok(());
+        }
+        self.enable_otherwise(id, terms, drained)
+    }
+
+    /// The same in all but the common case.
+    #[inline(never)]
+    fn enable_otherwise(
+        &self,
+        id: Id,
+        terms: Terms<K>,
+        drained: impl Fn() -> Drained,
+    ) -> Result<()> {
         let seat = || current_seat(&self.store.engine);
         self.told(id, self.store.engine.enable(id.0, terms.mode, drained, seat))
     }

@@ -120,9 +120,7 @@ pub struct Hints(Drained);
 impl Hints {
     /// Whether the next read would block, and whether the next write would.
     pub const fn new(read_drained: bool, write_full: bool) -> Self {
-        let read = if read_drained { Drained::READ } else { Drained::NONE };
-        let write = if write_full { Drained::WRITE } else { Drained::NONE };
-        Self(read.and(write))
+        Self(Drained::of_both(read_drained, write_full))
     }
 }
 

@@ -41,6 +41,7 @@ impl Engine {
     }
 
     /// Whether operations of this registration are started by its name.
+    #[inline]
     pub(super) fn is_shared(&self, index: u32) -> bool {
         self.desk(index).is_some_and(|desk| desk.lock().is_shared)
     }

@@ -414,6 +414,20 @@ impl Slot {
         })
     }
 
+    /// The short way of [`Slot::enable`], where the kernel has been asked for all of `mode` already. False, and nothing
+    /// has changed, in all but the common case.
+    #[inline]
+    pub(crate) fn enable_plainly(
+        &self,
+        generation: u32,
+        mode: Mode,
+        drained: impl Fn() -> Drained,
+        poll: u32,
+    ) -> bool {
+        let step = |word: Word| word.enabled_plainly(generation, mode, drained(), poll);
+        self.change_if(|word| Some((step(word)?, ()))).is_some()
+    }
+
     /// Asks for more than the filter says, until a packet has reported it. A held slot is armed for it when its
     /// key comes back.
     pub(crate) fn enable_also(

@@ -287,6 +287,25 @@ impl Word {
         self.without(TIMED | LATE).with(ENABLED).with_mode(mode).recalling(poll).roused()
     }
 
+    /// The short way of [`Word::enabled`], behind [`Word::dried`] and for the registration that `generation` names:
+    /// nothing that it remembers must be checked. `None` in any other case.
+    #[inline]
+    pub(super) fn enabled_plainly(
+        self,
+        generation: u32,
+        mode: Mode,
+        drained: Drained,
+        poll: u32,
+    ) -> Option<Self> {
+        const SPECIAL: u64 = CLOSED | REMOVING | HELD | LENT | RECHECK | HALF_CLOSED | ALSO;
+        let state = self.0 & (u64::MAX << GENERATION | LIVE | SPECIAL);
+        let word = self.dried(drained).with_mode(mode);
+        if state != Self::free(generation).with(LIVE).0 || word.is_ready_or_unwatched() {
+            return None;
+        }
+        Some(word.without(TIMED | LATE | PENDING).with(ENABLED).armed(poll))
+    }
+
     /// More than the filter is asked for, until a packet has reported it.
     pub(super) fn enabled_also(self, interest: Interest, poll: u32) -> (Self, Next) {
         let also = u64::from(interest.bits()) << ALSO_SHIFT;
@@ -688,7 +707,7 @@ impl Word {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::READY_SHIFT;
+    use super::super::{EDGES_SHIFT, READY_SHIFT};
     use super::*;
     use crate::interest::Interest;
 
@@ -889,6 +908,25 @@ mod tests {
             }
         }
 
+        /// The short way of enabling does what the long one does, and refuses what that refuses.
+        #[test]
+        fn the_common_case_of_enabling_is_no_other(
+            word in words(), stray: bool, drained in hints(), poll: u32, mode in modes(),
+        ) {
+            let generation = (word.generation() + u32::from(stray)) % GENERATIONS;
+            let parked = word.without(ENABLED | HELD | LENT | FLYING | ALSO | REMOVING | COLLECTED | CLOSED);
+            let parked = keeping_the_rules(parked.without(RECHECK | HALF_CLOSED));
+            for word in [word, parked] {
+                if let Some(enabled) = word.enabled_plainly(generation, mode, drained, poll) {
+                    prop_assert_eq!(word.admits(generation), Ok(()));
+                    prop_assert!(!word.is_away() && word.is_plain());
+                    prop_assert_eq!(enabled.unwatched(Facts::asked_by(mode.interest)), None);
+                    let general = word.dried(drained).enabled(mode, poll);
+                    prop_assert_eq!(general, (enabled, Next::Nothing));
+                }
+            }
+        }
+
         /// What is said of a turn beforehand is what it turns out to be.
         #[test]
         fn what_is_due_makes_a_packet(word in words()) {
@@ -925,6 +963,26 @@ mod tests {
         assert!(word.rearmed(Some(Mode { edge: true, ..room }), false, hint, 3).is_some());
         assert!(word.rearmed(None, false, Drained::NONE, 3).is_none(), "it is still ready");
         assert!(word.with(RECHECK).rearmed(None, false, hint, 3).is_none());
+    }
+
+    #[test]
+    fn enabling_with_a_hint_is_the_common_case() {
+        let mode = Mode { interest: Interest::IN, edge: false, one_shot: true };
+        let armed = Word::free(7).registered(mode, false).without(HELD).with(ENABLED).armed(3);
+        let queued = armed.watching(Facts::IN).queued(7, Facts::IN, 5, || 5).expect("armed before");
+        let (parked, events) = queued.handed_and_parked().expect("queued");
+        assert_eq!((events, parked.has(HELD | ENABLED | QUEUED)), (Events::IN, false));
+        let again = |word: Word, drained| word.enabled_plainly(7, mode, drained, 6);
+        assert!(again(parked, Drained::READ).is_some_and(|word| word.has(ENABLED)));
+        assert!(again(parked, Drained::NONE).is_none(), "it is still ready");
+        assert!(again(parked.with(1 << EDGES_SHIFT), Drained::READ).is_none(), "there is more");
+        for other in [HELD, LENT, REMOVING, CLOSED, RECHECK, HALF_CLOSED] {
+            assert!(again(parked.with(other), Drained::READ).is_none());
+        }
+        let room = Mode { interest: Interest::OUT, ..mode };
+        assert!(parked.enabled_plainly(7, room, Drained::READ, 6).is_none(), "it is not watched");
+        assert!(parked.enabled_plainly(8, mode, Drained::READ, 6).is_none(), "it is another one's");
+        assert!(again(parked.freed(), Drained::READ).is_none());
     }
 
     #[test]

@@ -39,6 +39,12 @@ impl Drained {
         }
     }
 
+    /// Of each direction whether it is drained.
+    #[inline]
+    pub(crate) const fn of_both(read: bool, write: bool) -> Self {
+        Self((read as u8 * Self::READ.0) | (write as u8 * Self::WRITE.0))
+    }
+
     /// What either of the two says.
     #[inline]
     pub(crate) const fn and(self, other: Self) -> Self {
