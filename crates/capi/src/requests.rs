@@ -7,6 +7,7 @@ use crate::abi::{Registration, event, operation, trigger};
 use crate::errors::code;
 
 /// What an entry asks for.
+#[derive(Clone, Copy)]
 pub(crate) enum Change {
     Nothing,
     Enable(Terms),
@@ -15,6 +16,7 @@ pub(crate) enum Change {
 }
 
 /// What an entry asks for, or why it is refused whatever its socket is.
+#[inline]
 pub(crate) fn parse(entry: &Registration) -> Result<Change, u32> {
     match entry.operation {
         operation::NONE => Ok(Change::Nothing),
@@ -25,13 +27,14 @@ pub(crate) fn parse(entry: &Registration) -> Result<Change, u32> {
     }
 }
 
+#[inline]
 fn terms(filter: u16, triggers: u8) -> Result<Terms, u32> {
-    let is_one_of = |one, other| (triggers & one == 0) != (triggers & other == 0);
-    let are_both = |one, other| triggers & one != 0 && triggers & other != 0;
+    const KINDS: u8 = trigger::LEVEL | trigger::EDGE;
+    const ENDS: u8 = trigger::ONE_SHOT | trigger::PERSISTENT;
     if filter & !event::KNOWN != 0
         || triggers & !trigger::ALL != 0
-        || !is_one_of(trigger::LEVEL, trigger::EDGE)
-        || are_both(trigger::ONE_SHOT, trigger::PERSISTENT)
+        || !matches!(triggers & KINDS, trigger::LEVEL | trigger::EDGE)
+        || triggers & ENDS == ENDS
     {
         return Err(code::INVALID_PARAMETER);
     }
