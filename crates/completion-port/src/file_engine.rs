@@ -6,9 +6,10 @@
 /// the first operation needs it: a port that has done no such operation has neither a ring nor a thread
 /// for it.
 ///
-/// A ring has 256 operations under way at once, threads have eight. An operation that does not end, such as
-/// a read of a pipe into which nobody writes, keeps its place: with so many of them no other one of the port is begun,
-/// whatever its file is. Pipes and terminals are better registered, and read when they are ready.
+/// A ring has 256 operations under way at once, threads have eight: of those on what is on a disk, which end by themselves.
+/// What may not end, such as a read of a pipe into which nobody writes, has places of its own, 240 in a ring and eight
+/// threads. With so many of them no other one of that kind is begun, whatever its file is; those on disks go on. Pipes and
+/// terminals are better registered, and read when they are ready.
 ///
 /// # Platform notes
 ///
@@ -36,6 +37,7 @@ pub enum FileEngine {
     Automatic,
     /// The system's own queue of operations, which one thread of the port has to itself.
     Ring,
-    /// A few threads of the port, each of which does one operation at a time: at most eight.
+    /// A few threads of the port, each of which does one operation at a time: at most eight for what is on disks, and as
+    /// many for what is not.
     Threads,
 }

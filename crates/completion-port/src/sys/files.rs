@@ -47,6 +47,12 @@ pub(crate) trait Hold: Send + Sync {
     /// there is, at most once.
     fn has_positions(&self) -> bool;
 
+    /// Whether an operation ends by itself, as those on a disk do. One that waits for what somebody else does, such as a
+    /// read of a pipe, may not. Those that end must not wait for those that may not.
+    fn ends_by_itself(&self) -> bool {
+        self.has_positions()
+    }
+
     /// Whether a thread has to wait for each operation, though the system completes those of other files by itself.
     #[allow(dead_code, reason = "for systems that do")]
     fn waits(&self) -> bool {

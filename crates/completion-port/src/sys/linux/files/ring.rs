@@ -22,12 +22,18 @@ use crate::sys::unix::options::{Code, last_code};
 /// Entries that are handed to the kernel by one call.
 const ENTRIES: u32 = 64;
 
-/// How many jobs the kernel has at once. More wait in the list, from where they can be taken back.
+/// How many jobs the kernel has at once of those that end by themselves. More wait in the list, from where they can be taken
+/// back.
 const MOST: usize = 256;
+
+/// And besides, of those that may not.
+const MOST_OTHERS: usize = 240;
 
 /// Room for the completions of so many jobs, of a cancel for each, and of what wakes the thread, so that none has to
 /// wait for room: some kernels take no more entries then.
 const COMPLETIONS: u32 = 1024;
+
+const _: () = assert!(2 * (MOST + MOST_OTHERS + 1) <= COMPLETIONS as usize);
 
 /// The names of what is no job. The lower half of a job's name is the number of a record, which is less.
 const WAKE: u64 = u64::MAX;
@@ -45,8 +51,10 @@ struct Shared {
 
 #[derive(Default)]
 struct Inbox {
-    /// Not begun, oldest first.
+    /// Not begun, oldest first: those that end by themselves.
     jobs: VecDeque<Job>,
+    /// And those that may not.
+    others: VecDeque<Job>,
     /// Names of jobs that are to be cancelled.
     cancels: Vec<u64>,
     /// The thread is going to look here before it next sleeps.
@@ -143,6 +151,7 @@ impl Ring {
                 shared: threads,
                 ring,
                 aboard: HashMap::new(),
+                others: 0,
                 found: VecDeque::new(),
                 wakes: Box::new(0),
                 is_listening: false,
@@ -158,7 +167,9 @@ impl Ring {
     }
 
     pub(super) fn put(&self, job: Job) {
-        self.0.lock().jobs.push_back(job);
+        let mut inbox = self.0.lock();
+        let list = if job.file.ends_by_itself() { &mut inbox.jobs } else { &mut inbox.others };
+        list.push_back(job);
     }
 
     /// Has the thread begin with what was put.
@@ -169,8 +180,11 @@ impl Ring {
     /// The job of this name, if the kernel does not have it yet. Otherwise the kernel is asked to cancel it.
     pub(super) fn take_back(&self, name: u64) -> Option<Job> {
         let mut inbox = self.0.lock();
-        if let Some(place) = inbox.jobs.iter().position(|job| job.name == name) {
-            return inbox.jobs.remove(place);
+        let Inbox { jobs, others, .. } = &mut *inbox;
+        for list in [jobs, others] {
+            if let Some(place) = list.iter().position(|job| job.name == name) {
+                return list.remove(place);
+            }
         }
         inbox.cancels.push(name);
         self.0.wake(inbox);
@@ -192,10 +206,10 @@ impl Drop for Ring {
     fn drop(&mut self) {
         let mut inbox = self.0.lock();
         inbox.is_over = true;
-        let jobs = std::mem::take(&mut inbox.jobs);
+        let lists = [std::mem::take(&mut inbox.jobs), std::mem::take(&mut inbox.others)];
         self.0.wake(inbox);
         // The kernel does not have these, and their port is gone.
-        drop(jobs);
+        drop(lists);
     }
 }
 
@@ -225,6 +239,8 @@ struct Pilot {
     ring: IoUring,
     /// By their names. The memory of each is lent to the kernel from `Pilot::submit` until its completion has come.
     aboard: HashMap<u64, Aboard>,
+    /// How many of those may not end by themselves.
+    others: usize,
     /// Completions that were taken from the kernel, and not worked off yet.
     found: VecDeque<(u64, i32)>,
     /// Where the kernel puts what it reads from the eventfd.
@@ -271,11 +287,14 @@ impl Pilot {
 
     /// What has come. From here on the thread is woken for more.
     fn collect(&mut self) -> (Vec<Job>, Vec<u64>, bool) {
-        let room = MOST - self.aboard.len().min(MOST);
+        let room = MOST.saturating_sub(self.aboard.len() - self.others);
+        let room_for_others = MOST_OTHERS.saturating_sub(self.others);
         let mut inbox = self.shared.lock();
         inbox.is_awake = false;
         let count = inbox.jobs.len().min(room);
-        let jobs = inbox.jobs.drain(..count).collect();
+        let mut jobs: Vec<_> = inbox.jobs.drain(..count).collect();
+        let count = inbox.others.len().min(room_for_others);
+        jobs.extend(inbox.others.drain(..count));
         (jobs, std::mem::take(&mut inbox.cancels), inbox.is_over)
     }
 
@@ -307,6 +326,7 @@ impl Pilot {
     /// Lends the memory of a job to the kernel, or returns the job if there is something wrong with it.
     fn submit(&mut self, job: Job) {
         let name = job.name;
+        self.others += usize::from(!job.file.ends_by_itself());
         self.aboard.insert(name, Aboard { job, is_called_off: false, is_polling: false });
         self.submit_again(name);
     }
@@ -409,6 +429,7 @@ impl Pilot {
             // What was done so far is told, and that it was called off, if something is left.
             aboard.job.is_called_off |= !is_over;
             if let Some(aboard) = self.aboard.remove(&name) {
+                self.others -= usize::from(!aboard.job.file.ends_by_itself());
                 give_back(aboard.job);
             }
         } else {

@@ -47,6 +47,7 @@ pub(in crate::sys) fn fault_of_file(code: Code) -> Fault {
 struct Held {
     descriptor: OwnedFd,
     has_positions: bool,
+    ends_by_itself: bool,
 }
 
 impl Hold for Held {
@@ -56,6 +57,10 @@ impl Hold for Held {
 
     fn has_positions(&self) -> bool {
         self.has_positions
+    }
+
+    fn ends_by_itself(&self) -> bool {
+        self.ends_by_itself
     }
 }
 
@@ -139,19 +144,28 @@ pub(in crate::sys) fn block_signals() {
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), ptr::null_mut()) };
 }
 
-/// Whether the number names what has operations of files and cannot be watched.
-pub(in crate::sys) fn is_file(descriptor: Descriptor) -> bool {
+/// What type of file a descriptor names, of those that the system knows; 0 if none.
+fn file_type(descriptor: Descriptor) -> libc::mode_t {
     let mut stat = MaybeUninit::<libc::stat>::uninit();
     // SAFETY: fstat(2) writes a `stat` at the pointer, or fails.
     // - valid for writes: it is a local.
     if unsafe { libc::fstat(descriptor, stat.as_mut_ptr()) } != 0 {
-        return false;
+        return 0;
     }
     // SAFETY: `assume_init` demands a value.
     // - the call has succeeded, so that the kernel has written all of it.
-    let mode = unsafe { stat.assume_init() }.st_mode;
+    unsafe { stat.assume_init() }.st_mode & libc::S_IFMT
+}
+
+/// Whether the number names what is on a disk, or is one.
+fn is_on_disk(descriptor: Descriptor) -> bool {
+    matches!(file_type(descriptor), libc::S_IFREG | libc::S_IFDIR | libc::S_IFBLK)
+}
+
+/// Whether the number names what has operations of files and cannot be watched.
+pub(in crate::sys) fn is_file(descriptor: Descriptor) -> bool {
     // Not the kernel's own objects without a type, such as an epoll set.
-    matches!(mode & libc::S_IFMT, libc::S_IFREG | libc::S_IFDIR | libc::S_IFBLK | libc::S_IFCHR)
+    is_on_disk(descriptor) || file_type(descriptor) == libc::S_IFCHR
 }
 
 /// Takes hold of the file that the number names.
@@ -167,5 +181,7 @@ pub(in crate::sys) fn hold(descriptor: Descriptor) -> Result<Arc<dyn Hold>, Faul
     // SAFETY: lseek(2) demands nothing of memory.
     let position = unsafe { libc::lseek(duplicate, 0, libc::SEEK_CUR) };
     let has_positions = position >= 0 || last_code() != libc::ESPIPE;
-    Ok(Arc::new(Held { descriptor, has_positions }))
+    // Some have positions and wait all the same: a counter of the kernel, some devices.
+    let ends_by_itself = is_on_disk(duplicate);
+    Ok(Arc::new(Held { descriptor, has_positions, ends_by_itself }))
 }

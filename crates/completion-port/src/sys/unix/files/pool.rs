@@ -1,4 +1,5 @@
-//! A few threads, each of which does one operation at a time.
+//! A few threads, each of which does one operation at a time. What may never end has threads of its own, so that it holds
+//! up nothing that does.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -11,14 +12,22 @@ use crate::sys::files::{Job, What};
 use crate::sys::system::calls;
 use crate::sys::unix::sockets::repeat;
 
-/// More than a disk does at once, and few enough to be no burden. A thread that hangs is one of them.
+/// How many threads each [`Lane`] has at most: more than a disk does at once, and few enough to be no burden. A thread that
+/// hangs is one of them.
 const MOST: usize = 8;
 
 /// How long a thread stays that has nothing to do.
 const REST: Duration = Duration::from_secs(10);
 
 /// A port's share of its pool. The threads have theirs, and so the pool lasts until the last operation has returned.
-pub(in crate::sys) struct Pool(Arc<Shared>);
+pub(in crate::sys) struct Pool {
+    disks: Lane,
+    others: Lane,
+}
+
+/// Threads, and the jobs that they do.
+#[derive(Default)]
+struct Lane(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
@@ -73,16 +82,33 @@ impl Shared {
 impl Pool {
     /// A pool without a thread.
     pub(in crate::sys) fn new() -> Self {
-        Self(Arc::default())
+        Self { disks: Lane::default(), others: Lane::default() }
     }
 
     pub(in crate::sys) fn put(&self, job: Job) {
-        self.0.lock().queue.push_back(job);
+        let lane = if job.file.ends_by_itself() { &self.disks } else { &self.others };
+        lane.0.lock().queue.push_back(job);
     }
 
-    /// Has a thread begin with what was put: an idle one, or else one more.
+    /// Has threads begin with what was put.
     pub(in crate::sys) fn go(&self) {
+        self.disks.go();
+        self.others.go();
+    }
+
+    /// The job of this name, if no thread has begun with it.
+    pub(in crate::sys) fn take_back(&self, name: u64) -> Option<Job> {
+        self.disks.take_back(name).or_else(|| self.others.take_back(name))
+    }
+}
+
+impl Lane {
+    /// Has a thread begin with what was put, if that was here: an idle one, or else one more.
+    fn go(&self) {
         let mut state = self.0.lock();
+        if state.queue.is_empty() {
+            return;
+        }
         if state.queue.len() <= state.idle || state.threads == MOST {
             drop(state);
             self.0.has_work.notify_one();
@@ -109,15 +135,14 @@ impl Pool {
         }
     }
 
-    /// The job of this name, if no thread has begun with it.
-    pub(in crate::sys) fn take_back(&self, name: u64) -> Option<Job> {
+    fn take_back(&self, name: u64) -> Option<Job> {
         let mut state = self.0.lock();
         let place = state.queue.iter().position(|job| job.name == name)?;
         state.queue.remove(place)
     }
 }
 
-impl Drop for Pool {
+impl Drop for Lane {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         state.is_over = true;
