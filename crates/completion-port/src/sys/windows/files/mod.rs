@@ -5,6 +5,7 @@
 mod service;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 use std::mem::MaybeUninit;
 use std::os::windows::io::{AsRawHandle as _, FromRawHandle as _, OwnedHandle};
@@ -16,7 +17,7 @@ use windows_sys::Wdk::Storage::FileSystem::{
     FileAccessInformation, FileModeInformation, NtQueryInformationFile,
 };
 use windows_sys::Win32::Foundation::{
-    DUPLICATE_SAME_ACCESS, DuplicateHandle, HANDLE, INVALID_HANDLE_VALUE,
+    DUPLICATE_SAME_ACCESS, DuplicateHandle, ERROR_NOT_ENOUGH_MEMORY, HANDLE, INVALID_HANDLE_VALUE,
 };
 use windows_sys::Win32::Storage::FileSystem::{
     FILE_FLAG_NO_BUFFERING, FILE_FLAG_OVERLAPPED, FILE_FLAG_WRITE_THROUGH, FILE_GENERIC_READ,
@@ -26,7 +27,7 @@ use windows_sys::Win32::Storage::FileSystem::{
 use windows_sys::Win32::System::IO::{IO_STATUS_BLOCK, IO_STATUS_BLOCK_0};
 use windows_sys::Win32::System::Threading::GetCurrentProcess;
 
-use self::service::Service;
+use self::service::{Code, Service};
 use super::afd::Afd;
 use super::options::{is_open, last_error, socket, system_fault};
 use super::port::Port;
@@ -129,28 +130,20 @@ fn opened_again(descriptor: Descriptor) -> Option<OwnedHandle> {
     owned(unsafe { ReOpenFile(handle_of(descriptor), access, sharing, flags) })
 }
 
-/// Another handle of the same open file.
-fn duplicate(descriptor: Descriptor) -> Result<OwnedHandle, Fault> {
+/// Another handle of the same object of the kernel.
+fn duplicate(of: HANDLE) -> Result<OwnedHandle, Code> {
     let mut handle: HANDLE = ptr::null_mut();
     // SAFETY: GetCurrentProcess demands nothing.
     let process = unsafe { GetCurrentProcess() };
     // SAFETY: DuplicateHandle writes a handle at the pointer.
     // - valid for writes: `handle` is a local.
     let done = unsafe {
-        DuplicateHandle(
-            process,
-            handle_of(descriptor),
-            process,
-            &raw mut handle,
-            0,
-            0,
-            DUPLICATE_SAME_ACCESS,
-        )
+        DuplicateHandle(process, of, process, &raw mut handle, 0, 0, DUPLICATE_SAME_ACCESS)
     };
     if done == 0 {
-        return Err(system_fault(last_error()));
+        return Err(last_error());
     }
-    owned(handle).ok_or(Fault { kind: ErrorKind::Other, code: None })
+    owned(handle).ok_or(ERROR_NOT_ENOUGH_MEMORY)
 }
 
 /// What does the jobs of a port, once there are any.
@@ -210,7 +203,7 @@ impl Files for Afd {
             }
             return Ok(Arc::new(Held { file, has_positions: true, is_overlapped }));
         }
-        let file = duplicate(descriptor)?;
+        let file = duplicate(handle_of(descriptor)).map_err(system_fault)?;
         Ok(Arc::new(Held { file, has_positions: is_disk, is_overlapped: false }))
     }
 

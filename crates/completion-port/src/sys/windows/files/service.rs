@@ -1,36 +1,43 @@
 //! Threads that wait at a completion port of the kernel, for jobs and for what the kernel has done of them.
 //!
 //! A job of an overlapped file is handed to the kernel by whichever thread takes it, part after part, and any of them
-//! goes on with it when the kernel's packet comes. Of another file, and when it is to be flushed, its thread waits. The
-//! threads and the completion port belong to the service, which outlives its port until the last job has come back: the
-//! kernel writes to a buffer, or reads it, until its packet has come.
+//! goes on with it when the kernel's packet comes. None of them waits for a file: of another file, and when it is to be
+//! flushed, a thread of a [`Lane`] does. The threads and the completion port belong to the service, which outlives its port
+//! until the last job has come back: the kernel writes to a buffer, or reads it, until its packet has come.
 
 use std::collections::{HashMap, VecDeque};
+use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::ops::ControlFlow;
-use std::os::windows::io::{AsRawHandle as _, FromRawHandle as _, OwnedHandle};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+#[cfg(test)]
+use std::sync::Weak;
+#[cfg(test)]
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
+use super::waiting::{LANES, Lane, give_back, lane_of};
 use crate::error::ErrorKind;
 use crate::state::facts::Fault;
 use crate::sys::files::{Job, What};
-use crate::sys::windows::options::{last_error, system_fault};
+use crate::sys::windows::options::system_fault;
 use crate::sys::windows::port::{Packet, Port};
 use crate::sys::windows::request::is_error;
 use windows_sys::Wdk::Storage::FileSystem::{NtReadFile, NtWriteFile};
 use windows_sys::Win32::Foundation::{
-    ERROR_BROKEN_PIPE, ERROR_HANDLE_EOF, ERROR_INVALID_PARAMETER, ERROR_NOT_ENOUGH_MEMORY,
-    ERROR_OPERATION_ABORTED, ERROR_WRITE_FAULT, HANDLE, RtlNtStatusToDosError, STATUS_PENDING,
+    ERROR_BROKEN_PIPE, ERROR_HANDLE_EOF, ERROR_INVALID_PARAMETER, ERROR_OPERATION_ABORTED,
+    ERROR_WRITE_FAULT, HANDLE, RtlNtStatusToDosError, STATUS_PENDING,
 };
-use windows_sys::Win32::Storage::FileSystem::FlushFileBuffers;
 use windows_sys::Win32::System::IO::{CancelIoEx, IO_STATUS_BLOCK, OVERLAPPED};
-use windows_sys::Win32::System::Threading::{CreateEventW, INFINITE, WaitForSingleObject};
+use windows_sys::Win32::System::Threading::INFINITE;
 
-/// More than a disk does at once, and few enough to be no burden. A thread that hangs is one of them.
+/// How many threads wait at the completion port at most: few enough to be no burden. The kernel may do what it is asked for in
+/// the call, and a disk is slow.
 const MOST: usize = 8;
+
+/// The longest time, in milliseconds, after which a call that a thread is to leave is asked for again.
+const LONGEST_PAUSE: u32 = 32;
 
 /// Of what is posted: there may be a job, or the end.
 const LOOK: usize = 2;
@@ -45,7 +52,7 @@ const LONGEST: usize = 1 << 30;
 const END: i64 = -1;
 
 /// A code of the system.
-type Code = u32;
+pub(super) type Code = u32;
 
 /// A job, and the memory in which the kernel notes what it has come to. While it flies, all of that is the kernel's.
 #[repr(C)]
@@ -64,7 +71,7 @@ impl Flight {
     }
 }
 
-fn code_of(status: i32) -> Code {
+pub(super) fn code_of(status: i32) -> Code {
     // SAFETY: RtlNtStatusToDosError demands nothing.
     unsafe { RtlNtStatusToDosError(status) }
 }
@@ -105,7 +112,7 @@ impl Aboard {
 }
 
 #[derive(Default)]
-struct State {
+pub(super) struct State {
     /// Not begun, oldest first.
     queue: VecDeque<Job>,
     aboard: HashMap<Address, Aboard>,
@@ -113,15 +120,42 @@ struct State {
     threads: usize,
     /// Those that wait at the completion port.
     idle: usize,
+    /// One of them asks for what was called off again.
+    is_reminding: bool,
+    /// Of what a thread has to wait for.
+    pub(super) lanes: [Lane; LANES],
     /// The port is gone.
-    is_over: bool,
+    pub(super) is_over: bool,
 }
 
-struct Shared {
+impl State {
+    /// There is nothing left to do.
+    fn is_done(&self) -> bool {
+        self.is_over && self.aboard.is_empty() && !self.lanes.iter().any(Lane::is_at_work)
+    }
+
+    /// Asks for what was called off again, if it is this thread that does. For how many milliseconds it may wait for a packet
+    /// then: `pause` is how long it last did for that.
+    fn remind(&mut self, pause: &mut Option<u32>) -> u32 {
+        if pause.is_none() && self.is_reminding {
+            return INFINITE;
+        }
+        let is_wanted = self.lanes.iter().filter(|lane| lane.remind()).count() > 0;
+        *pause = is_wanted.then(|| pause.map_or(1, |last| LONGEST_PAUSE.min(2 * last)));
+        self.is_reminding = is_wanted;
+        pause.unwrap_or(INFINITE)
+    }
+}
+
+pub(super) struct Shared {
     port: Port,
     state: Mutex<State>,
+    /// Of each lane.
+    pub(super) has_work: [Condvar; LANES],
     #[cfg(test)]
     refusals: Mutex<Option<Refusal>>,
+    #[cfg(test)]
+    dawdling: AtomicU64,
 }
 
 /// How the next call that is refused is told of by a packet as well, which another thread takes before the one that has made
@@ -138,8 +172,11 @@ impl Service {
         Self(Arc::new(Shared {
             port,
             state: Mutex::default(),
+            has_work: Default::default(),
             #[cfg(test)]
             refusals: Mutex::default(),
+            #[cfg(test)]
+            dawdling: AtomicU64::default(),
         }))
     }
 
@@ -164,6 +201,24 @@ impl Service {
         *self.0.refusals.lock().unwrap_or_else(PoisonError::into_inner) = Some(how);
     }
 
+    /// From now on a thread that waits for a file enters the call for that so many milliseconds later.
+    #[cfg(test)]
+    pub(super) fn dawdle(&self, milliseconds: u64) {
+        self.0.dawdling.store(milliseconds, SeqCst);
+    }
+
+    /// How many jobs threads wait for, or are about to.
+    #[cfg(test)]
+    pub(super) fn at_work(&self) -> usize {
+        self.0.lock().lanes.iter().map(Lane::at_work).sum()
+    }
+
+    /// What tells whether the last thread has ended.
+    #[cfg(test)]
+    pub(super) fn last(&self) -> Weak<Shared> {
+        Arc::downgrade(&self.0)
+    }
+
     pub(super) fn is_prepared(&self) -> bool {
         self.0.lock().threads > 0
     }
@@ -178,20 +233,35 @@ impl Service {
     }
 
     pub(super) fn put(&self, job: Job) {
-        self.0.lock().queue.push_back(job);
+        let mut state = self.0.lock();
+        match lane_of(&job) {
+            Some(lane) => state.lanes[lane].put(job),
+            None => state.queue.push_back(job),
+        }
     }
 
     /// Has a thread begin with what was put: an idle one, or else one more.
     pub(super) fn go(&self) {
         let mut state = self.0.lock();
+        let is_wanted = !state.queue.is_empty();
         let needs_another = state.queue.len() > state.idle && state.threads < MOST;
         state.threads += usize::from(needs_another);
+        let hired = state.lanes.each_mut().map(Lane::hire);
         drop(state);
         if needs_another {
             // If there can be no more, the others do it.
             let _ = self.start();
         }
-        self.0.port.post(LOOK);
+        if is_wanted {
+            self.0.port.post(LOOK);
+        }
+        for (lane, needs_another) in hired.into_iter().enumerate() {
+            match needs_another {
+                Some(true) => self.0.start_waiting(lane),
+                Some(false) => self.0.has_work[lane].notify_one(),
+                None => {}
+            }
+        }
     }
 
     /// The job of this name, if no thread has begun with it. Otherwise the kernel is asked to let go of it.
@@ -200,9 +270,15 @@ impl Service {
         if let Some(place) = state.queue.iter().position(|job| job.name == name) {
             return state.queue.remove(place);
         }
+        if let Some(job) = state.lanes.iter_mut().find_map(|lane| lane.take(name)) {
+            return Some(job);
+        }
         if let Some((address, aboard)) = state.aboard.iter_mut().find(|(_, it)| it.name == name) {
             aboard.is_called_off = true;
             aboard.cancel(*address);
+        } else if state.lanes.iter_mut().any(|lane| lane.call_off(name)) {
+            // In case that the kernel has not been there yet.
+            self.0.port.post(LOOK);
         }
         None
     }
@@ -217,10 +293,13 @@ impl Drop for Service {
             aboard.is_called_off = true;
             aboard.cancel(*address);
         }
+        let queues = state.lanes.each_mut().map(Lane::end);
         self.0.dismiss(&state);
         drop(state);
+        self.0.port.post(LOOK);
+        self.0.has_work.iter().for_each(Condvar::notify_all);
         // No thread has begun with these, and their port is gone.
-        drop(queue);
+        drop((queue, queues));
     }
 }
 
@@ -231,48 +310,95 @@ enum Step {
     Done(Box<Flight>, Result<usize, Code>),
 }
 
-/// What a thread waits for an operation on, made when it first does.
-struct Signal(Option<OwnedHandle>);
+/// What is asked of the kernel next.
+pub(super) struct Request {
+    pub(super) file: HANDLE,
+    position: i64,
+    /// Of the first part that is left.
+    start: *mut u8,
+    len: u32,
+}
 
-impl Signal {
-    fn handle(&mut self) -> Result<HANDLE, Code> {
-        if self.0.is_none() {
-            // SAFETY: CreateEventW reads attributes and a name at its two pointers.
-            // - null stands for none of either. The event is reset by the operation that it is given to.
-            let made = unsafe { CreateEventW(ptr::null(), 1, 0, ptr::null()) };
-            if made.is_null() {
-                return Err(last_error());
-            }
-            // SAFETY: `from_raw_handle` demands an open handle that nothing else owns.
-            // - the call above returned it just now.
-            self.0 = Some(unsafe { OwnedHandle::from_raw_handle(made) });
+impl Request {
+    /// `None`: nothing is left of the job.
+    pub(super) fn of(job: &Job) -> Result<Option<Self>, Code> {
+        let file = super::handle_of(job.file.descriptor());
+        if matches!(job.what, What::SyncData | What::SyncAll) {
+            return Ok(Some(Self { file, position: 0, start: ptr::null_mut(), len: 0 }));
         }
-        self.0.as_ref().map(OwnedHandle::as_raw_handle).ok_or(ERROR_NOT_ENOUGH_MEMORY)
+        let position = match i64::try_from(job.position()) {
+            _ if job.what == What::Append => END,
+            _ if !job.file.has_positions() => 0,
+            Ok(position) => position,
+            // Some of these have a meaning of their own.
+            Err(_) => return Err(ERROR_INVALID_PARAMETER),
+        };
+        let parts = job.loan.as_ref().map_or(&[][..], |loan| loan.parts());
+        let Some(part) = parts.first() else { return Ok(None) };
+        let len = u32::try_from(part.len.min(LONGEST)).unwrap_or(0);
+        Ok(Some(Self { file, position, start: part.start.cast(), len }))
+    }
+
+    /// Asks for it, and returns a status.
+    ///
+    /// # Safety
+    ///
+    /// Unless the call is refused, the kernel reads the part of the buffer, or writes to it, and writes a status to `block`,
+    /// until it tells that it is done: by that the call returns, by the event, or by a packet that brings the context. Until
+    /// then both are valid, and nothing else uses them. The file is open, and is associated with a completion port if
+    /// there is a context.
+    pub(super) unsafe fn call(
+        &self,
+        what: What,
+        event: HANDLE,
+        context: *mut c_void,
+        block: *mut IO_STATUS_BLOCK,
+    ) -> i32 {
+        let Self { file, start, len, .. } = *self;
+        let (start, at) = (start.cast::<c_void>(), &raw const self.position);
+        if what == What::Read {
+            // SAFETY: NtReadFile writes at most as many bytes to the buffer as it is told, and a status at the fifth
+            // argument, until it tells that it is done. It reads the position at once.
+            // - the caller promises that the two are valid so long; a job that reads has lent its room.
+            unsafe { NtReadFile(file, event, None, context, block, start, len, at, ptr::null()) }
+        } else {
+            // SAFETY: NtWriteFile reads as many bytes of the buffer as it is told; all else as for NtReadFile.
+            // - the same; a job that writes has lent its bytes, which are not written to until the job has returned.
+            unsafe { NtWriteFile(file, event, None, context, block, start, len, at, ptr::null()) }
+        }
     }
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lets the threads end, if there is nothing left to do.
-    fn dismiss(&self, state: &State) {
-        if state.is_over && state.aboard.is_empty() {
+    pub(super) fn dismiss(&self, state: &State) {
+        if state.is_done() {
             (0..state.threads).for_each(|_| self.port.post(LOOK));
         }
     }
 
-    /// What each thread does.
+    /// See [`Service::dawdle`].
+    #[cfg(test)]
+    #[allow(clippy::disallowed_methods, reason = "what takes time is what is tested")]
+    pub(super) fn dawdle(&self) {
+        thread::sleep(std::time::Duration::from_millis(self.dawdling.load(SeqCst)));
+    }
+
+    /// What each thread does that waits at the completion port.
     fn serve(&self) {
-        let mut signal = Signal(None);
+        let mut pause = None;
         let mut state = self.lock();
         // A thread that ends with an operation under way would take it along.
-        while !(state.is_over && state.aboard.is_empty()) {
+        while !state.is_done() {
+            let patience = state.remind(&mut pause);
             state.idle += 1;
             drop(state);
             let mut room = [MaybeUninit::uninit()];
-            let count = self.port.take(&mut room, INFINITE);
+            let count = self.port.take(&mut room, patience);
             state = self.lock();
             state.idle -= 1;
             if count == 0 {
@@ -295,13 +421,13 @@ impl Shared {
                     };
                     state.aboard.insert(address_of(&flight), aboard);
                     drop(state);
-                    self.go_on(flight, &mut signal);
+                    self.go_on(flight);
                 }
                 Packet::Ended(overlapped, _) => {
                     drop(state);
                     if let Some(flight) = self.landed(overlapped) {
                         let result = flight.result();
-                        self.note_and_go_on(flight, result, &mut signal);
+                        self.note_and_go_on(flight, result);
                     }
                 }
             }
@@ -346,24 +472,19 @@ impl Shared {
         }
         if let Some(flight) = self.landed(overlapped) {
             let result = flight.result();
-            self.note_and_go_on(flight, result, &mut Signal(None));
+            self.note_and_go_on(flight, result);
         }
     }
 
-    fn note_and_go_on(
-        &self,
-        flight: Box<Flight>,
-        result: Result<usize, Code>,
-        signal: &mut Signal,
-    ) {
+    fn note_and_go_on(&self, flight: Box<Flight>, result: Result<usize, Code>) {
         if let Some(flight) = self.note(flight, result) {
-            self.go_on(flight, signal);
+            self.go_on(flight);
         }
     }
 
     /// Does what is left of a job, as far as it goes without the kernel's packet.
-    fn go_on(&self, mut flight: Box<Flight>, signal: &mut Signal) {
-        while let Step::Done(back, result) = self.begin(flight, signal) {
+    fn go_on(&self, mut flight: Box<Flight>) {
+        while let Step::Done(back, result) = self.begin(flight) {
             match self.note(back, result) {
                 Some(back) => flight = back,
                 None => return,
@@ -372,102 +493,42 @@ impl Shared {
     }
 
     /// Asks the kernel for the next part of a job.
-    fn begin(&self, mut flight: Box<Flight>, signal: &mut Signal) -> Step {
-        let job = &flight.job;
-        let file = super::handle_of(job.file.descriptor());
-        let what = job.what;
-        if matches!(what, What::SyncData | What::SyncAll) {
-            // SAFETY: FlushFileBuffers demands an open file.
-            // - the job has a share of it.
-            let done = unsafe { FlushFileBuffers(file) };
-            let result = if done == 0 { Err(last_error()) } else { Ok(0) };
-            return Step::Done(flight, result);
-        }
-        let position = match i64::try_from(job.position()) {
-            _ if what == What::Append => END,
-            _ if !job.file.has_positions() => 0,
-            Ok(position) => position,
-            // Some of these have a meaning of their own.
-            Err(_) => return Step::Done(flight, Err(ERROR_INVALID_PARAMETER)),
-        };
-        let parts = job.loan.as_ref().map_or(&[][..], |loan| loan.parts());
-        let Some(part) = parts.first().copied() else { return Step::Done(flight, Ok(0)) };
-        let len = u32::try_from(part.len.min(LONGEST)).unwrap_or(0);
-        let waits = job.file.waits();
-        let address = address_of(&flight);
-        let event = match waits.then(|| signal.handle()).transpose() {
-            Ok(event) => event.unwrap_or(ptr::null_mut()),
+    fn begin(&self, mut flight: Box<Flight>) -> Step {
+        let what = flight.job.what;
+        let request = match Request::of(&flight.job) {
+            Ok(Some(request)) => request,
+            Ok(None) => return Step::Done(flight, Ok(0)),
             Err(code) => return Step::Done(flight, Err(code)),
         };
+        let address = address_of(&flight);
         flight.overlapped = OVERLAPPED {
             Internal: STATUS_PENDING.cast_unsigned() as usize,
             ..OVERLAPPED::default()
         };
-        let serial = if waits { 0 } else { self.take_off(address) };
+        let serial = self.take_off(address);
         let flight = Box::into_raw(flight);
-        let block = flight.cast::<IO_STATUS_BLOCK>();
-        // Without one no packet comes.
-        let context = if waits { ptr::null_mut() } else { flight.cast() };
-        let (at, start) = (&raw const position, part.start);
-        // SAFETY: NtReadFile writes at most as many bytes to the buffer as it is told, and a status at the fifth argument,
-        // until it tells that it is done: by a packet that brings the fourth, or by the event. It reads the position at
-        // once. A `Flight` begins with an OVERLAPPED, and that with such a status.
-        // - valid: a job that reads has lent its room, which stays where it is and is nobody else's until the job has
-        //   returned; the flight's memory is freed by nothing but a packet when there is a status, the event below, or a refusal;
+        // SAFETY: `call` demands that the request's memory, and the status, stay valid and are not shared until a packet
+        // brings the context, or the call is refused; and that the file is associated with a completion port. A `Flight`
+        // begins with an OVERLAPPED, and that with a status.
+        // - valid: the job has lent its buffer, which stays where it is and is nobody else's until the job has returned; the
+        //   flight's memory is freed by nothing but a packet when there is a status, or a refusal;
         // - not shared: no reference to the memory exists until then;
-        // - the file is open: the flight has a share of it; it is associated with `self.port` if no event is given.
-        let read = || unsafe {
-            NtReadFile(file, event, None, context, block, start.cast(), len, at, ptr::null())
-        };
-        // SAFETY: NtWriteFile reads as many bytes of the buffer as it is told; all else as for NtReadFile.
-        // - valid: a job that writes has lent its bytes, which are not written to until the job has returned.
-        let write = || unsafe {
-            NtWriteFile(file, event, None, context, block, start.cast(), len, at, ptr::null())
-        };
-        let mut status = if what == What::Read { read() } else { write() };
-        if !waits && !is_error(status) {
+        // - the flight has a share of the file, which is associated with `self.port`, since no thread waits for it.
+        let status = unsafe { request.call(what, ptr::null_mut(), flight.cast(), flight.cast()) };
+        if !is_error(status) {
             self.cancel_if_called_off(address);
             return Step::Flies;
         }
-        if waits && status == STATUS_PENDING {
-            self.cancel_if_called_off(address);
-            while status == STATUS_PENDING {
-                // SAFETY: WaitForSingleObject demands an open handle.
-                // - `signal` owns it.
-                unsafe { WaitForSingleObject(event, INFINITE) };
-                // SAFETY: reading demands that the place is valid, and is not written to meanwhile.
-                // - valid: the flight was boxed above, and nothing has freed it, since it has no packet; it begins with the
-                //   status, in a word;
-                // - not written to: the kernel writes the status before it signals. Should the wait have failed, a word
-                //   is read that is whole at any time.
-                let now = unsafe { block.cast::<usize>().read_volatile() };
-                #[allow(
-                    clippy::cast_possible_truncation,
-                    clippy::cast_possible_wrap,
-                    reason = "a status in a wider field"
-                )]
-                {
-                    status = now as i32;
-                }
-            }
-            // SAFETY: `from_raw` demands a pointer of `into_raw` that nothing else uses.
-            // - it was made above, and the kernel is done with it, as its status says.
-            let flight = unsafe { Box::from_raw(flight) };
-            let result = flight.result();
-            return Step::Done(flight, result);
+        #[cfg(test)]
+        self.tell_of_refusal(flight);
+        if !self.take_back_flight(address, serial) {
+            // Wine has told of it by a packet as well, and another thread has the job.
+            return Step::Flies;
         }
-        if !waits {
-            #[cfg(test)]
-            self.tell_of_refusal(flight);
-            if !self.take_back_flight(address, serial) {
-                // Wine has told of it by a packet as well, and another thread has the job.
-                return Step::Flies;
-            }
-        }
-        // SAFETY: as above: the call is over, and has kept nothing; that it flies was taken back by this thread alone.
+        // SAFETY: `from_raw` demands a pointer of `into_raw` that nothing else uses.
+        // - it was made above; the call is over, and has kept nothing; that it flies was taken back by this thread alone.
         let flight = unsafe { Box::from_raw(flight) };
-        let result = if is_error(status) { Err(code_of(status)) } else { flight.result() };
-        Step::Done(flight, result)
+        Step::Done(flight, Err(code_of(status)))
     }
 
     /// A job that was called off before the kernel had it.
@@ -500,31 +561,33 @@ impl Shared {
     /// Notes what a call has come to. The job, if something is left of it.
     fn note(&self, mut flight: Box<Flight>, result: Result<usize, Code>) -> Option<Box<Flight>> {
         let address = address_of(&flight);
-        let job = &mut flight.job;
         let mut state = self.lock();
         let is_called_off = state.aboard.get(&address).is_some_and(|aboard| aboard.is_called_off);
-        let is_over = match result {
-            Err(ERROR_OPERATION_ABORTED) if is_called_off => {
-                job.is_called_off = true;
-                true
-            }
-            // The system has let go of it for a reason of its own. Once more.
-            Err(ERROR_OPERATION_ABORTED) => false,
-            result => note(job, result) == ControlFlow::Break(()),
-        };
-        if !is_over && !is_called_off {
+        if !conclude(&mut flight.job, result, is_called_off) {
             return Some(flight);
         }
-        // What was done so far is told, and that it was called off, if something is left.
-        job.is_called_off |= !is_over;
         state.aboard.remove(&address);
         self.dismiss(&state);
         drop(state);
-        let job = flight.job;
-        // A buffer may be dropped by that, whose code may panic: the thread goes on.
-        let _ = catch_unwind(AssertUnwindSafe(|| job.give_back()));
+        give_back(flight.job);
         None
     }
+}
+
+/// Notes what a call for a job has come to, and whether the job was called off. Whether the job comes back.
+pub(super) fn conclude(job: &mut Job, result: Result<usize, Code>, is_called_off: bool) -> bool {
+    let is_over = match result {
+        Err(ERROR_OPERATION_ABORTED) if is_called_off => {
+            job.is_called_off = true;
+            true
+        }
+        // The system has let go of it for a reason of its own. Once more.
+        Err(ERROR_OPERATION_ABORTED) => false,
+        result => note(job, result) == ControlFlow::Break(()),
+    };
+    // What was done so far is told, and that it was called off, if something is left.
+    job.is_called_off |= is_called_off && !is_over;
+    is_over || is_called_off
 }
 
 /// Notes what a call for a job has come to. `Break`: the job has come to its end.

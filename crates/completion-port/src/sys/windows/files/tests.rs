@@ -3,9 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::fs::{File, OpenOptions};
+use std::io::{Write as _, pipe};
 use std::mem::MaybeUninit;
 use std::os::windows::fs::OpenOptionsExt as _;
-use std::os::windows::io::AsRawHandle as _;
+use std::os::windows::io::AsRawHandle;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -52,7 +53,7 @@ fn file(sharing: u32, flags: u32) -> File {
     options.custom_flags(flags | FILE_FLAG_DELETE_ON_CLOSE).open(path()).unwrap()
 }
 
-fn number(file: &File) -> Descriptor {
+fn number(file: &impl AsRawHandle) -> Descriptor {
     Descriptor::try_from(file.as_raw_handle().addr()).unwrap()
 }
 
@@ -208,6 +209,106 @@ fn a_service_lasts_until_it_has_let_go_of_the_last_buffer() {
         while Arc::strong_count(&share) > 1 {
             assert!(Instant::now() < end, "a buffer was lost");
             thread::yield_now();
+        }
+    }
+}
+
+/// How many milliseconds later than it says a thread enters a call. The second: what is called off is not there yet.
+const DAWDLING: [u64; 2] = [0, 50];
+
+/// Starts so many reads of a pipe, from this name on, and waits until threads have begun with so many.
+fn read_pipe(afd: &Afd, jobs: impl Iterator<Item = Job>, begun: usize) {
+    afd.prepare().unwrap();
+    for job in jobs {
+        afd.put(job);
+        afd.go();
+    }
+    await_true("threads begin", || afd.files.service().unwrap().at_work() == begun);
+}
+
+#[track_caller]
+fn await_true(what: &str, mut is_true: impl FnMut() -> bool) {
+    let end = Instant::now() + SOON;
+    while !is_true() {
+        assert!(Instant::now() < end, "{what}");
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn a_call_that_waits_is_left_whenever_its_job_is_called_off() {
+    for dawdling in DAWDLING {
+        let (reader, mut writer) = pipe().unwrap();
+        let afd = Afd::new(FileEngine::Automatic).unwrap();
+        let (desk, heard) = desk();
+        let held = afd.hold(number(&reader)).unwrap();
+        assert!(held.waits() && !held.ends_by_itself());
+        let share = Arc::new(());
+        afd.files.service().unwrap().dawdle(dawdling);
+        let jobs = |name| job(&desk, &held, name, What::Read, shared_room(1, 8, &share));
+        // By one handle that is not overlapped.
+        read_pipe(&afd, (0..3).map(jobs), 3);
+        for name in [1, 2, 0] {
+            assert!(afd.take_back(name).is_none());
+            let done = heard.recv_timeout(SOON).unwrap();
+            assert_eq!((done.name, done.done, done.is_called_off), (name, 0, true));
+            assert!(done.fault.is_none());
+        }
+        assert_eq!(Arc::strong_count(&share), 1);
+        // The thread is as good as before.
+        writer.write_all(b"some").unwrap();
+        let done = perform(&afd, &heard, jobs(3));
+        assert_eq!((done.name, done.done, done.is_called_off), (3, 4, false));
+    }
+}
+
+#[test]
+fn a_service_ends_that_calls_are_waiting_for() {
+    for dawdling in DAWDLING {
+        let (reader, _writer) = pipe().unwrap();
+        let afd = Afd::new(FileEngine::Automatic).unwrap();
+        let (desk, heard) = desk();
+        let held = afd.hold(number(&reader)).unwrap();
+        let share = Arc::new(());
+        let service = afd.files.service().unwrap();
+        service.dawdle(dawdling);
+        let last = service.last();
+        let jobs = |name| job(&desk, &held, name, What::Read, shared_room(1, 8, &share));
+        read_pipe(&afd, (0..12).map(jobs), 8);
+        drop(afd);
+        drop((desk, heard));
+        await_true("the buffers are dropped", || Arc::strong_count(&share) == 1);
+        await_true("the threads end", || last.strong_count() == 0);
+    }
+}
+
+#[test]
+fn silent_pipes_hold_up_no_disk() {
+    let pipes: Vec<_> = (0..20).map(|_| pipe().unwrap()).collect();
+    for engine in [FileEngine::Automatic, FileEngine::Threads] {
+        let afd = Afd::new(engine).unwrap();
+        let (desk, heard) = desk();
+        let held = |number: usize| afd.hold(self::number(&pipes[number].0)).unwrap();
+        let reads =
+            (0..20).map(|number| job(&desk, &held(number), number as u64, What::Read, room(1, 8)));
+        read_pipe(&afd, reads, 8);
+        // Opened again, and by a duplicate.
+        for file in [file(7, 0), file(0, 0)] {
+            let held = afd.hold(number(&file)).unwrap();
+            for name in 100..110 {
+                let write = job(&desk, &held, name, What::Write, bytes(b"some bytes"));
+                assert_eq!(perform(&afd, &heard, write).done, 10);
+                let read = job(&desk, &held, name, What::Read, room(2, 5));
+                assert_eq!(perform(&afd, &heard, read).done, 10);
+                let sync = job(&desk, &held, name, What::SyncData, None);
+                assert!(perform(&afd, &heard, sync).fault.is_none());
+            }
+        }
+        // The others come after those that are called off.
+        for name in 0..20 {
+            let back = afd.take_back(name);
+            let back = back.unwrap_or_else(|| heard.recv_timeout(SOON).unwrap());
+            assert_eq!(back.name, name);
         }
     }
 }
