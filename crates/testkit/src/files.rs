@@ -205,6 +205,12 @@ impl System {
             }
         }
     }
+
+    /// The same, of which a read hangs in the call that begins it, where that is another thing.
+    #[must_use]
+    pub fn hanging_in_calls(&self) -> (Socket, Hanging) {
+        self.hanging()
+    }
 }
 
 /// A file that no other process finds, for reading and writing.

@@ -155,4 +155,15 @@ impl System {
             }
         }
     }
+
+    /// The same, of which a read hangs in the call that begins it.
+    #[must_use]
+    pub fn hanging_in_calls(&self) -> (Socket, Hanging) {
+        if self.kernel().is_some() {
+            return self.hanging();
+        }
+        let (reader, writer) = io::pipe().unwrap();
+        let [reader, writer] = [OwnedHandle::from(reader), writer.into()].map(File::from);
+        (self.own(reader.into()), Hanging(End::Native(writer)))
+    }
 }

@@ -400,6 +400,38 @@ on_every_file_system! {
         hanging.release();
         assert_eq!(finished(&port, system).operation(), slow);
     }
+
+    /// Rule 71: however many there are of those that do not end.
+    fn reads_of_a_silent_pipe_hold_up_no_disk(system: &System) {
+        // More than a ring has at once.
+        const HANGING: usize = 300;
+        // As many as threads do.
+        const BEGUN: usize = 8;
+        if system.kernel().is_some() {
+            // It begins with whatever it is told to.
+            return;
+        }
+        let port = shared_on(system);
+        let (pipe, hanging) = system.hanging();
+        let pipe = port.associate_shared(Shared::new(pipe)).unwrap();
+        for _ in 0..HANGING {
+            port.start(pipe, Operation::read_at(room(1), 0)).unwrap();
+        }
+        hanging.await_begun(BEGUN);
+        silent(&port, system);
+        let file = Shared::new(system.file(&page(4096)));
+        let id = port.associate_shared(file.clone()).unwrap();
+        for _ in 0..20 {
+            port.start(id, Operation::write_at(b"bytes".to_vec(), 0)).unwrap();
+            assert_eq!(written(&finished(&port, system).into_parts().1), Ok(5));
+            system.set_cached(&file, 0);
+            port.start(id, Operation::read_at(room(5), 0)).unwrap();
+            assert_eq!(read(finished(&port, system).into_parts().1), Ok(b"bytes".to_vec()));
+            port.start(id, Operation::sync_data()).unwrap();
+            assert_eq!(synced(&finished(&port, system).into_parts().1), Ok(()));
+        }
+        silent(&port, system);
+    }
 }
 
 /// A port with files of the standard library as keys.

@@ -65,6 +65,27 @@ on_every_file_system! {
         drop(done(&port, system));
     }
 
+    /// Rule 72: whatever a thread does just then that begins with it.
+    fn an_operation_that_hangs_in_a_call_is_cancelled(system: &System) {
+        for round in 0..30 {
+            let port = sockets_on(system);
+            let (file, hanging) = system.hanging_in_calls();
+            let operation = port.associate(file).unwrap().read_at(room(1), 0).unwrap();
+            (0..round).for_each(|_| thread::yield_now());
+            assert!(port.cancel(operation).unwrap());
+            if !lets_go_at_once(system) {
+                hanging.release();
+            }
+            match read(outcome(&port, system)) {
+                // Nobody could make it end.
+                Ok(bytes) => assert_eq!((lets_go_at_once(system), bytes), (false, b"x".to_vec())),
+                Err(error) => {
+                    assert_eq!((error.kind(), error.transferred()), (ErrorKind::Cancelled, 0));
+                }
+            }
+        }
+    }
+
     /// Rule 72: one that was not begun comes back at once.
     fn an_operation_that_was_not_begun_is_taken_back(system: &System) {
         // As many as the threads of a pool.
@@ -306,6 +327,23 @@ on_every_file_system! {
         } else {
             assert_eq!(ledger.alive(), 1, "the buffer alone is the system's");
             hanging.release();
+            eventually(system, "the buffer is dropped", || ledger.alive() == 0);
+        }
+    }
+
+    /// Rule 73: whatever a thread does just then that begins with the read.
+    fn a_port_is_dropped_while_a_read_hangs_in_a_call(system: &System) {
+        for round in 0..30 {
+            let ledger = Ledger::default();
+            let port: Port<Owner, u32, Noted> = system.port_with_buffers(1);
+            let (file, hanging) = system.hanging_in_calls();
+            let key = Owner { socket: file, _entry: ledger.entry() };
+            port.associate(key).unwrap().read_at(Noted::new(room(1), &ledger), 0).unwrap();
+            (0..round).for_each(|_| thread::yield_now());
+            drop(port);
+            if !lets_go_at_once(system) {
+                hanging.release();
+            }
             eventually(system, "the buffer is dropped", || ledger.alive() == 0);
         }
     }
