@@ -253,6 +253,7 @@ fn on_datagrams(w: &dyn World, case: impl Fn(OwnedSource, OwnedSource)) {
 
 /// Sends until there has been no room for a while: the other end of a TCP connection puts off its last acknowledgement by
 /// 40 ms, and then there is room for a few bytes once more.
+#[allow(clippy::disallowed_methods, reason = "what it waits for is that nothing happens")]
 fn fill(w: &dyn World, socket: &OwnedSource) -> usize {
     let mut sum = 0;
     let mut moved = Instant::now();
@@ -262,7 +263,7 @@ fn fill(w: &dyn World, socket: &OwnedSource) -> usize {
                 sum += count;
                 moved = Instant::now();
             }
-            Blocked => std::thread::sleep(Duration::from_millis(1)),
+            Blocked => thread::sleep(Duration::from_millis(1)),
             refused => panic!("{refused:?}"),
         }
     }

@@ -78,6 +78,7 @@ pub(crate) fn await_unread(socket: &Socket, on: &System, wanted: usize) {
 
 /// Writes until nothing more goes in, also after the kernel has moved all that it can. The other end of a TCP connection
 /// puts off its last acknowledgement by 40 ms, and then there is room for a few bytes once more.
+#[allow(clippy::disallowed_methods, reason = "what it waits for is that nothing happens")]
 pub(crate) fn fill(socket: &Socket) {
     let calm =
         if socket.as_simulated().is_some() { Duration::ZERO } else { Duration::from_millis(100) };
