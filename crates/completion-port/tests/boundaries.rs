@@ -10,7 +10,7 @@ fn source() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
 }
 
-/// All sources below `folder` (or that one file), as path and text without comments.
+/// All sources below `folder` (or that one file), as path, with `/` on each system, and text without comments.
 fn sources(folder: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut waiting = vec![source().join(folder)];
@@ -21,8 +21,9 @@ fn sources(folder: &str) -> Vec<(String, String)> {
             let text = fs::read_to_string(&path).unwrap();
             let code: Vec<_> =
                 text.lines().map(|line| line.split("//").next().unwrap_or("")).collect();
-            let name = path.strip_prefix(source()).unwrap().display().to_string();
-            found.push((name, code.join("\n")));
+            let parts = path.strip_prefix(source()).unwrap().iter();
+            let parts: Vec<_> = parts.map(|part| part.to_str().unwrap()).collect();
+            found.push((parts.join("/"), code.join("\n")));
         }
     }
     assert!(!found.is_empty(), "{folder} has no sources");
