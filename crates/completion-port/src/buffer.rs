@@ -163,10 +163,12 @@ to_be_overwritten! {
 /// ```
 /// use completion_port::{Batch, Outcome, Packet, Port, Span};
 /// use std::io::{Read, Write};
-/// use std::os::unix::net::UnixStream;
+/// use std::net::{TcpListener, TcpStream};
 ///
-/// let port: Port<UnixStream, (), Span> = Port::builder().buffers().build()?;
-/// let (near, mut far) = UnixStream::pair()?;
+/// let port: Port<TcpStream, (), Span> = Port::builder().buffers().build()?;
+/// let listener = TcpListener::bind("127.0.0.1:0")?;
+/// let near = TcpStream::connect(listener.local_addr()?)?;
+/// let (mut far, _) = listener.accept()?;
 /// far.write_all(b"hello")?;
 /// port.associate(near)?.recv(Span::new(vec![0; 4096], ..))?;
 ///

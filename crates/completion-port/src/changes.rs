@@ -23,13 +23,16 @@ use crate::trigger::{Terms, Trigger};
 /// # Examples
 ///
 /// ```
-/// use completion_port::{Batch, Changes, ErrorKind, Interest, OneShot, Port, Registration};
+/// use completion_port::{
+///     Batch, Changes, ErrorKind, FileSource, Interest, OneShot, Port, Registration,
+/// };
 /// use std::fs::File;
 /// use std::net::UdpSocket;
 /// use std::time::Duration;
 ///
 /// let port = Port::<&str>::new()?;
-/// let (socket, file) = (UdpSocket::bind("127.0.0.1:0")?, File::open("/proc/self/exe")?);
+/// let socket = UdpSocket::bind("127.0.0.1:0")?;
+/// let file = FileSource::new(File::open(std::env::current_exe()?)?);
 /// let (mut changes, mut batch) = (Changes::new(), Batch::new());
 /// changes.register(Registration::new(&socket, "socket", Interest::IN, OneShot::Level));
 /// changes.register(Registration::new(&file, "file", Interest::IN, OneShot::Level));

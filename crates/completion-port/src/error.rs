@@ -315,11 +315,11 @@ impl From<Error> for io::Error {
 /// # Examples
 ///
 /// ```
-/// use completion_port::{ErrorKind, Interest, OneShot, Port, Registration};
+/// use completion_port::{ErrorKind, FileSource, Interest, OneShot, Port, Registration};
 /// use std::fs::File;
 ///
-/// let port = Port::<File>::new()?;
-/// let file = File::open("/proc/self/exe")?;
+/// let port = Port::<FileSource<File>>::new()?;
+/// let file = FileSource::new(File::open(std::env::current_exe()?)?);
 /// let refused =
 ///     port.register(Registration::owned(file, Interest::IN, OneShot::Level)).unwrap_err();
 /// let (error, file) = refused.into_parts();

@@ -118,6 +118,17 @@ impl<T: FileTask> Issuer for Ends<T> {
 /// use completion_port::{Buffer, Port};
 /// use std::fs::File;
 /// use std::mem::MaybeUninit;
+/// # #[cfg(windows)]
+/// # trait AsRawFd: std::os::windows::io::AsRawHandle {
+/// #     fn as_raw_fd(&self) -> i32 {
+/// #         self.as_raw_handle().addr().try_into().unwrap()
+/// #     }
+/// # }
+/// # #[cfg(windows)]
+/// # impl AsRawFd for File {}
+/// # #[cfg(windows)]
+/// # type RawFd = i32;
+/// # #[cfg(unix)]
 /// use std::os::fd::{AsRawFd, RawFd};
 /// use std::sync::{Arc, mpsc};
 ///

@@ -35,11 +35,12 @@
 //! connection ends that connection only, and one that does not read keeps no thread:
 //!
 //! ```
-//! use completion_port::{Batch, Interest, OneShot, Packet, Port, Registration};
+//! use completion_port::{
+//!     Batch, BorrowedSource, Interest, OneShot, Packet, Port, Registration, Source,
+//! };
 //! use std::error::Error;
 //! use std::io::{self, ErrorKind::WouldBlock, Read, Write};
 //! use std::net::{SocketAddr, TcpListener, TcpStream};
-//! use std::os::fd::{AsFd, BorrowedFd};
 //! use std::thread;
 //! use std::time::Duration;
 //!
@@ -48,11 +49,11 @@
 //!     Client { stream: TcpStream, unsent: Vec<u8> },
 //! }
 //!
-//! impl AsFd for Peer {
-//!     fn as_fd(&self) -> BorrowedFd<'_> {
+//! impl Source for Peer {
+//!     fn as_source(&self) -> BorrowedSource<'_> {
 //!         match self {
-//!             Peer::Listener(listener) => listener.as_fd(),
-//!             Peer::Client { stream, .. } => stream.as_fd(),
+//!             Peer::Listener(listener) => listener.as_source(),
+//!             Peer::Client { stream, .. } => stream.as_source(),
 //!         }
 //!     }
 //! }

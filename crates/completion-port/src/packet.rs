@@ -73,10 +73,12 @@ pub enum Packet<'p, K, M, B = Vec<u8>> {
 /// ```
 /// use completion_port::{Batch, Interest, OneShot, Packet, Port, Registration};
 /// use std::io::{Read, Write};
-/// use std::os::unix::net::UnixStream;
+/// use std::net::{TcpListener, TcpStream};
 ///
-/// let port = Port::<UnixStream>::new()?;
-/// let (mut near, far) = UnixStream::pair()?;
+/// let port = Port::<TcpStream>::new()?;
+/// let listener = TcpListener::bind("127.0.0.1:0")?;
+/// let mut near = TcpStream::connect(listener.local_addr()?)?;
+/// let (far, _) = listener.accept()?;
 /// port.register(Registration::owned(far, Interest::IN, OneShot::Level))?;
 /// near.write_all(b"hello")?;
 ///
@@ -222,11 +224,13 @@ impl<'p, K, B> Ready<'p, K, B> {
     /// ```
     /// use completion_port::{Batch, Interest, OneShot, Packet, Port, Registration};
     /// use std::io::{Read, Write};
-    /// use std::os::unix::net::UnixStream;
+    /// use std::net::{TcpListener, TcpStream};
     /// use std::time::Duration;
     ///
-    /// let port = Port::<UnixStream>::new()?;
-    /// let (near, mut far) = UnixStream::pair()?;
+    /// let port = Port::<TcpStream>::new()?;
+    /// let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// let near = TcpStream::connect(listener.local_addr()?)?;
+    /// let (mut far, _) = listener.accept()?;
     /// port.register(Registration::owned(near, Interest::IN, OneShot::Level))?;
     /// far.write_all(b"x")?;
     ///
@@ -254,11 +258,13 @@ impl<'p, K, B> Ready<'p, K, B> {
     ///
     /// ```
     /// use completion_port::{Batch, Interest, OneShot, Packet, Port};
-    /// use std::os::unix::net::UnixStream;
+    /// use std::net::{TcpListener, TcpStream};
     /// use std::time::Duration;
     ///
-    /// let port = Port::<UnixStream>::new()?;
-    /// let (near, _far) = UnixStream::pair()?;
+    /// let port = Port::<TcpStream>::new()?;
+    /// let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// let near = TcpStream::connect(listener.local_addr()?)?;
+    /// let (_far, _) = listener.accept()?;
     /// let soon = Duration::from_millis(10);
     /// port.associate(near)?.rearm_as_until(Interest::IN, OneShot::Level, soon)?;
     ///

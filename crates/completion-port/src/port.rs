@@ -66,10 +66,12 @@ use crate::trigger::{Terms, Trigger};
 /// ```
 /// use completion_port::{Batch, Interest, OneShot, Packet, Port, Registration};
 /// use std::io::Write;
-/// use std::os::unix::net::UnixStream;
+/// use std::net::{TcpListener, TcpStream};
 ///
-/// let port: Port<UnixStream, &str> = Port::builder().build()?;
-/// let (mut near, far) = UnixStream::pair()?;
+/// let port: Port<TcpStream, &str> = Port::builder().build()?;
+/// let listener = TcpListener::bind("127.0.0.1:0")?;
+/// let mut near = TcpStream::connect(listener.local_addr()?)?;
+/// let (far, _) = listener.accept()?;
 /// port.register(Registration::owned(far, Interest::IN, OneShot::Level))?;
 /// port.post("hello")?;
 /// near.write_all(b"x")?;
@@ -546,10 +548,12 @@ impl<K, M, B> Port<K, M, B> {
     /// ```
     /// use completion_port::{Batch, Operation, Outcome, Packet, Port};
     /// use std::io::Write;
-    /// use std::os::unix::net::UnixStream;
+    /// use std::net::{TcpListener, TcpStream};
     ///
-    /// let port = Port::<UnixStream>::new()?;
-    /// let (mut near, far) = UnixStream::pair()?;
+    /// let port = Port::<TcpStream>::new()?;
+    /// let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// let mut near = TcpStream::connect(listener.local_addr()?)?;
+    /// let (far, _) = listener.accept()?;
     /// port.associate(far)?.start(Operation::recv(Vec::with_capacity(16)))?;
     /// near.write_all(b"hello")?;
     ///
@@ -697,10 +701,12 @@ impl<K, M, B> Port<K, M, B> {
     /// ```
     /// use completion_port::{Batch, Interest, OneShot, Packet, Port, Registration};
     /// use std::io::Write;
-    /// use std::os::unix::net::UnixStream;
+    /// use std::net::{TcpListener, TcpStream};
     ///
-    /// let port = Port::<UnixStream>::new()?;
-    /// let (near, mut far) = UnixStream::pair()?;
+    /// let port = Port::<TcpStream>::new()?;
+    /// let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// let near = TcpStream::connect(listener.local_addr()?)?;
+    /// let (mut far, _) = listener.accept()?;
     /// let id = port.register(Registration::owned(near, Interest::IN, OneShot::Level))?;
     /// let mut batch = Batch::new();
     ///

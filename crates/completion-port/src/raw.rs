@@ -19,6 +19,15 @@
 //! use completion_port::raw::Hints;
 //! use completion_port::{Batch, Interest, OneShot, Packet, Port};
 //! use std::net::UdpSocket;
+//! # #[cfg(windows)]
+//! # trait AsRawFd: std::os::windows::io::AsRawSocket {
+//! #     fn as_raw_fd(&self) -> i32 {
+//! #         self.as_raw_socket().try_into().unwrap()
+//! #     }
+//! # }
+//! # #[cfg(windows)]
+//! # impl AsRawFd for UdpSocket {}
+//! # #[cfg(unix)]
 //! use std::os::fd::AsRawFd;
 //!
 //! let port = Port::new()?;
@@ -254,12 +263,23 @@ impl<K, M, B: Task> Raw<'_, K, M, B> {
     /// use completion_port::{Batch, Buffer, Port, Started};
     /// use std::io::{ErrorKind, Read, Write};
     /// use std::mem::MaybeUninit;
+    /// use std::net::{TcpListener, TcpStream};
+    /// # #[cfg(windows)]
+    /// # trait AsRawFd: std::os::windows::io::AsRawSocket {
+    /// #     fn as_raw_fd(&self) -> i32 {
+    /// #         self.as_raw_socket().try_into().unwrap()
+    /// #     }
+    /// # }
+    /// # #[cfg(windows)]
+    /// # impl AsRawFd for TcpStream {}
+    /// # #[cfg(windows)]
+    /// # type RawFd = i32;
+    /// # #[cfg(unix)]
     /// use std::os::fd::{AsRawFd, RawFd};
-    /// use std::os::unix::net::UnixStream;
     /// use std::sync::mpsc::{Sender, channel};
     ///
     /// /// Reads a byte, and sends it on.
-    /// struct ReadByte(UnixStream, Option<u8>, Sender<u8>);
+    /// struct ReadByte(TcpStream, Option<u8>, Sender<u8>);
     ///
     /// // SAFETY: there is no room.
     /// unsafe impl Buffer for ReadByte {
@@ -284,7 +304,9 @@ impl<K, M, B: Task> Raw<'_, K, M, B> {
     ///     }
     /// }
     ///
-    /// let (near, mut far) = UnixStream::pair()?;
+    /// let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// let near = TcpStream::connect(listener.local_addr()?)?;
+    /// let (mut far, _) = listener.accept()?;
     /// near.set_nonblocking(true)?;
     /// let (sender, receiver) = channel();
     /// let port: Port<u32, (), ReadByte> = Port::builder().buffers().build()?;

@@ -135,6 +135,9 @@ impl Source for BorrowedSource<'_> {
 /// ```
 /// use completion_port::{OwnedSource, Source};
 /// use std::net::{TcpListener, TcpStream};
+/// # #[cfg(windows)]
+/// # use std::os::windows::io::OwnedSocket as OwnedFd;
+/// # #[cfg(unix)]
 /// use std::os::fd::OwnedFd;
 ///
 /// let listener = TcpListener::bind("127.0.0.1:0")?;

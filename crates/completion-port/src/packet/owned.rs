@@ -35,12 +35,14 @@ use crate::trigger::Trigger;
 /// ```
 /// use completion_port::{Batch, Interest, OneShot, Packet, Port, Registration};
 /// use std::io::{Read, Write};
-/// use std::os::unix::net::UnixStream;
+/// use std::net::{TcpListener, TcpStream};
 /// use std::sync::Arc;
 /// use std::thread;
 ///
-/// let port: Arc<Port<UnixStream>> = Arc::new(Port::new()?);
-/// let (mut near, far) = UnixStream::pair()?;
+/// let port: Arc<Port<TcpStream>> = Arc::new(Port::new()?);
+/// let listener = TcpListener::bind("127.0.0.1:0")?;
+/// let mut near = TcpStream::connect(listener.local_addr()?)?;
+/// let (far, _) = listener.accept()?;
 /// port.register(Registration::owned(far, Interest::IN, OneShot::Level))?;
 /// near.write_all(b"hello")?;
 ///
@@ -227,12 +229,14 @@ impl<K, M, B> OwnedReady<K, M, B> {
     ///
     /// ```
     /// use completion_port::{Batch, Operation, Outcome, Packet, Port};
-    /// use std::os::unix::net::UnixStream;
+    /// use std::net::{TcpListener, TcpStream};
     /// use std::sync::Arc;
     /// use std::thread;
     ///
-    /// let port = Arc::new(Port::<UnixStream>::new()?);
-    /// let (near, _far) = UnixStream::pair()?;
+    /// let port = Arc::new(Port::<TcpStream>::new()?);
+    /// let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// let near = TcpStream::connect(listener.local_addr()?)?;
+    /// let (_far, _) = listener.accept()?;
     /// let Ok(token) = port.associate(near)?.with_port(&port) else { unreachable!("it is this port's") };
     /// // Not a scoped thread: it may outlive this one, and every borrow.
     /// thread::spawn(|| token.start(Operation::send(b"hello".to_vec())).is_ok());
