@@ -29,7 +29,9 @@ fn every_rule_is_there_and_holds_on_this_system() {
     let ended = run(cport(&["probe", "--json"]));
     assert_eq!(ended.status.code(), Some(0), "{ended:#?}");
     assert_eq!(ended.stderr, "");
-    assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
+    // Windows takes its time to refuse a connect.
+    let limit = Duration::from_secs(if cfg!(windows) { 40 } else { 20 });
+    assert!(begin.elapsed() < limit, "{:?}", begin.elapsed());
     let objects = objects(&ended);
     let listed: BTreeSet<_> = objects.iter().filter_map(|object| object["rule"].as_u64()).collect();
     assert!(listed.len() > 40, "{listed:?}");

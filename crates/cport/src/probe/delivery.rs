@@ -8,7 +8,7 @@ use completion_port::{Batch, Events, Interest, OneShot, Packet, Persistent, Regi
 use socket2::{Domain, SockRef, Socket, Type};
 
 use super::Trial;
-use super::kit::{Plain, QUIET, SOON, Seen, count, plain, tcp_pair, udp, wait};
+use super::kit::{ANSWERED, Plain, QUIET, SOON, Seen, count, plain, tcp_pair, udp, wait};
 use crate::system;
 
 pub(super) const TRIALS: &[Trial] = &[
@@ -244,7 +244,7 @@ fn errors() -> Seen {
     let (stream, closed) = stream_and_closed_address()?;
     port.register(Registration::new(&stream, 1, Interest::OUT, OneShot::Level))?;
     begin_to_connect(&stream, closed)?;
-    let refused = events(&port, SOON)?;
+    let refused = events(&port, ANSWERED)?;
     let refused = match (refused.is_err(), refused.is_out()) {
         (true, false) => "ERR, no OUT".to_owned(),
         _ => format!("{refused:?}"),

@@ -31,6 +31,9 @@ impl fmt::Display for Lacking {
 /// For what must happen.
 pub(crate) const SOON: Duration = Duration::from_secs(1);
 
+/// For what becomes of a connect. Windows tries one that is refused three times, which takes two seconds.
+pub(crate) const ANSWERED: Duration = Duration::from_secs(if cfg!(windows) { 5 } else { 1 });
+
 /// For what must not happen.
 pub(crate) const QUIET: Duration = Duration::from_millis(5);
 
@@ -131,12 +134,12 @@ pub(crate) fn outcome<R, E: Into<completion_port::Error>>(result: Result<R, E>) 
     }
 }
 
-/// Waits until something is so, for a second at most.
+/// Waits until something is so, for [`SOON`] at most.
 pub(crate) fn until(is_so: impl Fn() -> bool) -> Result<(), Box<dyn Error>> {
     let deadline = Instant::now() + SOON;
     while !is_so() {
         if Instant::now() > deadline {
-            return Err("what it waits for did not happen within a second".into());
+            return Err("what it waits for did not happen in time".into());
         }
         thread::yield_now();
     }

@@ -27,11 +27,12 @@ mod system;
 mod table;
 mod threads;
 
-/// How long one trial may take before it is called stuck. Each takes some milliseconds.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long one trial may take before it is called stuck. Each takes some milliseconds, but for those in which a connect
+/// is refused on Windows.
+const PATIENCE: Duration = Duration::from_secs(if cfg!(windows) { 10 } else { 2 });
 
 /// How long all of them may take. What has not been tried by then counts as different.
-const ALL: Duration = Duration::from_secs(10);
+const ALL: Duration = Duration::from_secs(if cfg!(windows) { 30 } else { 10 });
 
 /// What `cport probe` can be told.
 #[derive(Args)]

@@ -11,7 +11,7 @@ use completion_port::{
 };
 
 use super::Trial;
-use super::kit::{QUIET, SOON, Seen, outcome, plain, result, tcp_pair, udp, wait, word};
+use super::kit::{ANSWERED, QUIET, SOON, Seen, outcome, plain, result, tcp_pair, udp, wait, word};
 use crate::connection::stream_of;
 use crate::system::{Stream, forks, pair};
 
@@ -252,8 +252,8 @@ fn connects() -> Seen {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
     let connect = || -> Seen {
-        port.connect(address, Some(SOON.into()), stream_of)?;
-        Ok(wait(&port, SOON)?)
+        port.connect(address, Some(ANSWERED.into()), stream_of)?;
+        Ok(wait(&port, ANSWERED)?)
     };
     let first = connect()?;
     drop(listener);

@@ -39,7 +39,7 @@ pub(crate) fn waits(took: Duration) -> &'static str {
 }
 
 /// Wine says so by a function that Windows does not have.
-fn is_wine() -> bool {
+pub(super) fn is_wine() -> bool {
     // SAFETY: GetModuleHandleW demands a string with a zero at its end, which the macro makes.
     let library = unsafe { GetModuleHandleW(w!("ntdll.dll")) };
     // SAFETY: GetProcAddress demands a library that stays loaded, and a string with a zero at its end.
