@@ -22,6 +22,11 @@ pub(crate) fn bad_descriptor(on: &System) -> i32 {
     if cfg!(windows) && on.kernel().is_none() { ENOTSOCK } else { EBADF }
 }
 
+/// What a socket has whose datagram has reached nobody.
+pub(crate) fn unreachable(on: &System) -> i32 {
+    if cfg!(windows) && on.kernel().is_none() { ECONNRESET } else { ECONNREFUSED }
+}
+
 /// Whether it is what a socket has for who sends behind his own end, or that of the connection.
 pub(crate) fn is_broken_pipe(code: Option<i32>) -> bool {
     #[cfg(unix)]
