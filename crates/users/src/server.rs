@@ -116,28 +116,58 @@ impl Server {
         assert!(status.is_none(), "the server has ended: {status:?}");
     }
 
-    /// How much processor time it has used.
+    /// How much processor time it has used, to a hundredth of a second.
     ///
     /// # Panics
     ///
-    /// If `/proc` has no such process.
+    /// If there is no such process.
     #[must_use]
     pub fn processor_time(&self) -> Duration {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()));
-        let stat = stat.expect("the server runs");
-        // User and system time are the 14th and 15th field; the second one may have spaces in it.
-        let fields: Vec<u64> = stat
-            .rsplit(')')
-            .next()
-            .unwrap_or_default()
-            .split_whitespace()
-            .map(|field| field.parse().unwrap_or(0))
-            .collect();
-        Duration::from_millis((fields[11] + fields[12]) * 10)
+        let process = self.child.id();
+        if Path::new("/proc/self/stat").exists() {
+            let stat = std::fs::read_to_string(format!("/proc/{process}/stat"));
+            return time_of_stat(&stat.expect("the server runs"));
+        }
+        let process = process.to_string();
+        let told = Command::new("ps").args(["-o", "time=", "-p", &process]).output();
+        let told = String::from_utf8(told.expect("ps").stdout).expect("a time");
+        time_of_ps(&told).unwrap_or_else(|| panic!("no time of the server: {told:?}"))
     }
 
     /// What it said besides, so far.
     pub fn said(&self) -> Vec<String> {
         self.lines.try_iter().collect()
+    }
+}
+
+/// What `/proc` tells on Linux.
+fn time_of_stat(stat: &str) -> Duration {
+    // User and system time are the 14th and 15th field; the second one may have spaces in it.
+    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+    let fields: Vec<u64> = fields.map(|field| field.parse().unwrap_or(0)).collect();
+    Duration::from_millis((fields[11] + fields[12]) * 10)
+}
+
+/// What `ps` tells on macOS and the BSDs, where it has hundredths: `[hours:]minutes:seconds.hundredths`.
+fn time_of_ps(told: &str) -> Option<Duration> {
+    let parts = told.trim().split(':');
+    // A locale may have a comma.
+    let parts: Option<Vec<f64>> = parts.map(|part| part.replace(',', ".").parse().ok()).collect();
+    let seconds = parts?.into_iter().fold(0.0, |sum, part| sum * 60.0 + part);
+    Duration::try_from_secs_f64(seconds).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read() {
+        let stat = "7 (a (b) c) S 1 7 7 0 -1 0 9 0 0 0 12 34 0 0 20 0 1 0";
+        assert_eq!(time_of_stat(stat), Duration::from_millis(460));
+        assert_eq!(time_of_ps("   0:00.25\n"), Some(Duration::from_millis(250)));
+        assert_eq!(time_of_ps("1:02,50"), Some(Duration::from_millis(62_500)));
+        assert_eq!(time_of_ps("1:00:00"), Some(Duration::from_secs(3600)));
+        assert_eq!(time_of_ps(""), None);
     }
 }
