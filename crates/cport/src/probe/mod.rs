@@ -177,7 +177,10 @@ fn reference(options: &Options) -> Result<(), Failure> {
             }
             Ok(rows) => rows
                 .iter()
-                .map(|row| json!({ "reference": row.rule, "what": row.what, "seen": row.seen }))
+                .map(|row| {
+                    let (what, seen, assumed) = (row.what, &row.seen, row.assumed);
+                    json!({ "reference": row.rule, "what": what, "seen": seen, "assumed": assumed })
+                })
                 .collect(),
         };
         for document in documents {
@@ -193,6 +196,9 @@ fn reference(options: &Options) -> Result<(), Failure> {
         Ok(rows) => {
             for row in rows {
                 show(format_args!("row {}: {}\n    {}\n", row.rule, row.what, row.seen))?;
+                if let Some(assumed) = row.assumed {
+                    show(format_args!("    assumed: {assumed}\n"))?;
+                }
             }
         }
     }

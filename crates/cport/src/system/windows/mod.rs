@@ -154,8 +154,9 @@ pub(crate) fn left_in_system(socket: impl AsSocket) -> u64 {
 }
 
 /// By what number the system knows a socket.
+#[allow(clippy::useless_conversion, reason = "it has 32 bits where addresses have")]
 pub(crate) fn number(socket: &Stream) -> u64 {
-    socket.as_raw_socket()
+    socket.as_raw_socket().into()
 }
 
 /// A file that is gone when it is closed.

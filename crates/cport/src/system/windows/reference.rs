@@ -4,7 +4,7 @@
 use std::env;
 use std::io::{self, Write as _};
 use std::mem::transmute;
-use std::net::{Shutdown, TcpListener, UdpSocket};
+use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::os::windows::ffi::OsStrExt as _;
 use std::os::windows::io::{AsRawSocket, FromRawSocket as _, OwnedSocket};
 use std::ptr;
@@ -23,6 +23,8 @@ use windows_sys::Win32::System::IO::{
 use windows_sys::Win32::System::LibraryLoader::{GetModuleHandleW, GetProcAddress, LoadLibraryW};
 use windows_sys::core::BOOL;
 use windows_sys::w;
+
+mod assumed;
 
 /// Operations, conditions and triggers, as `winsock2.h` numbers them.
 const NONE: u8 = 0;
@@ -69,19 +71,20 @@ struct Calls {
 /// What is tried of a row: its number, in words, and how.
 type Trial = (u8, &'static str, fn(Calls) -> io::Result<String>);
 
-/// A row, what was tried and what was seen.
+/// A row, what was tried and what was seen, and of some what the library assumes.
 pub(crate) struct Row {
     pub(crate) rule: u8,
     pub(crate) what: &'static str,
     pub(crate) seen: String,
+    pub(crate) assumed: Option<&'static str>,
 }
 
 /// All that is tried, or why nothing is.
 pub(crate) fn reference() -> Result<Vec<Row>, String> {
     let calls = calls()?;
-    let row = |(rule, what, run): Trial| {
+    let row = |(rule, what, run): Trial, assumed| {
         let seen = run(calls).unwrap_or_else(|error| format!("an error: {error}"));
-        Row { rule, what, seen }
+        Row { rule, what, seen, assumed }
     };
     let trials: [Trial; 11] = [
         (2, "no changes and no room; no room, and a time", empty),
@@ -100,7 +103,9 @@ pub(crate) fn reference() -> Result<Vec<Row>, String> {
         (26, "a stream that is not connected; a bound datagram socket", fresh),
         (34, "three posts for two threads that wait", posts),
     ];
-    Ok(trials.map(row).into())
+    let known = trials.into_iter().map(|trial| row(trial, None));
+    let assumed = assumed::TRIALS.into_iter().map(|(trial, assumed)| row(trial, Some(assumed)));
+    Ok(known.chain(assumed).collect())
 }
 
 /// The function of that name in a library.
@@ -183,7 +188,7 @@ impl Port {
     fn change(&self, socket: &impl AsRawSocket, key: usize, change: (u8, u16, u8)) -> u32 {
         let (operation, event_filter, trigger) = change;
         let mut one = SOCK_NOTIFY_REGISTRATION {
-            socket: usize::try_from(socket.as_raw_socket()).expect("a socket is an address wide"),
+            socket: number(socket),
             completionKey: ptr::without_provenance_mut(key),
             eventFilter: event_filter,
             operation,
@@ -379,8 +384,8 @@ fn unconnected() -> io::Result<OwnedSocket> {
     }
 }
 
-fn failed(calls: Calls) -> io::Result<String> {
-    let port = Port::new(calls);
+/// A stream that begins to connect to where nothing listens.
+fn refused() -> io::Result<OwnedSocket> {
     let refused = unconnected()?;
     let free = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
     let address = SOCKADDR_IN {
@@ -389,21 +394,36 @@ fn failed(calls: Calls) -> io::Result<String> {
         sin_addr: IN_ADDR { S_un: IN_ADDR_0 { S_addr: u32::from_ne_bytes([127, 0, 0, 1]) } },
         sin_zero: [0; 8],
     };
-    let number = usize::try_from(refused.as_raw_socket()).expect("a socket is an address wide");
     // SAFETY: connect reads as many bytes at the pointer as it is told.
     // - valid: `address` is a local of that size; the socket is open.
-    unsafe { connect(number, (&raw const address).cast(), SIZES.0) };
+    unsafe { connect(number(&refused), (&raw const address).cast(), SIZES.0) };
+    Ok(refused)
+}
+
+/// The number of a socket, as the calls take it.
+fn number(socket: &impl AsRawSocket) -> usize {
+    socket.as_raw_socket().try_into().expect("a socket is an address wide")
+}
+
+/// Closes a stream so that its peer hears of a reset.
+fn reset(stream: TcpStream) {
+    let hard = LINGER { l_onoff: 1, l_linger: 0 };
+    // SAFETY: setsockopt reads as many bytes at the pointer as it is told.
+    // - valid: `hard` is a local of that size; the socket is open.
+    unsafe {
+        setsockopt(number(&stream), SOL_SOCKET, SO_LINGER, (&raw const hard).cast(), SIZES.1)
+    };
+    drop(stream);
+}
+
+fn failed(calls: Calls) -> io::Result<String> {
+    let (port, refused) = (Port::new(calls), refused()?);
     port.enable(&refused, 1, OUT, LEVEL | ONESHOT);
     // Windows tries a few times before it gives up.
     let first = port.next(5000).map_or_else(|| "nothing".to_owned(), |(_, events)| named(events));
     let port = Port::new(calls);
     let (near, far) = super::pair()?;
-    let hard = LINGER { l_onoff: 1, l_linger: 0 };
-    let number = usize::try_from(far.as_raw_socket()).expect("a socket is an address wide");
-    // SAFETY: setsockopt reads as many bytes at the pointer as it is told.
-    // - valid: `hard` is a local of that size; the socket is open.
-    unsafe { setsockopt(number, SOL_SOCKET, SO_LINGER, (&raw const hard).cast(), SIZES.1) };
-    drop(far);
+    reset(far);
     pause(Duration::from_millis(20));
     port.enable(&near, 1, OUT, LEVEL | ONESHOT);
     Ok(format!("{first}; {}", port.told()))
