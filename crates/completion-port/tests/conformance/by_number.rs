@@ -92,9 +92,9 @@ impl Clone for Watched {
     }
 }
 
-/// The most memory that this process has had so far, in KiB.
+/// The most memory that this process has had so far, in KiB; 0 where the system does not list it.
 fn peak_memory() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     peak.map_or(0, |peak| peak.trim().trim_end_matches(" kB").parse().unwrap())
 }
