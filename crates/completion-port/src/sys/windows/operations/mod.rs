@@ -168,21 +168,32 @@ fn extension(of: SOCKET, mut which: GUID) -> *const core::ffi::c_void {
 /// The functions of the system's own provider, to which this socket belongs.
 fn extensions(of: SOCKET) -> Extensions {
     static FOUND: OnceLock<Extensions> = OnceLock::new();
+    kept_or_asked(&FOUND, of)
+}
+
+/// What is kept, or else what the provider of this socket says. If that is not all of them, as when the system is short of
+/// memory, it is kept for nobody: the next call asks again.
+fn kept_or_asked(kept: &OnceLock<Extensions>, of: SOCKET) -> Extensions {
     const _: () = assert!(size_of::<LPFN_ACCEPTEX>() == size_of::<*const core::ffi::c_void>());
-    *FOUND.get_or_init(|| {
-        let accept = extension(of, WSAID_ACCEPTEX);
-        let names = extension(of, WSAID_GETACCEPTEXSOCKADDRS);
-        let connect = extension(of, WSAID_CONNECTEX);
-        // SAFETY: `transmute` demands that what is called has this signature, and that null stands for `None`.
-        // - the system documents it for this identifier; the library of the provider is never unloaded, since the process
-        //   has sockets of it.
-        let accept = unsafe { std::mem::transmute::<*const _, LPFN_ACCEPTEX>(accept) };
-        // SAFETY: as above.
-        let names = unsafe { std::mem::transmute::<*const _, LPFN_GETACCEPTEXSOCKADDRS>(names) };
-        // SAFETY: as above.
-        let connect = unsafe { std::mem::transmute::<*const _, LPFN_CONNECTEX>(connect) };
-        Extensions { accept, names, connect }
-    })
+    if let Some(kept) = kept.get() {
+        return *kept;
+    }
+    let accept = extension(of, WSAID_ACCEPTEX);
+    let names = extension(of, WSAID_GETACCEPTEXSOCKADDRS);
+    let connect = extension(of, WSAID_CONNECTEX);
+    // SAFETY: `transmute` demands that what is called has this signature, and that null stands for `None`.
+    // - the system documents it for this identifier; the library of the provider is never unloaded, since the process
+    //   has sockets of it.
+    let accept = unsafe { std::mem::transmute::<*const _, LPFN_ACCEPTEX>(accept) };
+    // SAFETY: as above.
+    let names = unsafe { std::mem::transmute::<*const _, LPFN_GETACCEPTEXSOCKADDRS>(names) };
+    // SAFETY: as above.
+    let connect = unsafe { std::mem::transmute::<*const _, LPFN_CONNECTEX>(connect) };
+    let asked = Extensions { accept, names, connect };
+    if accept.is_some() && names.is_some() && connect.is_some() {
+        return *kept.get_or_init(|| asked);
+    }
+    asked
 }
 
 /// The code of a call that has just been made; 0 if it is done.

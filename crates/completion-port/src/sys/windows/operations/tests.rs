@@ -8,18 +8,19 @@ use std::io::{ErrorKind as Io, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::windows::io::{AsRawSocket as _, OwnedSocket};
 use std::ptr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use windows_sys::Win32::Networking::WinSock::{WSA_IO_PENDING, WSABUF, WSARecv};
+use windows_sys::Win32::Networking::WinSock::{INVALID_SOCKET, WSA_IO_PENDING, WSABUF, WSARecv};
 use windows_sys::Win32::System::IO::OVERLAPPED;
 use windows_sys::Win32::System::Threading::{GetCurrentProcess, GetProcessHandleCount};
 
 use super::super::afd::{self, Afd};
 use super::super::host::is_wine;
-use super::super::options::last_code;
+use super::super::options::{last_code, socket};
 use super::super::port::Port as Kernel;
+use super::kept_or_asked;
 use crate::file_engine::FileEngine;
 use crate::loan::Loan;
 use crate::source::Source as _;
@@ -177,6 +178,19 @@ fn by_notifications_what_has_to_wait_waits_for_an_edge() {
     far.write_all(b"abc").unwrap();
     assert!(matches!(outcome(&port), Outcome::Received(Ok(3), _)));
     assert_eq!(carried(), []);
+}
+
+/// A provider that had no memory for an answer has them another time.
+#[test]
+fn functions_that_were_not_found_are_looked_up_again() {
+    let kept = OnceLock::new();
+    let none = kept_or_asked(&kept, INVALID_SOCKET);
+    assert!(none.accept.is_none() && none.names.is_none() && none.connect.is_none());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    for of in [socket(number(&listener)), INVALID_SOCKET] {
+        let all = kept_or_asked(&kept, of);
+        assert!(all.accept.is_some() && all.names.is_some() && all.connect.is_some());
+    }
 }
 
 #[test]
