@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use completion_port::{ErrorKind, Packet, Port};
+use completion_port::{ErrorKind, Packet, Port, Readiness};
 use windows_sys::Win32::Foundation::HANDLE;
 
 use crate::abi::{Entry, event};
@@ -25,7 +25,9 @@ pub(crate) struct CompletionPort {
 
 impl CompletionPort {
     pub(crate) fn new(name: u64, concurrency: usize) -> Result<Self, u32> {
-        let port = Port::builder().concurrency(concurrency).build();
+        // A socket can be associated with one completion port of the kernel alone, and notifications of the system do so,
+        // by their documentation. Polls do not, so that the relay can have it.
+        let port = Port::builder().concurrency(concurrency).readiness(Readiness::Polls).build();
         Ok(Self {
             name,
             is_closed: AtomicBool::new(false),

@@ -320,28 +320,45 @@ static void operations_and_messages_are_in_one_queue(void)
 
 #if HAS_NOTIFICATIONS
 
-/* The two know nothing of each other. */
+/* The two know nothing of each other, whichever is first. */
 static void a_socket_may_be_registered_and_have_operations(void)
 {
-    SOCKET near, far;
-    OPERATION received;
-    char byte;
-    tcp_pair(&near, &far);
-    CHECK_IS(enable(port, near, 21, FILTER_IN, LEVEL_ONCE), ERROR_SUCCESS);
-    CHECK(CreateIoCompletionPort((HANDLE)near, port, 22, 0) == port);
-    CHECK(is_silent(port));
-    send_all(far, "x", 1);
-    CHECK_NEXT(port, 21, SOCK_NOTIFY_EVENT_IN);
-    start_receive(near, &received);
-    check_end(&received, 22, 1);
-    CHECK_IS(enable(port, near, 21, FILTER_IN, LEVEL_ONCE), ERROR_SUCCESS);
-    CHECK(is_silent(port));
-    send_all(far, "x", 1);
-    CHECK_NEXT(port, 21, SOCK_NOTIFY_EVENT_IN);
-    receive_all(near, &byte, 1);
-    END_REGISTRATION(port, near, 21);
-    CHECK_IS(closesocket(near), 0);
-    CHECK_IS(closesocket(far), 0);
+    int round;
+    for (round = 0; round < 2; round++) {
+        SOCKET near, far;
+        OPERATION received;
+        char byte;
+        tcp_pair(&near, &far);
+        if (round == 0) {
+            CHECK_IS(enable(port, near, 21, FILTER_IN, LEVEL_ONCE), ERROR_SUCCESS);
+        }
+        CHECK(CreateIoCompletionPort((HANDLE)near, port, 22, 0) == port);
+        if (round == 1) {
+            CHECK_IS(enable(port, near, 21, FILTER_IN, LEVEL_ONCE), ERROR_SUCCESS);
+        }
+        CHECK(is_silent(port));
+        send_all(far, "x", 1);
+        CHECK_NEXT(port, 21, SOCK_NOTIFY_EVENT_IN);
+        start_receive(near, &received);
+        check_end(&received, 22, 1);
+        CHECK_IS(enable(port, near, 21, FILTER_IN, LEVEL_ONCE), ERROR_SUCCESS);
+        CHECK(is_silent(port));
+        send_all(far, "x", 1);
+        CHECK_NEXT(port, 21, SOCK_NOTIFY_EVENT_IN);
+        receive_all(near, &byte, 1);
+
+        /* An operation in flight outlives the registration, and a new one of the socket stands beside it. */
+        start_receive(near, &received);
+        END_REGISTRATION(port, near, 21);
+        CHECK_IS(enable(port, near, 23, FILTER_OUT, LEVEL_ONCE), ERROR_SUCCESS);
+        CHECK_NEXT(port, 23, SOCK_NOTIFY_EVENT_OUT);
+        CHECK(is_silent(port));
+        send_all(far, "x", 1);
+        check_end(&received, 22, 1);
+        END_REGISTRATION(port, near, 23);
+        CHECK_IS(closesocket(near), 0);
+        CHECK_IS(closesocket(far), 0);
+    }
 }
 
 #endif
