@@ -21,11 +21,13 @@ use windows_sys::core::BOOL;
 
 use crate::probe::kit::Plain;
 
+mod counted;
 mod facts;
 pub(crate) mod forks;
 mod reference;
 mod signals;
 
+pub(crate) use counted::{Counted, counted};
 use facts::is_wine;
 pub(crate) use facts::{facts, kernel, waits};
 pub(crate) use reference::reference;

@@ -14,11 +14,11 @@ use std::time::Duration;
 use windows_sys::Win32::Foundation::{CloseHandle, HANDLE, HMODULE, INVALID_HANDLE_VALUE};
 use windows_sys::Win32::Networking::WinSock::{
     AF_INET, FIONBIO, IN_ADDR, IN_ADDR_0, INVALID_SOCKET, LINGER, SO_LINGER,
-    SOCK_NOTIFY_REGISTRATION, SOCK_STREAM, SOCKADDR_IN, SOL_SOCKET, connect, ioctlsocket,
-    setsockopt, socket,
+    SOCK_NOTIFY_REGISTRATION, SOCK_STREAM, SOCKADDR_IN, SOL_SOCKET, WSA_IO_INCOMPLETE, WSABUF,
+    WSAGetLastError, WSAGetOverlappedResult, WSARecv, connect, ioctlsocket, setsockopt, socket,
 };
 use windows_sys::Win32::System::IO::{
-    CreateIoCompletionPort, OVERLAPPED, OVERLAPPED_ENTRY, PostQueuedCompletionStatus,
+    CancelIoEx, CreateIoCompletionPort, OVERLAPPED, OVERLAPPED_ENTRY, PostQueuedCompletionStatus,
 };
 use windows_sys::Win32::System::LibraryLoader::{GetModuleHandleW, GetProcAddress, LoadLibraryW};
 use windows_sys::core::BOOL;
@@ -86,7 +86,7 @@ pub(crate) fn reference() -> Result<Vec<Row>, String> {
         let seen = run(calls).unwrap_or_else(|error| format!("an error: {error}"));
         Row { rule, what, seen, assumed }
     };
-    let trials: [Trial; 11] = [
+    let trials: [Trial; 12] = [
         (2, "no changes and no room; no room, and a time", empty),
         (
             9,
@@ -101,6 +101,11 @@ pub(crate) fn reference() -> Result<Vec<Row>, String> {
         (24, "the peer's end; with data before it; IN and HANGUP asked for", ended),
         (25, "a refused connect; a reset; OUT asked for", failed),
         (26, "a stream that is not connected; a bound datagram socket", fresh),
+        (
+            28,
+            "registered and associated: one port, a receive, two bytes; two ports; the same, associated first",
+            associated,
+        ),
         (34, "three posts for two threads that wait", posts),
     ];
     let known = trials.into_iter().map(|trial| row(trial, None));
@@ -242,6 +247,45 @@ impl Port {
     /// What comes next, in words.
     fn told(&self) -> String {
         self.next(SOON).map_or_else(|| "nothing".to_owned(), |(_, events)| named(events))
+    }
+
+    /// Has the operations of a socket end here.
+    fn associate(&self, socket: &impl AsRawSocket, key: usize) -> u32 {
+        let handle = ptr::without_provenance_mut(
+            usize::try_from(socket.as_raw_socket()).expect("a socket is an address wide"),
+        );
+        // SAFETY: the call touches no memory of this process.
+        // - the port: `self` has it open.
+        let done = unsafe { (self.calls.create)(handle, self.handle, key, 0) };
+        let error = io::Error::last_os_error().raw_os_error();
+        if done.is_null() { error.map_or(u32::MAX, i32::cast_unsigned) } else { 0 }
+    }
+
+    /// The next packet, in words: of which key, and whether it is that of an operation.
+    fn origin(&self) -> String {
+        let mut entry = OVERLAPPED_ENTRY::default();
+        let mut count = 0;
+        // SAFETY: as in `next`.
+        let code = unsafe {
+            (self.calls.process)(
+                self.handle,
+                0,
+                ptr::null_mut(),
+                SOON,
+                1,
+                &raw mut entry,
+                &raw mut count,
+            )
+        };
+        if code != 0 || count != 1 {
+            return "nothing".to_owned();
+        }
+        let (key, number) = (entry.lpCompletionKey, entry.dwNumberOfBytesTransferred);
+        if entry.lpOverlapped.is_null() {
+            format!("{} of key {key}", named(number))
+        } else {
+            format!("{number} bytes of key {key}")
+        }
     }
 
     fn post(&self, number: u32) {
@@ -437,6 +481,77 @@ fn fresh(calls: Calls) -> io::Result<String> {
     let (port, datagrams) = (Port::new(calls), UdpSocket::bind("127.0.0.1:0")?);
     port.enable(&datagrams, 2, OUT, LEVEL | ONESHOT);
     Ok(format!("{silent}; {}", port.told()))
+}
+
+/// What a receive needs that waits. It is the kernel's until the receive has ended.
+struct Receive {
+    overlapped: OVERLAPPED,
+    byte: u8,
+}
+
+/// Begins to receive a byte.
+fn receive(near: &impl AsRawSocket) -> *mut Receive {
+    let socket = usize::try_from(near.as_raw_socket()).expect("a socket is an address wide");
+    let memory = Box::into_raw(Box::new(Receive { overlapped: OVERLAPPED::default(), byte: 0 }));
+    // SAFETY: `&raw mut` of a field demands a pointer within an object.
+    // - it is a box's.
+    let overlapped = unsafe { &raw mut (*memory).overlapped };
+    // SAFETY: as above.
+    let buf = unsafe { &raw mut (*memory).byte };
+    let (buffer, mut flags) = (WSABUF { len: 1, buf }, 0);
+    // SAFETY: WSARecv reads as many buffers as it is told, and flags, before it returns. Until it is done it writes to the
+    // buffer and to the OVERLAPPED.
+    // - before it returns: both are locals;
+    // - until it is done: `end` alone frees the memory, and only then.
+    unsafe {
+        WSARecv(socket, &raw const buffer, 1, ptr::null_mut(), &raw mut flags, overlapped, None)
+    };
+    memory
+}
+
+/// Ends a receive. The memory of one that does not end stays the kernel's.
+fn end(near: &impl AsRawSocket, memory: *mut Receive) {
+    let socket = usize::try_from(near.as_raw_socket()).expect("a socket is an address wide");
+    // SAFETY: as in `receive`.
+    let overlapped = unsafe { &raw const (*memory).overlapped };
+    // SAFETY: CancelIoEx looks for a request that was made with this address, and does not touch what lies there.
+    unsafe { CancelIoEx(ptr::without_provenance_mut(socket), overlapped) };
+    pause(Duration::from_millis(20));
+    let (mut len, mut flags) = (0, 0);
+    // SAFETY: WSAGetOverlappedResult reads an OVERLAPPED, and writes a count and flags. It does not wait, as it is told.
+    // - valid: it is that of a box that nobody has freed; the others are locals.
+    let done =
+        unsafe { WSAGetOverlappedResult(socket, overlapped, &raw mut len, 0, &raw mut flags) };
+    // SAFETY: WSAGetLastError demands nothing.
+    if done != 0 || unsafe { WSAGetLastError() } != WSA_IO_INCOMPLETE {
+        // SAFETY: `from_raw` demands a pointer of `into_raw` that nothing else uses.
+        // - `receive` has made it, and this is its end.
+        drop(unsafe { Box::from_raw(memory) });
+    }
+}
+
+/// The library has sockets in both ways on one port, and takes the packets of either as they are told apart here.
+fn associated(calls: Calls) -> io::Result<String> {
+    let (port, other) = (Port::new(calls), Port::new(calls));
+    let (near, mut far) = super::pair()?;
+    let enabled = code(port.enable(&near, 1, IN, LEVEL | ONESHOT));
+    let joined = code(port.associate(&near, 2));
+    let memory = receive(&near);
+    far.write_all(b"x")?;
+    let told = [port.origin(), port.origin()].join(", ");
+    far.write_all(b"y")?;
+    let later = port.origin();
+    end(&near, memory);
+    let (near, _far) = super::pair()?;
+    port.enable(&near, 1, IN, LEVEL | ONESHOT);
+    let elsewhere = code(other.associate(&near, 2));
+    let (near, _far) = super::pair()?;
+    port.associate(&near, 2);
+    let after = code(port.enable(&near, 1, IN, LEVEL | ONESHOT));
+    let (near, _far) = super::pair()?;
+    port.associate(&near, 2);
+    let apart = code(other.enable(&near, 1, IN, LEVEL | ONESHOT));
+    Ok(format!("{enabled}, {joined}, {told}, {later}; {elsewhere}; {after}, {apart}"))
 }
 
 fn posts(calls: Calls) -> io::Result<String> {
