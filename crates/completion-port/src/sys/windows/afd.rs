@@ -142,6 +142,26 @@ pub(super) enum Carried {
     Datagrams,
 }
 
+impl Carried {
+    /// What would be carried out on this socket.
+    pub(super) fn of(descriptor: Descriptor) -> Option<Self> {
+        let (family, protocol) = protocol(descriptor)?;
+        if family != i32::from(AF_INET) && family != i32::from(AF_INET6) {
+            return None;
+        }
+        match protocol {
+            TCP => Some(Self::Stream),
+            UDP => Some(Self::Datagrams),
+            _ => None,
+        }
+    }
+
+    /// Whether a receive with so much room is carried out. A datagram would be taken though there is none.
+    pub(super) fn carries_receive(self, room: &[&mut [MaybeUninit<u8>]]) -> bool {
+        self == Self::Stream || room.iter().any(|part| !part.is_empty())
+    }
+}
+
 /// The request that tells of the closing.
 enum Sentinel {
     Flying(Flying),
@@ -261,7 +281,7 @@ fn related(descriptor: Descriptor, question: u32) -> Result<SOCKET, Code> {
 }
 
 /// The socket as the driver knows it. Providers may put themselves before it.
-fn base_of(descriptor: Descriptor) -> Result<SOCKET, Fault> {
+pub(super) fn base_of(descriptor: Descriptor) -> Result<SOCKET, Fault> {
     match related(descriptor, SIO_BASE_HANDLE) {
         Ok(base) => Ok(base),
         Err(WSAENOTSOCK) => Err(refusal(descriptor, WSAENOTSOCK)),
@@ -608,9 +628,9 @@ impl Afd {
                 // This thread lies down again, and looks before it does, or hands on.
                 Packet::Posted(_) => locked(&self.late).is_nudged = false,
                 Packet::Ended(overlapped, CARRIED) => {
-                    let port = (&self.port, CARRIED);
                     let is_there = |descriptor| self.watches(descriptor);
-                    if let Some(name) = self.operations.complete(overlapped.addr(), port, is_there)
+                    let sign = |place| self.port.post_for(CARRIED, place);
+                    if let Some(name) = self.operations.complete(overlapped.addr(), &sign, is_there)
                     {
                         edges.push(Edge { facts: Facts::NONE, name });
                     }
@@ -710,15 +730,7 @@ impl Afd {
         if watched.base != socket(descriptor) {
             return None;
         }
-        let (family, protocol) = protocol(descriptor)?;
-        let carried = match protocol {
-            TCP => Carried::Stream,
-            UDP => Carried::Datagrams,
-            _ => return None,
-        };
-        if family != i32::from(AF_INET) && family != i32::from(AF_INET6) {
-            return None;
-        }
+        let carried = Carried::of(descriptor)?;
         let handle = ptr::without_provenance_mut(socket(descriptor));
         self.port.associate_number(handle, CARRIED).ok()?;
         Some(carried)
@@ -726,7 +738,7 @@ impl Afd {
 
     /// Begins with the operations that were handed over.
     pub(super) fn begin_operations(&self) {
-        self.operations.begin(&self.port, CARRIED);
+        self.operations.begin(&|place| self.port.post_for(CARRIED, place));
     }
 
     /// Whether the last poll of the socket has told that a connect has failed.

@@ -432,12 +432,8 @@ impl Sockets for Afd {
         let received = self
             .make_sure_not_to_wait(descriptor)
             .and_then(|()| receive_parts(descriptor, room, None, || transport.is_stream()));
-        // A datagram would be taken though there is no room for it.
-        let is_carried = || match self.carries(descriptor) {
-            Some(Carried::Stream) => true,
-            Some(Carried::Datagrams) => room.iter().any(|part| !part.is_empty()),
-            None => false,
-        };
+        let is_carried =
+            || self.carries(descriptor).is_some_and(|carried| carried.carries_receive(room));
         received.map_or_else(|code| not_done(descriptor, code, is_carried), Attempt::Done)
     }
 
@@ -454,7 +450,7 @@ impl Sockets for Afd {
             Ok(received) => Attempt::Done((received, from.address())),
             Err(code) => not_done(descriptor, code, || {
                 self.carries(descriptor) == Some(Carried::Datagrams)
-                    && room.iter().any(|part| !part.is_empty())
+                    && Carried::Datagrams.carries_receive(room)
             }),
         }
     }

@@ -1,5 +1,5 @@
 //! Operations on sockets that the kernel carries out: overlapped calls, whose packets come out of the reactor's completion
-//! port, with the polls and the wakes.
+//! port, with the polls, or notifications, and the wakes.
 //!
 //! What can be done at once an attempt has done before (see [`Sockets`](crate::sys::sockets::Sockets)). So a call here has to
 //! wait as a rule, and its packet tells of its end even if it has not. The sockets are not told to leave out the packets of
@@ -34,7 +34,6 @@ use super::address::RawAddress;
 use super::afd::make_nonblocking;
 use super::host::is_wine;
 use super::options::{Code, fault, last_code, socket};
-use super::port::Port;
 use super::sockets::{Name, is_own_peer, length, name, owned};
 use crate::address::{Address, Kind};
 use crate::loan::Loan;
@@ -68,7 +67,10 @@ struct Flight {
 }
 
 /// Where a [`Flight`] is. It only tells it from others.
-type Place = usize;
+pub(super) type Place = usize;
+
+/// Has a packet come that brings a place, as if a call had ended: what [`Operations::complete`] is told then.
+pub(super) type Sign<'s> = &'s dyn Fn(Place);
 
 /// An operation that was begun, until it has ended.
 struct Aboard {
@@ -534,8 +536,8 @@ impl Operations {
         self.lock().fresh.push(transfer);
     }
 
-    /// Begins with what was put. A packet that is told at once stands behind `key`.
-    pub(super) fn begin(&self, port: &Port, key: usize) {
+    /// Begins with what was put. What is known to have ended at once is told by `sign`.
+    pub(super) fn begin(&self, sign: Sign<'_>) {
         loop {
             let mut state = self.lock();
             if state.fresh.is_empty() {
@@ -558,12 +560,12 @@ impl Operations {
             drop(state);
             // SAFETY: `from_raw` demands a pointer of `into_raw` that nothing else uses.
             // - it was made above, and does not fly.
-            self.submit(unsafe { Box::from_raw(memory) }, port, key);
+            self.submit(unsafe { Box::from_raw(memory) }, sign);
         }
     }
 
     /// Hands the kernel what is left of a flight that is aboard.
-    fn submit(&self, mut flight: Box<Flight>, port: &Port, key: usize) {
+    fn submit(&self, mut flight: Box<Flight>, sign: Sign<'_>) {
         let prepared = flight.prepare();
         #[cfg(test)]
         let ask = flight.transfer.ask;
@@ -602,7 +604,7 @@ impl Operations {
             aboard.refused = Some(code);
             drop(state);
             // No packet tells of it, or one that comes as well.
-            port.post_for(key, place);
+            sign(place);
         }
     }
 
@@ -611,7 +613,7 @@ impl Operations {
     pub(super) fn complete(
         &self,
         place: Place,
-        (port, key): (&Port, usize),
+        sign: Sign<'_>,
         is_there: impl FnOnce(Descriptor) -> bool,
     ) -> Option<u64> {
         let mut state = self.lock();
@@ -652,7 +654,7 @@ impl Operations {
             state.is_over || state.aboard.get(&place).is_some_and(|aboard| aboard.is_called_off);
         if !is_over && !is_called_off {
             drop(state);
-            self.submit(flight, port, key);
+            self.submit(flight, sign);
             return None;
         }
         // What was done so far is told, and that it was called off, if something is left.

@@ -366,8 +366,8 @@ fn a_packet_that_is_none_of_a_flight_brings_no_second_call() {
     afd.attach(here, 7, Facts::IN).unwrap();
     assert!(afd.carries(here).is_some());
     let stray = |afd: &Afd, place| {
-        let port = (&afd.port, afd::CARRIED);
-        assert_eq!(afd.operations.complete(place, port, |_| true), None);
+        let sign = |place| afd.port.post_for(afd::CARRIED, place);
+        assert_eq!(afd.operations.complete(place, &sign, |_| true), None);
     };
     let found = Arc::new(AtomicUsize::new(0));
     for name in 1..4 {
