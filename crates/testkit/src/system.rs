@@ -233,7 +233,7 @@ impl System {
     /// thread looks.
     #[must_use]
     pub fn carries_operations(&self) -> bool {
-        self.is_afd()
+        cfg!(windows) && matches!(self.kind, Kind::Native)
     }
 
     /// For claims about what an operation leaves that waits, or has not been come to, where the system does not carry it

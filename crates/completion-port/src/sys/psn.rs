@@ -21,6 +21,9 @@
 //! The end of a stream is asked for together with data: the system tells of the end by itself then, and IN is data
 //! alone. Both are folded back into what epoll says.
 //!
+//! Operations that the system carries out end by packets in the same queue. Those have a key of their own: what else a
+//! packet of a notification brings is not documented.
+//!
 //! The reactor makes its calls by [`Calls`]: those of the system, or of the simulated kernel.
 
 use std::collections::{BTreeMap, HashMap};
@@ -84,6 +87,8 @@ pub(crate) const NOT_SOCKET: u32 = 10038;
 pub(crate) struct Packet {
     pub(crate) key: u64,
     pub(crate) events: u32,
+    /// Behind [`CARRIED`], what tells the operation from others.
+    pub(crate) place: usize,
 }
 
 /// For how long a poll sleeps at most while the system owes something that it was short of memory for.
@@ -95,6 +100,9 @@ const ROOM: usize = 64;
 /// The keys of what the reactor posts, which no record has: a wake, and a call to look at what is unseen.
 const WAKE: u64 = 0;
 const LOOK: u64 = 1;
+
+/// The key behind which operations end.
+pub(crate) const CARRIED: u64 = 2;
 
 /// What a poll has taken beside edges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -123,6 +131,10 @@ pub(crate) trait Calls: Send + Sync + 'static {
 
     /// Puts a packet without events into the queue.
     fn post(&self, key: u64);
+
+    /// An operation may have ended: a packet has brought this place, behind [`CARRIED`]. If one has ended, its name. It calls
+    /// the system, and asks `is_there` whether a number names the socket still that was attached: the caller has no lock.
+    fn ended(&self, place: usize, is_there: &dyn Fn(Descriptor) -> bool) -> Option<u64>;
 
     /// What a registration with this filter would report of a socket now, if it told of all that holds.
     fn look(&self, descriptor: Descriptor, filter: u32) -> u32;
@@ -249,6 +261,8 @@ struct State {
     polls: u64,
     /// Records of sockets that are watched until they are detached, and are to be looked at.
     unseen: Vec<u64>,
+    /// What packets of operations have brought that no poll has come to.
+    ended: Vec<usize>,
 }
 
 struct Record {
@@ -329,7 +343,7 @@ const NOT_ATTACHED: Fault =
 
 impl<C: Calls> Psn<C> {
     pub(crate) fn new(calls: C) -> Self {
-        let state = State { last: LOOK, ..State::default() };
+        let state = State { last: CARRIED, ..State::default() };
         Self(Arc::new(Shared { calls, state: Mutex::new(state) }))
     }
 }
@@ -512,6 +526,10 @@ impl<C: Calls> Shared<C> {
                 match packet.key {
                     WAKE => wakes = true,
                     LOOK => looks = true,
+                    CARRIED => {
+                        state.ended.push(packet.place);
+                        looks = true;
+                    }
                     key if packet.events & event::REMOVE != 0 => ended.push(key),
                     key => {
                         let record = state.records.get_mut(&key);
@@ -643,11 +661,11 @@ impl<C: Calls> Shared<C> {
     ) {
         loop {
             let mut room = [Packet::default(); ROOM];
-            let places = (edges.capacity() - edges.len()).min(ROOM);
+            let places = state.room_for_edges(edges).min(ROOM);
             let count = self.calls.process(&mut changes, &mut room[..places], Some(Duration::ZERO));
             self.note_results(state, &changes);
             self.sort(state, &room[..count], edges, poll, taken);
-            if count < ROOM || edges.len() == edges.capacity() {
+            if count < ROOM || state.room_for_edges(edges) == 0 {
                 return;
             }
             changes.clear();
@@ -667,10 +685,41 @@ impl<C: Calls> Shared<C> {
             match packet.key {
                 WAKE => taken.is_woken = true,
                 LOOK => taken.looks = true,
+                CARRIED => state.ended.push(packet.place),
                 key if packet.events & event::REMOVE != 0 => self.end(state, key),
                 _ => edges.extend(self.edge(state, packet, poll)),
             }
         }
+    }
+
+    /// Tells of the operations that have ended, as far as there is room for edges. That calls the system, and this reactor
+    /// as well, and so is done without the lock.
+    fn bring_ends<'s>(
+        &'s self,
+        mut state: MutexGuard<'s, State>,
+        edges: &mut Vec<Edge>,
+    ) -> MutexGuard<'s, State> {
+        let count = state.ended.len().min(edges.capacity() - edges.len());
+        let ended: Vec<_> = state.ended.drain(..count).collect();
+        if !state.ended.is_empty() {
+            self.calls.post(LOOK);
+        }
+        if ended.is_empty() {
+            return state;
+        }
+        drop(state);
+        let is_there = |descriptor| self.watches(descriptor);
+        for place in ended {
+            let name = self.calls.ended(place, &is_there);
+            edges.extend(name.map(|name| Edge { facts: Facts::NONE, name }));
+        }
+        self.state()
+    }
+
+    /// See [`Reactor::watches`].
+    fn watches(&self, descriptor: Descriptor) -> bool {
+        let mut state = self.state();
+        state.find(descriptor).is_some_and(|key| self.has(&mut state, key))
     }
 
     /// Looks at what is unseen, as far as there is room for edges.
@@ -697,6 +746,11 @@ impl State {
     /// The record of what has this number, if it is attached.
     fn find(&self, descriptor: Descriptor) -> Option<u64> {
         self.attached.get(&descriptor).copied()
+    }
+
+    /// For how many more packets there is room, each of which may become an edge, as what has ended may.
+    fn room_for_edges(&self, edges: &Vec<Edge>) -> usize {
+        edges.capacity().saturating_sub(edges.len() + self.ended.len())
     }
 
     /// Whether an earlier registration of this number is being removed.
@@ -835,8 +889,7 @@ impl<C: Calls> Reactor for Psn<C> {
     }
 
     fn watches(&self, descriptor: Descriptor) -> bool {
-        let mut state = self.state();
-        state.find(descriptor).is_some_and(|key| self.has(&mut state, key))
+        self.0.watches(descriptor)
     }
 
     fn sets(&self) -> usize {
@@ -854,6 +907,7 @@ impl<C: Calls> Reactor for Psn<C> {
             if !sleeps || !changes.is_empty() {
                 self.take(&mut state, changes, edges, poll, &mut taken);
             }
+            state = self.bring_ends(state, edges);
             if !sleeps || !edges.is_empty() || taken != Taken::default() {
                 break;
             }
@@ -874,10 +928,12 @@ impl<C: Calls> Reactor for Psn<C> {
             state.sleepers -= 1;
             state.retriers -= usize::from(retries);
             self.sort(&mut state, &room[..count], edges, poll, &mut taken);
-            if count == ROOM && edges.len() < edges.capacity() {
+            if count == ROOM && state.room_for_edges(edges) > 0 {
                 self.take(&mut state, Vec::new(), edges, poll, &mut taken);
             }
-            // The end of a removal is the reactor's own affair, and ends no wait that has no limit.
+            state = self.bring_ends(state, edges);
+            // The end of a removal is the reactor's own affair, and ends no wait that has no limit. So is a part of an
+            // operation that goes on.
             if timeout.is_some() || !edges.is_empty() || taken != Taken::default() {
                 break;
             }

@@ -52,6 +52,9 @@ enum Queued {
     Report(Descriptor, u64),
     /// The last packet of a registration, with its key. The number may be free again.
     Last(Descriptor, u64),
+    /// The end of an operation, which the simulated kernel itself carries out none of.
+    #[cfg(test)]
+    Ended(usize),
 }
 
 /// A simulated completion port.
@@ -64,6 +67,9 @@ pub(super) struct Queue {
     /// What the next changes of registrations that are there are refused with.
     #[cfg(test)]
     refusals: VecDeque<u32>,
+    /// What operations of the tests have come to, by their places: the socket of each, and its name if it is over.
+    #[cfg(test)]
+    ends: BTreeMap<usize, (Descriptor, Option<u64>)>,
 }
 
 /// What a registration with this filter reports of an object.
@@ -197,13 +203,17 @@ impl Queue {
     fn next(&mut self, objects: &mut Objects) -> Option<Packet> {
         loop {
             let (descriptor, ticket) = match self.packets.pop_front()? {
-                Queued::Posted(key) => return Some(Packet { key, events: 0 }),
+                Queued::Posted(key) => return Some(Packet { key, ..Packet::default() }),
+                #[cfg(test)]
+                Queued::Ended(place) => {
+                    return Some(Packet { key: crate::sys::psn::CARRIED, events: 0, place });
+                }
                 Queued::Last(descriptor, key) => {
                     let is_its = |it: &&Registration| it.key == key && it.stage == Stage::Leaving;
                     if self.registrations.get(&descriptor).filter(is_its).is_some() {
                         self.forget(descriptor);
                     }
-                    return Some(Packet { key, events: event::REMOVE });
+                    return Some(Packet { key, events: event::REMOVE, place: 0 });
                 }
                 Queued::Report(descriptor, ticket) => (descriptor, ticket),
             };
@@ -220,7 +230,7 @@ impl Queue {
                 Trigger::LevelOnce => {}
             }
             if events != 0 {
-                return Some(Packet { key: registration.key, events });
+                return Some(Packet { key: registration.key, events, place: 0 });
             }
         }
     }
@@ -343,6 +353,20 @@ impl Calls for SimulatedPort {
         self.kernel.publish(state);
     }
 
+    #[cfg(test)]
+    fn ended(&self, place: usize, is_there: &dyn Fn(Descriptor) -> bool) -> Option<u64> {
+        let mut state = self.kernel.lock();
+        let (descriptor, name) = state.notifiers.get_mut(&self.port)?.ends.remove(&place)?;
+        drop(state);
+        is_there(descriptor).then_some(name)?
+    }
+
+    #[cfg(not(test))]
+    fn ended(&self, _place: usize, _is_there: &dyn Fn(Descriptor) -> bool) -> Option<u64> {
+        // Nothing is carried out.
+        None
+    }
+
     fn look(&self, descriptor: Descriptor, filter: u32) -> u32 {
         let mut state = self.kernel.lock();
         state.calls.probe += 1;
@@ -456,6 +480,102 @@ mod tests {
             assert_eq!(enabled(&reactor), 1);
             theirs.write(b"x").unwrap();
             assert_eq!(sleeper.join().unwrap(), [(3, Facts::IN)]);
+        });
+    }
+
+    /// Has the packet of an operation come, which is then over if it has a name.
+    fn end(reactor: &Psn<SimulatedPort>, place: usize, socket: &Socket, name: Option<u64>) {
+        let mut state = reactor.calls.kernel.lock();
+        let queue = state.notifiers.get_mut(&reactor.calls.port).unwrap();
+        queue.ends.insert(place, (socket.number(), name));
+        queue.packets.push_back(Queued::Ended(place));
+        reactor.calls.kernel.publish(state);
+    }
+
+    #[test]
+    fn the_ends_of_operations_come_with_what_is_ready() {
+        let kernel = Kernel::new();
+        let reactor = reactor(&kernel);
+        let (ours, theirs) = kernel.tcp_pair().unwrap();
+        reactor.attach(ours.number(), 1, BOTH).unwrap();
+        want(&reactor, &ours, 1, Facts::IN, Until::Edge);
+        assert_eq!(edges(&reactor), []);
+        end(&reactor, 64, &ours, Some(71));
+        theirs.write(b"x").unwrap();
+        // Of a call that is not one of an operation here, and of one that goes on.
+        kernel
+            .lock()
+            .notifiers
+            .get_mut(&reactor.calls.port)
+            .unwrap()
+            .packets
+            .push_back(Queued::Ended(8));
+        end(&reactor, 72, &ours, None);
+        // To ask whether the socket is there registers it anew, and so asks again what it was asked.
+        let mut told = edges(&reactor);
+        told.extend(edges(&reactor));
+        told.sort_unstable_by_key(|(name, _)| *name);
+        told.dedup();
+        assert_eq!(told, [(1, Facts::IN), (71, Facts::NONE)]);
+        assert_eq!(edges(&reactor), []);
+    }
+
+    #[test]
+    fn more_ends_than_there_is_room_for_are_told_by_the_next_polls() {
+        let kernel = Kernel::new();
+        let reactor = reactor(&kernel);
+        let (ours, _theirs) = kernel.tcp_pair().unwrap();
+        let other = kernel.udp_bound().unwrap();
+        reactor.attach(ours.number(), 1, BOTH).unwrap();
+        for name in 1..=200 {
+            end(&reactor, 8 * name, &ours, Some(name as u64));
+        }
+        // What looks through the queue for the end of a removal takes them, and loses none.
+        reactor.attach(other.number(), 900, BOTH).unwrap();
+        reactor.detach(other.number());
+        reactor.attach(other.number(), 901, BOTH).unwrap();
+        let mut names: Vec<u64> = Vec::new();
+        loop {
+            let told = edges(&reactor);
+            assert!(told.len() <= 8);
+            names.extend(told.iter().map(|(name, _)| *name));
+            if told.is_empty() {
+                break;
+            }
+        }
+        names.sort_unstable();
+        assert_eq!(names, (1..=200).collect::<Vec<_>>());
+        // Of a socket that is gone there is nothing to tell.
+        reactor.detach(ours.number());
+        end(&reactor, 8, &ours, Some(1));
+        assert_eq!(edges(&reactor), []);
+    }
+
+    #[test]
+    fn an_end_gets_a_sleeper_up_and_a_part_of_an_operation_does_not() {
+        let kernel = Kernel::new();
+        let reactor = reactor(&kernel);
+        let (ours, _theirs) = kernel.tcp_pair().unwrap();
+        reactor.attach(ours.number(), 1, BOTH).unwrap();
+        let asked = told(&reactor, || {
+            assert!(kernel.wait_for_sleepers(1, SOON));
+            end(&reactor, 8, &ours, None);
+            end(&reactor, 16, &ours, Some(5));
+        });
+        assert_eq!(asked, [5]);
+        // A look that was called for beside that ends a poll as well.
+        edges(&reactor);
+        thread::scope(|scope| {
+            let sleeper = scope.spawn(|| {
+                let mut edges: Vec<Edge> = Vec::with_capacity(1);
+                let is_woken = reactor.poll(0, &mut edges, None);
+                (is_woken, edges.len())
+            });
+            assert!(kernel.wait_for_sleepers(1, SOON));
+            end(&reactor, 24, &ours, None);
+            assert!(kernel.wait_for_sleepers(1, SOON));
+            reactor.wake();
+            assert_eq!(sleeper.join().unwrap(), (true, 0));
         });
     }
 

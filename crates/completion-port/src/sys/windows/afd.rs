@@ -54,13 +54,13 @@ const STICKY: u32 = event::DISCONNECT | event::ABORT | event::CONNECT_FAIL;
 
 /// How soon a socket that is watched until it is detached is asked about again, if it was ready when it was last
 /// asked about. The time doubles as long as it is.
-const SOON: Duration = Duration::from_millis(1);
+pub(super) const SOON: Duration = Duration::from_millis(1);
 
 /// How long that time becomes at most.
 const LATE: Duration = Duration::from_millis(16);
 
 /// How long the drop of a reactor waits for the requests that it has cancelled.
-const LAST: Duration = Duration::from_secs(5);
+pub(super) const LAST: Duration = Duration::from_secs(5);
 
 /// What a socket is polled for that is watched for what is `wanted`.
 fn polled(wanted: Facts, until: Until) -> u32 {

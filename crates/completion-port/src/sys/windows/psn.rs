@@ -1,12 +1,14 @@
 //! Readiness by the socket notifications of the system, where it has them: from build 20348 on.
 //!
 //! The function is looked up when the first port is made, and never imported: a program that was linked with it
-//! would not start on an older Windows. Operations, files, threads and the process are those of the other back end.
+//! would not start on an older Windows. Attempts at operations, files, threads and the process are those of the other back end. What has
+//! to wait the kernel carries out, and it ends on the port of the notifications.
 
+use std::collections::HashMap;
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
 use std::ptr;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 #[cfg(feature = "sim")]
 use windows_sys::Win32::System::LibraryLoader::{
@@ -19,7 +21,7 @@ use windows_sys::Win32::Foundation::{
 };
 use windows_sys::Win32::Networking::WinSock::{
     POLLERR, POLLHUP, POLLRDNORM, POLLWRNORM, SO_CONNECT_TIME, SOCK_NOTIFY_REGISTRATION,
-    SOL_SOCKET, WSAECONNABORTED, WSAPOLLFD, WSAPoll,
+    SOL_SOCKET, WSAECONNABORTED, WSAENOTCONN, WSAPOLLFD, WSAPoll,
 };
 use windows_sys::Win32::System::IO::{
     CreateIoCompletionPort, OVERLAPPED, OVERLAPPED_ENTRY, PostQueuedCompletionStatus,
@@ -28,9 +30,13 @@ use windows_sys::Win32::System::LibraryLoader::{GetModuleHandleA, GetProcAddress
 use windows_sys::Win32::System::Threading::INFINITE;
 use windows_sys::core::BOOL;
 
-use super::afd::Afd;
+use super::address::RawAddress;
+use super::afd::{Afd, Carried, LAST, SOON, base_of};
+use super::host::now;
+use super::operations::Operations;
 use super::options::{is_open, last_error, number, socket, system_fault};
-use super::port::{ALL, nap};
+use super::port::{ALL, ROOM, nap};
+use super::sockets::{Name, name};
 use super::timeout;
 use crate::address::Address;
 use crate::error::ErrorKind;
@@ -41,9 +47,9 @@ use crate::state::moment::Moment;
 use crate::state::table::Descriptors;
 use crate::sys::files::{Files, Hold, Job, Now};
 use crate::sys::host::{Host, Origin};
-use crate::sys::psn::{Calls, Change, Holders, Packet, Psn, event};
+use crate::sys::psn::{CARRIED, Calls, Change, Holders, Packet, Psn, event};
 use crate::sys::reactor::{Reactor, Until, Watch};
-use crate::sys::sockets::{Attempt, Received, Sockets, Transport};
+use crate::sys::sockets::{Ask, Attempt, Received, Sockets, Transfer, Transport};
 use crate::sys::thread::Thread;
 
 /// `ProcessSocketNotifications`: the port; the number of changes, and they; milliseconds; the number of places, they,
@@ -179,6 +185,8 @@ fn load_replacement() {
 struct Native {
     library: Library,
     port: HANDLE,
+    /// Those that the kernel carries out.
+    operations: Operations,
 }
 
 // SAFETY: a handle may be used by any thread.
@@ -213,7 +221,35 @@ impl Native {
         // SAFETY: CreateIoCompletionPort demands a file or INVALID_HANDLE_VALUE, and a port or null.
         // - INVALID_HANDLE_VALUE and null ask for a new port without a file.
         let port = unsafe { (library.create)(INVALID_HANDLE_VALUE, ptr::null_mut(), 0, ALL) };
-        if port.is_null() { Err(system_fault(last_error())) } else { Ok(Self { library, port }) }
+        if port.is_null() {
+            Err(system_fault(last_error()))
+        } else {
+            Ok(Self { library, port, operations: Operations::default() })
+        }
+    }
+
+    /// Queues a packet that brings a key and the address of nothing.
+    fn post_for(&self, key: u64, place: usize) {
+        let key = usize::try_from(key).unwrap_or(0);
+        let address = ptr::without_provenance(place);
+        // SAFETY: PostQueuedCompletionStatus demands an open port. It passes the other words on and looks at none of
+        // them.
+        // - open: `self` owns it.
+        while unsafe { (self.library.post)(self.port, 0, key, address) } == 0 {
+            // The system is short of memory. A thread may sleep until this packet comes, so it is not given up.
+            nap();
+        }
+    }
+
+    /// Has the operations of a socket end on this port, for as long as it is open. What has another port already is refused:
+    /// the documentation has one for each socket.
+    fn associate(&self, descriptor: Descriptor) -> bool {
+        let handle = ptr::without_provenance_mut(socket(descriptor));
+        let key = usize::try_from(CARRIED).unwrap_or(0);
+        // SAFETY: CreateIoCompletionPort demands an open port, and refuses a number that names no file. It touches no
+        // memory of this process.
+        // - open: `self` owns it.
+        !unsafe { (self.library.create)(handle, self.port, key, 0) }.is_null()
     }
 
     /// One WSAPoll without waiting.
@@ -285,20 +321,18 @@ impl Calls for Native {
             *place = Packet {
                 key: entry.lpCompletionKey as u64,
                 events: entry.dwNumberOfBytesTransferred,
+                place: entry.lpOverlapped.addr(),
             };
         }
         count
     }
 
     fn post(&self, key: u64) {
-        let key = usize::try_from(key).unwrap_or(0);
-        // SAFETY: PostQueuedCompletionStatus demands an open port. It passes the other words on and looks at none of
-        // them.
-        // - open: `self` owns it.
-        while unsafe { (self.library.post)(self.port, 0, key, ptr::null()) } == 0 {
-            // The system is short of memory. A thread may sleep until this packet comes, so it is not given up.
-            nap();
-        }
+        self.post_for(key, 0);
+    }
+
+    fn ended(&self, place: usize, is_there: &dyn Fn(Descriptor) -> bool) -> Option<u64> {
+        self.operations.complete(place, &|place| self.post_for(CARRIED, place), is_there)
     }
 
     fn look(&self, descriptor: Descriptor, filter: u32) -> u32 {
@@ -348,10 +382,20 @@ impl Calls for Native {
     }
 }
 
+/// What is known of operations on a socket that is attached.
+#[derive(Default)]
+struct Known {
+    /// Whether the kernel carries them out; `None`: not known yet.
+    carried: Option<Option<Carried>>,
+    /// The kernel has declined a connect: the next attempt is to begin it.
+    begins_connects: bool,
+}
+
 /// The back end: the reactor, and everything else.
 pub(super) struct Notified {
     reactor: Psn<Native>,
     rest: Afd,
+    sockets: Mutex<HashMap<Descriptor, Known>>,
 }
 
 impl Notified {
@@ -360,8 +404,56 @@ impl Notified {
         let library = library()?;
         Some(Afd::new(files).and_then(|rest| {
             let reactor = Psn::new(Native::new(library)?);
-            Ok(Self { reactor, rest })
+            Ok(Self { reactor, rest, sockets: Mutex::default() })
         }))
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<Descriptor, Known>> {
+        self.sockets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn operations(&self) -> &Operations {
+        &self.reactor.calls.operations
+    }
+
+    /// Whether the kernel carries operations on the socket out: that is settled by the first question, which associates the
+    /// socket with the port of its notifications. A socket that has been associated already waits for edges, with this port
+    /// as well: nothing tells whether a number that comes back names the same socket.
+    fn carries(&self, descriptor: Descriptor) -> Option<Carried> {
+        let mut known = self.known();
+        let known = known.get_mut(&descriptor)?;
+        *known.carried.get_or_insert_with(|| {
+            let is_base = base_of(descriptor).is_ok_and(|base| base == socket(descriptor));
+            let carried = Carried::of(descriptor).filter(|_| is_base)?;
+            self.reactor.calls.associate(descriptor).then_some(carried)
+        })
+    }
+
+    /// Whether a connect of the socket is handed to the kernel.
+    fn carries_connects(&self, descriptor: Descriptor) -> bool {
+        self.carries(descriptor) == Some(Carried::Stream)
+            && self.known().get(&descriptor).is_some_and(|known| !known.begins_connects)
+    }
+}
+
+impl Drop for Notified {
+    fn drop(&mut self) {
+        self.operations().end();
+        let end = now() + LAST;
+        let mut edges = Vec::with_capacity(ROOM);
+        while self.operations().flying() > 0 && now() < end {
+            // No thread polls any more.
+            self.reactor.poll(0, &mut edges, Some(SOON));
+        }
+        // What the kernel keeps for longer is never freed.
+    }
+}
+
+/// If an attempt would have to wait, the system may do it meanwhile.
+fn or_carried<T>(attempt: Attempt<T>, is_carried: impl FnOnce() -> bool) -> Attempt<T> {
+    match attempt {
+        Attempt::Blocked if is_carried() => Attempt::Carried,
+        attempt => attempt,
     }
 }
 
@@ -375,7 +467,9 @@ impl Reactor for Notified {
     }
 
     fn attach(&self, descriptor: Descriptor, name: u64, wanted: Facts) -> Result<(), Fault> {
-        self.reactor.attach(descriptor, name, wanted)
+        self.reactor.attach(descriptor, name, wanted)?;
+        self.known().insert(descriptor, Known::default());
+        Ok(())
     }
 
     fn adopt(&self, descriptor: Descriptor, name: u64, wanted: Facts) -> Result<(), Fault> {
@@ -397,6 +491,7 @@ impl Reactor for Notified {
     }
 
     fn detach(&self, descriptor: Descriptor) {
+        self.known().remove(&descriptor);
         self.reactor.detach(descriptor);
     }
 
@@ -459,10 +554,19 @@ impl Sockets for Notified {
     }
 
     fn accept(&self, descriptor: Descriptor) -> Attempt<(OwnedSource, Option<Address>)> {
-        self.rest.accept(descriptor)
+        or_carried(self.rest.accept(descriptor), || {
+            self.carries(descriptor) == Some(Carried::Stream)
+        })
     }
 
     fn begin_connect(&self, descriptor: Descriptor, address: &Address) -> Attempt<()> {
+        if RawAddress::of(address).is_ok()
+            && self.carries_connects(descriptor)
+            && matches!(name(descriptor, Name::Peer), Err(WSAENOTCONN))
+        {
+            // A connect that has begun cannot be handed over.
+            return Attempt::Carried;
+        }
         self.rest.begin_connect(descriptor, address)
     }
 
@@ -482,7 +586,9 @@ impl Sockets for Notified {
         transport: Transport,
         room: &mut [&mut [MaybeUninit<u8>]],
     ) -> Attempt<Received> {
-        self.rest.receive(descriptor, transport, room)
+        or_carried(self.rest.receive(descriptor, transport, room), || {
+            self.carries(descriptor).is_some_and(|carried| carried.carries_receive(room))
+        })
     }
 
     fn receive_from(
@@ -490,7 +596,10 @@ impl Sockets for Notified {
         descriptor: Descriptor,
         room: &mut [&mut [MaybeUninit<u8>]],
     ) -> Attempt<(Received, Option<Address>)> {
-        self.rest.receive_from(descriptor, room)
+        or_carried(self.rest.receive_from(descriptor, room), || {
+            self.carries(descriptor) == Some(Carried::Datagrams)
+                && Carried::Datagrams.carries_receive(room)
+        })
     }
 
     fn send(
@@ -499,7 +608,33 @@ impl Sockets for Notified {
         parts: &[&[u8]],
         address: Option<&Address>,
     ) -> Attempt<usize> {
-        self.rest.send(descriptor, parts, address)
+        or_carried(self.rest.send(descriptor, parts, address), || {
+            self.carries(descriptor).is_some()
+        })
+    }
+
+    fn hand_over(&self, transfer: Transfer) {
+        self.operations().put(transfer);
+    }
+
+    fn begin(&self) {
+        let calls = &self.reactor.calls;
+        calls.operations.begin(&|place| calls.post_for(CARRIED, place));
+    }
+
+    fn recall(&self, name: u64) -> Option<Transfer> {
+        self.operations().recall(name)
+    }
+
+    fn bring_back(&self, name: u64) -> Option<Transfer> {
+        let transfer = self.operations().take_ended(name)?;
+        if transfer.is_declined
+            && transfer.ask == Ask::Connect
+            && let Some(known) = self.known().get_mut(&transfer.descriptor)
+        {
+            known.begins_connects = true;
+        }
+        Some(transfer)
     }
 }
 
