@@ -151,6 +151,82 @@ static void memory_is_freed_as_soon_as_the_end_is_seen(void)
     close_both(near, far);
 }
 
+/* One end of a connection that a thread closes while another one begins receives on it. */
+typedef struct Closing {
+    HANDLE port, has_closed;
+    SOCKET near;
+    LONG begun, ended, lost;
+} Closing;
+
+static int begins_another(Closing *closing)
+{
+    Operation *operation = (Operation *)malloc(sizeof *operation);
+    CHECK(operation != NULL);
+    operation->overlapped = fresh(NULL);
+    if (receive_into(closing->near, operation->bytes, 1, NULL, &operation->overlapped) != 0 &&
+        WSAGetLastError() != WSA_IO_PENDING) {
+        free(operation);
+        return 0;
+    }
+    closing->begun++;
+    return 1;
+}
+
+/* As a server does: each end is followed by another start. Until one is refused, as it must be when the socket is
+ * closed, at the latest. */
+static DWORD WINAPI begin_behind_each_end(LPVOID argument)
+{
+    Closing *closing = (Closing *)argument;
+    int begins = 1, has_closed = 0;
+    while (begins || !has_closed || closing->ended < closing->begun) {
+        DWORD bytes;
+        ULONG_PTR key;
+        LPOVERLAPPED which = NULL;
+        GetQueuedCompletionStatus(closing->port, &bytes, &key, &which, has_closed ? 2000 : 50);
+        if (which == NULL && has_closed && !begins) {
+            closing->lost = closing->begun - closing->ended;
+            break;
+        }
+        if (which != NULL) {
+            closing->ended++;
+            free(which);
+        }
+        if (begins)
+            begins = begins_another(closing);
+        has_closed = WaitForSingleObject(closing->has_closed, 0) == WAIT_OBJECT_0;
+    }
+    return 0;
+}
+
+static void nothing_that_begins_while_its_socket_is_closed_is_lost(void)
+{
+    int round, rounds = is_slow() ? 10 : 1000;
+    for (round = 0; round < rounds; round++) {
+        Closing closing;
+        SOCKET far;
+        HANDLE thread;
+        int count;
+        closing.port = new_port(0);
+        closing.has_closed = CreateEvent(NULL, TRUE, FALSE, NULL);
+        closing.begun = closing.ended = closing.lost = 0;
+        associated_pair(closing.port, 1, &closing.near, &far);
+        for (count = 0; count < 1 + round % 5; count++)
+            CHECK(begins_another(&closing));
+        thread = CreateThread(NULL, 0, begin_behind_each_end, &closing, 0, NULL);
+        for (count = 0; count < round % 7; count++)
+            SwitchToThread();
+        CHECK_IS(closesocket(closing.near), 0);
+        CHECK(SetEvent(closing.has_closed));
+        CHECK_IS(WaitForSingleObject(thread, SOON), WAIT_OBJECT_0);
+        UNLESS_WINE("some receives never end")
+            CHECK_IS(closing.lost, 0);
+        CHECK_IS(closesocket(far), 0);
+        CHECK(CloseHandle(thread));
+        CHECK(CloseHandle(closing.has_closed));
+        CHECK(CloseHandle(closing.port));
+    }
+}
+
 int main(void)
 {
     HANDLE takers[TAKERS], starters[STARTERS + CONNECTORS];
@@ -178,6 +254,7 @@ int main(void)
         CHECK_IS(ended, begun);
     CHECK(begun > 0);
     memory_is_freed_as_soon_as_the_end_is_seen();
+    nothing_that_begins_while_its_socket_is_closed_is_lost();
     for (place = 0; place < TAKERS; place++)
         CloseHandle(takers[place]);
     for (place = 0; place < STARTERS + CONNECTORS; place++)

@@ -27,6 +27,9 @@ fn associate_descriptor(descriptor: usize, port: &CompletionPort, key: usize) ->
     let number = numbers::entry(descriptor).ok_or(code::INVALID_HANDLE)?;
     let identity = descriptors::identity(descriptor);
     let mut state = number.lock();
+    if state.is_closing(descriptor) {
+        return Err(code::INVALID_HANDLE);
+    }
     if state.associated.is_some_and(|it| it.identity == identity && handles::is_open(it.port)) {
         return Err(code::INVALID_PARAMETER);
     }

@@ -51,6 +51,9 @@ impl CompletionPort {
         };
         let place = Place { number, descriptor, key: entry.key };
         let mut state = number.lock();
+        if state.is_closing(descriptor) {
+            return Err(code::WSAENOTSOCK);
+        }
         // A call that is not of this library may have closed the number, which may name another socket by now.
         // That question is spared if a read or write has found something out since the last packet.
         let is_enabled = matches!(change, Change::Enable(_));

@@ -161,14 +161,17 @@ struct Claim {
 }
 
 impl Claim {
-    /// Of an accept that is about to begin. `None` if another one has the socket.
-    fn new(number: &'static Number, known: Acceptance) -> Option<Self> {
+    /// Of an accept that is about to begin on `descriptor`, which is that number. Refused if another one has the socket.
+    fn new(number: &'static Number, descriptor: RawFd, known: Acceptance) -> Result<Self, u32> {
         let mut state = number.lock();
+        if state.is_closing(descriptor) {
+            return Err(code::WSAENOTSOCK);
+        }
         if state.accept.is_some() {
-            return None;
+            return Err(code::WSAEINVAL);
         }
         state.accept = Some(known);
-        Some(Self { number, known, is_over: false })
+        Ok(Self { number, known, is_over: false })
     }
 
     fn give_up(&mut self) {
@@ -406,7 +409,7 @@ pub unsafe extern "C" fn cp_accept_ex(
         let known = Acceptance { listener, overlapped: overlapped.addr(), name };
         let accepting = Accepting {
             accept,
-            claim: Some(Claim::new(number, known).ok_or(code::WSAEINVAL)?),
+            claim: Some(Claim::new(number, accept, known)?),
             identity: descriptors::identity(accept),
             room: Room { place: place.cast(), data, local, remote },
             connection: None,
@@ -706,7 +709,10 @@ impl Disconnecting {
         // A thread that closes the socket takes its operations out of the entry, under the lock, before it does so.
         let is_closed =
             self.overlapped.is_some_and(|overlapped| !state.flights.contains_key(&overlapped));
-        if is_closed || descriptors::identity(descriptor) != self.identity {
+        if is_closed
+            || state.is_closing(descriptor)
+            || descriptors::identity(descriptor) != self.identity
+        {
             return Err(libc::ECANCELED);
         }
         let (ended, replaced) = replace(&mut state, number, descriptor, &made, false);

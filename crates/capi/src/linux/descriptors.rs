@@ -19,11 +19,18 @@ pub(crate) fn protocol(descriptor: c_int) -> Result<c_int, u32> {
     option(descriptor, libc::SO_PROTOCOL).ok_or(code::WSAENOTSOCK)
 }
 
+/// The [identity] of a socket; none if it is no socket.
+pub(crate) fn identity_of_socket(descriptor: c_int) -> Option<u64> {
+    option(descriptor, SO_COOKIE)
+        .or_else(|| protocol(descriptor).ok().and_then(|_| file_number(descriptor)))
+}
+
+/// The same on every system that this library is for; the crate has it of late only.
+const SO_COOKIE: c_int = 57;
+
 /// What tells a socket from every other that the process has or had, whatever its number; of anything else the
 /// number of its file, and 0 of what is closed.
 pub(crate) fn identity(descriptor: c_int) -> u64 {
-    /// The same on every system that this library is for; the crate has it of late only.
-    const SO_COOKIE: c_int = 57;
     // Before Linux 4.12, and in emulators, it has no name; its file's number comes again after four billion.
     option(descriptor, SO_COOKIE).or_else(|| file_number(descriptor)).unwrap_or(0)
 }

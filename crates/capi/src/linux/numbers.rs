@@ -150,6 +150,9 @@ pub(crate) struct State {
     pub(crate) is_reused: bool,
     /// What of a success no packet tells: `FILE_SKIP_...`.
     pub(crate) modes: u8,
+    /// The [identity](descriptors::identity) of a socket that a thread closes: what it stood for has ended already, and
+    /// the number names it still.
+    closing: Option<u64>,
     past: Past,
 }
 
@@ -157,6 +160,19 @@ impl State {
     /// Whether its line carries anything out: what stands here, or an accept that waits for first data.
     pub(crate) fn is_in_use(&self) -> bool {
         !self.flights.is_empty() || self.accept.is_some()
+    }
+
+    /// Whether a thread is about to close what `descriptor`, which is this number, names: nothing begins on that any more.
+    pub(crate) fn is_closing(&mut self, descriptor: RawFd) -> bool {
+        if self.closing.is_none() {
+            return false;
+        }
+        let is_it = self.closing == Some(descriptors::identity(descriptor));
+        if !is_it {
+            // The number was given out anew meanwhile.
+            self.closing = None;
+        }
+        is_it
     }
 
     /// What is remembered of the socket that `descriptor`, which is this number, names.
@@ -574,6 +590,29 @@ impl Number {
             *blocking = Blocking { round: blocking.round.wrapping_add(1), ..Blocking::default() };
         }
         end(former)
+    }
+
+    /// The same of a socket that the caller is about to close. False if another thread does that already.
+    pub(crate) fn begin_close(
+        &self,
+        descriptor: RawFd,
+        identity: u64,
+        end: impl FnOnce(State),
+    ) -> bool {
+        self.has_time.store(false, Relaxed);
+        let mut state = self.lock();
+        if state.is_closing(descriptor) {
+            return false;
+        }
+        self.retire_locked(&mut state, end);
+        state.closing = Some(identity);
+        true
+    }
+
+    /// The socket is closed. If the number was given out anew by this library nothing of it is remembered here.
+    pub(crate) fn end_close(&self, identity: u64) {
+        let mut state = self.lock();
+        state.closing = state.closing.filter(|closing| *closing != identity);
     }
 
     /// A call of this library has just given the number out.

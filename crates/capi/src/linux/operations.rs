@@ -395,6 +395,9 @@ unsafe fn begin(
     let event = if event.is_null() { None } else { Some(object::event(event)?) };
     let number = numbers::entry(descriptor).ok_or(code::WSAENOTSOCK)?;
     let mut state = number.lock();
+    if state.is_closing(descriptor) {
+        return Err(code::WSAENOTSOCK);
+    }
     *ended = look_at(&mut state, number, descriptor);
     let address = overlapped.as_ptr().addr();
     if state.flights.contains_key(&address) {
@@ -803,6 +806,9 @@ pub extern "C" fn cp_set_completion_modes(file: Handle, modes: u8) -> c_int {
         allowed()?;
         let number = numbers::entry(descriptor).ok_or(code::INVALID_HANDLE)?;
         let mut state = number.lock();
+        if state.is_closing(descriptor) {
+            return Err(code::INVALID_HANDLE);
+        }
         let ended = look_at(&mut state, number, descriptor);
         state.modes |= modes;
         drop(state);

@@ -114,6 +114,23 @@ pub(crate) fn retire(descriptor: RawFd) {
     }
 }
 
+/// Closes a socket by `call`. Whatever its number stood for has ended before, and nothing begins there meanwhile: a
+/// thread that learns of an end by a packet may know the number still. `None` if another thread closes it already.
+pub(crate) fn close<R>(descriptor: RawFd, identity: u64, call: impl FnOnce() -> R) -> Option<R> {
+    let Some(number) = numbers::find(descriptor) else { return Some(call()) };
+    number.doubt();
+    let mut ended = None;
+    if !number.begin_close(descriptor, identity, |former| ended = Some(end(former))) {
+        return None;
+    }
+    if let Some(ended) = ended {
+        ended.tell();
+    }
+    let closed = call();
+    number.end_close(identity);
+    Some(closed)
+}
+
 /// The number has just been given out by a call of this library: whatever it stood for has ended.
 pub(crate) fn give_out(descriptor: RawFd) {
     if let Some(number) = numbers::entry(descriptor) {

@@ -332,13 +332,16 @@ fn until_acceptable(listener: c_int) -> bool {
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_close_socket(descriptor: c_int) -> c_int {
     called(|| {
-        if protocol(descriptor).is_err() {
-            return FAILED;
-        }
-        registrations::retire(descriptor);
-        // SAFETY: close(2) demands that the descriptor is not used any more.
-        // - it is the caller's, and the caller asks for it.
-        unsafe { libc::close(descriptor) }
+        let Some(identity) = descriptors::identity_of_socket(descriptor) else { return FAILED };
+        let close = || {
+            // SAFETY: close(2) demands that the descriptor is not used any more.
+            // - it is the caller's, and the caller asks for it.
+            unsafe { libc::close(descriptor) }
+        };
+        registrations::close(descriptor, identity, close).unwrap_or_else(|| {
+            set_errno(libc::ENOTSOCK);
+            FAILED
+        })
     })
 }
 
