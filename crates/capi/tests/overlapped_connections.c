@@ -724,6 +724,38 @@ static void a_connect_that_is_refused_fails(void)
 }
 
 #if HAS_SOCKET_CALLS
+/* Whatever else the program asks the socket for, which the system tells of the error first, and nobody behind. */
+static void a_connect_that_is_refused_fails_whoever_is_told(void)
+{
+    int round;
+    for (round = 0; round < 40; round++) {
+        SOCKET keeps = new_socket(), s = new_socket();
+        Address address = bind_to_a_port(keeps);
+        OVERLAPPED overlapped = fresh(NULL), receive = fresh(NULL);
+        int error = -1, size = sizeof error;
+        char byte;
+        associate(s, port, KEY);
+        bind_to_a_port(s);
+        CHECK_FALSE(ConnectEx(s, TO(address), NULL, 0, NULL, &overlapped), WSA_IO_PENDING);
+        switch (round % 4) {
+        case 0:
+            CHECK_IS(getsockopt(s, SOL_SOCKET, SO_ERROR, (char *)&error, &size), 0);
+            break;
+        case 1:
+            CHECK_IS(recv(s, &byte, 1, 0), SOCKET_ERROR);
+            break;
+        case 2:
+            CHECK_SOCKET_ERROR(receive_into(s, &byte, 1, NULL, &receive), WSAENOTCONN);
+            break;
+        default:
+            CHECK_SOCKET_ERROR(send_from(s, "x", 1, NULL, &receive), WSAENOTCONN);
+        }
+        CHECK_FAILED(port, KEY, &overlapped, 0, ERROR_CONNECTION_REFUSED);
+        CHECK(is_silent(port));
+        close_both(s, keeps);
+    }
+}
+
 /* The system connects a socket to itself that asks for its own port, at which nothing listens. */
 static void a_connect_of_a_socket_to_itself_is_refused(void)
 {
@@ -935,6 +967,54 @@ static void a_connect_within_the_machine_waits_for_room(void)
     closesocket(listener);
 }
 
+/* Until its packet is there, as its end may be a failure. */
+static void nothing_begins_on_a_socket_that_is_being_connected(void)
+{
+    struct sockaddr_un local;
+    struct sockaddr_in inet;
+    int way, length = 0;
+    for (way = 0; way < 2; way++) {
+        SOCKET listener, first, s, accepted;
+        const struct sockaddr *address = way == 0 ? (struct sockaddr *)&local : (struct sockaddr *)&inet;
+        OVERLAPPED overlapped = fresh(NULL), other = fresh(NULL);
+        char byte;
+        if (way == 0) {
+            s = socket(AF_UNIX, SOCK_STREAM, 0);
+            length = full_listener(&local, &listener, &first);
+        } else {
+            s = tcp_socket();
+            bind_to_loopback(s);
+            listener = tcp_socket();
+            inet = bind_to_loopback(listener);
+            length = sizeof inet;
+            CHECK_IS(listen(listener, 0), 0);
+            first = tcp_connected_to(&inet);
+        }
+        associate(s, port, KEY);
+        CHECK_FALSE(ConnectEx(s, address, length, NULL, 0, NULL, &overlapped), WSA_IO_PENDING);
+        CHECK_SOCKET_ERROR(receive_into(s, &byte, 1, NULL, &other), WSAENOTCONN);
+        CHECK_SOCKET_ERROR(send_from(s, "x", 1, NULL, &other), WSAENOTCONN);
+        CHECK_FALSE(ConnectEx(s, address, length, NULL, 0, NULL, &other), WSAEALREADY);
+        CHECK(is_silent(port));
+        CHECK(CancelIoEx((HANDLE)s, &overlapped));
+        CHECK_FAILED(port, KEY, &overlapped, 0, ERROR_OPERATION_ABORTED);
+        if (way == 0) { /* that is over: also with the same OVERLAPPED */
+            close_both(first, accepted = (SOCKET)accept(listener, NULL, NULL));
+            CHECK(ConnectEx(s, address, length, NULL, 0, NULL, &overlapped));
+            CHECK_ENDED(port, KEY, &overlapped, 0);
+            accepted = (SOCKET)accept(listener, NULL, NULL);
+            CHECK_PENDING(receive_into(s, &byte, 1, NULL, &overlapped));
+            CHECK_IS(send_from(s, "x", 1, NULL, &other), 0);
+            CHECK_ENDED(port, KEY, &other, 1);
+            CHECK_ENDED_BY_A_BYTE(accepted, port, KEY, &overlapped);
+            closesocket(accepted);
+        } else {
+            closesocket(first);
+        }
+        close_both(s, listener);
+    }
+}
+
 /* Ends a connect that is in flight, in one of three ways; its memory is freed behind its packet. */
 static void end_connect(SOCKET s, const struct sockaddr *address, int length, int way)
 {
@@ -1079,6 +1159,7 @@ static void connections_of_a_family(void)
     connects_complete_and_may_bring_data();
     a_connect_that_is_refused_fails();
 #if HAS_SOCKET_CALLS
+    a_connect_that_is_refused_fails_whoever_is_told();
     a_connect_of_a_socket_to_itself_is_refused();
 #endif
     a_socket_is_disconnected_and_used_again();
@@ -1117,6 +1198,7 @@ int main(void)
     connections_of_a_family();
 #ifndef _WIN32
     a_connect_within_the_machine_waits_for_room();
+    nothing_begins_on_a_socket_that_is_being_connected();
     a_connect_is_cancelled();
 #endif
     the_functions_are_looked_up_by_their_guids();

@@ -522,6 +522,71 @@ static void a_reset_fails_what_is_in_flight_and_what_begins(void)
     closesocket(near);
 }
 
+/* Also if another thread has been told of it that has not come to say so. */
+static void a_reset_of_which_nobody_has_said_anything_is_no_end(void)
+{
+    int round;
+    for (round = 0; round < 4; round++) {
+        SOCKET near, far;
+        char byte;
+        int error = 0;
+        socklen_t size = sizeof error;
+        OVERLAPPED overlapped = fresh(NULL);
+        associated_pair(port, KEY, &near, &far);
+        abort_connection(far);
+        until(near, POLLERR);
+        CHECK_IS(syscall(SYS_getsockopt, (int)near, SOL_SOCKET, SO_ERROR, &error, &size), 0);
+        CHECK_IS(error, ECONNRESET);
+        if (round % 2 == 0)
+            CHECK_SOCKET_ERROR(receive_into(near, &byte, round / 2, NULL, &overlapped), WSAECONNRESET);
+        else
+            CHECK_SOCKET_ERROR(recv(near, &byte, 1, 0), WSAECONNRESET);
+        CHECK_SOCKET_ERROR(send_from(near, "x", 1, NULL, &overlapped), WSAECONNRESET);
+        CHECK_SOCKET_ERROR(receive_into(near, &byte, 1, NULL, &overlapped), WSAECONNRESET);
+        CHECK(is_silent(port));
+        closesocket(near);
+    }
+}
+
+static DWORD WINAPI take_from_the_port(LPVOID argument)
+{
+    OVERLAPPED_ENTRY *entry = (OVERLAPPED_ENTRY *)argument;
+    UINT32 count = 0;
+    CHECK_IS(take_one(port, SOON, entry, &count), ERROR_SUCCESS);
+    return 0;
+}
+
+/* Whichever of the two is told of it. */
+static void a_reset_fails_a_receive_that_is_in_flight_with_a_send(void)
+{
+    static char bytes[1 << 20];
+    int round, rounds = is_slow() ? 10 : 300;
+    for (round = 0; round < rounds; round++) {
+        SOCKET near, far;
+        OVERLAPPED receive = fresh(NULL), sending = fresh(NULL);
+        OVERLAPPED_ENTRY taken[2];
+        HANDLE threads[2];
+        char byte;
+        int place;
+        associated_pair(port, KEY, &near, &far);
+        CHECK_PENDING(receive_into(near, &byte, 1, NULL, &receive));
+        while (send_from(near, bytes, sizeof bytes, NULL, &sending) == 0)
+            CHECK_ENDED(port, KEY, &sending, sizeof bytes);
+        CHECK_IS(WSAGetLastError(), WSA_IO_PENDING);
+        for (place = 0; place < 2; place++)
+            threads[place] = CreateThread(NULL, 0, take_from_the_port, &taken[place], 0, NULL);
+        if (round % 2 == 0)
+            SwitchToThread();
+        abort_connection(far);
+        CHECK_IS(WaitForMultipleObjects(2, threads, TRUE, SOON), WAIT_OBJECT_0);
+        for (place = 0; place < 2; place++)
+            CloseHandle(threads[place]);
+        CHECK_IS(receive.Internal, CONNECTION_RESET);
+        CHECK_IS(sending.Internal, CONNECTION_RESET);
+        closesocket(near);
+    }
+}
+
 static void all_that_is_asked_for_is_waited_for_on_streams_only(void)
 {
     SOCKET near, far, datagrams = udp_socket();
@@ -778,6 +843,8 @@ int main(void)
     an_address_that_is_too_short_is_refused();
     a_datagram_that_is_cut_is_a_failed_packet();
     a_reset_fails_what_is_in_flight_and_what_begins();
+    a_reset_of_which_nobody_has_said_anything_is_no_end();
+    a_reset_fails_a_receive_that_is_in_flight_with_a_send();
     all_that_is_asked_for_is_waited_for_on_streams_only();
     what_fails_at_once_makes_no_packet();
     bad_arguments_are_refused();

@@ -511,7 +511,10 @@ impl Connecting {
         if unsafe { libc::poll(&raw mut asked, 1, 0) } <= 0 {
             return None;
         }
-        whole(descriptor, libc::SO_ERROR)
+        let errno = whole(descriptor, libc::SO_ERROR)?;
+        // Whoever asks first is told of an error, and nobody behind.
+        let is_refused = errno == 0 && !is_connected(descriptor);
+        Some(if is_refused { libc::ECONNREFUSED } else { errno })
     }
 }
 
@@ -559,13 +562,23 @@ impl Work for Connecting {
         self.data.as_mut().map_or(Attempt::Done, |data| data.attempt(descriptor, outcome))
     }
 
+    fn connects(&self) -> bool {
+        true
+    }
+
     /// What the peer answers may come while the call goes on; to the program that makes no difference.
     fn fails_by_packet(&self) -> bool {
         self.is_begun
     }
 
     fn finish(&mut self, target: Target, outcome: Outcome) -> Outcome {
-        let _ = target.if_current(State::forget_past);
+        let is_refused = outcome.errno != 0 && !self.is_connected;
+        let _ = target.if_current(|state| {
+            state.forget_past();
+            if is_refused {
+                state.remember(target.descriptor, |past| past.was_refused = true);
+            }
+        });
         outcome
     }
 }
@@ -660,10 +673,17 @@ pub(crate) struct Disconnecting {
 
 impl Work for Disconnecting {
     fn attempt(&mut self, descriptor: RawFd, outcome: &mut Outcome) -> Attempt {
-        // SAFETY: shutdown(2) demands nothing of memory.
-        if unsafe { libc::shutdown(descriptor, libc::SHUT_RDWR) } < 0 {
-            // It was connected, so both sides have ended it.
-            outcome.errno = Some(errno()).filter(|errno| *errno != libc::ENOTCONN).unwrap_or(0);
+        let shut = || {
+            // SAFETY: shutdown(2) demands nothing of memory.
+            if unsafe { libc::shutdown(descriptor, libc::SHUT_RDWR) } < 0 {
+                // It was connected, so both sides have ended it.
+                outcome.errno = Some(errno()).filter(|errno| *errno != libc::ENOTCONN).unwrap_or(0);
+            }
+            outcome.errno == 0
+        };
+        match numbers::entry(descriptor) {
+            Some(number) => number.while_shutting(shut),
+            None => outcome.errno = libc::EBADF,
         }
         Attempt::Done
     }

@@ -132,6 +132,8 @@ pub(crate) struct Past {
     pub(crate) was_reset: bool,
     /// Its sending half was shut, by this process.
     pub(crate) has_shut: bool,
+    /// It was to be connected, and was refused.
+    pub(crate) was_refused: bool,
 }
 
 /// What a number stands for at present.
@@ -146,6 +148,8 @@ pub(crate) struct State {
     pub(crate) rooms: Rooms,
     /// The accept that is to put a connection in its place, until the end of that; also while it waits for first data.
     pub(crate) accept: Option<Acceptance>,
+    /// The address of the OVERLAPPED of a connect that was begun. It goes on while that stands among the flights.
+    connecting: Option<usize>,
     /// A socket that was disconnected to be used again: it may be connected without being bound.
     pub(crate) is_reused: bool,
     /// What of a success no packet tells: `FILE_SKIP_...`.
@@ -160,6 +164,18 @@ impl State {
     /// Whether its line carries anything out: what stands here, or an accept that waits for first data.
     pub(crate) fn is_in_use(&self) -> bool {
         !self.flights.is_empty() || self.accept.is_some()
+    }
+
+    /// Whether a connect is in flight.
+    pub(crate) fn is_connecting(&mut self) -> bool {
+        // All that begins here asks: so no other operation that has got its OVERLAPPED is taken for it.
+        self.connecting = self.connecting.filter(|address| self.flights.contains_key(address));
+        self.connecting.is_some()
+    }
+
+    /// A connect begins with the OVERLAPPED at this address.
+    pub(crate) fn begin_connect(&mut self, address: usize) {
+        self.connecting = Some(address);
     }
 
     /// Whether a thread is about to close what `descriptor`, which is this number, names: nothing begins on that any more.
@@ -225,6 +241,8 @@ pub(crate) struct Number {
     options: AtomicU8,
     /// The program has put another layer on its stream, by `TCP_ULP`: what a short read says is that layer's affair.
     has_layer: AtomicBool,
+    /// Its sending half is being shut, or was: what a receive brings may be the end behind that.
+    is_shut: AtomicBool,
 }
 
 /// The program has set options.
@@ -373,6 +391,7 @@ impl Number {
             blocking: Mutex::default(),
             options: AtomicU8::new(0),
             has_layer: AtomicBool::new(false),
+            is_shut: AtomicBool::new(false),
         }
     }
 
@@ -528,6 +547,19 @@ impl Number {
         self.is_plain_stream.store(false, Relaxed);
     }
 
+    /// Calls `shut`, which is to shut the sending half of its socket: from before that on a receive may find an end which
+    /// is no reset. It says whether it has done so.
+    pub(crate) fn while_shutting(&self, shut: impl FnOnce() -> bool) {
+        let was_shut = self.is_shut.swap(true, SeqCst);
+        if !shut() {
+            self.is_shut.store(was_shut, SeqCst);
+        }
+    }
+
+    pub(crate) fn is_shut(&self) -> bool {
+        self.is_shut.load(SeqCst)
+    }
+
     /// A read that began after `packets` had been taken has left nothing.
     pub(crate) fn read_drained(&self, packets: u64) {
         self.read_drained.store(packets, Release);
@@ -581,6 +613,7 @@ impl Number {
         let former = std::mem::take(state);
         self.options.store(0, Relaxed);
         self.has_layer.store(false, Relaxed);
+        self.is_shut.store(false, Relaxed);
         if former.line.is_some() {
             self.begin_epoch();
         }

@@ -20,6 +20,7 @@ use completion_port::{ErrorKind, Interest, OneShot, SharedId, Started};
 use crate::abi::{Handle, Overlapped, trigger};
 use crate::errors::{code, code_of, set_last, succeeds};
 use crate::handles;
+use crate::linux::errno::code_of_errno;
 use crate::linux::foreign::Foreign;
 use crate::linux::numbers::{self, Acceptance, InFlight, Key, Line, Number, Registered, State};
 use crate::linux::object;
@@ -78,6 +79,11 @@ pub(crate) trait Work: Send + 'static {
 
     /// Whether a packet tells of its failure, though it was found out by the call that has begun it.
     fn fails_by_packet(&self) -> bool {
+        false
+    }
+
+    /// Whether it is a connect: until its end nothing else begins.
+    fn connects(&self) -> bool {
         false
     }
 
@@ -403,6 +409,10 @@ unsafe fn begin(
     if state.flights.contains_key(&address) {
         return Err(code::WSAEINVAL);
     }
+    let connects = work.connects();
+    if state.is_connecting() {
+        return Err(code_of_errno(if connects { libc::EALREADY } else { libc::ENOTCONN }));
+    }
     // SAFETY: as above.
     let words = unsafe { overlapped.as_ref() };
     if let Some(event) = &event {
@@ -428,6 +438,9 @@ unsafe fn begin(
     let in_flight = |name| InFlight { port: line.port, name, thread, accept, is_called_off: false };
     if is_listed {
         state.flights.insert(address, in_flight(None));
+    }
+    if connects {
+        state.begin_connect(address);
     }
     work.prepare(|| Wake { port: Arc::clone(&port), line: line.id, side });
     let operation = Operation {

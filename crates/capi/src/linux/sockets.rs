@@ -90,10 +90,16 @@ pub(crate) fn note_read(attempt: Option<Attempt>, outcome: isize, asked: usize, 
 /// What a read brings: the error of a stream that was reset, each time.
 pub(crate) fn with_reset(descriptor: c_int, outcome: isize, flags: c_int) -> isize {
     match outcome {
-        0 if flags & ASIDE == 0 && past(descriptor).was_reset => {
-            set_errno(libc::ECONNRESET);
-            -1
-        }
+        0 if flags & ASIDE == 0 => match numbers::entry(descriptor).map_or(0, |number| {
+            let mut state = number.lock();
+            why_ended(&mut state, number, descriptor)
+        }) {
+            0 => 0,
+            errno => {
+                set_errno(errno);
+                -1
+            }
+        },
         -1 if errno() == libc::ECONNRESET => {
             remember_reset(descriptor);
             set_errno(libc::ECONNRESET);
@@ -103,8 +109,43 @@ pub(crate) fn with_reset(descriptor: c_int, outcome: isize, flags: c_int) -> isi
     }
 }
 
-fn past(descriptor: c_int) -> Past {
-    numbers::find(descriptor).map_or_else(Past::default, |number| number.lock().past(descriptor))
+/// Whether a socket has an error of which no call was told yet.
+fn has_error(descriptor: c_int) -> bool {
+    let mut asked = libc::pollfd { fd: descriptor, events: 0, revents: 0 };
+    // SAFETY: poll(2) reads and writes so many entries.
+    // - valid: there is one.
+    unsafe { libc::poll(&raw mut asked, 1, 0) > 0 && asked.revents & libc::POLLERR != 0 }
+}
+
+/// Why a read brings nothing, of the socket that `descriptor` still names: 0 if that is an end as it should be. The
+/// number is locked.
+///
+/// The system tells one call that a connection was reset, and all others of an end. Which call that is may not be known
+/// yet.
+#[cold]
+pub(crate) fn why_ended(state: &mut State, number: &Number, descriptor: c_int) -> c_int {
+    let past = state.past(descriptor);
+    if past.was_reset {
+        return libc::ECONNRESET;
+    }
+    // A read that has found an end in front of an error, which is there still, has met what the peer had sent before. A
+    // stream that both sides have ended has no peer any more either: what another process may have done to a socket
+    // that has come from there.
+    if !number.is_vouched()
+        || number.is_shut()
+        || past.has_shut
+        || is_connected(descriptor)
+        || kind(descriptor) != Some(libc::SOCK_STREAM)
+        || !is_bound(descriptor)
+        || has_error(descriptor)
+    {
+        return 0;
+    }
+    if past.was_refused {
+        return libc::ENOTCONN;
+    }
+    remember_reset_in(state, descriptor);
+    libc::ECONNRESET
 }
 
 /// The system has told that a socket's connection was reset, and will not do so again.
@@ -145,12 +186,14 @@ pub(crate) fn note_write(attempt: Option<Attempt>, descriptor: c_int, outcome: i
 /// things otherwise. The number is locked.
 #[cold]
 fn why_not_sent(state: &mut State, descriptor: c_int, errno: c_int) -> c_int {
-    let has_shut = state.past(descriptor).has_shut;
+    let Past { has_shut, was_refused, .. } = state.past(descriptor);
     if errno == libc::ECONNRESET {
         remember_reset_in(state, descriptor);
     }
     if has_shut {
         libc::ESHUTDOWN
+    } else if was_refused {
+        libc::ENOTCONN
     } else if errno == libc::ECONNRESET || is_local(descriptor) {
         // A local one has a peer's name still when that is gone.
         libc::ECONNRESET
@@ -520,11 +563,15 @@ pub unsafe extern "C" fn cp_sendto(
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_shutdown(descriptor: c_int, how: c_int) -> c_int {
     // SAFETY: shutdown(2) demands nothing of memory.
-    let done = called(|| unsafe { libc::shutdown(descriptor, how) });
-    if done == 0
-        && how != libc::SHUT_RD
-        && let Some(number) = numbers::entry(descriptor)
-    {
+    let shut = || called(|| unsafe { libc::shutdown(descriptor, how) });
+    let number = numbers::entry(descriptor).filter(|_| how != libc::SHUT_RD);
+    let Some(number) = number else { return shut() };
+    let mut done = FAILED;
+    number.while_shutting(|| {
+        done = shut();
+        done == 0
+    });
+    if done == 0 {
         number.lock().remember(descriptor, |past| past.has_shut = true);
     }
     done

@@ -14,7 +14,7 @@ use crate::linux::buffers::{
 use crate::linux::descriptors;
 use crate::linux::operations::{CUT, Start, Target, Work, answered, start};
 use crate::linux::port::{Outcome, Told};
-use crate::linux::sockets::{errno, status_of_transfer};
+use crate::linux::sockets::{errno, status_of_transfer, why_ended};
 use crate::linux::status;
 
 /// Flags that change nothing here: that a part of a message is welcome, and that data is to be handed over at once.
@@ -183,6 +183,8 @@ pub(crate) struct Receiving {
     address: *mut sockaddr,
     room: socklen_t,
     address_size: *mut c_int,
+    /// Something is there, of which it has taken nothing.
+    has_seen: bool,
 }
 
 // SAFETY: as for `Parts`; the pointers are null, or to memory that is the operation's until its end.
@@ -192,17 +194,18 @@ impl Receiving {
     /// A receive of what comes, from whom it may.
     pub(crate) fn plain(parts: Parts) -> Self {
         let (address, address_size) = (std::ptr::null_mut(), std::ptr::null_mut());
-        Self { parts, flags: 0, address, room: 0, address_size }
+        Self { parts, flags: 0, address, room: 0, address_size, has_seen: false }
     }
 
     /// Without room it is done as soon as something is there, and takes nothing.
-    fn look(&self, descriptor: RawFd, outcome: &mut Outcome) -> Attempt {
+    fn look(&mut self, descriptor: RawFd, outcome: &mut Outcome) -> Attempt {
         let mut byte = 0_u8;
         let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
         let place = (&raw mut byte).cast::<c_void>();
         // SAFETY: recv(2) writes at most one byte at the pointer.
         // - valid for writes: it is a local.
         let seen = repeated(|| unsafe { libc::recv(descriptor, place, 1, flags) });
+        self.has_seen = seen > 0;
         if seen < 0 { failed(outcome) } else { Attempt::Done }
     }
 }
@@ -273,13 +276,12 @@ impl Work for Receiving {
     }
 
     fn finish(&mut self, target: Target, outcome: Outcome) -> Outcome {
-        // The system tells of a reset once, and of an end afterwards.
-        let was_reset =
-            || target.if_current(|state| state.past(target.descriptor).was_reset) == Some(true);
-        if outcome.errno == 0 && outcome.bytes == 0 && was_reset() {
-            return Outcome { errno: libc::ECONNRESET, ..outcome };
+        if outcome.errno != 0 || outcome.bytes > 0 || self.has_seen {
+            return outcome;
         }
-        outcome
+        let Target { descriptor, number, .. } = target;
+        let why = target.if_current(|state| why_ended(state, number, descriptor));
+        Outcome { errno: why.unwrap_or(0), ..outcome }
     }
 
     fn status(&self, target: Target, errno: c_int) -> u32 {
@@ -430,7 +432,7 @@ pub unsafe extern "C" fn cp_start_receive(
         // SAFETY: `room_for_sender` demands null or a number.
         // - the caller says so.
         let room = unsafe { room_for_sender(descriptor, address, address_size) }?;
-        let receive = Receiving { parts, flags, address, room, address_size };
+        let receive = Receiving { parts, flags, address, room, address_size, has_seen: false };
         let overlapped = overlapped.cast::<Overlapped>();
         let told = Told { bytes: received, flags: flags_told };
         let (side, tells_flags) = (Side::In, true);
