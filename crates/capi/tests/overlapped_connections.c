@@ -840,6 +840,56 @@ static void a_socket_is_disconnected_and_used_again(void)
 }
 
 #if HAS_SOCKET_CALLS
+/* Also if the socket lingers, and if something has come that the program has not read. */
+static void what_was_sent_comes_though_the_socket_is_used_again(void)
+{
+    static char bytes[1 << 16];
+    int way;
+    for (way = 0; way < 4; way++) {
+        Address address;
+        SOCKET near, far, listener;
+        OVERLAPPED overlapped = fresh(NULL);
+        struct linger lingers;
+        long long sent = 0, come = 0;
+        int done;
+        ULONGLONG began;
+        new_pair(&near, &far);
+        lingers.l_onoff = 1;
+        lingers.l_linger = 30;
+        if (way % 2 != 0)
+            CHECK_IS(setsockopt(near, SOL_SOCKET, SO_LINGER, (const char *)&lingers, sizeof lingers), 0);
+        if (way / 2 != 0) {
+            send_all(far, bytes, 20000);
+            until(near, POLLIN);
+        }
+        set_nonblocking(near);
+        while ((done = (int)send(near, bytes, sizeof bytes, 0)) > 0)
+            sent += done;
+        began = GetTickCount64();
+        CHECK_IS(DisconnectEx(near, &overlapped, TF_REUSE_SOCKET, 0), TRUE);
+        CHECK(GetTickCount64() - began < 10000);
+        CHECK_ENDED(port, KEY, &overlapped, 0);
+        while ((done = (int)recv(far, bytes, sizeof bytes, 0)) > 0)
+            come += done;
+        CHECK_IS(done, 0);
+        CHECK_IS(come, sent);
+        closesocket(far);
+        /* It lingers as before. */
+        memset(&lingers, 0, sizeof lingers);
+        done = sizeof lingers;
+        CHECK_IS(getsockopt(near, SOL_SOCKET, SO_LINGER, (char *)&lingers, &done), 0);
+        CHECK_IS(lingers.l_linger, way % 2 != 0 ? 30 : 0);
+        listener = new_listener(&address);
+        if (!ConnectEx(near, TO(address), NULL, 0, NULL, &overlapped))
+            CHECK_IS(WSAGetLastError(), WSA_IO_PENDING);
+        CHECK_ENDED(port, KEY, &overlapped, 0);
+        far = (SOCKET)accept(listener, NULL, NULL);
+        check_they_talk(near, far);
+        close_both(near, far);
+        closesocket(listener);
+    }
+}
+
 static int option_of(SOCKET s, int level, int name)
 {
     int value = -1, size = (int)sizeof value;
@@ -1164,6 +1214,7 @@ static void connections_of_a_family(void)
 #endif
     a_socket_is_disconnected_and_used_again();
 #if HAS_SOCKET_CALLS
+    what_was_sent_comes_though_the_socket_is_used_again();
     what_was_set_stays_when_a_socket_is_used_again();
 #endif
     nothing_is_sent_behind_a_disconnect();

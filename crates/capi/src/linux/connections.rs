@@ -111,6 +111,27 @@ pub(crate) fn option(
     (done == 0).then_some((value, size))
 }
 
+/// Prepares a stream both of whose halves are shut to be closed at once, with what was sent on its way still: nothing
+/// waits for that, and nothing that has come is left unread, on which the system would reset the connection.
+fn let_go(descriptor: RawFd) {
+    let lingers: Choice = (libc::SOL_SOCKET, libc::SO_LINGER, 8);
+    // Whether it lingers, and for how many seconds. Without any it is to be reset.
+    if option(descriptor, lingers).is_some_and(|(value, _)| value[4..8] != [0; 4]) {
+        set_option(descriptor, lingers, &[0; 8]);
+    }
+    let mut place = [0_u8; 1 << 14];
+    // As much as may have come at most: what comes behind the end of the receiving half is not kept.
+    for _ in 0..1 << 16 {
+        let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
+        // SAFETY: recv(2) writes at most so many bytes at the pointer; of TCP it throws them away instead.
+        // - valid for writes: it is a local of that size.
+        let read = unsafe { libc::recv(descriptor, place.as_mut_ptr().cast(), place.len(), flags) };
+        if read <= 0 {
+            return;
+        }
+    }
+}
+
 /// Gives `to` the options that the program has set of `from`, whose entry is `number`.
 fn carry_options(number: &Number, from: RawFd, to: RawFd) {
     let set = number.options();
@@ -725,6 +746,7 @@ impl Disconnecting {
         // - the call has made it just now.
         let made = unsafe { OwnedFd::from_raw_fd(made) };
         carry_options(number, descriptor, made.as_raw_fd());
+        let_go(descriptor);
         let mut state = number.lock();
         // A thread that closes the socket takes its operations out of the entry, under the lock, before it does so.
         let is_closed =
