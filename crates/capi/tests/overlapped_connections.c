@@ -487,6 +487,38 @@ static void a_listener_still_blocks_in_accept(void)
     closesocket(listener);
 }
 
+static DWORD WINAPI accept_and_wait(LPVOID argument)
+{
+    CHECK(accept_none(*(SOCKET *)argument, WSAENOTSOCK));
+    return 0;
+}
+
+/* A call that waits on it ends when another thread closes it, and takes nothing of what has its number then. */
+static void a_call_on_a_listener_that_is_closed_accepts_nothing(void)
+{
+    Address address, another;
+    SOCKET listener = new_listener(&address), other = new_listener(&another), client, accepted;
+    Accept first;
+    HANDLE thread;
+    begin_accept(listener, &first, 0);
+    client = connected_to(&address);
+    until_ended(&first.overlapped);
+    closesocket(client);
+    closesocket(first.s);
+    thread = CreateThread(NULL, 0, accept_and_wait, &listener, 0, NULL);
+    Sleep(A_WHILE);
+    CHECK_IS(closesocket(listener), 0);
+    CHECK_IS(fcntl((int)other, F_DUPFD, (int)listener), listener);
+    client = connected_to(&another);
+    CHECK_IS(WaitForSingleObject(thread, SOON), WAIT_OBJECT_0);
+    accepted = (SOCKET)accept(other, NULL, NULL);
+    check_they_talk(client, accepted);
+    CHECK(CloseHandle(thread));
+    CHECK_IS(close((int)listener), 0);
+    close_both(client, accepted);
+    closesocket(other);
+}
+
 static void accepts_are_cancelled(void)
 {
     Address address;
@@ -1200,6 +1232,7 @@ static void connections_of_a_family(void)
 #endif
     it_blocks_as_the_program_has_said();
     a_listener_still_blocks_in_accept();
+    a_call_on_a_listener_that_is_closed_accepts_nothing();
     accepts_are_cancelled();
     a_listener_that_is_none_is_refused();
 #ifndef _WIN32

@@ -195,6 +195,62 @@ static void a_call_without_an_overlapped_waits(void)
     CHECK(CloseHandle(plain));
 }
 
+typedef struct Waiting {
+    SOCKET to;
+    DWORD code;
+} Waiting;
+
+static DWORD WINAPI transmit_and_wait(LPVOID argument)
+{
+    Waiting *it = (Waiting *)argument;
+    BOOL done = TRUE;
+    while (done)
+        done = TransmitFile(it->to, file, 0, 0, NULL, NULL, 0);
+    it->code = GetLastError();
+    return 0;
+}
+
+/* It waits for a socket that another thread closes. What has its number then is no affair of its. */
+static void a_call_that_waits_ends_with_its_socket(void)
+{
+    int way;
+    for (way = 0; way < 3; way++) {
+        SOCKET near, far, stranger, peer;
+        Waiting waiting;
+        HANDLE thread;
+        int unsent = 0, before = -1;
+        char byte;
+        tcp_pair(&near, &far);
+        tcp_pair(&stranger, &peer);
+        waiting.to = near;
+        thread = CreateThread(NULL, 0, transmit_and_wait, &waiting, 0, NULL);
+        /* Until nothing goes on any more: nobody reads. */
+        while (unsent == 0 || unsent != before) {
+            before = unsent;
+            Sleep(50);
+            CHECK_IS(ioctl((int)near, SIOCOUTQ, &unsent), 0);
+        }
+        if (way == 0) {
+            CHECK_IS(closesocket(near), 0);
+        } else if (way == 1) {
+            CHECK_IS(closesocket(near), 0);
+            CHECK_IS(fcntl((int)stranger, F_DUPFD, (int)near), near);
+        } else { /* the library learns of nothing */
+            CHECK_IS(dup2((int)stranger, (int)near), near);
+        }
+        CHECK_IS(WaitForSingleObject(thread, SOON), WAIT_OBJECT_0);
+        CHECK_IS(waiting.code, WSAENOTSOCK);
+        set_nonblocking(peer);
+        CHECK_SOCKET_ERROR(recv(peer, &byte, 1, 0), WSAEWOULDBLOCK);
+        if (way != 0)
+            CHECK_IS(close((int)near), 0);
+        closesocket(far);
+        closesocket(stranger);
+        closesocket(peer);
+        CHECK(CloseHandle(thread));
+    }
+}
+
 static void failures_begin_nothing_or_end_it(void)
 {
     OVERLAPPED overlapped = at(LENGTH - 10);
@@ -555,6 +611,7 @@ int main(void)
     a_file_goes_whole_with_what_is_beside_it();
     it_goes_on_as_the_peer_reads();
     a_call_without_an_overlapped_waits();
+    a_call_that_waits_ends_with_its_socket();
     failures_begin_nothing_or_end_it();
     a_head_goes_at_once_if_no_bytes_follow();
     a_file_may_be_cut_off_meanwhile();

@@ -157,6 +157,8 @@ pub(crate) struct State {
     /// The [identity](descriptors::identity) of a socket that a thread closes: what it stood for has ended already, and
     /// the number names it still.
     closing: Option<u64>,
+    /// A call that waits, and holds nothing meanwhile, comes back to it: its end is one of an epoch.
+    is_revisited: bool,
     past: Past,
 }
 
@@ -164,6 +166,11 @@ impl State {
     /// Whether its line carries anything out: what stands here, or an accept that waits for first data.
     pub(crate) fn is_in_use(&self) -> bool {
         !self.flights.is_empty() || self.accept.is_some()
+    }
+
+    /// The calling thread will come back to what the number stands for, if that has not ended by then.
+    pub(crate) fn revisit(&mut self) {
+        self.is_revisited = true;
     }
 
     /// Whether a connect is in flight.
@@ -422,7 +429,7 @@ impl Number {
     }
 
     /// From here on no attempt touches what the number has stood for. Waits for those that are being made, which
-    /// do not wait themselves; but for one that sends a part of a file which is not in the cache though it seemed to be.
+    /// do not wait themselves; but for one that sends a part of a file which is not in the cache.
     #[allow(clippy::disallowed_methods, reason = "what an attempt waits for then is no event")]
     fn begin_epoch(&self) {
         self.epoch.fetch_add(1, SeqCst);
@@ -614,7 +621,7 @@ impl Number {
         self.options.store(0, Relaxed);
         self.has_layer.store(false, Relaxed);
         self.is_shut.store(false, Relaxed);
-        if former.line.is_some() {
+        if former.line.is_some() || former.is_revisited {
             self.begin_epoch();
         }
         // Behind the attempts: each leaves the socket as the program wants it.

@@ -14,6 +14,7 @@ use crate::errors::{code, guarded, set_last};
 use crate::linux::descriptors::{self, is_bound, is_connected, is_local, kind, protocol};
 use crate::linux::errno::code_of_errno;
 use crate::linux::numbers::{self, Number, OPTIONS, Past, RECEIVE_ROOM, SEND_ROOM, State};
+use crate::linux::operations::{Visit, until_ready};
 use crate::linux::{registrations, status};
 
 /// `SOCKET_ERROR`.
@@ -332,14 +333,12 @@ pub unsafe extern "C" fn cp_accept(
         let waits =
             is_nonblocking && numbers::find(listener).is_some_and(Number::is_nonblocking_unasked);
         let inherited = if is_nonblocking && !waits { libc::SOCK_NONBLOCK } else { 0 };
-        let made = loop {
+        let call = || {
             // SAFETY: accept4(2) writes an address where it is told to.
             // - the caller says that it may write there.
-            let made = unsafe { libc::accept4(listener, address, size, inherited) };
-            if made >= 0 || errno() != libc::EAGAIN || !waits || !until_acceptable(listener) {
-                break made;
-            }
+            unsafe { libc::accept4(listener, address, size, inherited) }
         };
+        let made = if waits { accept_blocking(listener, call) } else { call() };
         if made >= 0 {
             registrations::give_out(made);
         } else {
@@ -351,24 +350,39 @@ pub unsafe extern "C" fn cp_accept(
     made
 }
 
-/// Waits until there is a connection to accept, as long as a listener that blocks may. False if that is over.
-fn until_acceptable(listener: c_int) -> bool {
+/// For how many milliseconds a read may wait; -1 if for ever.
+fn limit_of_reads(descriptor: c_int) -> c_int {
     let mut time = libc::timeval { tv_sec: 0, tv_usec: 0 };
     let mut size = socklen_t::try_from(size_of_val(&time)).unwrap_or(16);
     let (level, name) = (libc::SOL_SOCKET, libc::SO_RCVTIMEO);
     // SAFETY: getsockopt(2) writes at most `size` bytes at `time`.
     // - valid: both are locals of the right type.
-    unsafe { libc::getsockopt(listener, level, name, (&raw mut time).cast(), &raw mut size) };
+    unsafe { libc::getsockopt(descriptor, level, name, (&raw mut time).cast(), &raw mut size) };
     let limit = time.tv_sec.saturating_mul(1000).saturating_add((time.tv_usec + 999) / 1000);
-    let limit = if limit == 0 { -1 } else { c_int::try_from(limit).unwrap_or(c_int::MAX) };
-    let mut asked = libc::pollfd { fd: listener, events: libc::POLLIN, revents: 0 };
-    // SAFETY: poll(2) reads and writes so many entries.
-    // - valid: there is one.
-    let found = unsafe { libc::poll(&raw mut asked, 1, limit) };
-    if found == 0 {
-        set_errno(libc::EAGAIN);
-    }
-    found > 0
+    if limit == 0 { -1 } else { c_int::try_from(limit).unwrap_or(c_int::MAX) }
+}
+
+/// Accepts by `call`, and waits for a connection as long as a listener may that blocks, of which the system has been told
+/// that it does not.
+fn accept_blocking(listener: c_int, call: impl Fn() -> c_int) -> c_int {
+    let accept = || {
+        let mut visit = Visit::new(listener)?;
+        loop {
+            let (made, errno) = visit.attempt(|| (call(), errno()))?;
+            if made >= 0 || errno != libc::EAGAIN {
+                set_errno(errno);
+                return Ok(made);
+            }
+            if !until_ready(&mut visit, libc::POLLIN, limit_of_reads(listener))? {
+                set_errno(libc::EAGAIN);
+                return Ok(FAILED);
+            }
+        }
+    };
+    accept().unwrap_or_else(|_: u32| {
+        set_errno(libc::ENOTSOCK);
+        FAILED
+    })
 }
 
 /// `closesocket`. What is no socket stays open.

@@ -27,7 +27,7 @@ use crate::linux::errno::code_of_errno;
 use crate::linux::fetches::Part;
 use crate::linux::file::{File, errno, seek, stat, without_signal};
 use crate::linux::flights::{Fetch, tasks};
-use crate::linux::operations::{Start, Target, Wake, Work, answered, start};
+use crate::linux::operations::{Start, Target, Visit, Wake, Work, answered, start, until_ready};
 use crate::linux::port::{Begun, Outcome, Told};
 use crate::linux::transfers::{Parts, Sending, count, failed, status_of};
 use crate::linux::{numbers, object, status};
@@ -344,39 +344,32 @@ impl List {
 }
 
 /// Waits until the socket takes something, as long as its sends may take. The code, if that is over.
-fn until_writable(descriptor: RawFd) -> Result<(), u32> {
-    let limit =
-        option(descriptor, (libc::SOL_SOCKET, libc::SO_SNDTIMEO, 16)).map_or(-1, |(it, _)| {
-            let word =
-                |at: usize| i64::from_ne_bytes(it[at..at + 8].try_into().unwrap_or_default());
-            let limit = word(0).saturating_mul(1000).saturating_add((word(8) + 999) / 1000);
-            if limit == 0 { -1 } else { c_int::try_from(limit).unwrap_or(c_int::MAX) }
-        });
-    let mut asked = libc::pollfd { fd: descriptor, events: libc::POLLOUT, revents: 0 };
-    // SAFETY: poll(2) reads and writes so many entries.
-    // - valid: there is one.
-    match unsafe { libc::poll(&raw mut asked, 1, limit) } {
-        0 => Err(code::WSAETIMEDOUT),
-        _ => Ok(()),
-    }
+fn until_writable(visit: &mut Visit) -> Result<(), u32> {
+    let time = (libc::SOL_SOCKET, libc::SO_SNDTIMEO, 16);
+    let limit = option(visit.target().descriptor, time).map_or(-1, |(it, _)| {
+        let word = |at: usize| i64::from_ne_bytes(it[at..at + 8].try_into().unwrap_or_default());
+        let limit = word(0).saturating_mul(1000).saturating_add((word(8) + 999) / 1000);
+        if limit == 0 { -1 } else { c_int::try_from(limit).unwrap_or(c_int::MAX) }
+    });
+    if until_ready(visit, libc::POLLOUT, limit)? { Ok(()) } else { Err(code::WSAETIMEDOUT) }
 }
 
-/// Sends all in the calling thread.
+/// Sends all in the calling thread. If a thread closes the socket meanwhile it is refused.
 #[allow(clippy::disallowed_methods, reason = "that the system has memory again is no event")]
 fn perform(descriptor: RawFd, mut work: Transmitting) -> Result<Begun, u32> {
-    let target = Target::of(descriptor)?;
+    let mut visit = Visit::new(descriptor)?;
     let mut outcome = Outcome::default();
     loop {
-        match work.attempt(descriptor, &mut outcome) {
-            Attempt::Blocked => until_writable(descriptor)?,
+        match visit.attempt(|| work.attempt(descriptor, &mut outcome))? {
+            Attempt::Blocked => until_writable(&mut visit)?,
             Attempt::Scarce => std::thread::sleep(std::time::Duration::from_millis(1)),
             Attempt::Done | Attempt::Drained => break,
         }
     }
-    let outcome = work.finish(target, outcome);
+    let outcome = work.finish(visit.target(), outcome);
     match outcome.errno {
         0 => Ok(Begun::Done),
-        errno => Ok(Begun::Failed(work.status(target, errno))),
+        errno => Ok(Begun::Failed(work.status(visit.target(), errno))),
     }
 }
 
