@@ -5,6 +5,16 @@
 #include <pthread.h>
 #include <signal.h>
 
+#ifndef _WIN32
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#ifndef SYS_clone3
+#define SYS_clone3 435
+#endif
+#endif
+
 #include "check.h"
 #include "overlapped.h"
 
@@ -125,8 +135,165 @@ static void a_pool_io_calls_with_its_context(void)
     closesocket(far);
 }
 
-
 #ifndef _WIN32
+typedef struct Slow {
+    HANDLE goes_on, has_begun;
+    volatile LONG has_returned;
+} Slow;
+
+static void CALLBACK slow_callback(PTP_CALLBACK_INSTANCE instance, PVOID context, PVOID overlapped, ULONG code,
+                                   ULONG_PTR bytes, PTP_IO io)
+{
+    Slow *slow = (Slow *)context;
+    (void)instance;
+    (void)overlapped;
+    (void)code;
+    (void)bytes;
+    (void)io;
+    CHECK(SetEvent(slow->has_begun));
+    CHECK_IS(WaitForSingleObject(slow->goes_on, SOON), WAIT_OBJECT_0);
+    Sleep(A_WHILE);
+    InterlockedIncrement(&slow->has_returned);
+}
+
+static DWORD WINAPI let_it_go_on(LPVOID argument)
+{
+    Sleep(A_WHILE);
+    CHECK(SetEvent((HANDLE)argument));
+    return 0;
+}
+
+/* For calls that are due or at work, and not for an operation that goes on. */
+static void a_wait_for_calls_is_none_for_operations(void)
+{
+    SOCKET near, far;
+    OVERLAPPED idle = fresh(NULL), done = fresh(NULL);
+    Slow slow;
+    PTP_IO io;
+    HANDLE thread;
+    ULONGLONG began;
+    char bytes[2];
+    int round;
+    slow.goes_on = CreateEventA(NULL, FALSE, FALSE, NULL);
+    slow.has_begun = CreateEventA(NULL, FALSE, FALSE, NULL);
+    slow.has_returned = 0;
+    tcp_pair(&near, &far);
+    io = CreateThreadpoolIo((HANDLE)near, slow_callback, &slow, NULL);
+    CHECK(io != NULL);
+    StartThreadpoolIo(io);
+    CHECK_PENDING(receive_into(near, bytes, 1, NULL, &idle));
+    began = GetTickCount64();
+    for (round = 0; round < 10; round++)
+        WaitForThreadpoolIoCallbacks(io, round % 2 != 0);
+    CHECK(GetTickCount64() - began < (is_slow() ? 20000u : 2000u));
+    CHECK_IS(slow.has_returned, 0);
+    /* One that has ended beside it. */
+    StartThreadpoolIo(io);
+    CHECK_IS(send_from(near, "x", 1, NULL, &done), 0);
+    thread = CreateThread(NULL, 0, let_it_go_on, slow.goes_on, 0, NULL);
+    WaitForThreadpoolIoCallbacks(io, FALSE);
+    CHECK_IS(slow.has_returned, 1);
+    CHECK_IS(WaitForSingleObject(slow.has_begun, 0), WAIT_OBJECT_0);
+    CHECK_IS(WaitForSingleObject(thread, SOON), WAIT_OBJECT_0);
+    CHECK(CloseHandle(thread));
+    /* As programs do that are about to give up what the calls use. */
+    CHECK(SetEvent(slow.goes_on));
+    CHECK_IS(closesocket(near), 0);
+    WaitForThreadpoolIoCallbacks(io, TRUE);
+    CHECK_IS(slow.has_returned, 2);
+    CloseThreadpoolIo(io);
+    closesocket(far);
+    CHECK(CloseHandle(slow.goes_on));
+    CHECK(CloseHandle(slow.has_begun));
+}
+
+/* What is cancelled or closed has been told of behind the wait. */
+static void a_wait_is_one_for_what_was_cancelled(void)
+{
+    int round, rounds = is_slow() ? 9 : 60;
+    for (round = 0; round < rounds; round++) {
+        SOCKET near, far;
+        OVERLAPPED overlapped = fresh(NULL);
+        Slow slow;
+        PTP_IO io;
+        char byte;
+        slow.goes_on = CreateEventA(NULL, TRUE, TRUE, NULL);
+        slow.has_begun = CreateEventA(NULL, TRUE, FALSE, NULL);
+        slow.has_returned = 0;
+        tcp_pair(&near, &far);
+        io = CreateThreadpoolIo((HANDLE)near, slow_callback, &slow, NULL);
+        CHECK(io != NULL);
+        StartThreadpoolIo(io);
+        CHECK_PENDING(receive_into(near, &byte, 1, NULL, &overlapped));
+        if (round % 3 == 0)
+            CHECK(CancelIoEx((HANDLE)near, &overlapped));
+        else if (round % 3 == 1)
+            CHECK_IS(closesocket(near), 0);
+        else
+            send_all(far, "x", 1);
+        if (round % 3 == 2)
+            CHECK_IS(WaitForSingleObject(slow.has_begun, SOON), WAIT_OBJECT_0);
+        WaitForThreadpoolIoCallbacks(io, TRUE);
+        CHECK_IS(slow.has_returned, 1);
+        CloseThreadpoolIo(io);
+        if (round % 3 != 1)
+            closesocket(near);
+        closesocket(far);
+        CHECK(CloseHandle(slow.goes_on));
+        CHECK(CloseHandle(slow.has_begun));
+    }
+}
+
+static int open_descriptors(void)
+{
+    DIR *all = opendir("/proc/self/fd");
+    int count = 0;
+    CHECK(all != NULL);
+    while (readdir(all) != NULL)
+        count++;
+    closedir(all);
+    return count;
+}
+
+/* From here on the system refuses threads. */
+static int refuse_threads(void)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 2, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 1, 0),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EAGAIN),
+    };
+    struct sock_fprog program;
+    program.len = (unsigned short)(sizeof code / sizeof *code);
+    program.filter = code;
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+static void without_threads_nothing_is_left(void)
+{
+    pid_t child = fork_at_rest();
+    int status;
+    if (child == 0) {
+        SOCKET s = udp_socket();
+        int before;
+        if (is_slow() || !refuse_threads()) {
+            printf("SKIPPED calls without threads: the system does not refuse any here\n");
+            fflush(stdout);
+            _exit(0);
+        }
+        CHECK_FALSE(BindIoCompletionCallback((HANDLE)s, routine, 0), ERROR_NO_SYSTEM_RESOURCES);
+        before = open_descriptors();
+        CHECK_FALSE(BindIoCompletionCallback((HANDLE)s, routine, 0), ERROR_NO_SYSTEM_RESOURCES);
+        CHECK(CreateThreadpoolIo((HANDLE)s, io_callback, NULL, NULL) == NULL);
+        CHECK_IS(open_descriptors(), before);
+        _exit(0);
+    }
+    CHECK_IS(waitpid(child, &status, 0), child);
+    CHECK_IS(status, 0);
+}
+
 static volatile sig_atomic_t signals;
 
 static void count_signal(int signal)
@@ -170,9 +337,14 @@ static void signals_are_left_to_the_threads_of_the_program(void)
 int main(void)
 {
     start();
+#ifndef _WIN32
+    without_threads_nothing_is_left();
+#endif
     a_routine_is_called_at_each_end();
     a_pool_io_calls_with_its_context();
 #ifndef _WIN32
+    a_wait_for_calls_is_none_for_operations();
+    a_wait_is_one_for_what_was_cancelled();
     signals_are_left_to_the_threads_of_the_program();
 #endif
     return finish();

@@ -45,7 +45,8 @@ CP_INLINE VOID WINAPI CloseThreadpoolIo(PTP_IO pio) {
     cp_close_pool_io(pio);
 }
 
-/* Calls that have not begun are not cancelled: each operation is told of. */
+/* For the calls of operations that have ended, and not for those that go on. Calls that have not begun are not cancelled:
+ * each operation is told of. */
 CP_INLINE VOID WINAPI WaitForThreadpoolIoCallbacks(PTP_IO pio, BOOL fCancelPendingCallbacks) {
     (void)fCancelPendingCallbacks;
     cp_wait_for_pool_io(pio);

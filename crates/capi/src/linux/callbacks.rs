@@ -6,18 +6,19 @@
 //! processors, unless some sleep. A function may begin operations, and may take its time.
 
 use std::ffi::{c_int, c_void};
+use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use crate::abi::{Entry, Handle};
 use crate::errors::{code, guarded, set_last, succeeds};
-use crate::handles::{open_port, usable_port};
-use crate::linux::associations;
-use crate::linux::driver;
+use crate::handles::{self, open_port, usable_port};
 use crate::linux::objects::{SIGNALS, cp_signal, cp_wait_word};
 use crate::linux::process::Own;
 use crate::linux::status::code_in_win32;
 use crate::linux::waiting;
+use crate::linux::{associations, descriptors, driver, numbers, object};
 use crate::taking::Changed;
 
 /// `LPOVERLAPPED_COMPLETION_ROUTINE`.
@@ -40,6 +41,29 @@ struct Io {
     context: *mut c_void,
     /// Operations that are announced and whose calls have not returned; and one as long as it is not closed.
     shares: AtomicUsize,
+    /// Packets that are queued, or whose calls have not returned.
+    calls: AtomicUsize,
+    /// What its operations are of, and the [identity](descriptors::identity) of that if it is no file.
+    file: usize,
+    identity: u64,
+}
+
+impl Io {
+    /// Operations that go on, and that no thread has cancelled.
+    fn idle(&self) -> usize {
+        let file: Handle = std::ptr::without_provenance_mut(self.file);
+        if let Ok(file) = object::file(file) {
+            return file.lock().flights.values().filter(|it| !it.is_cancelled).count();
+        }
+        let Ok(descriptor) = RawFd::try_from(self.file) else { return 0 };
+        let Some(number) = numbers::find(descriptor) else { return 0 };
+        let state = number.lock();
+        if descriptors::identity(descriptor) != self.identity {
+            // It is closed.
+            return 0;
+        }
+        state.flights.values().filter(|it| !it.is_called_off).count()
+    }
 }
 
 /// Of one process.
@@ -68,11 +92,15 @@ fn port() -> Result<Handle, u32> {
     }
     let port = open_port(0)?;
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    for _ in 0..(2 * processors).max(4) {
-        let address = port.addr();
-        driver::spawn("cp-pool", move || serve(address))?;
+    let address = port.addr();
+    let spawn = |_: &usize| driver::spawn("cp-pool", move || serve(address)).is_ok();
+    // If the system refuses one, those that there are do the work.
+    if (0..(2 * processors).max(4)).take_while(spawn).count() == 0 {
+        let _ = handles::close(port);
+        return Err(code::NO_SYSTEM_RESOURCES);
     }
-    let _ = pool.port.set(port.addr());
+    usable_port(port)?.is_pool.store(true, SeqCst);
+    let _ = pool.port.set(address);
     Ok(port)
 }
 
@@ -117,11 +145,25 @@ fn call(entry: &Entry) {
                     this,
                 );
             };
+            io.calls.fetch_sub(1, SeqCst);
             // SAFETY: `release` demands a share.
             // - that of this operation.
             unsafe { release(this) };
         }
     }
+}
+
+/// Calls `post`, which queues a packet of the pool's port with this key. A call comes of it, unless that is refused.
+pub(crate) fn count_call(key: usize, post: impl FnOnce() -> Result<(), u32>) -> Result<(), u32> {
+    let binding = std::ptr::with_exposed_provenance::<Binding>(key);
+    // SAFETY: as in `call`.
+    let Binding::Io(io) = (unsafe { &*binding }) else { return post() };
+    io.calls.fetch_add(1, SeqCst);
+    let posted = post();
+    if posted.is_err() {
+        io.calls.fetch_sub(1, SeqCst);
+    }
+    posted
 }
 
 /// Calls a function at the end of each operation of a descriptor: `BindIoCompletionCallback`.
@@ -167,7 +209,9 @@ pub unsafe extern "C" fn cp_new_pool_io(
     let make = || {
         let callback = callback.ok_or(code::INVALID_PARAMETER)?;
         let port = usable_port(port()?)?;
-        let io = Io { callback, context, shares: AtomicUsize::new(1) };
+        let identity = RawFd::try_from(file.addr()).map_or(0, descriptors::identity);
+        let (shares, calls) = (AtomicUsize::new(1), AtomicUsize::new(0));
+        let io = Io { callback, context, shares, calls, file: file.addr(), identity };
         let made = Box::into_raw(Box::new(Binding::Io(io)));
         associations::associate(file, &port, made.expose_provenance()).inspect_err(|_| {
             // SAFETY: `from_raw` demands a pointer of `into_raw` that is used nowhere else.
@@ -254,8 +298,14 @@ pub unsafe extern "C" fn cp_close_pool_io(pointer: *mut c_void) {
     unsafe { release(pointer) };
 }
 
-/// Waits until each operation that was announced has ended, and its call has returned:
-/// `WaitForThreadpoolIoCallbacks`.
+/// How long a wait goes on for operations that were announced and of which nothing is known: they are about to begin, or
+/// are ending just now.
+const GRACE: Duration = Duration::from_secs(1);
+/// How often it looks then, in milliseconds.
+const LOOK: u32 = 5;
+
+/// Waits until the call of each operation that has ended has returned: `WaitForThreadpoolIoCallbacks`. Not for those that
+/// go on.
 ///
 /// # Safety
 ///
@@ -265,14 +315,20 @@ pub unsafe extern "C" fn cp_wait_for_pool_io(pointer: *mut c_void) {
     // SAFETY: `io` demands a pointer of this library's, and a share.
     // - the caller says so; it is not closed.
     let Some(io) = (unsafe { io(pointer) }) else { return };
+    let began = Instant::now();
     loop {
         let before = SIGNALS.load(SeqCst);
-        if io.shares.load(SeqCst) == 1 {
+        // In the order in which an operation goes from one to the next.
+        let announced = io.shares.load(SeqCst) - 1;
+        let idle = io.idle();
+        let calls = io.calls.load(SeqCst);
+        if calls == 0 && (announced <= idle || began.elapsed() >= GRACE) {
             return;
         }
+        let limit = if calls == 0 { LOOK } else { u32::MAX };
         // SAFETY: `cp_wait_word` demands a number that is only used atomically and stays there.
         // - it is an atomic number that lives as long as the process.
-        unsafe { cp_wait_word(SIGNALS.as_ptr(), before, u32::MAX) };
+        unsafe { cp_wait_word(SIGNALS.as_ptr(), before, limit) };
     }
 }
 

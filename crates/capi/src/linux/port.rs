@@ -14,6 +14,7 @@ use completion_port::{Buffer, Id, Notified, Packet, Port};
 
 use crate::abi::{Entry, event, trigger};
 use crate::errors::code_of;
+use crate::linux::callbacks;
 use crate::linux::numbers::{Key, Number};
 use crate::taking::{Queue, bits_of, entry_of_socket, with_waiter};
 
@@ -131,6 +132,8 @@ pub(crate) struct CompletionPort {
     has_had_flights: AtomicBool,
     /// The driver thread looks after it.
     pub(crate) is_watched: AtomicBool,
+    /// It is that of the threads that call functions of the program.
+    pub(crate) is_pool: AtomicBool,
     port: Port<Key, Message, Flight>,
 }
 
@@ -151,6 +154,7 @@ impl CompletionPort {
             aloft: AtomicIsize::new(0),
             has_had_flights: AtomicBool::new(false),
             is_watched: AtomicBool::new(false),
+            is_pool: AtomicBool::new(false),
             port: port.map_err(code_of)?,
         })
     }
@@ -240,7 +244,9 @@ impl CompletionPort {
     ) -> Result<(), u32> {
         let overlapped = overlapped.expose_provenance();
         let message = Message { bytes, status, key, overlapped, removed: None };
-        self.port.raw().post_found(message).map_err(|refused| code_of(refused.error()))
+        let post =
+            || self.port.raw().post_found(message).map_err(|refused| code_of(refused.error()));
+        if self.is_pool.load(Relaxed) { callbacks::count_call(key, post) } else { post() }
     }
 
     /// Queues the last packet of a registration that goes on without it, for operations.
