@@ -1218,6 +1218,61 @@ static void the_functions_are_looked_up_by_their_guids(void)
     closesocket(s);
 }
 
+static DWORD connect_time(SOCKET s)
+{
+    DWORD seconds = UNTOUCHED;
+    int size = sizeof seconds;
+    CHECK_IS(getsockopt(s, SOL_SOCKET, SO_CONNECT_TIME, (char *)&seconds, &size), 0);
+    CHECK_IS(size, sizeof seconds);
+    return seconds;
+}
+
+/* By which servers find clients that are connected and say nothing. */
+static void the_time_of_a_connection_is_told(void)
+{
+    Address address;
+    SOCKET listener = new_listener(&address), clients[2], s = new_socket(), accepted, same, udp = udp_socket(), none = INVALID_SOCKET;
+    Accept accept_with_data;
+    OVERLAPPED overlapped = fresh(NULL);
+    DWORD seconds;
+    int size = sizeof seconds;
+    begin_accept(listener, &accept_with_data, 1);
+    CHECK_IS(connect_time(accept_with_data.s), 0xFFFFFFFF);
+    CHECK_IS(connect_time(s), 0xFFFFFFFF);
+    CHECK_IS(connect_time(listener), 0xFFFFFFFF);
+    clients[0] = connected_to(&address);
+    while (connect_time(accept_with_data.s) == 0xFFFFFFFF)
+        SwitchToThread();
+    bind_to_a_port(s);
+    if (!ConnectEx(s, TO(address), NULL, 0, NULL, &overlapped))
+        CHECK_IS(WSAGetLastError(), WSA_IO_PENDING);
+    until_ended(&overlapped);
+    accepted = (SOCKET)accept(listener, NULL, NULL);
+    clients[1] = duplicate(clients[0]); /* of which the library knows nothing */
+    CHECK_IS(connect_time(clients[1]), 0);
+    Sleep(2100);
+    CHECK(connect_time(accept_with_data.s) >= 2 && connect_time(accept_with_data.s) < 60);
+    CHECK(connect_time(clients[0]) >= 2);
+    CHECK(connect_time(clients[1]) >= 2);
+    CHECK(connect_time(accepted) >= 2);
+    CHECK(connect_time(s) >= 2);
+    closesocket(s);
+    s = new_socket(); /* perhaps of the same number */
+    CHECK_IS(connect_time(s), 0xFFFFFFFF);
+    same = connected_to(&address);
+    CHECK_IS(connect_time(same), 0);
+    CHECK_SOCKET_ERROR(getsockopt(udp, SOL_SOCKET, SO_CONNECT_TIME, (char *)&seconds, &size), WSAENOPROTOOPT);
+    CHECK_SOCKET_ERROR(getsockopt(none, SOL_SOCKET, SO_CONNECT_TIME, (char *)&seconds, &size), WSAENOTSOCK);
+    size = 2;
+    CHECK_SOCKET_ERROR(getsockopt(s, SOL_SOCKET, SO_CONNECT_TIME, (char *)&seconds, &size), WSAEFAULT);
+    closesocket(accept_with_data.s);
+    until_ended(&accept_with_data.overlapped);
+    close_both(clients[0], clients[1]);
+    close_both(s, accepted);
+    close_both(same, udp);
+    closesocket(listener);
+}
+
 static void connections_of_a_family(void)
 {
     accepts_take_the_connections_in_order();
@@ -1286,6 +1341,7 @@ int main(void)
     a_connect_is_cancelled();
 #endif
     the_functions_are_looked_up_by_their_guids();
+    the_time_of_a_connection_is_told();
     if (has_version_six())
         connections_of_a_family();
     CHECK(CloseHandle(port));

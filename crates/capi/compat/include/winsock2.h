@@ -98,6 +98,7 @@ typedef struct ipv6_mreq IPV6_MREQ, *PIPV6_MREQ;
 
 /* Names that only the reference has; setsockopt accepts the last three and does nothing. */
 #define SO_DONTLINGER ((int)(~SO_LINGER))
+#define SO_CONNECT_TIME 0x700C
 #define SO_EXCLUSIVEADDRUSE ((int)(~SO_REUSEADDR))
 #define SO_UPDATE_ACCEPT_CONTEXT 0x700B
 #define SO_UPDATE_CONNECT_CONTEXT 0x7010

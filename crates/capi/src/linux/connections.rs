@@ -315,6 +315,9 @@ impl Work for Accepting {
         // What it takes the place of ends, and the accept does not.
         state.accept = None;
         let (ended, replaced) = replace(&mut state, number, self.accept, &connection, data > 0);
+        if replaced.is_ok() {
+            state.begin_connection();
+        }
         if replaced.is_ok() && data > 0 {
             state.accept = Some(known);
             self.claim = Some(claim);
@@ -596,6 +599,9 @@ impl Work for Connecting {
         let is_refused = outcome.errno != 0 && !self.is_connected;
         let _ = target.if_current(|state| {
             state.forget_past();
+            if self.is_connected {
+                state.begin_connection();
+            }
             if is_refused {
                 state.remember(target.descriptor, |past| past.was_refused = true);
             }

@@ -16,6 +16,7 @@ use std::sync::atomic::{
     Ordering::Relaxed, Ordering::Release, Ordering::SeqCst,
 };
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use completion_port::raw::Hints;
 use completion_port::{Id, OpId, SharedId};
@@ -136,6 +137,14 @@ pub(crate) struct Past {
     pub(crate) was_refused: bool,
 }
 
+/// Since when a socket has been connected.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Connected {
+    /// Its [identity](descriptors::identity); 0 if this library has connected it.
+    socket: u64,
+    since: Instant,
+}
+
 /// What a number stands for at present.
 #[derive(Debug, Default)]
 pub(crate) struct State {
@@ -154,6 +163,7 @@ pub(crate) struct State {
     pub(crate) is_reused: bool,
     /// What of a success no packet tells: `FILE_SKIP_...`.
     pub(crate) modes: u8,
+    pub(crate) connected: Option<Connected>,
     /// The [identity](descriptors::identity) of a socket that a thread closes: what it stood for has ended already, and
     /// the number names it still.
     closing: Option<u64>,
@@ -166,6 +176,20 @@ impl State {
     /// Whether its line carries anything out: what stands here, or an accept that waits for first data.
     pub(crate) fn is_in_use(&self) -> bool {
         !self.flights.is_empty() || self.accept.is_some()
+    }
+
+    /// It is connected from now on.
+    pub(crate) fn begin_connection(&mut self) {
+        self.connected = Some(Connected { socket: 0, since: Instant::now() });
+    }
+
+    /// For how long `descriptor` has been connected, which is this number, and `is_vouched` for or not. If this library has
+    /// not seen that, since it was first asked.
+    pub(crate) fn connected_for(&mut self, descriptor: RawFd, is_vouched: bool) -> Duration {
+        let socket = if is_vouched { 0 } else { descriptors::identity(descriptor) };
+        let begin = || Connected { socket, since: Instant::now() };
+        let known = self.connected.filter(|known| known.socket == socket);
+        self.connected.insert(known.unwrap_or_else(begin)).since.elapsed()
     }
 
     /// The calling thread will come back to what the number stands for, if that has not ended by then.

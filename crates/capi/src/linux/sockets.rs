@@ -302,13 +302,14 @@ pub extern "C" fn cp_duplicate_socket(descriptor: c_int, is_inherited: c_int) ->
         }
         registrations::give_out(made);
         if let (Some(number), Some(other)) = (numbers::find(descriptor), numbers::entry(made)) {
-            let (associated, modes) = {
+            let (associated, modes, connected) = {
                 let state = number.lock();
-                (state.associated, state.modes)
+                (state.associated, state.modes, state.connected)
             };
             // It has the same identity. If the association is of something else by now, that is found out as usual.
             let mut state = other.lock();
             (state.associated, state.modes) = (associated, modes);
+            state.connected = connected;
         }
         made
     })
@@ -341,6 +342,9 @@ pub unsafe extern "C" fn cp_accept(
         let made = if waits { accept_blocking(listener, call) } else { call() };
         if made >= 0 {
             registrations::give_out(made);
+            if let Some(number) = numbers::find(made) {
+                number.lock().begin_connection();
+            }
         } else {
             note_read(attempt, -1, 0, 0);
         }
@@ -459,7 +463,9 @@ pub unsafe extern "C" fn cp_connect(
     if (connected == 0 || goes_on)
         && let Some(number) = numbers::find(descriptor)
     {
-        number.lock().forget_past();
+        let mut state = number.lock();
+        state.forget_past();
+        state.begin_connection();
     }
     if goes_on {
         set_last(code::WSAEWOULDBLOCK);
@@ -633,6 +639,8 @@ const DO_NOT_LINGER: c_int = !libc::SO_LINGER;
 /// Options that exist on the reference only and that change nothing here.
 const EXCLUSIVE_ADDRESS: c_int = !libc::SO_REUSEADDR;
 const UPDATE_ACCEPT_CONTEXT: c_int = 0x700B;
+/// For how many seconds a socket has been connected.
+const CONNECT_TIME: c_int = 0x700C;
 const UPDATE_CONNECT_CONTEXT: c_int = 0x7010;
 
 /// How a socket lingers when it is closed, and what the system call returns.
@@ -644,6 +652,19 @@ fn lingers(descriptor: c_int) -> (c_int, libc::linger) {
     // - valid: both are locals of the right type.
     let done = unsafe { libc::getsockopt(descriptor, level, name, place, &raw mut size) };
     (done, linger)
+}
+
+/// For how many seconds a stream has been connected: all ones if it is not. The system's error, if it is no stream.
+fn connect_time(descriptor: c_int) -> Result<u32, c_int> {
+    match kind(descriptor) {
+        None => Err(libc::ENOTSOCK),
+        Some(libc::SOCK_STREAM) => {
+            let number = numbers::entry(descriptor).filter(|_| is_connected(descriptor));
+            let time = |it: &Number| it.lock().connected_for(descriptor, it.is_vouched()).as_secs();
+            Ok(number.map_or(u32::MAX, |number| u32::try_from(time(number)).unwrap_or(u32::MAX)))
+        }
+        Some(_) => Err(libc::ENOPROTOOPT),
+    }
 }
 
 /// `getsockopt`. The error of a socket is a code of the reference, a time is a number of milliseconds if
@@ -688,6 +709,24 @@ pub unsafe extern "C" fn cp_getsockopt(
                 unsafe { size.write(4) };
             }
             return done;
+        }
+        if level == libc::SOL_SOCKET && name == CONNECT_TIME {
+            let has_room = room >= size_of::<u32>() && !value.is_null();
+            let time = connect_time(descriptor)
+                .and_then(|time| if has_room { Ok(time) } else { Err(libc::EFAULT) });
+            return match time {
+                Ok(seconds) => {
+                    // SAFETY: as above.
+                    unsafe { value.cast::<u32>().write_unaligned(seconds) };
+                    // SAFETY: as above.
+                    unsafe { size.write(4) };
+                    0
+                }
+                Err(errno) => {
+                    set_errno(errno);
+                    FAILED
+                }
+            };
         }
         if level == libc::SOL_SOCKET && name == DO_NOT_LINGER {
             let (done, linger) = lingers(descriptor);
