@@ -140,6 +140,7 @@ programs! {
     transmit_disk: "transmit_disk.c" => runs_as_cxx;
     shape_event_loop: "shape_event_loop.c" => runs_as_cxx;
     shape_udp_engine: "shape_udp_engine.c" => runs_as_cxx;
+    shape_game_server: "shape_game_server.c" => runs_as_cxx;
     shape_actor_runtime: "shape_actor_runtime.c" => runs_as_cxx;
     shape_oneshot_server: "shape_oneshot_server.cpp";
     shape_proactor: "shape_proactor.cpp";
