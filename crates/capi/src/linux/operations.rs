@@ -190,8 +190,9 @@ pub(crate) fn until_ready(visit: &mut Visit, events: i16, limit: c_int) -> Resul
     let until = u64::try_from(limit).ok().map(Duration::from_millis);
     let began = Instant::now();
     loop {
-        let left = until.map(|until| until.saturating_sub(began.elapsed()).as_millis());
-        let left = left.map_or(LOOK, |left| c_int::try_from(left).unwrap_or(LOOK).min(LOOK));
+        let left = until.map(|until| until.saturating_sub(began.elapsed()).as_nanos());
+        let left = left.map(|left| c_int::try_from(left.div_ceil(1_000_000)).unwrap_or(LOOK));
+        let left = left.map_or(LOOK, |left| left.min(LOOK));
         visit.attempt(|| ())?;
         let mut asked = libc::pollfd { fd: visit.target.descriptor, events, revents: 0 };
         // SAFETY: poll(2) reads and writes so many entries.
