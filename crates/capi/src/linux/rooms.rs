@@ -26,10 +26,8 @@ impl Room {
         // First, so that the memory is given back if the value's end panics.
         // SAFETY: `new_unchecked` demands a pointer that is not null.
         // - it is a box's.
-        let room = Self {
-            place: unsafe { NonNull::new_unchecked(place) }.cast(),
-            layout: Layout::new::<T>(),
-        };
+        let memory = unsafe { NonNull::new_unchecked(place) };
+        let room = Self { place: memory.cast(), layout: Layout::new::<T>() };
         // SAFETY: `drop_in_place` demands a value that is valid, and not used afterwards.
         // - it was in the box, which is given up; the room is memory alone.
         unsafe { place.drop_in_place() };

@@ -375,12 +375,12 @@ impl Work for Sending {
     }
 
     fn status(&self, target: Target, errno: c_int) -> u32 {
-        let is_short = |address: &Box<Address>| {
+        let is_short = |address: &Address| {
             let needed = target.if_current(|_| descriptors::size_of_address(target.descriptor));
             needed.is_some_and(|needed| address.size < needed)
         };
         // To the reference that is a bad pointer, to the system a bad argument.
-        if errno == libc::EINVAL && self.address.as_ref().is_some_and(is_short) {
+        if errno == libc::EINVAL && self.address.as_deref().is_some_and(is_short) {
             return status::of_errno(libc::EFAULT);
         }
         status_of(target, errno)
