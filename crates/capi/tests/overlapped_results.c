@@ -639,6 +639,57 @@ static void an_idle_socket_goes_over_to_its_port(void)
     close_both(near, far);
 }
 
+#if HAS_SOCKET_CALLS
+/* An event that resets by itself is left set by a wait for the result: the next operation resets it. */
+static void a_wait_for_the_result_takes_no_event(void)
+{
+    SOCKET near, far;
+    char byte;
+    HANDLE event = new_event(FALSE);
+    OVERLAPPED overlapped = fresh(event);
+    DWORD bytes;
+    tcp_pair(&near, &far);
+    CHECK_PENDING(receive_into(near, &byte, 1, NULL, &overlapped));
+    send_all(far, "x", 1);
+    CHECK(GetOverlappedResult((HANDLE)near, &overlapped, &bytes, TRUE));
+    CHECK_IS(WaitForSingleObject(event, SOON), WAIT_OBJECT_0);
+    CHECK_IS(WaitForSingleObject(event, 0), WAIT_TIMEOUT);
+    send_all(far, "x", 1);
+    until(near, POLLIN);
+    CHECK_IS(receive_into(near, &byte, 1, NULL, &overlapped), 0);
+    CHECK(GetOverlappedResult((HANDLE)near, &overlapped, &bytes, TRUE));
+    CHECK_PENDING(receive_into(near, &byte, 1, NULL, &overlapped));
+    CHECK_IS(WaitForSingleObject(event, 0), WAIT_TIMEOUT);
+    /* The socket itself is no event. */
+    SetLastError(0);
+    CHECK_IS(WaitForSingleObject((HANDLE)near, 0), WAIT_FAILED);
+    CHECK_IS(GetLastError(), ERROR_INVALID_HANDLE);
+    close_both(near, far);
+    until_ended(&overlapped);
+    CHECK(CloseHandle(event));
+}
+
+/* WSA_FLAG_OVERLAPPED says nothing here. */
+static void any_socket_takes_operations(void)
+{
+    static const DWORD flags[] = {0, WSA_FLAG_OVERLAPPED, WSA_FLAG_OVERLAPPED | WSA_FLAG_NO_HANDLE_INHERIT};
+    size_t place;
+    for (place = 0; place < sizeof flags / sizeof *flags; place++) {
+        SOCKET s = WSASocketW(AF_INET, SOCK_DGRAM, IPPROTO_UDP, NULL, 0, flags[place]);
+        OVERLAPPED overlapped = fresh(NULL);
+        char byte;
+        CHECK(s != INVALID_SOCKET);
+        CHECK_IS(is_inherited(s), !(flags[place] & WSA_FLAG_NO_HANDLE_INHERIT));
+        bind_to_loopback(s);
+        CHECK_PENDING(receive_into(s, &byte, 1, NULL, &overlapped));
+        send_to_itself(s);
+        until_ended(&overlapped);
+        CHECK_IS(overlapped.InternalHigh, 1);
+        CHECK_IS(closesocket(s), 0);
+    }
+}
+#endif
+
 int main(void)
 {
     start();
@@ -656,6 +707,8 @@ int main(void)
     what_begins_behind_the_last_packet_goes_on();
 #if HAS_SOCKET_CALLS
     results_refuse_bad_arguments();
+    a_wait_for_the_result_takes_no_event();
+    any_socket_takes_operations();
 #endif
     an_operation_is_cancelled();
     all_operations_of_a_socket_are_cancelled();
