@@ -17,7 +17,7 @@ typedef struct DATAGRAM {
     unsigned char bytes[LENGTH];
 } DATAGRAM;
 
-typedef struct CONTEXT {
+typedef struct TRANSFER {
     OVERLAPPED overlapped;
     int is_receive;
     WSABUF buffer;
@@ -25,7 +25,7 @@ typedef struct CONTEXT {
     struct sockaddr_in peer;
     int peer_size;
     DWORD flags;
-} CONTEXT;
+} TRANSFER;
 
 static HANDLE port;
 static SOCKET server;
@@ -45,7 +45,7 @@ static unsigned char byte_of(UINT32 client, UINT32 number, int place)
 /* ---- the server --------------------------------------------------------------------------------- */
 
 /* The thread that ends the last one sends all home. */
-static void give_up(CONTEXT *context)
+static void give_up(TRANSFER *context)
 {
     int place;
     free(context);
@@ -54,7 +54,7 @@ static void give_up(CONTEXT *context)
             CHECK(PostQueuedCompletionStatus(port, 0, 0, NULL));
 }
 
-static void post_receive(CONTEXT *context)
+static void post_receive(TRANSFER *context)
 {
     context->overlapped = fresh(NULL);
     context->is_receive = 1;
@@ -69,9 +69,9 @@ static void post_receive(CONTEXT *context)
     }
 }
 
-static void answer(const CONTEXT *question)
+static void answer(const TRANSFER *question)
 {
-    CONTEXT *context = (CONTEXT *)malloc(sizeof *context);
+    TRANSFER *context = (TRANSFER *)malloc(sizeof *context);
     int place;
     CHECK(context != NULL);
     *context = *question;
@@ -102,12 +102,12 @@ static DWORD WINAPI work(LPVOID argument)
         ULONG_PTR key = UNTOUCHED;
         LPOVERLAPPED overlapped = NULL;
         BOOL done = GetQueuedCompletionStatus(port, &bytes, &key, &overlapped, SOON);
-        CONTEXT *context;
+        TRANSFER *context;
         if (overlapped == NULL) {
             CHECK(done && key == 0);
             return 0;
         }
-        context = CONTAINING_RECORD(overlapped, CONTEXT, overlapped);
+        context = CONTAINING_RECORD(overlapped, TRANSFER, overlapped);
         if (!done) {
             CHECK(is_over);
             give_up(context);
@@ -178,7 +178,7 @@ int main(void)
     associate(server, port, 1);
     in_flight = RECEIVES;
     for (place = 0; place < RECEIVES; place++) {
-        CONTEXT *context = (CONTEXT *)malloc(sizeof *context);
+        TRANSFER *context = (TRANSFER *)malloc(sizeof *context);
         CHECK(context != NULL);
         post_receive(context);
     }
