@@ -752,7 +752,6 @@ impl Disconnecting {
         // - the call has made it just now.
         let made = unsafe { OwnedFd::from_raw_fd(made) };
         carry_options(number, descriptor, made.as_raw_fd());
-        let_go(descriptor);
         let mut state = number.lock();
         // A thread that closes the socket takes its operations out of the entry, under the lock, before it does so.
         let is_closed =
@@ -763,6 +762,7 @@ impl Disconnecting {
         {
             return Err(libc::ECANCELED);
         }
+        let_go(descriptor);
         let (ended, replaced) = replace(&mut state, number, descriptor, &made, false);
         state.is_reused = replaced.is_ok();
         drop(state);
