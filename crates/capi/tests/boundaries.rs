@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each file and what it imports of this crate, lowest layer first.
-const LAYERS: [(&str, &[&str]); 59] = [
+const LAYERS: [(&str, &[&str]); 60] = [
     ("abi", &[]),
     ("linux", &[]),
     ("linux/fetches", &[]),
@@ -79,6 +79,7 @@ const LAYERS: [(&str, &[&str]); 59] = [
         ],
     ),
     ("linux/controls", &["errors", "linux/objects", "linux/process"]),
+    ("linux/visits", &["errors", "linux/descriptors", "linux/numbers"]),
     (
         "linux/sockets",
         &[
@@ -88,6 +89,7 @@ const LAYERS: [(&str, &[&str]); 59] = [
             "linux/numbers",
             "linux/registrations",
             "linux/status",
+            "linux/visits",
         ],
     ),
     ("linux/waits", &["linux/objects"]),
@@ -131,6 +133,7 @@ const LAYERS: [(&str, &[&str]); 59] = [
             "handles",
             "linux/descriptors",
             "linux/driver",
+            "linux/errno",
             "linux/flights",
             "linux/foreign",
             "linux/numbers",
@@ -150,7 +153,10 @@ const LAYERS: [(&str, &[&str]); 59] = [
             "errors",
             "handles",
             "linux/associations",
+            "linux/descriptors",
             "linux/driver",
+            "linux/numbers",
+            "linux/object",
             "linux/objects",
             "linux/process",
             "linux/status",
@@ -250,6 +256,7 @@ const LAYERS: [(&str, &[&str]); 59] = [
             "linux/port",
             "linux/status",
             "linux/transfers",
+            "linux/visits",
         ],
     ),
     ("linux/extensions", &["errors", "linux/connections", "linux/transmit"]),

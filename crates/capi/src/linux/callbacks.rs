@@ -99,7 +99,7 @@ fn port() -> Result<Handle, u32> {
         let _ = handles::close(port);
         return Err(code::NO_SYSTEM_RESOURCES);
     }
-    usable_port(port)?.is_pool.store(true, SeqCst);
+    let _ = usable_port(port)?.counts.set(count_call);
     let _ = pool.port.set(address);
     Ok(port)
 }
@@ -153,17 +153,14 @@ fn call(entry: &Entry) {
     }
 }
 
-/// Calls `post`, which queues a packet of the pool's port with this key. A call comes of it, unless that is refused.
-pub(crate) fn count_call(key: usize, post: impl FnOnce() -> Result<(), u32>) -> Result<(), u32> {
+/// A packet with this key is about to be queued, of which a call comes; or was refused.
+fn count_call(key: usize, is_queued: bool) {
     let binding = std::ptr::with_exposed_provenance::<Binding>(key);
     // SAFETY: as in `call`.
-    let Binding::Io(io) = (unsafe { &*binding }) else { return post() };
-    io.calls.fetch_add(1, SeqCst);
-    let posted = post();
-    if posted.is_err() {
-        io.calls.fetch_sub(1, SeqCst);
+    if let Binding::Io(io) = unsafe { &*binding } {
+        let change = if is_queued { 1 } else { usize::MAX };
+        io.calls.fetch_add(change, SeqCst);
     }
-    posted
 }
 
 /// Calls a function at the end of each operation of a descriptor: `BindIoCompletionCallback`.

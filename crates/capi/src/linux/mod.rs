@@ -66,5 +66,6 @@ pub mod sockets;
 pub(crate) mod status;
 pub mod transfers;
 pub mod transmit;
+mod visits;
 pub(crate) mod waiting;
 mod waits;

@@ -13,7 +13,6 @@ use std::os::fd::RawFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering::Relaxed, Ordering::Release};
-use std::time::{Duration, Instant};
 
 use completion_port::raw::{Attempt, Ending, Hints, Side};
 use completion_port::{ErrorKind, Interest, OneShot, SharedId, Started};
@@ -131,78 +130,6 @@ impl Target {
     /// followed under that number is a stranger's.
     pub(crate) fn if_current<R>(self, f: impl FnOnce(&mut State) -> R) -> Option<R> {
         self.number.if_current(self.epoch, f)
-    }
-}
-
-/// The same for a call that does not wait in the system but between its attempts: the number may be a stranger's by then,
-/// also if this library was not told of that.
-pub(crate) struct Visit {
-    target: Target,
-    /// The [identity](descriptors::identity) of what it named at first.
-    identity: u64,
-}
-
-impl Visit {
-    pub(crate) fn new(descriptor: RawFd) -> Result<Self, u32> {
-        let number = numbers::entry(descriptor).ok_or(code::WSAENOTSOCK)?;
-        let mut state = number.lock();
-        let identity = descriptors::identity(descriptor);
-        if identity == 0 || state.is_closing(descriptor) {
-            return Err(code::WSAENOTSOCK);
-        }
-        state.revisit();
-        Ok(Self { target: Target { descriptor, number, epoch: number.epoch() }, identity })
-    }
-
-    pub(crate) fn target(&self) -> Target {
-        self.target
-    }
-
-    /// Calls `attempt`, which does not wait, unless the number has come to stand for something else. No thread closes it
-    /// by a call of this library meanwhile.
-    pub(crate) fn attempt<R>(&mut self, attempt: impl FnOnce() -> R) -> Result<R, u32> {
-        let mut attempt = Some(attempt);
-        loop {
-            let Target { descriptor, number, epoch } = self.target;
-            let tried = number.in_epoch(epoch, || {
-                let is_it = descriptors::identity(descriptor) == self.identity;
-                attempt.take().filter(|_| is_it).map(|attempt| attempt())
-            });
-            if let Some(tried) = tried {
-                return tried.ok_or(code::WSAENOTSOCK);
-            }
-            // The epoch of a line may have ended, and not that of the socket.
-            let again = Self::new(descriptor)?;
-            if again.identity != self.identity {
-                return Err(code::WSAENOTSOCK);
-            }
-            *self = again;
-        }
-    }
-}
-
-/// How long a wait between attempts goes on without a look whether its socket is closed, in milliseconds.
-const LOOK: c_int = 50;
-
-/// Waits between attempts until the socket of a `visit` is ready for `events`, for at most so many milliseconds, or for
-/// ever if `limit` is -1. False if that time is over.
-pub(crate) fn until_ready(visit: &mut Visit, events: i16, limit: c_int) -> Result<bool, u32> {
-    let until = u64::try_from(limit).ok().map(Duration::from_millis);
-    let began = Instant::now();
-    loop {
-        let left = until.map(|until| until.saturating_sub(began.elapsed()).as_nanos());
-        let left = left.map(|left| c_int::try_from(left.div_ceil(1_000_000)).unwrap_or(LOOK));
-        let left = left.map_or(LOOK, |left| left.min(LOOK));
-        visit.attempt(|| ())?;
-        let mut asked = libc::pollfd { fd: visit.target.descriptor, events, revents: 0 };
-        // SAFETY: poll(2) reads and writes so many entries.
-        // - valid: there is one.
-        if unsafe { libc::poll(&raw mut asked, 1, left) } != 0 {
-            return Ok(true);
-        }
-        if until.is_some_and(|until| began.elapsed() >= until) {
-            return Ok(false);
-        }
     }
 }
 

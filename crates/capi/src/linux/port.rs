@@ -4,6 +4,7 @@ use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::ops::Deref;
 use std::os::fd::RawFd;
+use std::sync::OnceLock;
 use std::sync::atomic::{
     AtomicBool, AtomicIsize, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
     Ordering::SeqCst,
@@ -14,7 +15,6 @@ use completion_port::{Buffer, Id, Notified, Packet, Port};
 
 use crate::abi::{Entry, event, trigger};
 use crate::errors::code_of;
-use crate::linux::callbacks;
 use crate::linux::numbers::{Key, Number};
 use crate::taking::{Queue, bits_of, entry_of_socket, with_waiter};
 
@@ -132,8 +132,9 @@ pub(crate) struct CompletionPort {
     has_had_flights: AtomicBool,
     /// The driver thread looks after it.
     pub(crate) is_watched: AtomicBool,
-    /// It is that of the threads that call functions of the program.
-    pub(crate) is_pool: AtomicBool,
+    /// What is told of the packets of operations, by their keys, when one is about to be queued: true; and when that was
+    /// refused: false.
+    pub(crate) counts: OnceLock<fn(usize, bool)>,
     port: Port<Key, Message, Flight>,
 }
 
@@ -154,7 +155,7 @@ impl CompletionPort {
             aloft: AtomicIsize::new(0),
             has_had_flights: AtomicBool::new(false),
             is_watched: AtomicBool::new(false),
-            is_pool: AtomicBool::new(false),
+            counts: OnceLock::new(),
             port: port.map_err(code_of)?,
         })
     }
@@ -244,9 +245,15 @@ impl CompletionPort {
     ) -> Result<(), u32> {
         let overlapped = overlapped.expose_provenance();
         let message = Message { bytes, status, key, overlapped, removed: None };
-        let post =
-            || self.port.raw().post_found(message).map_err(|refused| code_of(refused.error()));
-        if self.is_pool.load(Relaxed) { callbacks::count_call(key, post) } else { post() }
+        let counts = self.counts.get();
+        if let Some(count) = counts {
+            count(key, true);
+        }
+        let posted = self.port.raw().post_found(message);
+        if let (Some(count), Err(_)) = (counts, &posted) {
+            count(key, false);
+        }
+        posted.map_err(|refused| code_of(refused.error()))
     }
 
     /// Queues the last packet of a registration that goes on without it, for operations.

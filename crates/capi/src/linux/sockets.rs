@@ -14,7 +14,7 @@ use crate::errors::{code, guarded, set_last};
 use crate::linux::descriptors::{self, is_bound, is_connected, is_local, kind, protocol};
 use crate::linux::errno::code_of_errno;
 use crate::linux::numbers::{self, Number, OPTIONS, Past, RECEIVE_ROOM, SEND_ROOM, State};
-use crate::linux::operations::{Visit, until_ready};
+use crate::linux::visits::{Visit, until_ready};
 use crate::linux::{registrations, status};
 
 /// `SOCKET_ERROR`.

@@ -27,9 +27,10 @@ use crate::linux::errno::code_of_errno;
 use crate::linux::fetches::Part;
 use crate::linux::file::{File, errno, seek, stat, without_signal};
 use crate::linux::flights::{Fetch, tasks};
-use crate::linux::operations::{Start, Target, Visit, Wake, Work, answered, start, until_ready};
+use crate::linux::operations::{Start, Target, Wake, Work, answered, start};
 use crate::linux::port::{Begun, Outcome, Told};
 use crate::linux::transfers::{Parts, Sending, count, failed, status_of};
+use crate::linux::visits::{Visit, until_ready};
 use crate::linux::{numbers, object, status};
 
 /// `TF_DISCONNECT`, `TF_REUSE_SOCKET`, and those that say nothing here: how the reference's threads share the work.
@@ -346,7 +347,7 @@ impl List {
 /// Waits until the socket takes something, as long as its sends may take. The code, if that is over.
 fn until_writable(visit: &mut Visit) -> Result<(), u32> {
     let time = (libc::SOL_SOCKET, libc::SO_SNDTIMEO, 16);
-    let limit = option(visit.target().descriptor, time).map_or(-1, |(it, _)| {
+    let limit = option(visit.descriptor, time).map_or(-1, |(it, _)| {
         let word = |at: usize| i64::from_ne_bytes(it[at..at + 8].try_into().unwrap_or_default());
         let limit = word(0).saturating_mul(1000).saturating_add((word(8) + 999) / 1000);
         if limit == 0 { -1 } else { c_int::try_from(limit).unwrap_or(c_int::MAX) }
@@ -366,10 +367,12 @@ fn perform(descriptor: RawFd, mut work: Transmitting) -> Result<Begun, u32> {
             Attempt::Done | Attempt::Drained => break,
         }
     }
-    let outcome = work.finish(visit.target(), outcome);
+    let Visit { number, epoch, .. } = visit;
+    let target = Target { descriptor, number, epoch };
+    let outcome = work.finish(target, outcome);
     match outcome.errno {
         0 => Ok(Begun::Done),
-        errno => Ok(Begun::Failed(work.status(visit.target(), errno))),
+        errno => Ok(Begun::Failed(work.status(target, errno))),
     }
 }
 

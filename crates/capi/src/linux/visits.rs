@@ -1,0 +1,79 @@
+//! Calls that wait, and not in the system: between their attempts they have nothing of their socket but its number, which
+//! may be a stranger's by then, also if this library was not told of that.
+
+use std::ffi::c_int;
+use std::os::fd::RawFd;
+use std::time::{Duration, Instant};
+
+use crate::errors::code;
+use crate::linux::descriptors;
+use crate::linux::numbers::{self, Number};
+
+/// What a number stands for: a descriptor, and which of those that follow each other under it.
+pub(crate) struct Visit {
+    pub(crate) descriptor: RawFd,
+    pub(crate) number: &'static Number,
+    pub(crate) epoch: u32,
+    /// The [identity](descriptors::identity) of what it named at first.
+    identity: u64,
+}
+
+impl Visit {
+    pub(crate) fn new(descriptor: RawFd) -> Result<Self, u32> {
+        let number = numbers::entry(descriptor).ok_or(code::WSAENOTSOCK)?;
+        let mut state = number.lock();
+        let identity = descriptors::identity(descriptor);
+        if identity == 0 || state.is_closing(descriptor) {
+            return Err(code::WSAENOTSOCK);
+        }
+        state.revisit();
+        Ok(Self { descriptor, number, epoch: number.epoch(), identity })
+    }
+
+    /// Calls `attempt`, which does not wait, unless the number has come to stand for something else. No thread closes it
+    /// by a call of this library meanwhile.
+    pub(crate) fn attempt<R>(&mut self, attempt: impl FnOnce() -> R) -> Result<R, u32> {
+        let mut attempt = Some(attempt);
+        loop {
+            let Self { descriptor, number, epoch, identity } = *self;
+            let tried = number.in_epoch(epoch, || {
+                let is_it = descriptors::identity(descriptor) == identity;
+                attempt.take().filter(|_| is_it).map(|attempt| attempt())
+            });
+            if let Some(tried) = tried {
+                return tried.ok_or(code::WSAENOTSOCK);
+            }
+            // The epoch of a line may have ended, and not that of the socket.
+            let again = Self::new(descriptor)?;
+            if again.identity != identity {
+                return Err(code::WSAENOTSOCK);
+            }
+            *self = again;
+        }
+    }
+}
+
+/// How long a wait between attempts goes on without a look whether its socket is closed, in milliseconds.
+const LOOK: c_int = 50;
+
+/// Waits between attempts until the socket of a `visit` is ready for `events`, for at most so many milliseconds, or for
+/// ever if `limit` is -1. False if that time is over.
+pub(crate) fn until_ready(visit: &mut Visit, events: i16, limit: c_int) -> Result<bool, u32> {
+    let until = u64::try_from(limit).ok().map(Duration::from_millis);
+    let began = Instant::now();
+    loop {
+        let left = until.map(|until| until.saturating_sub(began.elapsed()).as_nanos());
+        let left = left.map(|left| c_int::try_from(left.div_ceil(1_000_000)).unwrap_or(LOOK));
+        let left = left.map_or(LOOK, |left| left.min(LOOK));
+        visit.attempt(|| ())?;
+        let mut asked = libc::pollfd { fd: visit.descriptor, events, revents: 0 };
+        // SAFETY: poll(2) reads and writes so many entries.
+        // - valid: there is one.
+        if unsafe { libc::poll(&raw mut asked, 1, left) } != 0 {
+            return Ok(true);
+        }
+        if until.is_some_and(|until| began.elapsed() >= until) {
+            return Ok(false);
+        }
+    }
+}
