@@ -18,7 +18,7 @@ use crate::state::moment::Moment;
 use crate::sys::backend::Backend;
 use crate::sys::fd::RawFd;
 use crate::sys::files::{Hold, Issuer, Job, Now, What};
-use crate::sys::sockets::{Ask, Attempt, Received, Sockets, Transfer, Transport};
+use crate::sys::sockets::{Ask, Attempt, PARTS, Received, Sockets, Transfer, Transport};
 use crate::task::{self, Ending};
 
 /// The name of an operation in flight, for [`Port::cancel`](crate::Port::cancel). No other operation of the port
@@ -1074,7 +1074,12 @@ impl<B: Buffer> Operation<B> {
         let waits_without_room = self.kind != Kind::AcceptAndReceive;
         let buffer = self.buffer.as_mut().expect("it was started with a buffer");
         let mut sender = None;
-        let receive = |parts: &mut [&mut [_]], room| {
+        let receive = |parts: &mut [&mut [_]], all| {
+            // A system call fills no parts behind the first ones: it is full when those are.
+            let room = match parts.get(..PARTS) {
+                Some(first) if parts.len() > PARTS => first.iter().map(|part| part.len()).sum(),
+                _ => all,
+            };
             let attempt = if room == 0 && !waits_without_room {
                 Attempt::Done(Received { len: 0, is_cut: false })
             } else if tells_sender {

@@ -11,8 +11,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use completion_port::{
-    Batch, Buffer, Call, ErrorKind, Interest, Operation, Outcome, OwnedSource, Packet, Persistent,
-    Port, Source, Started,
+    Batch, Buffer, Call, ErrorKind, Interest, OneShot, Operation, Outcome, OwnedSource, Packet,
+    Persistent, Port, Source, Started,
 };
 use testkit::{Socket, System, in_a_process_of_its_own, on_every_system};
 
@@ -23,7 +23,7 @@ use crate::kit::codes::{
 use crate::kit::descriptors::leave_no_descriptor;
 use crate::kit::operations::{
     HOUR, MILLISECOND, Shared, accepted, all, assert_connected, bytes, connected, done, finished,
-    much, outcome, received, room, sent, shared_on, silent, sockets_on, sort, why,
+    much, next, outcome, received, room, sent, shared_on, silent, sockets_on, sort, why,
 };
 #[cfg(target_os = "linux")]
 use crate::kit::signals::{catch_signals, interrupt};
@@ -125,6 +125,37 @@ on_every_system! {
             buffer.truncate(3);
             token.recv(buffer).unwrap();
             assert_eq!(bytes(done(&port, system).1), b"89");
+        }
+    }
+
+    /// Rule 55: one system call fills no more than its first parts. What it has left is there for the next receive, and
+    /// to be reported.
+    fn what_a_receive_into_many_parts_has_left_is_found(system: &System) {
+        for pair in STREAMS {
+            let port: Port<Socket, u32, Vec<Vec<u8>>> = system.port_with_buffers(1);
+            let (near, far) = pair(system);
+            let many = || (0..1500).map(|_| Vec::with_capacity(1)).collect::<Vec<_>>();
+            let bytes: Vec<u8> = (0..=250).cycle().take(3000).collect();
+            // All that comes is there before the first receive, and nothing follows.
+            far.write(&bytes).unwrap();
+            await_unread(&near, system, 3000);
+            let mut token = port.associate(near).unwrap();
+            let mut came = Vec::new();
+            for _ in 0..2 {
+                token.recv(many()).unwrap();
+                let (next, outcome) = done(&port, system);
+                came.extend(received(outcome).1.concat());
+                token = next;
+            }
+            token.rearm_as(Interest::IN, OneShot::Level).unwrap();
+            let Packet::Ready(mut token) = next(&port, system) else { panic!("no report") };
+            while came.len() < 3000 {
+                token.recv(many()).unwrap();
+                let (next, outcome) = done(&port, system);
+                came.extend(received(outcome).1.concat());
+                token = next;
+            }
+            assert_eq!(came, bytes);
         }
     }
 
