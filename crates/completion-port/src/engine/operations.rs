@@ -772,6 +772,8 @@ impl Engine {
     /// that is returned.
     #[inline]
     pub(crate) fn set_deadline(&self, index: u32, call: Call, at: Moment) -> Result<&Desk, Error> {
+        // A registration's first deadline takes the port's lock, which may be locked for ever in a forked child.
+        self.check_usable(call)?;
         let desk = self.desk_with_timer(index, call)?;
         desk.set_deadline_of_arming(at);
         Ok(desk)

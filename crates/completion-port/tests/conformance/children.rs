@@ -200,6 +200,10 @@ fn a_forked_child_is_refused_and_its_parent_goes_on_on_epoll() {
         register(&port, &ours, "ours", Interest::IN, ONE_SHOT_LEVEL);
         theirs.write(b"x").unwrap();
         let mut held = Some(ready(&port, system));
+        let (timed, timed_peer) = system.tcp_pair();
+        register(&port, &timed, "timed", Interest::IN, ONE_SHOT_LEVEL);
+        timed_peer.write(b"x").unwrap();
+        let mut held_timed = Some(ready(&port, system));
         port.post(7).unwrap();
         let mut batch = Batch::new();
         let (fresh, _fresh_peer) = system.tcp_pair();
@@ -234,11 +238,15 @@ fn a_forked_child_is_refused_and_its_parent_goes_on_on_epoll() {
             checks.check(port.blocking(|| 5) == 5);
             let (error, key) = held.take().unwrap().rearm().unwrap_err().into_parts();
             checks.check((error.kind(), key) == (forked, "ours"));
+            let until = held_timed.take().unwrap().rearm_until(Duration::from_secs(3600));
+            let (error, key) = until.unwrap_err().into_parts();
+            checks.check((error.kind(), error.call(), key) == (forked, Call::Rearm, "timed"));
             checks.1
         });
         assert_eq!(findings, 0, "the check of this number failed in the child");
         // The parent's port is as it was.
         held.take().unwrap().rearm().unwrap();
+        held_timed.take().unwrap().park().unwrap();
         assert!(matches!(packet(&port, system), Packet::Posted(7)));
         assert_eq!(report(&port, system), Events::IN);
         assert_quiet(&port, system);

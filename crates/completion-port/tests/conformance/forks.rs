@@ -164,7 +164,7 @@ fn a_child_gives_up_whatever_it_has_of_its_parents_port_epoll() {
         return;
     }
     let port = new_port();
-    let events = [(); 2].map(|()| System::native().event());
+    let events = [(); 4].map(|()| System::native().event());
     for event in &events {
         event.signal(1).unwrap();
         let new = Registration::new(event, Forking::default(), Interest::IN, OneShot::Level);
@@ -173,7 +173,7 @@ fn a_child_gives_up_whatever_it_has_of_its_parents_port_epoll() {
     beside_busy_threads(&port, || {
         let (mut batch, mut more) = (Batch::new(), Batch::new());
         for round in 0..forks() {
-            let tokens = [(); 2].map(|()| token_of(&port, &mut batch));
+            let tokens = [(); 4].map(|()| token_of(&port, &mut batch));
             (0..3).for_each(|message| port.post(message).unwrap());
             let mut packets = port.wait(&mut batch, None).unwrap();
             assert!(matches!(packets.next(), Some(Packet::Posted(0))));
@@ -185,11 +185,20 @@ fn a_child_gives_up_whatever_it_has_of_its_parents_port_epoll() {
             }
             let Some(child) = forked() else {
                 drop(packets);
-                let [first, second] = tokens;
+                let [first, second, third, fourth] = tokens;
                 drop(first);
                 let mut changes = Changes::new();
                 changes.rearm(second);
                 let is_refused = port.post(3).is_err_and(|it| it.kind() == ErrorKind::Forked);
+                // What a first deadline needs is made under the port's lock.
+                let late = Duration::from_secs(3600);
+                let armed = [
+                    third.rearm_until(late),
+                    fourth.rearm_as_until(Interest::IN, OneShot::Level, late),
+                ];
+                let is_refused = armed.into_iter().fold(is_refused, |all, armed| {
+                    all & armed.is_err_and(|it| it.error().kind() == ErrorKind::Forked)
+                });
                 // Gives the seat up.
                 let works = own_port_works();
                 drop(changes);
