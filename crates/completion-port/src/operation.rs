@@ -309,7 +309,9 @@ impl<B> Operation<B> {
         Self::new(Kind::Send, Some(buffer), Detail::None)
     }
 
-    /// Sends all of the buffer. No other send of the socket comes in between.
+    /// Sends all of the buffer. No other send of the socket comes in between. A long one is sent in shares of at most
+    /// 1 MiB, between which other packets have their turn; so it goes on behind the call that starts it, even if there is
+    /// room for everything.
     pub fn send_all(buffer: B) -> Self {
         Self::new(Kind::SendAll, Some(buffer), Detail::None)
     }
@@ -898,7 +900,7 @@ impl<B: Buffer> Cargo<B> {
 }
 
 impl<B: Buffer> Operation<B> {
-    /// Tries the operation on a descriptor, once; sending all, as long as something can be sent.
+    /// Tries the operation on a descriptor, once; sending all, as long as something can be sent and its share lasts.
     /// `transport` tells how the socket carries bytes. `make_nonblocking` is called before an accept or a connect: the
     /// system's calls have no flag that they must not wait.
     #[inline]
@@ -914,7 +916,7 @@ impl<B: Buffer> Operation<B> {
             Kind::Receive | Kind::ReceiveFrom => {
                 self.try_receive(progress, sockets, descriptor, transport())
             }
-            Kind::Send | Kind::SendAll => self.try_send(progress, sockets, descriptor),
+            Kind::Send | Kind::SendAll => self.try_send(progress, sockets, descriptor, transport),
             _ => self.try_other(progress, sockets, descriptor, make_nonblocking),
         }
     }
@@ -1122,12 +1124,26 @@ impl<B: Buffer> Operation<B> {
         progress: &mut Progress,
         sockets: &(impl Sockets + ?Sized),
         descriptor: Descriptor,
+        transport: impl FnOnce() -> Transport,
     ) -> Attempted {
         let buffer = self.buffer.as_ref().expect("it was started with a buffer");
+        let sends_all = self.kind == Kind::SendAll;
+        let (begun, mut calls) = (progress.len, 0);
+        let mut transport = Some(transport);
+        let mut is_stream = false;
         loop {
             let (attempt, is_all) = with_filled(buffer, progress.len, |parts| {
                 // The parts may be of the same memory, so that there is no limit to the sum.
                 let left = parts.iter().fold(0_usize, |sum, part| sum.saturating_add(part.len()));
+                let share = SHARE - (progress.len - begun);
+                let mut first: [&[u8]; 1] = [&[]];
+                let parts = if sends_all && left > share {
+                    // A message goes as a whole, or not at all.
+                    is_stream = transport.take().map_or(is_stream, |ask| ask().is_stream());
+                    if is_stream { first_of(parts, share, &mut first) } else { parts }
+                } else {
+                    parts
+                };
                 let attempt = sockets.send(descriptor, parts, self.detail.address());
                 let is_all = matches!(attempt, Attempt::Done(sent) if sent >= left);
                 (attempt, is_all)
@@ -1136,10 +1152,40 @@ impl<B: Buffer> Operation<B> {
                 Attempt::Done(sent) => progress.len += sent,
                 other => return progress.note(other.map(|_| ())),
             }
-            if is_all || self.kind == Kind::Send {
+            if is_all || !sends_all {
                 return Attempted::Done;
             }
+            calls += 1;
+            if calls == MOST_CALLS || progress.len - begun >= SHARE {
+                return Attempted::Paused;
+            }
         }
+    }
+}
+
+/// How much of a buffer one attempt to send all of it sends, and by how many calls at most. A peer that keeps pace would
+/// have it go on for as long as the buffer lasts, while others wait for the thread.
+const SHARE: usize = 1 << 20;
+const MOST_CALLS: u32 = 16;
+
+/// The parts that have at most `share` bytes in all; if the first one has more, so many of that, for which there is
+/// room in `first`.
+fn first_of<'p, 'b>(
+    parts: &'p [&'b [u8]],
+    share: usize,
+    first: &'p mut [&'b [u8]; 1],
+) -> &'p [&'b [u8]] {
+    let mut sum = 0_usize;
+    let fits = |part: &&&[u8]| {
+        sum = sum.saturating_add(part.len());
+        sum <= share
+    };
+    match parts.iter().take_while(fits).count() {
+        0 => {
+            first[0] = &parts[0][..share];
+            first
+        }
+        count => &parts[..count],
     }
 }
 

@@ -471,6 +471,81 @@ on_every_system! {
     }
 }
 
+/// A long send to a peer that keeps pace lets messages pass all along; from its start, too.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_send_of_all_to_a_fast_reader_lets_others_pass() {
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+
+    use completion_port::SharedSource;
+
+    const PART: usize = 1 << 18;
+    // What two attempts send, and what the socket has room for.
+    const MOST: u64 = (2 << 20) + (1 << 20);
+    // Either by the token or by name, and in one part or in many.
+    for (shares, parts, len) in [(false, 512, PART), (true, 512, PART), (false, 1, 1 << 27)] {
+        let (near, far) = UnixStream::pair().unwrap();
+        let all = parts as u64 * len as u64;
+        let part: Arc<[u8]> = vec![7; len].into();
+        let buffer = vec![part; parts];
+        let read = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&read);
+        let reader = thread::spawn(move || {
+            let (mut far, mut bytes) = (far, vec![0; PART]);
+            loop {
+                match far.read(&mut bytes).unwrap() {
+                    0 => return,
+                    more => count.fetch_add(more, SeqCst),
+                };
+            }
+        });
+        let port: Port<SharedSource<UnixStream>, usize, _> =
+            Port::builder().concurrency(1).buffers::<Vec<Arc<[u8]>>>().build().unwrap();
+        let operation = Operation::send_all(buffer);
+        let near = SharedSource::new(near);
+        if shares {
+            let id = port.associate_shared(near).unwrap();
+            port.start(id, operation).unwrap();
+        } else {
+            port.associate(near).unwrap().start(operation).unwrap();
+        }
+        let sent = || read.load(SeqCst) as u64;
+        assert!(sent() <= MOST, "the start has sent {}", sent());
+        port.post(0).unwrap();
+        let (mut last, mut most, mut batch, mut is_sent) = (sent(), 0, Batch::new(), false);
+        while !is_sent {
+            for packet in port.wait(&mut batch, Duration::from_secs(10)).unwrap() {
+                match packet {
+                    Packet::Posted(_) => {
+                        let now = sent();
+                        most = most.max(now - last);
+                        last = now;
+                        port.post(0).unwrap();
+                    }
+                    Packet::Done(done) => {
+                        assert!(
+                            matches!(done.into_parts().1, Outcome::Sent(Ok(sent), _) if sent as u64 == all)
+                        );
+                        is_sent = true;
+                    }
+                    Packet::Finished(done) => {
+                        assert!(
+                            matches!(done.into_parts().1, Outcome::Sent(Ok(sent), _) if sent as u64 == all)
+                        );
+                        is_sent = true;
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+        println!("between two messages at most {most} bytes of {all} are sent");
+        assert!(most <= MOST, "{most} bytes between two messages");
+        drop(port);
+        reader.join().unwrap();
+    }
+}
+
 /// A handler takes a millisecond; and the first one of each thread as long as it takes until each of
 /// the others has had one: else one that is fast would prove nothing on a machine that is busy.
 fn a_large_batch_is_shared(system: &System, detection: BlockDetection) {

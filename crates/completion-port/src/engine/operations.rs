@@ -43,6 +43,8 @@ pub(crate) enum Attempted {
     Drained,
     Blocked,
     Scarce,
+    /// It has had its share of the thread's time, and could go on: that it does when others had theirs.
+    Paused,
     /// Done, at the internal slot at which the peer was silent before.
     Spoken,
     /// A connection is won, and its peer has sent nothing yet: [`Engine::await_data`] is to be called.
@@ -491,6 +493,8 @@ impl Engine {
             Attempted::Drained => Tried::Done { dry: slot.word().is_plain() },
             Attempted::Blocked => Tried::Blocked,
             Attempted::Scarce => Tried::Scarce(self.backend.now() + SCARCE),
+            // Its timer rings at the next look at those, and queues it behind what is there by then.
+            Attempted::Paused => Tried::Scarce(self.backend.now()),
             Attempted::Silent | Attempted::Carried => unreachable!("its caller has seen to it"),
         };
         let direction = flight.direction();

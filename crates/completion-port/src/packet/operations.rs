@@ -735,7 +735,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
                     self.held.drained = drained.and(Drained::of(direction));
                 }
                 Attempted::Done => {}
-                Attempted::Scarce => left.known = Some(attempted),
+                Attempted::Scarce | Attempted::Paused => left.known = Some(attempted),
                 Attempted::Carried => (left.is_untried, left.known) = (true, Some(attempted)),
                 Attempted::Silent | Attempted::Spoken => unreachable!("it is tried in flight only"),
             }
