@@ -113,7 +113,15 @@ impl Engine {
                 word.unwatched(blocked)
             };
             let Some(wanted) = wanted else { return true };
+            let lasting = if self.is_one_shot { desk.to_watch_lastingly(wanted) } else { None };
+            let (wanted, is_lasting) = match lasting {
+                // It tells of each change from then on.
+                Some(None) => return true,
+                Some(Some(wanted)) => (wanted, true),
+                None => (wanted, false),
+            };
             let until = match until(word) {
+                _ if is_lasting => Until::Detached,
                 // The end would be told at once, again and again, and sends go on behind it. A registration that is
                 // enabled has to hear of it.
                 Until::Edge if blocked == Facts::OUT && !word.is_enabled() => Until::Room,
@@ -123,6 +131,9 @@ impl Engine {
                 && self.backend.want(descriptor, name, wanted, until).is_ok();
             if is_watched && !self.is_one_shot {
                 slot.watch(wanted);
+            }
+            if is_watched && is_lasting {
+                desk.watch_lastingly(wanted);
             }
             is_watched
         };
@@ -152,6 +163,9 @@ impl Engine {
         // for by then.
         let want = || {
             let word = slot.word();
+            if let Some(desk) = self.desk(name_parts(name).0) {
+                desk.watch_briefly();
+            }
             self.is_same(descriptor, word)
                 && self
                     .backend

@@ -9,7 +9,7 @@ use super::answer::until;
 use super::desks::Brought;
 use super::seat::Seat;
 use super::{Engine, State, Stock, name_of, name_parts};
-use crate::state::facts::{Edge, Probe};
+use crate::state::facts::{Edge, Facts, Probe};
 use crate::state::queue::{Fifo, Links, NIL, Node, Row, is_flight};
 use crate::state::schedule::{Query, USUAL_EDGES};
 use crate::state::slot::{Checked, Delivery, Next};
@@ -280,6 +280,13 @@ impl Engine {
                 ready.push(node, self.nodes.link(node));
                 continue;
             }
+            if self.is_one_shot
+                && edge.facts.any(Facts::RARE)
+                && slot.word().is_lent()
+                && let Some(desk) = self.desk(index)
+            {
+                desk.note_rare();
+            }
             let mut is_noted = false;
             while !is_noted {
                 let delivery = slot.deliver(generation, edge.facts, poll, newest);
@@ -374,6 +381,9 @@ impl Engine {
             let wanted = word.is_live() && !word.is_removing();
             // If the number was closed and given out again, it is no longer this registration's.
             let wanted = wanted && (!word.is_borrowed() || self.backend.watches(slot.descriptor()));
+            if wanted && let Some(desk) = self.desk(index) {
+                desk.watch_briefly();
+            }
             wanted.then(|| Watch {
                 descriptor: slot.descriptor(),
                 name: name_of(index, word.generation()),

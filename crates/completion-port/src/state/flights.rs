@@ -457,6 +457,9 @@ impl Default for Lanes {
     }
 }
 
+/// See [`Desk::note_rare`].
+const RARE_TOLD: u8 = 1 << 2;
+
 /// What a registration has beside its slot, once an operation or a deadline needs it.
 #[derive(Debug)]
 pub(crate) struct Desk {
@@ -469,6 +472,10 @@ pub(crate) struct Desk {
     pub(crate) has_timer: AtomicBool,
     /// How the descriptor carries bytes, in the back end's terms, plus one; 0: not asked yet.
     transport: AtomicU8,
+    /// With a one-shot reactor: whether more than readiness was told since it was last asked for an edge ([`RARE_TOLD`]),
+    /// and which directions it watches lastingly since then. Asked for and changed under the lock of the descriptor's
+    /// number, but that `RARE_TOLD` is set at any time.
+    lasting: AtomicU8,
     /// The record that the operations of registrations with tokens use in turn; `NIL` if there is none. The desk
     /// keeps it.
     own: AtomicU32,
@@ -491,6 +498,7 @@ impl Default for Desk {
             alarm: AtomicU64::new(Moment::NEVER.nanoseconds()),
             has_timer: AtomicBool::new(false),
             transport: AtomicU8::new(0),
+            lasting: AtomicU8::new(0),
             own: AtomicU32::new(NIL),
             home: AtomicU32::new(NIL),
             is_nonblocking: AtomicBool::new(false),
@@ -561,6 +569,34 @@ impl Desk {
         self.reads_now.store(1, Relaxed);
     }
 
+    /// A one-shot reactor has told of more than readiness. That may hold on, though no attempt comes to anything: it would
+    /// be told of again at once, and again, if it were asked for one edge at a time.
+    pub(crate) fn note_rare(&self) {
+        self.lasting.fetch_or(RARE_TOLD, Relaxed);
+    }
+
+    /// The one-shot reactor is asked for one edge, or has a new set.
+    pub(crate) fn watch_briefly(&self) {
+        self.lasting.store(0, Relaxed);
+    }
+
+    /// Which directions operations and the registration want a one-shot reactor to watch, if that is to watch lastingly.
+    /// `Some(None)`: it does already.
+    pub(crate) fn to_watch_lastingly(&self, wanted: Facts) -> Option<Option<Facts>> {
+        let lasting = self.lasting.load(Relaxed);
+        if lasting & RARE_TOLD == 0 {
+            return None;
+        }
+        let watched = Facts::of_directions(lasting.into());
+        Some(if watched.has(wanted) { None } else { Some(wanted | watched) })
+    }
+
+    /// The one-shot reactor watches these directions lastingly.
+    pub(crate) fn watch_lastingly(&self, wanted: Facts) {
+        #[allow(clippy::cast_possible_truncation, reason = "two bits")]
+        self.lasting.fetch_or(wanted.directions() as u8, Relaxed);
+    }
+
     /// The record that operations of a registration with tokens use, if there is one.
     #[inline]
     pub(crate) fn own(&self) -> Option<Node> {
@@ -587,6 +623,7 @@ impl Desk {
     pub(crate) fn begin(&self) {
         self.set_deadline(Moment::NEVER);
         self.transport.store(0, Relaxed);
+        self.lasting.store(0, Relaxed);
         self.is_nonblocking.store(false, Relaxed);
         self.is_file.store(false, Relaxed);
         self.reads_now.store(0, Relaxed);

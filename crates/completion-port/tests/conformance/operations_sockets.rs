@@ -507,10 +507,6 @@ on_every_system! {
     /// Rule 56: the peer's end holds on and on, and is no reason to try the send again and again.
     fn a_send_that_waits_behind_the_peers_end_does_not_spin(system: &System) {
         for trigger in [None, Some(Persistent::Level), Some(Persistent::Edge)] {
-            if trigger.is_some() && system.is_one_shot() {
-                // There it is tried whenever the reactor tells of the end, which an enabled registration needs.
-                continue;
-            }
             for pair in STREAMS {
                 let port = shared_on(system);
                 let (near, far) = pair(system);
@@ -1110,6 +1106,119 @@ fn a_connect_of_a_socket_to_itself_is_refused_epoll() {
     port.associate(fresh).unwrap().connect(own).unwrap();
     let error = connected(&outcome(&port, &system)).unwrap_err();
     assert_eq!(error.os_code(), Some(ECONNREFUSED), "{error:?}");
+}
+
+/// Rule 56: a receive does not read the queue of errors, so that the error holds on. The simulated kernel has no such queue.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_receive_beside_a_queue_of_errors_does_not_spin_epoll() {
+    receive_beside_a_queue_of_errors(&System::native());
+}
+
+/// Rule 56: the same with a one-shot reactor, which would tell of the error whenever it is asked.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_receive_beside_a_queue_of_errors_does_not_spin_once() {
+    receive_beside_a_queue_of_errors(&System::native().one_shot());
+}
+
+#[cfg(target_os = "linux")]
+fn receive_beside_a_queue_of_errors(system: &System) {
+    for shared in [false, true] {
+        let (near, far) = system.udp_pair();
+        let (same, on) = (near.dup().unwrap(), 1_i32);
+        let port = shared_on(system);
+        let tokens = sockets_on(system);
+        // SAFETY: setsockopt(2) reads a number at the pointer.
+        // - valid for reads: `on` is a local, and this is its size.
+        let set = unsafe {
+            let (level, name) = (libc::IPPROTO_IP, libc::IP_RECVERR);
+            libc::setsockopt(same.number(), level, name, (&raw const on).cast(), 4)
+        };
+        assert_eq!(set, 0);
+        drop(far);
+        same.write(b"x").unwrap();
+        await_facts(&same, system, libc::POLLERR.cast_unsigned().into());
+        // What was noted besides is fetched; the queue stays.
+        let _ = same.take_error();
+        let polls = |id| {
+            silent(&port, system);
+            silent(&tokens, system);
+            let polls = port.stats().polls + tokens.stats().polls;
+            silent(&port, system);
+            silent(&tokens, system);
+            assert!(port.stats().polls + tokens.stats().polls < polls + 20, "{id}: {port:#?}");
+        };
+        if shared {
+            let id = port.associate_shared(Shared::new(near)).unwrap();
+            port.start(id, Operation::recv(room(4))).unwrap();
+            polls("shared");
+        } else {
+            tokens.associate(near).unwrap().recv(room(4)).unwrap();
+            polls("token");
+        }
+    }
+}
+
+/// Rule 55: a receive stops at the urgent mark. What lies behind it has come by then, and nothing follows that would tell.
+/// There is no urgent data in the simulated kernel.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_is_around_an_urgent_mark_is_received_epoll() {
+    receive_around_an_urgent_mark(&System::native());
+}
+
+/// Rule 55: the same with a one-shot reactor.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_is_around_an_urgent_mark_is_received_once() {
+    receive_around_an_urgent_mark(&System::native().one_shot());
+}
+
+#[cfg(target_os = "linux")]
+fn receive_around_an_urgent_mark(on: &System) {
+    for waits in [false, true] {
+        let (near, far) = on.tcp_pair();
+        let (other, other_far) = on.tcp_pair();
+        let port = sockets_on(on);
+        let shared = shared_on(on);
+        let id = shared.associate_shared(Shared::new(other)).unwrap();
+        let mut token = Some(port.associate(near).unwrap());
+        let send = |far: &Socket| {
+            far.write(b"ab").unwrap();
+            // SAFETY: send(2) reads so many bytes at the pointer.
+            // - valid for reads: it is a constant of that length.
+            let sent = unsafe { libc::send(far.number(), b"!".as_ptr().cast(), 1, libc::MSG_OOB) };
+            assert_eq!(sent, 1);
+            far.write(b"cd").unwrap();
+        };
+        if waits {
+            token.take().unwrap().recv(room(8)).unwrap();
+            shared.start(id, Operation::recv(room(8))).unwrap();
+            silent(&port, on);
+            silent(&shared, on);
+        }
+        send(&far);
+        send(&other_far);
+        let mut came = [Vec::new(), Vec::new()];
+        while came[0].len() < 4 {
+            if let Some(token) = token.take() {
+                token.recv(room(8)).unwrap();
+            }
+            let (next, outcome) = done(&port, on);
+            came[0].extend(bytes(outcome));
+            token = Some(next);
+        }
+        let mut is_started = waits;
+        while came[1].len() < 4 {
+            if !is_started {
+                shared.start(id, Operation::recv(room(8))).unwrap();
+            }
+            is_started = false;
+            came[1].extend(bytes(finished(&shared, on).into_parts().1));
+        }
+        assert_eq!(came, [b"abcd", b"abcd"].map(|all| all.to_vec()));
+    }
 }
 
 /// Rules 7 and 56: signals end no operation, neither while a thread waits nor while it tries one. The simulated kernel
