@@ -46,8 +46,9 @@ impl From<Instant> for Deadline {
     }
 }
 
-/// The name of a message that is posted at a time to come, on its port. A name is never used again, and of the
-/// ports of one kernel no two give the same: another one of them finds nothing by it.
+/// The name of a message that is posted at a time to come, on its port. A port never uses a name again. Of the ports of
+/// one kernel no two give the same, as long as none of them has set four thousand million timers: another one of them
+/// finds nothing by it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TimerId(pub(crate) TimerName);
 
