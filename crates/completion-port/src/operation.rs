@@ -380,6 +380,10 @@ impl<B> Operation<B> {
     /// [`ErrorKind::TimedOut`]. It never ends earlier by that. While a thread waits at the port, or comes to wait
     /// within a millisecond, it is at most that late.
     ///
+    /// Of one registration that has many operations in flight, all that wait are looked at whenever the earliest of their
+    /// deadlines is over, and no start or edge of that registration is seen to meanwhile. So let thousands that wait at one
+    /// socket have a common deadline, or none.
+    ///
     /// An operation on a file is called off then. Its packet comes as soon as the system has let go of the buffer,
     /// which may be later, and tells what was done if that was quicker.
     pub fn deadline(self, deadline: impl Into<Deadline>) -> Self {

@@ -785,6 +785,9 @@ impl<K, M, B> Port<K, M, B> {
     /// handler drops the token or keeps the key, there is none. The descriptor may be registered
     /// again at once, here or elsewhere.
     ///
+    /// Operations of the registration that are in flight are cancelled. Each makes its packet, and
+    /// the last packet comes behind these.
+    ///
     /// # Errors
     ///
     /// [`ErrorKind::NotRegistered`] if there is no such registration, or its last packet has been
@@ -823,10 +826,15 @@ impl<K, M, B> Port<K, M, B> {
     ///
     /// # Waiting
     ///
-    /// Returns at once unless the key is out with a handler. Then it returns when the handler
-    /// rearms or parks its token, at most after `timeout` (`None`: no limit); meanwhile the thread
-    /// counts as in [`Port::blocking`]. A handler that waits here for a key that it holds itself
-    /// waits in vain.
+    /// Returns at once unless the key is out with a handler, or operations are in flight. Then it
+    /// returns when the handler rearms or parks its token, at most after `timeout` (`None`: no
+    /// limit); meanwhile the thread counts as in [`Port::blocking`]. A handler that waits here for a
+    /// key that it holds itself waits in vain.
+    ///
+    /// Operations in flight are cancelled, and each makes its packet. It returns when other threads
+    /// have taken all of these packets, and the token that one may bring has come back. So a thread
+    /// that is the only one at the port waits for ever, if there is an operation in flight and no
+    /// limit: call [`Port::remove`] there, and wait for the packet.
     ///
     /// # Errors
     ///
@@ -1188,7 +1196,8 @@ impl<K, M, B> Port<K, M, B> {
 
     /// Refuses new work from now on: registrations, messages, rearming. Waits drain the queue; once
     /// it is empty they return [`ErrorKind::Closed`], on every thread. Registrations that are still
-    /// with the port make no more packets; their keys are dropped with the port.
+    /// with the port make no more packets; their keys are dropped with the port. Operations in flight
+    /// are cancelled, and waits hand out their packets before that.
     ///
     /// To get every key back, call [`Port::shutdown`] instead.
     ///
@@ -1213,8 +1222,9 @@ impl<K, M, B> Port<K, M, B> {
 
     /// Shuts down in order: refuses new work, and removes every registration. Each key comes back
     /// with a [`Packet::Removed`](crate::Packet::Removed). For a key that is out with a handler,
-    /// that packet is made when the handler rearms or parks its token. The threads go on waiting as
-    /// before; once no registration and no packet is left they get [`ErrorKind::Closed`].
+    /// that packet is made when the handler rearms or parks its token. Operations in flight are
+    /// cancelled, and each makes its packet before that. The threads go on waiting as before; once no
+    /// registration and no packet is left they get [`ErrorKind::Closed`].
     ///
     /// # Errors
     ///
