@@ -252,6 +252,9 @@ mod task;
 mod trace;
 mod trigger;
 
+/// There may be millions, and a packet is to touch one line of the cache.
+const _: () = assert!(size_of::<state::slot::Slot>() == 16);
+
 pub use address::Address;
 pub use batch::Batch;
 pub use buffer::{Buffer, Span};
