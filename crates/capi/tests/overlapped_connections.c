@@ -506,7 +506,7 @@ static void a_call_on_a_listener_that_is_closed_accepts_nothing(void)
     closesocket(client);
     closesocket(first.s);
     thread = CreateThread(NULL, 0, accept_and_wait, &listener, 0, NULL);
-    Sleep(A_WHILE);
+    until_the_others_sleep(); /* it waits */
     CHECK_IS(closesocket(listener), 0);
     CHECK_IS(fcntl((int)other, F_DUPFD, (int)listener), listener);
     client = connected_to(&another);
@@ -1260,7 +1260,7 @@ static void the_time_of_a_connection_is_told(void)
     s = new_socket(); /* perhaps of the same number */
     CHECK_IS(connect_time(s), 0xFFFFFFFF);
     same = connected_to(&address);
-    CHECK_IS(connect_time(same), 0);
+    CHECK(connect_time(same) < 2);
     CHECK_SOCKET_ERROR(getsockopt(udp, SOL_SOCKET, SO_CONNECT_TIME, (char *)&seconds, &size), WSAENOPROTOOPT);
     CHECK_SOCKET_ERROR(getsockopt(none, SOL_SOCKET, SO_CONNECT_TIME, (char *)&seconds, &size), WSAENOTSOCK);
     size = 2;

@@ -182,7 +182,7 @@ static DWORD WINAPI begin_behind_each_end(LPVOID argument)
         DWORD bytes;
         ULONG_PTR key;
         LPOVERLAPPED which = NULL;
-        GetQueuedCompletionStatus(closing->port, &bytes, &key, &which, has_closed ? 2000 : 50);
+        GetQueuedCompletionStatus(closing->port, &bytes, &key, &which, has_closed ? 10000 : 50);
         if (which == NULL && has_closed && !begins) {
             closing->lost = closing->begun - closing->ended;
             break;
@@ -200,7 +200,7 @@ static DWORD WINAPI begin_behind_each_end(LPVOID argument)
 
 static void nothing_that_begins_while_its_socket_is_closed_is_lost(void)
 {
-    int round, rounds = is_slow() ? 10 : 1000;
+    int round, rounds = is_slow() ? 10 : 500;
     for (round = 0; round < rounds; round++) {
         Closing closing;
         SOCKET far;
