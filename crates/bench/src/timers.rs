@@ -341,7 +341,7 @@ static INSTANT: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
 
 /// Connections without a stream, which take fewer descriptors.
 struct Connections {
-    port: Port<UdpSocket>,
+    port: Port<UdpSocket, ()>,
     /// By this the requests are sent.
     client: UdpSocket,
     addresses: Vec<SocketAddr>,
@@ -388,6 +388,40 @@ impl Connections {
         }
         Ok(spent)
     }
+
+    /// How often a thread that waits at the port is woken while this one arms some of the connections, which have had
+    /// their first deadlines.
+    fn wakes_of_arming(&self) -> io::Result<u64> {
+        let some = &self.addresses[..self.addresses.len().min(TOGETHER)];
+        for address in some {
+            self.client.send_to(b"?", address)?;
+        }
+        let (mut batch, mut held) = (Batch::with_capacity(TOGETHER), Vec::new());
+        while held.len() < some.len() {
+            for packet in self.port.wait(&mut batch, None)? {
+                let Packet::Ready(mut ready) = packet else { continue };
+                ready.key().recv(&mut [0; 8])?;
+                ready.read_drained();
+                held.push(ready);
+            }
+        }
+        let port = &self.port;
+        thread::scope(|scope| {
+            let waiting = scope.spawn(move || -> io::Result<()> {
+                port.wait(&mut Batch::new(), None)?.for_each(drop);
+                Ok(())
+            });
+            while port.stats().parked == 0 && !waiting.is_finished() {
+                thread::yield_now();
+            }
+            let before = port.stats().wakes;
+            let armed = held.drain(..).try_for_each(self.arm);
+            let wakes = port.stats().wakes - before;
+            port.post(()).map_err(|refused| refused.error())?;
+            waiting.join().map_err(|_| io::Error::other("a thread panicked"))??;
+            armed.map(|()| wakes)
+        })
+    }
 }
 
 fn deadlines(rounds: Amount, count: usize) -> Cell {
@@ -403,9 +437,8 @@ fn deadlines(rounds: Amount, count: usize) -> Cell {
             let made = Connections::new(count, ARMINGS[index]).and_then(|connections| {
                 // The first deadlines are set, and not moved.
                 connections.pass()?;
-                let woken = connections.port.stats().wakes;
                 let spent = connections.pass()?;
-                Ok((spent, connections.port.stats().wakes - woken))
+                Ok((spent, connections.wakes_of_arming()?))
             });
             match made {
                 Ok((spent, wakes)) => {
