@@ -144,7 +144,7 @@ on_every_system! {
             theirs.write(b"x").unwrap();
             let id = register(&port, &ours, "ours", Interest::IN, ONE_SHOT_LEVEL);
             let token = ready(&port, system);
-            fill(&ours);
+            ours.fill();
             let begins = Barrier::new(2);
             thread::scope(|scope| {
                 scope.spawn(|| {
