@@ -655,8 +655,8 @@ static void a_wait_for_the_result_takes_no_event(void)
     CHECK_IS(WaitForSingleObject(event, SOON), WAIT_OBJECT_0);
     CHECK_IS(WaitForSingleObject(event, 0), WAIT_TIMEOUT);
     send_all(far, "x", 1);
-    until(near, POLLIN);
-    CHECK_IS(receive_into(near, &byte, 1, NULL, &overlapped), 0);
+    if (receive_into(near, &byte, 1, NULL, &overlapped) != 0)
+        CHECK_IS(WSAGetLastError(), WSA_IO_PENDING);
     CHECK(GetOverlappedResult((HANDLE)near, &overlapped, &bytes, TRUE));
     CHECK_PENDING(receive_into(near, &byte, 1, NULL, &overlapped));
     CHECK_IS(WaitForSingleObject(event, 0), WAIT_TIMEOUT);
