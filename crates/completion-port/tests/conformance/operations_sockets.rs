@@ -1123,30 +1123,30 @@ fn a_receive_beside_a_queue_of_errors_does_not_spin_once() {
 }
 
 #[cfg(target_os = "linux")]
-fn receive_beside_a_queue_of_errors(system: &System) {
+fn receive_beside_a_queue_of_errors(on: &System) {
     for shared in [false, true] {
-        let (near, far) = system.udp_pair();
-        let (same, on) = (near.dup().unwrap(), 1_i32);
-        let port = shared_on(system);
-        let tokens = sockets_on(system);
+        let (near, far) = on.udp_pair();
+        let (same, yes) = (near.dup().unwrap(), 1_i32);
+        let port = shared_on(on);
+        let tokens = sockets_on(on);
         // SAFETY: setsockopt(2) reads a number at the pointer.
-        // - valid for reads: `on` is a local, and this is its size.
+        // - valid for reads: `yes` is a local, and this is its size.
         let set = unsafe {
             let (level, name) = (libc::IPPROTO_IP, libc::IP_RECVERR);
-            libc::setsockopt(same.number(), level, name, (&raw const on).cast(), 4)
+            libc::setsockopt(same.number(), level, name, (&raw const yes).cast(), 4)
         };
         assert_eq!(set, 0);
         drop(far);
         same.write(b"x").unwrap();
-        await_facts(&same, system, libc::POLLERR.cast_unsigned().into());
+        await_facts(&same, on, libc::POLLERR.cast_unsigned().into());
         // What was noted besides is fetched; the queue stays.
         let _ = same.take_error();
         let polls = |id| {
-            silent(&port, system);
-            silent(&tokens, system);
+            silent(&port, on);
+            silent(&tokens, on);
             let polls = port.stats().polls + tokens.stats().polls;
-            silent(&port, system);
-            silent(&tokens, system);
+            silent(&port, on);
+            silent(&tokens, on);
             assert!(port.stats().polls + tokens.stats().polls < polls + 20, "{id}: {port:#?}");
         };
         if shared {
