@@ -47,7 +47,7 @@ pub(crate) trait Hold: Send + Sync {
     /// there is, at most once.
     fn has_positions(&self) -> bool;
 
-    /// Whether an operation ends by itself, as those on a disk do. One that waits for what somebody else does, such as a
+    /// Whether an operation ends by itself, as those on a disk do. One that waits for what another program does, such as a
     /// read of a pipe, may not. Those that end must not wait for those that may not.
     fn ends_by_itself(&self) -> bool {
         self.has_positions()
