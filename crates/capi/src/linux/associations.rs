@@ -15,9 +15,8 @@ use crate::linux::{descriptors, driver, flights, registrations};
 /// Lets the operations of a descriptor complete on a port.
 fn associate_descriptor(descriptor: usize, port: &CompletionPort, key: usize) -> Result<(), u32> {
     let descriptor = RawFd::try_from(descriptor).map_err(|_| code::INVALID_HANDLE)?;
-    // SAFETY: fcntl(2) with F_GETFD demands nothing of memory.
-    let flags = unsafe { libc::fcntl(descriptor, libc::F_GETFD) };
-    if flags < 0 {
+    let identity = descriptors::identity(descriptor);
+    if identity == 0 {
         return Err(code::INVALID_HANDLE);
     }
     // A null handle is a mistake, unless the process has given number 0 to a socket.
@@ -25,7 +24,6 @@ fn associate_descriptor(descriptor: usize, port: &CompletionPort, key: usize) ->
         return Err(code::INVALID_HANDLE);
     }
     let number = numbers::entry(descriptor).ok_or(code::INVALID_HANDLE)?;
-    let identity = descriptors::identity(descriptor);
     let mut state = number.lock();
     if state.is_closing(descriptor) {
         return Err(code::INVALID_HANDLE);

@@ -13,7 +13,9 @@ use libc::{iovec, sockaddr, socklen_t};
 
 use crate::abi::Overlapped;
 use crate::errors::{code, guarded, succeeds};
-use crate::linux::descriptors::{self, is_bound, is_connected, is_local, is_own_peer};
+use crate::linux::descriptors::{
+    self, is_bound, is_connected, is_local, is_own_peer, is_unused, listens,
+};
 use crate::linux::errno::code_of_errno;
 use crate::linux::numbers::{self, Acceptance, Associated, Number, RECEIVE_ROOM, SEND_ROOM, State};
 use crate::linux::operations::{Next, Start, Target, Work, answered, move_registration, start};
@@ -25,6 +27,9 @@ use crate::linux::transfers::{Address, Parts, Receiving, Sending};
 /// What the reference has in its blocks beside an address.
 const BESIDE_ADDRESS: u32 = 16;
 
+/// The status flags of a socket of which nothing was asked when it was made.
+const OF_NEW: c_int = libc::O_RDWR;
+
 /// `TF_DISCONNECT` and `TF_REUSE_SOCKET`.
 const REUSE: u32 = 2;
 
@@ -33,14 +38,16 @@ fn descriptor_of(socket: usize) -> RawFd {
     RawFd::try_from(socket).unwrap_or(-1)
 }
 
-/// Puts `made` in the place of what `descriptor` names, whose entry is locked: the association, the modes and the
-/// registration of the number go on with it, on which an operation `begins` at once, or does not. What has ended by that
-/// is the caller's to tell; also if the system has refused, so that they go on with what they had.
+/// Puts `made`, a new socket, in the place of what `descriptor` names, whose entry is locked: the association, the modes
+/// and the registration of the number go on with it. It `is_tcp`, a stream, or may be anything; an operation `begins` on it
+/// at once, or does not. What has ended by that is the caller's to tell; also if the system has refused, so that they go
+/// on with what they had.
 fn replace(
     state: &mut State,
     number: &'static Number,
     descriptor: RawFd,
     made: &OwnedFd,
+    is_tcp: bool,
     begins: bool,
 ) -> (registrations::Ended, Result<(), c_int>) {
     let was_vouched = number.is_vouched();
@@ -55,8 +62,10 @@ fn replace(
         if flags < 0 || status < 0 {
             return Err(errno());
         }
-        // SAFETY: fcntl(2) with F_SETFL demands nothing of memory.
-        unsafe { libc::fcntl(made.as_raw_fd(), libc::F_SETFL, status) };
+        if status != OF_NEW {
+            // SAFETY: fcntl(2) with F_SETFL demands nothing of memory.
+            unsafe { libc::fcntl(made.as_raw_fd(), libc::F_SETFL, status) };
+        }
         let inherited = if flags & libc::FD_CLOEXEC != 0 { libc::O_CLOEXEC } else { 0 };
         // SAFETY: dup3(2) demands that what `descriptor` was is not used any more.
         // - it is the program's, which has given it away for this; no attempt at an operation on it is being made any
@@ -68,6 +77,7 @@ fn replace(
         number.vouch();
     }
     let identity = descriptors::identity(descriptor);
+    state.tcp = Some(identity).filter(|_| is_tcp && done.is_ok());
     state.associated = associated.map(|it| Associated { identity, ..it });
     state.modes = modes;
     // Those that were carried over; they are to be so the next time, too.
@@ -217,7 +227,8 @@ struct Accepting {
     /// The [identity](descriptors::identity) of the socket that the program has given for the connection.
     identity: u64,
     room: Room,
-    connection: Option<OwnedFd>,
+    /// The connection, and how long its peer's address is, which lies in the room.
+    connection: Option<(OwnedFd, socklen_t)>,
 }
 
 /// Where the first data and the addresses are to be put.
@@ -234,27 +245,28 @@ struct Room {
 unsafe impl Send for Room {}
 
 impl Room {
-    /// Puts an address into a block of so many bytes, at this offset; and its size at the end of the block.
+    /// The blocks of the two addresses: where each begins, and how long it is.
+    fn blocks(self) -> [(*mut u8, u32); 2] {
+        let local = self.place.wrapping_add(self.data as usize);
+        [(local, self.local), (local.wrapping_add(self.local as usize), self.remote)]
+    }
+
+    /// Calls `ask`, which puts an address into a block, if it can: how long that is, at most.
     fn put(
-        self,
-        offset: usize,
-        block: u32,
-        descriptor: RawFd,
-        ask: unsafe extern "C" fn(c_int, *mut sockaddr, *mut socklen_t) -> c_int,
-    ) {
-        if block == 0 {
-            return;
-        }
-        let place = self.place.wrapping_add(offset);
-        let mut size = block - BESIDE_ADDRESS;
-        // SAFETY: getsockname(2) and getpeername(2) write at most `size` bytes at the address's pointer, and the size
-        // at the other.
-        // - valid: the block is the operation's, as `cp_accept_ex` demands, and has more bytes than that.
-        let done = unsafe { ask(descriptor, place.cast(), &raw mut size) };
-        let size = if done == 0 { size.min(block - BESIDE_ADDRESS) } else { 0 };
+        (place, block): (*mut u8, u32),
+        ask: impl FnOnce(*mut sockaddr, *mut socklen_t) -> c_int,
+    ) -> (c_int, socklen_t) {
+        let most = block - BESIDE_ADDRESS;
+        let mut size = most;
+        let done = ask(place.cast(), &raw mut size);
+        (done, if done < 0 { 0 } else { size.min(most) })
+    }
+
+    /// Says at the end of a block how long the address in it is.
+    fn note((place, block): (*mut u8, u32), size: socklen_t) {
         let end = place.wrapping_add(block as usize - size_of::<u32>());
         // SAFETY: writing through a raw pointer demands that it is valid.
-        // - the block is the operation's, and has so many bytes behind the address.
+        // - the block is the operation's, as `cp_accept_ex` demands, and has so many bytes behind the address.
         unsafe { end.cast::<u32>().write_unaligned(size) };
     }
 }
@@ -262,14 +274,16 @@ impl Room {
 impl Work for Accepting {
     fn attempt(&mut self, listener: RawFd, outcome: &mut Outcome) -> Attempt {
         loop {
-            let flags = libc::SOCK_CLOEXEC;
-            let (address, size) = (std::ptr::null_mut(), std::ptr::null_mut());
-            // SAFETY: accept4(2) without an address demands nothing of memory.
-            let made = unsafe { libc::accept4(listener, address, size, flags) };
+            let [_, remote] = self.room.blocks();
+            let (made, length) = Room::put(remote, |address, size| {
+                // SAFETY: accept4(2) writes at most `size` bytes at the address's pointer, and the size at the other.
+                // - valid: the block is the operation's, as `cp_accept_ex` demands, and has more bytes than that.
+                unsafe { libc::accept4(listener, address, size, libc::SOCK_CLOEXEC) }
+            });
             if made >= 0 {
                 // SAFETY: `from_raw_fd` demands a descriptor that has no other owner.
                 // - the call has made it just now.
-                self.connection = Some(unsafe { OwnedFd::from_raw_fd(made) });
+                self.connection = Some((unsafe { OwnedFd::from_raw_fd(made) }, length));
                 return Attempt::Done;
             }
             match errno() {
@@ -287,19 +301,20 @@ impl Work for Accepting {
     }
 
     fn finish(&mut self, _: Target, mut outcome: Outcome) -> Outcome {
-        let Some(connection) = self.connection.take() else {
+        let Some((connection, length)) = self.connection.take() else {
             self.give_up();
             return outcome;
         };
         let Some(mut claim) = self.claim.take() else { return outcome };
-        let Room { data, local, remote, .. } = self.room;
-        self.room.put(data as usize, local, connection.as_raw_fd(), libc::getsockname);
-        self.room.put(
-            data as usize + local as usize,
-            remote,
-            connection.as_raw_fd(),
-            libc::getpeername,
-        );
+        let [local, remote] = self.room.blocks();
+        Room::note(remote, length);
+        let (_, length) = Room::put(local, |address, size| {
+            // SAFETY: getsockname(2) writes at most `size` bytes at the address's pointer, and the size at the other.
+            // - valid: the block is the operation's, as `cp_accept_ex` demands, and has more bytes than that.
+            unsafe { libc::getsockname(connection.as_raw_fd(), address, size) }
+        });
+        Room::note(local, length);
+        let data = self.room.data;
         let Claim { number, known, .. } = claim;
         let mut state = number.lock();
         // A thread that closes the socket takes the accept out of the entry, under the lock, before it does so: the
@@ -314,7 +329,10 @@ impl Work for Accepting {
         carry_options(number, self.accept, connection.as_raw_fd());
         // What it takes the place of ends, and the accept does not.
         state.accept = None;
-        let (ended, replaced) = replace(&mut state, number, self.accept, &connection, data > 0);
+        // A connection is what its listener is.
+        let is_tcp = outcome.is_tcp;
+        let (ended, replaced) =
+            replace(&mut state, number, self.accept, &connection, is_tcp, data > 0);
         if replaced.is_ok() {
             state.begin_connection();
         }
@@ -376,17 +394,6 @@ impl Work for FirstData {
 /// Gives each accept its name.
 static ACCEPTS: AtomicU64 = AtomicU64::new(1);
 
-/// Whether a socket listens.
-fn listens(descriptor: RawFd) -> bool {
-    whole(descriptor, libc::SO_ACCEPTCONN).is_some_and(|listens| listens != 0)
-}
-
-/// From here on no accept on the listener waits.
-fn make_nonblocking(listener: RawFd) -> Result<(), u32> {
-    let number = numbers::entry(listener).ok_or(code::WSAENOTSOCK)?;
-    if number.need_nonblocking(listener) { Ok(()) } else { Err(code::WSAENOTSOCK) }
-}
-
 /// What a call that returns a BOOL makes of an answer.
 pub(crate) fn is_done(answer: c_int) -> c_int {
     c_int::from(answer == 0)
@@ -414,18 +421,18 @@ pub unsafe extern "C" fn cp_accept_ex(
         if overlapped.is_null() {
             return Err(code::INVALID_PARAMETER);
         }
-        descriptors::protocol(listener)?;
+        // Asked each time: a socket that was shut listens no more.
+        let is_listener = listens(listener).ok_or(code::WSAENOTSOCK)?;
         let kind = descriptors::kind(accept).ok_or(code::WSAENOTSOCK)?;
         if place.is_null() {
             return Err(code::WSAEFAULT);
         }
-        let is_too_short =
-            |block: u32| block < BESIDE_ADDRESS + descriptors::size_of_address(listener);
-        if is_too_short(local) || is_too_short(remote) || !listens(listener) {
+        let of_listener = numbers::entry(listener).ok_or(code::WSAENOTSOCK)?;
+        let least = of_listener.size_of_address(listener, registrations::is_believed(of_listener));
+        if local.min(remote) < BESIDE_ADDRESS + least || !is_listener {
             return Err(code::WSAEINVAL);
         }
-        if kind != libc::SOCK_STREAM || is_connected(accept) || is_bound(accept) || listens(accept)
-        {
+        if kind != libc::SOCK_STREAM || !is_unused(accept) {
             return Err(code::WSAEINVAL);
         }
         let number = numbers::entry(accept).ok_or(code::WSAENOTSOCK)?;
@@ -438,7 +445,10 @@ pub unsafe extern "C" fn cp_accept_ex(
             room: Room { place: place.cast(), data, local, remote },
             connection: None,
         };
-        make_nonblocking(listener)?;
+        // From here on no accept on the listener waits.
+        if !of_listener.need_nonblocking(listener) {
+            return Err(code::WSAENOTSOCK);
+        }
         let how = Start {
             descriptor: listener,
             overlapped: overlapped.cast::<Overlapped>(),
@@ -639,7 +649,9 @@ pub unsafe extern "C" fn cp_connect_ex(
             return Err(code::WSAEOPNOTSUPP);
         }
         let is_reused = numbers::find(descriptor).is_some_and(|number| number.lock().is_reused);
-        if listens(descriptor) || !(is_reused || is_local(descriptor) || is_bound(descriptor)) {
+        if listens(descriptor) == Some(true)
+            || !(is_reused || is_local(descriptor) || is_bound(descriptor))
+        {
             return Err(code::WSAEINVAL);
         }
         if is_connected(descriptor) {
@@ -763,7 +775,8 @@ impl Disconnecting {
             return Err(libc::ECANCELED);
         }
         let_go(descriptor);
-        let (ended, replaced) = replace(&mut state, number, descriptor, &made, false);
+        let is_tcp = (kind, protocol) == (libc::SOCK_STREAM, libc::IPPROTO_TCP);
+        let (ended, replaced) = replace(&mut state, number, descriptor, &made, is_tcp, false);
         state.is_reused = replaced.is_ok();
         drop(state);
         ended.tell();

@@ -94,6 +94,24 @@ pub(crate) fn is_bound(descriptor: c_int) -> bool {
     address_of(descriptor, libc::getsockname).is_some_and(|address| address.sin6_port != 0)
 }
 
+/// Whether a socket listens; none if it is no socket.
+pub(crate) fn listens(descriptor: c_int) -> Option<bool> {
+    option::<c_int>(descriptor, libc::SO_ACCEPTCONN).map(|listens| listens != 0)
+}
+
+/// Whether a stream has neither a port of its own, nor a peer, nor a queue of connections.
+pub(crate) fn is_unused(descriptor: c_int) -> bool {
+    match address_of(descriptor, libc::getsockname) {
+        // What is connected or listens has a port there: the system chooses one if the program does not.
+        Some(own) if matches!(own.sin6_family.into(), libc::AF_INET | libc::AF_INET6) => {
+            own.sin6_port == 0
+        }
+        _ => {
+            !is_connected(descriptor) && !is_bound(descriptor) && listens(descriptor) != Some(true)
+        }
+    }
+}
+
 /// Whether it is a connection of a socket with itself. That comes of a connect to a port of this machine at which
 /// nothing listens, and which the socket has itself.
 pub(crate) fn is_own_peer(descriptor: c_int) -> bool {

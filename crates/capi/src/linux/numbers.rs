@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use completion_port::raw::Hints;
 use completion_port::{Id, OpId, SharedId};
+use libc::socklen_t;
 
 use crate::linux::addresses::ByAddress;
 use crate::linux::descriptors;
@@ -83,6 +84,8 @@ struct Blocking {
     is_listener: bool,
     /// The program has not asked for that: to it, the socket blocks.
     is_unasked: bool,
+    /// How many bytes an address of the listener's family has at least; 0 if that was not asked yet.
+    size_of_address: socklen_t,
     /// How often the number has come to stand for something else.
     round: u32,
 }
@@ -167,6 +170,9 @@ pub(crate) struct State {
     /// The [identity](descriptors::identity) of a socket that a thread closes: what it stood for has ended already, and
     /// the number names it still.
     closing: Option<u64>,
+    /// The [identity](descriptors::identity) of a socket that this library has put here, if it knows that this is a TCP
+    /// stream.
+    pub(crate) tcp: Option<u64>,
     /// A call that waits, and holds nothing meanwhile, comes back to it: its end is one of an epoch.
     is_revisited: bool,
     past: Past,
@@ -232,7 +238,11 @@ impl State {
 
     /// Remembers something more of the socket that `descriptor`, which is this number, names.
     pub(crate) fn remember(&mut self, descriptor: RawFd, note: impl FnOnce(&mut Past)) {
-        let socket = descriptors::identity(descriptor);
+        self.remember_of(descriptors::identity(descriptor), note);
+    }
+
+    /// The same of the socket that the number names, by its [identity](descriptors::identity).
+    pub(crate) fn remember_of(&mut self, socket: u64, note: impl FnOnce(&mut Past)) {
         if self.past.socket != socket {
             self.past = Past { socket, ..Past::default() };
         }
@@ -483,6 +493,25 @@ impl Number {
             blocking.users -= 1;
         }
         true
+    }
+
+    /// How many bytes an address of the listener `descriptor`, which is this number, has at least: what was found the last
+    /// time, if that `is_believed`.
+    pub(crate) fn size_of_address(&self, descriptor: RawFd, is_believed: bool) -> socklen_t {
+        let (known, round) = {
+            let blocking = self.blocking();
+            (blocking.size_of_address, blocking.round)
+        };
+        if is_believed && known > 0 {
+            return known;
+        }
+        let size = descriptors::size_of_address(descriptor);
+        let mut blocking = self.blocking();
+        // Otherwise the number may have stood for something else when this was asked.
+        if blocking.round == round {
+            blocking.size_of_address = size;
+        }
+        size
     }
 
     /// Calls `call` with a socket that does not block meanwhile: `descriptor`, which is this number.

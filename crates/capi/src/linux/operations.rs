@@ -576,7 +576,7 @@ pub(crate) fn answered(begun: Result<Begun, u32>) -> c_int {
 /// If the number may name something else than it did, what is known of it is compared with the system. What has ended by
 /// that is the caller's to tell, when the number is not locked.
 fn look_at(state: &mut State, number: &'static Number, descriptor: RawFd) -> Option<Ended> {
-    if number.is_vouched() && !registrations::is_checked() {
+    if registrations::is_believed(number) {
         return None;
     }
     let identity = || descriptors::identity(descriptor);
@@ -615,9 +615,14 @@ fn line(
         // A thread of that port may be in an attempt still.
         number.retire_line(state);
     }
-    let kind = descriptors::kind(descriptor).ok_or(code::WSAENOTSOCK)?;
-    let is_tcp =
-        kind == libc::SOCK_STREAM && descriptors::protocol(descriptor) == Ok(libc::IPPROTO_TCP);
+    // The association has found it there.
+    let is_known = state.tcp.is_some()
+        && state.associated.map(|it| it.identity) == state.tcp
+        && registrations::is_believed(number);
+    let is_tcp = is_known || {
+        let kind = descriptors::kind(descriptor).ok_or(code::WSAENOTSOCK)?;
+        kind == libc::SOCK_STREAM && descriptors::protocol(descriptor) == Ok(libc::IPPROTO_TCP)
+    };
     let registered = state.registered.and_then(|it| Some((it, handles::port_named(it.port)?)));
     let registered = match registered {
         Some((registered, _)) if registered.removed.is_some() => return Err(code::WSAEINVAL),

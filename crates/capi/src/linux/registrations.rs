@@ -157,6 +157,11 @@ pub(crate) fn is_checked() -> bool {
     CHECKED.load(Relaxed) == ON
 }
 
+/// Whether what was once found of a number need not be asked again.
+pub(crate) fn is_believed(number: &Number) -> bool {
+    number.is_vouched() && !is_checked()
+}
+
 /// Whatever `descriptor` stood for has ended: it is about to be closed, or was.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_forget(descriptor: i32) {

@@ -93,7 +93,7 @@ pub(crate) fn with_reset(descriptor: c_int, outcome: isize, flags: c_int) -> isi
     match outcome {
         0 if flags & ASIDE == 0 => match numbers::entry(descriptor).map_or(0, |number| {
             let mut state = number.lock();
-            why_ended(&mut state, number, descriptor)
+            why_ended(&mut state, number, descriptor, false)
         }) {
             0 => 0,
             errno => {
@@ -118,13 +118,18 @@ fn has_error(descriptor: c_int) -> bool {
     unsafe { libc::poll(&raw mut asked, 1, 0) > 0 && asked.revents & libc::POLLERR != 0 }
 }
 
-/// Why a read brings nothing, of the socket that `descriptor` still names: 0 if that is an end as it should be. The
-/// number is locked.
+/// Why a read brings nothing, of the socket that `descriptor` still names, which `is_tcp`, a stream, or may be anything: 0
+/// if that is an end as it should be. The number is locked.
 ///
 /// The system tells one call that a connection was reset, and all others of an end. Which call that is may not be known
 /// yet.
 #[cold]
-pub(crate) fn why_ended(state: &mut State, number: &Number, descriptor: c_int) -> c_int {
+pub(crate) fn why_ended(
+    state: &mut State,
+    number: &Number,
+    descriptor: c_int,
+    is_tcp: bool,
+) -> c_int {
     let past = state.past(descriptor);
     if past.was_reset {
         return libc::ECONNRESET;
@@ -136,7 +141,7 @@ pub(crate) fn why_ended(state: &mut State, number: &Number, descriptor: c_int) -
         || number.is_shut()
         || past.has_shut
         || is_connected(descriptor)
-        || kind(descriptor) != Some(libc::SOCK_STREAM)
+        || !(is_tcp || kind(descriptor) == Some(libc::SOCK_STREAM))
         || !is_bound(descriptor)
         || has_error(descriptor)
     {
@@ -145,7 +150,7 @@ pub(crate) fn why_ended(state: &mut State, number: &Number, descriptor: c_int) -
     if past.was_refused {
         return libc::ENOTCONN;
     }
-    remember_reset_in(state, descriptor);
+    state.remember(descriptor, |past| past.was_reset = true);
     libc::ECONNRESET
 }
 
@@ -158,8 +163,9 @@ fn remember_reset(descriptor: c_int) {
 
 /// The same for a caller that has locked the number.
 fn remember_reset_in(state: &mut State, descriptor: c_int) {
-    if kind(descriptor) == Some(libc::SOCK_STREAM) {
-        state.remember(descriptor, |past| past.was_reset = true);
+    let socket = descriptors::identity(descriptor);
+    if state.tcp == Some(socket) || kind(descriptor) == Some(libc::SOCK_STREAM) {
+        state.remember_of(socket, |past| past.was_reset = true);
     }
 }
 

@@ -280,7 +280,8 @@ impl Work for Receiving {
             return outcome;
         }
         let Target { descriptor, number, .. } = target;
-        let why = target.if_current(|state| why_ended(state, number, descriptor));
+        let is_tcp = outcome.is_tcp;
+        let why = target.if_current(|state| why_ended(state, number, descriptor, is_tcp));
         Outcome { errno: why.unwrap_or(0), ..outcome }
     }
 
