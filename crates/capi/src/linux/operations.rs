@@ -187,11 +187,12 @@ impl Ticket {
     /// The operation stands in the entry of its number no more. The next one may have its memory.
     fn strike(&self, emptied: Option<Emptied>) {
         if self.is_listed {
-            let mut state = self.number.lock();
-            state.flights.remove(&self.overlapped.as_ptr().addr());
-            if let Some(emptied) = emptied {
-                state.rooms.keep(emptied);
-            }
+            let spare = {
+                let mut state = self.number.lock();
+                state.flights.remove(&self.overlapped.as_ptr().addr());
+                emptied.and_then(|emptied| state.rooms.keep(emptied))
+            };
+            drop(spare);
         }
     }
 

@@ -74,11 +74,14 @@ impl Rooms {
         }
     }
 
-    /// Keeps what a value had, which has been [emptied](Emptied), unless there is enough.
-    pub(crate) fn keep(&mut self, emptied: Emptied) {
+    /// Keeps what a value had, which has been [emptied](Emptied). If there is enough it is the caller's to give back, when
+    /// nothing is locked.
+    pub(crate) fn keep(&mut self, emptied: Emptied) -> Option<Emptied> {
         if self.0.len() < MOST {
             self.0.push(emptied.0);
+            return None;
         }
+        Some(emptied)
     }
 }
 
@@ -104,7 +107,7 @@ mod tests {
         let mut rooms = Rooms::default();
         let first = Box::new([7_u64; 9]);
         let place: *const [u64; 9] = &raw const *first;
-        rooms.keep(Emptied::new(first));
+        assert!(rooms.keep(Emptied::new(first)).is_none());
         let other = rooms.boxed([7_u32; 9]);
         assert_ne!((&raw const *other).cast::<u8>(), place.cast::<u8>());
         let second = rooms.boxed([8_u64; 9]);
@@ -120,8 +123,8 @@ mod tests {
         for _ in 0..2 {
             let boxes: Vec<_> = (0..MOST + 3).map(|_| rooms.boxed(Arc::clone(&shared))).collect();
             assert_eq!(Arc::strong_count(&shared), MOST + 4);
-            boxes.into_iter().for_each(|one| rooms.keep(Emptied::new(one)));
-            assert_eq!((Arc::strong_count(&shared), rooms.0.len()), (1, MOST));
+            let back = boxes.into_iter().filter_map(|one| rooms.keep(Emptied::new(one))).count();
+            assert_eq!((Arc::strong_count(&shared), rooms.0.len(), back), (1, MOST, 3));
         }
     }
 }
