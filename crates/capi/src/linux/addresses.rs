@@ -1,4 +1,4 @@
-//! A map by the addresses of OVERLAPPEDs.
+//! Maps by the addresses of OVERLAPPEDs.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -30,11 +30,114 @@ impl Hasher for Product {
     }
 }
 
+/// The same where there is hardly ever more than a receive and a send. The first ones stand in a list, in no order, and
+/// what comes beyond those in a map.
+#[derive(Debug)]
+pub(crate) struct Few<V> {
+    first: Vec<(usize, V)>,
+    beyond: ByAddress<V>,
+}
+
+/// How many stand in the list at most. It is looked through in less time than a hash takes.
+const FIRST: usize = 4;
+
+impl<V> Default for Few<V> {
+    fn default() -> Self {
+        Self { first: Vec::new(), beyond: ByAddress::default() }
+    }
+}
+
+impl<V> Few<V> {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.first.is_empty() && self.beyond.is_empty()
+    }
+
+    fn place(&self, address: usize) -> Option<usize> {
+        self.first.iter().position(|(at, _)| *at == address)
+    }
+
+    pub(crate) fn get(&self, address: usize) -> Option<&V> {
+        match self.place(address) {
+            Some(place) => self.first.get(place).map(|(_, value)| value),
+            None if self.beyond.is_empty() => None,
+            None => self.beyond.get(&address),
+        }
+    }
+
+    pub(crate) fn get_mut(&mut self, address: usize) -> Option<&mut V> {
+        match self.place(address) {
+            Some(place) => self.first.get_mut(place).map(|(_, value)| value),
+            None if self.beyond.is_empty() => None,
+            None => self.beyond.get_mut(&address),
+        }
+    }
+
+    pub(crate) fn contains(&self, address: usize) -> bool {
+        self.get(address).is_some()
+    }
+
+    /// Adds what is not there.
+    pub(crate) fn insert(&mut self, address: usize, value: V) {
+        debug_assert!(!self.contains(address), "it is there");
+        if self.first.len() < FIRST {
+            self.first.push((address, value));
+        } else {
+            self.beyond.insert(address, value);
+        }
+    }
+
+    pub(crate) fn remove(&mut self, address: usize) {
+        match self.place(address) {
+            Some(place) => drop(self.first.swap_remove(place)),
+            None if self.beyond.is_empty() => {}
+            None => drop(self.beyond.remove(&address)),
+        }
+    }
+
+    pub(crate) fn values(&self) -> impl Iterator<Item = &V> {
+        self.first.iter().map(|(_, value)| value).chain(self.beyond.values())
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (usize, &mut V)> {
+        let first = self.first.iter_mut().map(|(at, value)| (*at, value));
+        first.chain(self.beyond.iter_mut().map(|(at, value)| (*at, value)))
+    }
+
+    pub(crate) fn into_values(self) -> impl Iterator<Item = V> {
+        self.first.into_iter().map(|(_, value)| value).chain(self.beyond.into_values())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
 
     use super::*;
+
+    #[test]
+    fn what_is_beyond_the_first_ones_is_found_as_they_are() {
+        let mut few = Few::default();
+        assert!(few.is_empty());
+        for address in 0..3 * FIRST {
+            few.insert(address, 10 * address);
+        }
+        assert_eq!((few.first.len(), few.beyond.len()), (FIRST, 2 * FIRST));
+        // One of either, and what was never there.
+        for address in [1, FIRST + 1, 3 * FIRST] {
+            few.remove(address);
+            assert!(!few.contains(address));
+        }
+        // In a place that is free now.
+        few.insert(FIRST + 1, 7);
+        assert_eq!((few.first.len(), few.beyond.len()), (FIRST, 2 * FIRST - 1));
+        *few.get_mut(2 * FIRST).unwrap() += 1;
+        few.iter_mut().filter(|(at, _)| *at == 2).for_each(|(_, value)| *value = 3);
+        let mut left: Vec<_> = few.into_values().collect();
+        left.sort_unstable();
+        let beyond = (FIRST + 2..3 * FIRST).map(|at| 10 * at + usize::from(at == 2 * FIRST));
+        let wanted: Vec<_> = [0, 3, 7, 30, 10 * FIRST].into_iter().chain(beyond).collect();
+        assert_eq!(left, wanted);
+    }
 
     #[test]
     fn addresses_at_even_distances_are_spread() {

@@ -767,7 +767,7 @@ impl Disconnecting {
         let mut state = number.lock();
         // A thread that closes the socket takes its operations out of the entry, under the lock, before it does so.
         let is_closed =
-            self.overlapped.is_some_and(|overlapped| !state.flights.contains_key(&overlapped));
+            self.overlapped.is_some_and(|overlapped| !state.flights.contains(overlapped));
         if is_closed
             || state.is_closing(descriptor)
             || descriptors::identity(descriptor) != self.identity

@@ -22,7 +22,7 @@ use completion_port::raw::Hints;
 use completion_port::{Id, OpId, SharedId};
 use libc::socklen_t;
 
-use crate::linux::addresses::ByAddress;
+use crate::linux::addresses::Few;
 use crate::linux::descriptors;
 use crate::linux::process::Own;
 use crate::linux::rooms::Rooms;
@@ -155,7 +155,7 @@ pub(crate) struct State {
     pub(crate) associated: Option<Associated>,
     pub(crate) line: Option<Line>,
     /// By the addresses of their OVERLAPPEDs.
-    pub(crate) flights: ByAddress<InFlight>,
+    pub(crate) flights: Few<InFlight>,
     /// Memory of those that have ended.
     pub(crate) rooms: Rooms,
     /// The accept that is to put a connection in its place, until the end of that; also while it waits for first data.
@@ -206,7 +206,7 @@ impl State {
     /// Whether a connect is in flight.
     pub(crate) fn is_connecting(&mut self) -> bool {
         // All that begins here asks: so no other operation that has got its OVERLAPPED is taken for it.
-        self.connecting = self.connecting.filter(|address| self.flights.contains_key(address));
+        self.connecting = self.connecting.filter(|address| self.flights.contains(*address));
         self.connecting.is_some()
     }
 
@@ -651,7 +651,7 @@ impl Number {
     /// Calls off an accept in flight, which stands in this entry; what is left to be cancelled of it.
     pub(crate) fn call_off(&self, accept: Acceptance) -> Option<InFlight> {
         let mut state = self.lock();
-        let flight = state.flights.get_mut(&accept.overlapped)?;
+        let flight = state.flights.get_mut(accept.overlapped)?;
         if flight.accept != accept.name {
             // It has ended, and another operation has its OVERLAPPED.
             return None;

@@ -189,7 +189,7 @@ impl Ticket {
         if self.is_listed {
             let spare = {
                 let mut state = self.number.lock();
-                state.flights.remove(&self.overlapped.as_ptr().addr());
+                state.flights.remove(self.overlapped.as_ptr().addr());
                 emptied.and_then(|emptied| state.rooms.keep(emptied))
             };
             drop(spare);
@@ -405,9 +405,11 @@ unsafe fn begin(
     if state.is_closing(descriptor) {
         return Err(code::WSAENOTSOCK);
     }
-    *ended = look_at(&mut state, number, descriptor);
+    if let Some(other) = look_at(&mut state, number, descriptor) {
+        *ended = Some(other);
+    }
     let address = overlapped.as_ptr().addr();
-    if state.flights.contains_key(&address) {
+    if state.flights.contains(address) {
         return Err(code::WSAEINVAL);
     }
     let connects = work.connects();
@@ -444,6 +446,7 @@ unsafe fn begin(
         state.begin_connect(address);
     }
     work.prepare(|| Wake { port: Arc::clone(&port), line: line.id, side });
+    port.expect_flights();
     let operation = Operation {
         work,
         ticket: Some(ticket),
@@ -452,8 +455,7 @@ unsafe fn begin(
         target: Target { descriptor, number, epoch: number.epoch() },
         is_tcp: line.is_tcp,
     };
-    port.expect_flights();
-    let operation = state.rooms.boxed(operation);
+    let operation = Box::write(state.rooms.boxed(), operation);
     // The number stays locked: so a thread that cancels the operation finds its name, and the thread that ends it
     // finds its entry.
     let started = port.raw().start_task(line.id, side, Flight(operation));
@@ -468,7 +470,7 @@ unsafe fn begin(
         Ok(Started::InFlight(name)) => {
             port.begin_flight();
             if is_listed {
-                if let Some(flight) = state.flights.get_mut(&address) {
+                if let Some(flight) = state.flights.get_mut(address) {
                     flight.name = Some(name);
                 }
             } else {
@@ -481,7 +483,7 @@ unsafe fn begin(
         }
         Err(refused) => {
             let (error, flight) = refused.into_parts();
-            state.flights.remove(&address);
+            state.flights.remove(address);
             drop(state);
             flight.0.withdraw();
             Err(match error.kind() {
@@ -537,8 +539,7 @@ fn start_next(
     port.expect_flights();
     port.begin_flight();
     let mut state = number.lock();
-    let Some(flight) = state.flights.get_mut(&address).filter(|flight| !flight.is_called_off)
-    else {
+    let Some(flight) = state.flights.get_mut(address).filter(|flight| !flight.is_called_off) else {
         drop(state);
         // Its number was closed, or it was cancelled when it had no name by which that could be done.
         Box::new(operation).end(Ending::Cancelled);
@@ -576,10 +577,14 @@ pub(crate) fn answered(begun: Result<Begun, u32>) -> c_int {
 
 /// If the number may name something else than it did, what is known of it is compared with the system. What has ended by
 /// that is the caller's to tell, when the number is not locked.
+#[inline]
 fn look_at(state: &mut State, number: &'static Number, descriptor: RawFd) -> Option<Ended> {
-    if registrations::is_believed(number) {
-        return None;
-    }
+    if registrations::is_believed(number) { None } else { compare(state, number, descriptor) }
+}
+
+/// The same of one that may.
+#[inline(never)]
+fn compare(state: &mut State, number: &'static Number, descriptor: RawFd) -> Option<Ended> {
     let identity = || descriptors::identity(descriptor);
     let is_another = |line: &Line| {
         let port = registrations::port_of(line.port);
@@ -771,8 +776,8 @@ fn open_descriptor(file: Handle) -> Result<RawFd, u32> {
 /// Cancels operations of a number: that of an OVERLAPPED, or all; those of a thread, or of any. How many there were.
 fn cancel(descriptor: RawFd, address: Option<usize>, thread: Option<u64>) -> usize {
     let Some(number) = numbers::find(descriptor) else { return 0 };
-    let is_meant = |(at, flight): &(&usize, &mut InFlight)| {
-        address.is_none_or(|wanted| **at == wanted)
+    let is_meant = |(at, flight): &(usize, &mut InFlight)| {
+        address.is_none_or(|wanted| *at == wanted)
             && thread.is_none_or(|wanted| flight.thread == wanted)
     };
     let meant: Vec<_> = {
@@ -840,6 +845,6 @@ pub extern "C" fn cp_set_completion_modes(file: Handle, modes: u8) -> c_int {
 
 /// The port that carries out the operation of an OVERLAPPED, if that is in flight.
 pub(crate) fn port_of_flight(descriptor: RawFd, address: usize) -> Option<Arc<CompletionPort>> {
-    let port = numbers::find(descriptor)?.lock().flights.get(&address)?.port;
+    let port = numbers::find(descriptor)?.lock().flights.get(address)?.port;
     registrations::port_of(port)
 }

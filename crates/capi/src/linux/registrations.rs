@@ -146,14 +146,20 @@ const ON: u8 = 1;
 const UNSAID: u8 = 2;
 
 /// Whether each change asks the kernel first if the number still names what was registered.
+#[inline]
 pub(crate) fn is_checked() -> bool {
-    if CHECKED.load(Relaxed) == UNSAID {
-        let set = std::env::var_os("COMPLETION_PORT_CHECKED");
-        let said =
-            if set.is_some_and(|value| !value.is_empty() && value != "0") { ON } else { OFF };
-        // Unless another thread has said it meanwhile.
-        let _ = CHECKED.compare_exchange(UNSAID, said, Relaxed, Relaxed);
+    match CHECKED.load(Relaxed) {
+        UNSAID => ask_environment(),
+        said => said == ON,
     }
+}
+
+#[cold]
+fn ask_environment() -> bool {
+    let set = std::env::var_os("COMPLETION_PORT_CHECKED");
+    let said = if set.is_some_and(|value| !value.is_empty() && value != "0") { ON } else { OFF };
+    // Unless another thread has said it meanwhile.
+    let _ = CHECKED.compare_exchange(UNSAID, said, Relaxed, Relaxed);
     CHECKED.load(Relaxed) == ON
 }
 

@@ -4,7 +4,7 @@
 //! goes from one thread's share to another's, under a lock that both want.
 
 use std::alloc::{Layout, dealloc};
-use std::mem::ManuallyDrop;
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr::NonNull;
 
 /// Memory of a box, without a value.
@@ -34,16 +34,16 @@ impl Room {
         room
     }
 
-    /// A box of it. The value must have the layout for which the memory is.
-    fn fill<T>(self, value: T) -> Box<T> {
-        assert_eq!(self.layout, Layout::new::<T>(), "the memory is for something else");
-        let place = ManuallyDrop::new(self).place.cast::<T>().as_ptr();
-        // SAFETY: writing through a raw pointer demands that it is valid and aligned.
-        // - it was a box's of the same layout, and nothing else uses it.
-        unsafe { place.write(value) };
+    /// A box of it.
+    ///
+    /// # Safety
+    ///
+    /// The memory is for the layout of the type.
+    unsafe fn into_box<T>(self) -> Box<MaybeUninit<T>> {
+        let place = ManuallyDrop::new(self).place.cast::<MaybeUninit<T>>().as_ptr();
         // SAFETY: `from_raw` demands a value in memory of the global allocator with the type's layout, and no other owner.
-        // - a value: it was written just now;
-        // - such memory: it was that of a box of the same layout;
+        // - a value: any bytes are one that need not be initialized;
+        // - such memory: the caller says so, and it was that of a box;
         // - no other owner: the room was, and is given up.
         unsafe { Box::from_raw(place) }
     }
@@ -65,12 +65,17 @@ pub(crate) struct Rooms(Vec<Room>);
 const MOST: usize = 16;
 
 impl Rooms {
-    /// A box, of memory that is here if there is such.
-    pub(crate) fn boxed<T>(&mut self, value: T) -> Box<T> {
+    /// A box to be written, of memory that is here if there is such.
+    pub(crate) fn boxed<T>(&mut self) -> Box<MaybeUninit<T>> {
         let is_for = |room: &Room| room.layout == Layout::new::<T>();
         match self.0.iter().position(is_for) {
-            Some(at) => self.0.swap_remove(at).fill(value),
-            None => Box::new(value),
+            Some(at) => {
+                let room = self.0.swap_remove(at);
+                // SAFETY: `into_box` demands memory for the layout of the type.
+                // - it was looked for by that.
+                unsafe { room.into_box() }
+            }
+            None => Box::new_uninit(),
         }
     }
 
@@ -108,9 +113,9 @@ mod tests {
         let first = Box::new([7_u64; 9]);
         let place: *const [u64; 9] = &raw const *first;
         assert!(rooms.keep(Emptied::new(first)).is_none());
-        let other = rooms.boxed([7_u32; 9]);
+        let other = Box::write(rooms.boxed(), [7_u32; 9]);
         assert_ne!((&raw const *other).cast::<u8>(), place.cast::<u8>());
-        let second = rooms.boxed([8_u64; 9]);
+        let second = Box::write(rooms.boxed(), [8_u64; 9]);
         assert_eq!(&raw const *second, place);
         assert_eq!((*other, *second), ([7; 9], [8; 9]));
         assert!(rooms.0.is_empty());
@@ -121,7 +126,8 @@ mod tests {
         let shared = Arc::new(());
         let mut rooms = Rooms::default();
         for _ in 0..2 {
-            let boxes: Vec<_> = (0..MOST + 3).map(|_| rooms.boxed(Arc::clone(&shared))).collect();
+            let new = |_| Box::write(rooms.boxed(), Arc::clone(&shared));
+            let boxes: Vec<_> = (0..MOST + 3).map(new).collect();
             assert_eq!(Arc::strong_count(&shared), MOST + 4);
             let back = boxes.into_iter().filter_map(|one| rooms.keep(Emptied::new(one))).count();
             assert_eq!((Arc::strong_count(&shared), rooms.0.len(), back), (1, MOST, 3));
