@@ -220,6 +220,87 @@ static void a_connection_that_waits_is_accepted_at_once(void)
     closesocket(listener);
 }
 
+#ifndef _WIN32
+
+/* Where a connection has come from is known also if it was reset before it was accepted. */
+static void the_peer_of_a_connection_that_was_reset_is_told(void)
+{
+    Address address, wanted, told;
+    SOCKET listener = new_listener(&address), client = connected_to(&address);
+    struct linger at_once = {1, 0};
+    struct sockaddr *local = NULL, *remote = NULL;
+    INT local_size = 0, remote_size = 0;
+    DWORD received = UNTOUCHED;
+    Accept accept;
+    associate(listener, port, LISTENER_KEY);
+    CHECK_IS(own_name(client, &wanted), 0);
+    CHECK_IS(setsockopt(client, SOL_SOCKET, SO_LINGER, (char *)&at_once, sizeof at_once), 0);
+    closesocket(client);
+    accept.overlapped = fresh(NULL);
+    accept.s = new_socket();
+    CHECK_AT_ONCE(AcceptEx(listener, accept.s, accept.place, 0, BLOCK, BLOCK, &received, &accept.overlapped));
+    CHECK_ENDED(port, LISTENER_KEY, &accept.overlapped, 0);
+    GetAcceptExSockaddrs(accept.place, 0, BLOCK, BLOCK, &local, &local_size, &remote, &remote_size);
+    CHECK_IS(remote_size, address_size);
+    memcpy(&told, remote, (size_t)remote_size);
+    CHECK_IS(told.four.sin_port, wanted.four.sin_port);
+    CHECK_IS(local_size, address_size);
+    closesocket(accept.s);
+    closesocket(listener);
+}
+
+/* A number had a connection, of which a short read leaves nothing, and has datagrams now, of which it leaves others:
+ * though the library was not told, and believes the number. */
+static void what_follows_a_connection_is_asked_what_it_is(void)
+{
+    Address address;
+    SOCKET listener = new_listener(&address), client = connected_to(&address);
+    DWORD received = UNTOUCHED;
+    OVERLAPPED first = fresh(NULL), second = fresh(NULL);
+    int ends[2];
+    char bytes[2][16];
+    Accept accept;
+    associate(listener, port, LISTENER_KEY);
+    accept.overlapped = fresh(NULL);
+    accept.s = new_socket();
+    CHECK_AT_ONCE(AcceptEx(listener, accept.s, accept.place, 0, BLOCK, BLOCK, &received, &accept.overlapped));
+    CHECK_ENDED(port, LISTENER_KEY, &accept.overlapped, 0);
+    associate(accept.s, port, LISTENER_KEY);
+    CHECK_IS(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
+    CHECK_IS(syscall(SYS_dup3, ends[0], (int)accept.s, 0), accept.s);
+    associate(accept.s, port, KEY);
+    CHECK_PENDING(receive_into(accept.s, bytes[0], sizeof bytes[0], NULL, &first));
+    CHECK_PENDING(receive_into(accept.s, bytes[1], sizeof bytes[1], NULL, &second));
+    CHECK_IS(write(ends[1], "one", 3), 3);
+    CHECK_IS(write(ends[1], "other", 5), 5);
+    CHECK_ENDED(port, KEY, &first, 3);
+    CHECK_ENDED(port, KEY, &second, 5);
+    closesocket(accept.s);
+    syscall(SYS_close, ends[0]);
+    syscall(SYS_close, ends[1]);
+    close_both(client, listener);
+}
+
+/* An accept asks whether the listener listens each time, also if its accepts are in flight. */
+static void a_listener_that_was_shut_is_none(void)
+{
+    Address address;
+    SOCKET listener = new_listener(&address);
+    DWORD received = UNTOUCHED;
+    Accept waits, late;
+    associate(listener, port, LISTENER_KEY);
+    begin_accept(listener, &waits, 0);
+    CHECK_IS(shutdown(listener, SD_BOTH), 0);
+    late.overlapped = fresh(NULL);
+    late.s = new_socket();
+    CHECK_FALSE(AcceptEx(listener, late.s, late.place, 0, BLOCK, BLOCK, &received, &late.overlapped), WSAEINVAL);
+    CHECK_FAILED(port, LISTENER_KEY, &waits.overlapped, 0, ERROR_INVALID_PARAMETER);
+    close_both(waits.s, late.s);
+    closesocket(listener);
+}
+
+#endif
+
 static void first_data_comes_with_the_connection(void)
 {
     Address address;
@@ -1300,6 +1381,11 @@ static void connections_of_a_family(void)
 {
     accepts_take_the_connections_in_order();
     a_connection_that_waits_is_accepted_at_once();
+#ifndef _WIN32
+    the_peer_of_a_connection_that_was_reset_is_told();
+    what_follows_a_connection_is_asked_what_it_is();
+    a_listener_that_was_shut_is_none();
+#endif
     first_data_comes_with_the_connection();
     what_waits_for_first_data_may_be_associated_and_closed();
 #ifndef _WIN32
