@@ -22,6 +22,7 @@ mod ours;
 mod pace;
 mod plan;
 mod scratch;
+mod stamps;
 mod threads;
 mod uring;
 

@@ -3,7 +3,7 @@
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use crate::asking::{Ask, Progress, Tally};
 use crate::histogram::Histogram;
@@ -36,6 +36,17 @@ pub(crate) struct Pattern {
     pub(crate) burst: usize,
 }
 
+/// Reads, with the time of what is read.
+pub(crate) type ReadStamped = fn(&TcpStream, &mut [u8]) -> io::Result<(usize, Option<SystemTime>)>;
+
+/// How an answer is read with the time at which it has come to its socket.
+#[derive(Clone, Copy)]
+pub(crate) struct Stamps {
+    /// Has the kernel note the time of what comes to a socket.
+    pub(crate) begin: fn(&TcpStream) -> io::Result<()>,
+    pub(crate) read: ReadStamped,
+}
+
 /// Connections from each client address: the kernel finds a free port the slower the more are in
 /// use, and there are 28,000 by default.
 const PER_ADDRESS: usize = 8000;
@@ -57,6 +68,8 @@ struct Client {
     length: usize,
     received: usize,
     sent_at: Instant,
+    /// The same by the clock of the stamps, where there are any.
+    stamped_at: SystemTime,
     /// Requests begun ever, to tell them apart.
     begun: u64,
     /// Requests answered in this round.
@@ -71,13 +84,26 @@ pub(crate) struct Load {
     buffer: Box<[u8; BUFFER]>,
     /// Requests sent ever.
     sent: u64,
+    /// How answers are stamped, and how long they took in this round until they had come to their sockets.
+    stamps: Option<(Stamps, Histogram)>,
 }
 
 impl Load {
     pub(crate) fn new() -> io::Result<Load> {
         let set = Set::new()?;
         let (active, idle) = (Vec::new(), Vec::new());
-        Ok(Load { set, active, idle, buffer: Box::new([0; BUFFER]), sent: 0 })
+        let buffer = Box::new([0; BUFFER]);
+        Ok(Load { set, active, idle, buffer, sent: 0, stamps: None })
+    }
+
+    /// The same; the kernel tells when each answer has come.
+    pub(crate) fn stamped(stamps: Stamps) -> io::Result<Load> {
+        Ok(Load { stamps: Some((stamps, Histogram::default())), ..Load::new()? })
+    }
+
+    /// How long answers took in the latest round until they had come to their sockets, if that is told.
+    pub(crate) fn come(&self) -> Option<&Histogram> {
+        self.stamps.as_ref().map(|(_, come)| come)
     }
 
     /// Connects once more. An idle connection is only held open.
@@ -91,6 +117,9 @@ impl Load {
         }
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
+        if let Some((stamps, _)) = &self.stamps {
+            (stamps.begin)(&stream)?;
+        }
         self.set.add(&stream, self.active.len(), Wanted::Input)?;
         self.active.push(Client {
             stream,
@@ -98,6 +127,7 @@ impl Load {
             length: 0,
             received: 0,
             sent_at: Instant::now(),
+            stamped_at: SystemTime::UNIX_EPOCH,
             begun: 0,
             answered: 0,
         });
@@ -131,6 +161,9 @@ impl Load {
         client.length = pattern.burst * MESSAGE;
         client.received = 0;
         client.sent_at = Instant::now();
+        if self.stamps.is_some() {
+            client.stamped_at = SystemTime::now();
+        }
         let sent = client.stream.write(&client.request[..client.length]);
         match sent {
             Ok(count) if count == client.length => Ok(()),
@@ -142,9 +175,13 @@ impl Load {
     /// Takes what has come; the latency, if the answer is complete.
     fn receive(&mut self, index: usize) -> Result<Option<Duration>, String> {
         let client = &mut self.active[index];
-        let count = match client.stream.read(&mut *self.buffer) {
-            Ok(0) => return Err("the server closed a connection".to_owned()),
-            Ok(count) => count,
+        let read = match &self.stamps {
+            None => client.stream.read(&mut *self.buffer).map(|count| (count, None)),
+            Some((stamps, _)) => (stamps.read)(&client.stream, &mut *self.buffer),
+        };
+        let (count, come) = match read {
+            Ok((0, _)) => return Err("the server closed a connection".to_owned()),
+            Ok(read) => read,
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
             Err(error) => return Err(format!("receiving: {error}")),
         };
@@ -156,7 +193,16 @@ impl Load {
             return Err("an answer differs from its request".to_owned());
         }
         client.received += count;
-        Ok((client.received == client.length).then(|| client.sent_at.elapsed()))
+        if client.received < client.length {
+            return Ok(None);
+        }
+        // If the clock was set meanwhile, it says nothing.
+        if let Some((_, times)) = &mut self.stamps
+            && let Some(Ok(time)) = come.map(|come| come.duration_since(client.stamped_at))
+        {
+            times.record(time);
+        }
+        Ok(Some(client.sent_at.elapsed()))
     }
 }
 
@@ -167,6 +213,9 @@ impl Ask for Load {
         time: Duration,
         latencies: &mut Histogram,
     ) -> Result<Tally, String> {
+        if let Some((_, come)) = &mut self.stamps {
+            come.clear();
+        }
         for index in 0..self.active.len() {
             self.active[index].answered = 0;
             self.send(index, pattern)?;

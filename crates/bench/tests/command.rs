@@ -347,16 +347,17 @@ fn reads_are_measured_alone_and_beside_an_echo() {
         assert_has(row, &["cpu", "rate"]);
     }
     // Three speeds, each with one thread and with two.
-    for cell in &cells[1..7] {
+    for (number, cell) in cells[1..7].iter().enumerate() {
         let rows = cell["rows"].as_array().unwrap();
         let names: Vec<&str> = rows.iter().map(|row| row["contender"].as_str().unwrap()).collect();
         let by_hand = "epoll_one_shot, its threads pread";
         let with_reads =
             ["ours, reads on the same port", "ours beside 32 threads that pread", by_hand];
-        assert_eq!(names, [&with_reads[..], &["ours, no reads"]].concat());
-        let [with_reads @ .., alone] = &rows[..] else { panic!("{cell}") };
-        let echo = ["rate", "p50", "p99", "processors"];
-        for row in with_reads {
+        let unheld = if number < 4 { &[][..] } else { &["epoll_one_shot, as many as it can"] };
+        assert_eq!(names, [&with_reads[..], &["ours, no reads"], unheld].concat());
+        let alone = &rows[3];
+        let echo = ["rate", "p50", "p99", "come p99", "processors"];
+        for row in rows.iter().filter(|row| row["contender"] != "ours, no reads") {
             assert_has(row, &echo);
             assert_has(row, &["reads"]);
         }

@@ -5,10 +5,16 @@
 //! threads ask their set and read in turns. The latter two make as many reads in a second as the port has made in its
 //! latest turn, or all are held to the same rate. Where the file is not cached, threads that read in turns wait for the
 //! disk, one read each, and make fewer. A server without any reads shows what the echo is by itself.
+//!
+//! Where the port reads as much as it can its threads never rest, as those do that are held to the same rate and need
+//! less for it. So there is a server by hand besides that reads as much as it can, too. And of each answer is told
+//! when it has come to its socket: what is left is what the clients have waited for a processor.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use super::scratch::{Scratch, Way};
+use super::stamps::STAMPS;
 use super::{Options, Reading, of_the_file};
 use crate::asking::Ask as _;
 use crate::distance;
@@ -31,8 +37,10 @@ const THREADS: [usize; 2] = [1, 2];
 const HELD: [f64; 2] = [20_000.0, 200_000.0];
 /// The echo without reads.
 const ALONE: &str = "ours, no reads";
+/// By hand, not held to the port's rate.
+const UNHELD: &str = "epoll_one_shot, as many as it can";
 
-const PATTERN: Pattern = Pattern { handlers: Handlers::Quick, burst: 1 };
+pub(super) const PATTERN: Pattern = Pattern { handlers: Handlers::Quick, burst: 1 };
 
 /// The first is the one to which the others are compared.
 const ENTRIES: [&str; 4] = [WITH_READS, BESIDE_POOL, READS_BY_HAND, ALONE];
@@ -53,19 +61,23 @@ impl Remote {
     }
 }
 
+/// The clients of the server at an address.
+pub(super) fn connect(address: SocketAddr) -> Result<Load, String> {
+    let load = Load::stamped(STAMPS).map_err(|error| format!("load generator: {error}"))?;
+    let connect = |mut load: Load, _| load.connect(address, true).map(|()| load);
+    (0..ACTIVE).try_fold(load, connect).map_err(|error| format!("connecting: {error}"))
+}
+
 impl Entrant {
     fn start(name: &str, threads: usize, reading: &Reading) -> Result<Entrant, String> {
         let reads = name != ALONE;
         let mut remote = if reads {
-            Remote::start_reading(name, threads, reading)
+            let contender = if name == UNHELD { READS_BY_HAND } else { name };
+            Remote::start_reading(contender, threads, reading)
         } else {
             Remote::start(OURS, threads, Service::Echo, Traffic::Lasting, false)
         }?;
-        let mut load = Load::new().map_err(|error| format!("load generator: {error}"))?;
-        for _ in 0..ACTIVE {
-            let connected = load.connect(remote.address, true);
-            connected.map_err(|error| format!("connecting: {error}"))?;
-        }
+        let load = connect(remote.address)?;
         remote.wait_for_added(ACTIVE as u64)?;
         Ok(Entrant { remote, load, reads })
     }
@@ -97,6 +109,8 @@ impl Entrant {
             |more: u64| more as f64 / after.time.saturating_sub(before.time) as f64 * 1e9;
         let made = in_second(after.packets.saturating_sub(before.packets));
         note_answers(row, &tally, latencies);
+        let come = load.come().and_then(|come| come.per_mille(990));
+        row.push("come p99", "us", come.map(|time| time / 1000.0));
         row.push("reads", "1/s", Some(made));
         let used = in_second(after.processor_time.saturating_sub(before.processor_time));
         row.push("processors", "", Some(used / 1e9));
@@ -144,12 +158,14 @@ fn cell(
         "random reads of 4 KiB, {reads}, while {ACTIVE} connections echo, {threads} threads"
     );
     progress(&title);
+    let is_unlimited = matches!((way, speed), (Way::Cached, Speed::OfThePort));
+    let entries: Vec<&str> = ENTRIES.into_iter().chain(is_unlimited.then_some(UNHELD)).collect();
     let row = |name: &&str| Row { contender: (*name).to_owned(), ..Row::default() };
-    let mut rows: Vec<Row> = ENTRIES.iter().map(row).collect();
+    let mut rows: Vec<Row> = entries.iter().map(row).collect();
     let file: PathBuf = scratch.path();
     let reading = Reading { file, way };
     let mut entrants: Vec<Option<Entrant>> = Vec::new();
-    for (name, row) in ENTRIES.iter().zip(&mut rows) {
+    for (name, row) in entries.iter().zip(&mut rows) {
         let entrant = Entrant::start(name, threads, &reading);
         entrants.push(entrant.map_err(|reason| row.failure = Some(reason)).ok());
     }
@@ -157,13 +173,13 @@ fn cell(
     let mut of_the_port = None;
     let mut round = 0;
     while options.rounds.goes_on(round, &rows, P99) {
-        for turn in 0..ENTRIES.len() {
-            let index = (round + turn) % ENTRIES.len();
-            let (name, row) = (ENTRIES[index], &mut rows[index]);
+        for turn in 0..entries.len() {
+            let index = (round + turn) % entries.len();
+            let (name, row) = (entries[index], &mut rows[index]);
             let Some(entrant) = &mut entrants[index] else { continue };
             let rate = match speed {
                 Speed::Held(rate) => Some(rate),
-                Speed::OfThePort if name == WITH_READS => None,
+                Speed::OfThePort if matches!(name, WITH_READS | UNHELD) => None,
                 Speed::OfThePort => of_the_port,
             };
             match entrant.turn(rate, options, &mut latencies, row) {
@@ -187,7 +203,8 @@ fn cell(
         rows,
         notes: vec![
             of_the_file(scratch),
-            "rate and p50 to p99.9: of the echo; processors: used by the server, threads that read included."
+            "rate and p50 to p99.9: of the echo; come p99: until the answer is at the clients' socket, by the kernel's \
+             clock; processors: used by the server, threads that read included."
                 .to_owned(),
         ],
         ..Cell::default()
