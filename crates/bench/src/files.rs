@@ -7,7 +7,7 @@
 //!
 //! *Not cached*: past the system's memory (`O_DIRECT`), with 32 reads in flight. The rate is compared.
 //!
-//! *Beside an echo*: see [`beside`].
+//! *While an echo runs elsewhere*: see [`apart`]. *On the server that echoes*: see [`beside`].
 //!
 //! How far apart the processors are is measured between the turns, but not where the file is cached: one thread
 //! reads there, and nothing passes between processors.
@@ -15,6 +15,7 @@
 //! Each read is of a page that nothing tells before. Each contender looks at what it has read: at a word of
 //! each sector in the rounds, and at each byte before them.
 
+mod apart;
 mod bare;
 mod beside;
 mod in_c;
@@ -39,7 +40,8 @@ pub(crate) use self::scratch::{Memory, PAGE, Scratch, Way};
 use crate::distance;
 use crate::enough::Amount;
 use crate::names::files::{
-    AT_ONCE, BY_PACKET, BY_RING, IN_C_AT_ONCE, IN_C_BY_PACKET, IN_C_BY_RING, PREAD, URING,
+    AT_ONCE, BY_PACKET, BY_RING, BY_TOKENS, IN_C_AT_ONCE, IN_C_BY_PACKET, IN_C_BY_RING, NO_WAIT,
+    PREAD, URING,
 };
 use crate::processor_time::Clock;
 use crate::report::{Cell, Row};
@@ -100,12 +102,12 @@ const CACHED: [Entry; 10] = [
     Entry { name: AT_ONCE, build: ours::at_once },
     Entry { name: "ours, at once, shared", build: ours::shared_at_once },
     Entry { name: BY_PACKET, build: ours::by_packet },
-    Entry { name: "ours, by packet, 32 tokens", build: ours::by_tokens },
+    Entry { name: BY_TOKENS, build: ours::by_tokens },
     Entry { name: IN_C_AT_ONCE, build: in_c::at_once },
     Entry { name: IN_C_BY_PACKET, build: in_c::by_packet },
     Entry { name: PREAD, build: bare::pread },
     Entry { name: "pread, 32 buffers", build: bare::pread_around },
-    Entry { name: "preadv2, RWF_NOWAIT", build: bare::no_wait },
+    Entry { name: NO_WAIT, build: bare::no_wait },
     Entry { name: URING, build: uring::build },
 ];
 
@@ -121,7 +123,7 @@ const DIRECT: [Entry; 6] = [
 
 /// Of these the instructions are counted.
 pub(crate) const PERFORMED: [&str; 5] =
-    [AT_ONCE, "ours, at once, shared", BY_PACKET, "ours, by packet, 32 tokens", PREAD];
+    [AT_ONCE, "ours, at once, shared", BY_PACKET, BY_TOKENS, PREAD];
 
 /// Reads so often from a small file; `None` if there is no such contender.
 pub(crate) fn perform(name: &str, reads: usize) -> io::Result<Option<()>> {
@@ -157,6 +159,7 @@ pub(crate) fn run(options: &Options, progress: &mut dyn FnMut(&str)) -> Vec<Cell
         }
         progress(&title);
         cells.push(alone(way, title, &scratch, options));
+        cells.push(apart::run(way, &scratch, options, progress));
         cells.extend(beside::run(way, &scratch, options, progress));
     }
     cells
@@ -199,17 +202,6 @@ impl Entrant {
         reader.read(&mut Plan::endless(scratch.pages(), 0).of(20 * IN_FLIGHT).thorough())?;
         Ok(Entrant(reader))
     }
-
-    fn turn(&mut self, mut plan: Plan, row: &mut Row) -> io::Result<()> {
-        let (begun, used) = (Instant::now(), Clock::Process.now());
-        self.0.read(&mut plan)?;
-        let (used, taken) = (Clock::Process.now() - used, begun.elapsed());
-        #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
-        let made = plan.made() as f64;
-        row.push(CPU, "ns", Some(used.as_secs_f64() * 1e9 / made));
-        row.push(RATE, "1/s", Some(made / taken.as_secs_f64()));
-        Ok(())
-    }
 }
 
 /// How far apart the processors are, where that matters.
@@ -217,12 +209,15 @@ fn distance_of(way: Way) -> Option<io::Result<Duration>> {
     (way == Way::Direct).then(distance::measure)
 }
 
-/// Nothing but reads.
-fn alone(way: Way, title: String, scratch: &Scratch, options: &Options) -> Cell {
-    let (entries, compared) = match way {
-        Way::Cached => (&CACHED[..], CPU),
-        Way::Direct => (&DIRECT[..], RATE),
-    };
+/// The rounds: each contender in turn, by `turn`, which gets a plan without an end.
+fn measure(
+    way: Way,
+    entries: &[Entry],
+    compared: &str,
+    scratch: &Scratch,
+    options: &Options,
+    mut turn: impl FnMut(&mut dyn Reader, Plan, &mut Row) -> io::Result<()>,
+) -> Vec<Row> {
     let row = |entry: &Entry| Row { contender: entry.name.to_owned(), ..Row::default() };
     let mut rows: Vec<Row> = entries.iter().map(row).collect();
     let mut entrants: Vec<Option<Entrant>> = Vec::new();
@@ -233,15 +228,13 @@ fn alone(way: Way, title: String, scratch: &Scratch, options: &Options) -> Cell 
     let mut round = 0;
     while options.rounds.goes_on(round, &rows, compared) {
         let mut before = distance_of(way);
-        for turn in 0..entries.len() {
-            let index = (round + turn) % entries.len();
-            let (row, Some(entrant)) = (&mut rows[index], &mut entrants[index]) else { continue };
-            let plan = Plan::endless(scratch.pages(), 1 + round as u64);
-            let plan = match way {
-                Way::Cached => plan.of(options.reads),
-                Way::Direct => plan.within(options.time),
+        for number in 0..entries.len() {
+            let index = (round + number) % entries.len();
+            let (row, Some(Entrant(reader))) = (&mut rows[index], &mut entrants[index]) else {
+                continue;
             };
-            if let Err(error) = entrant.turn(plan, row) {
+            let plan = Plan::endless(scratch.pages(), 1 + round as u64);
+            if let Err(error) = turn(&mut **reader, plan, row) {
                 row.failure = Some(format!("round {}: {error}", round + 1));
                 entrants[index] = None;
             }
@@ -253,6 +246,34 @@ fn alone(way: Way, title: String, scratch: &Scratch, options: &Options) -> Cell 
         }
         round += 1;
     }
+    rows
+}
+
+/// A turn where nothing else is done.
+fn turn(reader: &mut dyn Reader, mut plan: Plan, row: &mut Row) -> io::Result<()> {
+    let (begun, used) = (Instant::now(), Clock::Process.now());
+    reader.read(&mut plan)?;
+    let (used, taken) = (Clock::Process.now() - used, begun.elapsed());
+    #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
+    let made = plan.made() as f64;
+    row.push(CPU, "ns", Some(used.as_secs_f64() * 1e9 / made));
+    row.push(RATE, "1/s", Some(made / taken.as_secs_f64()));
+    Ok(())
+}
+
+/// Nothing but reads.
+fn alone(way: Way, title: String, scratch: &Scratch, options: &Options) -> Cell {
+    let (entries, compared) = match way {
+        Way::Cached => (&CACHED[..], CPU),
+        Way::Direct => (&DIRECT[..], RATE),
+    };
+    let rows = measure(way, entries, compared, scratch, options, |reader, plan, row| {
+        let plan = match way {
+            Way::Cached => plan.of(options.reads),
+            Way::Direct => plan.within(options.time),
+        };
+        turn(reader, plan, row)
+    });
     let note = match way {
         Way::Cached => {
             "cpu: of the whole process; pread and what is at once read one page after the other into the same buffer, \

@@ -15,7 +15,9 @@ pub(crate) const READS_BY_HAND: &str = "epoll_one_shot, its threads pread";
 pub(crate) mod files {
     pub(crate) const AT_ONCE: &str = "ours, at once";
     pub(crate) const BY_PACKET: &str = "ours, by packet";
+    pub(crate) const BY_TOKENS: &str = "ours, by packet, 32 tokens";
     pub(crate) const PREAD: &str = "pread";
+    pub(crate) const NO_WAIT: &str = "preadv2, RWF_NOWAIT";
     pub(crate) const BY_RING: &str = "ours, ring";
     pub(crate) const URING: &str = "uring";
     pub(crate) const IN_C_AT_ONCE: &str = "ours in C, at once";

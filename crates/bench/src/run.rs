@@ -130,7 +130,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
 
 /// How long it takes to measure what needs no server; a guess, on the safe side.
 fn within_the_process_takes(selection: &Selection) -> Duration {
-    let all = [("S6", 50), ("S7", 15), (FILES, 90), ("S15", 20), ("single", 40)];
+    let all = [("S6", 50), ("S7", 15), (FILES, 220), ("S15", 20), ("single", 40)];
     let wanted = all.into_iter().filter(|(name, _)| selection.wants(name));
     Duration::from_secs(wanted.map(|(_, seconds)| seconds).sum())
 }
