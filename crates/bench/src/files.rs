@@ -339,7 +339,7 @@ mod tests {
 
     #[test]
     fn each_cell_has_every_quantity_in_every_round() {
-        let (rounds, time) = (Amount { least: 2, until: None }, Duration::from_millis(5));
+        let (rounds, time) = (Amount { least: 2, until: None }, Duration::from_millis(100));
         let options = Options { rounds, reads: 200, time, ..Options::default() };
         let scratch = scratch(64);
         for way in [Way::Cached, Way::Direct] {
