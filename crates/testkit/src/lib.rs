@@ -21,6 +21,8 @@
 )]
 
 pub mod alloc;
+#[cfg(all(unix, not(target_os = "linux")))]
+mod bsd_files;
 mod child;
 #[cfg(target_os = "linux")]
 pub mod descriptors;
@@ -50,6 +52,8 @@ mod system;
 #[cfg(windows)]
 mod windows_files;
 
+#[cfg(all(unix, not(target_os = "linux")))]
+pub use bsd_files::Hanging;
 pub use child::{in_a_process_of_its_own, spawn};
 pub use dice::Dice;
 #[cfg(target_os = "linux")]

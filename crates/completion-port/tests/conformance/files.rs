@@ -8,12 +8,12 @@ use completion_port::{
     Batch, Call, Error, ErrorKind, FileEngine, Interest, OneShot, Operation, Outcome, Packet,
     Persistent, Port, Registration, Started, sim,
 };
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 use testkit::skipped;
 use testkit::{Socket, System, lacking, on_every_file_system};
 
 use crate::kit::codes;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 use crate::kit::files::native;
 use crate::kit::files::{page, read, synced, written};
 use crate::kit::operations::{
@@ -435,14 +435,14 @@ on_every_file_system! {
 }
 
 /// A port with files of the standard library as keys.
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 fn files_on(on: &System) -> Port<File, u32> {
     on.port(1)
 }
 
 /// What an operation on a file at a path fails with.
 #[track_caller]
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 fn failure(system: &System, path: &str, operation: Operation) -> Error {
     let port = files_on(system);
     let file = File::options().read(true).write(true).open(path).unwrap();
@@ -452,7 +452,7 @@ fn failure(system: &System, path: &str, operation: Operation) -> Error {
 }
 
 /// Rule 68: a disk without room.
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 #[test]
 fn a_write_without_room_says_so_epoll() {
     for system in native() {
@@ -463,7 +463,7 @@ fn a_write_without_room_says_so_epoll() {
 }
 
 /// Rule 68: a disk that fails. No page of this process is at the address zero.
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 #[test]
 fn a_read_that_fails_says_so_epoll() {
     for system in native() {
@@ -473,7 +473,7 @@ fn a_read_that_fails_says_so_epoll() {
 }
 
 /// Rule 68: past the cache, offsets and buffers must be aligned.
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 #[test]
 fn a_read_that_is_not_aligned_says_so_epoll() {
     for system in native() {
@@ -491,7 +491,7 @@ fn a_read_that_is_not_aligned_says_so_epoll() {
 }
 
 /// Rule 68: the position of the file is neither used nor moved.
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 #[test]
 fn the_position_of_a_file_stays_epoll() {
     use std::io::{Seek, SeekFrom};
@@ -510,7 +510,7 @@ fn the_position_of_a_file_stays_epoll() {
 }
 
 /// Rule 68: what has no positions is read and written as it stands.
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 #[test]
 fn what_has_no_positions_is_read_as_it_stands_epoll() {
     for system in native() {
@@ -570,7 +570,7 @@ fn what_does_not_block_is_waited_for_epoll() {
 }
 
 /// Rule 70: the names in a directory, too.
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 #[test]
 fn a_directory_is_put_on_the_disk_epoll() {
     for system in native() {

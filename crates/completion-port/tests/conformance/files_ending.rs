@@ -11,11 +11,11 @@ use completion_port::{
     Batch, Buffer, Call, Error, ErrorKind, FileEngine, Operation, Outcome, Packet, Port, sim,
 };
 use testkit::{System, on_every_file_system};
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 use testkit::{in_a_process_of_its_own, in_forked_child, sandbox, skipped};
 
 use crate::kit::codes;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 use crate::kit::files::native;
 use crate::kit::files::{page, read, synced};
 use crate::kit::ledger::{Ledger, Owner};
@@ -579,7 +579,7 @@ unsafe impl Buffer for Failing {
 }
 
 /// Rule 73: every call is refused there, and the parent's operations go on.
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 #[test]
 fn a_forked_child_starts_nothing_on_files_epoll() {
     if !in_a_process_of_its_own("files_ending::a_forked_child_starts_nothing_on_files_epoll") {
@@ -617,7 +617,7 @@ fn a_forked_child_starts_nothing_on_files_epoll() {
 }
 
 /// Rule 73: a port leaves no thread behind, and no descriptor.
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 #[test]
 fn a_port_leaves_nothing_that_did_operations_on_files_epoll() {
     if !in_a_process_of_its_own(
@@ -671,7 +671,7 @@ fn a_disk_that_fails_is_told_by_what_puts_a_file_on_it_epoll() {
 }
 
 /// Rule 74: where the system gives no ring one is refused, or else threads do it.
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 #[test]
 fn without_a_ring_threads_do_it_epoll() {
     let name = "files_ending::without_a_ring_threads_do_it_epoll";

@@ -27,9 +27,7 @@ mod detection;
 mod edge;
 mod enabling;
 mod errors;
-#[cfg(any(target_os = "linux", windows))]
 mod files;
-#[cfg(any(target_os = "linux", windows))]
 mod files_ending;
 #[cfg(target_os = "linux")]
 mod forks;
