@@ -84,6 +84,8 @@ mod sys {
     #[cfg_attr(unix, path = "unix/codes.rs")]
     #[cfg_attr(windows, path = "windows/codes.rs")]
     pub(crate) mod codes;
+    #[allow(dead_code, reason = "what is for Windows")]
+    pub(crate) mod counted;
     pub(crate) mod files;
     pub(crate) mod host;
     pub(crate) mod kqueue;

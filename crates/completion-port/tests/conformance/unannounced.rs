@@ -18,7 +18,7 @@ use crate::kit::threads::{
 on_every_system! {
     /// Rule 39.
     fn a_block_that_nobody_announced_is_noticed(system: &System) {
-        system.not_on_windows("call that tells whether a thread sleeps");
+        system.not_on_wine("completion port that counts its threads");
         let (blocked, heard) = Blocked::on(system, 1);
         thread::scope(|scope| {
             let _end = End::of(&blocked.port, [&blocked.gate]);
@@ -32,7 +32,7 @@ on_every_system! {
     /// Rule 39: a packet that the kernel has yet to report does not wait for a handler that blocks:
     /// another thread asks the kernel.
     fn a_block_that_nobody_announced_keeps_no_socket_waiting(system: &System) {
-        system.not_on_windows("call that tells whether a thread sleeps");
+        system.not_on_wine("completion port that counts its threads");
         let (ours, theirs) = system.unix_pair();
         let (blocked, heard) = Blocked::on(system, 1);
         let registration = Registration::new(&ours, (), Interest::IN, OneShot::Level);
@@ -42,6 +42,40 @@ on_every_system! {
             let go_on = blocked.begin(scope, &heard, 1);
             theirs.write(b"x").unwrap();
             assert_eq!(hear(system, &heard, "somebody looks"), READY);
+            drop(go_on);
+        });
+    }
+
+    /// Rule 39: the same of a thread that has its packet from the kernel's wait, and not from a post.
+    fn who_blocks_is_noticed_though_it_has_come_from_the_kernels_wait(system: &System) {
+        system.not_on_wine("completion port that counts its threads");
+        let (ours, theirs) = system.unix_pair();
+        let (blocked, heard) = Blocked::on(system, 1);
+        let registration = Registration::new(&ours, (), Interest::IN, OneShot::Level);
+        blocked.port.register(registration).unwrap();
+        let (go_on, told) = mpsc::channel::<()>();
+        thread::scope(|scope| {
+            let blocked = &blocked;
+            let _end = End::of(&blocked.port, [&blocked.gate]);
+            let go_on = go_on;
+            scope.spawn(move || {
+                let mut batch = Batch::with_capacity(1);
+                let mut packets = blocked.port.wait(&mut batch, None).unwrap();
+                let ready = packets.next();
+                assert!(matches!(ready, Some(Packet::Ready(_))), "{ready:?}");
+                let me = thread::current().id();
+                script(system, me, true);
+                blocked.say.send(READY).unwrap();
+                let _ = told.recv();
+                script(system, me, false);
+            });
+            settle(system, &blocked.port, 1);
+            scope.spawn(|| blocked.run());
+            settle(system, &blocked.port, 2);
+            theirs.write(b"x").unwrap();
+            assert_eq!(hear(system, &heard, "the first is taken"), READY);
+            blocked.port.post(2).unwrap();
+            assert_eq!(hear(system, &heard, "another one takes over"), 2);
             drop(go_on);
         });
     }
@@ -91,13 +125,13 @@ on_every_system! {
     /// Rule 39: the same if the block was not announced; then the port has to find out that it is
     /// over. Here the thread that has blocked has the only seat.
     fn who_blocked_unannounced_and_runs_again_has_the_only_seat(system: &System) {
-        system.not_on_windows("call that tells whether a thread sleeps");
+        system.not_on_wine("completion port that counts its threads");
         who_blocked_runs_again(system, 1);
     }
 
     /// Rule 39: and with another thread in the second of two seats.
     fn who_blocked_unannounced_and_runs_again_has_one_of_two_seats(system: &System) {
-        system.not_on_windows("call that tells whether a thread sleeps");
+        system.not_on_wine("completion port that counts its threads");
         who_blocked_runs_again(system, 2);
     }
 }

@@ -76,6 +76,7 @@ use crate::sys::kqueue::Kqueue;
 use crate::sys::psn::{Holders, Psn};
 
 mod calls;
+mod counted;
 mod datagram;
 mod files;
 mod kqueue;
@@ -93,6 +94,7 @@ mod tests;
 mod watcher;
 
 pub use calls::Calls;
+use counted::Counting;
 pub use files::FileScript;
 use files::FileState;
 use kqueue::{Queue, SimulatedCalls};
@@ -254,6 +256,7 @@ struct State {
     scripted_sleep: HashMap<ThreadId, (Option<bool>, Moment)>,
     /// Whether threads cannot be observed.
     hides_switches: bool,
+    counting: Counting,
     sleepers: BTreeMap<u64, Sleeper>,
     last_sleeper: u64,
     files: FileState,

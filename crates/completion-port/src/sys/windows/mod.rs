@@ -12,6 +12,7 @@ mod address;
 mod afd;
 #[cfg(feature = "sim")]
 pub(crate) mod codes;
+mod counted;
 mod files;
 mod host;
 mod operations;

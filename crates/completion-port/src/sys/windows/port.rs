@@ -11,6 +11,7 @@ use windows_sys::Win32::System::IO::{
 };
 use windows_sys::Win32::System::Threading::Sleep;
 
+use super::counted;
 use super::options::{last_error, system_fault};
 use crate::state::facts::Fault;
 
@@ -33,9 +34,16 @@ pub(super) struct Port(OwnedHandle);
 
 impl Port {
     pub(super) fn new() -> Result<Self, Fault> {
+        Self::for_threads(ALL)
+    }
+
+    /// A port that hands packets out while fewer than so many of the threads run that have last taken packets from it, if the
+    /// system counts them.
+    pub(super) fn for_threads(most: u32) -> Result<Self, Fault> {
         // SAFETY: CreateIoCompletionPort demands a file or INVALID_HANDLE_VALUE, and a port or null.
         // - INVALID_HANDLE_VALUE and null ask for a new port without a file.
-        let port = unsafe { CreateIoCompletionPort(INVALID_HANDLE_VALUE, ptr::null_mut(), 0, ALL) };
+        let port =
+            unsafe { CreateIoCompletionPort(INVALID_HANDLE_VALUE, ptr::null_mut(), 0, most) };
         if port.is_null() {
             return Err(system_fault(last_error()));
         }
@@ -70,21 +78,47 @@ impl Port {
 
     /// Queues a packet as of a request at this address. What takes it must know that there may be none.
     pub(super) fn post_for(&self, key: usize, address: usize) {
-        let address = ptr::without_provenance(address);
-        loop {
-            // SAFETY: PostQueuedCompletionStatus demands an open port. It passes the other words on and looks at
-            // none of them.
-            // - open: `self` owns it.
-            if unsafe { PostQueuedCompletionStatus(self.handle(), 0, key, address) } != 0 {
-                return;
-            }
+        while !self.try_post_for(key, address) {
             // The system is short of memory. A thread may sleep until this packet comes, so it is not given up.
             nap();
         }
     }
 
+    /// Queues a packet that says nothing; false if the system is short of memory.
+    pub(super) fn try_post(&self) -> bool {
+        self.try_post_for(0, 0)
+    }
+
+    fn try_post_for(&self, key: usize, address: usize) -> bool {
+        let address = ptr::without_provenance(address);
+        // SAFETY: PostQueuedCompletionStatus demands an open port. It passes the other words on and looks at none of
+        // them.
+        // - open: `self` owns it.
+        unsafe { PostQueuedCompletionStatus(self.handle(), 0, key, address) != 0 }
+    }
+
     /// Waits for packets for so many milliseconds. Returns how many of the first places of `room` it has written.
     pub(super) fn take(&self, room: &mut Room, milliseconds: u32) -> usize {
+        let _away = counted::away();
+        match self.try_take(room, milliseconds) {
+            Ok(count) => count,
+            Err(WAIT_TIMEOUT) => 0,
+            Err(_) => {
+                // The system is short of memory. The caller comes again.
+                nap();
+                0
+            }
+        }
+    }
+
+    /// Takes a packet that is there, without waiting; false if there is none. The calling thread is counted by this port
+    /// from now on.
+    pub(super) fn takes_one(&self) -> bool {
+        self.try_take(&mut [MaybeUninit::uninit()], 0) == Ok(1)
+    }
+
+    /// The same as [`Port::take`], or what the system says that has given no packet.
+    fn try_take(&self, room: &mut Room, milliseconds: u32) -> Result<usize, u32> {
         let most = u32::try_from(room.len()).unwrap_or(u32::MAX);
         let mut count = 0;
         // SAFETY: GetQueuedCompletionStatusEx writes at most `most` entries at the first pointer, and their number
@@ -102,14 +136,7 @@ impl Port {
                 0,
             )
         };
-        if done != 0 {
-            return usize::try_from(count).unwrap_or(0);
-        }
-        if last_error() != WAIT_TIMEOUT {
-            // The system is short of memory. The caller comes again.
-            nap();
-        }
-        0
+        if done == 0 { Err(last_error()) } else { Ok(usize::try_from(count).unwrap_or(0)) }
     }
 }
 

@@ -1,6 +1,6 @@
-//! Whether a completion port of the kernel counts its threads: by bare calls, and without a port of the library. Parked
-//! threads could wait on one, which would release another of them when one blocks; nothing here relies on that yet, since
-//! no system that counts was at hand. Nothing is expected of it.
+//! Whether a completion port of the kernel counts its threads: by bare calls, and without a port of the library. First it is
+//! asked as the library asks it, which finds out by that who sleeps: a thread has looked for a packet and found none, and another one looks
+//! whether it may take one. Then threads wait there. Nothing is expected of it.
 
 use std::hint::spin_loop;
 use std::io::{self, Read as _};
@@ -47,7 +47,7 @@ pub(crate) fn counted() -> Counted {
         rule: 39,
         what: "one thread at a time may run, a packet stands and another thread waits; the first one",
         seen: seen.into_iter().map(by_wine).collect(),
-        inferred: "what spins holds the packet back, and what blocks in any way lets the other one go",
+        inferred: "what spins holds a packet back, what blocks lets one go, and to look is enough to be counted",
     }
 }
 
@@ -215,6 +215,56 @@ fn wait_for(event: &Object) {
     unsafe { WaitForSingleObject(event.0, HELD) };
 }
 
+/// A thread looks for a packet, finds none and spins, then waits for an event, and spins again, while another one looks for the
+/// packet that stands. That is how the library finds out whether a thread sleeps.
+fn asked() -> io::Result<String> {
+    let (port, event) = (Object::port()?, Object::event()?);
+    let [waits, spins_on] = [const { AtomicBool::new(false) }; 2];
+    let (say_stage, stage) = mpsc::channel();
+    let (port, event, waits, spins_on) = (&port, &event, &waits, &spins_on);
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            // What stands there later is not its own.
+            let has_packet = port.take(0);
+            let _ = say_stage.send(has_packet);
+            spin_until(waits);
+            wait_for(event);
+            let _ = say_stage.send(false);
+            spin_until(spins_on);
+        });
+        let outcome = look(port, waits, &stage);
+        waits.store(true, SeqCst);
+        spins_on.store(true, SeqCst);
+        outcome
+    })
+}
+
+/// What a thread sees that looks for the packet that stands: see [`asked`].
+fn look(port: &Object, waits: &AtomicBool, stage: &Receiver<bool>) -> io::Result<String> {
+    awaited(stage)?;
+    port.post();
+    if port.take(0) {
+        return Ok("spins: there".to_owned());
+    }
+    let begin = Instant::now();
+    waits.store(true, SeqCst);
+    let mut there = None;
+    while there.is_none() && begin.elapsed() < HELD_FOR / 2 {
+        there = port.take(0).then(|| begin.elapsed());
+        thread::yield_now();
+    }
+    let blocked = match there {
+        Some(time) => format!("there after {:.2} ms", time.as_secs_f64() * 1000.0),
+        None => "not there".to_owned(),
+    };
+    // The thread that looks is counted as well, until it looks elsewhere.
+    Object::port()?.take(0);
+    awaited(stage)?;
+    port.post();
+    let on = if port.take(0) { "there" } else { "held back" };
+    Ok(format!("spins: held back; waits: {blocked}; spins again: {on}"))
+}
+
 fn in_words(released: &Released) -> String {
     match released {
         Released::BySpinning(time) => {
@@ -229,11 +279,12 @@ fn in_words(released: &Released) -> String {
 
 fn seen() -> io::Result<Vec<String>> {
     let event = Object::event()?;
+    let asked = format!("the other one looks without waiting; {}", asked()?);
     let first = released(|| wait_for(&event))?;
     if let Released::BySpinning(_) = first {
-        return Ok(vec![format!("{}: it counts no threads", in_words(&first))]);
+        return Ok(vec![asked, format!("{}: it counts no threads", in_words(&first))]);
     }
-    let mut seen = vec!["spins: held back".to_owned()];
+    let mut seen = vec![asked, "spins: held back".to_owned()];
     let mut add = |what: &str, released| seen.push(format!("{what}: {}", in_words(&released)));
     add("waits for an event", first);
     // SAFETY: Sleep demands nothing.
