@@ -16,6 +16,7 @@ use crate::sys::files::{Issuer, Job};
 
 impl Engine {
     /// Whether reads from the file of this desk are tried at once.
+    #[inline]
     pub(crate) fn reads_now(&self, desk: &Desk, descriptor: Descriptor) -> bool {
         desk.reads_now(|| self.backend.reads_now(descriptor))
     }

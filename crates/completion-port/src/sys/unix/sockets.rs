@@ -118,7 +118,8 @@ impl<'r> Part<'r> {
     const EMPTY: Self =
         Self { raw: libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }, room: PhantomData };
 
-    fn new(room: &'r mut [MaybeUninit<u8>]) -> Self {
+    #[inline]
+    pub(in crate::sys) fn new(room: &'r mut [MaybeUninit<u8>]) -> Self {
         let raw = libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() };
         Self { raw, room: PhantomData }
     }

@@ -113,10 +113,10 @@ impl Files for Epoll {
                 ) as libc::ssize_t
             })
         };
-        let result = match room.len() {
-            1 => with_room::<1, _>(room, read),
-            0..=8 => with_room::<8, _>(room, read),
-            _ => with_room::<PARTS, _>(room, read),
+        let result = match room {
+            [part] if !part.is_empty() => read(&mut [Part::new(part)]),
+            room if room.len() <= 8 => with_room::<8, _>(room, read),
+            room => with_room::<PARTS, _>(room, read),
         };
         match result {
             Ok(count) => Now::Read(count),
