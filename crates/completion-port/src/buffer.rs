@@ -409,7 +409,8 @@ unsafe impl<A: Buffer, B: Buffer> Buffer for (A, B) {
 const FEW: usize = 4;
 
 /// Calls `act` with the parts of what is to be sent, without the first `skipped` bytes.
-#[inline]
+#[allow(clippy::inline_always, reason = "as in `with_room`")]
+#[inline(always)]
 pub(crate) fn with_filled<B: Buffer, R>(
     buffer: &B,
     skipped: usize,
@@ -463,7 +464,8 @@ fn with_filled_parts<B: Buffer, R>(
 /// # Safety
 ///
 /// `act` writes only initialized bytes to the parts.
-#[inline]
+#[allow(clippy::inline_always, reason = "what `act` has is put together in memory otherwise")]
+#[inline(always)]
 pub(crate) unsafe fn with_room<B: Buffer, R>(
     buffer: &mut B,
     act: impl FnOnce(&mut [&mut [MaybeUninit<u8>]], usize) -> R,

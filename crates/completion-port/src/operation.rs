@@ -100,6 +100,16 @@ impl Kind {
         }
     }
 
+    /// The direction, if the operation waits for nothing but an edge of that on the socket that it is started on.
+    #[inline]
+    fn awaits(self) -> Option<Direction> {
+        match self {
+            Self::Accept | Self::Receive | Self::ReceiveFrom => Some(Direction::In),
+            Self::Connect | Self::Send | Self::SendAll => Some(Direction::Out),
+            _ => None,
+        }
+    }
+
     /// Whether it fills its buffer.
     fn fills(self) -> bool {
         matches!(self, Self::Receive | Self::ReceiveFrom | Self::AcceptAndReceive | Self::Read)
@@ -409,11 +419,20 @@ impl<B> Operation<B> {
     }
 
     pub(crate) fn plan(&self, backend: &dyn Backend) -> Plan {
-        Plan {
-            call: self.call(),
-            direction: self.kind.direction(),
-            deadline: self.deadline.map_or(Moment::NEVER, |deadline| deadline.moment(backend)),
-        }
+        let (call, direction) = (self.call(), self.kind.direction());
+        Plan { call, direction, deadline: self.ends_at(backend) }
+    }
+
+    /// The direction, if it waits for nothing but an edge of that on the socket that it is started on.
+    #[inline]
+    pub(crate) fn awaits(&self) -> Option<Direction> {
+        self.kind.awaits()
+    }
+
+    /// When it is to end at the latest.
+    #[inline]
+    pub(crate) fn ends_at(&self, backend: &dyn Backend) -> Moment {
+        self.deadline.map_or(Moment::NEVER, |deadline| deadline.moment(backend))
     }
 
     pub(crate) fn is_of_file(&self) -> bool {
@@ -575,27 +594,27 @@ pub(crate) struct Cargo<B> {
 }
 
 impl<B> Cargo<B> {
-    /// Puts an operation, which has come so far, into an empty cell.
+    /// Puts an operation that has not begun into an empty cell.
     ///
     /// # Safety
     ///
     /// As for [`Cell::put`].
     #[inline]
     #[allow(clippy::multiple_unsafe_ops_per_block, reason = "each writes another field")]
-    pub(crate) unsafe fn put(
-        cell: &Cell<Self>,
-        operation: Operation<B>,
-        progress: Progress,
-        is_shared: bool,
-    ) {
+    pub(crate) unsafe fn put(cell: &Cell<Self>, operation: Operation<B>, is_shared: bool) {
         let place = cell.place();
+        let Progress { stage, is_cut, len, socket, fault } = Progress::default();
         // A value as a whole would be put together elsewhere, and copied then.
         // SAFETY: writing through a raw pointer demands that it is valid and that nothing else accesses the place.
         // - valid: the cell has room for a value, and these are its fields, all of them;
         // - nothing else: the caller owns the cell.
         unsafe {
             (&raw mut (*place).operation).write(operation);
-            (&raw mut (*place).progress).write(progress);
+            (&raw mut (*place).progress.stage).write(stage);
+            (&raw mut (*place).progress.is_cut).write(is_cut);
+            (&raw mut (*place).progress.len).write(len);
+            (&raw mut (*place).progress.socket).write(socket);
+            (&raw mut (*place).progress.fault).write(fault);
             (&raw mut (*place).is_shared).write(is_shared);
             (&raw mut (*place).is_handed_over).write(false);
             (&raw mut (*place).verdict).write(Verdict::Done);
@@ -618,6 +637,24 @@ impl<B> Cargo<B> {
     /// What it is, for events.
     pub(crate) fn call(&self) -> Call {
         self.operation.call()
+    }
+
+    /// See [`Operation::plan`].
+    pub(crate) fn plan(&self, backend: &dyn Backend) -> Plan {
+        self.operation.plan(backend)
+    }
+
+    pub(crate) fn direction(&self) -> Direction {
+        self.operation.direction()
+    }
+
+    pub(crate) fn is_of_file(&self) -> bool {
+        self.operation.is_of_file()
+    }
+
+    /// See [`Operation::may_leave`].
+    pub(crate) fn may_leave(&self) -> bool {
+        self.operation.may_leave()
     }
 
     /// How many bytes it has sent, received, written or read.
@@ -686,21 +723,44 @@ impl<B> Cargo<B> {
     }
 
     /// What has become of the operation, which is settled. Nothing of worth is left of it.
-    #[inline]
     pub(crate) fn take_outcome(&mut self) -> Outcome<B> {
         self.operation.take_outcome(&mut self.progress, self.verdict)
     }
+
+    /// The buffer of an operation that is settled, has not failed, and brings its bytes and nothing else: with which bytes
+    /// it comes back, and how many. `None`, and nothing has changed, in any other case. Nothing is left of the operation
+    /// then that would have to be dropped.
+    #[inline]
+    pub(crate) fn take_bytes(&mut self) -> Option<(Bytes, usize, B)> {
+        let Progress { is_cut, len, fault, .. } = &self.progress;
+        if self.verdict != Verdict::Done || fault.is_some() || *is_cut {
+            return None;
+        }
+        let bytes = match self.operation.kind {
+            Kind::Receive => Bytes::Received,
+            Kind::Send | Kind::SendAll => Bytes::Sent,
+            Kind::Read => Bytes::Read,
+            _ => return None,
+        };
+        if let Detail::Address(_) = self.operation.detail {
+            return None;
+        }
+        let buffer = self.operation.buffer.take()?;
+        Some((bytes, *len, buffer))
+    }
+}
+
+/// What became of the bytes of a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bytes {
+    Received,
+    Sent,
+    Read,
 }
 
 impl<B> Operation<B> {
-    /// Why it has failed, which was done at once.
-    pub(crate) fn error_of(&self, progress: &Progress) -> Option<Error> {
-        progress.error(self.kind, Verdict::Done)
-    }
-
     /// What has become of an operation that has come so far, and has ended so. Nothing of worth is left of it.
-    #[inline]
-    pub(crate) fn take_outcome(&mut self, progress: &mut Progress, verdict: Verdict) -> Outcome<B> {
+    fn take_outcome(&mut self, progress: &mut Progress, verdict: Verdict) -> Outcome<B> {
         let result = match progress.error(self.kind, verdict) {
             None => Ok(progress.len),
             Some(error) => Err(error),
@@ -747,13 +807,14 @@ fn connection(progress: &Progress) -> Descriptor {
 
 impl<B: Buffer> Cargo<B> {
     /// See [`Operation::attempt`].
-    #[inline]
+    #[allow(clippy::inline_always, reason = "as there")]
+    #[inline(always)]
     pub(crate) fn attempt(
         &mut self,
         sockets: &(impl Sockets + ?Sized),
         descriptor: Descriptor,
-        transport: impl FnOnce() -> Transport,
-        make_nonblocking: impl FnOnce() -> std::result::Result<(), Fault>,
+        transport: impl FnOnce(Descriptor) -> Transport,
+        make_nonblocking: impl FnOnce(Descriptor) -> std::result::Result<(), Fault>,
     ) -> Attempted {
         let (operation, progress) = self.parts();
         operation.attempt(progress, sockets, descriptor, transport, make_nonblocking)
@@ -907,18 +968,23 @@ impl<B: Buffer> Operation<B> {
     /// Tries the operation on a descriptor, once; sending all, as long as something can be sent and its share lasts.
     /// `transport` tells how the socket carries bytes. `make_nonblocking` is called before an accept or a connect: the
     /// system's calls have no flag that they must not wait.
-    #[inline]
+    #[allow(
+        clippy::inline_always,
+        reason = "what it is passed is put together in memory otherwise"
+    )]
+    #[inline(always)]
     pub(crate) fn attempt(
         &mut self,
         progress: &mut Progress,
         sockets: &(impl Sockets + ?Sized),
         descriptor: Descriptor,
-        transport: impl FnOnce() -> Transport,
-        make_nonblocking: impl FnOnce() -> std::result::Result<(), Fault>,
+        transport: impl FnOnce(Descriptor) -> Transport,
+        make_nonblocking: impl FnOnce(Descriptor) -> std::result::Result<(), Fault>,
     ) -> Attempted {
         match self.kind {
-            Kind::Receive | Kind::ReceiveFrom => {
-                self.try_receive(progress, sockets, descriptor, transport())
+            Kind::Receive => self.try_receive(progress, sockets, descriptor, transport(descriptor)),
+            Kind::ReceiveFrom => {
+                self.try_receive_from(progress, sockets, descriptor, transport(descriptor))
             }
             Kind::Send | Kind::SendAll => self.try_send(progress, sockets, descriptor, transport),
             _ => self.try_other(progress, sockets, descriptor, make_nonblocking),
@@ -932,11 +998,11 @@ impl<B: Buffer> Operation<B> {
         progress: &mut Progress,
         sockets: &(impl Sockets + ?Sized),
         descriptor: Descriptor,
-        make_nonblocking: impl FnOnce() -> std::result::Result<(), Fault>,
+        make_nonblocking: impl FnOnce(Descriptor) -> std::result::Result<(), Fault>,
     ) -> Attempted {
         if let Kind::Accept | Kind::AcceptAndReceive | Kind::Connect = self.kind
             && progress.socket.is_none()
-            && let Err(fault) = make_nonblocking()
+            && let Err(fault) = make_nonblocking(descriptor)
         {
             return progress.note(Attempt::Failed(fault));
         }
@@ -1068,7 +1134,8 @@ impl<B: Buffer> Operation<B> {
         attempt
     }
 
-    #[inline]
+    #[allow(clippy::inline_always, reason = "a part of an attempt")]
+    #[inline(always)]
     fn try_receive(
         &mut self,
         progress: &mut Progress,
@@ -1076,23 +1143,12 @@ impl<B: Buffer> Operation<B> {
         descriptor: Descriptor,
         transport: Transport,
     ) -> Attempted {
-        let tells_sender = self.kind == Kind::ReceiveFrom;
         let waits_without_room = self.kind != Kind::AcceptAndReceive;
         let buffer = self.buffer.as_mut().expect("it was started with a buffer");
-        let mut sender = None;
-        let receive = |parts: &mut [&mut [_]], all| {
-            // A system call fills no parts behind the first ones: it is full when those are.
-            let room = match parts.get(..PARTS) {
-                Some(first) if parts.len() > PARTS => first.iter().map(|part| part.len()).sum(),
-                _ => all,
-            };
+        let receive = move |parts: &mut [&mut [_]], all| {
+            let room = room_of(parts, all);
             let attempt = if room == 0 && !waits_without_room {
                 Attempt::Done(Received { len: 0, is_cut: false })
-            } else if tells_sender {
-                sockets.receive_from(descriptor, parts).map(|(received, from)| {
-                    sender = from;
-                    received
-                })
             } else {
                 sockets.receive(descriptor, transport, parts)
             };
@@ -1101,9 +1157,8 @@ impl<B: Buffer> Operation<B> {
         // SAFETY: `with_room` demands that only initialized bytes are written to the parts.
         // - they are handed to a back end, which writes what it has received.
         let (attempt, room) = unsafe { with_room(buffer, receive) };
-        let Received { len, is_cut } = match attempt {
-            Attempt::Done(received) => received,
-            other => return progress.note(other.map(|_| ())),
+        let Attempt::Done(Received { len, is_cut }) = attempt else {
+            return progress.note(attempt.map(|_| ()));
         };
         // SAFETY: `set_filled` demands that the first bytes of the room are initialized, and that the buffer is as it
         // was.
@@ -1111,9 +1166,6 @@ impl<B: Buffer> Operation<B> {
         // - as it was: it lies where it did, and nothing was called since.
         unsafe { buffer.set_filled(len) };
         (progress.len, progress.is_cut) = (len, is_cut);
-        if tells_sender {
-            self.detail = Detail::of(sender);
-        }
         // Nothing tells the end of a stream from one that goes on, but the next attempt.
         if len > 0 && len < room && transport.is_drained_by_short_receive() {
             Attempted::Drained
@@ -1122,28 +1174,93 @@ impl<B: Buffer> Operation<B> {
         }
     }
 
-    #[inline]
+    #[inline(never)]
+    fn try_receive_from(
+        &mut self,
+        progress: &mut Progress,
+        sockets: &(impl Sockets + ?Sized),
+        descriptor: Descriptor,
+        transport: Transport,
+    ) -> Attempted {
+        let buffer = self.buffer.as_mut().expect("it was started with a buffer");
+        let receive = |parts: &mut [&mut [_]], all| {
+            let room = room_of(parts, all);
+            (sockets.receive_from(descriptor, parts), room)
+        };
+        // SAFETY: `with_room` demands that only initialized bytes are written to the parts.
+        // - they are handed to a back end, which writes what it has received.
+        let (attempt, room) = unsafe { with_room(buffer, receive) };
+        let (Received { len, is_cut }, sender) = match attempt {
+            Attempt::Done(received) => received,
+            other => return progress.note(other.map(|_| ())),
+        };
+        // SAFETY: `set_filled` demands that the first bytes of the room are initialized, and that the buffer is as it
+        // was.
+        // - initialized, and as it was: as for a receive that does not tell the sender.
+        unsafe { buffer.set_filled(len) };
+        (progress.len, progress.is_cut) = (len, is_cut);
+        self.detail = Detail::of(sender);
+        if len > 0 && len < room && transport.is_drained_by_short_receive() {
+            Attempted::Drained
+        } else {
+            Attempted::Done
+        }
+    }
+
+    #[allow(clippy::inline_always, reason = "a part of an attempt")]
+    #[inline(always)]
     fn try_send(
         &mut self,
         progress: &mut Progress,
         sockets: &(impl Sockets + ?Sized),
         descriptor: Descriptor,
-        transport: impl FnOnce() -> Transport,
+        transport: impl FnOnce(Descriptor) -> Transport,
     ) -> Attempted {
         let buffer = self.buffer.as_ref().expect("it was started with a buffer");
-        let sends_all = self.kind == Kind::SendAll;
-        let (begun, mut calls) = (progress.len, 0);
+        let begun = progress.len;
+        // Mostly all that is left is no more than a share, and goes by one call.
+        let (attempt, is_all) = with_filled(buffer, begun, |parts| {
+            let left = length(parts);
+            if self.kind == Kind::SendAll && left > SHARE {
+                return (Attempt::Done(0), false);
+            }
+            let attempt = sockets.send(descriptor, parts, self.detail.address());
+            let is_all = matches!(attempt, Attempt::Done(sent) if sent >= left);
+            (attempt, is_all)
+        });
+        match attempt {
+            Attempt::Done(sent) => progress.len += sent,
+            other => return progress.note(other.map(|_| ())),
+        }
+        if is_all || self.kind != Kind::SendAll {
+            return Attempted::Done;
+        }
+        self.send_shares(progress, sockets, descriptor, begun, transport)
+    }
+
+    /// Goes on to send all of the buffer, which was `begun` after so many bytes, until its share is sent.
+    #[inline(never)]
+    fn send_shares(
+        &self,
+        progress: &mut Progress,
+        sockets: &(impl Sockets + ?Sized),
+        descriptor: Descriptor,
+        begun: usize,
+        transport: impl FnOnce(Descriptor) -> Transport,
+    ) -> Attempted {
+        let buffer = self.buffer.as_ref().expect("it was started with a buffer");
+        let mut calls = u32::from(progress.len > begun);
         let mut transport = Some(transport);
         let mut is_stream = false;
         loop {
             let (attempt, is_all) = with_filled(buffer, progress.len, |parts| {
-                // The parts may be of the same memory, so that there is no limit to the sum.
-                let left = parts.iter().fold(0_usize, |sum, part| sum.saturating_add(part.len()));
+                let left = length(parts);
                 let share = SHARE - (progress.len - begun);
                 let mut first: [&[u8]; 1] = [&[]];
-                let parts = if sends_all && left > share {
+                let parts = if left > share {
                     // A message goes as a whole, or not at all.
-                    is_stream = transport.take().map_or(is_stream, |ask| ask().is_stream());
+                    is_stream =
+                        transport.take().map_or(is_stream, |ask| ask(descriptor).is_stream());
                     if is_stream { first_of(parts, share, &mut first) } else { parts }
                 } else {
                     parts
@@ -1156,7 +1273,7 @@ impl<B: Buffer> Operation<B> {
                 Attempt::Done(sent) => progress.len += sent,
                 other => return progress.note(other.map(|_| ())),
             }
-            if is_all || !sends_all {
+            if is_all {
                 return Attempted::Done;
             }
             calls += 1;
@@ -1165,6 +1282,22 @@ impl<B: Buffer> Operation<B> {
             }
         }
     }
+}
+
+/// How much of the room in these parts, which is so much in `all`, a system call fills at most: it fills no parts behind
+/// the first ones, and is full when those are.
+#[inline]
+fn room_of(parts: &[&mut [MaybeUninit<u8>]], all: usize) -> usize {
+    match parts.get(..PARTS) {
+        Some(first) if parts.len() > PARTS => first.iter().map(|part| part.len()).sum(),
+        _ => all,
+    }
+}
+
+/// How many bytes these parts have. They may be of the same memory, so that there is no limit to the sum.
+#[inline]
+fn length(parts: &[&[u8]]) -> usize {
+    parts.iter().fold(0, |sum: usize, part| sum.saturating_add(part.len()))
 }
 
 /// How much of a buffer one attempt to send all of it sends, and by how many calls at most. A peer that keeps pace would

@@ -181,6 +181,7 @@ impl Engine {
 
     /// The thread of `seat`, which calls this, has come to the packet of an operation; or the operation goes on,
     /// and there is none.
+    #[inline]
     pub(crate) fn count_operation(&self, seat: &Seat, is_done: bool) {
         if is_done {
             count(&seat.counts.done);

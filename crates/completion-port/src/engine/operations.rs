@@ -79,6 +79,12 @@ impl Aloft<'_> {
         self.slot.descriptor()
     }
 
+    /// Its own name: the record, and how often that was used before.
+    #[inline]
+    pub(crate) fn name(&self) -> u64 {
+        u64::from(self.flight.uses()) << 32 | u64::from(self.record)
+    }
+
     /// The name of its registration.
     #[inline]
     pub(crate) fn registration(&self) -> Name {
@@ -261,20 +267,29 @@ impl Engine {
         Ok(course)
     }
 
-    /// The token of the held slot gives the key to the operation of `record`, which is in its cell, and waits for nothing
-    /// but an edge. If it is refused, the slot is still held.
+    /// The operation of a record that is to be started by the token of the held slot `index`, whose desk this is.
     #[inline]
+    pub(crate) fn before_start<'e>(
+        &'e self,
+        record: u32,
+        index: u32,
+        slot: &'e Slot,
+        desk: &'e Desk,
+    ) -> Aloft<'e> {
+        Aloft { record, index, flight: self.nodes.flight(record), slot, desk }
+    }
+
+    /// The token of the held slot gives the key to an operation, which is in its cell, and waits for nothing but an edge
+    /// of this direction. If it is refused, the slot is still held.
+    #[allow(clippy::inline_always, reason = "a part of the calls that start an operation")]
+    #[inline(always)]
     pub(crate) fn lend_alone(
         &self,
-        slot: &Slot,
-        index: u32,
-        desk: &Desk,
-        record: u32,
-        plan: &Plan,
+        Aloft { record, index, flight, slot, desk }: Aloft<'_>,
+        direction: Direction,
+        deadline: Moment,
         drained: Drained,
-    ) -> Result<Course, Error> {
-        let flight = self.nodes.flight(record);
-        let Plan { direction, deadline, .. } = *plan;
+    ) -> Result<Course, ErrorKind> {
         if desk.deadline() != deadline {
             // Nothing else moves it: not without the token, and where a timer rings not without the operation.
             desk.set_deadline(deadline);
@@ -286,7 +301,7 @@ impl Engine {
             Ok(is_ready) => is_ready,
             Err(refusal) => {
                 self.withdraw(slot, flight);
-                return Err(Error::new(plan.call, super::kind_of(refusal)));
+                return Err(super::kind_of(refusal));
             }
         };
         // The thread that closes the port says so before it looks at the slot: so either that thread sees this
@@ -294,7 +309,7 @@ impl Engine {
         barrier_behind_exchange();
         if self.phase() != Phase::Open {
             self.withdraw(slot, flight);
-            return Err(Error::new(plan.call, ErrorKind::Closed));
+            return Err(ErrorKind::Closed);
         }
         self.mind_alarm(index, desk);
         if is_ready || slot.block_alone() {
@@ -377,18 +392,28 @@ impl Engine {
         Aloft { record, index, flight, slot: self.slot(index), desk: self.desks.at(index) }
     }
 
+    /// The node of an operation has come to the calling thread. True if it is a lone one that is to be tried. Otherwise
+    /// nothing has changed, and [`Engine::turn`] tells.
+    #[inline]
+    pub(crate) fn turn_alone(&self, aloft: &Aloft<'_>) -> bool {
+        let is_to_be_tried = aloft.flight.is_lone() && aloft.flight.called_off().is_none();
+        if is_to_be_tried {
+            aloft.slot.begin_alone();
+        }
+        is_to_be_tried
+    }
+
     /// The node of an operation has come to the calling thread. If it has ended, [`Engine::bring_home`]
     /// follows.
     #[inline]
     pub(crate) fn turn(&self, aloft: &Aloft<'_>, seat: Option<&Seat>) -> Course {
-        if aloft.flight.is_lone() {
-            return match aloft.flight.called_off() {
-                Some(verdict) => Course::Ends(verdict),
-                None => {
-                    aloft.slot.begin_alone();
-                    Course::Try
-                }
-            };
+        if self.turn_alone(aloft) {
+            return Course::Try;
+        }
+        if aloft.flight.is_lone()
+            && let Some(verdict) = aloft.flight.called_off()
+        {
+            return Course::Ends(verdict);
         }
         if aloft.flight.begin() {
             return Course::Try;
@@ -421,11 +446,17 @@ impl Engine {
         };
         if aloft.flight.is_lone() {
             self.land_alone(aloft, dry);
-            return true;
+        } else {
+            self.land_in_lane(aloft, dry);
         }
+        true
+    }
+
+    /// The same for one that has its place in a lane, and has ended.
+    #[inline(never)]
+    fn land_in_lane(&self, aloft: &Aloft<'_>, dry: bool) {
         aloft.desk.lock().tried_and_landed(aloft.flight, aloft.slot, dry);
         self.stop_awaiting(aloft.flight);
-        true
     }
 
     /// The packet of a lone operation is taken by the calling thread, which has its node.
@@ -595,27 +626,26 @@ impl Engine {
         drop(self.end_if_over(state));
     }
 
-    /// The token of a held slot has done the operation of `record` itself: its packet is queued. If the port was closed
-    /// meanwhile, so that perhaps no thread would take it, that is refused.
+    /// The token of a held slot has done the operation of `record` itself: its packet is queued. False, and nothing has
+    /// changed, if the port was closed meanwhile, so that perhaps no thread would take it.
     pub(crate) fn lend_ended(
         &self,
         slot: &Slot,
         index: u32,
         record: u32,
-        call: Call,
         drained: Drained,
         seat: Option<&Seat>,
-    ) -> Result<(), Error> {
+    ) -> bool {
         let mut state = self.lock();
         if state.stock.phase != Phase::Open {
-            return Err(Error::new(call, ErrorKind::Closed));
+            return false;
         }
         self.nodes.flight(record).begin_ended(index);
         slot.lend_ended(drained);
         let notice = self.submit_own_locked(&mut state, record | FLIGHT, seat);
         drop(state);
         self.notify(notice);
-        Ok(())
+        true
     }
 
     /// The packet of an operation is taken that has a share in the key, which has been cloned for it. The record

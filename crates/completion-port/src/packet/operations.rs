@@ -10,17 +10,18 @@ use crate::buffer::Buffer;
 use crate::cells::Cell;
 use crate::deadline::Deadline;
 use crate::engine::{
-    Aloft, Attempted, Course, Desk, Engine, Name, Seat, Verdict, name_of, name_parts,
+    Aloft, Attempted, Course, Desk, Engine, Name, Plan, Seat, Verdict, name_of, name_parts,
 };
 use crate::error::{Call, Error, ErrorKind, Refused, Result};
 use crate::interest::{Events, Interest};
 use crate::membership::{current_seat, with_current_seat};
-use crate::operation::{Cargo, OpId, Operation, Outcome, Progress, SharedId, Started};
+use crate::operation::{Bytes, Cargo, OpId, Operation, Outcome, SharedId, Started};
 use crate::port::{Port, Store};
 use crate::registration::Id;
 use crate::source::{OwnedSource, Source};
 use crate::state::facts::Fault;
 use crate::state::flights::Direction;
+use crate::state::moment::Moment;
 use crate::state::slot::{Drained, Slot};
 use crate::task::{Ending, Task};
 use crate::trace::hears_packets;
@@ -28,35 +29,45 @@ use crate::trace::hears_packets;
 impl<K, B: Buffer> Store<K, B> {
     /// Puts an operation into the cell of its record, which is the caller's. Returns the cell.
     #[inline]
-    fn load(
-        &self,
-        record: u32,
-        operation: Operation<B>,
-        progress: Progress,
-        is_shared: bool,
-    ) -> &Cell<Cargo<B>> {
+    fn load(&self, record: u32, operation: Operation<B>, is_shared: bool) -> &Cell<Cargo<B>> {
         let cell = self.cargo.at(record);
         // SAFETY: `put` demands that the caller owns the cell and that it is empty.
         // - owned: the record is the caller's, by its token or since it was just reserved, until the operation is
         //   in flight;
         // - empty: a record is free only after its operation was moved out.
-        unsafe { Cargo::put(cell, operation, progress, is_shared) };
+        unsafe { Cargo::put(cell, operation, is_shared) };
         cell
     }
 
+    /// See [`Store::attempt`].
+    #[inline(never)]
+    fn attempt_again(
+        &self,
+        cell: &Cell<Cargo<B>>,
+        aloft: &Aloft<'_>,
+        seat: Option<&Seat>,
+    ) -> Attempted {
+        self.attempt(cell, aloft, seat)
+    }
+
     /// Tries the operation in `cell`, which the engine has handed to the calling thread for that.
-    #[inline]
+    #[allow(
+        clippy::inline_always,
+        reason = "what it is passed is put together in memory otherwise"
+    )]
+    #[inline(always)]
     fn attempt(&self, cell: &Cell<Cargo<B>>, aloft: &Aloft<'_>, seat: Option<&Seat>) -> Attempted {
         let engine = &self.engine;
-        let tried = Trying { store: self, aloft, seat };
+        let tried = Trying { store: self, record: aloft.record, seat };
         // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
         // - a value: an operation is in its cell until its packet is taken;
         // - nothing else: from `Course::Try` until it is told what that has come to the engine hands the operation to
         //   no other thread.
         let cargo = unsafe { cell.get_mut() };
         let descriptor = aloft.descriptor();
-        let transport = || engine.transport(aloft.desk, descriptor);
-        let nonblocking = || engine.make_nonblocking(aloft.desk, descriptor);
+        let (engine, desk): (&Engine, _) = (engine, aloft.desk);
+        let transport = move |descriptor| engine.transport(desk, descriptor);
+        let nonblocking = move |descriptor| engine.make_nonblocking(desk, descriptor);
         let attempted = cargo.attempt(engine.backend(), descriptor, transport, nonblocking);
         std::mem::forget(tried);
         attempted
@@ -114,7 +125,7 @@ impl<K, B: Buffer> Store<K, B> {
             // It waits for an edge instead.
             return engine.tried(aloft, Attempted::Blocked, seat);
         }
-        let trying = Trying { store: self, aloft, seat };
+        let trying = Trying { store: self, record, seat };
         // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
         // - a value, and nothing else: the operation was just tried by this thread, and until the engine is told what has
         //   come of that, below, it hands the operation to no other thread.
@@ -211,7 +222,7 @@ impl<K, B: Buffer> Store<K, B> {
         seat: Option<&Seat>,
     ) -> bool {
         loop {
-            let attempted = known.take().unwrap_or_else(|| self.attempt(cell, aloft, seat));
+            let attempted = known.take().unwrap_or_else(|| self.attempt_again(cell, aloft, seat));
             if self.engine.forked() {
                 // As above.
                 return false;
@@ -291,21 +302,23 @@ impl<B> Drop for Loaded<'_, B> {
 /// An operation that is being tried by code of a buffer. Should that panic, the operation fails.
 struct Trying<'s, K, B: Buffer> {
     store: &'s Store<K, B>,
-    aloft: &'s Aloft<'s>,
+    record: u32,
     seat: Option<&'s Seat>,
 }
 
 impl<K, B: Buffer> Drop for Trying<'_, K, B> {
+    #[cold]
+    #[inline(never)]
     fn drop(&mut self) {
-        let Self { store, aloft, seat } = *self;
+        let Self { store, record, seat } = *self;
         if store.engine.forked() {
             return;
         }
         // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
         // - a value, and nothing else: as in `attempt`, from where this is called while it unwinds; the reference there
         //   is used no more.
-        unsafe { store.cargo.at(aloft.record).get_mut() }.fail_by_panic();
-        let mut aloft = *aloft;
+        unsafe { store.cargo.at(record).get_mut() }.fail_by_panic();
+        let mut aloft = store.engine.aloft(record);
         store.engine.tried(&aloft, Attempted::Done, seat);
         store.engine.bring_home(&mut aloft);
         store.engine.queue_operation(aloft.record);
@@ -408,16 +421,31 @@ impl<'p, K, B> Done<'p, K, B> {
     #[inline]
     pub fn into_parts(self) -> (Ready<'p, K, B>, Outcome<B>) {
         let this = ManuallyDrop::new(self);
-        (Ready::of(this.store, this.slot, this.index), take_outcome(this.cell))
+        let token = Ready::of(this.store, this.slot, this.index);
+        take_outcome(this.cell, |outcome| (token, outcome))
     }
 }
 
-/// Takes the outcome of an operation that was settled, and that the caller alone knows of.
+/// Takes the outcome of an operation that was settled, and that the caller alone knows of. It is made where `then` puts it.
 #[inline]
-fn take_outcome<B>(cell: &Cell<Cargo<B>>) -> Outcome<B> {
+fn take_outcome<B, R>(cell: &Cell<Cargo<B>>, then: impl FnOnce(Outcome<B>) -> R) -> R {
+    // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
+    // - a value: it was settled when the packet was made, or by the caller, and is taken once;
+    // - nothing else: the caller alone knows of it.
+    let bytes = unsafe { cell.get_mut() }.take_bytes();
+    match bytes {
+        Some((Bytes::Received, len, buffer)) => then(Outcome::Received(Ok(len), buffer)),
+        Some((Bytes::Sent, len, buffer)) => then(Outcome::Sent(Ok(len), buffer)),
+        Some((Bytes::Read, len, buffer)) => then(Outcome::Read(Ok(len), buffer)),
+        None => then(take_other_outcome(cell)),
+    }
+}
+
+/// The same in all but the common cases.
+#[inline(never)]
+fn take_other_outcome<B>(cell: &Cell<Cargo<B>>) -> Outcome<B> {
     // SAFETY: `take_part` demands that the caller owns the cell, with a value in it.
-    // - owned: the packet of the operation is used up by this call, and is the only one that knows of it;
-    // - a value: it was settled when the packet was made, and is taken once.
+    // - owned, and a value: as in `take_outcome`, which has taken nothing.
     unsafe { cell.take_part(Cargo::take_outcome) }
 }
 
@@ -525,7 +553,7 @@ fn drop_parts<K, B>(store: &Store<K, B>, record: u32, key: K) {
 
 /// The packet of this operation is used up: takes its outcome, and gives its record back.
 fn use_up<K, B>(store: &Store<K, B>, record: u32) -> Outcome<B> {
-    let outcome = take_outcome(store.cargo.at(record));
+    let outcome = take_outcome(store.cargo.at(record), |outcome| outcome);
     with_current_seat(&store.engine, |seat| store.engine.free_record(record, seat));
     outcome
 }
@@ -541,23 +569,31 @@ impl<K, B> fmt::Debug for Finished<'_, K, B> {
 }
 
 /// What the first attempt has come to, which a token makes itself.
-enum First<'p> {
+enum First {
     /// The operation has ended.
-    Done { record: u32 },
+    Done,
     /// It is to go in flight.
-    Left(Left<'p>),
+    Left(Left),
+    /// The buffer's code has forked, and this is the child.
+    Forked,
 }
 
 /// What is known of an operation that is to go in flight.
 #[derive(Clone, Copy)]
-struct Left<'p> {
-    record: u32,
-    /// The desk of the registration.
-    desk: &'p Desk,
+struct Left {
     /// It is to be tried in flight: what it wins must be given up again if it cannot go there, or the system carries it out.
     is_untried: bool,
     /// What trying it has come to, if that is to be seen to in flight.
     known: Option<Attempted>,
+}
+
+/// An operation in its cell to which its token was to give the key.
+struct Lent<'p, K, B> {
+    held: Held<'p, K, B>,
+    cell: &'p Cell<Cargo<B>>,
+    name: OpId,
+    /// What has come of that. If it was refused, the slot is still held.
+    course: std::result::Result<Course, ErrorKind>,
 }
 
 /// An operation that could not be done by its token at once.
@@ -566,6 +602,112 @@ pub(super) enum Begun<'p, K, B> {
     InFlight(OpId),
     /// It has ended and is settled. The caller has the key, and the operation of this record in its cell.
     Ended(Held<'p, K, B>, &'p Cell<Cargo<B>>),
+}
+
+impl<'p, K, B: Buffer> Begun<'p, K, B> {
+    /// Its outcome, if it has ended.
+    fn into_started(self) -> Started<(Ready<'p, K, B>, Outcome<B>)> {
+        match self {
+            Self::InFlight(name) => Started::InFlight(name),
+            Self::Ended(held, cell) => {
+                if hears_packets() {
+                    tell_completed(&held.store.engine, held.name(), cell);
+                }
+                let token = Ready { held, key: PhantomData };
+                take_outcome(cell, |outcome| Started::Finished((token, outcome)))
+            }
+        }
+    }
+}
+
+impl<'p, K, B: Buffer> Lent<'p, K, B> {
+    /// Tries the operation, if it is to be tried. `known`: what the first attempt has come to, if that is to be seen to in
+    /// flight.
+    #[allow(clippy::type_complexity, reason = "a refusal gives everything back")]
+    #[inline(never)]
+    fn go_on(
+        self,
+        record: u32,
+        known: Option<Attempted>,
+    ) -> std::result::Result<Begun<'p, K, B>, Refused<(K, Operation<B>)>> {
+        let Self { held, cell, name, course } = self;
+        let store = held.store;
+        match course {
+            Ok(Course::Try) => {
+                let mut aloft = store.engine.aloft(record);
+                let seat = current_seat(&store.engine);
+                if !store.attempt_own(cell, &mut aloft, known, seat.as_deref()) {
+                    return Ok(Begun::InFlight(name));
+                }
+                let held = Held { drained: Drained::NONE, events: Events::NONE, ..held };
+                Ok(Begun::Ended(held, cell))
+            }
+            Ok(_) => Ok(Begun::InFlight(name)),
+            Err(error) => {
+                // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
+                // - a value: it was put there before the token was to give the key to it;
+                // - neither changed nor taken: the operation was refused, so that no other thread knows of it.
+                if unsafe { cell.get() }.transferred() > 0 {
+                    // A part was sent, which a refusal could not tell.
+                    settle(cell, Verdict::Cancelled);
+                    return Ok(Begun::Ended(held, cell));
+                }
+                let operation = unload(cell).into_operation();
+                let token = Ready { held, key: PhantomData };
+                Err(token.refuse_operation(Error::new(operation.call(), error), operation))
+            }
+        }
+    }
+
+    /// The same; if the operation ends by that, its packet is queued.
+    #[cold]
+    #[inline(never)]
+    fn go_on_by_packet(self, record: u32) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
+        match self.go_on(record, None)? {
+            Begun::InFlight(name) => Ok(name),
+            Begun::Ended(held, cell) => held.end_by_packet(cell, record),
+        }
+    }
+}
+
+impl<'p, K, B: Buffer> Held<'p, K, B> {
+    /// Gives the key to the operation of this record, which is in its cell, and waits for an edge of this direction. If it
+    /// is refused, the slot is still held.
+    #[allow(clippy::inline_always, reason = "a part of the two that call it")]
+    #[inline(always)]
+    fn lend_to_wait(
+        &self,
+        record: u32,
+        desk: &'p Desk,
+        direction: Direction,
+        deadline: Moment,
+    ) -> (OpId, std::result::Result<Course, ErrorKind>) {
+        let Self { store, slot, index, drained, .. } = *self;
+        let engine = &store.engine;
+        let aloft = engine.before_start(record, index, slot, desk);
+        (OpId(aloft.name()), engine.lend_alone(aloft, direction, deadline, drained))
+    }
+
+    /// The operation of `record`, which is in `cell`, has ended, and is the caller's with its token: its packet is queued.
+    fn end_by_packet(
+        self,
+        cell: &'p Cell<Cargo<B>>,
+        record: u32,
+    ) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
+        let Self { store, slot, index, drained, .. } = self;
+        let name = OpId(store.engine.operation_of(record));
+        let lent = with_current_seat(&store.engine, |seat| {
+            store.engine.lend_ended(slot, index, record, drained, seat)
+        });
+        if lent {
+            return Ok(name);
+        }
+        let cargo = unload(cell);
+        let error = Error::new(cargo.call(), ErrorKind::Closed);
+        let error = error.having_transferred(cargo.transferred());
+        let token = Ready { held: self, key: PhantomData };
+        Err(token.refuse_operation(error, cargo.into_operation()))
+    }
 }
 
 impl<'p, K, B: Buffer> Ready<'p, K, B> {
@@ -588,35 +730,42 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
     ///
     /// See [`Port::associate`].
     pub fn start(
-        mut self,
-        mut operation: Operation<B>,
+        self,
+        operation: Operation<B>,
     ) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
-        let mut progress = Progress::default();
-        let store = self.held.store;
-        let call = operation.call();
-        let (held, record, cell) = match self.try_first(&mut operation, &mut progress) {
-            Ok(First::Done { record }) => {
-                let cell = store.load(record, operation, progress, false);
-                (self.into_held(), record, cell)
-            }
-            Ok(First::Left(left)) => match self.take_off(operation, progress, left)? {
-                Begun::InFlight(name) => return Ok(name),
-                Begun::Ended(held, cell) => (held, left.record, cell),
-            },
+        let (record, desk) = match self.prepare(operation.call()) {
+            Ok(prepared) => prepared,
             Err(error) => return Err(self.refuse_operation(error, operation)),
         };
-        let Held { slot, index, drained, .. } = held;
-        let name = OpId(store.engine.operation_of(record));
-        let lent = with_current_seat(&store.engine, |seat| {
-            store.engine.lend_ended(slot, index, record, call, drained, seat)
-        });
-        if let Err(error) = lent {
-            let cargo = unload(cell);
-            let error = error.having_transferred(cargo.transferred());
-            let token = Self { held, key: PhantomData };
-            return Err(token.refuse_operation(error, cargo.into_operation()));
+        let Some(direction) = self.awaits_edge(&operation) else {
+            let cell = self.held.store.load(record, operation, false);
+            return self.start_by_trying(cell, record, desk);
+        };
+        let deadline = operation.ends_at(self.held.store.engine.backend());
+        let cell = self.load_to_wait(record, operation);
+        let held = self.into_held();
+        let (name, course) = held.lend_to_wait(record, desk, direction, deadline);
+        if let Ok(Course::Waits) = course {
+            return Ok(name);
         }
-        Ok(name)
+        Lent { held, cell, name, course }.go_on_by_packet(record)
+    }
+
+    /// The same for an operation in its cell that is to be tried by its token.
+    #[inline(never)]
+    fn start_by_trying(
+        mut self,
+        cell: &'p Cell<Cargo<B>>,
+        record: u32,
+        desk: &'p Desk,
+    ) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
+        match self.try_first(cell, desk) {
+            First::Done => self.into_held().end_by_packet(cell, record),
+            first => match self.take_off(cell, record, desk, first)? {
+                Begun::InFlight(name) => Ok(name),
+                Begun::Ended(held, cell) => held.end_by_packet(cell, record),
+            },
+        }
     }
 
     /// The same, but an operation that is done at once makes no packet: the token comes back from this call.
@@ -646,49 +795,57 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
     #[allow(clippy::type_complexity, reason = "a refusal gives everything back")]
     pub fn start_now(
         mut self,
-        mut operation: Operation<B>,
+        operation: Operation<B>,
     ) -> std::result::Result<Started<(Self, Outcome<B>)>, Refused<(K, Operation<B>)>> {
-        let mut progress = Progress::default();
-        match self.try_first(&mut operation, &mut progress) {
-            Ok(First::Done { .. }) => {
-                if hears_packets() {
-                    let (engine, error) = (&self.held.store.engine, operation.error_of(&progress));
-                    engine.tell_completed(self.held.name(), operation.call(), error);
-                }
-                let outcome = operation.take_outcome(&mut progress, Verdict::Done);
-                Ok(Started::Finished((self, outcome)))
+        let (record, desk) = match self.prepare(operation.call()) {
+            Ok(prepared) => prepared,
+            Err(error) => return Err(self.refuse_operation(error, operation)),
+        };
+        if let Some(direction) = self.awaits_edge(&operation) {
+            let deadline = operation.ends_at(self.held.store.engine.backend());
+            let cell = self.load_to_wait(record, operation);
+            let held = self.into_held();
+            let (name, course) = held.lend_to_wait(record, desk, direction, deadline);
+            if let Ok(Course::Waits) = course {
+                return Ok(Started::InFlight(name));
             }
-            Ok(First::Left(left)) => self.take_off_now(operation, progress, left),
-            Err(error) => Err(self.refuse_operation(error, operation)),
+            let lent = Lent { held, cell, name, course };
+            return lent.go_on(record, None).map(Begun::into_started);
+        }
+        let cell = self.held.store.load(record, operation, false);
+        match self.try_first(cell, desk) {
+            First::Done => {
+                if hears_packets() {
+                    tell_completed(&self.held.store.engine, self.held.name(), cell);
+                }
+                take_outcome(cell, |outcome| Ok(Started::Finished((self, outcome))))
+            }
+            first => self.take_off(cell, record, desk, first).map(Begun::into_started),
         }
     }
 
-    /// An operation goes in flight whose outcome is wanted at once, if it ends by that.
-    #[allow(clippy::type_complexity, reason = "a refusal gives everything back")]
+    /// The direction of an operation that nothing is to be tried of, as far as is known: it waits for an edge of that.
     #[inline]
-    fn take_off_now(
-        self,
-        operation: Operation<B>,
-        progress: Progress,
-        left: Left<'p>,
-    ) -> std::result::Result<Started<(Self, Outcome<B>)>, Refused<(K, Operation<B>)>> {
-        Ok(match self.take_off(operation, progress, left)? {
-            Begun::InFlight(name) => Started::InFlight(name),
-            Begun::Ended(held, cell) => {
-                if hears_packets() {
-                    tell_completed(&held.store.engine, held.name(), cell);
-                }
-                let outcome = take_outcome(cell);
-                Started::Finished((Self { held, key: PhantomData }, outcome))
-            }
-        })
+    fn awaits_edge(&self, operation: &Operation<B>) -> Option<Direction> {
+        let Held { slot, drained, .. } = self.held;
+        operation.awaits().filter(|direction| !slot.looks_ready(direction.facts(), drained))
+    }
+
+    /// Puts an operation into its cell that is to wait.
+    #[inline]
+    fn load_to_wait(&self, record: u32, operation: Operation<B>) -> &'p Cell<Cargo<B>> {
+        if hears_packets() {
+            self.held.store.engine.tell_started(self.held.name(), operation.call());
+        }
+        self.held.store.load(record, operation, false)
     }
 
     /// The record that an operation of this token is to lie in, and the desk of the registration.
-    #[inline]
-    fn prepare(&self, operation: &Operation<B>) -> Result<(u32, &'p Desk)> {
+    #[allow(clippy::inline_always, reason = "what it returns passes through memory otherwise")]
+    #[inline(always)]
+    fn prepare(&self, call: Call) -> Result<(u32, &'p Desk)> {
         let Held { store, slot, index, .. } = self.held;
-        let (engine, call) = (&store.engine, operation.call());
+        let engine = &store.engine;
         if slot.word().is_borrowed() {
             return Err(Error::new(call, ErrorKind::NotOwned));
         }
@@ -698,41 +855,40 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         engine.own_record(index, call, |record| store.cargo.reserve(record))
     }
 
-    /// Tries an operation, if that looks worth while. Nothing else is in flight as long as the token is here, and no
-    /// other thread knows of the operation yet. Should the buffer's code panic, the token ends the registration.
-    fn try_first(
-        &mut self,
-        operation: &mut Operation<B>,
-        progress: &mut Progress,
-    ) -> Result<First<'p>> {
-        let (record, desk) = self.prepare(operation)?;
+    /// Tries an operation in its cell, if that can be done by its token. Nothing else is in flight as long as the token is
+    /// here, and no other thread knows of the operation yet. Should the buffer's code panic, the token ends the
+    /// registration.
+    #[allow(clippy::inline_always, reason = "a part of the two that call it")]
+    #[inline(always)]
+    fn try_first(&mut self, cell: &Cell<Cargo<B>>, desk: &Desk) -> First {
         let Held { store, slot, drained, .. } = self.held;
         let engine = &store.engine;
+        let loaded = Loaded(cell);
+        // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
+        // - a value: the caller has put it there;
+        // - nothing else: no other thread knows of it, and `loaded` takes it when the reference is used no more.
+        let cargo = unsafe { cell.get_mut() };
         if hears_packets() {
-            engine.tell_started(self.held.name(), operation.call());
+            engine.tell_started(self.held.name(), cargo.call());
         }
         let descriptor = slot.descriptor();
-        let mut left = Left { record, desk, is_untried: false, known: None };
-        let is_over = if operation.is_of_file() {
+        let mut left = Left { is_untried: false, known: None };
+        let is_over = if cargo.is_of_file() {
+            let (operation, progress) = cargo.parts();
             store.try_on_file(operation, progress, desk, descriptor)
+        } else if cargo.may_leave() {
+            left.is_untried = slot.looks_ready(cargo.direction().facts(), drained);
+            false
         } else {
-            let direction = operation.direction();
-            if !slot.looks_ready(direction.facts(), drained) {
-                return Ok(First::Left(left));
-            }
-            if operation.may_leave() {
-                left.is_untried = true;
-                return Ok(First::Left(left));
-            }
-            let transport = || engine.transport(desk, descriptor);
-            let nonblocking = || engine.make_nonblocking(desk, descriptor);
-            let attempted =
-                operation.attempt(progress, engine.backend(), descriptor, transport, nonblocking);
+            let engine: &Engine = engine;
+            let transport = move |descriptor| engine.transport(desk, descriptor);
+            let nonblocking = move |descriptor| engine.make_nonblocking(desk, descriptor);
+            let attempted = cargo.attempt(engine.backend(), descriptor, transport, nonblocking);
             match attempted {
                 // Behind what was received an end may stand that no further edge tells of.
                 Attempted::Drained if !slot.word().is_plain() => {}
                 Attempted::Drained | Attempted::Blocked => {
-                    self.held.drained = drained.and(Drained::of(direction));
+                    self.held.drained = drained.and(Drained::of(cargo.direction()));
                 }
                 Attempted::Done => {}
                 Attempted::Scarce | Attempted::Paused => left.known = Some(attempted),
@@ -741,66 +897,55 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
             }
             matches!(attempted, Attempted::Done | Attempted::Drained)
         };
+        std::mem::forget(loaded);
         if engine.forked() {
             // The buffer's code has forked, and this is the child.
-            return Err(Error::new(operation.call(), ErrorKind::Forked));
+            return First::Forked;
         }
         if !is_over {
-            return Ok(First::Left(left));
+            return First::Left(left);
         }
         self.held.events = Events::NONE;
-        Ok(First::Done { record })
+        First::Done
     }
 
-    /// An operation goes in flight, with the key.
+    /// An operation in its cell goes in flight, with the key, unless the first attempt says otherwise.
     #[allow(clippy::type_complexity, reason = "a refusal gives everything back")]
+    #[inline(never)]
     fn take_off(
         self,
-        operation: Operation<B>,
-        progress: Progress,
-        left: Left<'p>,
+        cell: &'p Cell<Cargo<B>>,
+        record: u32,
+        desk: &'p Desk,
+        first: First,
     ) -> std::result::Result<Begun<'p, K, B>, Refused<(K, Operation<B>)>> {
-        let Left { record, desk, is_untried, known } = left;
         let Held { store, slot, index, drained, .. } = self.held;
         let engine = &store.engine;
-        let plan = operation.plan(engine.backend());
-        let is_of_file = operation.is_of_file();
-        let may_leave = operation.may_leave();
-        let cell = store.load(record, operation, progress, false);
-        if is_of_file {
+        let First::Left(Left { is_untried, known }) = first else {
+            let operation = unload(cell).into_operation();
+            let error = Error::new(operation.call(), ErrorKind::Forked);
+            return Err(self.refuse_operation(error, operation));
+        };
+        // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
+        // - a value: the caller has put it there;
+        // - neither changed nor taken: no other thread knows of it, and the reference is used here only.
+        let cargo = unsafe { cell.get() };
+        let plan = cargo.plan(engine.backend());
+        if cargo.is_of_file() {
             return self.take_off_on_file(cell, (record, desk), &plan);
         }
+        let is_alone = known.is_none() && !cargo.may_leave();
         let held = self.into_held();
         let name = OpId(engine.operation_of(record));
-        let course = if known.is_some() || may_leave {
-            engine.lend(slot, index, desk, record, &plan, drained, is_untried)
+        let course = if is_alone {
+            let Plan { direction, deadline, .. } = plan;
+            let aloft = engine.before_start(record, index, slot, desk);
+            engine.lend_alone(aloft, direction, deadline, drained)
         } else {
-            engine.lend_alone(slot, index, desk, record, &plan, drained)
+            let lent = engine.lend(slot, index, desk, record, &plan, drained, is_untried);
+            lent.map_err(|error| error.kind())
         };
-        match course {
-            Ok(Course::Try) => {
-                let mut aloft = engine.aloft(record);
-                let seat = current_seat(engine);
-                if !store.attempt_own(cell, &mut aloft, known, seat.as_deref()) {
-                    return Ok(Begun::InFlight(name));
-                }
-                let held = Held { drained: Drained::NONE, events: Events::NONE, ..held };
-                Ok(Begun::Ended(held, cell))
-            }
-            Ok(_) => Ok(Begun::InFlight(name)),
-            Err(error) => {
-                // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
-                // - a value: it was put there above;
-                // - neither changed nor taken: the operation was refused, so that no other thread knows of it.
-                if unsafe { cell.get() }.transferred() > 0 {
-                    // A part was sent, which a refusal could not tell.
-                    settle(cell, Verdict::Cancelled);
-                    return Ok(Begun::Ended(held, cell));
-                }
-                let token = Self { held, key: PhantomData };
-                Err(token.refuse_operation(error, unload(cell).into_operation()))
-            }
-        }
+        Lent { held, cell, name, course }.go_on(record, known)
     }
 
     #[cold]
@@ -1053,7 +1198,7 @@ impl<K, M, B: Buffer> Port<K, M, B> {
         if hears_packets() {
             engine.tell_started(id.0, call);
         }
-        let cell = store.load(record, operation, Progress::default(), true);
+        let cell = store.load(record, operation, true);
         if is_of_file {
             return match store.share_on_file(cell, id.0, record, &plan, now) {
                 Ok(course) => Ok((record, name, course)),
@@ -1187,15 +1332,69 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
     #[inline(never)]
     pub(super) fn operation(&self, record: u32, seat: &Seat) -> Option<Packet<'p, K, M, B>> {
         let (store, engine) = (self.port.store(), self.port.engine());
-        let (mut aloft, cell) = (engine.aloft(record), store.cargo.at(record));
+        let (aloft, cell) = (engine.aloft(record), store.cargo.at(record));
+        if !engine.turn_alone(&aloft) {
+            return self.any_operation(&mut { aloft }, cell, seat);
+        }
+        let attempted = store.attempt(cell, &aloft, Some(seat));
+        // The common case of `Store::attempt_own`.
+        if engine.forked() || !engine.tried_and_landed(&aloft, attempted) {
+            return self.own_operation(&mut { aloft }, cell, Some(attempted), seat);
+        }
+        Some(self.done(&aloft, cell, seat))
+    }
+
+    /// The packet of an operation that was started by a token, which has landed, and is settled.
+    #[inline]
+    fn done(
+        &self,
+        aloft: &Aloft<'p>,
+        cell: &'p Cell<Cargo<B>>,
+        seat: &Seat,
+    ) -> Packet<'p, K, M, B> {
+        let (store, engine) = (self.port.store(), self.port.engine());
+        engine.count_operation(seat, true);
+        if hears_packets() {
+            tell_completed(engine, aloft.registration(), cell);
+        }
+        Packet::Done(Done::of(store, aloft.slot, aloft.index, cell))
+    }
+
+    /// The turn of an operation that was started by a token, and is to be tried; or was tried, and has come to what is
+    /// `known`.
+    #[cold]
+    #[inline(never)]
+    fn own_operation(
+        &self,
+        aloft: &mut Aloft<'p>,
+        cell: &'p Cell<Cargo<B>>,
+        known: Option<Attempted>,
+        seat: &Seat,
+    ) -> Option<Packet<'p, K, M, B>> {
+        if self.port.store().attempt_own(cell, aloft, known, Some(seat)) {
+            return Some(self.done(aloft, cell, seat));
+        }
+        self.port.engine().count_operation(seat, false);
+        None
+    }
+
+    /// The turn of any operation.
+    #[inline(never)]
+    fn any_operation(
+        &self,
+        aloft: &mut Aloft<'p>,
+        cell: &'p Cell<Cargo<B>>,
+        seat: &Seat,
+    ) -> Option<Packet<'p, K, M, B>> {
+        let (store, engine, record) = (self.port.store(), self.port.engine(), aloft.record);
         // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
         // - a value: an operation is in its cell until its packet is taken, which is done below;
         // - neither changed nor taken: the node of an operation comes to one thread, this one.
         let cargo = unsafe { cell.get() };
         let (is_shared, is_handed_over) = (cargo.is_shared, cargo.is_handed_over);
-        let course = engine.turn(&aloft, Some(seat));
+        let course = engine.turn(aloft, Some(seat));
         if let Course::Ends(_) = course {
-            engine.bring_home(&mut aloft);
+            engine.bring_home(aloft);
         }
         if is_handed_over {
             store.fetch(cell, record);
@@ -1205,25 +1404,18 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
             }
         }
         if !is_shared {
-            let is_done = match course {
-                Course::Ends(verdict) => {
-                    engine.land_own(&aloft);
-                    if verdict != Verdict::Done {
-                        // Otherwise it is settled already: as done from its beginning, or when its token tried it.
-                        settle(cell, verdict);
-                    }
-                    true
-                }
-                _ => store.attempt_own(cell, &mut aloft, None, Some(seat)),
+            let Course::Ends(verdict) = course else {
+                return self.own_operation(aloft, cell, None, seat);
             };
-            engine.count_operation(seat, is_done);
-            if is_done && hears_packets() {
-                tell_completed(engine, aloft.registration(), cell);
+            engine.land_own(aloft);
+            if verdict != Verdict::Done {
+                // Otherwise it is settled already: as done from its beginning, or when its token tried it.
+                settle(cell, verdict);
             }
-            return is_done.then(|| Packet::Done(Done::of(store, aloft.slot, aloft.index, cell)));
+            return Some(self.done(aloft, cell, seat));
         }
         let course = match course {
-            Course::Try => store.attempt_shared(cell, &mut aloft, Some(seat)),
+            Course::Try => store.attempt_shared(cell, aloft, Some(seat)),
             course => course,
         };
         let Course::Ends(verdict) = course else {
@@ -1249,7 +1441,7 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
         (cargo.association, cargo.name) = (name, OpId(engine.operation_of(record)));
         cargo.settle(verdict);
         engine.count_operation(seat, true);
-        engine.land_shared(&aloft, seat);
+        engine.land_shared(aloft, seat);
         if hears_packets() {
             tell_completed(engine, name, cell);
         }
@@ -1292,7 +1484,7 @@ impl<K, B: Buffer> Store<K, B> {
         seat: Option<&Seat>,
     ) -> Course {
         loop {
-            let attempted = self.attempt(cell, aloft, seat);
+            let attempted = self.attempt_again(cell, aloft, seat);
             if self.engine.forked() {
                 // The task has forked, and this is the child: the task is the parent's.
                 return Course::Waits;

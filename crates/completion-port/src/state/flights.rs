@@ -510,6 +510,7 @@ impl Default for Desk {
 
 impl Desk {
     /// The deadline as of now. It may have been moved since the timer was set.
+    #[inline]
     pub(crate) fn deadline(&self) -> Moment {
         Moment::from_nanoseconds(self.deadline.load(SeqCst))
     }

@@ -209,13 +209,15 @@ impl Harbour {
         self.load(record);
         if !has_byte {
             let lent = if self.accepts {
-                engine.lend(slot, index, desk, record, &plan, drained, looks_ready)
+                let lent = engine.lend(slot, index, desk, record, &plan, drained, looks_ready);
+                lent.map_err(|error| error.kind())
             } else {
-                engine.lend_alone(slot, index, desk, record, &plan, drained)
+                let aloft = engine.before_start(record, index, slot, desk);
+                engine.lend_alone(aloft, direction, deadline, drained)
             };
             let course = lent.map_err(|error| {
                 self.unload(record);
-                self.refuse(error.kind())
+                self.refuse(error)
             })?;
             if course != Course::Try {
                 return Ok(operation);
@@ -234,10 +236,9 @@ impl Harbour {
             (cargo.has_byte, cargo.is_called_off) = (has_byte, is_called_off);
         });
         let operation = engine.operation_of(record);
-        let ended = engine.lend_ended(slot, index, record, Call::Receive, drained, seat);
-        if let Err(error) = ended {
+        if !engine.lend_ended(slot, index, record, drained, seat) {
             self.unload(record);
-            return Err(self.refuse(error.kind()));
+            return Err(self.refuse(ErrorKind::Closed));
         }
         Ok(operation)
     }
