@@ -28,6 +28,7 @@ impl Spares {
 
     /// A free number; `reserve` is asked before one is used for the first time. `mark` turns the
     /// number into the node's name.
+    #[inline]
     pub(crate) fn take(
         &mut self,
         links: &impl Links,
