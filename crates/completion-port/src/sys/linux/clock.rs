@@ -1,5 +1,6 @@
 //! The clock of every deadline, and the clocks that show how long threads have run.
 
+use std::cell::Cell;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -11,14 +12,34 @@ pub(super) fn now() -> Moment {
     read(libc::CLOCK_MONOTONIC).unwrap_or(Moment::ZERO)
 }
 
+thread_local! {
+    /// The last instant that the thread has asked for, and the moment.
+    static LAST: Cell<Option<(Instant, Moment)>> = const { Cell::new(None) };
+}
+
 /// The time that the clock shows at this instant; never less. Without reading it: an [`Instant`] is of the same clock,
 /// so it is enough to know once how far the two are apart.
+///
+/// A program that moves the deadlines of a batch gives the same instant for all of them, as a rule: so each thread keeps
+/// the last one, since the arithmetic takes longer than all else that a move does.
+#[inline]
 pub(super) fn moment_of(instant: Instant) -> Moment {
+    match LAST.get() {
+        Some((last, moment)) if last == instant => moment,
+        _ => compute(instant),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn compute(instant: Instant) -> Moment {
     static ANCHOR: OnceLock<(Instant, Moment)> = OnceLock::new();
     // The instant is the earlier one of the two, so that what is computed from them is none too early.
     let (earlier, moment) = *ANCHOR.get_or_init(|| (Instant::now(), now()));
     let ahead = instant.saturating_duration_since(earlier);
-    moment.checked_add(ahead).unwrap_or(Moment::NEVER)
+    let moment = moment.checked_add(ahead).unwrap_or(Moment::NEVER);
+    LAST.set(Some((instant, moment)));
+    moment
 }
 
 /// How long processors have run a thread of this process so far; `None` if it has ended.
