@@ -47,6 +47,16 @@ impl<T> Arena<T> {
     }
 }
 
+impl<T> Arena<T> {
+    /// The highest number whose entry is made with that of `number`.
+    pub(crate) fn last_made_with(number: u32) -> u32 {
+        // The numbers of an array have the same highest bit, once `FIRST` is added.
+        let shifted = u64::from(number) + u64::from(FIRST);
+        let last = (2 << shifted.ilog2()) - 1 - u64::from(FIRST);
+        u32::try_from(last).unwrap_or(u32::MAX)
+    }
+}
+
 impl<T: Default> Arena<T> {
     pub(crate) const fn new() -> Self {
         Self { arrays: [const { AtomicPtr::new(ptr::null_mut()) }; ARRAYS], owned: PhantomData }
@@ -177,6 +187,8 @@ mod tests {
         }
         // Array 9 has the numbers from 480 to 991, of which none was reserved.
         assert!(arena.find(480).is_none() && arena.find(991).is_none());
+        assert!(arena.find(Arena::<Counted>::last_made_with(1000)).is_some());
+        assert_eq!([0, 31, 32, 991].map(Arena::<Counted>::last_made_with), [31, 31, 95, 991]);
         let made: usize = [5, 6, 7, 8, 10, 12].map(Arena::<Counted>::length).iter().sum();
         assert_eq!(COUNT.load(SeqCst), made);
         drop(arena);

@@ -301,14 +301,15 @@ impl<'p, K, B> Ready<'p, K, B> {
         let at = deadline.moment(engine.backend());
         // Stored before the slot is armed, and its timer looked at afterwards: so either this thread sees that the timer
         // has rung, or the thread for which it rings sees the new deadline.
-        let desk = match engine.set_deadline(index, Call::Rearm, at) {
-            Ok(desk) => desk,
+        let arming = match engine.arming(index, Call::Rearm) {
+            Ok(arming) => arming,
             Err(error) => return Err(held.refuse_with(error)),
         };
+        arming.set_deadline(at);
         if hears_packets() || !engine.rearm(slot, mode, true, drained) {
             held.rearm(mode, true)?;
         }
-        engine.mind_alarm(index, desk);
+        engine.mind_arming(index, arming);
         Ok(())
     }
 

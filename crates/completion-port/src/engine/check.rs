@@ -86,7 +86,11 @@ impl Engine {
         let slot = self.slot(node);
         // The name is read first: afterwards the node may belong to another registration.
         let name = name_of(node, slot.word().generation());
-        !slot.await_edge() || !self.want(slot, name)
+        if !slot.await_edge() || !self.want(slot, name) {
+            return true;
+        }
+        self.mind_given_back(node);
+        false
     }
 
     /// Queues what was checked.

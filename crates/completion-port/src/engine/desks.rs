@@ -1,18 +1,15 @@
-//! What the registrations have beside their slots: their operations, and their deadlines.
+//! What the registrations have beside their slots: their operations, and when those are to end.
 
 use std::sync::PoisonError;
-use std::time::Duration;
 
 use super::{Engine, Name, Nodes, Stock, name_parts};
 use crate::state::facts::Facts;
 use crate::state::flights::{Desk, Flight, Lanes, Records, Verdict};
 use crate::state::moment::Moment;
 use crate::state::queue::{FLIGHT, Fifo, NIL, Node};
-use crate::state::slot::{Late, Next, Slot};
+use crate::state::slot::{Next, Slot};
+use crate::state::timers::Alarm;
 use crate::sync::MutexGuard;
-
-/// How long a deadline that is over is left alone, where a packet is on its way that may turn out to be none.
-const RECONSIDER: Duration = Duration::from_millis(1);
 
 /// What an operation that has come back leaves to be queued; `NIL` stands for none.
 pub(super) struct Brought {
@@ -102,23 +99,23 @@ impl Engine {
         }
     }
 
-    /// The alarm of a slot has rung. What is to be queued by that is put at the end of `due`, or put on the list
-    /// of what is to be checked. The caller has the port's lock.
+    /// The alarm of the operations of a slot has rung. What is to be queued by that is put at the end of `due`, or put on
+    /// the list of what is to be checked. The caller has the port's lock.
     pub(super) fn ring(&self, stock: &mut Stock, index: u32, now: Moment, due: &mut Fifo) {
         let Some(desk) = self.desk(index) else { return };
         // From here on a thread that moves the deadline sets the alarm itself.
         desk.set_alarm(Moment::NEVER);
         let deadline = desk.deadline();
         let again =
-            if deadline > now { deadline } else { self.expire(stock, index, desk, now, due) };
+            if deadline > now { deadline } else { self.end_late(stock, index, desk, now, due) };
         if again != Moment::NEVER {
-            stock.timers.set_alarm(index, again);
+            stock.timers.set_alarm(Alarm::Operations, index, again);
             desk.set_alarm(again);
         }
     }
 
-    /// The deadline of a slot was over at `now`. Returns when to look again.
-    fn expire(
+    /// A deadline of the operations of a slot was over at `now`. Returns when to look again.
+    fn end_late(
         &self,
         stock: &mut Stock,
         index: u32,
@@ -127,19 +124,6 @@ impl Engine {
         due: &mut Fifo,
     ) -> Moment {
         let slot = self.slot(index);
-        match slot.expire() {
-            Late::Claimed if desk.deadline() > now => {
-                // The slot was armed anew, with a later deadline, since that was read.
-                if slot.expire_not() {
-                    due.push(&self.nodes, index);
-                }
-                return desk.deadline();
-            }
-            Late::Claimed => due.push(&self.nodes, index),
-            // A packet is on its way, or is checked and may turn out to be none.
-            Late::Queued => return now + RECONSIDER,
-            Late::Untimed => {}
-        }
         let mut lanes = desk.lock();
         if let Some((node, uses)) = self.lone_of(desk) {
             // The deadline is read after that: it is the operation's, or that of a later one.

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use super::seat::{MEASURED, PRESUMED_BLOCKED, Seat};
-use super::{Engine, Name, name_of};
+use super::{Engine, Name, name_of, name_parts};
 use crate::interest::Events;
 use crate::state::queue::{FLIGHT, Links, NIL, Node, POSTED, cell_of, is_flight};
 use crate::state::slot::{Slot, Turn};
@@ -174,6 +174,7 @@ impl Engine {
             // The turn or the check has given the node back.
             _ => {
                 self.uncount_delay(seat);
+                self.mind_given_back(name_parts(name).0);
                 None
             }
         }

@@ -7,6 +7,7 @@
 //! sleeps, or while the kernel is asked about more than what holds at this moment.
 
 mod answer;
+mod armings;
 mod aside;
 mod check;
 mod delays;
@@ -37,6 +38,7 @@ use std::sync::{Arc, OnceLock, PoisonError, Weak};
 use crate::arena::Arena;
 use crate::detection::BlockDetection;
 use crate::error::{Call, Error, ErrorKind};
+use crate::state::arming::Armings;
 use crate::state::facts::Descriptor;
 use crate::state::flights::{Desks, Flight};
 use crate::state::queue::{FLIGHT, Fifo, Links, Node, POSTED, cell_of, is_flight};
@@ -312,6 +314,8 @@ pub(crate) struct Engine {
     set: RwLock<()>,
     /// What slots have beside their words, by the numbers of slots.
     desks: Desks,
+    /// The deadlines of their armings, in the same way.
+    armings: Armings,
     outstanding: Outstanding,
     /// A task was started. It stays so.
     has_tasks: AtomicBool,
@@ -353,6 +357,7 @@ impl Engine {
                 backend,
                 nodes: Nodes { slots: Arena::new(), posts: Arena::new(), flights: Arena::new() },
                 desks: Desks::new(),
+                armings: Armings::new(),
                 outstanding: Outstanding::new(),
                 has_tasks: AtomicBool::new(false),
                 state: Mutex::new(State {

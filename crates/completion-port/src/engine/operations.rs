@@ -16,6 +16,7 @@ use crate::state::flights::{
 use crate::state::moment::Moment;
 use crate::state::queue::{FLIGHT, Fifo, MOST, NIL};
 use crate::state::slot::{Drained, Next, Refusal, Slot};
+use crate::state::timers::Alarm;
 use crate::sync::barrier_behind_exchange;
 use crate::sys::sockets::Transport;
 use crate::trace::trace_aside;
@@ -111,7 +112,7 @@ impl Engine {
         }
         let desk = self.desks.at(index);
         if !desk.has_timer.load(SeqCst) {
-            if !self.lock().stock.timers.reserve_alarm(index) {
+            if !self.lock().stock.timers.reserve_alarm(Alarm::Operations, index) {
                 return Err(scarce);
             }
             desk.has_timer.store(true, SeqCst);
@@ -355,7 +356,7 @@ impl Engine {
         let super::State { schedule, stock } = &mut *state;
         let at = desk.deadline();
         let before = stock.timers.next();
-        stock.timers.set_alarm(index, at);
+        stock.timers.set_alarm(Alarm::Operations, index, at);
         desk.set_alarm(at);
         let wake = if at < before { schedule.timer_set(at) } else { None };
         let notice = wake.map(|wake| stock.notice(wake));
@@ -800,16 +801,5 @@ impl Engine {
                 self.follow(next, name_parts(name).0, None);
             });
         }
-    }
-
-    /// Stores the deadline of a held slot. It is armed then, and [`Engine::mind_alarm`] called behind that, for the desk
-    /// that is returned.
-    #[inline]
-    pub(crate) fn set_deadline(&self, index: u32, call: Call, at: Moment) -> Result<&Desk, Error> {
-        // A registration's first deadline takes the port's lock, which may be locked for ever in a forked child.
-        self.check_usable(call)?;
-        let desk = self.desk_with_timer(index, call)?;
-        desk.set_deadline_of_arming(at);
-        Ok(desk)
     }
 }

@@ -344,8 +344,10 @@ impl Engine {
             // A condition that holds must not keep a closed port going.
             let _ = slot.disable(generation);
         }
-        let next = slot.cloned(unreported);
-        self.follow(next, index, seat);
+        match slot.cloned(unreported) {
+            Next::Nothing if slot.word().is_timed() => self.mind_given_back(index),
+            next => self.follow(next, index, seat),
+        }
     }
 
     /// Ends a registration whose key the caller holds (by its token), and gives its slot up.

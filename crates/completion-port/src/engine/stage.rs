@@ -9,7 +9,7 @@ use crate::state::facts::Presence;
 use crate::state::moment::Moment;
 use crate::state::queue::{Fifo, Links, NIL, POSTED};
 use crate::state::schedule::{Scene, SeatNumber};
-use crate::state::timers::Due;
+use crate::state::timers::{Alarm, Due};
 
 /// How many timers that are due are seen to at once.
 const MOST_DUE: usize = 1024;
@@ -48,7 +48,10 @@ impl Engine {
             match stock.timers.take_due(now) {
                 None => break,
                 Some(Due::Message(cell)) => due.push(&self.nodes, cell | POSTED),
-                Some(Due::Alarm(slot)) => self.ring(stock, slot, now, &mut due),
+                Some(Due::Alarm(Alarm::Arming, slot)) => {
+                    self.ring_arming(stock, slot, now, &mut due);
+                }
+                Some(Due::Alarm(Alarm::Operations, slot)) => self.ring(stock, slot, now, &mut due),
             }
         }
         let due = self.put_due_aside(stock, due);

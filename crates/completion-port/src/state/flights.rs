@@ -460,11 +460,11 @@ impl Default for Lanes {
 /// See [`Desk::note_rare`].
 const RARE_TOLD: u8 = 1 << 2;
 
-/// What a registration has beside its slot, once an operation or a deadline needs it.
+/// What a registration has beside its slot, once an operation needs it.
 #[derive(Debug)]
 pub(crate) struct Desk {
     pub(crate) lanes: Mutex<Lanes>,
-    /// When the arming, or the first of the flights, is to end or to be tried again.
+    /// When the first of the flights is to end or to be tried again.
     deadline: AtomicU64,
     /// When the desk's timer rings; [`Moment::NEVER`] if none is set. Changed under the port's lock.
     alarm: AtomicU64,
@@ -519,13 +519,6 @@ impl Desk {
     #[inline]
     pub(crate) fn set_deadline(&self, at: Moment) {
         self.deadline.store(at.nanoseconds(), SeqCst);
-    }
-
-    /// Moves the deadline of an arming, before that. Behind the store the caller passes a full barrier, as each arming
-    /// does, and then looks whether the timer [rings late](Self::rings_late).
-    #[inline]
-    pub(crate) fn set_deadline_of_arming(&self, at: Moment) {
-        self.deadline.store(at.nanoseconds(), Release);
     }
 
     /// Moves the deadline to `at`, if that is earlier.

@@ -1,8 +1,8 @@
 //! What is to happen at a time to come: a heap, earliest first.
 //!
-//! A posted message is named by its cell. A registration has one timer at most, its *alarm*, whatever it is to be
-//! told of. The heap knows where each stands, so that one is taken out without a search and nothing is left
-//! behind.
+//! A posted message is named by its cell. A slot has two timers at most, its *alarms*: one for the deadline of its
+//! arming, and one for whatever its operations wait for. The heap knows where each stands, so that one is taken out
+//! without a search and nothing is left behind.
 
 use super::moment::Moment;
 
@@ -10,22 +10,46 @@ use super::moment::Moment;
 /// [`Timers::new`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Name {
-    /// The cell of a message; or [`ALARM`] and the number of a slot.
+    kind: Kind,
+    /// The cell of a message, or the number of a slot.
     cell: u32,
     /// They count up.
     number: u64,
 }
 
-/// Set in the number of a slot, to tell it from that of a cell.
-const ALARM: u32 = 1 << 31;
+/// What a timer is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Kind {
+    Message,
+    Arming,
+    Operations,
+}
+
+/// Which of the two alarms of a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Alarm {
+    /// That of its arming.
+    Arming,
+    /// That of its operations.
+    Operations,
+}
+
+impl Alarm {
+    fn kind(self) -> Kind {
+        match self {
+            Self::Arming => Kind::Arming,
+            Self::Operations => Kind::Operations,
+        }
+    }
+}
 
 /// What is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     /// The message in this cell.
     Message(u32),
-    /// The alarm of this slot.
-    Alarm(u32),
+    /// An alarm of this slot.
+    Alarm(Alarm, u32),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -47,8 +71,9 @@ pub(crate) struct Timers {
     heap: Vec<Entry>,
     /// Where the timer of a cell stands, by cells; [`NOWHERE`] if it has none.
     places: Vec<u32>,
-    /// The same for slots.
-    alarms: Vec<u32>,
+    /// The same for the alarms of slots.
+    of_armings: Vec<u32>,
+    of_operations: Vec<u32>,
     /// How many entries are alarms.
     set_alarms: usize,
     next_number: u64,
@@ -63,7 +88,8 @@ impl Timers {
         Self {
             heap: Vec::new(),
             places: Vec::new(),
-            alarms: Vec::new(),
+            of_armings: Vec::new(),
+            of_operations: Vec::new(),
             set_alarms: 0,
             next_number,
         }
@@ -82,15 +108,17 @@ impl Timers {
 
     /// Makes sure that a timer can be set for `cell`. False if there is no memory.
     pub(crate) fn reserve(&mut self, cell: u32) -> bool {
-        Self::reserve_in(&mut self.places, cell) && self.reserve_entries()
+        self.reserve_up_to(Kind::Message, cell)
     }
 
-    /// Makes sure that an alarm can be set for `slot`, however often. False if there is no memory.
-    pub(crate) fn reserve_alarm(&mut self, slot: u32) -> bool {
-        Self::reserve_in(&mut self.alarms, slot) && self.reserve_entries()
+    /// Makes sure that this alarm can be set, however often, for `slot` and all slots before. False if there is no
+    /// memory.
+    pub(crate) fn reserve_alarm(&mut self, alarm: Alarm, slot: u32) -> bool {
+        self.reserve_up_to(alarm.kind(), slot)
     }
 
-    fn reserve_in(places: &mut Vec<u32>, number: u32) -> bool {
+    fn reserve_up_to(&mut self, kind: Kind, number: u32) -> bool {
+        let places = self.places_of(kind);
         let wanted = number as usize + 1;
         let more = wanted.saturating_sub(places.len());
         if places.try_reserve(more).is_err() {
@@ -99,21 +127,18 @@ impl Timers {
         if more > 0 {
             places.resize(wanted, NOWHERE);
         }
-        true
-    }
-
-    /// Makes room for an entry of each cell and of each slot.
-    fn reserve_entries(&mut self) -> bool {
-        let wanted = self.places.len() + self.alarms.len();
+        // Room for an entry of each.
+        let wanted = self.places.len() + self.of_armings.len() + self.of_operations.len();
         self.heap.try_reserve(wanted.saturating_sub(self.heap.len())).is_ok()
     }
 
-    /// Sets the alarm of `slot`, or moves it. There is room for it.
-    pub(crate) fn set_alarm(&mut self, slot: u32, at: Moment) {
-        match self.alarms[slot as usize] {
+    /// Sets an alarm of `slot`, or moves it. There is room for it.
+    pub(crate) fn set_alarm(&mut self, alarm: Alarm, slot: u32, at: Moment) {
+        let kind = alarm.kind();
+        match self.places_of(kind)[slot as usize] {
             NOWHERE => {
                 self.set_alarms += 1;
-                self.set(ALARM | slot, at);
+                self.push(kind, slot, at);
             }
             place => {
                 let place = place as usize;
@@ -126,7 +151,11 @@ impl Timers {
 
     /// Sets a timer for `cell`, which has none, and for which there is room.
     pub(crate) fn set(&mut self, cell: u32, at: Moment) -> Name {
-        let name = Name { cell, number: self.next_number };
+        self.push(Kind::Message, cell, at)
+    }
+
+    fn push(&mut self, kind: Kind, cell: u32, at: Moment) -> Name {
+        let name = Name { kind, cell, number: self.next_number };
         self.next_number += 1;
         self.heap.push(Entry { at, name });
         self.rise(self.heap.len() - 1);
@@ -137,13 +166,18 @@ impl Timers {
     pub(crate) fn take_due(&mut self, now: Moment) -> Option<Due> {
         let first =
             self.heap.first().filter(|first| first.at <= now && first.at != Moment::NEVER)?;
-        let cell = first.name.cell;
+        let Name { kind, cell, .. } = first.name;
         self.take_out(0);
-        Some(if cell & ALARM == 0 { Due::Message(cell) } else { Due::Alarm(cell & !ALARM) })
+        Some(match kind {
+            Kind::Message => Due::Message(cell),
+            Kind::Arming => Due::Alarm(Alarm::Arming, cell),
+            Kind::Operations => Due::Alarm(Alarm::Operations, cell),
+        })
     }
 
     /// Takes a timer out, due or not. `None` if it is not there any more; otherwise its cell.
     pub(crate) fn cancel(&mut self, name: Name) -> Option<u32> {
+        // Nothing else has a name that is given out.
         let place = self.places.get(name.cell as usize).copied().filter(|it| *it != NOWHERE)?;
         if self.heap[place as usize].name != name {
             return None;
@@ -154,22 +188,32 @@ impl Timers {
 
     /// The cells of all messages, in no order.
     pub(crate) fn cells(&self) -> impl Iterator<Item = u32> + '_ {
-        self.heap.iter().map(|entry| entry.name.cell).filter(|cell| cell & ALARM == 0)
+        let messages = self.heap.iter().filter(|entry| entry.name.kind == Kind::Message);
+        messages.map(|entry| entry.name.cell)
     }
 
-    /// Where the place of this cell's or slot's entry is noted.
-    fn noted(&mut self, cell: u32) -> &mut u32 {
-        if cell & ALARM == 0 {
-            &mut self.places[cell as usize]
+    fn places_of(&mut self, kind: Kind) -> &mut Vec<u32> {
+        match kind {
+            Kind::Message => &mut self.places,
+            Kind::Arming => &mut self.of_armings,
+            Kind::Operations => &mut self.of_operations,
+        }
+    }
+
+    /// Where the place of this entry is noted.
+    #[inline]
+    fn noted(&mut self, name: Name) -> &mut u32 {
+        if name.kind == Kind::Message {
+            &mut self.places[name.cell as usize]
         } else {
-            &mut self.alarms[(cell & !ALARM) as usize]
+            &mut self.places_of(name.kind)[name.cell as usize]
         }
     }
 
     fn take_out(&mut self, place: usize) {
         let entry = self.heap.swap_remove(place);
-        *self.noted(entry.name.cell) = NOWHERE;
-        self.set_alarms -= usize::from(entry.name.cell & ALARM != 0);
+        *self.noted(entry.name) = NOWHERE;
+        self.set_alarms -= usize::from(entry.name.kind != Kind::Message);
         if place < self.heap.len() {
             self.rise(place);
             self.sink(place);
@@ -208,7 +252,7 @@ impl Timers {
     /// The entry at `place` stands there.
     #[allow(clippy::cast_possible_truncation, reason = "there are fewer entries than cells")]
     fn note(&mut self, place: usize) {
-        *self.noted(self.heap[place].name.cell) = place as u32;
+        *self.noted(self.heap[place].name) = place as u32;
     }
 }
 

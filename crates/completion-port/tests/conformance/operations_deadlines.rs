@@ -572,6 +572,52 @@ on_every_system! {
         }
     }
 
+    /// Rule 61: an event came before, whose packet stands in the queue. The deadline is over meanwhile, which is nothing to
+    /// look at again as long as the packet stands there.
+    fn a_deadline_that_is_over_behind_an_event_is_left_alone(system: &System) {
+        let port = sockets_on(system);
+        let (token, far) = associated(system, &port);
+        let mut batch = Batch::new();
+        token.rearm_as_until(Interest::IN, OneShot::Level, 5 * MILLISECOND).unwrap();
+        far.write(b"x").unwrap();
+        // This takes nothing.
+        port.raw().drive(&mut batch).unwrap();
+        pass(system, 6 * MILLISECOND);
+        for round in 0..3 {
+            let before = system.kernel().map(|kernel| kernel.calls());
+            port.raw().drive(&mut batch).unwrap();
+            // The first one finds that the time is over. The clock is read where there is a timer.
+            if let Some((kernel, before)) = system.kernel().zip(before).filter(|_| round > 0) {
+                assert_eq!((kernel.calls() - before).now, 0);
+            }
+        }
+        assert_eq!(ready_in_time(&port, system).events(), Events::IN);
+    }
+
+    /// Rule 61: a packet that stands in the queue is to be checked, and turns out to be none. The deadline, which is over
+    /// meanwhile, is told all the same.
+    fn a_deadline_that_is_over_before_a_check_in_vain_is_told(system: &System) {
+        let port = sockets_on(system);
+        let (near, far) = system.unix_pair();
+        port.register(Registration::owned(near, Interest::IN, OneShot::Level)).unwrap();
+        let mut batch = Batch::new();
+        for _ in 0..3 {
+            far.write(b"x").unwrap();
+            let token = ready(&port, system);
+            assert_eq!(token.events(), Events::IN);
+            assert_eq!(token.key().read(&mut [0; 4]).unwrap(), 1);
+            let begun = now(system);
+            let time = 5 * MILLISECOND;
+            // Without a hint, so that the next wait asks.
+            token.rearm_until(time).unwrap();
+            pass(system, time);
+            // The timer rings, before that is asked.
+            port.raw().drive(&mut batch).unwrap();
+            timed_out(system, &port, begun, time).rearm().unwrap();
+        }
+        silent(&port, system);
+    }
+
     /// Rule 61: moved with each packet, it is over only when nothing comes any more.
     fn a_deadline_of_readiness_is_moved_by_each_arming(system: &System) {
         let port = sockets_on(system);

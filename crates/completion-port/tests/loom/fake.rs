@@ -140,8 +140,8 @@ impl Fake {
         Arc::new(Self::of(sets, tells, false))
     }
 
-    pub(crate) fn one_shot() -> Arc<Self> {
-        Arc::new(Self::of(1, false, true))
+    pub(crate) fn one_shot(tells: bool) -> Arc<Self> {
+        Arc::new(Self::of(1, tells, true))
     }
 
     fn of(sets: usize, tells: bool, is_one_shot: bool) -> Self {

@@ -57,7 +57,12 @@ pub(crate) fn engine_of_two_sets(limit: usize) -> (Arc<Engine>, Arc<Fake>) {
 
 /// A port whose kernel watches until the next edge.
 pub(crate) fn one_shot_engine(limit: usize) -> (Arc<Engine>, Arc<Fake>) {
-    port(limit, BlockDetection::Automatic, Fake::one_shot())
+    port(limit, BlockDetection::Automatic, Fake::one_shot(false))
+}
+
+/// The same, whose kernel tells which thread sleeps.
+pub(crate) fn one_shot_looking_engine(limit: usize) -> (Arc<Engine>, Arc<Fake>) {
+    port(limit, BlockDetection::Announced, Fake::one_shot(true))
 }
 
 fn port(limit: usize, detection: BlockDetection, fake: Arc<Fake>) -> (Arc<Engine>, Arc<Fake>) {

@@ -17,7 +17,7 @@ use crate::fake::Fake;
 use crate::interest::{Events, Interest};
 use crate::kit::{
     LEVEL, NO_HINT, NoTasks, PERSISTENT, engine, entry, explore, explore_within, looking_engine,
-    next, one_shot_engine, scratch, spawn, visit, wait_for,
+    next, one_shot_engine, one_shot_looking_engine, scratch, spawn, visit, wait_for,
 };
 use crate::state::facts::Facts;
 use crate::state::flights::Direction;
@@ -865,6 +865,11 @@ fn port_with_time() -> (Arc<Engine>, Arc<Fake>) {
     looking_engine(2, BlockDetection::Announced)
 }
 
+/// The same, whose kernel watches until the next edge.
+fn one_shot_port_with_time() -> (Arc<Engine>, Arc<Fake>) {
+    one_shot_looking_engine(2)
+}
+
 fn in_milliseconds(fake: &Fake, milliseconds: u64) -> Moment {
     fake.time() + Duration::from_millis(milliseconds)
 }
@@ -889,33 +894,74 @@ fn the_deadlines_of_two_operations_are_both_kept() {
     }
 }
 
+impl Harbour {
+    /// The token arms the registration until so many milliseconds are over, and says nothing of what it has read. Gives
+    /// the deadline.
+    fn arm_until(&self, after: u64, seat: Option<&Arc<Seat>>) -> Moment {
+        let (index, _) = name_parts(self.name);
+        let at = in_milliseconds(&self.fake, after);
+        let arming = self.engine.arming(index, Call::Rearm).unwrap();
+        arming.set_deadline(at);
+        let slot = self.engine.slot(index);
+        let back = Return { mode: Some(LEVEL), timed: true, drained: NO_HINT };
+        let mine = || seat.map(Arc::clone);
+        self.engine.put_back(Call::Rearm, slot, self.name, back, mine).unwrap();
+        self.engine.mind_arming(index, arming);
+        at
+    }
+
+    /// Waits for what comes of an arming, and closes the port behind it. `None` if another thread has taken it.
+    fn take_last(&self, seat: &Seat) -> Option<Seen> {
+        let seen = self.wait(seat);
+        if seen.is_some() {
+            self.engine.close();
+        }
+        seen
+    }
+}
+
 /// A token is armed with a deadline, goes on to another one, and so on, while the timer rings for the former one.
 #[test]
 fn a_deadline_that_is_moved_while_its_timer_rings_is_kept() {
-    for (first, second) in [(1, 5), (5, 1)] {
+    for (first, second) in [(1, 5), (5, 1), (1, 0)] {
         explore_within(2, move || {
             let harbour = Harbour::of(port_with_time(), false);
             let engine = &harbour.engine;
-            let (index, _) = name_parts(harbour.name);
-            let arm = move |harbour: &Harbour, after| {
-                let at = in_milliseconds(&harbour.fake, after);
-                let desk = harbour.engine.set_deadline(index, Call::Rearm, at).unwrap();
-                let slot = harbour.engine.slot(index);
-                let back = Return { mode: Some(LEVEL), timed: true, drained: NO_HINT };
-                harbour.engine.put_back(Call::Rearm, slot, harbour.name, back, || None).unwrap();
-                harbour.engine.mind_alarm(index, desk);
-                at
-            };
             harbour.fake.arrive();
-            arm(&harbour, first);
+            harbour.arm_until(first, None);
             assert_eq!(harbour.take_one(), Some(Seen::Ready(Events::IN)));
             harbour.fake.read();
             // The timer of the first arming is still set.
-            let handler = spawn(&harbour, move |harbour| arm(harbour, second));
+            let handler = spawn(&harbour, move |harbour| harbour.arm_until(second, None));
             let seat = engine.join();
             assert_eq!(harbour.wait(&seat), Some(Seen::Ready(Events::TIMED_OUT)));
             let at = handler.join().unwrap();
             assert!(harbour.fake.time() >= at, "never early");
+        });
+    }
+}
+
+/// The timer rings while the slot is queued, for a check that finds nothing. The thread that finds that, and not the one
+/// for which the timer rings, goes on with the deadline.
+#[test]
+fn a_deadline_that_is_over_during_a_check_in_vain_is_kept() {
+    for port in [port_with_time, one_shot_port_with_time] {
+        explore_within(2, move || {
+            let harbour = Harbour::of(port(), false);
+            let engine = &harbour.engine;
+            let seat = engine.join();
+            harbour.fake.arrive();
+            harbour.arm_until(9, None);
+            assert_eq!(harbour.wait(&seat), Some(Seen::Ready(Events::IN)));
+            harbour.fake.read();
+            // It is over at once. The check is left to the next wait.
+            let at = harbour.arm_until(0, Some(&seat));
+            let other =
+                spawn(&harbour, |harbour| visit(&harbour.engine, |seat| harbour.take_last(seat)));
+            let seen = harbour.take_last(&seat).or(other.join().unwrap());
+            assert_eq!(seen, Some(Seen::Ready(Events::TIMED_OUT)));
+            assert!(harbour.fake.time() >= at, "never early");
+            engine.leave(&seat);
         });
     }
 }

@@ -145,6 +145,11 @@ impl Word {
         self.has(ENABLED)
     }
 
+    /// Whether it is enabled until a deadline.
+    pub(crate) fn is_timed(self) -> bool {
+        self.has(ENABLED) && self.has(TIMED)
+    }
+
     /// Whether operations have the key.
     pub(crate) fn is_lent(self) -> bool {
         self.has(LENT)
