@@ -14,14 +14,14 @@ use testkit::{
     Socket, System, in_a_process_of_its_own, on_edge_triggered_systems, on_every_system,
 };
 
-use crate::kit::descriptors::{pair_out_of_the_way, reopen, until_undisturbed};
+use crate::kit::descriptors::{Numbered, numbered, pair_out_of_the_way, reopen, until_undisturbed};
 use crate::kit::ledger::{Entry, Ledger};
-use crate::kit::operations::{Shared, accepted_with_data, outcome, room};
+use crate::kit::operations::{Shared, accepted_with_data, all, outcome, room};
 use crate::kit::packets::{
     PERSISTENT_LEVEL, TRIGGERS, Trigger, assert_quiet, each_packet, given_back, kind, one_shot,
     queue, refused, repeated, the_one, the_removed, the_token,
 };
-use crate::kit::sockets::fill;
+use crate::kit::sockets::{await_unread, fill};
 use crate::kit::threads::{End, Gate, hear, make_packets_long, settle, take};
 
 on_every_system! {
@@ -76,6 +76,76 @@ on_every_system! {
             assert_quiet(&port, system);
             assert_eq!((ledger.alive(), port.stats().registered), (0, 0), "{way}");
             assert_eq!(refused(port.remove(id)), ErrorKind::NotRegistered);
+        }
+    }
+
+    /// Rule 30: so do its operations, each with a packet. The port finds it out when the number is registered anew.
+    fn operations_of_a_socket_that_was_closed_end_when_that_is_found(system: &System) {
+        system.not_where_operations_are_carried_out("sockets that are closed under an operation");
+        for shares in [false, true] {
+            until_undisturbed(|| {
+                let port = system.port::<Numbered, usize>(1);
+                let (old, _far) = system.unix_pair();
+                let key = numbered(system, &old);
+                let kept = |capacity| Operation::recv(Vec::with_capacity(capacity));
+                let count = if shares {
+                    let id = port.associate_shared(key).unwrap();
+                    port.start(id, kept(3)).unwrap();
+                    port.start(id, kept(3)).unwrap();
+                    2
+                } else {
+                    port.associate(key).unwrap().start(kept(3)).unwrap();
+                    1
+                };
+                let new = reopen(system, old)?;
+                let owned = |key| Registration::owned(key, Interest::IN, OneShot::Level);
+                let id = port.register(owned(numbered(system, &new))).unwrap();
+                for packet in all(&port, system, count) {
+                    let outcome = match packet {
+                        Packet::Done(done) => done.into_parts().1,
+                        Packet::Finished(finished) => finished.into_parts().1,
+                        other => panic!("{}", kind(&other)),
+                    };
+                    let error = outcome.error().unwrap();
+                    assert_eq!((error.kind(), error.os_code()), (ErrorKind::BadDescriptor, None));
+                    assert_eq!(outcome.into_buffer().unwrap().capacity(), 3);
+                }
+                assert_quiet(&port, system);
+                assert_eq!(port.stats().registered, 1);
+                // The number is its new owner's.
+                new.signal(1).unwrap();
+                assert_eq!(the_token(&port, system).id(), id);
+                Some(())
+            });
+        }
+    }
+
+    /// Rule 30: likewise if the program says that it was closed, wherever the operations are carried out.
+    fn operations_of_what_is_forgotten_end(system: &System) {
+        for shares in [false, true] {
+            let port = system.port::<Shared, usize>(1);
+            let (near, far) = system.unix_pair();
+            let near = Shared::new(near);
+            let id = if shares {
+                let id = port.associate_shared(near.clone()).unwrap();
+                port.start(id, Operation::recv(room(3))).unwrap();
+                id.id()
+            } else {
+                let token = port.associate(near.clone()).unwrap();
+                let id = token.id();
+                token.start(Operation::recv(room(3))).unwrap();
+                id
+            };
+            port.raw().forget(id).unwrap();
+            let outcome = outcome(&port, system);
+            let error = outcome.error().unwrap();
+            assert_eq!((error.kind(), error.transferred()), (ErrorKind::BadDescriptor, 0));
+            assert_eq!(outcome.into_buffer().unwrap().capacity(), 3);
+            assert_quiet(&port, system);
+            assert_eq!(port.stats().registered, 0);
+            // It is not closed, and nothing was taken.
+            far.write(b"x").unwrap();
+            await_unread(&near, system, 1);
         }
     }
 

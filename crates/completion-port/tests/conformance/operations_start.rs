@@ -6,7 +6,7 @@ use completion_port::{
 };
 use testkit::on_every_system;
 
-use crate::kit::descriptors::{Closed, closed};
+use crate::kit::descriptors::{Numbered, closed};
 use crate::kit::ledger::{Ledger, Owner};
 use crate::kit::operations::{
     HOUR, Noted, Shared, accepted, all, assert_connected, bytes, connected, done, finished, next,
@@ -86,7 +86,7 @@ on_every_system! {
         let (near, _far) = system.unix_pair();
         let again = near.number();
         let token = port.associate(owner(near)).unwrap();
-        let other = system.port::<SharedSource<Closed>, u32>(1);
+        let other = system.port::<SharedSource<Numbered>, u32>(1);
         let gone = SharedSource::new(closed(system));
         let error = other.associate(gone).map(drop).unwrap_err();
         assert_eq!(

@@ -68,13 +68,13 @@ pub(crate) fn reopen(on: &System, old: Socket) -> Option<Socket> {
 }
 
 /// A source whose number names nothing, and is given to no other test meanwhile.
-pub(crate) fn closed(on: &System) -> Closed {
+pub(crate) fn closed(on: &System) -> Numbered {
     static NEXT: AtomicI32 = AtomicI32::new(700);
     // Far above the numbers in use, and another one each time.
     let least = NEXT.fetch_add(1, Relaxed);
     match on.kernel() {
-        Some(kernel) => Closed::Simulated(kernel.borrow_number(least)),
-        None => Closed::Native(closed_descriptor(least)),
+        Some(kernel) => Numbered::Simulated(kernel.borrow_number(least)),
+        None => Numbered::Native(closed_descriptor(least)),
     }
 }
 
@@ -105,17 +105,36 @@ fn closed_descriptor(least: i32) -> Borrowed<'static> {
     unsafe { Borrowed::borrow_raw(number) }
 }
 
-/// A number that names nothing.
-pub(crate) enum Closed {
+/// A source that is its number alone.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Numbered {
     Native(Borrowed<'static>),
     Simulated(BorrowedSource<'static>),
 }
 
-impl Source for Closed {
+impl Source for Numbered {
     fn as_source(&self) -> BorrowedSource<'_> {
         match self {
             Self::Native(descriptor) => descriptor.as_source(),
             Self::Simulated(source) => *source,
+        }
+    }
+}
+
+/// A key that names a socket by its number, also when that is closed behind its back.
+pub(crate) fn numbered(on: &System, socket: &Socket) -> Numbered {
+    match on.kernel() {
+        Some(kernel) => Numbered::Simulated(kernel.borrow_number(socket.number())),
+        None => {
+            #[cfg(unix)]
+            let number = socket.number();
+            #[cfg(windows)]
+            let number = RawSocket::try_from(socket.number()).unwrap();
+            // SAFETY: `borrow_raw` demands a number that is not -1, of a descriptor that stays open.
+            // - not -1: the socket is open;
+            // - it is *closed* by the test: that is what is tested. The port asks the kernel about the number, and does
+            //   nothing with what it names then.
+            Numbered::Native(unsafe { Borrowed::borrow_raw(number) })
         }
     }
 }
