@@ -7,8 +7,10 @@
 //! they are cancelled, and over a few milliseconds where they ring, in an order that has nothing to do with them.
 //!
 //! *Idle connections*: requests come to all connections in turn, 64 at a time; there are 64, or many more, whose
-//! deadlines are in no cache when they are moved. The time is that of arming alone, by
-//! [`Ready::rearm`](completion_port::Ready::rearm) or until a deadline, which each request moves.
+//! deadlines are in no near cache when they are moved. The time is that of arming alone, by
+//! [`Ready::rearm`](completion_port::Ready::rearm) or until a deadline, which each request moves: to a time span from
+//! then; to an instant, for which the clock is read once for the 64; or to instants that are all different, of which no
+//! one is computed from another. Those are at hand before the time is taken.
 //!
 //! Time is the thread's processor time. *Wakes* is the port's own count while another thread waits for what
 //! is armed: one wake tells it of the first deadline, and more of each earlier one.
@@ -318,26 +320,30 @@ fn sleep_until(at: Instant) {
 #[derive(Clone, Copy)]
 struct Arming {
     name: &'static str,
-    arm: fn(Ready<'_, UdpSocket>) -> io::Result<()>,
+    arm: fn(Ready<'_, UdpSocket>, Instant) -> io::Result<()>,
+    /// By how much the deadlines are apart of those that are armed together.
+    apart: Duration,
 }
 
 const PLAIN: &str = "rearm";
-const ARMINGS: [Arming; 3] = [
-    Arming { name: PLAIN, arm: |ready| ready.rearm().map_err(|refused| refused.error().into()) },
+const ARMINGS: [Arming; 4] = [
+    Arming {
+        name: PLAIN,
+        arm: |ready, _| ready.rearm().map_err(|refused| refused.error().into()),
+        apart: Duration::ZERO,
+    },
     Arming {
         name: "rearm_until, a time span",
-        arm: |ready| ready.rearm_until(LATER).map_err(|refused| refused.error().into()),
+        arm: |ready, _| ready.rearm_until(LATER).map_err(|refused| refused.error().into()),
+        apart: Duration::ZERO,
     },
-    Arming {
-        name: "rearm_until, an instant",
-        arm: |ready| {
-            let at = *INSTANT.get_or_init(|| Instant::now() + LATER * 100);
-            ready.rearm_until(at).map_err(|refused| refused.error().into())
-        },
-    },
+    Arming { name: "rearm_until, an instant", arm: until, apart: Duration::ZERO },
+    Arming { name: "rearm_until, instants", arm: until, apart: Duration::from_nanos(1) },
 ];
 
-static INSTANT: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+fn until(ready: Ready<'_, UdpSocket>, at: Instant) -> io::Result<()> {
+    ready.rearm_until(at).map_err(|refused| refused.error().into())
+}
 
 /// Connections without a stream, which take fewer descriptors.
 struct Connections {
@@ -345,7 +351,7 @@ struct Connections {
     /// By this the requests are sent.
     client: UdpSocket,
     addresses: Vec<SocketAddr>,
-    arm: fn(Ready<'_, UdpSocket>) -> io::Result<()>,
+    arming: Arming,
 }
 
 impl Connections {
@@ -360,7 +366,7 @@ impl Connections {
             port.register(registration).map_err(|refused| refused.error())?;
         }
         let client = UdpSocket::bind("127.0.0.1:0")?;
-        Ok(Connections { port, client, addresses, arm: arming.arm })
+        Ok(Connections { port, client, addresses, arming })
     }
 
     /// One request to each. Returns what arming has taken.
@@ -373,16 +379,18 @@ impl Connections {
                 self.client.send_to(b"?", address)?;
             }
             let mut left = addresses.len();
+            let mut at = Instant::now() + LATER;
             while left > 0 {
                 for packet in self.port.wait(&mut batch, None)? {
                     let Packet::Ready(mut ready) = packet else { continue };
                     ready.key().recv(&mut [0; 8])?;
                     ready.read_drained();
-                    held.push(ready);
+                    held.push((ready, at));
+                    at += self.arming.apart;
                 }
                 left = left.saturating_sub(held.len());
                 let begin = Clock::Thread.now();
-                held.drain(..).try_for_each(self.arm)?;
+                held.drain(..).try_for_each(|(ready, at)| (self.arming.arm)(ready, at))?;
                 spent += Clock::Thread.now() - begin;
             }
         }
@@ -415,7 +423,8 @@ impl Connections {
                 thread::yield_now();
             }
             let before = port.stats().wakes;
-            let armed = held.drain(..).try_for_each(self.arm);
+            let at = Instant::now() + LATER;
+            let armed = held.drain(..).try_for_each(|ready| (self.arming.arm)(ready, at));
             let wakes = port.stats().wakes - before;
             port.post(()).map_err(|refused| refused.error())?;
             waiting.join().map_err(|_| io::Error::other("a thread panicked"))??;
@@ -507,13 +516,14 @@ mod tests {
         let mut rows: Vec<Row> = ARMINGS.iter().map(row).collect();
         let (near, far) = (Duration::from_nanos(50), Duration::from_nanos(500));
         for (round, last) in [near, far].into_iter().enumerate() {
-            for (row, apart) in rows.iter_mut().zip([near, near, last]) {
+            for (row, apart) in rows.iter_mut().zip([near, near, last, near]) {
                 row.note_distance(&Ok(apart), &Ok(apart));
             }
-            note_moves(&mut rows, &[Some(20.0), Some(55.0), Some(34.0)], round);
+            note_moves(&mut rows, &[Some(20.0), Some(55.0), Some(34.0), Some(40.0)], round);
         }
         let moves: Vec<_> = rows.iter().map(|row| row.values("a move")).collect();
-        assert_eq!(moves, [[None, None], [Some(35.0), Some(35.0)], [Some(14.0), None]]);
+        let each = |value| [Some(value), Some(value)];
+        assert_eq!(moves, [[None, None], each(35.0), [Some(14.0), None], each(20.0)]);
     }
 
     #[test]
