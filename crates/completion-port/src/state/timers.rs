@@ -291,6 +291,25 @@ mod tests {
         assert_eq!(timers.cancel(name), None);
     }
 
+    #[test]
+    fn a_message_and_the_alarms_of_a_slot_of_the_same_number_are_three_timers() {
+        let mut timers = Timers::new(7);
+        let alarms = [Alarm::Arming, Alarm::Operations];
+        assert!(timers.reserve(3) && alarms.iter().all(|alarm| timers.reserve_alarm(*alarm, 3)));
+        let message = timers.set(3, moment(5));
+        timers.set_alarm(Alarm::Arming, 3, moment(9));
+        timers.set_alarm(Alarm::Operations, 3, moment(4));
+        // Moved, and there is room for the slots before.
+        timers.set_alarm(Alarm::Arming, 3, moment(6));
+        timers.set_alarm(Alarm::Arming, 2, moment(1));
+        assert_eq!((timers.messages(), timers.next()), (1, moment(1)));
+        assert_eq!(timers.cancel(message), Some(3));
+        let taken: Vec<_> = std::iter::from_fn(|| timers.take_due(moment(8))).collect();
+        let [arming, operations] = alarms.map(|alarm| Due::Alarm(alarm, 3));
+        assert_eq!(taken, [Due::Alarm(Alarm::Arming, 2), operations, arming]);
+        assert_eq!((timers.messages(), timers.next()), (0, Moment::NEVER));
+    }
+
     proptest! {
         #[test]
         fn it_does_what_a_sorted_list_does(steps in vec((0..4_u8, 0..40_u32, 0..50_u64), 1..200)) {
