@@ -10,20 +10,16 @@ use super::moment::Moment;
 /// [`Timers::new`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Name {
-    kind: Kind,
-    /// The cell of a message, or the number of a slot.
+    /// The cell of a message; or [`ALARM`], perhaps [`OF_OPERATIONS`], and the number of a slot.
     cell: u32,
     /// They count up.
     number: u64,
 }
 
-/// What a timer is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Kind {
-    Message,
-    Arming,
-    Operations,
-}
+/// Set in the number of a slot, to tell it from that of a cell.
+const ALARM: u32 = 1 << 31;
+/// Besides, if it is the alarm of operations.
+const OF_OPERATIONS: u32 = 1 << 30;
 
 /// Which of the two alarms of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,10 +31,11 @@ pub(crate) enum Alarm {
 }
 
 impl Alarm {
-    fn kind(self) -> Kind {
+    /// What stands in a name for this alarm of `slot`.
+    fn of(self, slot: u32) -> u32 {
         match self {
-            Self::Arming => Kind::Arming,
-            Self::Operations => Kind::Operations,
+            Self::Arming => ALARM | slot,
+            Self::Operations => ALARM | OF_OPERATIONS | slot,
         }
     }
 }
@@ -108,17 +105,19 @@ impl Timers {
 
     /// Makes sure that a timer can be set for `cell`. False if there is no memory.
     pub(crate) fn reserve(&mut self, cell: u32) -> bool {
-        self.reserve_up_to(Kind::Message, cell)
+        Self::reserve_up_to(&mut self.places, cell) && self.reserve_entries()
     }
 
     /// Makes sure that this alarm can be set, however often, for `slot` and all slots before. False if there is no
     /// memory.
     pub(crate) fn reserve_alarm(&mut self, alarm: Alarm, slot: u32) -> bool {
-        self.reserve_up_to(alarm.kind(), slot)
+        // No system has so many descriptors.
+        slot < OF_OPERATIONS
+            && Self::reserve_up_to(self.alarms(alarm), slot)
+            && self.reserve_entries()
     }
 
-    fn reserve_up_to(&mut self, kind: Kind, number: u32) -> bool {
-        let places = self.places_of(kind);
+    fn reserve_up_to(places: &mut Vec<u32>, number: u32) -> bool {
         let wanted = number as usize + 1;
         let more = wanted.saturating_sub(places.len());
         if places.try_reserve(more).is_err() {
@@ -127,18 +126,21 @@ impl Timers {
         if more > 0 {
             places.resize(wanted, NOWHERE);
         }
-        // Room for an entry of each.
+        true
+    }
+
+    /// Makes room for an entry of each cell and of each alarm.
+    fn reserve_entries(&mut self) -> bool {
         let wanted = self.places.len() + self.of_armings.len() + self.of_operations.len();
         self.heap.try_reserve(wanted.saturating_sub(self.heap.len())).is_ok()
     }
 
     /// Sets an alarm of `slot`, or moves it. There is room for it.
     pub(crate) fn set_alarm(&mut self, alarm: Alarm, slot: u32, at: Moment) {
-        let kind = alarm.kind();
-        match self.places_of(kind)[slot as usize] {
+        match self.alarms(alarm)[slot as usize] {
             NOWHERE => {
                 self.set_alarms += 1;
-                self.push(kind, slot, at);
+                self.set(alarm.of(slot), at);
             }
             place => {
                 let place = place as usize;
@@ -151,11 +153,7 @@ impl Timers {
 
     /// Sets a timer for `cell`, which has none, and for which there is room.
     pub(crate) fn set(&mut self, cell: u32, at: Moment) -> Name {
-        self.push(Kind::Message, cell, at)
-    }
-
-    fn push(&mut self, kind: Kind, cell: u32, at: Moment) -> Name {
-        let name = Name { kind, cell, number: self.next_number };
+        let name = Name { cell, number: self.next_number };
         self.next_number += 1;
         self.heap.push(Entry { at, name });
         self.rise(self.heap.len() - 1);
@@ -166,18 +164,19 @@ impl Timers {
     pub(crate) fn take_due(&mut self, now: Moment) -> Option<Due> {
         let first =
             self.heap.first().filter(|first| first.at <= now && first.at != Moment::NEVER)?;
-        let Name { kind, cell, .. } = first.name;
+        let cell = first.name.cell;
         self.take_out(0);
-        Some(match kind {
-            Kind::Message => Due::Message(cell),
-            Kind::Arming => Due::Alarm(Alarm::Arming, cell),
-            Kind::Operations => Due::Alarm(Alarm::Operations, cell),
+        Some(if cell & ALARM == 0 {
+            Due::Message(cell)
+        } else if cell & OF_OPERATIONS == 0 {
+            Due::Alarm(Alarm::Arming, cell & !ALARM)
+        } else {
+            Due::Alarm(Alarm::Operations, cell & !(ALARM | OF_OPERATIONS))
         })
     }
 
     /// Takes a timer out, due or not. `None` if it is not there any more; otherwise its cell.
     pub(crate) fn cancel(&mut self, name: Name) -> Option<u32> {
-        // Nothing else has a name that is given out.
         let place = self.places.get(name.cell as usize).copied().filter(|it| *it != NOWHERE)?;
         if self.heap[place as usize].name != name {
             return None;
@@ -188,32 +187,36 @@ impl Timers {
 
     /// The cells of all messages, in no order.
     pub(crate) fn cells(&self) -> impl Iterator<Item = u32> + '_ {
-        let messages = self.heap.iter().filter(|entry| entry.name.kind == Kind::Message);
-        messages.map(|entry| entry.name.cell)
+        self.heap.iter().map(|entry| entry.name.cell).filter(|cell| cell & ALARM == 0)
     }
 
-    fn places_of(&mut self, kind: Kind) -> &mut Vec<u32> {
-        match kind {
-            Kind::Message => &mut self.places,
-            Kind::Arming => &mut self.of_armings,
-            Kind::Operations => &mut self.of_operations,
+    /// Where the alarms of slots stand.
+    fn alarms(&mut self, alarm: Alarm) -> &mut Vec<u32> {
+        match alarm {
+            Alarm::Arming => &mut self.of_armings,
+            Alarm::Operations => &mut self.of_operations,
         }
     }
 
-    /// Where the place of this entry is noted.
+    /// Where the place of this cell's or alarm's entry is noted.
     #[inline]
-    fn noted(&mut self, name: Name) -> &mut u32 {
-        if name.kind == Kind::Message {
-            &mut self.places[name.cell as usize]
+    fn noted(&mut self, cell: u32) -> &mut u32 {
+        if cell & ALARM == 0 { &mut self.places[cell as usize] } else { self.noted_of_alarm(cell) }
+    }
+
+    #[inline(never)]
+    fn noted_of_alarm(&mut self, cell: u32) -> &mut u32 {
+        if cell & OF_OPERATIONS == 0 {
+            &mut self.of_armings[(cell & !ALARM) as usize]
         } else {
-            &mut self.places_of(name.kind)[name.cell as usize]
+            &mut self.of_operations[(cell & !(ALARM | OF_OPERATIONS)) as usize]
         }
     }
 
     fn take_out(&mut self, place: usize) {
         let entry = self.heap.swap_remove(place);
-        *self.noted(entry.name) = NOWHERE;
-        self.set_alarms -= usize::from(entry.name.kind != Kind::Message);
+        *self.noted(entry.name.cell) = NOWHERE;
+        self.set_alarms -= usize::from(entry.name.cell & ALARM != 0);
         if place < self.heap.len() {
             self.rise(place);
             self.sink(place);
@@ -252,7 +255,7 @@ impl Timers {
     /// The entry at `place` stands there.
     #[allow(clippy::cast_possible_truncation, reason = "there are fewer entries than cells")]
     fn note(&mut self, place: usize) {
-        *self.noted(self.heap[place].name) = place as u32;
+        *self.noted(self.heap[place].name.cell) = place as u32;
     }
 }
 
