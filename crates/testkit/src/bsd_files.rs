@@ -1,10 +1,5 @@
 //! Files to test operations on, on macOS, the BSDs and a simulated kernel.
 
-use std::fs::{File, OpenOptions};
-use std::io::Write;
-use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
-
 use completion_port::sim;
 
 use crate::{Socket, System, lacking};
@@ -34,44 +29,6 @@ impl System {
     #[must_use]
     pub fn has_file_threads(&self) -> bool {
         self.kernel().is_none()
-    }
-
-    /// A file with these bytes in it. It has no name.
-    #[must_use]
-    pub fn file(&self, bytes: &[u8]) -> Socket {
-        match self.kernel() {
-            Some(kernel) => self.own_simulated(kernel.file(bytes).unwrap()),
-            None => {
-                let mut file = nameless();
-                file.write_all(bytes).unwrap();
-                self.own(file.into())
-            }
-        }
-    }
-
-    /// All that is in a file.
-    #[must_use]
-    pub fn contents(&self, file: &Socket) -> Vec<u8> {
-        match (self.kernel(), file.as_simulated()) {
-            (Some(kernel), Some(file)) => kernel.contents(file),
-            _ => {
-                let file = File::from(file.descriptor().try_clone_to_owned().unwrap());
-                let mut bytes = vec![0; usize::try_from(file.metadata().unwrap().len()).unwrap()];
-                file.read_exact_at(&mut bytes, 0).unwrap();
-                bytes
-            }
-        }
-    }
-
-    /// Cuts a file off.
-    pub fn set_length(&self, file: &Socket, length: usize) {
-        match (self.kernel(), file.as_simulated()) {
-            (Some(kernel), Some(file)) => kernel.set_length(file, length),
-            _ => {
-                let file = File::from(file.descriptor().try_clone_to_owned().unwrap());
-                file.set_len(length as u64).unwrap();
-            }
-        }
     }
 
     /// Only the first `cached` bytes of a file are in memory from now on; as far as the system goes by that, which none of
@@ -106,14 +63,4 @@ impl System {
     pub fn hanging_in_calls(&self) -> (Socket, Hanging) {
         self.hanging()
     }
-}
-
-/// A file that no other process finds, for reading and writing.
-fn nameless() -> File {
-    static LAST: AtomicU32 = AtomicU32::new(0);
-    let name = format!("completion-port.{}.{}", std::process::id(), LAST.fetch_add(1, SeqCst));
-    let path = std::env::temp_dir().join(name);
-    let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path);
-    std::fs::remove_file(&path).unwrap();
-    file.unwrap()
 }

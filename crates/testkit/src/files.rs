@@ -1,19 +1,18 @@
 //! Files to test operations on, with what of them is in memory; and files whose reads do not end.
 
 use std::ffi::c_int;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::Write;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use completion_port::{ErrorKind, FileEngine, Port, sim};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 
+use crate::unix_files::nameless;
 use crate::{Socket, System};
 
 /// What lets the operations on a file end that hang.
@@ -110,19 +109,6 @@ impl System {
         }
     }
 
-    /// A file with these bytes in it, all of them in memory. It has no name.
-    #[must_use]
-    pub fn file(&self, bytes: &[u8]) -> Socket {
-        match self.kernel() {
-            Some(kernel) => self.own_simulated(kernel.file(bytes).unwrap()),
-            None => {
-                let mut file = nameless(0);
-                file.write_all(bytes).unwrap();
-                self.own(file.into())
-            }
-        }
-    }
-
     /// A file of the system of this machine, opened with these flags besides.
     #[must_use]
     pub fn file_with_flags(&self, bytes: &[u8], flags: c_int) -> Socket {
@@ -130,31 +116,6 @@ impl System {
         let name = format!("/proc/self/fd/{}", file.as_raw_fd());
         File::options().write(true).open(name).unwrap().write_all(bytes).unwrap();
         self.own(file.into())
-    }
-
-    /// All that is in a file.
-    #[must_use]
-    pub fn contents(&self, file: &Socket) -> Vec<u8> {
-        match (self.kernel(), file.as_simulated()) {
-            (Some(kernel), Some(file)) => kernel.contents(file),
-            _ => {
-                let file = File::from(file.descriptor().try_clone_to_owned().unwrap());
-                let mut bytes = vec![0; usize::try_from(file.metadata().unwrap().len()).unwrap()];
-                file.read_exact_at(&mut bytes, 0).unwrap();
-                bytes
-            }
-        }
-    }
-
-    /// Cuts a file off.
-    pub fn set_length(&self, file: &Socket, length: usize) {
-        match (self.kernel(), file.as_simulated()) {
-            (Some(kernel), Some(file)) => kernel.set_length(file, length),
-            _ => {
-                let file = File::from(file.descriptor().try_clone_to_owned().unwrap());
-                file.set_len(length as u64).unwrap();
-            }
-        }
     }
 
     /// Only the first `cached` bytes of a file are in memory from now on; as far as the system goes by that. A number of
@@ -211,16 +172,4 @@ impl System {
     pub fn hanging_in_calls(&self) -> (Socket, Hanging) {
         self.hanging()
     }
-}
-
-/// A file that no other process finds, for reading and writing.
-fn nameless(flags: c_int) -> File {
-    use std::os::unix::fs::OpenOptionsExt;
-    static LAST: AtomicU32 = AtomicU32::new(0);
-    let name = format!("completion-port.{}.{}", std::process::id(), LAST.fetch_add(1, SeqCst));
-    let path = std::env::temp_dir().join(name);
-    let mut options = OpenOptions::new();
-    let file = options.read(true).write(true).create_new(true).custom_flags(flags).open(&path);
-    std::fs::remove_file(&path).unwrap();
-    file.unwrap()
 }

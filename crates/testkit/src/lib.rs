@@ -49,6 +49,8 @@ mod stream;
 #[cfg(target_os = "linux")]
 pub mod syscalls;
 mod system;
+#[cfg(unix)]
+mod unix_files;
 #[cfg(windows)]
 mod windows_files;
 
