@@ -37,7 +37,7 @@ impl Engine {
     /// Sets the timer of an arming, if it rings too late for the deadline.
     #[inline]
     pub(crate) fn mind_arming(&self, index: u32, arming: &Arming) {
-        if arming.rings_late() {
+        if arming.missed().is_some() {
             self.hasten_arming(index, arming);
         }
     }
@@ -46,11 +46,9 @@ impl Engine {
     #[inline(never)]
     fn hasten_arming(&self, index: u32, arming: &Arming) {
         let mut state = self.lock();
-        if !arming.rings_late() {
-            return;
-        }
+        // It is read once, so that the timer is never set to a later time than that for which it was set before.
+        let Some(at) = arming.missed() else { return };
         let super::State { schedule, stock } = &mut *state;
-        let at = arming.deadline();
         let before = stock.timers.next();
         stock.timers.set_alarm(Alarm::Arming, index, at);
         arming.set_alarm(at);

@@ -124,6 +124,9 @@ impl Engine {
         due: &mut Fifo,
     ) -> Moment {
         let slot = self.slot(index);
+        // The start of a lone operation changes the slot's word before it looks at the alarm, and behind its claim. So either it
+        // sees that the alarm has rung, or the claim is seen here.
+        slot.touch();
         let mut lanes = desk.lock();
         if let Some((node, uses)) = self.lone_of(desk) {
             // The deadline is read after that: it is the operation's, or that of a later one.

@@ -341,7 +341,7 @@ impl Engine {
     /// Sets the timer of a desk, if it rings too late for the desk's deadline.
     #[inline]
     pub(crate) fn mind_alarm(&self, index: u32, desk: &Desk) {
-        if desk.rings_late() {
+        if desk.missed().is_some() {
             self.hasten_alarm(index, desk);
         }
     }
@@ -350,11 +350,10 @@ impl Engine {
     #[inline(never)]
     fn hasten_alarm(&self, index: u32, desk: &Desk) {
         let mut state = self.lock();
-        if !desk.rings_late() {
-            return;
-        }
+        // It is read once, so that the timer is never set to a later time than that for which it was set before: threads that
+        // have found it early enough rely on it.
+        let Some(at) = desk.missed() else { return };
         let super::State { schedule, stock } = &mut *state;
-        let at = desk.deadline();
         let before = stock.timers.next();
         stock.timers.set_alarm(Alarm::Operations, index, at);
         desk.set_alarm(at);

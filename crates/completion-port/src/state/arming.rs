@@ -34,16 +34,17 @@ impl Arming {
     }
 
     /// Moves the deadline, before the arming. Behind the store the caller passes a full barrier, as each arming
-    /// does, and then looks whether the timer [rings late](Self::rings_late).
+    /// does, and then looks whether the timer [misses](Self::missed) it.
     #[inline]
     pub(crate) fn set_deadline(&self, at: Moment) {
         self.deadline.store(at.nanoseconds(), Release);
     }
 
-    /// Whether the timer rings too late for the deadline, or was not set.
+    /// The deadline, if the timer rings too late for it, or was not set.
     #[inline]
-    pub(crate) fn rings_late(&self) -> bool {
-        self.deadline.load(SeqCst) < self.alarm.load(SeqCst)
+    pub(crate) fn missed(&self) -> Option<Moment> {
+        let deadline = self.deadline.load(SeqCst);
+        (deadline < self.alarm.load(SeqCst)).then(|| Moment::from_nanoseconds(deadline))
     }
 
     /// The timer was set for this moment, or has rung.

@@ -526,10 +526,11 @@ impl Desk {
         self.deadline.fetch_min(at.nanoseconds(), SeqCst);
     }
 
-    /// Whether the timer rings too late for the deadline, or was not set.
+    /// The deadline, if the timer rings too late for it, or was not set.
     #[inline]
-    pub(crate) fn rings_late(&self) -> bool {
-        self.deadline.load(SeqCst) < self.alarm.load(SeqCst)
+    pub(crate) fn missed(&self) -> Option<Moment> {
+        let deadline = self.deadline.load(SeqCst);
+        (deadline < self.alarm.load(SeqCst)).then(|| Moment::from_nanoseconds(deadline))
     }
 
     /// How the descriptor carries bytes, in the back end's terms. `ask` tells if it was not asked yet.

@@ -969,7 +969,7 @@ fn a_deadline_that_is_over_during_a_check_in_vain_is_kept() {
 /// The token starts the next operation, with another deadline, while the timer rings for that of the one before.
 #[test]
 fn the_deadline_of_the_next_operation_is_kept_while_the_timer_rings() {
-    for (first, second) in [(1, 5), (5, 1), (1, 0)] {
+    for (first, second) in [(1, 5), (5, 1), (1, 1), (1, 0)] {
         explore_within(3, move || {
             let harbour = Harbour::of(port_with_time(), false);
             let start = move |harbour: &Harbour, after| {
