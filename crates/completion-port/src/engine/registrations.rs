@@ -385,7 +385,14 @@ impl Engine {
     #[inline(never)]
     pub(crate) fn tell_enabled(&self, name: Name, mode: Mode) {
         let _ = (name, mode);
-        trace!(TRACE, port = self.number, registration = ?super::Shown(name), ?mode, "enabled");
+        // The timer of an arming with a deadline may still have to be set.
+        trace_aside!(
+            TRACE,
+            port = self.number,
+            registration = ?super::Shown(name),
+            ?mode,
+            "enabled"
+        );
     }
 
     /// A thread has come to a packet of the slot with this number, which it holds.
