@@ -76,7 +76,9 @@ fn replace(
     if was_vouched {
         number.vouch();
     }
-    let identity = descriptors::identity(descriptor);
+    // That of the connection by the number that nobody else has: the program may close the other one behind the library's back.
+    let named = if done.is_ok() { made.as_raw_fd() } else { descriptor };
+    let identity = descriptors::identity(named);
     state.tcp = Some(identity).filter(|_| is_tcp && done.is_ok());
     state.associated = associated.map(|it| Associated { identity, ..it });
     state.modes = modes;
