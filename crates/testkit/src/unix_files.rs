@@ -55,6 +55,7 @@ pub(crate) fn nameless(flags: c_int) -> File {
     let path = std::env::temp_dir().join(name);
     let mut options = OpenOptions::new();
     let file = options.read(true).write(true).create_new(true).custom_flags(flags).open(&path);
+    let file = file.unwrap();
     std::fs::remove_file(&path).unwrap();
-    file.unwrap()
+    file
 }

@@ -7,7 +7,7 @@
 //! nothing to do with how is read. So only the reading differs.
 //!
 //! The time that is compared is the processor time for each read: of this process, without that of the clients' thread. The rate is by
-//! the clock, and so depends on the part of the processors that the system gives to a thread that never rests; that, too, is the same for all.
+//! the clock, and so depends on the part of the processors that the system gives to a thread that seldom or never rests; that, too, is the same for all.
 
 use std::io;
 use std::sync::Arc;
