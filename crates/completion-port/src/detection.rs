@@ -20,9 +20,10 @@
 /// processor time tells.
 ///
 /// On Windows [`Tick`](Self::Tick) looks at a completion port of the system, of which each thread has
-/// one of its own, and which counts it. That costs one call more in each wait. A handler that takes packets from a
-/// completion port of the program's own seems to sleep from then on, until its thread waits again. Wine
-/// counts no threads: there nothing is found.
+/// one of its own, and which counts it. That costs one call more behind each by which the thread takes packets
+/// from the system. A handler that takes packets from a completion port of the program's own seems to sleep from
+/// then on, until its thread has asked the system for packets of a port of the library again, which it does not do while it finds
+/// some queued. Wine counts no threads: there nothing is found.
 ///
 /// # Examples
 ///

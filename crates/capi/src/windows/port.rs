@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use completion_port::{ErrorKind, Packet, Port, Readiness};
+use completion_port::{BlockDetection, ErrorKind, Packet, Port, Readiness};
 use windows_sys::Win32::Foundation::HANDLE;
 
 use crate::abi::{Entry, event};
@@ -27,7 +27,13 @@ impl CompletionPort {
     pub(crate) fn new(name: u64, concurrency: usize) -> Result<Self, u32> {
         // A socket can be associated with one completion port of the kernel alone, and notifications of the system do so,
         // by their documentation. Polls do not, so that the relay can have it.
-        let port = Port::builder().concurrency(concurrency).readiness(Readiness::Polls).build();
+        // A program may take packets from the system's own ports in its handlers, and then its threads would seem to sleep:
+        // see `BlockDetection::Tick`. It says by `cp_blocking` that a thread sleeps.
+        let port = Port::builder()
+            .concurrency(concurrency)
+            .readiness(Readiness::Polls)
+            .block_detection(BlockDetection::Announced)
+            .build();
         Ok(Self {
             name,
             is_closed: AtomicBool::new(false),

@@ -27,9 +27,10 @@ pub(crate) trait Calls: Send + Sync + 'static {
     /// Puts a packet into it; false if there is no memory for one.
     fn post(&self) -> bool;
 
-    /// Takes a packet if there is one and no thread runs that the port counts beside the calling one. Does not wait. From
-    /// now on the port counts the calling thread, and no other port does.
-    fn take(&self) -> bool;
+    /// Takes a packet if there is one and no thread runs that the port counts beside the calling one: whether it has. Does
+    /// not wait. From now on the port counts the calling thread, and no other port does; or, if the call has failed, that is
+    /// not known, and it returns `None`.
+    fn take(&self) -> Option<bool>;
 }
 
 /// The thread is counted by its port, and has taken packets from no other one since.
@@ -64,7 +65,9 @@ impl<P: Calls> Counted<P> {
 
     /// The thread has come from another port, and is counted from now on. Only the thread itself calls it.
     pub(crate) fn come_back(&self) {
-        if self.port.take() {
+        // Nothing is known of it if that has failed.
+        let Some(has_taken) = self.port.take() else { return };
+        if has_taken {
             self.stands.store(false, SeqCst);
         }
         self.rounds.fetch_or(HERE, SeqCst);
@@ -88,7 +91,7 @@ impl<P: Calls> Counted<P> {
             self.stands.store(false, SeqCst);
             return None;
         }
-        let sleeps = self.port.take();
+        let sleeps = self.port.take()?;
         if sleeps {
             self.stands.store(false, SeqCst);
         }
@@ -103,7 +106,7 @@ impl<P: Calls> Counted<P> {
             let _away = own.map(Away::from);
             let told = self.ask();
             if own.is_none() {
-                nowhere.take();
+                let _ = nowhere.take();
             }
             told
         };
@@ -138,17 +141,21 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const ATTEMPTS: usize = 3;
 
 /// Whether a kernel counts threads, as is tried by a new `port` each time: a packet is held back as long as another thread
-/// spins, and is there when that has blocked, which it does by `block`.
+/// spins, and is there when that has blocked, which it does by `block`. `None` if it could not be tried to the end.
 ///
 /// The other thread may not come to run at all, as long as the caller holds a lock of the system that each thread takes when
 /// it begins. So it is waited for no longer than a while, and not waited for in the end.
 pub(crate) fn is_counting<P: Calls>(
     mut port: impl FnMut() -> Option<P>,
     block: impl Fn() + Clone + Send + 'static,
-) -> bool {
+) -> Option<bool> {
     let end = Instant::now() + PATIENCE;
-    (0..ATTEMPTS)
-        .any(|_| port().is_some_and(|port| is_counted(&Arc::new(port), block.clone(), end)))
+    for _ in 0..ATTEMPTS {
+        if is_counted(&Arc::new(port()?), block.clone(), end)? {
+            return Some(true);
+        }
+    }
+    Some(false)
 }
 
 /// Spins, and lets others run, until something is so, or the time is over: then it is false.
@@ -166,14 +173,14 @@ fn is_counted<P: Calls>(
     port: &Arc<P>,
     block: impl FnOnce() + Send + 'static,
     end: Instant,
-) -> bool {
+) -> Option<bool> {
     let (is_there, may_block) =
         (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let begun = thread::Builder::new().name("port-probe".to_owned()).spawn({
         let (port, is_there, may_block) =
             (Arc::clone(port), Arc::clone(&is_there), Arc::clone(&may_block));
         move || {
-            port.take();
+            let _ = port.take();
             is_there.store(true, SeqCst);
             while !may_block.load(SeqCst) && Instant::now() < end {
                 spin_loop();
@@ -183,11 +190,12 @@ fn is_counted<P: Calls>(
     });
     if begun.is_err() || !is_soon(end, || is_there.load(SeqCst)) || !port.post() {
         may_block.store(true, SeqCst);
-        return false;
+        return None;
     }
-    let is_held_back = !port.take();
+    let is_held_back = port.take().map(|has_taken| !has_taken);
     may_block.store(true, SeqCst);
-    is_held_back && is_soon(end, || port.take())
+    // One that is held back for good, though the thread has blocked, shows as little as one that was not.
+    Some(is_held_back? && is_soon(end, || port.take() == Some(true)))
 }
 
 #[cfg(test)]
@@ -202,6 +210,7 @@ mod tests {
         whose: OnceLock<Weak<Counted<Moves>>>,
         is_asked: AtomicBool,
         has_memory: AtomicBool,
+        fails: AtomicBool,
     }
 
     impl Calls for Moves {
@@ -209,15 +218,18 @@ mod tests {
             self.has_memory.load(SeqCst)
         }
 
-        fn take(&self) -> bool {
+        fn take(&self) -> Option<bool> {
+            if self.fails.load(SeqCst) {
+                return None;
+            }
             if !self.is_asked.swap(false, SeqCst) {
-                return false;
+                return Some(false);
             }
             let whose = self.whose.get().unwrap().upgrade().unwrap();
             whose.go();
             whose.come_back();
             // Taken while it was away.
-            true
+            Some(true)
         }
     }
 
@@ -236,6 +248,27 @@ mod tests {
         assert_eq!(counted.is_asleep(None, &nowhere), Some(false));
         counted.port.is_asked.store(true, SeqCst);
         assert_eq!(counted.is_asleep(None, &nowhere), None);
+    }
+
+    #[test]
+    fn nothing_is_known_of_a_thread_that_could_not_come_back() {
+        let counted = counted();
+        counted.port.has_memory.store(true, SeqCst);
+        counted.go();
+        counted.port.fails.store(true, SeqCst);
+        counted.come_back();
+        counted.port.fails.store(false, SeqCst);
+        let nowhere = Moves::default();
+        assert_eq!(counted.is_asleep(None, &nowhere), None);
+        counted.come_back();
+        assert_eq!(counted.is_asleep(None, &nowhere), Some(false));
+    }
+
+    #[test]
+    fn a_kernel_that_could_not_be_tried_is_not_said_to_count_no_threads() {
+        assert_eq!(is_counting(|| None::<Moves>, || {}), None);
+        // No packet can be posted.
+        assert_eq!(is_counting(|| Some(Moves::default()), || {}), None);
     }
 
     #[test]

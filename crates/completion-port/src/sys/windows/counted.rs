@@ -1,7 +1,7 @@
 //! The completion port by which a thread is counted that waits at a port of the library.
 
 use std::cell::OnceCell;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -33,16 +33,32 @@ impl Calls for CountingPort {
         self.0.try_post()
     }
 
-    fn take(&self) -> bool {
+    fn take(&self) -> Option<bool> {
         self.0.takes_one()
     }
 }
 
-/// Whether the system counts threads at all. It is tried once.
+/// How often it is tried whether the system counts threads, where that could not be tried to the end.
+const MOST_TRIALS: u32 = 3;
+
+/// Whether the system counts threads at all. It is tried once, or a few times if it could not be tried to the end: in a process that
+/// is short of handles, or where no thread begins. The threads that wait first are not looked at then.
 pub(super) fn is_counting() -> bool {
     static FOUND: OnceLock<bool> = OnceLock::new();
-    // In a process that is short of handles only this one thread is not looked at.
-    *FOUND.get_or_init(|| counted::is_counting(CountingPort::new, || thread::park_timeout(BLOCKS)))
+    static TRIALS: Mutex<u32> = Mutex::new(0);
+    if let Some(found) = FOUND.get() {
+        return *found;
+    }
+    let mut trials = TRIALS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(found) = FOUND.get() {
+        return *found;
+    }
+    *trials += 1;
+    let found = counted::is_counting(CountingPort::new, || thread::park_timeout(BLOCKS));
+    if found.is_some() || *trials == MOST_TRIALS {
+        FOUND.get_or_init(|| found.unwrap_or(false));
+    }
+    found.unwrap_or(false)
 }
 
 /// The calling thread is counted from now on. `None` if the system does not count threads, or has no handle left.
@@ -50,7 +66,8 @@ pub(super) fn begin() -> Option<Arc<Counted>> {
     if !is_counting() {
         return None;
     }
-    own().or_else(|| {
+    // It may have taken packets from a port of its own since it last waited.
+    own().inspect(|own| own.come_back()).or_else(|| {
         let own = Arc::new(Counted::new(CountingPort::new()?));
         own.come_back();
         // A thread that is ending is not counted.

@@ -111,10 +111,14 @@ impl Port {
         }
     }
 
-    /// Takes a packet that is there, without waiting; false if there is none. The calling thread is counted by this port
-    /// from now on.
-    pub(super) fn takes_one(&self) -> bool {
-        self.try_take(&mut [MaybeUninit::uninit()], 0) == Ok(1)
+    /// Takes a packet that is there, without waiting: whether there was one. The calling thread is counted by this port
+    /// from now on. `None` if the call has failed.
+    pub(super) fn takes_one(&self) -> Option<bool> {
+        match self.try_take(&mut [MaybeUninit::uninit()], 0) {
+            Ok(count) => Some(count == 1),
+            Err(WAIT_TIMEOUT) => Some(false),
+            Err(_) => None,
+        }
     }
 
     /// The same as [`Port::take`], or what the system says that has given no packet.
