@@ -31,6 +31,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread;
 use std::time::Duration;
 
 use crate::error::ErrorKind;
@@ -93,6 +94,11 @@ pub(crate) struct Packet {
 
 /// For how long a poll sleeps at most while the system owes something that it was short of memory for.
 const RETRY: Duration = Duration::from_millis(16);
+
+/// How often another reactor is asked to give a socket up whose removal one of its threads has taken, and how long that thread
+/// is given each time. It is about to come to it.
+const PATIENCE: u32 = 100;
+const MOMENT: Duration = Duration::from_millis(1);
 
 /// How many packets are taken at once.
 const ROOM: usize = 64;
@@ -167,8 +173,8 @@ pub(crate) trait Calls: Send + Sync + 'static {
 /// A reactor, to another one of its kernel.
 trait Holder: Send + Sync {
     /// Ends its registration of a socket, if it has one still, and takes what is in its queue, so that removals come to
-    /// their end.
-    fn give_up(&self, descriptor: Descriptor);
+    /// their end. Whether that of the socket has not: another thread has taken its packet, and will come to it.
+    fn give_up(&self, descriptor: Descriptor) -> bool;
 }
 
 /// Which reactor of a kernel has the registration of a socket, until the last packet of that was taken from its queue.
@@ -233,10 +239,11 @@ impl<C: Calls> Drop for Psn<C> {
 }
 
 impl<C: Calls> Holder for Shared<C> {
-    fn give_up(&self, descriptor: Descriptor) {
+    fn give_up(&self, descriptor: Descriptor) -> bool {
         let mut state = self.state();
         self.end_registration(&mut state, descriptor);
         self.drain(&mut state);
+        state.is_leaving(descriptor)
     }
 }
 
@@ -539,7 +546,8 @@ impl<C: Calls> Shared<C> {
                     }
                 }
             }
-            if count < ROOM {
+            // No page says that a call brings all that there is.
+            if count == 0 {
                 break;
             }
         }
@@ -832,11 +840,17 @@ impl<C: Calls> Reactor for Psn<C> {
         } else if result == INVALID_PARAMETER
             && let Some(other) = self.calls.holders().find(descriptor)
         {
-            // Without the lock, which a reactor that wants something of this one takes.
-            drop(state);
-            other.give_up(descriptor);
-            state = self.state();
-            result = self.register(&record, key);
+            for _ in 0..PATIENCE {
+                // Without the lock, which a reactor that wants something of this one takes.
+                drop(state);
+                let is_leaving = other.give_up(descriptor);
+                state = self.state();
+                result = self.register(&record, key);
+                if result != INVALID_PARAMETER || !is_leaving {
+                    break;
+                }
+                thread::sleep(MOMENT);
+            }
         }
         match result {
             0 => {}
@@ -853,7 +867,9 @@ impl<C: Calls> Reactor for Psn<C> {
 
     fn adopt(&self, descriptor: Descriptor, name: u64, _wanted: Facts) -> Result<(), Fault> {
         let mut state = self.state();
-        let key = state.find(descriptor).ok_or(NOT_ATTACHED)?;
+        // The system has refused the socket, and it is not this reactor that has it.
+        let refused = || self.fault(descriptor, INVALID_PARAMETER);
+        let key = state.find(descriptor).ok_or_else(refused)?;
         let record = state.records.get_mut(&key).ok_or(NOT_ATTACHED)?;
         // What it may report yet of what was asked before is no answer.
         (record.name, record.asked) = (name, None);

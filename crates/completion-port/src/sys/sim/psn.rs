@@ -67,6 +67,9 @@ pub(super) struct Queue {
     /// What the next changes of registrations that are there are refused with.
     #[cfg(test)]
     refusals: VecDeque<u32>,
+    /// Each call brings one packet at most.
+    #[cfg(test)]
+    brings_one: bool,
     /// What operations of the tests have come to, by their places: the socket of each, and its name if it is over.
     #[cfg(test)]
     ends: BTreeMap<usize, (Descriptor, Option<u64>)>,
@@ -108,6 +111,15 @@ impl Objects {
 }
 
 impl Queue {
+    /// How many packets a call brings at most. No page says that it brings all that there is.
+    fn at_a_time(&self) -> usize {
+        #[cfg(test)]
+        if self.brings_one {
+            return 1;
+        }
+        usize::MAX
+    }
+
     fn enqueue(&mut self, descriptor: Descriptor) {
         let Some(registration) = self.registrations.get_mut(&descriptor) else { return };
         if !std::mem::replace(&mut registration.is_queued, true) {
@@ -335,7 +347,7 @@ impl Calls for SimulatedPort {
         self.kernel.sleep(state, until, Cause::Notified(self.port), |state| {
             let State { notifiers, objects, .. } = state;
             let queue = notifiers.entry(self.port).or_default();
-            while count < room.len()
+            while count < room.len().min(queue.at_a_time())
                 && let Some(packet) = queue.next(objects)
             {
                 room[count] = packet;
@@ -428,7 +440,7 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::state::facts::{Edge, Facts};
+    use crate::state::facts::{Edge, Facts, Fault};
     use crate::sys::reactor::{Reactor, Until, Watch};
     use crate::sys::sim::Socket;
 
@@ -661,6 +673,61 @@ mod tests {
         kernel.lock().notifiers.get_mut(&reactor.calls.port).unwrap().packets.extend(last);
         assert_eq!(edges(&reactor), [], "that packet");
         assert_eq!(edges(&reactor), [(2, Facts::IN)]);
+    }
+
+    #[test]
+    fn a_socket_is_attached_elsewhere_however_few_packets_a_call_brings() {
+        let kernel = Kernel::new();
+        let (one, other) = (reactor(&kernel), reactor(&kernel));
+        kernel.lock().notifiers.get_mut(&one.calls.port).unwrap().brings_one = true;
+        // More than it is asked to give up.
+        let sockets: Vec<_> = (0..200).map(|_| kernel.udp_bound().unwrap()).collect();
+        for (name, socket) in (1..).zip(&sockets) {
+            one.attach(socket.number(), name, BOTH).unwrap();
+        }
+        for socket in &sockets {
+            one.detach(socket.number());
+        }
+        other.attach(sockets[199].number(), 1, BOTH).unwrap();
+    }
+
+    #[test]
+    fn a_removal_that_a_thread_of_another_reactor_has_taken_is_waited_for() {
+        let kernel = Kernel::new();
+        let (one, other) = (reactor(&kernel), reactor(&kernel));
+        let ours = kernel.udp_bound().unwrap();
+        one.attach(ours.number(), 1, BOTH).unwrap();
+        one.detach(ours.number());
+        let take = || kernel.lock().notifiers.get_mut(&one.calls.port).unwrap().packets.pop_front();
+        let last = take();
+        thread::scope(|scope| {
+            let attached = scope.spawn(|| other.attach(ours.number(), 2, BOTH));
+            thread::sleep(Duration::from_millis(5));
+            kernel.lock().notifiers.get_mut(&one.calls.port).unwrap().packets.extend(last);
+            attached.join().unwrap().unwrap();
+        });
+        assert!(other.watches(ours.number()));
+    }
+
+    #[test]
+    fn what_another_part_of_the_program_has_is_said_to_be_registered() {
+        let kernel = Kernel::new();
+        let (theirs, reactor) = (SimulatedPort::new(kernel.clone()), reactor(&kernel));
+        let ours = kernel.udp_bound().unwrap();
+        let mut change = Change {
+            descriptor: ours.number(),
+            key: 1,
+            filter: event::IN,
+            operation: Operation::Enable,
+            trigger: Trigger::LevelOnce,
+            result: 0,
+        };
+        theirs.process(std::slice::from_mut(&mut change), &mut [], None);
+        assert_eq!(change.result, 0);
+        let refused = |outcome: Result<(), Fault>| outcome.unwrap_err().kind;
+        let already = ErrorKind::AlreadyRegistered;
+        assert_eq!(refused(reactor.attach(ours.number(), 2, BOTH)), already);
+        assert_eq!(refused(reactor.adopt(ours.number(), 2, BOTH)), already);
     }
 
     fn refuse(reactor: &Psn<SimulatedPort>, refusals: &[u32]) {
