@@ -26,6 +26,7 @@ mod scratch;
 mod stamps;
 mod threads;
 mod uring;
+mod uring_thread;
 
 use std::io;
 use std::path::PathBuf;
@@ -41,7 +42,7 @@ use crate::distance;
 use crate::enough::Amount;
 use crate::names::files::{
     AT_ONCE, BY_PACKET, BY_RING, BY_TOKENS, IN_C_AT_ONCE, IN_C_BY_PACKET, IN_C_BY_RING, NO_WAIT,
-    PREAD, URING,
+    PREAD, URING, URING_THREAD,
 };
 use crate::processor_time::Clock;
 use crate::report::{Cell, Row};
@@ -112,11 +113,12 @@ const CACHED: [Entry; 10] = [
 ];
 
 /// The first is the one to which the others are compared.
-const DIRECT: [Entry; 6] = [
+const DIRECT: [Entry; 7] = [
     Entry { name: BY_RING, build: ours::by_ring },
     Entry { name: "ours, pool", build: ours::by_threads },
     Entry { name: IN_C_BY_RING, build: in_c::by_packet },
     Entry { name: URING, build: uring::build },
+    Entry { name: URING_THREAD, build: uring_thread::build },
     Entry { name: "32 threads, pread", build: threads::pool },
     Entry { name: "tokio, spawn_blocking", build: threads::tokio },
 ];
@@ -347,7 +349,11 @@ mod tests {
                 continue;
             }
             let cell = alone(way, "a test".to_owned(), &scratch, &options);
-            for row in cell.rows.iter().filter(|row| row.contender != URING) {
+            for row in cell
+                .rows
+                .iter()
+                .filter(|row| ![URING, URING_THREAD].contains(&row.contender.as_str()))
+            {
                 assert_eq!(row.failure, None, "{}", row.contender);
                 for quantity in [CPU, RATE] {
                     let values = row.values(quantity);

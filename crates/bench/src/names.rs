@@ -20,6 +20,7 @@ pub(crate) mod files {
     pub(crate) const NO_WAIT: &str = "preadv2, RWF_NOWAIT";
     pub(crate) const BY_RING: &str = "ours, ring";
     pub(crate) const URING: &str = "uring";
+    pub(crate) const URING_THREAD: &str = "uring by a thread of its own";
     pub(crate) const IN_C_AT_ONCE: &str = "ours in C, at once";
     pub(crate) const IN_C_BY_PACKET: &str = "ours in C, by packet";
     pub(crate) const IN_C_BY_RING: &str = "ours in C";

@@ -25,7 +25,7 @@ use crate::histogram::Histogram;
 use crate::load::Load;
 use crate::names::files::{
     AT_ONCE, BY_PACKET, BY_RING, BY_TOKENS, IN_C_AT_ONCE, IN_C_BY_PACKET, IN_C_BY_RING, NO_WAIT,
-    PREAD, URING,
+    PREAD, URING, URING_THREAD,
 };
 use crate::processor_time::Clock;
 use crate::remote::Remote;
@@ -42,7 +42,7 @@ const SLICE: Duration = Duration::from_millis(25);
 /// Who takes part.
 const CACHED_PART: [&str; 8] =
     [AT_ONCE, BY_PACKET, BY_TOKENS, IN_C_AT_ONCE, IN_C_BY_PACKET, PREAD, NO_WAIT, URING];
-const DIRECT_PART: [&str; 3] = [BY_RING, IN_C_BY_RING, URING];
+const DIRECT_PART: [&str; 4] = [BY_RING, IN_C_BY_RING, URING, URING_THREAD];
 
 /// Measures all contenders.
 pub(super) fn run(

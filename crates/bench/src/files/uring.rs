@@ -19,11 +19,15 @@ struct Uring {
     free: Vec<usize>,
 }
 
+/// A ring for one thread, with room for so many requests.
+pub(super) fn ring(requests: usize) -> io::Result<IoUring> {
+    let entries = u32::try_from(requests).map_err(io::Error::other)?;
+    let ring = IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(entries);
+    ring.or_else(|_| IoUring::new(entries))
+}
+
 pub(super) fn build(scratch: &Scratch, way: Way) -> io::Result<Box<dyn Reader>> {
-    let entries = u32::try_from(IN_FLIGHT).map_err(io::Error::other)?;
-    let mut ring = IoUring::builder();
-    let ring = ring.setup_single_issuer().setup_defer_taskrun().build(entries);
-    let ring = ring.or_else(|_| IoUring::new(entries))?;
+    let ring = ring(IN_FLIGHT)?;
     let slots = (0..IN_FLIGHT).map(|_| Memory::new()).collect();
     let free = (0..IN_FLIGHT).collect();
     Ok(Box::new(Uring { ring, file: scratch.open(way)?, slots, free }))
