@@ -97,7 +97,7 @@ const RETRY: Duration = Duration::from_millis(16);
 
 /// How often another reactor is asked to give a socket up whose removal one of its threads has taken, and how long that thread
 /// is given each time. It is about to come to it.
-const PATIENCE: u32 = 100;
+pub(crate) const PATIENCE: u32 = 1_000;
 const MOMENT: Duration = Duration::from_millis(1);
 
 /// How many packets are taken at once.

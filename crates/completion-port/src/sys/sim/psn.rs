@@ -441,6 +441,7 @@ mod tests {
 
     use super::*;
     use crate::state::facts::{Edge, Facts, Fault};
+    use crate::sys::psn::PATIENCE;
     use crate::sys::reactor::{Reactor, Until, Watch};
     use crate::sys::sim::Socket;
 
@@ -680,15 +681,15 @@ mod tests {
         let kernel = Kernel::new();
         let (one, other) = (reactor(&kernel), reactor(&kernel));
         kernel.lock().notifiers.get_mut(&one.calls.port).unwrap().brings_one = true;
-        // More than it is asked to give up.
-        let sockets: Vec<_> = (0..200).map(|_| kernel.udp_bound().unwrap()).collect();
+        // More than how often it is asked to give a socket up.
+        let sockets: Vec<_> = (0..=PATIENCE).map(|_| kernel.udp_bound().unwrap()).collect();
         for (name, socket) in (1..).zip(&sockets) {
             one.attach(socket.number(), name, BOTH).unwrap();
         }
         for socket in &sockets {
             one.detach(socket.number());
         }
-        other.attach(sockets[199].number(), 1, BOTH).unwrap();
+        other.attach(sockets.last().unwrap().number(), 1, BOTH).unwrap();
     }
 
     #[test]
