@@ -245,9 +245,12 @@ static int(WSAAPI *const control)(SOCKET, long, u_long *) = ioctlsocket;
 
 static HANDLE(WINAPI *const create_file)(LPCSTR, DWORD, DWORD, LPSECURITY_ATTRIBUTES, DWORD, DWORD,
                                         HANDLE) = CreateFileA;
+static HANDLE(WINAPI *const create_file_wide)(LPCWSTR, DWORD, DWORD, LPSECURITY_ATTRIBUTES, DWORD, DWORD,
+                                             HANDLE) = CreateFileW;
 static BOOL(WINAPI *const read_file)(HANDLE, LPVOID, DWORD, LPDWORD, LPOVERLAPPED) = ReadFile;
 static BOOL(WINAPI *const write_file)(HANDLE, LPCVOID, DWORD, LPDWORD, LPOVERLAPPED) = WriteFile;
 static BOOL(WINAPI *const result)(HANDLE, LPOVERLAPPED, LPDWORD, BOOL) = GetOverlappedResult;
+static BOOL(WINAPI *const result_in_time)(HANDLE, LPOVERLAPPED, LPDWORD, DWORD, BOOL) = GetOverlappedResultEx;
 static BOOL(WINAPI *const cancel)(HANDLE) = CancelIo;
 static BOOL(WINAPI *const cancel_one)(HANDLE, LPOVERLAPPED) = CancelIoEx;
 static BOOL(WINAPI *const modes)(HANDLE, UCHAR) = SetFileCompletionNotificationModes;
@@ -256,19 +259,45 @@ static BOOL(WINAPI *const size_of)(HANDLE, PLARGE_INTEGER) = GetFileSizeEx;
 static BOOL(WINAPI *const flush)(HANDLE) = FlushFileBuffers;
 static BOOL(WINAPI *const cut_off)(HANDLE) = SetEndOfFile;
 
-#ifdef _WIN32 /* mswsock.dll, which programs do not name, has them */
-static LPFN_TRANSMITFILE const transmit_file = NULL;
-static LPFN_TRANSMITPACKETS const transmit_packets = NULL;
-#else
-static LPFN_TRANSMITFILE const transmit_file = TransmitFile;
-static LPFN_TRANSMITPACKETS const transmit_packets = TransmitPackets;
-#endif
+static int(WSAAPI *const receive)(SOCKET, LPWSABUF, DWORD, LPDWORD, LPDWORD, LPWSAOVERLAPPED,
+                                  LPWSAOVERLAPPED_COMPLETION_ROUTINE) = WSARecv;
+static int(WSAAPI *const send_some)(SOCKET, LPWSABUF, DWORD, LPDWORD, DWORD, LPWSAOVERLAPPED,
+                                    LPWSAOVERLAPPED_COMPLETION_ROUTINE) = WSASend;
+static int(WSAAPI *const receive_from)(SOCKET, LPWSABUF, DWORD, LPDWORD, LPDWORD, struct sockaddr *, LPINT,
+                                       LPWSAOVERLAPPED, LPWSAOVERLAPPED_COMPLETION_ROUTINE) = WSARecvFrom;
+static int(WSAAPI *const send_some_to)(SOCKET, LPWSABUF, DWORD, LPDWORD, DWORD, const struct sockaddr *, int,
+                                       LPWSAOVERLAPPED, LPWSAOVERLAPPED_COMPLETION_ROUTINE) = WSASendTo;
+static int(WSAAPI *const command)(SOCKET, DWORD, LPVOID, DWORD, LPVOID, DWORD, LPDWORD, LPWSAOVERLAPPED,
+                                  LPWSAOVERLAPPED_COMPLETION_ROUTINE) = WSAIoctl;
+static BOOL(WSAAPI *const wsa_result)(SOCKET, LPWSAOVERLAPPED, LPDWORD, BOOL, LPDWORD) = WSAGetOverlappedResult;
 
-/* Overlapped operations are laid out, if not there. */
-static LPFN_ACCEPTEX const accept_ex = NULL;
-static LPFN_CONNECTEX const connect_ex = NULL;
-static LPFN_GETACCEPTEXSOCKADDRS const addresses = NULL;
-static LPFN_DISCONNECTEX const disconnect_ex = NULL;
+static BOOL(WINAPI *const bind_routine)(HANDLE, LPOVERLAPPED_COMPLETION_ROUTINE, ULONG) = BindIoCompletionCallback;
+static PTP_IO(WINAPI *const create_io)(HANDLE, PTP_WIN32_IO_CALLBACK, PVOID, PTP_CALLBACK_ENVIRON) = CreateThreadpoolIo;
+static VOID(WINAPI *const start_io)(PTP_IO) = StartThreadpoolIo;
+static VOID(WINAPI *const cancel_io)(PTP_IO) = CancelThreadpoolIo;
+static VOID(WINAPI *const close_io)(PTP_IO) = CloseThreadpoolIo;
+static VOID(WINAPI *const wait_for_io)(PTP_IO, BOOL) = WaitForThreadpoolIoCallbacks;
+
+/* What the types of the extension functions are. */
+static BOOL(WINAPI *const accept_ex_as_it_is)(SOCKET, SOCKET, PVOID, DWORD, DWORD, DWORD, LPDWORD,
+                                              LPOVERLAPPED) = (LPFN_ACCEPTEX)NULL;
+static BOOL(WINAPI *const connect_ex_as_it_is)(SOCKET, const struct sockaddr *, int, PVOID, DWORD, LPDWORD,
+                                               LPOVERLAPPED) = (LPFN_CONNECTEX)NULL;
+static BOOL(WINAPI *const disconnect_ex_as_it_is)(SOCKET, LPOVERLAPPED, DWORD, DWORD) = (LPFN_DISCONNECTEX)NULL;
+
+/* And that the functions have them. The reference has two of them by their GUIDs alone; programs for it do not name the
+ * library of the others here. */
+#ifdef _WIN32
+#define OF_TYPE(function) NULL
+#else
+#define OF_TYPE(function) function
+#endif
+static LPFN_TRANSMITFILE const transmit_file = OF_TYPE(TransmitFile);
+static LPFN_TRANSMITPACKETS const transmit_packets = OF_TYPE(TransmitPackets);
+static LPFN_ACCEPTEX const accept_ex = OF_TYPE(AcceptEx);
+static LPFN_CONNECTEX const connect_ex = OF_TYPE(ConnectEx);
+static LPFN_GETACCEPTEXSOCKADDRS const addresses = OF_TYPE(GetAcceptExSockaddrs);
+static LPFN_DISCONNECTEX const disconnect_ex = OF_TYPE(DisconnectEx);
 
 int main(void)
 {
@@ -279,5 +308,9 @@ int main(void)
     (void)control, (void)accept_ex, (void)connect_ex, (void)addresses, (void)disconnect_ex;
     (void)create_file, (void)read_file, (void)write_file, (void)result, (void)cancel, (void)cancel_one;
     (void)modes, (void)seek, (void)size_of, (void)flush, (void)cut_off, (void)transmit_file, (void)transmit_packets;
+    (void)create_file_wide, (void)result_in_time, (void)receive, (void)send_some, (void)receive_from, (void)send_some_to;
+    (void)command, (void)wsa_result, (void)bind_routine, (void)create_io, (void)start_io, (void)cancel_io;
+    (void)close_io, (void)wait_for_io, (void)accept_ex_as_it_is, (void)connect_ex_as_it_is;
+    (void)disconnect_ex_as_it_is;
     return SocketNotificationRetrieveEvents(&entry) != (SOCK_NOTIFY_EVENT_IN | SOCK_NOTIFY_EVENT_REMOVE);
 }
