@@ -635,14 +635,26 @@ static void WSAAPI routine(DWORD error, DWORD bytes, LPWSAOVERLAPPED overlapped,
 /* What Windows does not promise to refuse. */
 static void what_is_not_carried_out_is_refused(void)
 {
-    SOCKET near, far;
+    SOCKET near, far, datagrams = udp_socket();
     char byte;
     WSABUF buffer = buffer_of(&byte, 1);
     DWORD flags = 0, strange = 0x40000000, partial = MSG_PARTIAL;
     OVERLAPPED overlapped = fresh(NULL), twice = fresh(NULL);
-    int size = -1;
-    struct sockaddr_in address = loopback();
+    int size = -1, room = (int)sizeof(struct sockaddr_in);
+    struct sockaddr_in address = bind_to_loopback(datagrams), from;
     associated_pair(port, KEY, &near, &far);
+    associate(datagrams, port, KEY);
+#define RECEIVE_FROM(flags, routine) \
+    WSARecvFrom(datagrams, &buffer, 1, NULL, flags, (struct sockaddr *)&from, &room, &overlapped, routine)
+#define SEND_TO(flags, routine) \
+    WSASendTo(datagrams, &buffer, 1, NULL, flags, (struct sockaddr *)&address, sizeof address, &overlapped, routine)
+    CHECK_SOCKET_ERROR(RECEIVE_FROM(&strange, NULL), WSAEOPNOTSUPP);
+    CHECK_SOCKET_ERROR(RECEIVE_FROM(&flags, routine), WSAEOPNOTSUPP);
+    CHECK_SOCKET_ERROR(SEND_TO(strange, NULL), WSAEOPNOTSUPP);
+    CHECK_SOCKET_ERROR(SEND_TO(0, routine), WSAEOPNOTSUPP);
+#undef RECEIVE_FROM
+#undef SEND_TO
+    CHECK_SOCKET_ERROR(WSASend(near, &buffer, 1, NULL, strange, &overlapped, NULL), WSAEOPNOTSUPP);
     CHECK_SOCKET_ERROR(WSARecv(near, &buffer, 1, NULL, &strange, &overlapped, NULL), WSAEOPNOTSUPP);
     CHECK_SOCKET_ERROR(WSARecv(near, &buffer, 1, NULL, &flags, &overlapped, routine), WSAEOPNOTSUPP);
     CHECK_SOCKET_ERROR(WSASend(near, &buffer, 1, NULL, 0, &overlapped, routine), WSAEOPNOTSUPP);
@@ -659,20 +671,48 @@ static void what_is_not_carried_out_is_refused(void)
     CHECK_ENDED_BY_A_BYTE(far, port, KEY, &twice);
     CHECK(is_silent(port));
     close_both(near, far);
+    closesocket(datagrams);
 }
 
 #endif
 
 static void bad_arguments_are_refused(void)
 {
-    SOCKET near, far;
+    SOCKET near, far, datagrams = udp_socket();
+    struct sockaddr_in address = bind_to_loopback(datagrams), from;
     uintptr_t file, ends[2];
     char byte;
     WSABUF buffer = buffer_of(&byte, 1);
     DWORD flags = 0;
+    int room = (int)sizeof from;
     OVERLAPPED overlapped = fresh(NULL);
     open_file_and_pipe(&file, ends);
     associated_pair(port, KEY, &near, &far);
+    associate(datagrams, port, KEY);
+#define RECEIVE_FROM(s, buffers, count, flags) \
+    WSARecvFrom(s, buffers, count, NULL, flags, (struct sockaddr *)&from, &room, &overlapped, NULL)
+#define SEND_TO(s, buffers, count) \
+    WSASendTo(s, buffers, count, NULL, 0, (struct sockaddr *)&address, sizeof address, &overlapped, NULL)
+    CHECK_SOCKET_ERROR(RECEIVE_FROM(datagrams, NULL, 1, &flags), WSAEFAULT);
+    CHECK_SOCKET_ERROR(RECEIVE_FROM(datagrams, &buffer, 1, NULL), WSAEFAULT);
+    CHECK_SOCKET_ERROR(RECEIVE_FROM(INVALID_SOCKET, &buffer, 1, &flags), WSAENOTSOCK);
+    CHECK_SOCKET_ERROR(RECEIVE_FROM((SOCKET)file, &buffer, 1, &flags), WSAENOTSOCK);
+    CHECK_SOCKET_ERROR(SEND_TO(datagrams, NULL, 1), WSAEFAULT);
+    CHECK_SOCKET_ERROR(SEND_TO(INVALID_SOCKET, &buffer, 1), WSAENOTSOCK);
+    CHECK_SOCKET_ERROR(SEND_TO((SOCKET)file, &buffer, 1), WSAENOTSOCK);
+    UNLESS_WINE("a call without buffers is no mistake") {
+        CHECK_SOCKET_ERROR(RECEIVE_FROM(datagrams, &buffer, 0, &flags), WSAEINVAL);
+        CHECK_SOCKET_ERROR(SEND_TO(datagrams, &buffer, 0), WSAEINVAL);
+    }
+    CHECK(is_silent(port));
+    /* One that is closed. */
+    CHECK_IS(closesocket(datagrams), 0);
+    CHECK_SOCKET_ERROR(RECEIVE_FROM(datagrams, &buffer, 1, &flags), WSAENOTSOCK);
+    CHECK_SOCKET_ERROR(SEND_TO(datagrams, &buffer, 1), WSAENOTSOCK);
+    CHECK_SOCKET_ERROR(WSARecv(datagrams, &buffer, 1, NULL, &flags, &overlapped, NULL), WSAENOTSOCK);
+    CHECK_SOCKET_ERROR(WSASend(datagrams, &buffer, 1, NULL, 0, &overlapped, NULL), WSAENOTSOCK);
+#undef RECEIVE_FROM
+#undef SEND_TO
     CHECK_SOCKET_ERROR(WSARecv(near, NULL, 1, NULL, &flags, &overlapped, NULL), WSAEFAULT);
     CHECK_SOCKET_ERROR(WSARecv(near, &buffer, 1, NULL, NULL, &overlapped, NULL), WSAEFAULT);
     CHECK_SOCKET_ERROR(WSARecv(INVALID_SOCKET, &buffer, 1, NULL, &flags, &overlapped, NULL), WSAENOTSOCK);
