@@ -1,10 +1,12 @@
-/* Operations where the kernel does not do as usual: it refuses to watch a socket, or brings a stream in records. And what
- * happens just when it is called. The program has an epoll_ctl, a recvmsg, a connect and a sendfile of its own, which
- * the library calls. */
+/* Operations where the system does not do as usual: it refuses to watch a socket, or to make another thread, or brings a
+ * stream in records. And what happens just when it is called. The program has an epoll_ctl, a recvmsg, a connect, a
+ * sendfile and a pthread_create of its own, which the library calls. */
 #include <winsock2.h>
 #include <mswsock.h>
 
+#include <dlfcn.h>
 #include <errno.h>
+#include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
@@ -21,9 +23,22 @@
 #ifndef TCP_ULP
 #define TCP_ULP 31
 #endif
+/* The system's thread library can be found without another library since then. */
+#ifdef __GLIBC__
+#if __GLIBC_PREREQ(2, 34)
+#define HAS_OWN_THREADS
+#ifndef RTLD_NEXT
+#define RTLD_NEXT ((void *)-1)
+#endif
+#endif
+#endif
 
 /* How many additions of a socket to a set are refused from here on. */
 static int refusals;
+#ifdef HAS_OWN_THREADS
+/* How many more threads are made, any number if it is below 0; and how many were refused. */
+static int threads_left = -1, threads_refused;
+#endif
 /* Each receive brings a record at most. */
 static int has_records;
 
@@ -60,6 +75,24 @@ int epoll_ctl(int set, int operation, int descriptor, struct epoll_event *event)
     }
     return (int)syscall(SYS_epoll_ctl, set, operation, descriptor, event);
 }
+
+#ifdef HAS_OWN_THREADS
+typedef int Maker(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+
+int pthread_create(pthread_t *thread, const pthread_attr_t *how, void *(*run)(void *), void *argument) NO_EXCEPTIONS
+{
+    void *found;
+    Maker *of_the_system;
+    if (threads_left == 0) {
+        threads_refused++;
+        return EAGAIN;
+    }
+    threads_left -= threads_left > 0;
+    found = dlsym(RTLD_NEXT, "pthread_create");
+    memcpy(&of_the_system, &found, sizeof found);
+    return of_the_system(thread, how, run, argument);
+}
+#endif
 
 ssize_t recvmsg(int descriptor, struct msghdr *message, int flags)
 {
@@ -236,10 +269,59 @@ static void what_the_program_says_of_blocking_is_not_lost(void)
     CHECK(CloseHandle(file));
 }
 
+#ifdef HAS_OWN_THREADS
+typedef struct Called {
+    OVERLAPPED overlapped;
+    HANDLE done;
+    DWORD thread;
+} Called;
+
+static void CALLBACK routine(DWORD code, DWORD bytes, LPOVERLAPPED overlapped)
+{
+    Called *called = CONTAINING_RECORD(overlapped, Called, overlapped);
+    CHECK(code == ERROR_SUCCESS && bytes == 1);
+    called->thread = GetCurrentThreadId();
+    CHECK(SetEvent(called->done));
+}
+
+/* The first call begins the threads of the pool. If the system makes one of them only, that one does all the work. */
+static void threads_that_are_there_do_the_work(void)
+{
+    enum { COUNT = 16 };
+    SOCKET near, far;
+    Called called[COUNT];
+    char bytes[COUNT];
+    int place;
+    tcp_pair(&near, &far);
+    threads_left = 1;
+    CHECK(BindIoCompletionCallback((HANDLE)near, routine, 0));
+    CHECK(threads_left == 0 && threads_refused > 0);
+    threads_left = -1;
+    for (place = 0; place < COUNT; place++) {
+        called[place].overlapped = fresh(NULL);
+        called[place].done = CreateEventA(NULL, TRUE, FALSE, NULL);
+        CHECK_PENDING(receive_into(near, &bytes[place], 1, NULL, &called[place].overlapped));
+    }
+    send_all(far, "0123456789abcdef", COUNT);
+    for (place = 0; place < COUNT; place++) {
+        CHECK_IS(WaitForSingleObject(called[place].done, SOON), WAIT_OBJECT_0);
+        CHECK_IS(called[place].thread, called[0].thread);
+        CHECK_IS(bytes[place], "0123456789abcdef"[place]);
+        CHECK(CloseHandle(called[place].done));
+    }
+    close_both(near, far);
+}
+#endif
+
 int main(void)
 {
     start();
     port = new_port(1);
+#ifdef HAS_OWN_THREADS
+    threads_that_are_there_do_the_work();
+#else
+    printf("SKIPPED threads_that_are_there_do_the_work: this C library takes no other pthread_create\n");
+#endif
     a_registration_outlives_an_operation_that_cannot_begin();
     a_registration_that_is_lost_is_told();
     a_registration_that_is_lost_to_a_connection_is_told();
