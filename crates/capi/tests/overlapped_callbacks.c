@@ -118,6 +118,10 @@ static void a_pool_io_calls_with_its_context(void)
 #endif
     io = CreateThreadpoolIo((HANDLE)near, io_callback, &context, NULL);
     CHECK(io != NULL);
+    SetLastError(0);
+    CHECK(CreateThreadpoolIo((HANDLE)near, io_callback, &context, NULL) == NULL);
+    CHECK_IS(GetLastError(), ERROR_INVALID_PARAMETER);
+    CHECK_FALSE(BindIoCompletionCallback((HANDLE)near, routine, 0), ERROR_INVALID_PARAMETER);
     StartThreadpoolIo(io);
     CHECK_PENDING(receive_into(near, &call.byte, 1, NULL, &call.overlapped));
     send_all(far, "x", 1);
@@ -139,6 +143,46 @@ static void a_pool_io_calls_with_its_context(void)
     until_called(&last);
     CHECK_IS(last.code, closed_code());
     closesocket(far);
+}
+
+/* FILE_SKIP_COMPLETION_PORT_ON_SUCCESS: there is no call for a success at once, and the program takes back what it has
+ * announced. What goes on is called for as ever. */
+static void a_success_of_which_no_packet_tells_is_taken_back(void)
+{
+    SOCKET near, far;
+    Call spared = new_call(), called = new_call();
+    DWORD received = UNTOUCHED;
+    ULONGLONG began;
+    PTP_IO io;
+    int round;
+    tcp_pair(&near, &far);
+    io = CreateThreadpoolIo((HANDLE)near, io_callback, NULL, NULL);
+    CHECK(io != NULL);
+    CHECK(SetFileCompletionNotificationModes((HANDLE)near, FILE_SKIP_COMPLETION_PORT_ON_SUCCESS));
+    for (round = 0; round < 3; round++) {
+        send_all(far, "x", 1);
+        until(near, POLLIN);
+        StartThreadpoolIo(io);
+        CHECK_IS(receive_into(near, &spared.byte, 1, &received, &spared.overlapped), 0);
+        CHECK_IS(received, 1);
+        CancelThreadpoolIo(io);
+    }
+    /* None is missing for which the wait would be. */
+    began = GetTickCount64();
+    WaitForThreadpoolIoCallbacks(io, FALSE);
+    CHECK(is_slow() || GetTickCount64() - began < 900);
+    CHECK_IS(WaitForSingleObject(spared.done, A_WHILE), WAIT_TIMEOUT);
+    StartThreadpoolIo(io);
+    CHECK_PENDING(receive_into(near, &called.byte, 1, NULL, &called.overlapped));
+    send_all(far, "y", 1);
+    until_called(&called);
+    CHECK_IS(called.code, ERROR_SUCCESS);
+    CHECK_IS(called.byte, 'y');
+    WaitForThreadpoolIoCallbacks(io, FALSE);
+    CHECK_IS(WaitForSingleObject(spared.done, 0), WAIT_TIMEOUT);
+    CloseThreadpoolIo(io);
+    CHECK(CloseHandle(spared.done));
+    close_both(near, far);
 }
 
 #ifndef _WIN32
@@ -250,6 +294,22 @@ static void a_wait_is_one_for_what_was_cancelled(void)
     }
 }
 
+/* What was announced, and neither begun nor taken back, is waited for, but not for ever. */
+static void what_was_announced_alone_is_waited_for_a_second(void)
+{
+    SOCKET s = udp_socket();
+    ULONGLONG began;
+    PTP_IO io = CreateThreadpoolIo((HANDLE)s, io_callback, NULL, NULL);
+    CHECK(io != NULL);
+    StartThreadpoolIo(io);
+    began = GetTickCount64();
+    WaitForThreadpoolIoCallbacks(io, FALSE);
+    CHECK(GetTickCount64() - began >= 990 && GetTickCount64() - began < SOON);
+    CancelThreadpoolIo(io);
+    CloseThreadpoolIo(io);
+    CHECK_IS(closesocket(s), 0);
+}
+
 static int open_descriptors(void)
 {
     DIR *all = opendir("/proc/self/fd");
@@ -352,7 +412,9 @@ int main(void)
 #endif
     a_routine_is_called_at_each_end();
     a_pool_io_calls_with_its_context();
+    a_success_of_which_no_packet_tells_is_taken_back();
 #ifndef _WIN32
+    what_was_announced_alone_is_waited_for_a_second();
     a_wait_for_calls_is_none_for_operations();
     a_wait_is_one_for_what_was_cancelled();
     signals_are_left_to_the_threads_of_the_program();
