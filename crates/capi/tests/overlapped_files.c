@@ -291,7 +291,6 @@ static void operations_end_though_no_thread_waits(void)
     until_ended(&overlapped);
     CHECK_IS(overlapped.InternalHigh, 1);
     CHECK_ENDED(port, KEY, &overlapped, 1);
-    /* Through a second handle of the same file, on the same port. */
     CHECK(CloseHandle(file));
     CHECK(is_silent(port));
 }
@@ -461,6 +460,48 @@ static void a_read_goes_on_where_the_cache_ends(void)
 
 static LONG called;
 
+/* What a file has lost since is not read: what is left ends the read, and nothing at all is its end. */
+static void a_file_is_cut_off_meanwhile(void)
+{
+    enum { SIZE = 1 << 20, LEFT = 5000 };
+    char *bytes = (char *)malloc(SIZE);
+    HANDLE file = opens_on_port(name, GENERIC_READ | GENERIC_WRITE, CREATE_ALWAYS, 0);
+    OVERLAPPED overlapped = at(0, NULL);
+    CHECK(bytes != NULL);
+    fill(file, SIZE);
+    CHECK_IS(SetFilePointer(file, LEFT, NULL, FILE_BEGIN), LEFT);
+    CHECK(SetEndOfFile(file));
+    CHECK_BEGUN(ReadFile(file, bytes, SIZE, NULL, &overlapped));
+    CHECK_ENDED(port, KEY, &overlapped, LEFT);
+    CHECK(is_filled(bytes, 0, LEFT));
+    overlapped = at(LEFT, NULL);
+    CHECK_FAILS(file, ReadFile(file, bytes, 1, NULL, &overlapped), &overlapped, ERROR_HANDLE_EOF);
+    CHECK(CloseHandle(file));
+    free(bytes);
+}
+
+/* The other name of the call. */
+static void a_wide_name_opens_a_file_for_a_port(void)
+{
+    WCHAR wide[sizeof name];
+    OVERLAPPED one = at(2, NULL), two = at(2, NULL);
+    char bytes[8];
+    DWORD done = UNTOUCHED;
+    HANDLE file;
+    CHECK(MultiByteToWideChar(CP_UTF8, 0, name, -1, wide, (int)(sizeof wide / sizeof *wide)) > 0);
+    file = CreateFileW(wide, GENERIC_READ | GENERIC_WRITE, 0, NULL, CREATE_ALWAYS, FILE_FLAG_OVERLAPPED, NULL);
+    CHECK(file != INVALID_HANDLE_VALUE);
+    CHECK(CreateIoCompletionPort(file, port, KEY, 0) == port);
+    CHECK_FALSE(WriteFile(file, "wide", 4, &done, NULL), ERROR_INVALID_PARAMETER);
+    CHECK_GOES_ON(WriteFile(file, "wide", 4, NULL, &one));
+    CHECK_ENDED(port, KEY, &one, 4);
+    CHECK_BEGUN(ReadFile(file, bytes, sizeof bytes, NULL, &two));
+    CHECK_ENDED(port, KEY, &two, 4);
+    CHECK(memcmp(bytes, "wide", 4) == 0);
+    CHECK(is_silent(port));
+    CHECK(CloseHandle(file));
+}
+
 static VOID CALLBACK routine(DWORD code, DWORD bytes, LPOVERLAPPED overlapped)
 {
     CHECK(code == ERROR_SUCCESS && bytes == 5 && overlapped->InternalHigh == 5);
@@ -475,6 +516,64 @@ static void functions_are_called_at_their_ends(void)
     CHECK_GOES_ON(WriteFile(file, "hello", 5, NULL, &overlapped));
     while (InterlockedCompareExchange(&called, 0, 0) == 0)
         Sleep(1);
+    CHECK(CloseHandle(file));
+}
+
+static volatile LONG returned;
+
+static VOID CALLBACK io_callback(PTP_CALLBACK_INSTANCE instance, PVOID context, PVOID overlapped, ULONG code,
+                                 ULONG_PTR bytes, PTP_IO io)
+{
+    CHECK(instance == NULL && io != NULL && context == &returned);
+    CHECK(code == ERROR_SUCCESS || code == ERROR_OPERATION_ABORTED);
+    CHECK_IS(bytes, ((LPOVERLAPPED)overlapped)->InternalHigh);
+    /* Later than the end of the operation. */
+    Sleep(A_WHILE);
+    InterlockedIncrement(&returned);
+}
+
+/* The calls of a pool io, and the wait for them: none for an operation that goes on. */
+static void a_pool_io_calls_for_a_file(void)
+{
+    HANDLE file = opens_pipe(), plain;
+    OVERLAPPED in = at(0, NULL), out = at(0, NULL);
+    char bytes[4];
+    ULONGLONG began;
+    int round;
+    PTP_IO io = CreateThreadpoolIo(file, io_callback, (PVOID)&returned, NULL);
+    CHECK(io != NULL);
+    SetLastError(0);
+    CHECK(CreateThreadpoolIo(file, io_callback, (PVOID)&returned, NULL) == NULL);
+    CHECK_IS(GetLastError(), ERROR_INVALID_PARAMETER);
+    plain = CreateFileA(name, GENERIC_WRITE, 0, NULL, CREATE_ALWAYS, 0, NULL);
+    SetLastError(0);
+    CHECK(CreateThreadpoolIo(plain, io_callback, (PVOID)&returned, NULL) == NULL);
+    CHECK_IS(GetLastError(), ERROR_INVALID_PARAMETER);
+    CHECK(CloseHandle(plain));
+    StartThreadpoolIo(io);
+    CHECK_GOES_ON(ReadFile(file, bytes, sizeof bytes, NULL, &in));
+    began = GetTickCount64();
+    for (round = 0; round < 10; round++)
+        WaitForThreadpoolIoCallbacks(io, round % 2 != 0);
+    CHECK(GetTickCount64() - began < (is_slow() ? 20000u : 2000u));
+    CHECK_IS(returned, 0);
+    /* Both end by the write. */
+    StartThreadpoolIo(io);
+    CHECK_GOES_ON(WriteFile(file, "tell", 4, NULL, &out));
+    until_ended(&in);
+    until_ended(&out);
+    WaitForThreadpoolIoCallbacks(io, FALSE);
+    CHECK_IS(returned, 2);
+    CHECK(memcmp(bytes, "tell", 4) == 0);
+    if (ends_early(__func__)) {
+        StartThreadpoolIo(io);
+        CHECK_GOES_ON(ReadFile(file, bytes, sizeof bytes, NULL, &in));
+        CHECK(CancelIoEx(file, &in));
+        WaitForThreadpoolIoCallbacks(io, TRUE);
+        CHECK_IS(returned, 3);
+        CHECK_IS(in.Internal, CANCELLED);
+    }
+    CloseThreadpoolIo(io);
     CHECK(CloseHandle(file));
 }
 
@@ -543,7 +642,10 @@ int main(void)
     closing_a_port_ends_no_operation();
     unbuffered_files_want_whole_blocks();
     a_read_goes_on_where_the_cache_ends();
+    a_file_is_cut_off_meanwhile();
+    a_wide_name_opens_a_file_for_a_port();
     functions_are_called_at_their_ends();
+    a_pool_io_calls_for_a_file();
     sockets_are_read_and_written_as_files();
     CHECK(CloseHandle(port));
     CHECK(DeleteFileA(name) && DeleteFileA(pipe_name));
