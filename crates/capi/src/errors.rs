@@ -19,6 +19,7 @@ pub mod code {
     pub const NOT_SAME_DEVICE: u32 = 17;
     pub const SHARING_VIOLATION: u32 = 32;
     pub const HANDLE_EOF: u32 = 38;
+    pub const NOT_SUPPORTED: u32 = 50;
     pub const FILE_EXISTS: u32 = 80;
     pub const INVALID_PARAMETER: u32 = 87;
     pub const MOD_NOT_FOUND: u32 = 126;
@@ -88,6 +89,7 @@ pub fn code_of(error: Error) -> u32 {
         ErrorKind::NotRegistered => code::NOT_FOUND,
         ErrorKind::OutOfMemory => code::NOT_ENOUGH_MEMORY,
         ErrorKind::DescriptorLimit | ErrorKind::WatchLimit => code::NO_SYSTEM_RESOURCES,
+        ErrorKind::Unsupported => code::NOT_SUPPORTED,
         _ => code::INTERNAL_ERROR,
     }
 }

@@ -6,23 +6,15 @@
 #include <signal.h>
 
 #ifndef _WIN32
-#include <sys/prctl.h>
 #include <sys/wait.h>
-/* The compiler of another C library may have none of the system's own headers. */
-#if defined(__has_include)
-#if __has_include(<linux/filter.h>) && __has_include(<linux/seccomp.h>)
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#define HAS_FILTERS
-#endif
-#endif
-#ifndef SYS_clone3
-#define SYS_clone3 435
-#endif
 #endif
 
 #include "check.h"
 #include "overlapped.h"
+
+#ifndef _WIN32
+#include "filters.h"
+#endif
 
 /* What each operation has beside its OVERLAPPED. */
 typedef struct Call {
@@ -321,26 +313,6 @@ static int open_descriptors(void)
     return count;
 }
 
-/* From here on the system refuses threads. */
-static int refuse_threads(void)
-{
-#ifdef HAS_FILTERS
-    struct sock_filter code[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 2, 0),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 1, 0),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EAGAIN),
-    };
-    struct sock_fprog program;
-    program.len = (unsigned short)(sizeof code / sizeof *code);
-    program.filter = code;
-    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
-#else
-    return 0;
-#endif
-}
-
 static void without_threads_nothing_is_left(void)
 {
     pid_t child = fork_at_rest();
@@ -348,7 +320,7 @@ static void without_threads_nothing_is_left(void)
     if (child == 0) {
         SOCKET s = udp_socket();
         int before;
-        if (is_slow() || !refuse_threads()) {
+        if (!refuse_calls(SYS_clone, SYS_clone3, EAGAIN)) {
             printf("SKIPPED calls without threads: the system does not refuse any here\n");
             fflush(stdout);
             _exit(0);

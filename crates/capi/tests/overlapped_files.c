@@ -4,9 +4,11 @@
 #include <windows.h>
 
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 #include "check.h"
 #include "files.h"
+#include "filters.h"
 #include "overlapped.h"
 
 #define KEY 42u
@@ -76,6 +78,38 @@ static int is_filled(const char *bytes, size_t from, size_t size)
         if (*bytes++ != (char)(place * 7 + place / 251))
             return 0;
     return 1;
+}
+
+/* Threads do the work then, unless the environment asks for nothing but a ring. */
+static void where_there_is_no_ring_the_environment_decides(void)
+{
+    pid_t child = fork_at_rest();
+    int status;
+    if (child == 0) {
+        HANDLE file, own = new_port(1);
+        OVERLAPPED overlapped = at(0, NULL);
+        char byte;
+        if (!refuse_calls(SYS_io_uring_setup, SYS_io_uring_setup, ENOSYS)) {
+            printf("SKIPPED %s: the system does not refuse a ring here\n", __func__);
+            fflush(stdout);
+            _exit(0);
+        }
+        file = opens(name, GENERIC_READ | GENERIC_WRITE, CREATE_ALWAYS, 0);
+        CHECK(CreateIoCompletionPort(file, own, KEY, 0) == own);
+        CHECK_IS(setenv("COMPLETION_PORT_FILES", "ring", 1), 0);
+        overlapped.Internal = 77;
+        CHECK_FALSE(WriteFile(file, "x", 1, NULL, &overlapped), ERROR_NOT_SUPPORTED);
+        CHECK_FALSE(ReadFile(file, &byte, 1, NULL, &overlapped), ERROR_NOT_SUPPORTED);
+        CHECK_IS(overlapped.Internal, 77);
+        CHECK(is_silent(own));
+        CHECK_IS(unsetenv("COMPLETION_PORT_FILES"), 0);
+        CHECK_GOES_ON(WriteFile(file, "x", 1, NULL, &overlapped));
+        CHECK_ENDED(own, KEY, &overlapped, 1);
+        CHECK(CloseHandle(file) && CloseHandle(own));
+        _exit(0);
+    }
+    CHECK_IS(waitpid(child, &status, 0), child);
+    CHECK_IS(status, 0);
 }
 
 static void packets_tell_of_reads_and_writes(void)
@@ -629,6 +663,7 @@ int main(void)
     snprintf(name, sizeof name, "/tmp/cp-overlapped-file-%d", (int)getpid());
     snprintf(pipe_name, sizeof pipe_name, "/tmp/cp-overlapped-pipe-%d", (int)getpid());
     CHECK_IS(mkfifo(pipe_name, 0600), 0);
+    where_there_is_no_ring_the_environment_decides();
     port = CreateIoCompletionPort(INVALID_HANDLE_VALUE, NULL, 0, 0);
     CHECK(port != NULL);
     packets_tell_of_reads_and_writes();
