@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
+use completion_port::{ErrorKind, FileEngine, Port};
 use toolchain::{
     Build, Linkage, Profile, finds_leaks, library_directory, package, scratch, succeed,
 };
@@ -237,15 +238,31 @@ fn sockets_are_told_apart_where_the_system_has_no_name_for_them() {
     }
 }
 
-/// Whatever does the operations on files that have to wait: what the environment asks for.
-#[test]
-fn files_are_read_and_written_by_threads_too() {
-    let directory = scratch("files-by-threads");
+/// The programs of operations on files, whatever does those that have to wait: what the environment asks for.
+fn files_are_read_and_written_by(engine: &str) {
+    let directory = scratch(&format!("files-by-{engine}"));
     for source in
         ["files.c", "overlapped_files.c", "files_stress.c", "files_forked.c", "transmit.c"]
     {
         let program = Build::of(&[source]).program(&directory).unwrap();
-        tell(&succeed(Command::new(program).env("COMPLETION_PORT_FILES", "threads")));
+        tell(&succeed(Command::new(program).env("COMPLETION_PORT_FILES", engine)));
+    }
+}
+
+#[test]
+fn files_are_read_and_written_by_threads_too() {
+    files_are_read_and_written_by("threads");
+}
+
+#[test]
+fn files_are_read_and_written_by_a_ring_too() {
+    let port: Result<Port<()>, _> = Port::builder().file_engine(FileEngine::Ring).build();
+    match port {
+        Ok(_) => files_are_read_and_written_by("ring"),
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::Unsupported);
+            toolchain::skipped("operations on files by a ring", &error.to_string());
+        }
     }
 }
 
