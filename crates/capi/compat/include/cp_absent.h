@@ -19,17 +19,20 @@ extern "C" {
 
 /* ---- Overlapped operations ------------------------------------------------------------------------- */
 
-CP_NOT_YET extern BOOL CancelSynchronousIo(HANDLE hThread);
+CP_ABSENT("a call that waits is not cancelled: one with an OVERLAPPED, and CancelIoEx")
+extern BOOL CancelSynchronousIo(HANDLE hThread);
 CP_ABSENT("there are no APCs: ReadFile with an event, or with a port")
 extern BOOL ReadFileEx(HANDLE hFile, LPVOID lpBuffer, DWORD nNumberOfBytesToRead, LPOVERLAPPED lpOverlapped,
                        LPOVERLAPPED_COMPLETION_ROUTINE lpCompletionRoutine);
 CP_ABSENT("there are no APCs: WriteFile with an event, or with a port")
 extern BOOL WriteFileEx(HANDLE hFile, LPCVOID lpBuffer, DWORD nNumberOfBytesToWrite, LPOVERLAPPED lpOverlapped,
                         LPOVERLAPPED_COMPLETION_ROUTINE lpCompletionRoutine);
-CP_NOT_YET extern BOOL DeviceIoControl(HANDLE hDevice, DWORD dwIoControlCode, LPVOID lpInBuffer,
-                                       DWORD nInBufferSize, LPVOID lpOutBuffer, DWORD nOutBufferSize,
-                                       LPDWORD lpBytesReturned, LPOVERLAPPED lpOverlapped);
-CP_NOT_YET extern BOOL ConnectNamedPipe(HANDLE hNamedPipe, LPOVERLAPPED lpOverlapped);
+CP_ABSENT("devices have commands of the system: ioctl(2)")
+extern BOOL DeviceIoControl(HANDLE hDevice, DWORD dwIoControlCode, LPVOID lpInBuffer, DWORD nInBufferSize,
+                            LPVOID lpOutBuffer, DWORD nOutBufferSize, LPDWORD lpBytesReturned,
+                            LPOVERLAPPED lpOverlapped);
+CP_ABSENT("pipes with names: AF_UNIX sockets, and AcceptEx")
+extern BOOL ConnectNamedPipe(HANDLE hNamedPipe, LPOVERLAPPED lpOverlapped);
 
 /* ---- Calls to a thread (APCs) ------------------------------------------------------------------------ */
 

@@ -33,7 +33,6 @@
 #define CP_REFUSED(text) __attribute__((__unavailable__(text)))
 #endif
 #define CP_ABSENT(what) CP_REFUSED("not available on Linux: see PORTING.md of completion-port (" what ")")
-#define CP_NOT_YET CP_REFUSED("overlapped operations are not yet available on Linux: see PORTING.md of completion-port")
 
 /* An argument that must be NULL. In C, what is surely not is handed to `refuse`, a function that is absent; anything else
  * is passed on, since it may be NULL, and looked at when the function is called. Where absent functions are marked by

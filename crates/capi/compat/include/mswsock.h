@@ -86,7 +86,7 @@ typedef struct RIO_RQ_t *RIO_RQ;
 #ifdef __cplusplus
 extern "C" {
 #endif
-CP_NOT_YET extern DWORD cp_registered_io(void);
+CP_ABSENT("registered I/O: WSARecv and WSASend") extern DWORD cp_registered_io(void);
 #ifdef __cplusplus
 }
 #endif
