@@ -808,6 +808,24 @@ static void connects_complete_and_may_bring_data(void)
     closesocket(listener);
 }
 
+#if HAS_SOCKET_CALLS /* To Windows a socket that is not connected is a mistake. */
+/* SO_UPDATE_CONNECT_CONTEXT: nothing is left for it to do, whatever the socket is. */
+static void a_socket_may_be_told_of_its_connect(void)
+{
+    SOCKET s = new_socket(), closed = new_socket();
+    uintptr_t file, ends[2];
+    open_file_and_pipe(&file, ends);
+    closesocket(closed);
+#define UPDATE(s) setsockopt(s, SOL_SOCKET, SO_UPDATE_CONNECT_CONTEXT, NULL, 0)
+    CHECK_IS(UPDATE(s), 0);
+    CHECK_SOCKET_ERROR(UPDATE((SOCKET)file), WSAENOTSOCK);
+    CHECK_SOCKET_ERROR(UPDATE(closed), WSAENOTSOCK);
+#undef UPDATE
+    close_file_and_pipe(file, ends);
+    closesocket(s);
+}
+#endif
+
 static void a_connect_that_is_refused_fails(void)
 {
     SOCKET keeps = new_socket(), s = new_socket(), other; /* bound and not listening: a connect to it is refused */
@@ -1406,6 +1424,9 @@ static void connections_of_a_family(void)
 #endif
     bad_accepts_are_refused();
     connects_complete_and_may_bring_data();
+#if HAS_SOCKET_CALLS
+    a_socket_may_be_told_of_its_connect();
+#endif
     a_connect_that_is_refused_fails();
 #if HAS_SOCKET_CALLS
     a_connect_that_is_refused_fails_whoever_is_told();
