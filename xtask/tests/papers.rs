@@ -112,3 +112,35 @@ fn the_papers_name_the_results_that_there_are() {
         assert!(is_named, "{file}: no figure of the papers is said to be of this run");
     }
 }
+
+/// What a link within a page says of a heading.
+fn anchor(heading: &str) -> String {
+    let kept = |c: &char| c.is_alphanumeric() || [' ', '-', '_'].contains(c);
+    heading.trim().to_lowercase().chars().filter(kept).collect::<String>().replace(' ', "-")
+}
+
+#[test]
+fn links_within_a_page_lead_to_a_heading() {
+    let mut pages = vec![workspace().join("docs/PORTING.md")];
+    let docs = fs::read_dir(workspace().join("crates/completion-port/docs")).unwrap();
+    pages.extend(docs.map(|entry| entry.unwrap().path()));
+    let mut count = 0;
+    for page in pages.iter().filter(|page| page.extension().is_some_and(|end| end == "md")) {
+        let text = fs::read_to_string(page).unwrap();
+        // Without what stands between fences, where a line may begin so as well.
+        let prose = text.split("```").step_by(2).collect::<String>();
+        let headings = prose.lines().filter(|line| line.starts_with('#'));
+        let known: Vec<String> =
+            headings.map(|line| anchor(line.trim_start_matches('#'))).collect();
+        for target in targets(&prose) {
+            let Some(name) = target.strip_prefix('#') else { continue };
+            count += 1;
+            assert!(known.iter().any(|it| it == name), "{}: no heading #{name}", page.display());
+        }
+    }
+    assert!(count > 20, "the links were not found: {count}");
+    assert_eq!(
+        anchor(" Sockets that are closed by `close(2)`"),
+        "sockets-that-are-closed-by-close2"
+    );
+}
