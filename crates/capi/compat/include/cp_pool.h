@@ -46,7 +46,7 @@ CP_INLINE VOID WINAPI CloseThreadpoolIo(PTP_IO pio) {
 }
 
 /* For the calls of operations that have ended, and not for those that go on. Calls that have not begun are not cancelled:
- * each operation is told of. */
+ * each operation is told of. For one that is announced, and neither goes on nor was taken back, it waits a second. */
 CP_INLINE VOID WINAPI WaitForThreadpoolIoCallbacks(PTP_IO pio, BOOL fCancelPendingCallbacks) {
     (void)fCancelPendingCallbacks;
     cp_wait_for_pool_io(pio);
