@@ -374,6 +374,44 @@ static void what_is_cancelled_ends_once(void)
     CHECK_FALSE(CancelIo(file), ERROR_INVALID_HANDLE);
 }
 
+/* Without a ring a read of a pipe that a thread has begun ends by itself alone. One that none has begun can be cancelled, and
+ * what is on a disk goes on beside them. */
+static void what_a_thread_has_begun_it_does_to_its_end(void)
+{
+    enum { THREADS = 8 };
+    HANDLE file, other;
+    OVERLAPPED reads[THREADS + 1], write = at(0, NULL);
+    char bytes[THREADS + 1];
+    DWORD done;
+    ULONG_PTR key;
+    LPOVERLAPPED which;
+    int place, end;
+    end = open(pipe_name, O_RDWR);
+    CHECK(end >= 0);
+    file = opens_pipe();
+    CHECK(CreateIoCompletionPort(file, port, KEY, 0) == port);
+    for (place = 0; place <= THREADS; place++) {
+        reads[place] = at(0, NULL);
+        CHECK_GOES_ON(ReadFile(file, &bytes[place], 1, NULL, &reads[place]));
+    }
+    until_the_others_sleep();
+    CHECK(CancelIoEx(file, NULL));
+    CHECK_FAILED(port, KEY, &reads[THREADS], 0, ERROR_OPERATION_ABORTED);
+    CHECK(CloseHandle(file));
+    CHECK(is_silent(port));
+    other = opens_on_port(name, GENERIC_WRITE, CREATE_ALWAYS, 0);
+    CHECK_GOES_ON(WriteFile(other, "x", 1, NULL, &write));
+    CHECK_ENDED(port, KEY, &write, 1);
+    CHECK(CloseHandle(other));
+    CHECK_IS(syscall(SYS_write, end, "12345678", THREADS), THREADS);
+    for (place = 0; place < THREADS; place++) {
+        CHECK(GetQueuedCompletionStatus(port, &done, &key, &which, SOON));
+        CHECK(done == 1 && key == KEY && which->Internal == 0);
+    }
+    CHECK(is_silent(port));
+    CHECK_IS(close(end), 0);
+}
+
 /* A file that is closed goes on for its operations. What might never end is cancelled: a read of a pipe. */
 static void closing_a_handle_loses_nothing(void)
 {
@@ -673,6 +711,8 @@ int main(void)
     the_low_bit_of_an_event_suppresses_the_packet();
     operations_end_though_no_thread_waits();
     what_is_cancelled_ends_once();
+    if (!has_ring())
+        what_a_thread_has_begun_it_does_to_its_end();
     closing_a_handle_loses_nothing();
     closing_a_port_ends_no_operation();
     unbuffered_files_want_whole_blocks();
