@@ -11,7 +11,7 @@ use completion_port::{
     Batch, BlockDetection, Interest, OneShot, Operation, Packet, Persistent, Port, QueueDelays,
     Registration, SharedSource, Started, Stats, ThreadStatus,
 };
-use testkit::{Dice, on_every_system};
+use testkit::{Dice, System, on_every_system};
 
 /// How many delays there are in the bucket of `delay`. The others must be empty but for `elsewhere`.
 #[track_caller]
@@ -242,8 +242,12 @@ fn a_thread_is_named_as_the_system_names_it() {
 }
 
 #[test]
-#[cfg_attr(windows, ignore = "no call tells whether a thread sleeps")]
 fn a_thread_that_is_found_asleep_is_counted_as_such() {
+    testkit::run(System::native, counts_a_thread_that_is_found_asleep);
+}
+
+fn counts_a_thread_that_is_found_asleep(system: &System) {
+    system.not_on_wine("completion port that counts its threads");
     let port: Port<(), u32> =
         Port::builder().concurrency(1).block_detection(BlockDetection::Tick).build().unwrap();
     let (go_on, wait) = mpsc::channel::<()>();

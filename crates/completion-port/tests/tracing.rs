@@ -12,7 +12,7 @@ use completion_port::{
     Batch, BlockDetection, Interest, OneShot, Operation, Packet, Port, Registration, SharedSource,
     Started,
 };
-use testkit::{Socket, on_edge_triggered_systems, on_every_system};
+use testkit::{Socket, System, on_edge_triggered_systems, on_every_system};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id as SpanId, Record};
 use tracing::{Dispatch, Event, Metadata, Subscriber, subscriber};
@@ -386,12 +386,11 @@ on_every_system! {
 
 #[test]
 fn a_thread_that_is_found_asleep_is_told_of() {
-    if cfg!(windows) {
-        println!(
-            "SKIPPED a_thread_that_is_found_asleep_is_told_of: no call of Windows tells whether a thread sleeps"
-        );
-        return;
-    }
+    testkit::run(System::native, tells_of_a_thread_that_is_found_asleep);
+}
+
+fn tells_of_a_thread_that_is_found_asleep(system: &System) {
+    system.not_on_wine("completion port that counts its threads");
     let port: Port<u32, usize> =
         Port::builder().concurrency(1).block_detection(BlockDetection::Tick).build().unwrap();
     let port = Arc::new(port);
