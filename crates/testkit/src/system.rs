@@ -207,10 +207,16 @@ impl System {
         self.is_wine() && native::has_notifications()
     }
 
-    /// For claims about what ports do not have, or do in another way, whose sockets are watched by polls of the driver of
-    /// Windows, whether by the port itself or by the DLL: they are skipped there, by their names. `what` says what it is.
+    /// Whether its sockets are watched by polls of the driver of Windows, by the ports themselves or by the DLL.
+    #[must_use]
+    pub fn is_polled(&self) -> bool {
+        self.is_afd() || self.is_dll()
+    }
+
+    /// For claims about what ports do not have, or do in another way, whose sockets are [polled](Self::is_polled): they are
+    /// skipped there, by their names. `what` says what it is.
     pub fn not_by_polls(&self, what: &'static str) {
-        if self.is_afd() || self.is_dll() {
+        if self.is_polled() {
             lacking(what);
         }
     }
