@@ -85,10 +85,10 @@ fn what_the_systems_own_call_does_is_shown_and_not_judged() {
         assert!(shown[0]["seen"].as_str().unwrap().starts_with("not tried: ws2_32.dll has no "));
         return;
     }
-    assert_eq!(rows[..12], [2, 9, 11, 13, 14, 15, 20, 24, 25, 26, 28, 34]);
-    assert_eq!(rows[12..], [10, 12, 14, 21, 25, 30, 50]);
+    assert_eq!(rows[..11], [2, 9, 11, 13, 14, 15, 20, 24, 25, 26, 34]);
+    assert_eq!(rows[11..], [10, 12, 14, 21, 25, 28, 30, 50]);
     let assumed = shown.iter().map(|row| row["assumed"].is_string());
-    assert!(assumed.eq((0..rows.len()).map(|row| row >= 12)), "{shown:?}");
+    assert!(assumed.eq((0..rows.len()).map(|row| row >= 11)), "{shown:?}");
     for row in shown {
         let seen = row["seen"].as_str().unwrap();
         assert!(!seen.is_empty() && !seen.contains("an error") && row["as_expected"].is_null());

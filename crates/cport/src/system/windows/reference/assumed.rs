@@ -19,7 +19,7 @@ use super::{
 };
 
 /// What is tried, and what should be seen if the library is right.
-pub(super) const TRIALS: [(Trial, &str); 7] = [
+pub(super) const TRIALS: [(Trial, &str); 8] = [
     (
         (10, "an empty filter: enabled; data, the peer's end; a reset", nothing_asked),
         "done; nothing; ERR, with or without others",
@@ -41,12 +41,20 @@ pub(super) const TRIALS: [(Trial, &str); 7] = [
         "never, never, some time, some time",
     ),
     (
+        (
+            28,
+            "registered and associated: one port, a receive, two bytes; two ports; the same, associated first",
+            super::associated,
+        ),
+        "done, done, 1 bytes of key 2 beside IN of key 1 or nothing, IN of key 1; any code; done, any code",
+    ),
+    (
         (30, "closed without REMOVE; its number enabled again; on another port", reused),
         "nothing; done, OUT of the new one; refused",
     ),
     (
         (50, "enabled, and associated too: with the same port; with another one", associated),
-        "nothing: no socket of the library is both",
+        "done, associated, sent: IN, an operation (1); done, associated or not",
     ),
 ];
 
