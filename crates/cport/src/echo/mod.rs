@@ -1,7 +1,7 @@
 //! `cport echo`: a server that sends back what it receives, until it is told to end.
 
 use std::io::{self, ErrorKind};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -293,12 +293,12 @@ impl Course<'_> {
 fn listen(address: &str, udp: bool) -> io::Result<(Peer, SocketAddr)> {
     let addresses = addresses(address)?;
     if udp {
-        let socket = UdpSocket::bind(&addresses[..])?;
+        let socket = system::datagram_socket(&addresses)?;
         socket.set_nonblocking(true)?;
         let bound = socket.local_addr()?;
         Ok((Peer::Datagrams(Datagrams::new(socket)), bound))
     } else {
-        let listener = TcpListener::bind(&addresses[..])?;
+        let listener = system::listener(&addresses)?;
         listener.set_nonblocking(true)?;
         let bound = listener.local_addr()?;
         Ok((Peer::Listener(listener), bound))
@@ -314,7 +314,7 @@ fn addresses(text: &str) -> io::Result<Vec<SocketAddr>> {
         && !port.starts_with(':')
     {
         let port = number(port)?;
-        // Where there is IPv6, its socket takes connections of either kind.
+        // Where there is IPv6, its socket takes what comes over IPv4 as well.
         Ok(vec![(Ipv6Addr::UNSPECIFIED, port).into(), (Ipv4Addr::UNSPECIFIED, port).into()])
     } else if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         Ok(vec![(Ipv4Addr::LOCALHOST, number(text)?).into()])
@@ -331,7 +331,7 @@ fn remedy(error: &io::Error) -> &'static str {
         ErrorKind::AddrNotAvailable => system::NOT_HERE,
         ErrorKind::PermissionDenied => system::DENIED,
         // Names that are not known have no kind of their own.
-        _ if error.raw_os_error().is_none() => "; is the name right? an address will do, too",
+        _ if system::is_unknown_name(error) => "; is the name right? an address will do, too",
         _ => "",
     }
 }

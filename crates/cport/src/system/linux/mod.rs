@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, PipeReader};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
@@ -32,6 +33,21 @@ pub(crate) const TAKEN: &str = "; `ss -lnptu` shows which program has it; port 0
 pub(crate) const NOT_HERE: &str = "; `ip address` shows which addresses this machine has";
 /// What can be done about an address that is denied.
 pub(crate) const DENIED: &str = "; ports below 1024 are root's, take a higher one";
+
+/// Whether a name stands for no address: getaddrinfo(3) has codes of its own for that, which are none of the system's.
+pub(crate) fn is_unknown_name(error: &io::Error) -> bool {
+    error.raw_os_error().is_none()
+}
+
+/// A listener at the first of the addresses that can be had. One of IPv6 takes connections over IPv4 as well.
+pub(crate) fn listener(addresses: &[SocketAddr]) -> io::Result<TcpListener> {
+    TcpListener::bind(addresses)
+}
+
+/// The same for datagrams.
+pub(crate) fn datagram_socket(addresses: &[SocketAddr]) -> io::Result<UdpSocket> {
+    UdpSocket::bind(addresses)
+}
 
 /// Two streams that are connected with each other.
 pub(crate) fn pair() -> io::Result<(Stream, Stream)> {

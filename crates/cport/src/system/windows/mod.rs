@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::fs::{File, OpenOptions};
 use std::io::{self, PipeReader};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::windows::fs::OpenOptionsExt as _;
 use std::os::windows::io::{AsRawSocket as _, AsSocket, OwnedHandle};
 use std::process::{self, Command};
@@ -11,8 +11,12 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
 use completion_port::Port;
+use socket2::{Domain, Socket, Type};
 use windows_sys::Win32::Foundation::{ERROR_NOT_ENOUGH_MEMORY, ERROR_TOO_MANY_OPEN_FILES};
-use windows_sys::Win32::Networking::WinSock::{FIONREAD, WSAEMFILE, WSAENOBUFS, ioctlsocket};
+use windows_sys::Win32::Networking::WinSock::{
+    FIONREAD, WSAEMFILE, WSAENOBUFS, WSAHOST_NOT_FOUND, WSANO_DATA, WSANO_RECOVERY, WSATRY_AGAIN,
+    ioctlsocket,
+};
 use windows_sys::Win32::System::Console::{
     ENABLE_VIRTUAL_TERMINAL_PROCESSING, GetConsoleMode, GetStdHandle, STD_OUTPUT_HANDLE,
     SetConsoleCtrlHandler, SetConsoleMode,
@@ -66,6 +70,42 @@ pub(crate) const NOT_HERE: &str = "; `ipconfig` shows which addresses this machi
 /// What can be done about an address that is denied.
 pub(crate) const DENIED: &str = "; another program may have it for itself alone, or the system has set it aside: \
      `netsh interface ipv4 show excludedportrange tcp`; port 0 takes a free one";
+
+/// Whether a name stands for no address, or nothing could tell.
+pub(crate) fn is_unknown_name(error: &io::Error) -> bool {
+    has_code(error, &[WSAHOST_NOT_FOUND, WSATRY_AGAIN, WSANO_RECOVERY, WSANO_DATA])
+}
+
+/// A listener at the first of the addresses that can be had. One of IPv6 takes connections over IPv4 as well.
+pub(crate) fn listener(addresses: &[SocketAddr]) -> io::Result<TcpListener> {
+    let socket = bound(addresses, Type::STREAM)?;
+    // As many connections may wait as those of the standard library let.
+    socket.listen(128)?;
+    Ok(socket.into())
+}
+
+/// The same for datagrams.
+pub(crate) fn datagram_socket(addresses: &[SocketAddr]) -> io::Result<UdpSocket> {
+    bound(addresses, Type::DGRAM).map(UdpSocket::from)
+}
+
+/// A socket of IPv6 is for IPv6 alone here, unless it is told otherwise.
+fn bound(addresses: &[SocketAddr], kind: Type) -> io::Result<Socket> {
+    let mut outcome = Err(io::Error::new(io::ErrorKind::InvalidInput, "no address"));
+    for address in addresses {
+        outcome = Socket::new(Domain::for_address(*address), kind, None).and_then(|socket| {
+            if address.is_ipv6() {
+                socket.set_only_v6(false)?;
+            }
+            socket.bind(&(*address).into())?;
+            Ok(socket)
+        });
+        if outcome.is_ok() {
+            break;
+        }
+    }
+    outcome
+}
 
 /// Two streams that are connected with each other.
 pub(crate) fn pair() -> io::Result<(Stream, Stream)> {
