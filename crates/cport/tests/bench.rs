@@ -1,16 +1,15 @@
 //! `cport bench`: which command it becomes, and that nothing is lost on the way.
 
-#![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "what goes wrong is the failure of the test")]
 
 mod common;
 
+use std::env;
 use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::run;
+use common::{program, run};
 
 /// A directory of its own for a test, with the command in it and nothing beside it.
 fn installed(test: &str) -> PathBuf {
@@ -18,36 +17,59 @@ fn installed(test: &str) -> PathBuf {
     let _ = fs::remove_dir_all(&directory);
     fs::create_dir_all(&directory).unwrap();
     // By this name it is started, so that it looks for the benchmark here.
-    fs::hard_link(env!("CARGO_BIN_EXE_cport"), directory.join("cport")).unwrap();
+    fs::hard_link(env!("CARGO_BIN_EXE_cport"), program(&directory, "cport")).unwrap();
     directory
 }
 
 fn bench(installed: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(installed.join("cport"));
+    let mut command = Command::new(program(installed, "cport"));
     // Not a source tree, nor is anything above it.
     command.arg("bench").args(arguments).current_dir("/").env_remove("CARGO");
     command
 }
 
+/// What a benchmark that tells its arguments ends with.
+const TOLD: i32 = 7;
+
 #[test]
-fn the_benchmark_beside_the_command_gets_every_argument_and_its_exit_code_is_passed_on() {
-    let directory = installed("beside");
-    symlink("/bin/sh", directory.join("cport-bench")).unwrap();
-    let arguments = ["-c", "printf '%s|' \"$0\" \"$@\"; exit 7", "--help", "--quick", "a b", "--"];
-    let ended = run(bench(&directory, &arguments));
-    assert_eq!(ended.status.code(), Some(7), "{ended:?}");
-    assert_eq!(ended.stdout, "--help|--quick|a b|--|");
-    assert_eq!(ended.stderr, "");
+#[ignore = "it is no test, but a benchmark that tells its arguments"]
+fn tell() {
+    for argument in env::args().skip_while(|argument| argument != "--") {
+        println!("<{argument}>");
+    }
+    std::process::exit(TOLD);
 }
 
 #[test]
-fn in_a_source_tree_it_is_built_and_run() {
-    let directory = installed("tree");
-    let deep = directory.join("crates/bench/src");
+fn the_benchmark_beside_the_command_gets_every_argument_and_its_exit_code_is_passed_on() {
+    let directory = installed("beside");
+    // These tests are a program that is there on each system.
+    fs::hard_link(env::current_exe().unwrap(), program(&directory, "cport-bench")).unwrap();
+    let own = ["tell", "--exact", "--ignored", "--nocapture"];
+    let passed = ["--", "--help", "--quick", "a b", "--", "\"", ""];
+    let ended = run(bench(&directory, &[&own[..], &passed].concat()));
+    assert_eq!(ended.status.code(), Some(TOLD), "{ended:?}");
+    let told: Vec<_> = ended.stdout.lines().filter(|line| line.starts_with('<')).collect();
+    assert_eq!(told, passed.map(|argument| format!("<{argument}>")), "{ended:?}");
+    assert_eq!(ended.stderr, "");
+}
+
+/// The same with a source tree around it, and a folder deep in that.
+fn installed_in_a_tree(test: &str) -> (PathBuf, PathBuf) {
+    let directory = installed(test);
+    let deep = directory.join("crates").join("bench").join("src");
     fs::create_dir_all(&deep).unwrap();
     for manifest in ["Cargo.toml", "crates/bench/Cargo.toml"] {
         fs::write(directory.join(manifest), "").unwrap();
     }
+    (directory, deep)
+}
+
+/// What cargo is told, by a program of Unix that tells it.
+#[cfg(target_os = "linux")]
+#[test]
+fn in_a_source_tree_it_is_built_and_run() {
+    let (directory, deep) = installed_in_a_tree("tree");
     for here in [&directory, &deep] {
         let mut command = bench(&directory, &["--quick", "--out", "here"]);
         command.current_dir(here).env("CARGO", "/bin/echo");
@@ -62,19 +84,24 @@ fn in_a_source_tree_it_is_built_and_run() {
             )
         );
     }
-    let mut command = bench(&directory, &[]);
-    command.current_dir(&directory).env("CARGO", "/no/such/cargo");
-    run(command).assert_refused("cannot run /no/such/cargo: No such file or directory");
+}
+
+#[test]
+fn in_a_source_tree_without_cargo_it_says_so() {
+    let (directory, deep) = installed_in_a_tree("cargo");
+    for here in [&directory, &deep] {
+        let mut command = bench(&directory, &[]);
+        command.current_dir(here).env("CARGO", "/no/such/cargo");
+        let ended = run(command);
+        ended.assert_refused("cannot run /no/such/cargo: ");
+        ended.assert_refused("it builds the benchmark, and comes with https://rustup.rs");
+    }
 }
 
 /// Neither in a source tree nor elsewhere.
 #[test]
 fn help_and_what_is_wrong_with_the_arguments_need_nothing_to_be_built() {
-    let directory = installed("help");
-    fs::create_dir_all(directory.join("crates/bench")).unwrap();
-    for manifest in ["Cargo.toml", "crates/bench/Cargo.toml"] {
-        fs::write(directory.join(manifest), "").unwrap();
-    }
+    let (directory, _) = installed_in_a_tree("help");
     for here in [&*directory, Path::new("/")] {
         let said = |arguments: &[&str]| {
             let mut command = bench(&directory, arguments);

@@ -1,16 +1,34 @@
 //! Each complaint says what is wrong, with what, and what can be done.
 
-#![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "what goes wrong is the failure of the test")]
 
 mod common;
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use common::linux::cport_limited;
-use common::{Ended, cport, echo, run};
+use common::{Ended, cport, echo, program, run};
+
+/// What shows which addresses a machine has, and which program has one.
+const SHOWN_BY: [&str; 2] = if cfg!(windows) {
+    [
+        "`ipconfig` shows which addresses this machine has",
+        "`netstat -ano` shows which process has it",
+    ]
+} else {
+    [
+        "`ip address` shows which addresses this machine has",
+        "`ss -lnptu` shows which program has it",
+    ]
+};
+
+/// What the system says of a directory below a file, and of a program that is none.
+const SAID: [&str; 2] = if cfg!(windows) {
+    ["(os error ", "(os error 193)"]
+} else {
+    ["Not a directory", "Permission denied"]
+};
 
 /// What is said in one line, in this order: what is wrong, with what, what to do.
 fn assert_says(ended: &Ended, code: i32, [wrong, what, remedy]: [&str; 3]) {
@@ -33,7 +51,7 @@ fn an_address_that_cannot_be_had() {
         ),
         ("70000", "\"70000\" (tcp): no port from 0 to 65535", "wanted is an address such as"),
         ("", "\"\" (tcp)", "wanted is an address such as"),
-        ("192.0.2.1:0", "192.0.2.1:0", "`ip address` shows which addresses this machine has"),
+        ("192.0.2.1:0", "192.0.2.1:0", SHOWN_BY[0]),
         ("no-such-name.invalid:7000", "no-such-name.invalid:7000", "is the name right?"),
     ] {
         let ended = run(cport(&["echo", "--listen", given]));
@@ -42,15 +60,15 @@ fn an_address_that_cannot_be_had() {
     let (_server, address) = echo(&[]);
     let address = address.to_string();
     let ended = run(cport(&["echo", "--listen", &address]));
-    assert_says(
-        &ended,
-        2,
-        ["cannot listen on", &address, "`ss -lnptu` shows which program has it"],
-    );
+    assert_says(&ended, 2, ["cannot listen on", &address, SHOWN_BY[1]]);
 }
 
+/// Elsewhere nothing limits the descriptors of one process.
+#[cfg(target_os = "linux")]
 #[test]
 fn descriptors_that_run_out() {
+    use common::linux::cport_limited;
+
     for limit in [4, 6] {
         let ended = run(cport_limited(limit, &["echo", "--listen", "0"]));
         let what = format!("the limit is {limit} descriptors");
@@ -60,8 +78,13 @@ fn descriptors_that_run_out() {
     assert_says(&ended, 2, ["the demo needs", "the limit is 100", "raise it with `ulimit -n "]);
 }
 
+/// Elsewhere there is no file that is always full.
+#[cfg(target_os = "linux")]
 #[test]
 fn output_that_has_no_room() {
+    use std::fs::File;
+    use std::process::Stdio;
+
     for arguments in [&["echo", "--listen", "0"][..], &["completions", "bash"], &["man"]] {
         let full = File::options().write(true).open("/dev/full").unwrap();
         let output = cport(arguments).stdout(full).stderr(Stdio::piped()).output().unwrap();
@@ -74,19 +97,18 @@ fn output_that_has_no_room() {
 
 #[test]
 fn files_and_programs_that_are_not_there() {
-    let ended = run(cport(&["man", "/proc/nowhere"]));
-    assert_says(
-        &ended,
-        2,
-        ["cannot write /proc/nowhere", "No such file", "another directory may do"],
-    );
-
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("errors");
     let _ = fs::remove_dir_all(&directory);
     fs::create_dir_all(&directory).unwrap();
-    fs::hard_link(env!("CARGO_BIN_EXE_cport"), directory.join("cport")).unwrap();
+    fs::write(directory.join("file"), "").unwrap();
+    let nowhere = directory.join("file").join("nowhere");
+    let ended = run(cport(&["man", nowhere.to_str().unwrap()]));
+    let refused = format!("cannot write {}", nowhere.display());
+    assert_says(&ended, 2, [&refused, SAID[0], "another directory may do"]);
+
+    fs::hard_link(env!("CARGO_BIN_EXE_cport"), program(&directory, "cport")).unwrap();
     let bench = || {
-        let mut command = Command::new(directory.join("cport"));
+        let mut command = Command::new(program(&directory, "cport"));
         command.args(["bench", "--quick"]).current_dir("/");
         command
     };
@@ -95,8 +117,8 @@ fn files_and_programs_that_are_not_there() {
         2,
         ["there is no `cport-bench`", "in no source tree", "`git clone https"],
     );
-    fs::write(directory.join("cport-bench"), "no program").unwrap();
-    assert_says(&run(bench()), 2, ["cannot run ", "Permission denied", "makes it anew"]);
+    fs::write(program(&directory, "cport-bench"), "no program").unwrap();
+    assert_says(&run(bench()), 2, ["cannot run ", SAID[1], "makes it anew"]);
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! What `cport echo` says while it runs.
 
-#![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "what goes wrong is the failure of the test")]
 
 mod common;
@@ -8,9 +7,7 @@ mod common;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use common::linux::send;
-use common::{DEADLINE, Running, cport, echo, served};
-use rustix::process::Signal;
+use common::{DEADLINE, Running, cport, served};
 use serde_json::Value;
 
 fn talk(server: SocketAddr, times: usize) -> TcpStream {
@@ -59,14 +56,18 @@ fn rates_are_printed_live_one_object_a_line() {
     assert_eq!((&last["received"], &last["cut_bytes"]), (&400.into(), &0.into()));
 }
 
+/// Elsewhere there is no such signal.
+#[cfg(target_os = "linux")]
 #[test]
 fn a_signal_prints_the_numbers_once() {
-    let (mut server, address) = echo(&["--threads", "3"]);
+    use rustix::process::Signal;
+
+    let (mut server, address) = common::echo(&["--threads", "3"]);
     assert!(server.line().starts_with("3 threads, "));
     assert!(server.line().contains("`kill -USR1 "));
     let _stream = talk(address, 10);
     for requests in ["requests/s", " 0 requests/s"] {
-        send(server.pid(), Signal::USR1);
+        common::linux::send(server.pid(), Signal::USR1);
         let line = server.line();
         for words in
             [" s  1 connection  ", " new/s", requests, "in ", "queue 0", "parked ", "wakes "]

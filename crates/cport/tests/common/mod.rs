@@ -3,8 +3,10 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(clippy::unwrap_used, reason = "what goes wrong here is the failure of the test")]
 
+use std::env::consts::EXE_SUFFIX;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -29,6 +31,11 @@ pub(crate) fn cport(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cport"));
     command.args(arguments);
     command
+}
+
+/// Where a program of this name is in a directory.
+pub(crate) fn program(directory: &Path, name: &str) -> PathBuf {
+    directory.join(format!("{name}{EXE_SUFFIX}"))
 }
 
 /// How a run of the command ended.
