@@ -19,6 +19,9 @@ use super::{IN_FLIGHT, Reader, uring};
 /// The name of what wakes the thread, which no place has.
 const WAKE: u64 = IN_FLIGHT as u64;
 
+#[allow(clippy::cast_possible_truncation, reason = "far below 2^32")]
+const LENGTH: u32 = PAGE as u32;
+
 /// What is handed over.
 #[derive(Default)]
 struct Inbox {
@@ -202,9 +205,9 @@ impl Pilot<'_> {
     fn submit(&mut self, mut memory: Memory) {
         let place = self.free.pop().expect("no more are handed over");
         let offset = memory.offset;
-        let (pointer, length) = (memory.bytes_mut().as_mut_ptr(), PAGE as u32);
+        let pointer = memory.bytes_mut().as_mut_ptr();
         let file = types::Fd(self.file.as_raw_fd());
-        let read = opcode::Read::new(file, pointer, length).offset(offset).build();
+        let read = opcode::Read::new(file, pointer, LENGTH).offset(offset).build();
         // The memory is on the heap, and stays in its place, which nothing touches until the completion has been taken. The file
         // is open as long as this thread runs, which is until the last completion.
         self.aboard[place] = Some(memory);

@@ -849,6 +849,8 @@ impl<C: Calls> Reactor for Psn<C> {
                 if result != INVALID_PARAMETER || !is_leaving {
                     break;
                 }
+                // Nothing tells when it does, and this is no thread of the port that others wait for.
+                #[allow(clippy::disallowed_methods, reason = "another thread is let run")]
                 thread::sleep(MOMENT);
             }
         }

@@ -701,9 +701,13 @@ mod tests {
         one.detach(ours.number());
         let take = || kernel.lock().notifiers.get_mut(&one.calls.port).unwrap().packets.pop_front();
         let last = take();
+        let polls = kernel.lock().calls.poll;
         thread::scope(|scope| {
             let attached = scope.spawn(|| other.attach(ours.number(), 2, BOTH));
-            thread::sleep(Duration::from_millis(5));
+            while kernel.lock().calls.poll == polls {
+                // It has not looked for the removal yet.
+                thread::yield_now();
+            }
             kernel.lock().notifiers.get_mut(&one.calls.port).unwrap().packets.extend(last);
             attached.join().unwrap().unwrap();
         });
