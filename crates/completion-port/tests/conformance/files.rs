@@ -351,6 +351,15 @@ on_every_file_system! {
         let (token, outcome) = done(&port, system);
         assert_eq!(synced(&outcome), Ok(()));
         assert_eq!(system.contents(token.key()), b"bytes");
+        // By the name of a shared association, too.
+        let port = shared_on(system);
+        let id = port.associate_shared(Shared::new(system.file(b"bytes"))).unwrap();
+        for operation in [Operation::sync_data, Operation::sync_all] {
+            let name = port.start(id, operation()).unwrap();
+            let finished = finished(&port, system);
+            assert_eq!((finished.id(), finished.operation()), (id, name));
+            assert_eq!(synced(&finished.into_parts().1), Ok(()));
+        }
     }
 
     /// Rule 71.
@@ -467,8 +476,14 @@ fn a_write_without_room_says_so_epoll() {
 #[test]
 fn a_read_that_fails_says_so_epoll() {
     for system in native() {
-        let error = failure(&system, "/proc/self/mem", Operation::read_at(room(8), 0));
-        assert_eq!((error.call(), error.os_code()), (Call::Read, Some(libc::EIO)));
+        for (operation, call) in [
+            (Operation::read_at(room(8), 0), Call::Read),
+            (Operation::write_at(b"bytes".to_vec(), 0), Call::Write),
+        ] {
+            let error = failure(&system, "/proc/self/mem", operation);
+            assert_eq!((error.call(), error.os_code()), (call, Some(libc::EIO)));
+            assert_eq!(error.transferred(), 0);
+        }
     }
 }
 
