@@ -9,6 +9,7 @@
 //! * [`rights`] sends descriptors over sockets.
 //! * An [`Obstacle`] puts a thread to sleep in the kernel, [`scheduler`] tells what becomes of a
 //!   thread that runs.
+//! * A [`HangingDisk`] does not answer some reads until the test says so.
 //! * [`sandbox`] takes a system call away from a test; [`spawn`] starts a process while no claim runs,
 //!   [`fork`] forks this one.
 //! * [`Dice`] are chance that can be had again.
@@ -31,6 +32,8 @@ mod dice;
 mod files;
 #[cfg(target_os = "linux")]
 mod fork;
+#[cfg(target_os = "linux")]
+mod hanging_disk;
 #[cfg(target_os = "linux")]
 mod missing_page;
 mod native;
@@ -62,6 +65,8 @@ pub use dice::Dice;
 pub use files::Hanging;
 #[cfg(target_os = "linux")]
 pub use fork::{Forked, exit, fork, forks, in_forked_child, in_forked_child_with_clock};
+#[cfg(target_os = "linux")]
+pub use hanging_disk::{HangingDisk, HangingRead};
 pub use obstacle::Obstacle;
 pub use run::{Outcome, lacking, late, run, skipped};
 pub use socket::{Address, Socket};

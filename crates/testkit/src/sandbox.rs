@@ -1,6 +1,6 @@
 //! Runs a test once more in a process of its own that is refused a system call: `seccomp(2)`.
 
-use std::ffi::{c_int, c_long};
+use std::ffi::{c_int, c_long, c_ulong};
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -9,9 +9,36 @@ use std::process::{Command, Stdio};
 const INSIDE: &str = "TESTKIT_SANDBOX";
 
 /// Instructions of a filter, of linux/bpf_common.h: load a word, jump if equal, return.
-const LOAD: u16 = 0x20;
-const JUMP_IF_EQUAL: u16 = 0x15;
-const RETURN: u16 = 0x06;
+pub(crate) const LOAD: u16 = 0x20;
+pub(crate) const JUMP_IF_EQUAL: u16 = 0x15;
+pub(crate) const RETURN: u16 = 0x06;
+
+/// An instruction, which passes over so many others if it is a jump.
+pub(crate) const fn instruction(
+    code: u16,
+    jump_if: u8,
+    jump_if_not: u8,
+    k: u32,
+) -> libc::sock_filter {
+    libc::sock_filter { code, jt: jump_if, jf: jump_if_not, k }
+}
+
+/// Has this filter look at the system calls of this thread, and of those that it makes from now on; and what else the
+/// flags of seccomp(2) say. What that call has returned comes back. Only system calls are made.
+pub(crate) fn install(filter: &mut [libc::sock_filter], flags: c_ulong) -> io::Result<c_long> {
+    let len = u16::try_from(filter.len()).unwrap();
+    let program = libc::sock_fprog { len, filter: filter.as_mut_ptr() };
+    // SAFETY: prctl(2) reads nothing for this request.
+    let done = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
+    if done != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let mode = libc::SECCOMP_SET_MODE_FILTER;
+    // SAFETY: seccomp(2) reads a program of as many instructions as it says at the pointer.
+    // - valid for reads: `program` is a local, of `filter`, which is borrowed mutably and has `len` instructions.
+    let done = unsafe { libc::syscall(libc::SYS_seccomp, mode, flags, &raw const program) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(done) }
+}
 
 /// Whether this process runs under [`run`].
 #[must_use]
@@ -21,25 +48,14 @@ pub fn is_inside() -> bool {
 
 /// Makes system call `number` fail with `code` in this process and in those that it makes.
 fn refuse(number: u32, code: u32) -> io::Result<()> {
-    let instruction = |code, jump_if_not, k| libc::sock_filter { code, jt: 0, jf: jump_if_not, k };
     let mut filter = [
         // The number is the first word of what the filter is shown.
-        instruction(LOAD, 0, 0),
-        instruction(JUMP_IF_EQUAL, 1, number),
-        instruction(RETURN, 0, libc::SECCOMP_RET_ERRNO | code),
-        instruction(RETURN, 0, libc::SECCOMP_RET_ALLOW),
+        instruction(LOAD, 0, 0, 0),
+        instruction(JUMP_IF_EQUAL, 0, 1, number),
+        instruction(RETURN, 0, 0, libc::SECCOMP_RET_ERRNO | code),
+        instruction(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
     ];
-    let program = libc::sock_fprog { len: 4, filter: filter.as_mut_ptr() };
-    // SAFETY: prctl(2) reads nothing for this request.
-    let done = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
-    if done != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let mode = libc::SECCOMP_SET_MODE_FILTER;
-    // SAFETY: seccomp(2) reads a program of as many instructions as it says at the pointer.
-    // - both live until the call returns.
-    let done = unsafe { libc::syscall(libc::SYS_seccomp, mode, 0, &raw const program) };
-    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    install(&mut filter, 0).map(drop)
 }
 
 /// Makes system call `number` (`libc::SYS_…`) fail with `code` in the process that `command` starts. If the

@@ -14,7 +14,7 @@ use testkit::{Socket, System, lacking, on_every_file_system};
 
 use crate::kit::codes;
 #[cfg(target_os = "linux")]
-use crate::kit::files::native;
+use crate::kit::files::{hanging_disk, native};
 use crate::kit::files::{page, read, synced, written};
 use crate::kit::operations::{
     MILLISECOND, Shared, all, bytes, done, finished, next, outcome, room, shared_on, silent,
@@ -582,6 +582,41 @@ fn what_does_not_block_is_waited_for_epoll() {
             assert_eq!(why(done(&port, &system).1.error()), ErrorKind::TimedOut);
         }
     }
+}
+
+/// Rules 69 and 71: nor does a read that a disk does not answer, not even what is done on the same file meanwhile.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_disk_that_hangs_holds_up_nothing_epoll() {
+    const PLACE: u32 = 4 * 4096;
+    let name = "files::a_disk_that_hangs_holds_up_nothing_epoll";
+    let Some(disk) = hanging_disk(name, PLACE) else { return };
+    let system = System::native_with_threads();
+    let port = shared_on(&system);
+    let all = page(PLACE as usize + 4096);
+    let id = port.associate_shared(Shared::new(system.file(&all))).unwrap();
+    let (near, far) = system.tcp_pair();
+    let socket = port.associate_shared(Shared::new(near)).unwrap();
+    let slow = port.start(id, Operation::read_at(room(16), u64::from(PLACE))).unwrap();
+    let hanging = disk.await_read();
+    for round in 0..20_u32 {
+        port.start(socket, Operation::recv(room(1))).unwrap();
+        far.write(b"x").unwrap();
+        assert_eq!(bytes(finished(&port, &system).into_parts().1), b"x");
+        port.post(round).unwrap();
+        assert!(matches!(next(&port, &system), Packet::Posted(message) if message == round));
+        port.start(id, Operation::read_at(room(16), 0)).unwrap();
+        assert_eq!(read(outcome(&port, &system)), Ok(all[..16].to_vec()));
+        port.start(id, Operation::write_at(all[..16].to_vec(), 0)).unwrap();
+        assert_eq!(written(&outcome(&port, &system)), Ok(16));
+        port.start(id, Operation::sync_data()).unwrap();
+        assert_eq!(synced(&outcome(&port, &system)), Ok(()));
+    }
+    silent(&port, &system);
+    hanging.release();
+    let finished = finished(&port, &system);
+    assert_eq!(finished.operation(), slow);
+    assert_eq!(read(finished.into_parts().1), Ok(all[PLACE as usize..][..16].to_vec()));
 }
 
 /// Rule 70: the names in a directory, too.

@@ -7,6 +7,8 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
+#[cfg(target_os = "linux")]
+use completion_port::SharedSource;
 use completion_port::{
     Batch, Buffer, Call, Error, ErrorKind, FileEngine, Operation, Outcome, Packet, Port, sim,
 };
@@ -16,7 +18,7 @@ use testkit::{in_a_process_of_its_own, in_forked_child, sandbox, skipped};
 
 use crate::kit::codes;
 #[cfg(target_os = "linux")]
-use crate::kit::files::native;
+use crate::kit::files::{hanging_disk, native};
 use crate::kit::files::{page, read, synced};
 use crate::kit::ledger::{Ledger, Owner};
 use crate::kit::operations::{
@@ -24,6 +26,8 @@ use crate::kit::operations::{
     sockets_on, sort, why,
 };
 use crate::kit::packets::{assert_closed, each_packet, given_back, refused};
+#[cfg(target_os = "linux")]
+use crate::kit::threads::stays;
 use crate::kit::threads::{End, eventually, hear, now, settle};
 
 /// Whether what the kernel has is cancelled at once. On Windows what a thread waits for is, too.
@@ -575,6 +579,80 @@ unsafe impl Buffer for Failing {
         // SAFETY: `set_filled` demands that the first bytes of the room are initialized.
         // - the room is that of these bytes, and the caller says so.
         unsafe { self.bytes.set_filled(len) };
+    }
+}
+
+/// Where a read hangs.
+#[cfg(target_os = "linux")]
+const PLACE: u32 = 4 * 4096;
+
+/// Rule 72: nor does a disk that does not answer give up what a thread has begun with. Its packet comes when it is done.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_read_of_a_disk_that_hangs_is_cancelled_epoll() {
+    let name = "files_ending::a_read_of_a_disk_that_hangs_is_cancelled_epoll";
+    let Some(disk) = hanging_disk(name, PLACE) else { return };
+    let system = System::native_with_threads();
+    let all = page(PLACE as usize + 4096);
+    let port = sockets_on(&system);
+    let mut token = port.associate(system.file(&all)).unwrap();
+    for limit in [None, Some(20 * MILLISECOND)] {
+        let read_at = Operation::read_at(room(16), u64::from(PLACE));
+        let read_at = match limit {
+            Some(limit) => read_at.deadline(limit),
+            None => read_at,
+        };
+        let operation = token.start(read_at).unwrap();
+        let hanging = disk.await_read();
+        let begun = Instant::now();
+        assert!(limit.is_some() || port.cancel(operation).unwrap());
+        silent(&port, &system);
+        while limit.is_some_and(|limit| begun.elapsed() < 2 * limit) {
+            silent(&port, &system);
+        }
+        assert!(port.cancel(operation).unwrap(), "it is still under way");
+        hanging.release();
+        let (back, outcome) = done(&port, &system);
+        assert!(!port.cancel(operation).unwrap());
+        assert_eq!(read(outcome), Ok(all[PLACE as usize..][..16].to_vec()));
+        token = back;
+    }
+    silent(&port, &system);
+}
+
+/// Rule 73: not for a disk that does not answer, which goes on to write to the buffer when it does. The file is open until
+/// then.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_port_is_dropped_while_a_disk_hangs_epoll() {
+    let name = "files_ending::a_port_is_dropped_while_a_disk_hangs_epoll";
+    let Some(disk) = hanging_disk(name, PLACE) else { return };
+    let system = System::native_with_threads();
+    let threads = || std::fs::read_dir("/proc/self/task").unwrap().count();
+    let (had, open) = (threads(), testkit::descriptors::open());
+    let ledger = Ledger::default();
+    for is_shared in [false, true] {
+        let file = system.file(&page(PLACE as usize + 4096));
+        let buffer = Noted::new(room(16), &ledger);
+        let read_at = Operation::read_at(buffer, u64::from(PLACE));
+        let key = SharedSource::new(Owner { socket: file, _entry: ledger.entry() });
+        let port: Port<SharedSource<Owner>, u32, Noted> = system.port_with_buffers(1);
+        if is_shared {
+            let id = port.associate_shared(key).unwrap();
+            port.start(id, read_at).unwrap();
+        } else {
+            port.associate(key).unwrap().start(read_at).unwrap();
+        }
+        let hanging = disk.await_read();
+        let begun = Instant::now();
+        drop(port);
+        assert!(begun.elapsed() < Duration::from_secs(5), "nothing is waited for");
+        stays(&system, 0, "the buffer alone is the system's", || ledger.alive() == 1);
+        assert_eq!(testkit::descriptors::open().len(), open.len() + 1, "the thread's own");
+        hanging.release();
+        eventually(&system, "the buffer is dropped", || ledger.alive() == 0);
+        eventually(&system, "the thread ends", || threads() == had);
+        testkit::descriptors::assert_same(&open, &testkit::descriptors::open());
     }
 }
 

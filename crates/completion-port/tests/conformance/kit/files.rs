@@ -2,7 +2,7 @@
 
 use completion_port::{Error, Outcome};
 #[cfg(target_os = "linux")]
-use testkit::{System, skipped};
+use testkit::{HangingDisk, System, in_a_process_of_its_own, skipped};
 
 /// The system of this machine with each of its file engines. One that it has not is skipped, by the name of the test.
 #[cfg(target_os = "linux")]
@@ -14,6 +14,17 @@ pub(crate) fn native() -> impl Iterator<Item = System> {
         }
         has_it
     })
+}
+
+/// A disk that hangs where a read begins at `place`, in the process of its own in which the test `name` runs once more.
+/// `None` in the first one, and where none is to be had, which is said.
+#[cfg(target_os = "linux")]
+pub(crate) fn hanging_disk(name: &str, place: u32) -> Option<HangingDisk> {
+    if !in_a_process_of_its_own(name) {
+        return None;
+    }
+    let disk = HangingDisk::new(place);
+    disk.inspect_err(|error| skipped(format_args!("no system call can be held: {error}"))).ok()
 }
 
 /// So many bytes, of which no two neighbouring pages are the same.
