@@ -1,10 +1,11 @@
 //! Files to test operations on, with what of them is in memory; and files whose reads do not end.
 
-use std::ffi::c_int;
+use std::env;
 use std::fs::File;
 use std::io::Write;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,7 @@ use completion_port::{ErrorKind, FileEngine, Port, sim};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use crate::unix_files::nameless;
+use crate::unix_files::nameless_in;
 use crate::{Socket, System};
 
 /// What lets the operations on a file end that hang.
@@ -39,6 +40,24 @@ fn readers(name: &Path) -> usize {
         Some(is_read && read_name == name)
     };
     tasks.filter(|task| reads(task.as_ref().unwrap().path()) == Some(true)).count()
+}
+
+/// A multiple of the block of any file system that tests are run on.
+pub const BLOCK: usize = 4096;
+
+/// Whether a block can be read from this file, and nothing that is none.
+fn demands_alignment(file: &File) -> bool {
+    let mut bytes = vec![0; 3 * BLOCK];
+    let boundary = bytes.as_ptr().align_offset(BLOCK);
+    let mut read = |behind: usize, len: usize, offset| {
+        let room = &mut bytes[boundary + behind..][..len];
+        file.read_at(room, offset).map_err(|error| error.raw_os_error())
+    };
+    let is_refused = Err(Some(libc::EINVAL));
+    read(0, BLOCK, 0) == Ok(BLOCK)
+        && read(1, BLOCK, 0) == is_refused
+        && read(0, BLOCK - 1, 0) == is_refused
+        && read(0, BLOCK, 1) == is_refused
 }
 
 impl Hanging {
@@ -109,13 +128,24 @@ impl System {
         }
     }
 
-    /// A file of the system of this machine, opened with these flags besides.
+    /// A file with these bytes in it, a whole [`BLOCK`] at least, that is read and written past the cache. Its file system
+    /// takes nothing that does not lie and begin at a multiple of a block, and is none in length. `None` if no such file
+    /// system was found.
     #[must_use]
-    pub fn file_with_flags(&self, bytes: &[u8], flags: c_int) -> Socket {
-        let file = nameless(flags);
-        let name = format!("/proc/self/fd/{}", file.as_raw_fd());
-        File::options().write(true).open(name).unwrap().write_all(bytes).unwrap();
-        self.own(file.into())
+    pub fn direct_file(&self, bytes: &[u8]) -> Option<Socket> {
+        let program = env::current_exe().unwrap();
+        let directories = [
+            env::temp_dir(),
+            program.parent().unwrap().to_owned(),
+            env::current_dir().unwrap(),
+            PathBuf::from("/var/tmp"),
+        ];
+        directories.iter().find_map(|directory| {
+            let file = nameless_in(directory, libc::O_DIRECT).ok()?;
+            let name = format!("/proc/self/fd/{}", file.as_raw_fd());
+            File::options().write(true).open(name).unwrap().write_all(bytes).unwrap();
+            demands_alignment(&file).then(|| self.own(file.into()))
+        })
     }
 
     /// Only the first `cached` bytes of a file are in memory from now on; as far as the system goes by that. A number of

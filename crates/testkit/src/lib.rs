@@ -62,7 +62,7 @@ pub use bsd_files::Hanging;
 pub use child::{in_a_process_of_its_own, spawn};
 pub use dice::Dice;
 #[cfg(target_os = "linux")]
-pub use files::Hanging;
+pub use files::{BLOCK, Hanging};
 #[cfg(target_os = "linux")]
 pub use fork::{Forked, exit, fork, forks, in_forked_child, in_forked_child_with_clock};
 #[cfg(target_os = "linux")]

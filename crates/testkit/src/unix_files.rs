@@ -2,8 +2,9 @@
 
 use std::ffi::c_int;
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use crate::{Socket, System};
@@ -15,7 +16,7 @@ impl System {
         match self.kernel() {
             Some(kernel) => self.own_simulated(kernel.file(bytes).unwrap()),
             None => {
-                let mut file = nameless(0);
+                let mut file = nameless_in(&std::env::temp_dir(), 0).unwrap();
                 file.write_all(bytes).unwrap();
                 self.own(file.into())
             }
@@ -48,14 +49,16 @@ impl System {
     }
 }
 
-/// A file that no other process finds, for reading and writing, opened with these flags besides.
-pub(crate) fn nameless(flags: c_int) -> File {
+/// A file in this directory that no other process finds, for reading and writing, opened with these flags besides.
+pub(crate) fn nameless_in(directory: &Path, flags: c_int) -> io::Result<File> {
     static LAST: AtomicU32 = AtomicU32::new(0);
     let name = format!("completion-port.{}.{}", std::process::id(), LAST.fetch_add(1, SeqCst));
-    let path = std::env::temp_dir().join(name);
+    let path = directory.join(name);
     let mut options = OpenOptions::new();
-    let file = options.read(true).write(true).create_new(true).custom_flags(flags).open(&path);
-    let file = file.unwrap();
-    std::fs::remove_file(&path).unwrap();
-    file
+    options.read(true).write(true).create_new(true);
+    let file = options.custom_flags(flags).open(&path);
+    // Some systems have made it before they refuse the flags.
+    let removed = std::fs::remove_file(&path);
+    let file = file?;
+    removed.map(|()| file)
 }

@@ -4,12 +4,14 @@ use std::fs::File;
 use std::sync::mpsc;
 use std::thread;
 
+#[cfg(target_os = "linux")]
+use completion_port::Span;
 use completion_port::{
     Batch, Call, Error, ErrorKind, FileEngine, Interest, OneShot, Operation, Outcome, Packet,
     Persistent, Port, Registration, Started, sim,
 };
 #[cfg(target_os = "linux")]
-use testkit::skipped;
+use testkit::{BLOCK, skipped};
 use testkit::{Socket, System, lacking, on_every_file_system};
 
 use crate::kit::codes;
@@ -487,22 +489,145 @@ fn a_read_that_fails_says_so_epoll() {
     }
 }
 
-/// Rule 68: past the cache, offsets and buffers must be aligned.
+/// A part of a box, full of this byte: it begins so far behind a boundary of blocks.
+#[cfg(target_os = "linux")]
+fn span(behind: usize, len: usize, byte: u8) -> Span {
+    let bytes = vec![byte; len + 2 * BLOCK].into_boxed_slice();
+    let start = bytes.as_ptr().align_offset(BLOCK) + behind;
+    Span::new(bytes, start..start + len)
+}
+
+/// The bytes of such a part.
+#[cfg(target_os = "linux")]
+fn bytes_of(span: Span) -> Vec<u8> {
+    let range = span.range();
+    span.into_inner()[range].to_vec()
+}
+
+/// All that is in a file that is read past the cache.
+#[cfg(target_os = "linux")]
+fn contents(file: &Socket) -> Vec<u8> {
+    use std::os::fd::AsRawFd;
+    std::fs::read(format!("/proc/self/fd/{}", file.descriptor().as_raw_fd())).unwrap()
+}
+
+/// Rule 68: past the cache, places, lengths and memory are multiples of a block. Otherwise the operation fails, and the
+/// buffer is back.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_read_that_is_not_aligned_says_so_epoll() {
+fn what_is_not_aligned_says_so_epoll() {
     for system in native() {
-        let port = sockets_on(&system);
-        let file = system.file_with_flags(&page(3 * 4096), libc::O_DIRECT);
-        port.associate(file).unwrap().read_at(room(4096), 1).unwrap();
-        let (token, outcome) = done(&port, &system);
-        match outcome.error() {
-            Some(error) => assert_eq!(error.os_code(), Some(libc::EINVAL)),
-            None => skipped("this file system has no alignment"),
+        let mut all = page(3 * BLOCK);
+        let Some(file) = system.direct_file(&all) else {
+            return skipped("no file system here demands that blocks are aligned");
+        };
+        let port: Port<Socket, u32, Span> = system.port_with_buffers(1);
+        let mut token = port.associate(file).unwrap();
+        for (behind, len, offset) in [
+            (0, BLOCK, 0),
+            (0, 2 * BLOCK, BLOCK),
+            (0, BLOCK, 1),
+            (0, BLOCK - 1, 0),
+            (1, BLOCK, 0),
+            (1, BLOCK - 1, 1),
+            (0, BLOCK, 2 * BLOCK),
+        ] {
+            let is_aligned =
+                [behind, len, offset].iter().all(|number| number.is_multiple_of(BLOCK));
+            let what = format!("{len} bytes at {offset}, {behind} behind a boundary");
+            token.read_at(span(behind, len, b'?'), offset as u64).unwrap();
+            let (back, outcome) = done(&port, &system);
+            assert_ne!(port.stats().file_engine, "none", "it is not tried at once");
+            let Outcome::Read(result, buffer) = outcome else { panic!("{outcome:?}") };
+            assert_eq!(buffer.range().len(), len);
+            if is_aligned {
+                assert_eq!(result, Ok(len), "{what}");
+                assert!(bytes_of(buffer) == all[offset..offset + len], "{what}");
+            } else {
+                assert_not_aligned(result, Call::Read, &what);
+            }
+            back.write_at(span(behind, len, b'!'), offset as u64).unwrap();
+            let (back, outcome) = done(&port, &system);
+            let Outcome::Written(result, buffer) = outcome else { panic!("{outcome:?}") };
+            assert!(bytes_of(buffer) == vec![b'!'; len], "{what}");
+            if is_aligned {
+                assert_eq!(result, Ok(len), "{what}");
+                all[offset..offset + len].fill(b'!');
+                assert!(contents(back.key()) == all, "{what}");
+            } else {
+                assert_not_aligned(result, Call::Write, &what);
+                // What the system had done before it found out stays.
+                all = contents(back.key());
+            }
+            token = back;
         }
-        assert_ne!(port.stats().file_engine, "none", "it is not tried at once");
-        drop(token);
     }
+}
+
+#[track_caller]
+#[cfg(target_os = "linux")]
+fn assert_not_aligned(result: Result<usize, Error>, call: Call, what: &str) {
+    let error = result.expect_err(what);
+    assert_eq!((error.call(), error.os_code()), (call, Some(libc::EINVAL)), "{what}");
+    assert_eq!((error.kind(), error.transferred()), (ErrorKind::Other, 0), "{what}");
+    assert_eq!(std::io::Error::from(error).kind(), std::io::ErrorKind::InvalidInput);
+}
+
+/// Rule 68: past the cache a file may end within a block, and a read ends there.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_is_read_in_blocks_ends_with_its_file_epoll() {
+    for system in native() {
+        let all = page(2 * BLOCK);
+        for end in [BLOCK + 1, BLOCK + 512, BLOCK + 513, 2 * BLOCK - 1, 2 * BLOCK] {
+            let Some(file) = system.direct_file(&all) else {
+                return skipped("no file system here demands that blocks are aligned");
+            };
+            system.set_length(&file, end);
+            let port: Port<Socket, u32, Span> = system.port_with_buffers(1);
+            let mut token = port.associate(file).unwrap();
+            for (blocks, offset) in [(1, BLOCK), (2, 0), (3, 0), (8, BLOCK), (1, 2 * BLOCK)] {
+                token.read_at(span(0, blocks * BLOCK, b'?'), offset as u64).unwrap();
+                let (back, outcome) = done(&port, &system);
+                let Outcome::Read(result, buffer) = outcome else { panic!("{outcome:?}") };
+                let what = format!("{blocks} blocks at {offset} of {end} bytes");
+                let came = (end - offset.min(end)).min(blocks * BLOCK);
+                assert_eq!(result, Ok(came), "{what}");
+                assert!(bytes_of(buffer)[..came] == all[end.min(offset)..][..came], "{what}");
+                token = back;
+            }
+            // A write of the whole block makes it longer.
+            token.write_at(span(0, BLOCK, b'!'), BLOCK as u64).unwrap();
+            let (token, outcome) = done(&port, &system);
+            assert_eq!(written(&outcome), Ok(BLOCK));
+            assert!(contents(token.key()) == [&all[..BLOCK], &[b'!'; BLOCK]].concat());
+        }
+    }
+}
+
+/// Rule 68: and where it ended at first, though it grows meanwhile: no read can go on within a block.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_file_may_grow_while_it_is_read_in_blocks_epoll() {
+    const END: u32 = 4096 + 100;
+    let name = "files::a_file_may_grow_while_it_is_read_in_blocks_epoll";
+    let Some(disk) = hanging_disk(name, END) else { return };
+    let system = System::native_with_threads();
+    let all = page(END as usize);
+    let Some(file) = system.direct_file(&all) else {
+        return skipped("no file system here demands that blocks are aligned");
+    };
+    let file = Shared::new(file);
+    let port: Port<Shared, u32, Span> = system.port_with_buffers(1);
+    port.associate(file.clone()).unwrap().read_at(span(0, 3 * BLOCK, b'?'), 0).unwrap();
+    // What there was has come, and the thread looks for more.
+    let hanging = disk.await_read();
+    system.set_length(&file, 4 * BLOCK);
+    hanging.release();
+    let (_, outcome) = done(&port, &system);
+    let Outcome::Read(Ok(came), buffer) = outcome else { panic!("{outcome:?}") };
+    assert_eq!(came, END as usize);
+    assert!(bytes_of(buffer)[..came] == all);
 }
 
 /// Rule 68: the position of the file is neither used nor moved.
