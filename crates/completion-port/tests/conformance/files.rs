@@ -760,3 +760,16 @@ fn a_directory_is_put_on_the_disk_epoll() {
         let _ = why(outcome.error());
     }
 }
+
+/// Rule 70: what is on no disk is not put on one.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_is_on_no_disk_is_not_put_on_one_epoll() {
+    for system in native() {
+        for operation in [Operation::sync_data, Operation::sync_all] {
+            let error = failure(&system, "/dev/full", operation());
+            assert_eq!((error.call(), error.kind()), (Call::Sync, ErrorKind::Other));
+            assert_eq!((error.os_code(), error.transferred()), (Some(libc::EINVAL), 0));
+        }
+    }
+}

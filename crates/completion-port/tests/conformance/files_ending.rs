@@ -1,5 +1,7 @@
 //! Rules 72 to 74: how operations on files are called off, end with their port, and by what they are done.
 
+#[cfg(target_os = "linux")]
+use std::fs::File;
 use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -731,21 +733,32 @@ fn a_port_leaves_nothing_that_did_operations_on_files_epoll() {
 fn a_disk_that_fails_is_told_by_what_puts_a_file_on_it_epoll() {
     let name = "files_ending::a_disk_that_fails_is_told_by_what_puts_a_file_on_it_epoll";
     if !sandbox::is_inside() {
-        if let Err(error) = sandbox::run(name, libc::SYS_fdatasync, libc::EIO) {
-            skipped(format_args!("no sandbox: {error}"));
+        for call in [libc::SYS_fdatasync, libc::SYS_fsync] {
+            if let Err(error) = sandbox::run(name, call, libc::EIO) {
+                skipped(format_args!("no sandbox: {error}"));
+            }
         }
         return;
     }
     let system = System::native_with_threads();
+    let file = system.file(b"bytes");
+    let same = File::from(file.descriptor().try_clone_to_owned().unwrap());
+    let code = |result: std::io::Result<()>| result.err().map(|error| error.raw_os_error());
+    let codes = [code(same.sync_data()), code(same.sync_all())];
+    let fails = Some(Some(libc::EIO));
+    assert!(codes == [fails, None] || codes == [None, fails], "{codes:?}");
     let port = sockets_on(&system);
-    let token = port.associate(system.file(b"bytes")).unwrap();
-    token.sync_data().unwrap();
-    let (token, outcome) = done(&port, &system);
-    let error = synced(&outcome).unwrap_err();
-    assert_eq!((error.call(), error.kind()), (Call::Sync, ErrorKind::Other));
-    assert_eq!(error.os_code(), Some(libc::EIO));
-    token.sync_all().unwrap();
-    assert_eq!(synced(&done(&port, &system).1), Ok(()));
+    let mut token = port.associate(file).unwrap();
+    for (operation, code) in [Operation::sync_data, Operation::sync_all].into_iter().zip(codes) {
+        token.start(operation()).unwrap();
+        let (back, outcome) = done(&port, &system);
+        let error = synced(&outcome).err();
+        assert_eq!(error.map(|error| error.os_code()), code);
+        if let Some(error) = error {
+            assert_eq!((error.call(), error.kind()), (Call::Sync, ErrorKind::Other));
+        }
+        token = back;
+    }
 }
 
 /// Rule 74: where the system gives no ring one is refused, or else threads do it.
