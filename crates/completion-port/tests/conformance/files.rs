@@ -564,6 +564,28 @@ fn what_is_not_aligned_says_so_epoll() {
     }
 }
 
+/// Rule 68: that is so of each part of a buffer.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_part_that_is_not_aligned_says_so_epoll() {
+    for system in native() {
+        let all = page(3 * BLOCK);
+        let Some(file) = system.direct_file(&all) else {
+            return skipped("no file system here demands that blocks are aligned");
+        };
+        let port: Port<Socket, u32, [Span; 2]> = system.port_with_buffers(1);
+        let parts = |behind| [span(0, BLOCK, b'?'), span(behind, 2 * BLOCK, b'?')];
+        port.associate(file).unwrap().read_at(parts(0), 0).unwrap();
+        let (token, outcome) = done(&port, &system);
+        let Outcome::Read(Ok(len), buffer) = outcome else { panic!("{outcome:?}") };
+        assert_eq!(len, all.len());
+        assert!(buffer.map(bytes_of).concat() == all);
+        token.read_at(parts(1), 0).unwrap();
+        let (_, outcome) = done(&port, &system);
+        assert_eq!(outcome.error().unwrap().os_code(), Some(libc::EINVAL));
+    }
+}
+
 #[track_caller]
 #[cfg(target_os = "linux")]
 fn assert_not_aligned(result: Result<usize, Error>, call: Call, what: &str) {
