@@ -99,7 +99,8 @@ static void post_send(IO_CONTEXT *context, DWORD count)
         end_connection(context);
 }
 
-static void begin_connection(IO_CONTEXT *accepting)
+/* A connection that nothing was begun on yet. */
+static IO_CONTEXT *new_connection(IO_CONTEXT *accepting)
 {
     struct sockaddr *own, *peer;
     INT own_size, peer_size;
@@ -117,13 +118,14 @@ static void begin_connection(IO_CONTEXT *accepting)
         fail("associating a connection");
     InterlockedIncrement(&contexts);
     InterlockedIncrement(&accepted);
-    post_receive(context);
+    return context;
 }
 
 static DWORD WINAPI serve(LPVOID argument)
 {
     (void)argument;
     for (;;) {
+        IO_CONTEXT *connection;
         DWORD count = 0;
         ULONG_PTR key = 0;
         LPOVERLAPPED overlapped = NULL;
@@ -143,8 +145,10 @@ static DWORD WINAPI serve(LPVOID argument)
                 InterlockedDecrement(&contexts);
                 break;
             }
-            begin_connection(context);
+            connection = new_connection(context);
+            /* Before the client can get on: when the last one has gone the listener is closed. */
             post_accept(context);
+            post_receive(connection);
             break;
         case RECEIVE:
             if (!is_well || count == 0) {
