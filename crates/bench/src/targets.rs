@@ -531,7 +531,7 @@ mod tests {
         assert!(echo.contains("0.800") && echo.contains("<= 1.00 met"), "{echo}");
         // It shows what the kernel does with such threads, and is no rival.
         assert!(!text.contains(READS_BY_HAND), "{text}");
-        assert!(text.contains("floors met: 3 of 7 measured"), "{text}");
+        assert!(text.contains("floors met: 5 of 9 measured"), "{text}");
     }
 
     #[test]
