@@ -840,18 +840,20 @@ impl<C: Calls> Reactor for Psn<C> {
         } else if result == INVALID_PARAMETER
             && let Some(other) = self.calls.holders().find(descriptor)
         {
-            for _ in 0..PATIENCE {
+            for attempt in 0..PATIENCE {
                 // Without the lock, which a reactor that wants something of this one takes.
                 drop(state);
+                if attempt > 0 {
+                    // Nothing tells when the other thread comes to it. It takes no lock that this one has.
+                    #[allow(clippy::disallowed_methods, reason = "another thread is let run")]
+                    thread::sleep(MOMENT);
+                }
                 let is_leaving = other.give_up(descriptor);
                 state = self.state();
                 result = self.register(&record, key);
                 if result != INVALID_PARAMETER || !is_leaving {
                     break;
                 }
-                // Nothing tells when it does, and this is no thread of the port that others wait for.
-                #[allow(clippy::disallowed_methods, reason = "another thread is let run")]
-                thread::sleep(MOMENT);
             }
         }
         match result {
