@@ -242,6 +242,13 @@ impl System {
         cfg!(windows) && matches!(self.kind, Kind::Native)
     }
 
+    /// Whether the port is told of what happens to a socket by the call that makes it happen. Windows tells it from a thread of
+    /// its own, a little later.
+    #[must_use]
+    pub fn tells_at_once(&self) -> bool {
+        !(cfg!(windows) && matches!(self.kind, Kind::Native))
+    }
+
     /// For claims about what an operation leaves that waits, or has not been come to, where the system does not carry it
     /// out by itself. `what` says what it is.
     pub fn not_where_operations_are_carried_out(&self, what: &'static str) {
