@@ -26,6 +26,8 @@ pub(crate) struct Loan {
     /// Of the buffer, in order. Those before `first` are done with, and none of the others is empty.
     parts: Vec<Part>,
     first: usize,
+    /// Some bytes of the first one are done with, and not all.
+    is_within_part: bool,
     /// The parts may be written to.
     is_room: bool,
 }
@@ -39,7 +41,7 @@ impl Loan {
     /// Puts a buffer where it stays from now on.
     pub(crate) fn new<B: Any + Send>(buffer: B) -> Self {
         let buffer = NonNull::from(Box::leak(Box::new(buffer)));
-        Self { buffer, parts: Vec::new(), first: 0, is_room: false }
+        Self { buffer, parts: Vec::new(), first: 0, is_within_part: false, is_room: false }
     }
 
     fn lend<B: Any>(&mut self, parts_of: impl FnOnce(&mut B, &mut Vec<Part>)) {
@@ -89,12 +91,19 @@ impl Loan {
             if len < part.len {
                 part.start = part.start.wrapping_add(len);
                 part.len -= len;
+                self.is_within_part |= len > 0;
                 return;
             }
             len -= part.len;
             self.first += 1;
+            self.is_within_part = false;
         }
         assert_eq!(len, 0, "no more than was left");
+    }
+
+    /// Whether what is left begins within a part: the last call has come to less than it was asked for.
+    pub(crate) fn is_within_part(&self) -> bool {
+        self.is_within_part
     }
 
     /// Puts bytes into the parts that are left, as many as fit, from their beginning.
@@ -202,7 +211,10 @@ mod tests {
             part(second);
         });
         assert_eq!(loan.bytes(3), b"abc");
-        loan.advance(3);
+        for (len, is_within_part) in [(0, false), (1, true), (0, true), (1, false), (1, true)] {
+            loan.advance(len);
+            assert_eq!(loan.is_within_part(), is_within_part);
+        }
         assert_eq!(loan.bytes(9), b"de");
         assert_eq!(loan.into_buffer::<([u8; 2], [u8; 3])>(), (*b"ab", *b"cde"));
     }

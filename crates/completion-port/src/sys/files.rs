@@ -95,6 +95,12 @@ impl Job {
         self.loan.as_ref().is_none_or(|loan| loan.parts().is_empty())
     }
 
+    /// Whether a read has stopped within a part of its buffer, as it does at the end of the file. Past the cache it cannot go
+    /// on there if that is within a block, whatever the file has become since; what comes to the end of a part can.
+    pub(crate) fn has_come_to_the_end(&self) -> bool {
+        self.what == What::Read && self.loan.as_ref().is_some_and(Loan::is_within_part)
+    }
+
     /// So many more bytes were read or written.
     pub(crate) fn advance(&mut self, len: usize) {
         self.done += len;

@@ -24,9 +24,6 @@ const _: () = {
     assert!(offset_of!(Part, len) == offset_of!(libc::iovec, iov_len));
 };
 
-/// The smallest unit that a read past the cache is aligned to.
-const BLOCK: usize = 512;
-
 pub(in crate::sys) fn fault(code: Code) -> Fault {
     let kind = match code {
         libc::EMFILE | libc::ENFILE => ErrorKind::DescriptorLimit,
@@ -115,11 +112,8 @@ pub(in crate::sys) fn note(job: &mut Job, result: Result<usize, Code>) -> Contro
             if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         }
         Err(libc::EINTR) => ControlFlow::Continue(()),
-        // Past the cache a read goes on at multiples of a block only. That the last one was none was the end of the
-        // file, which has grown since.
-        Err(libc::EINVAL) if job.what == What::Read && !job.done.is_multiple_of(BLOCK) => {
-            ControlFlow::Break(())
-        }
+        // Past the cache a read goes on at multiples of a block only, and the file has ended within one.
+        Err(libc::EINVAL) if job.has_come_to_the_end() => ControlFlow::Break(()),
         Err(code) => {
             job.fault = Some(fault_of_file(code));
             ControlFlow::Break(())
@@ -184,4 +178,92 @@ pub(in crate::sys) fn hold(descriptor: Descriptor) -> Result<Arc<dyn Hold>, Faul
     // Some have positions and wait all the same: a counter of the kernel, some devices.
     let ends_by_itself = is_on_disk(duplicate);
     Ok(Arc::new(Held { descriptor, has_positions, ends_by_itself }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Weak};
+
+    use super::*;
+    use crate::buffer::Buffer;
+    use crate::loan::Loan;
+    use crate::sys::files::Issuer;
+
+    struct Nobody;
+
+    impl Issuer for Nobody {
+        fn returned(&self, _: Job) {}
+    }
+
+    struct OnDisk;
+
+    impl Hold for OnDisk {
+        fn descriptor(&self) -> Descriptor {
+            -1
+        }
+
+        fn has_positions(&self) -> bool {
+            true
+        }
+    }
+
+    /// A read of so many pages, each a part, whose first bytes were read already.
+    fn read(pages: usize, done: usize) -> Job {
+        let mut loan = Loan::new(vec![Vec::<u8>::with_capacity(4096); pages]);
+        loan.lend_room(|buffers: &mut Vec<Vec<u8>>, part| {
+            for buffer in buffers {
+                buffer.reserve_exact(4096);
+                // SAFETY: `room` demands that only initialized bytes are written to the parts.
+                // - nothing is written to them.
+                unsafe { buffer.room(&mut |room| part(room)) };
+            }
+        });
+        let mut job = Job {
+            name: 1,
+            issuer: Weak::<Nobody>::new(),
+            file: Arc::new(OnDisk),
+            what: What::Read,
+            offset: 0,
+            loan: Some(loan),
+            done: 0,
+            fault: None,
+            is_called_off: false,
+        };
+        job.advance(done);
+        job
+    }
+
+    /// On a disk with blocks of 4,096 bytes that is told at each other position, though the file ended there.
+    #[test]
+    fn past_the_cache_a_read_ends_where_the_file_has_ended_within_a_block() {
+        // What a file has beyond the pages that were read, by the first call or behind what was read at once.
+        for (end, at_once) in [(512, 0), (1, 0), (4096 + 1024, 0), (4096 + 512, 512)] {
+            let mut job = read(3, at_once);
+            assert_eq!(note(&mut job, Ok(end - at_once)), ControlFlow::Continue(()));
+            assert_eq!(note(&mut job, Err(libc::EINVAL)), ControlFlow::Break(()));
+            assert_eq!((job.done, job.fault.is_none()), (end, true));
+        }
+        // Behind what was read at once nothing more comes.
+        let mut job = read(1, 512);
+        assert_eq!(note(&mut job, Err(libc::EINVAL)), ControlFlow::Break(()));
+        assert_eq!((job.done, job.fault.is_none()), (512, true));
+    }
+
+    #[test]
+    fn what_is_not_aligned_is_a_fault_also_behind_parts_that_are() {
+        for pages in [0, 1] {
+            let mut job = read(2, 0);
+            if pages > 0 {
+                assert_eq!(note(&mut job, Ok(4096)), ControlFlow::Continue(()));
+            }
+            assert_eq!(note(&mut job, Err(libc::EINVAL)), ControlFlow::Break(()));
+            assert_eq!(job.done, pages * 4096);
+            assert_eq!(job.fault.and_then(|fault| fault.code), Some(libc::EINVAL));
+        }
+        // A write does not end early.
+        let mut job = read(1, 512);
+        job.what = What::Write;
+        assert_eq!(note(&mut job, Err(libc::EINVAL)), ControlFlow::Break(()));
+        assert_eq!(job.fault.and_then(|fault| fault.code), Some(libc::EINVAL));
+    }
 }

@@ -42,9 +42,6 @@ const LONGEST_PAUSE: u32 = 32;
 /// Of what is posted: there may be a job, or the end.
 const LOOK: usize = 2;
 
-/// The smallest unit that a read past the cache is aligned to.
-const BLOCK: usize = 512;
-
 /// The most bytes that one call is given.
 const LONGEST: usize = 1 << 30;
 
@@ -610,11 +607,8 @@ fn note(job: &mut Job, result: Result<usize, Code>) -> ControlFlow<()> {
         }
         // The end of the file, or of what was written to a pipe.
         Err(ERROR_HANDLE_EOF | ERROR_BROKEN_PIPE) if is_read => ControlFlow::Break(()),
-        // Past the cache a read goes on at multiples of a block only. That the last one was none was the end of the
-        // file, which has grown since.
-        Err(ERROR_INVALID_PARAMETER) if is_read && !job.done.is_multiple_of(BLOCK) => {
-            ControlFlow::Break(())
-        }
+        // Past the cache a read goes on at multiples of a block only, and the file has ended within one.
+        Err(ERROR_INVALID_PARAMETER) if job.has_come_to_the_end() => ControlFlow::Break(()),
         Err(code) => {
             job.fault = Some(fault_of_file(code));
             ControlFlow::Break(())

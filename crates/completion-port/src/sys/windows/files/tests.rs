@@ -20,6 +20,7 @@ use windows_sys::Win32::Foundation::{
 use windows_sys::Win32::Storage::FileSystem::{FILE_FLAG_DELETE_ON_CLOSE, FILE_FLAG_OVERLAPPED};
 
 use super::super::afd::Afd;
+use super::service::conclude;
 use crate::file_engine::FileEngine;
 use crate::loan::Loan;
 use crate::state::facts::Descriptor;
@@ -310,5 +311,22 @@ fn silent_pipes_hold_up_no_disk() {
             let back = back.unwrap_or_else(|| heard.recv_timeout(SOON).unwrap());
             assert_eq!(back.name, name);
         }
+    }
+}
+
+/// On a disk with blocks of 4,096 bytes that is told at each other position, though the file ended there.
+#[test]
+fn past_the_cache_a_read_ends_where_the_file_has_ended_within_a_block() {
+    let afd = Afd::new(FileEngine::Automatic).unwrap();
+    let (desk, _heard) = desk();
+    let file = file(7, 0);
+    let held = afd.hold(number(&file)).unwrap();
+    for (end, is_end) in [(512, true), (4096 + 1, true), (0, false), (4096, false)] {
+        let mut job = job(&desk, &held, 1, What::Read, room(2, 4096));
+        if end > 0 {
+            assert!(!conclude(&mut job, Ok(end), false));
+        }
+        assert!(conclude(&mut job, Err(ERROR_INVALID_PARAMETER), false));
+        assert_eq!((job.done, job.fault.is_none()), (end, is_end));
     }
 }
