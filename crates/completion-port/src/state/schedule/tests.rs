@@ -1029,7 +1029,7 @@ fn the_watchdog_looks_again_when_an_observed_thread_has_slept_for_long_enough() 
 /// Time goes by in small steps, in which each thread of `busy` handles a packet and waits for the next one,
 /// until something has happened. How long that took.
 fn time_until(rig: &mut Rig, busy: &[SeatNumber], happened: impl Fn(&Rig) -> bool) -> Duration {
-    const STEP: Duration = Duration::from_micros(5);
+    const STEP: Duration = Duration::from_micros(20);
     let begun = rig.port.now;
     while !happened(rig) {
         assert!(rig.port.now < begun + 200 * TICK, "it does not happen: {rig:#?}");
