@@ -551,19 +551,24 @@ impl<C: Calls> Shared<C> {
                 break;
             }
         }
+        // At once, so that they stay before what is asked for later, what is registered below included; and all by one call,
+        // since many may be ready.
+        let mut changes = Vec::new();
         for key in again {
-            let asked = state.records.get(&key).and_then(|record| record.asked);
-            if asked.is_some_and(|asked| asked.until == Until::Detached) {
-                state.unseen.push(key);
-                looks = true;
-            } else if asked.is_some() {
-                // At once, so that it stays before what is asked for later, what is registered below included. It is
-                // registered itself, and so not refused for good.
-                if let Some(record) = state.records.get_mut(&key) {
-                    record.is_checked = true;
+            let Some(record) = state.records.get(&key) else { continue };
+            match record.asked {
+                Some(asked) if asked.until == Until::Detached => {
+                    state.unseen.push(key);
+                    looks = true;
                 }
-                self.ask_or_owe(state, key);
+                Some(_) => changes.push(record.change(key, Operation::Enable)),
+                None => {}
             }
+        }
+        if !changes.is_empty() {
+            changes.iter().for_each(|change| state.unqueue(change.key));
+            self.calls.process(&mut changes, &mut [], Some(Duration::ZERO));
+            self.note_results(state, &changes);
         }
         for key in ended {
             self.end(state, key);

@@ -635,6 +635,35 @@ mod tests {
     }
 
     #[test]
+    fn what_is_ready_keeps_its_order_when_the_queue_is_looked_through() {
+        let kernel = Kernel::new();
+        let reactor = reactor(&kernel);
+        let mut sockets: Vec<_> = (0..100).map(|_| kernel.udp_bound().unwrap()).collect();
+        for (name, socket) in (1..).zip(&sockets) {
+            reactor.attach(socket.number(), name, BOTH).unwrap();
+            want(&reactor, socket, name, Facts::OUT, Until::Edge);
+        }
+        let other = kernel.udp_bound().unwrap();
+        reactor.attach(other.number(), 200, BOTH).unwrap();
+        let mut told = edges(&reactor);
+        // The others are in the queue. One of them is closed, and one is asked anew, behind all of them.
+        drop(sockets.pop());
+        assert!(reactor.watches(other.number()));
+        assert!(reactor.watches(sockets[50].number()));
+        want(&reactor, &sockets[50], 51, Facts::OUT, Until::Edge);
+        loop {
+            let more = edges(&reactor);
+            if more.is_empty() {
+                break;
+            }
+            told.extend(more);
+        }
+        let names: Vec<_> = told.iter().map(|(name, _)| *name).collect();
+        let expected: Vec<_> = (1..=99).filter(|name| *name != 51).chain([51]).collect();
+        assert_eq!(names, expected);
+    }
+
+    #[test]
     fn a_socket_may_be_attached_elsewhere_while_its_removal_is_on_its_way() {
         let kernel = Kernel::new();
         let (one, other) = (reactor(&kernel), reactor(&kernel));
