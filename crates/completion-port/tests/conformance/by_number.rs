@@ -461,11 +461,11 @@ on_every_system! {
         let _alone = with_many_descriptors();
         let port = system.port::<usize, usize>(1);
         let pairs: Vec<_> = (0..300).map(|_| system.unix_pair()).collect();
-        let new = |(key, (ours, theirs)): (usize, &(Socket, Socket))| {
-            theirs.write(b"x").unwrap();
-            register(&port, ours, key, ONCE)
-        };
+        let new = |(key, (ours, _)): (usize, &(Socket, Socket))| register(&port, ours, key, ONCE);
         let ids: Vec<_> = pairs.iter().enumerate().map(new).collect();
+        for (_, theirs) in &pairs {
+            theirs.write(b"x").unwrap();
+        }
         // All of them are queued, as soon as the system has told of each. This takes nothing.
         let (begun, mut batch) = (Instant::now(), Batch::with_capacity(1000));
         while port.stats().queued < 300 {

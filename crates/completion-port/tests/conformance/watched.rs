@@ -139,7 +139,7 @@ on_every_system! {
     /// Rules 12 and 23: a thread asks for a direction by name just as the token comes back.
     fn a_direction_is_asked_for_by_name_as_the_token_comes_back(system: &System) {
         // A round takes a tenth of a second there.
-        let rounds = if cfg!(windows) { 100 } else { 400 };
+        let rounds = if cfg!(windows) { 40 } else { 400 };
         for round in 0..rounds {
             let port = port_on(system);
             let (ours, theirs) = system.unix_pair();
