@@ -483,6 +483,7 @@ impl<C: Calls> Shared<C> {
                 _ => state.forget(change.key),
             }
         }
+        state.unmade.clear();
     }
 
     /// Whether the number names what was attached as `key`. If so it is registered anew, and asked what it was asked.
@@ -798,7 +799,6 @@ impl State {
     /// The changes that enable what waits for it, or register it as well.
     fn take_changes(&mut self) -> Vec<Change> {
         self.polls += 1;
-        self.unmade.clear();
         let mut changes = Vec::with_capacity(self.waiting.len() + self.owed.len());
         let owed = std::mem::take(&mut self.owed);
         for key in std::mem::take(&mut self.waiting).into_iter().chain(owed) {

@@ -835,6 +835,35 @@ mod tests {
     }
 
     #[test]
+    fn a_registration_that_is_owed_a_question_is_removed_like_others() {
+        let kernel = Kernel::new();
+        let reactor = reactor(&kernel);
+        let (ours, theirs) = kernel.tcp_pair().unwrap();
+        let other = kernel.udp_bound().unwrap();
+        theirs.write(b"x").unwrap();
+        reactor.attach(ours.number(), 1, BOTH).unwrap();
+        reactor.detach(ours.number());
+        let last =
+            kernel.lock().notifiers.get_mut(&reactor.calls.port).unwrap().packets.pop_front();
+        reactor.attach(ours.number(), 2, BOTH).unwrap();
+        want(&reactor, &ours, 2, Facts::IN, Until::Edge);
+        kernel.lock().notifiers.get_mut(&reactor.calls.port).unwrap().packets.extend(last);
+        kernel.fail_next_attach(ErrorKind::OutOfMemory);
+        assert_eq!(edges(&reactor), [], "there was no memory");
+        // A poll that has no room for what is reported.
+        reactor.poll(0, &mut Vec::new(), Some(Duration::ZERO));
+        reactor.attach(other.number(), 3, BOTH).unwrap();
+        refuse(&reactor, &[NOT_ENOUGH_MEMORY]);
+        assert!(reactor.watches(other.number()));
+        assert_eq!(refusals(&reactor), 0, "what was reported is asked anew");
+        reactor.detach(ours.number());
+        reactor.detach(other.number());
+        assert_eq!(edges(&reactor), []);
+        assert!(reactor.has_nothing());
+        assert!(kernel.lock().notifiers[&reactor.calls.port].registrations.is_empty());
+    }
+
+    #[test]
     fn what_is_owed_to_a_registration_is_made_up_for_by_a_thread_that_sleeps() {
         let kernel = Kernel::new();
         let reactor = reactor(&kernel);
