@@ -416,6 +416,7 @@ on_every_system! {
                     port.register(make(ours, HOT + number)).unwrap();
                 }
                 let mut shares = [0; SOCKETS];
+                let mut are_told = system.tells_at_once();
                 let mut batch = Batch::with_capacity(room);
                 while shares.iter().sum::<usize>() < SOCKETS * EACH {
                     for packet in port.wait(&mut batch, Duration::from_secs(10)).unwrap() {
@@ -426,6 +427,10 @@ on_every_system! {
                         };
                         shares[key - HOT] += 1;
                         assert_eq!(handle(&port, packet), None);
+                    }
+                    if !are_told && shares.iter().all(|share| *share > 0) {
+                        // The system has told of all of them by now.
+                        (are_told, shares) = (true, [0; SOCKETS]);
                     }
                 }
                 println!("batches of {room}: {shares:?}");
@@ -440,7 +445,8 @@ on_every_system! {
     fn a_hot_socket_starves_nobody_with_several_threads(system: &System) {
         const COLD: usize = 50;
         const LONG: Duration = Duration::from_micros(200);
-        const USUALLY: usize = 100;
+        // Where the system tells a little later, what starves still never comes.
+        let usually = if system.tells_at_once() { 100 } else { 1_000 };
         system.several_threads_wait();
         let port = system.port::<usize, usize>(2);
         let [ours, _theirs] = hot(system);
@@ -498,7 +504,7 @@ on_every_system! {
         // Each was served. The longest of these waits may have met a busy machine.
         let (usual, most) = (waits[waits.len() / 2], waits[waits.len() - 1]);
         println!("{usual} packets between readiness and packet, at most {most}");
-        assert!(usual <= USUALLY, "cold sockets waited for {usual} packets");
+        assert!(usual <= usually, "cold sockets waited for {usual} packets");
     }
 
     /// Four threads wait, and sixty-four sockets become ready at once.

@@ -22,7 +22,7 @@ use testkit::{
 
 use crate::kit::descriptors::with_many_descriptors;
 use crate::kit::ledger::{Entry, Ledger};
-use crate::kit::threads::settle;
+use crate::kit::threads::{let_be_told, settle};
 
 const ONCE: OneShot = OneShot::Level;
 
@@ -165,6 +165,7 @@ on_every_system! {
         let id = register(&port, &far, 7, ONCE);
         for _ in 0..3 {
             near.write(b"x").unwrap();
+            let_be_told(&port, system, 1);
             assert_eq!(next(&port), Some((id, Events::IN, 7)));
             assert_eq!(next(&port), None, "it is spent, and there is no token");
             far.drain();
@@ -185,13 +186,16 @@ on_every_system! {
         let id = register(&port, &far, 7, ONCE);
         let second = register(&port, &other, 8, ONCE);
         near.write(b"x").unwrap();
+        let_be_told(&port, system, 1);
         assert_eq!(next(&port), Some((id, Events::IN, 7)));
         far.drain();
         near.write(b"y").unwrap();
         // The edge is found while another packet is waited for.
         one.write(b"x").unwrap();
+        let_be_told(&port, system, 1);
         assert_eq!(next(&port), Some((second, Events::IN, 8)));
         port.raw().enable(id, Interest::IN, ONCE, || Hints::new(true, true)).unwrap();
+        let_be_told(&port, system, 1);
         assert_eq!(next(&port), Some((id, Events::IN, 7)));
     }
 
@@ -208,6 +212,7 @@ on_every_system! {
             assert_eq!(next(&port), None, "it is disabled");
             port.raw().enable(id, Interest::IN, trigger, Hints::default).unwrap();
             // The kernel is asked, and no thread takes the packet.
+            let_be_told(&port, system, 1);
             let mut batch = Batch::new();
             drop(port.raw().wait_cloned(&mut batch, Duration::ZERO).unwrap());
             assert_eq!(port.stats().queued, 1);
@@ -222,13 +227,18 @@ on_every_system! {
         let (near, far) = system.tcp_pair();
         let id = register(&port, &far, 7, Persistent::Level);
         near.write(b"x").unwrap();
+        let_be_told(&port, system, 1);
         assert!(next(&port).is_some());
+        let_be_told(&port, system, 1);
         assert!(next(&port).is_some());
         port.raw().enable(id, Interest::IN, ONCE, Hints::default).unwrap();
+        let_be_told(&port, system, 1);
         assert!(next(&port).is_some());
         assert!(next(&port).is_none());
         port.raw().enable(id, Interest::IN, Persistent::Level, Hints::default).unwrap();
+        let_be_told(&port, system, 1);
         assert!(next(&port).is_some());
+        let_be_told(&port, system, 1);
         assert!(next(&port).is_some());
     }
 
@@ -247,6 +257,7 @@ on_every_system! {
         assert_eq!(error(port.raw().forget(id)), ErrorKind::NotRegistered);
         assert_eq!(error(port.raw().enable(id, Interest::IN, ONCE, Hints::default)), ErrorKind::NotRegistered);
         let id = register(&other, &far, 8, ONCE);
+        let_be_told(&other, system, 1);
         assert_eq!(next(&other), Some((id, Events::IN, 8)));
     }
 
@@ -259,6 +270,7 @@ on_every_system! {
         register(&port, &second, 8, ONCE);
         near.write(b"x").unwrap();
         first.write(b"x").unwrap();
+        let_be_told(&port, system, 2);
         let mut batch = Batch::with_capacity(1);
         let mut one = || {
             let packet = port.raw().wait_cloned(&mut batch, Duration::ZERO).unwrap().next();
@@ -305,6 +317,7 @@ on_every_system! {
         assert_eq!(error.kind(), ErrorKind::Closed);
         // Its descriptors may be registered elsewhere at once, though the port is there still.
         let id = register(&other, &far, 8, ONCE);
+        let_be_told(&other, system, 1);
         assert_eq!(next(&other), Some((id, Events::IN, 8)));
         drop(port);
         assert!(other.raw().is_current(id));
@@ -331,6 +344,7 @@ on_every_system! {
         let key = Counted(Arc::clone(&clones));
         let id = port.raw().register_number(far.number(), key, Interest::IN, ONCE).ok().unwrap();
         near.write(b"x").unwrap();
+        let_be_told(&port, system, 1);
         let mut batch = Batch::new();
         assert_eq!(port.raw().wait_cloned(&mut batch, Duration::ZERO).unwrap().count(), 1);
         assert_eq!(clones.load(SeqCst), 1);
@@ -344,6 +358,7 @@ on_every_system! {
         port.raw().enable(id, Interest::IN, ONCE, hints).unwrap();
         assert!(asked.get() >= 1);
         near.write(b"y").unwrap();
+        let_be_told(&port, system, 1);
         assert_eq!(port.raw().wait_cloned(&mut batch, Duration::ZERO).unwrap().count(), 1);
     }
 
@@ -353,6 +368,7 @@ on_every_system! {
         let (near, far) = system.tcp_pair();
         port.raw().register_number(far.number(), Fragile, Interest::IN, ONCE).ok().unwrap();
         near.write(b"x").unwrap();
+        let_be_told(&port, system, 1);
         let mut batch = Batch::new();
         REFUSES.set(true);
         let attempt = catch_unwind(AssertUnwindSafe(|| {
@@ -360,6 +376,7 @@ on_every_system! {
         }));
         REFUSES.set(false);
         assert!(attempt.is_err());
+        let_be_told(&port, system, 1);
         assert_eq!(port.raw().wait_cloned(&mut Batch::new(), Duration::ZERO).unwrap().count(), 1);
     }
 
@@ -379,21 +396,25 @@ on_every_system! {
         let id = register(&port, &far, 7, ONCE);
         assert!(!has(), "it may be written to, which is not asked for");
         near.write(b"x").unwrap();
+        let_be_told(&port, system, 1);
         assert!(has());
         assert!(has());
         assert_eq!(next(&port), Some((id, Events::IN, 7)));
         assert!(!has(), "it is spent");
         port.raw().enable(id, Interest::IN, ONCE, Hints::default).unwrap();
+        let_be_told(&port, system, 1);
         assert!(has());
 
         // What is queued and comes to nothing is no packet.
         port.disable(id).unwrap();
         assert!(!has());
         port.raw().enable(id, Interest::IN, ONCE, Hints::default).unwrap();
+        let_be_told(&port, system, 1);
         assert!(has());
         port.raw().enable(id, Interest::NONE, ONCE, Hints::default).unwrap();
         assert!(!has());
         port.raw().enable(id, Interest::IN, ONCE, Hints::default).unwrap();
+        let_be_told(&port, system, 1);
         assert!(has());
         port.raw().enable(id, Interest::IN, ONCE, Hints::default).unwrap();
         far.drain();
@@ -403,7 +424,9 @@ on_every_system! {
         // What is only remembered is checked.
         port.raw().enable(id, Interest::IN, Persistent::Level, Hints::default).unwrap();
         near.write(b"y").unwrap();
+        let_be_told(&port, system, 1);
         assert_eq!(next(&port), Some((id, Events::IN, 7)));
+        let_be_told(&port, system, 1);
         assert!(has());
         assert_eq!(next(&port), Some((id, Events::IN, 7)));
         far.drain();
@@ -435,6 +458,7 @@ on_every_system! {
             let has = || scope.spawn(|| port.raw().has_packets(&mut Batch::new()).unwrap()).join().unwrap();
             assert!(!has());
             near.write(b"x").unwrap();
+            let_be_told(&port, system, 1);
             assert!(has());
             assert!(has(), "who asks takes no seat and no packet");
         });
@@ -452,6 +476,7 @@ on_every_system! {
             register(&port, ours, key, ONCE);
         }
         pairs[299].1.write(b"x").unwrap();
+        let_be_told(&port, system, 1);
         assert!(port.raw().has_packets(&mut Batch::new()).unwrap());
         assert_eq!(next(&port).map(|(_, _, key)| key), Some(299));
     }
@@ -490,6 +515,7 @@ on_every_system! {
         let (near, far) = system.tcp_pair();
         let id = register(&port, &far, 7, ONCE);
         near.write(b"x").unwrap();
+        let_be_told(&port, system, 1);
         assert!(has().unwrap());
         port.post(1).unwrap();
         port.post(2).unwrap();

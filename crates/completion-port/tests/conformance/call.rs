@@ -14,7 +14,7 @@ use crate::kit::packets::{
     ONE_SHOT_LEVEL, PERSISTENT_LEVEL, assert_quiet, leave_queued, messages, notified, packet,
     port_on, ready, register, report,
 };
-use crate::kit::threads::{now, settle};
+use crate::kit::threads::{let_be_told, now, settle};
 
 on_every_system! {
     /// Rule 3.
@@ -168,7 +168,8 @@ on_every_system! {
             if seen.len() == before {
                 break;
             }
-            packets = port.wait(&mut batch, system.quiet()).unwrap();
+            let time = if seen.len() < 4 { system.soon() } else { system.quiet() };
+            packets = port.wait(&mut batch, time).unwrap();
         }
         seen.sort_unstable();
         assert_eq!(seen, ["0", "2", "5", "6"]);
@@ -380,6 +381,7 @@ on_every_system! {
         let mut batch = Batch::new();
         assert_eq!(port.wait(&mut batch, Duration::ZERO).unwrap().count(), 0);
         theirs.write(b"x").unwrap();
+        let_be_told(&port, system, 1);
         let packet = port.wait(&mut batch, Duration::ZERO).unwrap().next();
         assert!(matches!(packet, Some(Packet::Ready(held)) if held.events() == Events::IN));
     }
@@ -410,6 +412,7 @@ on_every_system! {
         // What is there it takes.
         theirs.write(b"x").unwrap();
         port.post(7).unwrap();
+        let_be_told(&port, system, 2);
         changes.remove(ended);
         let mut packets = port.process(&mut changes, &mut batch, None).unwrap();
         let (first, second) = (packets.next(), packets.next());
@@ -482,7 +485,9 @@ on_every_system! {
         let (second, _two) = system.unix_pair_beside(&first);
         let (third, _three) = system.unix_pair();
         register(&port, &first, "first", Interest::OUT, ONE_SHOT_LEVEL);
+        let_be_told(&port, system, 1);
         register(&port, &second, "second", Interest::OUT, PERSISTENT_LEVEL);
+        let_be_told(&port, system, 2);
         let last = register(&port, &third, "third", Interest::NONE, ONE_SHOT_LEVEL);
         leave_queued(&port, system, 2);
         port.post(7).unwrap();

@@ -177,7 +177,7 @@ on_every_system! {
             let mut bytes = vec![0; 100_000];
             let begun = std::time::Instant::now();
             let mut is_sent = false;
-            while read.len() < part + 1 {
+            while read.len() < part + 1 || !is_sent {
                 assert!(begun.elapsed() < system.soon(), "{} of {part}", read.len());
                 if let Ok(more) = far.read(&mut bytes) {
                     read.extend_from_slice(&bytes[..more]);
@@ -185,7 +185,6 @@ on_every_system! {
                 let mut batch = Batch::new();
                 is_sent |= port.wait(&mut batch, Duration::ZERO).unwrap().count() > 0;
             }
-            assert!(is_sent);
             assert_eq!(read.last(), Some(&b'b'));
             assert!(read[..part].iter().all(|byte| *byte == b'a'));
             assert_eq!(read.len(), part + 1);

@@ -23,7 +23,7 @@ use crate::kit::operations::{
     done, finished, next, outcome, room, shared_on, silent, sockets_on, sort, why,
 };
 use crate::kit::packets::{each_packet, notified, refused};
-use crate::kit::sockets::{POLLIN, POLLOUT, assert_end_seen, await_facts, await_unread};
+use crate::kit::sockets::{POLLIN, POLLOUT, assert_end_seen, await_facts, await_unread, facts};
 use crate::kit::threads::{End, eventually, hear, now};
 
 /// An accept with first data.
@@ -261,6 +261,7 @@ on_every_system! {
         let (listener, id, accepts) = listening(&port, system, 3);
         let clients = [system.tcp_connect(&listener), system.tcp_connect(&listener)];
         silent(&port, system);
+        await_accepted(&port, &listener, &clients.each_ref(), system);
         for (accept, client) in [(accepts[2], None), (accepts[0], Some(&clients[0]))] {
             assert!(port.cancel(accept).unwrap());
             let packet = finished(&port, system);
@@ -281,6 +282,7 @@ on_every_system! {
         let accept = port.associate(listener.dup().unwrap()).unwrap().accept_and_recv(room(4));
         let client = system.tcp_connect(&listener);
         silent(&port, system);
+        await_accepted(&port, &listener, &[&client], system);
         assert!(port.cancel(accept.unwrap()).unwrap());
         let (token, outcome) = done(&port, system);
         assert_eq!(why(outcome.error()), ErrorKind::Cancelled);
@@ -370,6 +372,7 @@ on_every_system! {
             let (listener, id, accepts) = listening(&port, system, 5);
             let clients: Vec<_> = (0..3).map(|_| system.tcp_connect(&listener)).collect();
             silent(&port, system);
+            await_accepted(&port, &listener, &clients.iter().collect::<Vec<_>>(), system);
             clients[1].write(b"x").unwrap();
             // It is due, or has ended.
             drop(port.wait(&mut Batch::new(), system.soon()).unwrap());
@@ -429,6 +432,7 @@ on_every_system! {
             let (listener, _, accepts) = listening(&port, system, 4);
             let clients: Vec<_> = (0..3).map(|_| system.tcp_connect(&listener)).collect();
             silent(&port, system);
+            await_accepted(&port, &listener, &clients.iter().collect::<Vec<_>>(), system);
             if abandons { port.raw().abandon() } else { port.close() }
             if !abandons {
                 for packet in all(&port, system, accepts.len()) {
@@ -535,6 +539,7 @@ on_every_system! {
             let name = port.start(id, accept).unwrap();
             let client = system.tcp_connect(&listener);
             silent_for(&port, MILLISECOND);
+            await_accepted(&port, &listener, &[&client], system);
             if round % 3 == 0 {
                 port.cancel(name).unwrap();
             } else {
@@ -558,6 +563,7 @@ on_every_system! {
         let (listener, id, _) = listening(&port, system, 1);
         let quiet = system.tcp_connect(&listener);
         silent(&port, system);
+        await_accepted(&port, &listener, &[&quiet], system);
         port.enable(id.id(), Interest::IN, Persistent::Edge).unwrap();
         silent(&port, system);
         let next_one = system.tcp_connect(&listener);
@@ -666,6 +672,25 @@ on_every_system! {
 #[track_caller]
 fn silent_for<B: Buffer>(port: &Port<Shared, u32, B>, time: Duration) {
     assert_eq!(port.wait(&mut Batch::new(), time).unwrap().count(), 0);
+}
+
+/// The port has accepted these connections, for which there are accepts enough. Some systems do that a little later.
+fn await_accepted<K, B: Buffer>(
+    port: &Port<K, u32, B>,
+    listener: &Socket,
+    clients: &[&Socket],
+    on: &System,
+) {
+    if on.tells_at_once() {
+        return;
+    }
+    for client in clients {
+        await_facts(client, on, POLLOUT);
+    }
+    eventually(on, "they are accepted", || {
+        assert_eq!(port.wait(&mut Batch::new(), MILLISECOND).unwrap().count(), 0);
+        facts(listener) & POLLIN == 0
+    });
 }
 
 /// Whether an operation was done, or else cancelled.

@@ -414,7 +414,7 @@ on_every_system! {
         let packets = port.stats().packets;
         assert_eq!((packets.done, packets.posted, packets.total()), (2, 3, 5));
         assert_eq!(port.thread_stats()[0].packets.done, 2);
-        assert_eq!(far.unread().unwrap(), 1);
+        await_unread(&far, system, 1);
     }
 
     /// Rule 54: no more than there is room for.

@@ -147,7 +147,7 @@ on_every_system! {
         let (why, (other, operation)) = given_back(token.start(Operation::recv(room(4))));
         assert_eq!(why, ErrorKind::BadDescriptor);
         assert!(operation.into_buffer().is_some());
-        assert_eq!(other.unread().unwrap(), 1);
+        await_unread(&other, system, 1);
         assert_connected(&near, &far, system);
         silent(&port, system);
     }

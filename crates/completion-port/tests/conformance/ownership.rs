@@ -12,6 +12,8 @@ use crate::kit::ledger::{Entry, Ledger, Owner};
 use crate::kit::packets::{
     assert_quiet, given_back, kind, one_shot, refused, repeated, the_one, the_removed, the_token,
 };
+use crate::kit::sockets::assert_end_seen;
+use crate::kit::threads::let_be_told;
 
 on_every_system! {
     /// Rule 29: an owned socket is closed with its key, and not before.
@@ -28,7 +30,7 @@ on_every_system! {
         assert_eq!(system.open_sockets(), 2);
         drop(token);
         assert_eq!((system.open_sockets(), ledger.alive()), (1, 0));
-        assert_eq!(theirs.read(&mut [0]).unwrap(), 0, "the connection is not closed");
+        assert_end_seen(&theirs, system);
         assert_quiet(&port, system);
     }
 
@@ -149,6 +151,7 @@ on_every_system! {
         register(6);
         register(7);
         (6..8).for_each(write);
+        let_be_told(&port, system, 4);
         let taken = port.wait(&mut batch, system.soon()).unwrap().next();
         assert!(taken.is_some());
         assert!(port.stats().queued >= 3, "{port:?}");
@@ -204,6 +207,7 @@ on_every_system! {
             port.register(one_shot(ours, ledger.entry())).unwrap();
             theirs.write(b"x").unwrap();
         }
+        let_be_told(&port, system, 5);
         let mut batch = Batch::new();
         let mut packets = port.wait(&mut batch, system.soon()).unwrap();
         let first = packets.next();
@@ -272,6 +276,7 @@ on_every_system! {
             port.register(one_shot(ours, ledger.entry())).unwrap();
             theirs.write(b"x").unwrap();
         }
+        let_be_told(&port, system, 3);
         ledger.panic_at_next_drop();
         let panicked = catch_unwind(AssertUnwindSafe(|| {
             let mut batch = Batch::new();
@@ -287,6 +292,7 @@ on_every_system! {
         for (ours, _) in &sockets {
             port.register(one_shot(ours, ledger.entry())).unwrap();
         }
+        let_be_told(&port, system, 3);
         assert_eq!(port.wait(&mut batch, system.soon()).unwrap().count(), 3);
         assert_quiet(&port, system);
         assert_eq!(ledger.alive(), 0);

@@ -9,6 +9,8 @@ use completion_port::{
 };
 use testkit::{Socket, System};
 
+use crate::kit::threads::let_be_told;
+
 /// Hands each packet to `take`, in batches such as this one, until the port is closed.
 pub(crate) fn each_packet<'p, K, M, B: Buffer>(
     port: &'p Port<K, M, B>,
@@ -91,7 +93,9 @@ pub(crate) fn queue<K>(
     let before = port.register(one_shot(&first, other)).unwrap();
     let id = port.register(one_shot(socket, key)).unwrap();
     first_peer.write(b"x").unwrap();
+    let_be_told(port, on, 1);
     make_ready();
+    let_be_told(port, on, 2);
     let mut batch = Batch::with_capacity(1);
     let packet = port.wait(&mut batch, on.soon()).unwrap().next();
     match packet {

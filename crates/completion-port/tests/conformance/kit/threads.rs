@@ -8,7 +8,7 @@ use std::sync::{LazyLock, mpsc};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
-use completion_port::{Batch, Packet, Port};
+use completion_port::{Batch, Buffer, Packet, Port};
 use testkit::System;
 
 /// What keeps a handler running until the test opens it.
@@ -76,6 +76,19 @@ pub(crate) fn eventually(on: &System, what: &str, mut condition: impl FnMut() ->
         }
         thread::yield_now();
     }
+}
+
+/// Where the system tells the port of what has happened a little later: it has, once so many packets are queued. None is taken.
+#[track_caller]
+pub(crate) fn let_be_told<K, M, B: Buffer>(port: &Port<K, M, B>, on: &System, count: usize) {
+    if on.tells_at_once() {
+        return;
+    }
+    let mut batch = Batch::new();
+    eventually(on, "the system tells of it", || {
+        port.raw().drive(&mut batch).unwrap();
+        port.stats().queued >= count
+    });
 }
 
 /// The time by the clock of `on`.
