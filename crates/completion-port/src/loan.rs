@@ -101,7 +101,7 @@ impl Loan {
         assert_eq!(len, 0, "no more than was left");
     }
 
-    /// Whether what is left begins within a part: the last call has come to less than it was asked for.
+    /// Whether what is left begins within a part.
     pub(crate) fn is_within_part(&self) -> bool {
         self.is_within_part
     }

@@ -354,7 +354,7 @@ on_every_system! {
                     thread::yield_now();
                 }
                 theirs.write(b"x").unwrap();
-                let (mut turns, mut before, mut came) = (Turns::new(system, 3 * WINDOW), 0, false);
+                let (mut turns, mut before, mut came) = (Turns::new(system, 3 * WINDOW + 1), 0, false);
                 while !came {
                     let already = before;
                     for packet in port.wait(&mut batch, Duration::from_secs(10)).unwrap() {

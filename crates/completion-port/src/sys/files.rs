@@ -95,10 +95,13 @@ impl Job {
         self.loan.as_ref().is_none_or(|loan| loan.parts().is_empty())
     }
 
-    /// Whether a read has stopped within a part of its buffer, as it does at the end of the file. Past the cache it cannot go
-    /// on there if that is within a block, whatever the file has become since; what comes to the end of a part can.
+    /// Whether a read has stopped within a part of its buffer and within a block, as it does at the end of the file. Past the
+    /// cache it cannot go on there, whatever the file has become since. It can at the end of a part, and where a system or
+    /// the cache cuts a long read, which is between blocks.
     pub(crate) fn has_come_to_the_end(&self) -> bool {
-        self.what == What::Read && self.loan.as_ref().is_some_and(Loan::is_within_part)
+        const BLOCK: usize = 4096;
+        let is_within_part = self.loan.as_ref().is_some_and(Loan::is_within_part);
+        self.what == What::Read && is_within_part && !self.done.is_multiple_of(BLOCK)
     }
 
     /// So many more bytes were read or written.

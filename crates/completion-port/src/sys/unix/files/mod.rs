@@ -207,12 +207,12 @@ mod tests {
         }
     }
 
-    /// A read of so many pages, each a part, whose first bytes were read already.
-    fn read(pages: usize, done: usize) -> Job {
-        let mut loan = Loan::new(vec![Vec::<u8>::with_capacity(4096); pages]);
+    /// A read of so many parts of this length, whose first bytes were read already.
+    fn read(parts: usize, len: usize, done: usize) -> Job {
+        let mut loan = Loan::new(vec![Vec::<u8>::new(); parts]);
         loan.lend_room(|buffers: &mut Vec<Vec<u8>>, part| {
             for buffer in buffers {
-                buffer.reserve_exact(4096);
+                buffer.reserve_exact(len);
                 // SAFETY: `room` demands that only initialized bytes are written to the parts.
                 // - nothing is written to them.
                 unsafe { buffer.room(&mut |room| part(room)) };
@@ -238,13 +238,13 @@ mod tests {
     fn past_the_cache_a_read_ends_where_the_file_has_ended_within_a_block() {
         // What a file has beyond the pages that were read, by the first call or behind what was read at once.
         for (end, at_once) in [(512, 0), (1, 0), (4096 + 1024, 0), (4096 + 512, 512)] {
-            let mut job = read(3, at_once);
+            let mut job = read(3, 4096, at_once);
             assert_eq!(note(&mut job, Ok(end - at_once)), ControlFlow::Continue(()));
             assert_eq!(note(&mut job, Err(libc::EINVAL)), ControlFlow::Break(()));
             assert_eq!((job.done, job.fault.is_none()), (end, true));
         }
         // Behind what was read at once nothing more comes.
-        let mut job = read(1, 512);
+        let mut job = read(1, 4096, 512);
         assert_eq!(note(&mut job, Err(libc::EINVAL)), ControlFlow::Break(()));
         assert_eq!((job.done, job.fault.is_none()), (512, true));
     }
@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn what_is_not_aligned_is_a_fault_also_behind_parts_that_are() {
         for pages in [0, 1] {
-            let mut job = read(2, 0);
+            let mut job = read(2, 4096, 0);
             if pages > 0 {
                 assert_eq!(note(&mut job, Ok(4096)), ControlFlow::Continue(()));
             }
@@ -260,8 +260,13 @@ mod tests {
             assert_eq!(job.done, pages * 4096);
             assert_eq!(job.fault.and_then(|fault| fault.code), Some(libc::EINVAL));
         }
+        // Nor is it the end where the system has cut a long part.
+        let mut job = read(1, 3 * 4096 + 100, 0);
+        assert_eq!(note(&mut job, Ok(2 * 4096)), ControlFlow::Continue(()));
+        assert_eq!(note(&mut job, Err(libc::EINVAL)), ControlFlow::Break(()));
+        assert_eq!(job.fault.and_then(|fault| fault.code), Some(libc::EINVAL));
         // A write does not end early.
-        let mut job = read(1, 512);
+        let mut job = read(1, 4096, 512);
         job.what = What::Write;
         assert_eq!(note(&mut job, Err(libc::EINVAL)), ControlFlow::Break(()));
         assert_eq!(job.fault.and_then(|fault| fault.code), Some(libc::EINVAL));
