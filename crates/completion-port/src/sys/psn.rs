@@ -464,7 +464,7 @@ impl<C: Calls> Shared<C> {
         }
     }
 
-    /// What has become of changes that [`State::take_changes`] has made, with the lock.
+    /// What has become of changes that enable what was asked for, with the lock.
     fn note_results(&self, state: &mut State, changes: &[Change]) {
         for change in changes {
             match change.result {

@@ -462,6 +462,17 @@ mod tests {
         reactor.want(socket.number(), name, wanted, until).unwrap();
     }
 
+    /// Takes the first packet out of the queue, as another thread does that has not come to it.
+    fn take_first(reactor: &Psn<SimulatedPort>) -> Option<Queued> {
+        let mut state = reactor.calls.kernel.lock();
+        state.notifiers.get_mut(&reactor.calls.port).unwrap().packets.pop_front()
+    }
+
+    fn put_back(reactor: &Psn<SimulatedPort>, packets: impl IntoIterator<Item = Queued>) {
+        let mut state = reactor.calls.kernel.lock();
+        state.notifiers.get_mut(&reactor.calls.port).unwrap().packets.extend(packets);
+    }
+
     fn enabled(reactor: &Psn<SimulatedPort>) -> usize {
         let state = reactor.calls.kernel.lock();
         let queue = &state.notifiers[&reactor.calls.port];
@@ -695,12 +706,11 @@ mod tests {
         reactor.attach(ours.number(), 1, BOTH).unwrap();
         reactor.detach(ours.number());
         // The packet is out of the queue, and the registration is still being removed.
-        let last =
-            kernel.lock().notifiers.get_mut(&reactor.calls.port).unwrap().packets.pop_front();
+        let last = take_first(&reactor);
         reactor.attach(ours.number(), 2, BOTH).unwrap();
         want(&reactor, &ours, 2, Facts::IN, Until::Edge);
         assert_eq!(edges(&reactor), []);
-        kernel.lock().notifiers.get_mut(&reactor.calls.port).unwrap().packets.extend(last);
+        put_back(&reactor, last);
         assert_eq!(edges(&reactor), [], "that packet");
         assert_eq!(edges(&reactor), [(2, Facts::IN)]);
     }
@@ -843,11 +853,10 @@ mod tests {
         theirs.write(b"x").unwrap();
         reactor.attach(ours.number(), 1, BOTH).unwrap();
         reactor.detach(ours.number());
-        let last =
-            kernel.lock().notifiers.get_mut(&reactor.calls.port).unwrap().packets.pop_front();
+        let last = take_first(&reactor);
         reactor.attach(ours.number(), 2, BOTH).unwrap();
         want(&reactor, &ours, 2, Facts::IN, Until::Edge);
-        kernel.lock().notifiers.get_mut(&reactor.calls.port).unwrap().packets.extend(last);
+        put_back(&reactor, last);
         kernel.fail_next_attach(ErrorKind::OutOfMemory);
         assert_eq!(edges(&reactor), [], "there was no memory");
         // A poll that has no room for what is reported.
@@ -914,7 +923,7 @@ mod tests {
             if asks {
                 want(&reactor, &ours, 2, Facts::IN, Until::Edge);
             }
-            kernel.lock().notifiers.get_mut(&reactor.calls.port).unwrap().packets.extend(last);
+            put_back(&reactor, last);
             kernel.fail_next_attach(ErrorKind::OutOfMemory);
             kernel.fail_next_attach(ErrorKind::WatchLimit);
             assert_eq!(edges(&reactor), [], "that packet");
@@ -954,11 +963,10 @@ mod tests {
         reactor.attach(ours.number(), 1, BOTH).unwrap();
         reactor.attach(other.number(), 2, BOTH).unwrap();
         reactor.detach(ours.number());
-        let last =
-            kernel.lock().notifiers.get_mut(&reactor.calls.port).unwrap().packets.pop_front();
+        let last = take_first(&reactor);
         reactor.attach(ours.number(), 3, BOTH).unwrap();
         want(&reactor, &ours, 3, Facts::IN, Until::Edge);
-        kernel.lock().notifiers.get_mut(&reactor.calls.port).unwrap().packets.extend(last);
+        put_back(&reactor, last);
         // By the same call.
         want(&reactor, &other, 2, Facts::IN, Until::Edge);
         assert_eq!(told(&reactor, || {}), [3]);
