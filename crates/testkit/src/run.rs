@@ -149,14 +149,14 @@ macro_rules! on_every_system {
         $crate::claims_on! {
             {
                 #[cfg(target_os = "linux")] epoll: $crate::System::native;
-                #[cfg(target_os = "linux")] spread: $crate::System::spread;
-                #[cfg(target_os = "linux")] once: || $crate::System::native().one_shot();
+                #[cfg(target_os = "linux")] #[ignore = "one more configuration"] spread: $crate::System::spread;
+                #[cfg(target_os = "linux")] #[ignore = "one more configuration"] once: || $crate::System::native().one_shot();
                 #[cfg(windows)] afd: || $crate::System::native().one_shot();
                 #[cfg(all(unix, not(target_os = "linux")))] kqueue: $crate::System::native;
                 #[cfg(all())] sim: $crate::System::simulated;
-                #[cfg(all())] sim_once: || $crate::System::simulated().one_shot();
-                #[cfg(all())] sim_psn: $crate::System::simulated_notifications;
-                #[cfg(all())] sim_kqueue: $crate::System::simulated_kqueue;
+                #[cfg(all())] #[ignore = "one more configuration"] sim_once: || $crate::System::simulated().one_shot();
+                #[cfg(all())] #[ignore = "one more configuration"] sim_psn: $crate::System::simulated_notifications;
+                #[cfg(all())] #[ignore = "one more configuration"] sim_kqueue: $crate::System::simulated_kqueue;
             }
             $($claims)+
         }
@@ -173,14 +173,14 @@ macro_rules! on_every_file_system {
             {
                 #[cfg(target_os = "linux")] ring: $crate::System::native_with_ring;
                 #[cfg(target_os = "linux")] threads: $crate::System::native_with_threads;
-                #[cfg(target_os = "linux")] once: || $crate::System::native().one_shot();
+                #[cfg(target_os = "linux")] #[ignore = "one more configuration"] once: || $crate::System::native().one_shot();
                 #[cfg(windows)] afd: || $crate::System::native().one_shot();
                 #[cfg(windows)] afd_threads: $crate::System::native_with_threads;
                 #[cfg(all(unix, not(target_os = "linux")))] kqueue: $crate::System::native;
                 #[cfg(all())] sim: $crate::System::simulated;
-                #[cfg(all())] sim_once: || $crate::System::simulated().one_shot();
-                #[cfg(all())] sim_psn: $crate::System::simulated_notifications;
-                #[cfg(all())] sim_kqueue: $crate::System::simulated_kqueue;
+                #[cfg(all())] #[ignore = "one more configuration"] sim_once: || $crate::System::simulated().one_shot();
+                #[cfg(all())] #[ignore = "one more configuration"] sim_psn: $crate::System::simulated_notifications;
+                #[cfg(all())] #[ignore = "one more configuration"] sim_kqueue: $crate::System::simulated_kqueue;
             }
             $($claims)+
         }
@@ -195,10 +195,10 @@ macro_rules! on_edge_triggered_systems {
         $crate::claims_on! {
             {
                 #[cfg(target_os = "linux")] epoll: $crate::System::native;
-                #[cfg(target_os = "linux")] spread: $crate::System::spread;
+                #[cfg(target_os = "linux")] #[ignore = "one more configuration"] spread: $crate::System::spread;
                 #[cfg(all(unix, not(target_os = "linux")))] kqueue: $crate::System::native;
                 #[cfg(all())] sim: $crate::System::simulated;
-                #[cfg(all())] sim_kqueue: $crate::System::simulated_kqueue;
+                #[cfg(all())] #[ignore = "one more configuration"] sim_kqueue: $crate::System::simulated_kqueue;
             }
             $($claims)+
         }
@@ -215,7 +215,7 @@ macro_rules! on_one_shot_systems {
                 #[cfg(target_os = "linux")] once: || $crate::System::native().one_shot();
                 #[cfg(windows)] afd: || $crate::System::native().one_shot();
                 #[cfg(all())] sim_once: || $crate::System::simulated().one_shot();
-                #[cfg(all())] sim_psn: $crate::System::simulated_notifications;
+                #[cfg(all())] #[ignore = "one more configuration"] sim_psn: $crate::System::simulated_notifications;
             }
             $($claims)+
         }
@@ -229,7 +229,7 @@ macro_rules! on_kqueue_systems {
         $crate::claims_on! {
             {
                 #[cfg(all(unix, not(target_os = "linux")))] kqueue: $crate::System::native;
-                #[cfg(all())] sim_kqueue: $crate::System::simulated_kqueue;
+                #[cfg(all())] #[ignore = "one more configuration"] sim_kqueue: $crate::System::simulated_kqueue;
             }
             $($claims)+
         }
@@ -257,8 +257,8 @@ macro_rules! claims_on {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! tests_on {
-    ({ $(#[$condition:meta] $name:ident: $make:expr;)+ }) => {$(
-        #[$condition]
+    ({ $($(#[$attribute:meta])+ $name:ident: $make:expr;)+ }) => {$(
+        $(#[$attribute])+
         #[test]
         fn $name() {
             $crate::run($make, claim);

@@ -1,7 +1,5 @@
 //! How the system tells of readiness is chosen by the builder, where there is a choice.
 
-#![allow(clippy::unwrap_used, reason = "what goes wrong is the failure of the test")]
-
 use std::net::UdpSocket;
 use std::time::Duration;
 

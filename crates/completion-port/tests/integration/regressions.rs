@@ -1,7 +1,6 @@
 //! Defects that were found, one claim each, with a line on the cause.
 
 #![cfg(any(unix, windows))]
-#![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::cell::Cell;
 use std::io::{Read, Write};
@@ -19,7 +18,6 @@ use completion_port::{
 use testkit::{Stream, System, connected, on_every_system};
 
 #[cfg(target_os = "linux")]
-#[path = "regressions/linux.rs"]
 mod linux;
 
 /// Closes the port when the test is over, also if it has failed.

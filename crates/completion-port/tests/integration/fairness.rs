@@ -2,8 +2,6 @@
 //!
 //! What is bounded is the number of packets, not the time.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::ops::Range;

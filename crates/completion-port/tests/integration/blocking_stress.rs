@@ -2,7 +2,6 @@
 //! block detection: everything is handled once, and no seat is lost.
 
 #![cfg(any(unix, windows))]
-#![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::any::Any;
 use std::io::{Read, Write};

@@ -1,7 +1,5 @@
 //! What a port tells about itself in numbers: each thread's part, and how long packets stand in the queue.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
 use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};

@@ -1,7 +1,6 @@
 //! Buffers of operations, on sockets: many parts, and fewer bytes than there is room for.
 
 #![cfg(any(unix, windows))]
-#![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::sync::Arc;
 

@@ -2,7 +2,6 @@
 
 // Files are given by descriptors, closed behind the port's back, and shared with a forked child.
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::fs::File;
 use std::io::Write;
@@ -205,23 +204,17 @@ fn file_tasks_that_nobody_waits_for_are_dropped_at_their_ends() {
 
 #[test]
 fn a_forked_child_starts_no_file_task() {
+    if !testkit::in_a_process_of_its_own("file_tasks::a_forked_child_starts_no_file_task") {
+        return;
+    }
     let port = port_with(FileEngine::Automatic);
     let world = World::new(&port);
     let (path, file) = scratch("file-tasks-forked");
-    // SAFETY: fork(2) demands that the child calls nothing that a thread of the parent may have locked.
-    // - it starts a task, which is refused before anything is locked, and ends.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
+    let is_refused = testkit::in_forked_child(|| {
         let start =
             world.tasks.start(world.tasks.name(), &file, (FileWork::Read, 0), world.bytes(""));
-        let is_refused = start.is_err_and(|refused| refused.error().kind() == ErrorKind::Forked);
-        // SAFETY: _exit(2) demands nothing.
-        unsafe { libc::_exit(i32::from(!is_refused)) };
-    }
-    let mut status = 0;
-    // SAFETY: waitpid(2) writes a number at the pointer.
-    // - valid for writes: it is a local.
-    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-    assert_eq!(status, 0);
+        u8::from(start.is_err_and(|refused| refused.error().kind() == ErrorKind::Forked))
+    });
+    assert_eq!(is_refused, 1);
     std::fs::remove_file(path).unwrap();
 }

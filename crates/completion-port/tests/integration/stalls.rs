@@ -1,7 +1,5 @@
 //! `docs/STALLS.md` explains each line of what a port tells about itself.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
 use std::fs;
 use std::path::Path;
 

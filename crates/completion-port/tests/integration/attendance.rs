@@ -1,7 +1,5 @@
 //! A handler that does not come back delays nobody but itself.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};

@@ -1,8 +1,6 @@
 //! Very many registrations on one port, on the simulated kernel: how many are possible is a matter of memory.
 //! `REGISTRATIONS` says how many, if not [`USUAL`].
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

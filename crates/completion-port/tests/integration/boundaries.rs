@@ -1,7 +1,5 @@
 //! Who may import whom: the layers of ARCHITECTURE.md, checked in the sources.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,5 @@
 //! Feature `tracing`: a subscriber is user code, and may do with a port what user code may do.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
 use std::cell::Cell;
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, mpsc};

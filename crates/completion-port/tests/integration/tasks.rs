@@ -1,7 +1,6 @@
 //! Tasks: operations that the program carries out itself, and of which no packet tells.
 
 #![cfg(any(unix, windows))]
-#![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::io::{ErrorKind, Read, Write};
 use std::mem::MaybeUninit;

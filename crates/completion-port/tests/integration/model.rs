@@ -7,8 +7,6 @@
 //! Times are exact on the simulated kernel, whose clock the program moves. On a real one a message is either due
 //! at once or in some hours.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
 use std::collections::VecDeque;
 use std::io::ErrorKind as IoErrorKind;
 use std::net::Shutdown;

@@ -1,0 +1,19 @@
+//! Tests that are not claims of the contract and need no process of their own, in one program: each program
+//! costs a link.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod attendance;
+mod blocking_stress;
+mod boundaries;
+mod buffers;
+mod fairness;
+mod file_tasks;
+mod many;
+mod model;
+mod readiness;
+mod regressions;
+mod stalls;
+mod stats;
+mod tasks;
+mod tracing;
