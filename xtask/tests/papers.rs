@@ -88,7 +88,7 @@ fn results(text: &str) -> Vec<&str> {
 /// A figure follows from a file that can be looked at, and no file is kept from which none does.
 #[test]
 fn the_papers_name_the_results_that_there_are() {
-    let folder = workspace().join("crates/bench/results");
+    let folder = workspace().join("bench/results");
     let files: Vec<String> = fs::read_dir(&folder)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -99,7 +99,7 @@ fn the_papers_name_the_results_that_there_are() {
         "README.md",
         "crates/completion-port/docs/COMPARE.md",
         "crates/completion-port/docs/GUIDE.md",
-        "crates/bench/results/README.md",
+        "bench/results/README.md",
     ];
     let texts = papers.map(|paper| fs::read_to_string(workspace().join(paper)).unwrap());
     for (paper, text) in papers.iter().zip(&texts) {

@@ -2,6 +2,7 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -44,15 +45,20 @@ pub(crate) struct Arguments {
 
 /// Becomes the benchmark, and returns only if it cannot.
 pub(crate) fn run(passed: &Passed) -> Result<(), Failure> {
-    let (mut command, remedy) = if let Some(program) = beside_this_command() {
-        (Command::new(program), "; `cargo build --release --package cport-bench` makes it anew")
+    let manifest = source_tree();
+    let beside = if manifest.is_none() { beside_this_command() } else { None };
+    let (mut command, remedy) = if let Some(program) = beside {
+        (
+            Command::new(program),
+            "; in a source tree, `cargo run --release -- bench` builds a new one",
+        )
     } else {
         // Help, and what is wrong with the arguments, needs no benchmark.
         let all = [OsString::from("cport bench")].into_iter().chain(passed.arguments.clone());
         if let Err(said) = Arguments::try_parse_from(all) {
             said.exit();
         }
-        let Some(manifest) = source_tree() else { return Err(missing()) };
+        let Some(manifest) = manifest else { return Err(missing()) };
         (built_by_cargo(&manifest), "; it builds the benchmark, and comes with https://rustup.rs")
     };
     let error = run_instead(command.args(&passed.arguments).env(options::CALLED_BY_CPORT, "1"));
@@ -75,20 +81,22 @@ fn beside_this_command() -> Option<PathBuf> {
     program.is_file().then_some(program)
 }
 
-/// The manifest of the workspace that has the benchmark and encloses the current directory.
+/// The benchmark's manifest, if the current directory is in a source tree. Other projects may have a
+/// `bench/Cargo.toml` too, so this checks the package's name.
 fn source_tree() -> Option<PathBuf> {
     let here = env::current_dir().ok()?;
-    let is_root = |directory: &&Path| {
-        directory.join("crates/bench/Cargo.toml").is_file()
-            && directory.join("Cargo.toml").is_file()
+    let name = format!("name = \"{BENCHMARK}\"");
+    let is_it = |manifest: &PathBuf| {
+        fs::read_to_string(manifest).is_ok_and(|text| text.lines().any(|line| line == name))
     };
-    here.ancestors().find(is_root).map(|root| root.join("Cargo.toml"))
+    here.ancestors().map(|directory| directory.join("bench").join("Cargo.toml")).find(is_it)
 }
 
+/// Cargo knows the target folder, and rebuilds what is out of date.
 fn built_by_cargo(manifest: &Path) -> Command {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["run", "--release", "--package", BENCHMARK, "--manifest-path"]);
+    command.args(["run", "--release", "--manifest-path"]);
     command.arg(manifest).arg("--");
     command
 }

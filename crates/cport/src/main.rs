@@ -54,8 +54,8 @@ enum Command {
     Echo(echo::Options),
     /// Compare the port with its rivals, side by side
     ///
-    /// Runs the command `cport-bench` beside this one, or builds and runs it if the current
-    /// directory is in a source tree of completion-port. All arguments are passed on.
+    /// In a source tree of completion-port, builds the benchmark and runs it. Elsewhere, runs the
+    /// `cport-bench` that is in the same directory. All arguments are passed on.
     Bench(bench::Passed),
     /// Tell what this system offers to a port, and try each rule of the contract on it
     ///

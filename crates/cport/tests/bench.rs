@@ -57,11 +57,9 @@ fn the_benchmark_beside_the_command_gets_every_argument_and_its_exit_code_is_pas
 /// The same with a source tree around it, and a folder deep in that.
 fn installed_in_a_tree(test: &str) -> (PathBuf, PathBuf) {
     let directory = installed(test);
-    let deep = directory.join("crates").join("bench").join("src");
+    let deep = directory.join("bench").join("src");
     fs::create_dir_all(&deep).unwrap();
-    for manifest in ["Cargo.toml", "crates/bench/Cargo.toml"] {
-        fs::write(directory.join(manifest), "").unwrap();
-    }
+    fs::write(directory.join("bench/Cargo.toml"), "[package]\nname = \"cport-bench\"\n").unwrap();
     (directory, deep)
 }
 
@@ -70,18 +68,21 @@ fn installed_in_a_tree(test: &str) -> (PathBuf, PathBuf) {
 #[test]
 fn in_a_source_tree_it_is_built_and_run() {
     let (directory, deep) = installed_in_a_tree("tree");
-    for here in [&directory, &deep] {
+    // In a source tree the program next to the command is ignored: it may be out of date.
+    fs::write(program(&directory, "cport-bench"), "no program").unwrap();
+    // A nearer `bench` that belongs to another project is ignored.
+    let other = directory.join("other");
+    fs::create_dir_all(other.join("bench")).unwrap();
+    fs::write(other.join("bench/Cargo.toml"), "[package]\nname = \"other\"\n").unwrap();
+    for here in [&directory, &deep, &other] {
         let mut command = bench(&directory, &["--quick", "--out", "here"]);
         command.current_dir(here).env("CARGO", "/bin/echo");
         let ended = run(command);
         assert!(ended.status.success(), "{ended:?}");
-        let manifest = directory.join("Cargo.toml");
+        let manifest = directory.join("bench/Cargo.toml");
         assert_eq!(
             ended.stdout.trim_end(),
-            format!(
-                "run --release --package cport-bench --manifest-path {} -- --quick --out here",
-                manifest.display()
-            )
+            format!("run --release --manifest-path {} -- --quick --out here", manifest.display())
         );
     }
 }

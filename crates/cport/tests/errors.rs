@@ -118,7 +118,7 @@ fn files_and_programs_that_are_not_there() {
         ["there is no `cport-bench`", "in no source tree", "`git clone https"],
     );
     fs::write(program(&directory, "cport-bench"), "no program").unwrap();
-    assert_says(&run(bench()), 2, ["cannot run ", SAID[1], "makes it anew"]);
+    assert_says(&run(bench()), 2, ["cannot run ", SAID[1], "builds a new one"]);
 }
 
 #[test]

@@ -18,7 +18,7 @@ mod machine;
 mod model;
 mod names;
 // The command `cport` shows the same help, and this package is not in the registry, as that one is.
-#[path = "../../cport/src/bench/options.rs"]
+#[path = "../../crates/cport/src/bench/options.rs"]
 mod options;
 mod plot;
 mod posts;
@@ -63,7 +63,7 @@ use crate::report::Report;
 
 #[derive(Debug, Parser)]
 #[command(
-    version,
+    version = env!("VERSION_OF_completion-port"),
     about = options::ABOUT,
     after_help = options::help(),
     args_conflicts_with_subcommands = true

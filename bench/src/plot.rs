@@ -596,7 +596,7 @@ pub(crate) mod tests {
     /// The papers name the file from which their table and their plot are, and the command.
     #[test]
     fn the_papers_have_the_plot_and_the_table_of_the_file_that_they_name() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let read = |file: &str| fs::read_to_string(root.join(file)).unwrap();
         let papers = ["README.md", "crates/completion-port/docs/COMPARE.md"].map(read);
         let mut reports = Vec::new();

@@ -16,10 +16,10 @@ mod facts {
         Asleep { since: super::moment::Moment },
     }
 }
-#[path = "../../completion-port/src/state/moment.rs"]
+#[path = "../../crates/completion-port/src/state/moment.rs"]
 #[allow(dead_code, reason = "the model calculates with nanoseconds")]
 mod moment;
-#[path = "../../completion-port/src/state/schedule/mod.rs"]
+#[path = "../../crates/completion-port/src/state/schedule/mod.rs"]
 #[allow(
     dead_code,
     unused_imports,

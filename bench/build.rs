@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-const LOCK: &str = "../../Cargo.lock";
+const LOCK: &str = "Cargo.lock";
 const PACKAGE: &str = env!("CARGO_PKG_NAME");
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -45,11 +45,14 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// In a folder of its own: cargo has locked the one that this is built in.
 fn build_c_library() -> Result<(), Box<dyn Error>> {
     let target = Path::new(&std::env::var("OUT_DIR")?).join("c");
-    for source in ["../capi/Cargo.toml", "../capi/src", "../completion-port/src"] {
-        println!("cargo::rerun-if-changed={source}");
+    for source in
+        ["Cargo.lock", "crates/capi/Cargo.toml", "crates/capi/src", "crates/completion-port/src"]
+    {
+        println!("cargo::rerun-if-changed=../{source}");
     }
     let status = Command::new(std::env::var("CARGO")?)
         .args(["build", "--release", "--locked", "--package", "completion-port-capi"])
+        .args(["--manifest-path", "../Cargo.toml"])
         // As `cargo xtask install` builds it.
         .args(["--config", "profile.release.lto=true"])
         .args(["--config", "profile.release.codegen-units=1"])
