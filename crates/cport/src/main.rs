@@ -57,9 +57,9 @@ enum Command {
     /// In a source tree of completion-port, builds the benchmark and runs it. Elsewhere, runs the
     /// `cport-bench` that is in the same directory. All arguments are passed on.
     Bench(bench::Passed),
-    /// Tell what this system offers to a port, and try each rule of the contract on it
+    /// Report what this system offers to a port, and try the rules that differ between systems
     ///
-    /// Takes about a second. Exit codes: 0 if all was as expected, 1 if something was different, 2 if it could
+    /// Takes a moment. Exit codes: 0 if all was as expected, 1 if something was different, 2 if it could
     /// not begin.
     Probe(probe::Options),
     /// Print what a shell needs to complete commands and options

@@ -6,7 +6,6 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use common::{Ended, cport, run};
 use serde_json::Value;
@@ -15,27 +14,36 @@ fn objects(ended: &Ended) -> Vec<Value> {
     ended.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// The numbers of the rules in SEMANTICS.md, without those of the C library.
-fn rules() -> BTreeSet<u64> {
+/// The rules that differ between systems, by the tables at the end of SEMANTICS.md: `rule 7`, `rules 12, 17`, `rules 68–74`,
+/// or by a name.
+fn differing() -> BTreeSet<u64> {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../completion-port/docs/SEMANTICS.md");
     let page = std::fs::read_to_string(Path::new(page)).unwrap();
-    let number = |line: &str| line.strip_prefix("| ")?.split_once(" |")?.0.parse().ok();
-    page.lines().filter_map(number).collect()
+    let (_, tables) = page.split_once("\n## One-shot reactors\n").unwrap();
+    let named = tables.lines().filter_map(|line| line.strip_prefix("| rule")?.split(" |").next());
+    let mut rules = BTreeSet::new();
+    for name in named.filter(|name| !name.is_empty()) {
+        if name == "s on sleeping handlers" {
+            rules.extend([38, 39]);
+            continue;
+        }
+        for part in name.trim_start_matches('s').split(',').map(str::trim) {
+            let (first, last) = part.split_once('–').unwrap_or((part, part));
+            rules.extend(first.parse::<u64>().unwrap()..=last.parse().unwrap());
+        }
+    }
+    rules
 }
 
 #[test]
-fn every_rule_is_there_and_holds_on_this_system() {
-    let begin = Instant::now();
+fn every_rule_that_differs_between_systems_is_there_and_holds_on_this_one() {
     let ended = run(cport(&["probe", "--json"]));
     assert_eq!(ended.status.code(), Some(0), "{ended:#?}");
     assert_eq!(ended.stderr, "");
-    // Windows takes its time to refuse a connect.
-    let limit = Duration::from_secs(if cfg!(windows) { 40 } else { 20 });
-    assert!(begin.elapsed() < limit, "{:?}", begin.elapsed());
     let objects = objects(&ended);
     let listed: BTreeSet<_> = objects.iter().filter_map(|object| object["rule"].as_u64()).collect();
-    assert!(listed.len() > 40, "{listed:?}");
-    assert_eq!(listed, rules());
+    assert!(listed.len() > 30, "{listed:?}");
+    assert_eq!(listed, differing());
     let mut not_tried = Vec::new();
     for rule in objects.iter().filter(|object| object["rule"].is_u64()) {
         if rule["as_expected"].is_null() {
@@ -45,8 +53,8 @@ fn every_rule_is_there_and_holds_on_this_system() {
         assert_eq!(rule["as_expected"], true, "{rule}");
         assert_eq!(rule["expected"], rule["seen"], "{rule}");
     }
-    // Those on forked children, where there are none.
-    assert_eq!(not_tried, if cfg!(windows) { &[32, 64][..] } else { &[] });
+    // That on forked children, where there are none.
+    assert_eq!(not_tried, if cfg!(windows) { &[32][..] } else { &[] });
     let summary = &objects.last().unwrap()["summary"];
     assert_eq!(
         (&summary["different"], &summary["not_tried"]),

@@ -40,7 +40,8 @@ fn what_could_not_be_tried_is_different() {
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn a_rule_that_does_not_hold_is_found() {
-    let mut command = cport(&["probe", "--json"]);
+    // Some events never come.
+    let mut command = cport(&["probe", "--json", "--patience", "200ms"]);
     // The standard library looks at its three descriptors by `poll`, too, and goes on after this error.
     testkit::sandbox::refuse_to(&mut command, libc::SYS_poll, libc::EINVAL);
     let ended = run(command);
@@ -48,7 +49,7 @@ fn a_rule_that_does_not_hold_is_found() {
     let different = different(&objects(&ended));
     assert!(different.contains(&20), "{different:?}");
     // What is not asked by `poll` is as it should be.
-    assert!(!different.contains(&33) && !different.contains(&7), "{different:?}");
+    assert!(!different.contains(&14) && !different.contains(&7), "{different:?}");
     assert!(ended.stderr.contains("20"), "{ended:#?}");
 }
 
@@ -59,8 +60,8 @@ fn a_child_that_does_not_know_that_it_is_one_is_found() {
     testkit::sandbox::refuse_to(&mut command, libc::SYS_madvise, libc::EINVAL);
     let ended = run(command);
     assert_eq!(ended.status.code(), Some(1), "{ended:#?}");
-    assert_eq!(different(&objects(&ended)), [32, 64], "{ended:#?}");
-    assert!(ended.stderr.contains("2 trials not as expected: 32, 64;"), "{ended:#?}");
+    assert_eq!(different(&objects(&ended)), [32], "{ended:#?}");
+    assert!(ended.stderr.contains("1 trial not as expected: 32;"), "{ended:#?}");
 }
 
 /// A process may be allowed no further one.
@@ -73,7 +74,7 @@ fn where_there_can_be_no_child_forks_are_not_as_expected() {
     let ended = run(command);
     assert_eq!(ended.status.code(), Some(1), "{ended:#?}");
     let objects = objects(&ended);
-    assert_eq!(different(&objects), [32, 64], "{ended:#?}");
+    assert_eq!(different(&objects), [32], "{ended:#?}");
     let rule = objects.iter().find(|object| object["rule"] == 32).unwrap();
     let seen = rule["seen"].as_str().unwrap();
     assert!(seen.starts_with("an error: Resource temporarily unavailable"), "{seen}");

@@ -3,8 +3,8 @@
 use std::error::Error;
 use std::fmt::{self, Debug};
 use std::io;
-use std::net::{TcpListener, TcpStream, UdpSocket};
-use std::sync::mpsc;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -28,11 +28,12 @@ impl fmt::Display for Lacking {
     }
 }
 
-/// For what must happen.
-pub(crate) const SOON: Duration = Duration::from_secs(1);
+static PATIENCE: OnceLock<Duration> = OnceLock::new();
 
-/// For what becomes of a connect. Windows tries one that is refused three times, which takes two seconds.
-pub(crate) const ANSWERED: Duration = Duration::from_secs(if cfg!(windows) { 5 } else { 1 });
+/// The limit of a wait for an event that must happen. Only a missing event takes as long.
+pub(crate) fn soon() -> Duration {
+    PATIENCE.get().copied().unwrap_or(Duration::from_secs(20))
+}
 
 /// For what must not happen.
 pub(crate) const QUIET: Duration = Duration::from_millis(5);
@@ -41,7 +42,8 @@ pub(crate) const QUIET: Duration = Duration::from_millis(5);
 pub(crate) type Plain = Port<u32, u32>;
 
 /// Checks that ports and sockets can be made at all.
-pub(crate) fn begin() -> Result<(), Failure> {
+pub(crate) fn begin(patience: Duration) -> Result<(), Failure> {
+    PATIENCE.get_or_init(|| patience);
     let made = || -> io::Result<()> {
         let port: Plain = Port::builder().build()?;
         // The thread's seat needs a descriptor, too.
@@ -68,6 +70,10 @@ pub(crate) fn tcp_pair() -> io::Result<(TcpStream, TcpStream)> {
     let near = TcpStream::connect(listener.local_addr()?)?;
     Ok((near, listener.accept()?.0))
 }
+
+/// An address of this machine at which nothing listens: that of a service that no system has, and too low for the
+/// system to give it to another program.
+pub(crate) const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
 
 /// A socket that can be written to and has nothing to read.
 pub(crate) fn udp() -> io::Result<UdpSocket> {
@@ -98,10 +104,6 @@ pub(crate) fn result(outcome: &Outcome) -> String {
             format!("received {:?}", String::from_utf8_lossy(bytes))
         }
         (Outcome::Sent(Ok(count), _), _) => format!("sent {count}"),
-        (Outcome::Accepted(_), _) => "accepted".to_owned(),
-        (Outcome::AcceptedAndReceived(_, bytes), _) => {
-            format!("accepted, received {:?}", String::from_utf8_lossy(bytes))
-        }
         (Outcome::Read(_, bytes), _) => format!("read {:?}", String::from_utf8_lossy(bytes)),
         (Outcome::Written(Ok(count), _), _) => format!("wrote {count}"),
         (Outcome::Synced(Ok(())), _) => "on the disk".to_owned(),
@@ -134,9 +136,9 @@ pub(crate) fn outcome<R, E: Into<completion_port::Error>>(result: Result<R, E>) 
     }
 }
 
-/// Waits until something is so, for [`SOON`] at most.
-pub(crate) fn until(is_so: impl Fn() -> bool) -> Result<(), Box<dyn Error>> {
-    let deadline = Instant::now() + SOON;
+/// Waits until something is so, as long as [`soon`] says at most.
+pub(crate) fn until(mut is_so: impl FnMut() -> bool) -> Result<(), Box<dyn Error>> {
+    let deadline = Instant::now() + soon();
     while !is_so() {
         if Instant::now() > deadline {
             return Err("what it waits for did not happen in time".into());
@@ -144,10 +146,4 @@ pub(crate) fn until(is_so: impl Fn() -> bool) -> Result<(), Box<dyn Error>> {
         thread::yield_now();
     }
     Ok(())
-}
-
-/// Sleeps so that the kernel has the thread, and no port is told.
-pub(crate) fn sleep_in_silence(limit: Duration) {
-    let (_keep, nothing) = mpsc::channel::<()>();
-    let _ = nothing.recv_timeout(limit);
 }

@@ -1,7 +1,8 @@
-//! `cport probe`: what this system offers to a port, and whether the rules hold here.
+//! `cport probe`: what this system offers to a port, and whether the rules that differ between systems hold here.
 //!
-//! Each rule of the contract (`docs/SEMANTICS.md` of the crate `completion-port`) is tried, with sockets,
-//! threads and a child of this process. What is seen is compared with what is expected, word by word.
+//! `docs/SEMANTICS.md` of the crate `completion-port` names these rules in its sections "One-shot reactors" and "Other
+//! systems". The probe tries each of them with sockets, threads and a child process, and compares the result with the
+//! expected one, word by word.
 
 use std::sync::mpsc;
 use std::thread;
@@ -11,14 +12,13 @@ use clap::Args;
 use serde_json::json;
 
 use crate::failure::Failure;
+use crate::quantity;
 use crate::system::in_other_words;
 use crate::terminal::output_width;
 use crate::text::{counted, say, show};
 
-mod calls;
 mod delivery;
 mod files;
-mod forks;
 pub(crate) mod kit;
 mod lifetime;
 mod operations;
@@ -26,13 +26,12 @@ pub(crate) mod registration;
 mod system;
 mod table;
 mod threads;
+mod waits;
 
-/// How long one trial may take before it is called stuck. Each takes some milliseconds, but for those in which a connect
-/// is refused on Windows.
-const PATIENCE: Duration = Duration::from_secs(if cfg!(windows) { 10 } else { 2 });
-
-/// How long all of them may take. What has not been tried by then counts as different.
-const ALL: Duration = Duration::from_secs(if cfg!(windows) { 30 } else { 10 });
+/// How long the probe continues without a trial that ends as expected. After that a running trial is stuck, and
+/// the trials that have not run count as different. Each takes milliseconds, or two seconds for a refused connect on
+/// Windows; the rest is for a busy machine.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What `cport probe` can be told.
 #[derive(Args)]
@@ -40,6 +39,11 @@ pub(crate) struct Options {
     /// Print one JSON object a line and nothing else
     #[arg(long)]
     json: bool,
+    /// How long to wait for an event that must happen
+    ///
+    /// An event that comes later counts as missing. Only a system without it lets the probe wait this long.
+    #[arg(long, value_name = "TIME", value_parser = quantity::interval, default_value = "20s")]
+    patience: Duration,
 }
 
 /// A rule as it is tried here.
@@ -98,14 +102,13 @@ impl Row {
     }
 }
 
-/// All trials, in the order of SEMANTICS.md.
+/// All trials.
 fn trials() -> impl Iterator<Item = &'static Trial> {
-    let groups: [&'static [Trial]; 8] = [
-        calls::TRIALS,
+    let groups: [&'static [Trial]; 7] = [
+        waits::TRIALS,
         registration::TRIALS,
         delivery::TRIALS,
         lifetime::TRIALS,
-        forks::TRIALS,
         threads::TRIALS,
         operations::TRIALS,
         files::TRIALS,
@@ -115,7 +118,7 @@ fn trials() -> impl Iterator<Item = &'static Trial> {
 
 /// Runs the command.
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
-    kit::begin()?;
+    kit::begin(options.patience)?;
     let facts = system::facts();
     let width = output_width();
     if options.json {
@@ -125,14 +128,17 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     } else {
         show(format_args!("What this system offers\n\n{}\n", table::facts(&facts, width)))?;
         show(format_args!(
-            "Whether the rules of SEMANTICS.md hold here\n\n{}",
+            "Whether the rules of SEMANTICS.md hold here that differ between systems\n\n{}",
             table::head(width)
         ))?;
     }
-    let begin = Instant::now();
+    let mut progress = Instant::now();
     let mut rows = Vec::new();
     for trial in trials() {
-        let row = tried(trial, ALL.saturating_sub(begin.elapsed()));
+        let row = tried(trial, PATIENCE.saturating_sub(progress.elapsed()));
+        if row.is_as_expected() != Some(false) {
+            progress = Instant::now();
+        }
         if options.json {
             say(format_args!("{}\n", row.document()))?;
         } else {
@@ -231,7 +237,7 @@ fn kernel_port(options: &Options) -> Result<(), Failure> {
 fn tried(trial: &'static Trial, left: Duration) -> Row {
     let begin = Instant::now();
     if left.is_zero() {
-        let outcome = Outcome::Seen("nothing: earlier trials have used up the time".to_owned());
+        let outcome = Outcome::Seen("nothing: earlier trials are stuck".to_owned());
         return Row { trial, outcome, took: Duration::ZERO };
     }
     let (tell, told) = mpsc::channel();
@@ -248,7 +254,7 @@ fn tried(trial: &'static Trial, left: Duration) -> Row {
     });
     let outcome = match spawned {
         Err(error) => Outcome::Seen(format!("an error: no thread: {error}")),
-        Ok(_) => told.recv_timeout(PATIENCE.min(left)).unwrap_or_else(|error| {
+        Ok(_) => told.recv_timeout(left).unwrap_or_else(|error| {
             let seen = match error {
                 mpsc::RecvTimeoutError::Timeout => "nothing: it is stuck",
                 mpsc::RecvTimeoutError::Disconnected => "a panic",
@@ -276,12 +282,12 @@ mod tests {
             expected: "3",
             run: || Err(kit::Lacking("it has none").into()),
         };
-        assert_eq!(tried(&RIGHT, ALL).is_as_expected(), Some(true));
+        assert_eq!(tried(&RIGHT, PATIENCE).is_as_expected(), Some(true));
         assert_eq!(tried(&RIGHT, Duration::ZERO).is_as_expected(), Some(false));
         for different in [&WRONG, &FAILS, &BREAKS] {
-            assert_eq!(tried(different, ALL).is_as_expected(), Some(false));
+            assert_eq!(tried(different, PATIENCE).is_as_expected(), Some(false));
         }
-        let lacking = tried(&LACKS, ALL);
+        let lacking = tried(&LACKS, PATIENCE);
         assert_eq!(lacking.is_as_expected(), None);
         assert_eq!(lacking.seen(), "not tried: it has none");
     }

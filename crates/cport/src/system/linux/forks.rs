@@ -4,15 +4,15 @@ use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::time::Duration;
 
-use completion_port::{Interest, OneShot, Operation, Port, Registration};
-use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use completion_port::{Interest, OneShot, Registration};
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, waitpid};
 
-use crate::probe::kit::{QUIET, SOON, Seen, outcome, plain, wait};
+use crate::probe::kit::{QUIET, Seen, outcome, plain, soon, wait};
 
 /// A child that still runs after so many seconds is ended by a signal: its parent may be gone by then.
-const STUCK: u32 = 3;
+const STUCK: u32 = 120;
 
 /// The child calls its parent's port, and makes one of its own.
 pub(crate) fn forked() -> Seen {
@@ -20,7 +20,7 @@ pub(crate) fn forked() -> Seen {
     let (mut near, far) = UnixStream::pair()?;
     port.register(Registration::new(&far, 1, Interest::IN, OneShot::Level))?;
     port.post(1)?;
-    let child = match fork()? {
+    let mut child = match fork()? {
         Side::Parent(child) => child,
         Side::Child(to_parent) => to_parent.tell(|| {
             let (error, message) = match port.post(2) {
@@ -31,36 +31,14 @@ pub(crate) fn forked() -> Seen {
             drop(port);
             let own = plain()?;
             own.post(3)?;
-            let own = wait(&own, SOON)?;
+            let own = wait(&own, soon())?;
             Ok(format!("{:?}, {message} back, {waited}; its own: {own}", error.kind()))
         }),
     };
-    let told = child.hear()?;
-    let posted = wait(&port, SOON)?;
+    let told = child.hear(soon())?;
+    let posted = wait(&port, soon())?;
     near.write_all(b"x")?;
-    Ok(format!("{told}; the parent: {posted}, {}", wait(&port, SOON)?))
-}
-
-/// An operation is in flight when the process forks.
-pub(crate) fn operations() -> Seen {
-    let port = Port::<Arc<UnixStream>>::new()?;
-    let (mut near, far) = UnixStream::pair()?;
-    let id = port.associate_shared(Arc::new(far))?;
-    let receive = || Operation::recv(Vec::with_capacity(16));
-    let operation = port.start(id, receive())?;
-    let child = match fork()? {
-        Side::Parent(child) => child,
-        Side::Child(to_parent) => to_parent.tell(|| {
-            Ok(format!(
-                "{}, {}",
-                outcome(port.start(id, receive())),
-                outcome(port.cancel(operation))
-            ))
-        }),
-    };
-    let told = child.hear()?;
-    near.write_all(b"x")?;
-    Ok(format!("{told}; the parent: {}", wait(&port, SOON)?))
+    Ok(format!("{told}; the parent: {posted}, {}", wait(&port, soon())?))
 }
 
 /// The process in which a call of [`fork`] has returned.
@@ -71,7 +49,7 @@ enum Side {
 
 /// A forked child, which says what it has seen, and ends.
 struct Child {
-    process: Pid,
+    process: Option<Pid>,
     words: UnixStream,
 }
 
@@ -82,7 +60,6 @@ struct ToParent(UnixStream);
 /// allocator, which the C library makes usable.
 fn fork() -> io::Result<Side> {
     let (words, from_child) = UnixStream::pair()?;
-    words.set_read_timeout(Some(SOON))?;
     // SAFETY: fork(2) in a process with threads demands that the child calls only what is safe in a signal
     // handler, until it ends.
     // - safe calls: of the child there is `ToParent::tell` alone, see above; what it does besides is a system
@@ -96,7 +73,7 @@ fn fork() -> io::Result<Side> {
         }
         process => {
             let process = Pid::from_raw(process).expect("the number of a child is above zero");
-            Ok(Side::Parent(Child { process, words }))
+            Ok(Side::Parent(Child { process: Some(process), words }))
         }
     }
 }
@@ -118,8 +95,9 @@ impl ToParent {
 }
 
 impl Child {
-    /// Waits for the child's words, for a second at most, and ends the child.
-    fn hear(mut self) -> Seen {
+    /// Waits for the child's words, which may take as long as said.
+    fn hear(&mut self, limit: Duration) -> Seen {
+        self.words.set_read_timeout(Some(limit))?;
         let mut words = String::new();
         match self.words.read_to_string(&mut words) {
             Ok(0) => Ok("nothing: the child broke down".to_owned()),
@@ -130,25 +108,29 @@ impl Child {
             Err(error) => Err(error.into()),
         }
     }
+
+    /// Ends the child, which has said all, or is stuck.
+    fn end(&mut self) -> Option<WaitStatus> {
+        // It keeps its number until it is waited for.
+        let process = self.process.take()?;
+        let _ = kill_process(process, Signal::KILL);
+        waitpid(Some(process), WaitOptions::empty()).ok()?.map(|(_, status)| status)
+    }
 }
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // It has said all, or is stuck. It keeps its number until it is waited for.
-        let _ = kill_process(self.process, Signal::KILL);
-        let _ = waitpid(Some(self.process), WaitOptions::empty());
+        self.end();
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
-
     use super::*;
 
     fn heard(act: impl FnOnce() -> Seen) -> String {
         match fork().unwrap() {
-            Side::Parent(child) => child.hear().unwrap(),
+            Side::Parent(mut child) => child.hear(soon()).unwrap(),
             Side::Child(to_parent) => to_parent.tell(act),
         }
     }
@@ -164,13 +146,17 @@ mod tests {
         // A panic would take locks in order to say so.
         let broken = heard(|| std::panic::resume_unwind(Box::new(())));
         assert_eq!(broken, "nothing: the child broke down");
-        let begin = Instant::now();
-        let stuck = heard(|| {
-            loop {
-                std::thread::park();
-            }
-        });
-        assert_eq!(stuck, "nothing: the child is stuck");
-        assert!(begin.elapsed() < SOON + Duration::from_secs(u64::from(STUCK)));
+        let mut stuck = match fork().unwrap() {
+            Side::Parent(child) => child,
+            Side::Child(to_parent) => to_parent.tell(|| {
+                loop {
+                    std::thread::park();
+                }
+            }),
+        };
+        assert_eq!(stuck.hear(QUIET).unwrap(), "nothing: the child is stuck");
+        // Not by its own alarm.
+        let signal = stuck.end().unwrap().terminating_signal();
+        assert_eq!(signal, Some(Signal::KILL.as_raw()));
     }
 }

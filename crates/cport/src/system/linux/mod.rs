@@ -27,6 +27,11 @@ pub(crate) fn in_other_words(_rule: u8) -> Option<&'static str> {
     None
 }
 
+/// Whether a datagram socket hears that its peer cannot be reached.
+pub(crate) fn tells_of_unreachable_peers() -> bool {
+    true
+}
+
 /// What can be done about an address that another socket has.
 pub(crate) const TAKEN: &str = "; `ss -lnptu` shows which program has it; port 0 takes a free one";
 /// What can be done about an address that is none of this machine.

@@ -2,12 +2,6 @@
 
 use crate::probe::kit::{Lacking, Seen};
 
-const LACKING: Lacking = Lacking("this system forks no process");
-
 pub(crate) fn forked() -> Seen {
-    Err(LACKING.into())
-}
-
-pub(crate) fn operations() -> Seen {
-    Err(LACKING.into())
+    Err(Lacking("this system forks no process").into())
 }

@@ -50,11 +50,15 @@ pub(crate) fn in_other_words(rule: u8) -> Option<&'static str> {
         // There is something to receive, and the receive fails.
         25 => "ERR, no OUT; no error, fetched: nothing",
         39 if is_wine() => "posted 2 for the other, when it goes on",
-        56 => "done: code 10058; done: received \"a\"",
         57 => "done: connected; done: code 10061",
         69 => "it waits",
         _ => return None,
     })
+}
+
+/// Whether a datagram socket hears that its peer cannot be reached.
+pub(crate) fn tells_of_unreachable_peers() -> bool {
+    !is_wine()
 }
 
 /// Whether edges are made of polls, which repeat them.
