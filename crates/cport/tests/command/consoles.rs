@@ -1,12 +1,7 @@
 //! The command at consoles of Windows that are of different widths.
 
-#![cfg(windows)]
-#![allow(clippy::unwrap_used, reason = "what goes wrong is the failure of the test")]
-
-mod common;
-
-use common::windows::at_a_console;
-use common::{cport, run};
+use crate::common::windows::at_a_console;
+use crate::common::{cport, run};
 
 // Windows has no room for a console that is much wider, if its display is small.
 const NARROW: i16 = 50;

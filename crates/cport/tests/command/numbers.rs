@@ -1,13 +1,9 @@
 //! What `cport echo` says while it runs.
 
-#![allow(clippy::unwrap_used, reason = "what goes wrong is the failure of the test")]
-
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use common::{DEADLINE, Running, cport, served};
+use crate::common::{DEADLINE, Running, cport, served};
 use serde_json::Value;
 
 fn talk(server: SocketAddr, times: usize) -> TcpStream {
@@ -62,12 +58,12 @@ fn rates_are_printed_live_one_object_a_line() {
 fn a_signal_prints_the_numbers_once() {
     use rustix::process::Signal;
 
-    let (mut server, address) = common::echo(&["--threads", "3"]);
+    let (mut server, address) = crate::common::echo(&["--threads", "3"]);
     assert!(server.line().starts_with("3 threads, "));
     assert!(server.line().contains("`kill -USR1 "));
     let _stream = talk(address, 10);
     for requests in ["requests/s", " 0 requests/s"] {
-        common::linux::send(server.pid(), Signal::USR1);
+        crate::common::linux::send(server.pid(), Signal::USR1);
         let line = server.line();
         for words in
             [" s  1 connection  ", " new/s", requests, "in ", "queue 0", "parked ", "wakes "]

@@ -1,10 +1,6 @@
 //! `cport demo`, run as a user runs it.
 
-#![allow(clippy::unwrap_used, reason = "what goes wrong is the failure of the test")]
-
-mod common;
-
-use common::{cport, run};
+use crate::common::{cport, run};
 use serde_json::Value;
 
 /// Under Wine all of it takes longer than the demo has patience.

@@ -1,15 +1,11 @@
 //! `cport bench`: which command it becomes, and that nothing is lost on the way.
 
-#![allow(clippy::unwrap_used, reason = "what goes wrong is the failure of the test")]
-
-mod common;
-
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{program, run};
+use crate::common::{program, run};
 
 /// A directory of its own for a test, with the command in it and nothing beside it.
 fn installed(test: &str) -> PathBuf {
@@ -45,7 +41,7 @@ fn the_benchmark_beside_the_command_gets_every_argument_and_its_exit_code_is_pas
     let directory = installed("beside");
     // These tests are a program that is there on each system.
     fs::hard_link(env::current_exe().unwrap(), program(&directory, "cport-bench")).unwrap();
-    let own = ["tell", "--exact", "--ignored", "--nocapture"];
+    let own = ["bench::tell", "--exact", "--ignored", "--nocapture"];
     let passed = ["--", "--help", "--quick", "a b", "--", "\"", ""];
     let ended = run(bench(&directory, &[&own[..], &passed].concat()));
     assert_eq!(ended.status.code(), Some(TOLD), "{ended:?}");

@@ -1,14 +1,9 @@
 //! The command in terminals of different widths, without a terminal, and without colours.
 
-#![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, reason = "what goes wrong is the failure of the test")]
-
-mod common;
-
 use std::process::Command;
 
-use common::linux::Terminal;
-use common::{cport, run};
+use crate::common::linux::Terminal;
+use crate::common::{cport, run};
 use rustix::process::Signal;
 
 const TINY: u16 = 30;

@@ -1,6 +1,6 @@
 //! Running the command, with a deadline for everything. What takes the system to do stands in a file for each.
 
-#![allow(dead_code, reason = "each test file uses a part of it")]
+#![allow(dead_code, reason = "each system uses a part of it")]
 #![allow(clippy::unwrap_used, reason = "what goes wrong here is the failure of the test")]
 
 use std::env::consts::EXE_SUFFIX;

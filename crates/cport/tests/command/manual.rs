@@ -1,14 +1,10 @@
 //! `cport completions` and `cport man`, as a shell and a reader use them.
 
-#![allow(clippy::unwrap_used, reason = "what goes wrong is the failure of the test")]
-
-mod common;
-
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use common::{cport, run};
+use crate::common::{cport, run};
 
 /// What bash offers behind these words. It reads a script from a descriptor, by a name that only Unix has.
 #[cfg(target_os = "linux")]

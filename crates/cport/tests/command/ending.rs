@@ -1,16 +1,12 @@
 //! How `cport echo` ends: what was received goes back first, unless it is told twice.
 
-#![allow(clippy::unwrap_used, reason = "what goes wrong is the failure of the test")]
-
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{
+use crate::common::{
     DEADLINE, MIB, Running, WAYS, connect, content, cport, echo, filled, rest, uninterrupted,
 };
 use serde_json::Value;

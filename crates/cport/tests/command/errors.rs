@@ -1,14 +1,10 @@
 //! Each complaint says what is wrong, with what, and what can be done.
 
-#![allow(clippy::unwrap_used, reason = "what goes wrong is the failure of the test")]
-
-mod common;
-
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use common::{Ended, cport, echo, program, run};
+use crate::common::{Ended, cport, echo, program, run};
 
 /// What shows which addresses a machine has, and which program has one.
 const SHOWN_BY: [&str; 2] = if cfg!(windows) {
@@ -67,7 +63,7 @@ fn an_address_that_cannot_be_had() {
 #[cfg(target_os = "linux")]
 #[test]
 fn descriptors_that_run_out() {
-    use common::linux::cport_limited;
+    use crate::common::linux::cport_limited;
 
     for limit in [4, 6] {
         let ended = run(cport_limited(limit, &["echo", "--listen", "0"]));

@@ -1,16 +1,12 @@
 //! `cport echo`, run as a user runs it.
 
-#![allow(clippy::unwrap_used, reason = "what goes wrong is the failure of the test")]
-
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{
+use crate::common::{
     DEADLINE, Ended, MIB, Running, WAYS, connect, content, cport, echo, is_over_time, run,
     uninterrupted,
 };

@@ -1,8 +1,4 @@
 //! What `cport echo` does at signals of Linux.
-#![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, reason = "what goes wrong is the failure of the test")]
-
-mod common;
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpStream, UdpSocket};
@@ -10,8 +6,8 @@ use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::linux::send;
-use common::{DEADLINE, WAYS, connect, content, cport, echo, rest, uninterrupted};
+use crate::common::linux::send;
+use crate::common::{DEADLINE, WAYS, connect, content, cport, echo, rest, uninterrupted};
 use rustix::io::ioctl_fionread;
 use rustix::pipe::fcntl_setpipe_size;
 use rustix::process::{Pid, Signal, kill_process};

@@ -1,15 +1,11 @@
 //! What the command says and does where Linux leaves it few descriptors.
-#![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, reason = "what goes wrong is the failure of the test")]
-
-mod common;
 
 use std::io::{Read, Write};
 use std::thread;
 use std::time::Duration;
 
-use common::linux::cport_limited;
-use common::{DEADLINE, Ended, Running, connect, run, served};
+use crate::common::linux::cport_limited;
+use crate::common::{DEADLINE, Ended, Running, connect, run, served};
 
 fn interrupted(server: Running) -> Ended {
     server.interrupt();

@@ -1,11 +1,7 @@
 //! `cport probe` where Linux refuses what a port needs.
-#![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, reason = "what goes wrong is the failure of the test")]
 
-mod common;
-
-use common::linux::cport_limited;
-use common::{Ended, cport, run};
+use crate::common::linux::cport_limited;
+use crate::common::{Ended, cport, run};
 use serde_json::Value;
 
 fn objects(ended: &Ended) -> Vec<Value> {

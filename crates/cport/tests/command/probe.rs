@@ -1,13 +1,9 @@
 //! `cport probe`, run as a user runs it.
 
-#![allow(clippy::unwrap_used, reason = "what goes wrong is the failure of the test")]
-
-mod common;
-
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use common::{Ended, cport, run};
+use crate::common::{Ended, cport, run};
 use serde_json::Value;
 
 fn objects(ended: &Ended) -> Vec<Value> {

@@ -1,0 +1,24 @@
+//! The command `cport`, run as a user runs it. One program, since each is linked by itself.
+
+#![allow(clippy::unwrap_used, reason = "what goes wrong is the failure of the test")]
+
+mod common;
+
+mod bench;
+#[cfg(windows)]
+mod consoles;
+mod demo;
+mod echo;
+mod ending;
+mod errors;
+#[cfg(target_os = "linux")]
+mod limits;
+mod manual;
+mod numbers;
+mod probe;
+#[cfg(target_os = "linux")]
+mod probe_refused;
+#[cfg(target_os = "linux")]
+mod signals;
+#[cfg(target_os = "linux")]
+mod terminal;
