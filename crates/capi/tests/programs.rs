@@ -1,13 +1,21 @@
-//! The C and C++ programs beside this file: each is built and run as it is, with the static library, under
-//! AddressSanitizer and in Valgrind. What they claim stands in them.
+//! The C and C++ programs beside this file. Each is built with the shared library, in its own language, and run once.
+//! The ignored tests run them in other ways. Each way finds what no other does:
+//!
+//! - `address_sanitizer`: what a program, or the inline code of a header, does to its own stack and heap, and undefined
+//!   behaviour in it; in the optimised library, memory that nothing refers to any more;
+//! - `in_valgrind`: the library's own code, and what the kernel writes at the library's request: freed memory, memory
+//!   that was never written, leaks;
+//! - `cxx`: code that the headers have for C++ alone, and C that C++ refuses;
+//! - `static`: a function that the archive lacks or defines twice;
+//! - `fortified`, `lto`: a call that a header of the C library has taken back from this library;
+//! - `nameless`: a kernel that has no cookie for a socket;
+//! - `files_by`: each engine for files, also where the system would choose the other one.
 
 #![allow(clippy::unwrap_used, reason = "what goes wrong is the failure of the test")]
 
 mod toolchain;
 
-use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
 
 use completion_port::{ErrorKind, FileEngine, Port};
 use toolchain::{
@@ -20,23 +28,31 @@ fn tell(said: &str) {
 }
 
 fn runs(test: &str, build: Build) {
-    let directory = scratch(test);
-    if let Some(program) = build.program(&directory) {
+    if let Some(program) = build.kept(test) {
         tell(&succeed(&mut Command::new(program)));
     }
+}
+
+/// Compiles, and does no more: what C++ makes of a program's own code is what C makes of it.
+fn compiles_as_cxx(_: &str, build: Build) {
+    build.in_cxx().is_accepted();
+}
+
+/// For programs of which the headers have functions of their own in C++.
+fn runs_as_cxx(test: &str, build: Build) {
+    runs(&format!("{test}-c++"), build.in_cxx());
 }
 
 /// Nothing is used after it was freed, nothing overflows, nothing is left when the program ends.
 fn is_clean_under_address_sanitizer(test: &str, build: Build) {
     let leaks = u8::from(finds_leaks());
-    let directory = scratch(test);
     let build = build.flags(&[
         "-O1",
         "-fno-omit-frame-pointer",
         "-fsanitize=address,undefined",
         "-fno-sanitize-recover=undefined",
     ]);
-    if let Some(program) = build.program(&directory) {
+    if let Some(program) = build.kept(&format!("{test}-asan")) {
         let options =
             format!("detect_leaks={leaks}:detect_stack_use_after_return=1:abort_on_error=0");
         tell(&succeed(Command::new(program).env("ASAN_OPTIONS", options)));
@@ -51,42 +67,29 @@ macro_rules! programs {
 
             const SOURCES: &[&str] = &[$($source),+];
 
-            /// As it is: built once, for two of the tests.
-            fn program() -> Option<&'static Path> {
-                static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
-                let build = || Build::of(SOURCES).program(&scratch(stringify!($name)));
-                PROGRAM.get_or_init(build).as_deref()
-            }
-
             #[test]
             fn runs() {
-                if let Some(program) = program() {
-                    tell(&succeed(&mut Command::new(program)));
-                }
+                super::runs(stringify!($name), Build::of(SOURCES));
             }
 
             #[test]
-            fn runs_with_the_static_library() {
-                let build = Build::of(SOURCES).linked(Linkage::Static);
-                super::runs(concat!(stringify!($name), "-static"), build);
-            }
-
-            #[test]
+            #[ignore = "the leg c-asan"]
             fn is_clean_under_address_sanitizer() {
-                let test = concat!(stringify!($name), "-asan");
-                super::is_clean_under_address_sanitizer(test, Build::of(SOURCES));
+                super::is_clean_under_address_sanitizer(stringify!($name), Build::of(SOURCES));
             }
 
             #[test]
+            #[ignore = "the leg valgrind"]
             fn is_clean_in_valgrind() {
-                if let Some(program) = program() {
-                    tell(&toolchain::is_clean_in_valgrind(program));
+                if let Some(program) = Build::of(SOURCES).kept(stringify!($name)) {
+                    tell(&toolchain::is_clean_in_valgrind(&program));
                 }
             }
 
             $(#[test]
+            #[ignore = "the leg c++"]
             fn $as_cxx() {
-                super::runs(concat!(stringify!($name), "-c++"), Build::of(SOURCES).in_cxx());
+                super::$as_cxx(stringify!($name), Build::of(SOURCES));
             })?
         }
     )+};
@@ -94,65 +97,66 @@ macro_rules! programs {
 
 programs! {
     layouts: "layouts.c" => runs_as_cxx;
-    own_names: "own_names.c" => runs_as_cxx;
-    internals: "internals.c" => runs_as_cxx;
-    forked: "forked.c" => runs_as_cxx;
-    port_handles: "port_handles.c" => runs_as_cxx;
-    process_call: "process_call.c" => runs_as_cxx;
-    signals: "signals.c" => runs_as_cxx;
-    registration: "registration.c" => runs_as_cxx;
-    refusing_kernel: "refusing_kernel.c" => runs_as_cxx;
-    delivery: "delivery.c" => runs_as_cxx;
-    closed_sockets: "closed_sockets.c" => runs_as_cxx;
-    same_number: "same_number.c" => runs_as_cxx;
+    own_names: "own_names.c" => compiles_as_cxx;
+    internals: "internals.c" => compiles_as_cxx;
+    forked: "forked.c" => compiles_as_cxx;
+    port_handles: "port_handles.c" => compiles_as_cxx;
+    process_call: "process_call.c" => compiles_as_cxx;
+    signals: "signals.c" => compiles_as_cxx;
+    registration: "registration.c" => compiles_as_cxx;
+    refusing_kernel: "refusing_kernel.c" => compiles_as_cxx;
+    delivery: "delivery.c" => compiles_as_cxx;
+    closed_sockets: "closed_sockets.c" => compiles_as_cxx;
+    same_number: "same_number.c" => compiles_as_cxx;
     closes_seen: "closes_seen.c", "closes_elsewhere.c", "../compat/source/close.c";
-    queue: "queue.c" => runs_as_cxx;
-    any_thread: "any_thread.c" => runs_as_cxx;
-    spared_calls: "spared_calls.c" => runs_as_cxx;
-    hints: "hints.c" => runs_as_cxx;
+    queue: "queue.c" => compiles_as_cxx;
+    any_thread: "any_thread.c" => compiles_as_cxx;
+    spared_calls: "spared_calls.c" => compiles_as_cxx;
+    hints: "hints.c" => compiles_as_cxx;
     winsock_calls: "winsock_calls.c" => runs_as_cxx;
-    lookup: "lookup.c" => runs_as_cxx;
+    lookup: "lookup.c" => compiles_as_cxx;
     two_units: "two_units_one.c", "two_units_two.c" => runs_as_cxx;
     members: "members.cpp";
     members_in_c: "members_in_c.c" => runs_as_cxx;
-    opted_out: "opted_out.c" => runs_as_cxx;
-    win32: "win32.c" => runs_as_cxx;
+    opted_out: "opted_out.c" => compiles_as_cxx;
+    win32: "win32.c" => compiles_as_cxx;
     threads: "threads.c" => runs_as_cxx;
     timers: "timers.c" => runs_as_cxx;
     text: "text.c" => runs_as_cxx;
-    machine: "machine.c" => runs_as_cxx;
+    machine: "machine.c" => compiles_as_cxx;
     microsoft_c: "microsoft_c.c" => runs_as_cxx;
-    socket_buffers: "socket_buffers.c" => runs_as_cxx;
-    socket_state: "socket_state.c" => runs_as_cxx;
-    annotations: "annotations.c" => runs_as_cxx;
-    overlapped_transfers: "overlapped_transfers.c" => runs_as_cxx;
-    overlapped_results: "overlapped_results.c" => runs_as_cxx;
-    overlapped_callbacks: "overlapped_callbacks.c" => runs_as_cxx;
-    overlapped_and_readiness: "overlapped_and_readiness.c" => runs_as_cxx;
-    overlapped_stress: "overlapped_stress.c" => runs_as_cxx;
-    overlapped_forked: "overlapped_forked.c" => runs_as_cxx;
-    overlapped_connections: "overlapped_connections.c" => runs_as_cxx;
-    overlapped_refusals: "overlapped_refusals.c" => runs_as_cxx;
-    files: "files.c" => runs_as_cxx;
-    overlapped_files: "overlapped_files.c" => runs_as_cxx;
-    files_forked: "files_forked.c" => runs_as_cxx;
-    files_stress: "files_stress.c" => runs_as_cxx;
-    transmit: "transmit.c" => runs_as_cxx;
-    transmit_disk: "transmit_disk.c" => runs_as_cxx;
-    shape_event_loop: "shape_event_loop.c" => runs_as_cxx;
-    shape_udp_engine: "shape_udp_engine.c" => runs_as_cxx;
-    shape_game_server: "shape_game_server.c" => runs_as_cxx;
-    shape_actor_runtime: "shape_actor_runtime.c" => runs_as_cxx;
+    socket_buffers: "socket_buffers.c" => compiles_as_cxx;
+    socket_state: "socket_state.c" => compiles_as_cxx;
+    annotations: "annotations.c" => compiles_as_cxx;
+    overlapped_transfers: "overlapped_transfers.c" => compiles_as_cxx;
+    overlapped_results: "overlapped_results.c" => compiles_as_cxx;
+    overlapped_callbacks: "overlapped_callbacks.c" => compiles_as_cxx;
+    overlapped_and_readiness: "overlapped_and_readiness.c" => compiles_as_cxx;
+    overlapped_stress: "overlapped_stress.c" => compiles_as_cxx;
+    overlapped_forked: "overlapped_forked.c" => compiles_as_cxx;
+    overlapped_connections: "overlapped_connections.c" => compiles_as_cxx;
+    overlapped_refusals: "overlapped_refusals.c" => compiles_as_cxx;
+    files: "files.c" => compiles_as_cxx;
+    overlapped_files: "overlapped_files.c" => compiles_as_cxx;
+    files_forked: "files_forked.c" => compiles_as_cxx;
+    files_stress: "files_stress.c" => compiles_as_cxx;
+    transmit: "transmit.c" => compiles_as_cxx;
+    transmit_disk: "transmit_disk.c" => compiles_as_cxx;
+    shape_event_loop: "shape_event_loop.c" => compiles_as_cxx;
+    shape_udp_engine: "shape_udp_engine.c" => compiles_as_cxx;
+    shape_game_server: "shape_game_server.c" => compiles_as_cxx;
+    shape_actor_runtime: "shape_actor_runtime.c" => compiles_as_cxx;
     shape_oneshot_server: "shape_oneshot_server.cpp";
     shape_proactor: "shape_proactor.cpp";
     shape_neutral_queue: "shape_neutral_queue.c";
-    shape_file_copier: "shape_file_copier.c" => runs_as_cxx;
+    shape_file_copier: "shape_file_copier.c" => compiles_as_cxx;
 }
 
 /// What the library keeps for as long as the process lives can be told from what is lost; also in the library
 /// as it is installed, of which the optimiser has taken away what is never read.
 #[test]
-fn the_library_as_it_is_installed_leaks_nothing() {
+#[ignore = "the leg c-asan"]
+fn the_installed_library_is_clean_under_address_sanitizer() {
     for (test, source) in
         [("installed-queue", "queue.c"), ("installed-sockets", "closed_sockets.c")]
     {
@@ -163,19 +167,62 @@ fn the_library_as_it_is_installed_leaks_nothing() {
 /// The C library's headers redefine some calls where a unit is optimised and fortified; the mapping to this
 /// library must hold there too, also if there are two such units.
 #[test]
-fn socket_calls_are_mapped_where_the_c_library_checks_them() {
+#[ignore = "the leg c-builds"]
+fn socket_calls_are_mapped_where_they_are_fortified() {
     for level in ["-D_FORTIFY_SOURCE=1", "-D_FORTIFY_SOURCE=2", "-D_FORTIFY_SOURCE=3"] {
-        for sources in [&["winsock_calls.c"][..], &["two_units_one.c", "two_units_two.c"]] {
+        for (name, sources) in [
+            ("calls", &["winsock_calls.c"][..]),
+            ("units", &["two_units_one.c", "two_units_two.c"]),
+        ] {
             for build in [Build::of(sources), Build::of(sources).in_cxx()] {
-                runs("fortified", build.flags(&["-O2", "-U_FORTIFY_SOURCE", level]));
+                let name = format!("fortified-{name}{level}-{:?}", build.language);
+                runs(&name, build.flags(&["-O2", "-U_FORTIFY_SOURCE", level]));
             }
         }
     }
 }
 
+/// Also where one program needs all of them, and beside the object that sees what is closed.
+#[test]
+#[ignore = "the leg c-builds"]
+fn the_static_library_has_every_function_once() {
+    let directory = scratch("every-function");
+    let list = std::fs::read_to_string(package().join("tests/exported_symbols.txt")).unwrap();
+    let names: Vec<&str> = list.lines().filter(|line| line.starts_with("cp_")).collect();
+    assert!(names.len() > 50, "the functions were not found: {names:?}");
+    let declared: String =
+        names.iter().map(|name| format!("extern void {name}(void);\n")).collect();
+    let text = format!(
+        "{declared}void (*volatile all[])(void) = {{{}}};\n\
+         int main(void) {{\n    unsigned i;\n    for (i = 0; i < sizeof all / sizeof *all; i++)\n        \
+         if (!all[i])\n            return 1;\n    return 0;\n}}\n",
+        names.join(", ")
+    );
+    let source = directory.join("every_function.c");
+    std::fs::write(&source, text).unwrap();
+    let close = package().join("compat/source/close.c");
+    let build = Build { sources: vec![source, close], ..Build::of(&[]) };
+    let program = build.linked(Linkage::Static).program(&directory).unwrap();
+    succeed(&mut Command::new(program));
+}
+
+/// What looks functions up by name, and what sees the calls of the system, may differ where the library is a part of
+/// the program.
+#[test]
+#[ignore = "the leg c-builds"]
+fn programs_run_with_the_static_library() {
+    for (test, sources) in [
+        ("lookup-static", &["lookup.c"][..]),
+        ("closes-static", &["closes_seen.c", "closes_elsewhere.c", "../compat/source/close.c"]),
+    ] {
+        runs(test, Build::of(sources).linked(Linkage::Static));
+    }
+}
+
 /// One unit in C, one in C++, each with all headers.
 #[test]
-fn units_of_both_languages_make_one_program() {
+#[ignore = "the leg c++"]
+fn units_in_c_and_in_cxx_make_one_program() {
     let Some(cxx) = toolchain::cxx() else { return };
     let directory = scratch("both-languages");
     let mut objects = Vec::new();
@@ -232,33 +279,37 @@ fn what_another_library_closes_is_seen() {
 
 /// What is told of one socket and not of the next one of its number does not need a recent kernel.
 #[test]
-fn sockets_are_told_apart_where_the_system_has_no_name_for_them() {
+#[ignore = "the leg c-builds"]
+fn nameless_sockets_are_told_apart() {
     for source in ["winsock_calls.c", "registration.c", "closed_sockets.c"] {
-        runs("nameless", Build::of(&[source, "nameless_sockets.c"]));
+        runs(&format!("nameless-{source}"), Build::of(&[source, "nameless_sockets.c"]));
     }
 }
 
 /// The programs of operations on files, whatever does those that have to wait: what the environment asks for.
-fn files_are_read_and_written_by(engine: &str) {
-    let directory = scratch(&format!("files-by-{engine}"));
+fn files_by(engine: &str) {
     for source in
         ["files.c", "overlapped_files.c", "files_stress.c", "files_forked.c", "transmit.c"]
     {
-        let program = Build::of(&[source]).program(&directory).unwrap();
+        let name = source.strip_suffix(".c").unwrap();
+        let program = Build::of(&[source]).kept(name).unwrap();
         tell(&succeed(Command::new(program).env("COMPLETION_PORT_FILES", engine)));
     }
 }
 
 #[test]
-fn files_are_read_and_written_by_threads_too() {
-    files_are_read_and_written_by("threads");
+#[ignore = "the leg c-builds"]
+fn files_by_threads() {
+    files_by("threads");
 }
 
+/// Where there is a ring, the programs run with it as they are.
 #[test]
-fn files_are_read_and_written_by_a_ring_too() {
+#[ignore = "the leg c-builds"]
+fn files_by_a_ring_alone() {
     let port: Result<Port<()>, _> = Port::builder().file_engine(FileEngine::Ring).build();
     match port {
-        Ok(_) => files_are_read_and_written_by("ring"),
+        Ok(_) => files_by("ring"),
         Err(error) => {
             assert_eq!(error.kind(), ErrorKind::Unsupported);
             toolchain::skipped("operations on files by a ring", &error.to_string());
@@ -268,8 +319,9 @@ fn files_are_read_and_written_by_a_ring_too() {
 
 /// Optimised as a whole program.
 #[test]
-fn socket_calls_are_mapped_where_all_is_optimised_together() {
-    runs("whole", Build::of(&["winsock_calls.c"]).flags(&["-O2", "-flto"]));
+#[ignore = "the leg c-builds"]
+fn socket_calls_are_mapped_by_lto() {
+    runs("lto", Build::of(&["winsock_calls.c"]).flags(&["-O2", "-flto"]));
 }
 
 /// The checked mode can be asked for from outside.

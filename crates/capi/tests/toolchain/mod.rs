@@ -2,11 +2,13 @@
 
 #![allow(dead_code, reason = "each test program needs a part of it")]
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 
 /// In which language a source is compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,19 +41,28 @@ pub(crate) enum Profile {
     Release,
 }
 
-/// Where the library is. Cargo does not build it for tests, since Rust has no use for it; so this does, in a
-/// directory of its own, without what sanitizers and the like ask of the Rust compiler.
+/// What asks for another kind of build of Rust.
+const SETTINGS: [&str; 3] = ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_TARGET"];
+
+/// Where the library is. Cargo does not build it for tests, since Rust has no use for it; so this does, where the tests
+/// themselves were built. Where sanitizers and the like ask something of the Rust compiler, it does so without that, and
+/// in a directory of its own.
 pub(crate) fn library_directory(profile: Profile) -> PathBuf {
     static DIRECTORIES: [OnceLock<PathBuf>; 2] = [OnceLock::new(), OnceLock::new()];
     let build = || {
-        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("capi-library");
+        let temporary = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let is_plain = SETTINGS.iter().all(|setting| env::var_os(setting).is_none());
+        let target = match temporary.parent() {
+            Some(target) if is_plain => target.to_owned(),
+            _ => temporary.join("capi-library"),
+        };
         let mut cargo = Command::new(env!("CARGO"));
         cargo.args(["build", "--locked", "--offline", "--lib", "--manifest-path"]);
         cargo.arg(package().join("Cargo.toml")).arg("--target-dir").arg(&target);
         if profile == Profile::Release {
             cargo.arg("--release");
         }
-        for setting in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_TARGET"] {
+        for setting in SETTINGS {
             cargo.env_remove(setting);
         }
         succeed(&mut cargo);
@@ -193,19 +204,86 @@ impl Build {
     /// Compiles and links into `directory`. `None` if the compiler is missing, which was said by then.
     #[track_caller]
     pub(crate) fn program(&self, directory: &Path) -> Option<PathBuf> {
-        let compiler = match self.language {
-            Language::C11 => cc(),
-            Language::Cxx17 => cxx()?,
-        };
         let program = directory.join("program");
-        let library = library_directory(self.profile);
+        self.make(&self.compiler()?, directory, &program);
+        Some(program)
+    }
+
+    /// The program of that name that an earlier run has built, if nothing has changed that it is made of: the command, the
+    /// compiler, and what is in each file that was read, the system's headers among them. Otherwise it is built anew.
+    /// The shared library may be another one: the program names its place alone.
+    #[track_caller]
+    pub(crate) fn kept(&self, name: &str) -> Option<PathBuf> {
+        let compiler = self.compiler()?;
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("capi-programs").join(name);
+        let (program, record) = (directory.join("program"), directory.join("made-of"));
+        // The library is there, and is the present one.
+        library_directory(self.profile);
+        let is_present = self.linkage == Linkage::Shared && program.exists();
+        if let Ok(kept) = fs::read_to_string(&record)
+            && is_present
+            && let Some((_, files)) = kept.split_once(FILES)
+        {
+            let files = files.lines().filter_map(|line| line.split_once(' ')).map(|it| it.1);
+            if kept == self.made_of(&compiler, files) {
+                return Some(program);
+            }
+        }
+        // Another process may do the same at this moment.
+        let own = directory.join(std::process::id().to_string());
+        fs::create_dir_all(&own).unwrap();
+        let read = self.make(&compiler, &own, &own.join("program"));
+        let _ = fs::remove_file(&record);
+        fs::rename(own.join("program"), &program).unwrap();
+        fs::write(own.join("made-of"), self.made_of(&compiler, read.iter().map(String::as_str)))
+            .unwrap();
+        fs::rename(own.join("made-of"), &record).unwrap();
+        fs::remove_dir_all(&own).unwrap();
+        Some(program)
+    }
+
+    /// The compiler takes it, without a warning.
+    #[track_caller]
+    pub(crate) fn is_accepted(&self) {
+        let Some(compiler) = self.compiler() else { return };
+        succeed(self.compile(&compiler).arg("-fsyntax-only").args(&self.sources));
+    }
+
+    fn compiler(&self) -> Option<String> {
+        match self.language {
+            Language::C11 => Some(cc()),
+            Language::Cxx17 => cxx(),
+        }
+    }
+
+    fn compile(&self, compiler: &str) -> Command {
         let mut command = Command::new(compiler);
         match self.language {
             Language::C11 => command.args(["-std=c11", "-x", "c"]),
             Language::Cxx17 => command.args(["-std=c++17", "-x", "c++"]),
         };
-        command.args(STRICT).args(include_flags()).args(&self.flags).args(&self.sources);
-        command.args(["-x", "none", "-pthread", "-o"]).arg(&program);
+        command.args(STRICT).args(include_flags()).args(&self.flags).arg("-pthread");
+        command
+    }
+
+    /// Compiles and links; the files that were read.
+    #[track_caller]
+    fn make(&self, compiler: &str, directory: &Path, program: &Path) -> Vec<String> {
+        let mut read = BTreeSet::new();
+        let mut objects = Vec::new();
+        for (number, source) in self.sources.iter().enumerate() {
+            let [object, list] = ["o", "d"].map(|it| directory.join(format!("{number}.{it}")));
+            let mut command = self.compile(compiler);
+            command.arg("-c").arg(source).arg("-MD").arg("-MF").arg(&list);
+            succeed(command.arg("-o").arg(&object));
+            // A rule of make, of which the first word is the object.
+            let list = fs::read_to_string(&list).unwrap().replace("\\\n", " ");
+            read.extend(list.split_whitespace().skip(1).map(str::to_owned));
+            objects.push(object);
+        }
+        let library = library_directory(self.profile);
+        let mut command = Command::new(compiler);
+        command.args(&self.flags).args(&objects).args(["-pthread", "-o"]).arg(program);
         match self.linkage {
             Linkage::Shared => {
                 command.arg("-L").arg(&library).arg("-lcompletion_port");
@@ -216,8 +294,54 @@ impl Build {
             }
         }
         succeed(&mut command);
-        Some(program)
+        read.into_iter().collect()
     }
+
+    /// Whatever has a say in what the program is like, as text; the files last.
+    fn made_of<'a>(&self, compiler: &str, files: impl Iterator<Item = &'a str>) -> String {
+        let mut text = format!("{:?}\n{self:?}\n", self.compile(compiler));
+        text += &format!("{}\n", library_directory(self.profile).display());
+        text += &version(compiler);
+        for name in
+            ["CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "COMPILER_PATH"]
+        {
+            text += &format!("{name}={:?}\n", env::var_os(name));
+        }
+        // A new header may come before one of the same name.
+        for folder in ["include", "compat/include", "tests"] {
+            let files = fs::read_dir(package().join(folder)).unwrap();
+            let names: BTreeSet<_> = files.map(|file| file.unwrap().file_name()).collect();
+            text += &format!("{folder}: {names:?}\n");
+        }
+        text += FILES;
+        for file in files {
+            text += &format!("{:016x} {file}\n", digest(file));
+        }
+        text
+    }
+}
+
+/// Before the files that a program was made of.
+const FILES: &str = "\nfiles:\n";
+
+/// A number for what is in a file; found once.
+fn digest(file: &str) -> u64 {
+    static FOUND: Mutex<BTreeMap<String, u64>> = Mutex::new(BTreeMap::new());
+    let mut found = FOUND.lock().unwrap();
+    *found.entry(file.to_owned()).or_insert_with(|| {
+        let mut hasher = DefaultHasher::new();
+        fs::read(file).ok().hash(&mut hasher);
+        hasher.finish()
+    })
+}
+
+/// What a compiler says that it is; asked once.
+fn version(compiler: &str) -> String {
+    static TOLD: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
+    let mut told = TOLD.lock().unwrap();
+    told.entry(compiler.to_owned())
+        .or_insert_with(|| succeed(Command::new(compiler).arg("--version")))
+        .clone()
 }
 
 /// Where the headers are.
