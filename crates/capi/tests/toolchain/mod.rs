@@ -102,13 +102,18 @@ pub(crate) fn cxx() -> Option<String> {
     found.clone()
 }
 
+/// The system's compiler of a language, if there is one.
+pub(crate) fn compiler(language: Language) -> Option<String> {
+    match language {
+        Language::C11 => Some(cc()),
+        Language::Cxx17 => cxx(),
+    }
+}
+
 /// The compilers of a language that are here: the system's, and clang beside it.
 pub(crate) fn compilers(language: Language) -> Vec<String> {
-    let (system, clang) = match language {
-        Language::C11 => (Some(cc()), "clang"),
-        Language::Cxx17 => (cxx(), "clang++"),
-    };
-    let mut all: Vec<String> = system.into_iter().collect();
+    let clang = if language == Language::C11 { "clang" } else { "clang++" };
+    let mut all: Vec<String> = compiler(language).into_iter().collect();
     if answers(clang, "--version") {
         all.push(clang.to_owned());
     } else {
@@ -205,7 +210,7 @@ impl Build {
     #[track_caller]
     pub(crate) fn program(&self, directory: &Path) -> Option<PathBuf> {
         let program = directory.join("program");
-        self.make(&self.compiler()?, directory, &program);
+        self.make(&compiler(self.language)?, directory, &program);
         Some(program)
     }
 
@@ -214,7 +219,7 @@ impl Build {
     /// The shared library may be another one: the program names its place alone.
     #[track_caller]
     pub(crate) fn kept(&self, name: &str) -> Option<PathBuf> {
-        let compiler = self.compiler()?;
+        let compiler = compiler(self.language)?;
         let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("capi-programs").join(name);
         let (program, record) = (directory.join("program"), directory.join("made-of"));
         // The library is there, and is the present one.
@@ -245,15 +250,8 @@ impl Build {
     /// The compiler takes it, without a warning.
     #[track_caller]
     pub(crate) fn is_accepted(&self) {
-        let Some(compiler) = self.compiler() else { return };
+        let Some(compiler) = compiler(self.language) else { return };
         succeed(self.compile(&compiler).arg("-fsyntax-only").args(&self.sources));
-    }
-
-    fn compiler(&self) -> Option<String> {
-        match self.language {
-            Language::C11 => Some(cc()),
-            Language::Cxx17 => cxx(),
-        }
     }
 
     fn compile(&self, compiler: &str) -> Command {
