@@ -1,10 +1,9 @@
 //! The clients of the scenarios: ordinary blocking programs that know nothing of a port.
 
-use std::io::{Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
-use super::PATIENCE;
 use super::pattern::Pattern;
 use super::progress::Progress;
 use crate::retry::uninterrupted;
@@ -12,9 +11,51 @@ use crate::retry::uninterrupted;
 /// What a client says about what went wrong.
 pub(crate) type Told<T> = Result<T, String>;
 
+/// How often a client that waits looks whether its scenario is stuck.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Makes a call on a socket again whenever [`LOOK`] is over, until the scenario is stuck.
+fn patiently<R>(progress: &Progress, mut call: impl FnMut() -> io::Result<R>) -> io::Result<R> {
+    loop {
+        match uninterrupted(&mut call) {
+            Err(error)
+                if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
+                    && !progress.time_left().is_zero() => {}
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Sends all bytes.
+fn send(mut stream: &TcpStream, mut bytes: &[u8], progress: &Progress) -> Told<()> {
+    while !bytes.is_empty() {
+        let sent = patiently(progress, || stream.write(bytes))
+            .map_err(|error| format!("sending: {error}"))?;
+        bytes = &bytes[sent..];
+    }
+    Ok(())
+}
+
+/// Receives as many bytes as there is room for.
+fn receive(mut stream: &TcpStream, mut room: &mut [u8], progress: &Progress) -> Told<()> {
+    while !room.is_empty() {
+        match patiently(progress, || stream.read(room)) {
+            Ok(0) => return Err("receiving the echo: the server has ended the connection".into()),
+            Ok(received) => room = &mut room[received..],
+            Err(error) => return Err(format!("receiving the echo: {error}")),
+        }
+    }
+    Ok(())
+}
+
 /// Sends `total` bytes and disconnects.
-pub(crate) fn send_and_disconnect(server: SocketAddr, pattern: Pattern, total: u64) -> Told<()> {
-    let mut stream = connect(server)?;
+pub(crate) fn send_and_disconnect(
+    server: SocketAddr,
+    pattern: Pattern,
+    total: u64,
+    progress: &Progress,
+) -> Told<()> {
+    let stream = connect(server)?;
     let mut buffer = vec![0; 64 * 1024];
     let mut sent = 0;
     while sent < total {
@@ -22,7 +63,7 @@ pub(crate) fn send_and_disconnect(server: SocketAddr, pattern: Pattern, total: u
         let part = left.min(buffer.len());
         let bytes = &mut buffer[..part];
         pattern.fill(sent, bytes);
-        stream.write_all(bytes).map_err(|error| format!("sending: {error}"))?;
+        send(&stream, bytes, progress)?;
         sent += part as u64;
     }
     Ok(())
@@ -44,8 +85,8 @@ pub(crate) fn talk(
         let length = pattern.length(round, most);
         let (message, echo) = (&mut message[..length], &mut echo[..length]);
         pattern.fill(place, message);
-        stream.write_all(message).map_err(|error| format!("sending: {error}"))?;
-        stream.read_exact(echo).map_err(|error| format!("receiving the echo: {error}"))?;
+        send(&stream, message, progress)?;
+        receive(&stream, echo, progress)?;
         if let Some(wrong) = pattern.first_wrong(place, echo) {
             return Err(format!("byte {wrong} of the echo is wrong"));
         }
@@ -53,7 +94,7 @@ pub(crate) fn talk(
         progress.advance(length);
     }
     stream.shutdown(Shutdown::Write).map_err(|error| format!("disconnecting: {error}"))?;
-    match uninterrupted(|| stream.read(&mut [0])) {
+    match patiently(progress, || stream.read(&mut [0])) {
         Ok(0) => Ok(()),
         Ok(_) => Err("more came back than was sent".into()),
         Err(error) => Err(format!("waiting for the end: {error}")),
@@ -61,10 +102,10 @@ pub(crate) fn talk(
 }
 
 /// Connects and says nothing, until the server ends the connection; returns how long that took.
-pub(crate) fn stay_silent(server: SocketAddr) -> Told<Duration> {
+pub(crate) fn stay_silent(server: SocketAddr, progress: &Progress) -> Told<Duration> {
     let begin = Instant::now();
     let mut stream = connect(server)?;
-    match uninterrupted(|| stream.read(&mut [0])) {
+    match patiently(progress, || stream.read(&mut [0])) {
         Ok(0) => Ok(begin.elapsed()),
         Ok(_) => Err("something came".into()),
         Err(error) => Err(format!("waiting for the end: {error}")),
@@ -75,8 +116,8 @@ fn connect(server: SocketAddr) -> Told<TcpStream> {
     let prepared = || {
         let stream = TcpStream::connect(server)?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(LOOK))?;
+        stream.set_write_timeout(Some(LOOK))?;
         Ok(stream)
     };
     prepared().map_err(|error: std::io::Error| format!("connecting: {error}"))
@@ -94,7 +135,7 @@ pub(crate) fn bursts(
     let prepared = || {
         let socket = UdpSocket::bind("127.0.0.1:0")?;
         socket.connect(server)?;
-        socket.set_read_timeout(Some(PATIENCE / 3))?;
+        socket.set_read_timeout(Some(LOOK))?;
         Ok(socket)
     };
     let socket = prepared().map_err(|error: std::io::Error| format!("connecting: {error}"))?;
@@ -108,7 +149,7 @@ pub(crate) fn bursts(
         }
         let mut missing = (first..first + burst).collect::<Vec<_>>();
         while !missing.is_empty() {
-            let received = uninterrupted(|| socket.recv(&mut echo)).map_err(|error| {
+            let received = patiently(progress, || socket.recv(&mut echo)).map_err(|error| {
                 format!("{} echoes are missing after {echoes}: {error}", missing.len())
             })?;
             let number = number_of(&echo[..received]);

@@ -25,7 +25,7 @@ use completion_port::{
 use super::client::{stay_silent, talk};
 use super::pattern::Pattern;
 use super::progress::Progress;
-use super::{Check, Outcome, PATIENCE, Share, Title, time_left};
+use super::{Check, Outcome, Share, Title};
 use crate::connection::{Traffic, stream_of};
 use crate::failure::Failure;
 use crate::gauge::Gauge;
@@ -49,7 +49,9 @@ const MOST: usize = 8 * 1024;
 /// In flight on each of the two listeners.
 const ACCEPTS: u64 = 16;
 const BUFFER: usize = 16 * 1024;
-/// How long a client may say nothing, at the second listener.
+/// How long a client may say nothing, at the first listener: longer than any scenario takes.
+const LONG: Duration = Duration::from_secs(3600);
+/// The same at the second one.
 const SHORT: Duration = Duration::from_millis(100);
 /// When the timer rings again.
 const TICK: Duration = Duration::from_millis(5);
@@ -128,7 +130,7 @@ pub(crate) fn run(
     let refused = |error: io::Error| Failure::midway("setting up the server", &error);
     let port: Port<Peer, Message> =
         Port::builder().concurrency(concurrency).build().map_err(|error| refused(error.into()))?;
-    let listeners = [(PATIENCE, true), (SHORT, false)]
+    let listeners = [(LONG, true), (SHORT, false)]
         .map(|(patience, with_data)| listen(&port, patience, with_data));
     let [(talking, address), (silent, quiet_address)] = match listeners {
         [Ok(talking), Ok(silent)] => [talking, silent],
@@ -168,10 +170,10 @@ pub(crate) fn run(
         });
         drop(working);
         let mute_ones = (0..MUTE)
-            .map(|_| scope.spawn(move || stay_silent(address).map(|_| Instant::now())))
+            .map(|_| scope.spawn(move || stay_silent(address, progress).map(|_| Instant::now())))
             .collect::<Vec<_>>();
         let silent_ones = (0..SILENT)
-            .map(|_| scope.spawn(move || stay_silent(quiet_address)))
+            .map(|_| scope.spawn(move || stay_silent(quiet_address, progress)))
             .collect::<Vec<_>>();
         let clients = patterns
             .iter()
@@ -187,6 +189,7 @@ pub(crate) fn run(
                 Err(fault) => faults.push(format!("a silent client: {fault}")),
             }
         }
+        progress.touch();
         // Every other client has seen the end of its stream. What is in flight is accepts.
         let removal = Instant::now();
         for listener in [talking, silent] {
@@ -202,7 +205,8 @@ pub(crate) fn run(
                 Err(fault) => faults.push(format!("a client that holds an accept: {fault}")),
             }
         }
-        if over.recv_timeout(time_left(begin)) == Err(RecvTimeoutError::Timeout) {
+        progress.touch();
+        if over.recv_timeout(progress.time_left()) == Err(RecvTimeoutError::Timeout) {
             faults.push("the threads did not end in time".into());
             port.close();
         }

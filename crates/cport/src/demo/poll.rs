@@ -16,7 +16,7 @@ use completion_port::{Batch, Id, Interest, Notified, Packet, Persistent, Port, R
 use super::client::send_and_disconnect;
 use super::pattern::Pattern;
 use super::progress::Progress;
-use super::{Check, Outcome, Share, Title, time_left};
+use super::{Check, Outcome, Share, Title};
 use crate::failure::Failure;
 use crate::gauge::Gauge;
 use crate::retry::uninterrupted;
@@ -80,8 +80,9 @@ pub(crate) fn run(share: Share, progress: &Progress) -> Result<Outcome, Failure>
         progress,
     };
     let (served, told) = thread::scope(|scope| {
-        let client = scope.spawn(|| send_and_disconnect(address, Pattern::of_client(0), total));
-        let served = server.serve(begin, &gauge);
+        let client =
+            scope.spawn(|| send_and_disconnect(address, Pattern::of_client(0), total, progress));
+        let served = server.serve(&gauge);
         // If the server gave up, so must the client, that waits to be read from.
         server.clients.clear();
         (served, client.join().unwrap_or_else(|_| Err("panicked".into())))
@@ -116,13 +117,13 @@ fn listen() -> io::Result<(TcpListener, SocketAddr)> {
 impl Server<'_> {
     /// Handles packets until the client has come and gone, and the listener is removed as well;
     /// returns how many there were.
-    fn serve(&mut self, begin: Instant, gauge: &Gauge) -> io::Result<u64> {
+    fn serve(&mut self, gauge: &Gauge) -> io::Result<u64> {
         let mut batch = Batch::new();
         let mut buffer = vec![0; 64 * 1024];
         let mut handled = 0;
         let mut listening = true;
         while listening {
-            let left = time_left(begin);
+            let left = self.progress.time_left();
             if left.is_zero() {
                 self.fault.get_or_insert("the client did not come to its end in time".into());
                 break;

@@ -4,8 +4,9 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use super::PATIENCE;
 use crate::terminal::output_width;
 use crate::text::{bytes, say};
 
@@ -16,11 +17,21 @@ const WIDTH: usize = 32;
 /// What stands beside the bar: `   [] 100 %  1023.9 MiB`, and the cursor behind it.
 const BESIDE: usize = 25;
 
-/// How many bytes of how many are done.
-#[derive(Debug, Default)]
+/// How many bytes of how many are done, and when the last of them was.
+#[derive(Debug)]
 pub(crate) struct Progress {
     done: AtomicU64,
     goal: AtomicU64,
+    begin: Instant,
+    /// Whole seconds after `begin`.
+    last: AtomicU64,
+}
+
+impl Default for Progress {
+    fn default() -> Self {
+        let [done, goal, last] = [const { AtomicU64::new(0) }; 3];
+        Self { done, goal, begin: Instant::now(), last }
+    }
 }
 
 impl Progress {
@@ -30,6 +41,21 @@ impl Progress {
 
     pub(crate) fn advance(&self, bytes: usize) {
         self.done.fetch_add(bytes as u64, Relaxed);
+        self.touch();
+    }
+
+    /// Something else than bytes is done.
+    pub(crate) fn touch(&self) {
+        self.last.fetch_max(self.begin.elapsed().as_secs(), Relaxed);
+    }
+
+    /// How long it takes from now until the scenario is stuck, if there is no further progress.
+    pub(crate) fn time_left(&self) -> Duration {
+        self.time_left_at(self.begin.elapsed())
+    }
+
+    fn time_left_at(&self, now: Duration) -> Duration {
+        (Duration::from_secs(self.last.load(Relaxed)) + PATIENCE).saturating_sub(now)
     }
 
     fn line(&self, columns: Option<usize>) -> String {
@@ -64,7 +90,21 @@ pub(crate) fn shown<R>(progress: &Progress, work: impl FnOnce() -> R) -> R {
 
 #[cfg(test)]
 mod tests {
-    use super::Progress;
+    use std::time::{Duration, Instant};
+
+    use super::{PATIENCE, Progress};
+
+    #[test]
+    fn a_scenario_is_stuck_some_time_after_its_last_progress() {
+        let before = Duration::from_secs(5);
+        let progress = Progress { begin: Instant::now() - before, ..Progress::default() };
+        assert_eq!(progress.time_left_at(PATIENCE - before), before);
+        assert!(progress.time_left_at(PATIENCE).is_zero());
+        progress.advance(1);
+        assert!(progress.time_left_at(PATIENCE) >= before);
+        assert!(!progress.time_left().is_zero());
+        assert!(progress.time_left_at(2 * PATIENCE).is_zero());
+    }
 
     #[test]
     fn the_bar_is_as_full_as_the_work_is_done() {

@@ -97,9 +97,9 @@ impl Report {
 
     fn verdict(&self) -> Result<(), Failure> {
         match self.fault() {
-            Some(fault) => Err(Failure::Wrong(format!(
-                "the demo failed: {fault}; if it does so again while nothing else runs, please report it: {ISSUES}"
-            ))),
+            Some(fault) => {
+                Err(Failure::Wrong(format!("the demo failed: {fault}; please report it: {ISSUES}")))
+            }
             None => Ok(()),
         }
     }

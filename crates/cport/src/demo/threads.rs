@@ -23,7 +23,7 @@ use completion_port::{
 use super::client::talk;
 use super::pattern::Pattern;
 use super::progress::Progress;
-use super::{Check, Outcome, Share, Title, time_left};
+use super::{Check, Outcome, Share, Title};
 use crate::connection::{Connection, Next, Traffic};
 use crate::failure::Failure;
 use crate::gauge::Gauge;
@@ -121,13 +121,14 @@ pub(crate) fn run(
             let told = client.join().unwrap_or_else(|_| Err("panicked".into()));
             faults.extend(told.err().map(|fault| format!("client {number}: {fault}")));
         }
+        progress.touch();
         // Every client has seen the end of its stream; the last registration is the listener's.
         if let Err(error) = port.remove(listening) {
             // A thread failed, and has closed the listener with the rest of what it held.
             faults.push(error.to_string());
             port.close();
         }
-        if over.recv_timeout(time_left(begin)) == Err(RecvTimeoutError::Timeout) {
+        if over.recv_timeout(progress.time_left()) == Err(RecvTimeoutError::Timeout) {
             faults.push("the threads did not end in time".into());
             port.close();
         }

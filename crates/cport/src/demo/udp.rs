@@ -15,7 +15,7 @@ use socket2::{Domain, Socket, Type};
 use super::client::bursts;
 use super::pattern::Pattern;
 use super::progress::Progress;
-use super::{Check, Outcome, Share, Title, time_left};
+use super::{Check, Outcome, Share, Title};
 use crate::failure::Failure;
 use crate::gauge::Gauge;
 use crate::retry::uninterrupted;
@@ -72,7 +72,7 @@ pub(crate) fn run(share: Share, progress: &Progress) -> Result<Outcome, Failure>
             let _ = port.post(Message::Finished);
             told
         });
-        let served = serve(&port, &socket, id, begin, &gauge);
+        let served = serve(&port, &socket, id, progress, &gauge);
         (served, client.join().unwrap_or_else(|_| Err("panicked".into())))
     });
     let elapsed = begin.elapsed();
@@ -103,13 +103,13 @@ fn serve(
     port: &Port<(), Message>,
     socket: &UdpSocket,
     id: Id,
-    begin: Instant,
+    progress: &Progress,
     gauge: &Gauge,
 ) -> io::Result<Served> {
     let mut batch = Batch::new();
     let mut served = Served::default();
-    while served.removed == 0 && !time_left(begin).is_zero() {
-        let packets = port.wait(&mut batch, time_left(begin))?;
+    while served.removed == 0 && !progress.time_left().is_zero() {
+        let packets = port.wait(&mut batch, progress.time_left())?;
         let _at_work = gauge.enter();
         for packet in packets {
             served.handled += 1;

@@ -19,7 +19,7 @@ fn has_colours(text: &str) -> bool {
 #[test]
 fn the_demo_fits_the_terminal() {
     for columns in [TINY, NARROW, WIDE] {
-        let (status, text) = Terminal::start(cport(&["demo"]), columns).ended();
+        let (status, text) = Terminal::start(cport(&["demo", "--quick"]), columns).ended();
         assert!(status.success(), "{text}");
         assert!(text.contains("All checks passed"), "{text}");
         // The bar was drawn, and is gone.
@@ -37,7 +37,7 @@ fn the_demo_fits_the_terminal() {
 fn a_terminal_that_cannot_go_back_gets_plain_lines() {
     let mut shell = Command::new("sh");
     // The terminal sets a TERM of its own.
-    shell.args(["-c", "TERM=dumb exec \"$0\" demo", env!("CARGO_BIN_EXE_cport")]);
+    shell.args(["-c", "TERM=dumb exec \"$0\" demo --quick", env!("CARGO_BIN_EXE_cport")]);
     let (status, text) = Terminal::start(shell, WIDE).ended();
     assert!(status.success(), "{text}");
     assert!(!text.contains('\x1b'), "{text}");
