@@ -55,9 +55,19 @@ struct Package {
     features: BTreeSet<String>,
 }
 
-fn packages() -> BTreeMap<String, Package> {
+type Packages = BTreeMap<String, Package>;
+
+/// The packages of each workspace, by the path of its manifest.
+fn workspaces() -> BTreeMap<&'static str, Packages> {
+    [MAIN, "bench/Cargo.toml"].map(|manifest| (manifest, packages(manifest))).into()
+}
+
+const MAIN: &str = "Cargo.toml";
+
+fn packages(manifest: &str) -> Packages {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--locked", "--no-deps", "--format-version", "1"])
+        .args(["--manifest-path", manifest])
         .current_dir(workspace())
         .output()
         .unwrap();
@@ -78,7 +88,7 @@ fn packages() -> BTreeMap<String, Package> {
 }
 
 /// Looks whether what a call of cargo names is there.
-fn assert_names_what_exists(line: &str, packages: &BTreeMap<String, Package>) {
+fn assert_names_what_exists(line: &str, workspaces: &BTreeMap<&str, Packages>) {
     // What stands behind is for the program that cargo starts.
     let call = line.split(" -- ").next().unwrap();
     let words: Vec<_> = call.split_whitespace().collect();
@@ -87,10 +97,16 @@ fn assert_names_what_exists(line: &str, packages: &BTreeMap<String, Package>) {
         let pairs = words.windows(2).filter(|pair| pair[0] == option);
         pairs.flat_map(|pair| pair[1].split(',')).collect()
     };
-    let chosen: Vec<_> = named("--package")
+    let manifest = named("--manifest-path").first().map_or(MAIN, |path| path);
+    let packages = workspaces.get(manifest).unwrap_or_else(|| panic!("no {manifest}: {line}"));
+    let mut chosen: Vec<_> = named("--package")
         .into_iter()
         .map(|name| packages.get(name).unwrap_or_else(|| panic!("no package {name}: {line}")))
         .collect();
+    // A workspace with a single package leaves no choice.
+    if chosen.is_empty() && packages.len() == 1 {
+        chosen.extend(packages.values());
+    }
     assert!(!chosen.is_empty(), "no package is named: {line}");
     for kind in ["test", "example", "bin"] {
         for name in named(&format!("--{kind}")) {
@@ -107,28 +123,36 @@ fn assert_names_what_exists(line: &str, packages: &BTreeMap<String, Package>) {
 
 #[test]
 fn every_job_calls_cargo_with_what_exists() {
-    let (workflow, packages) = (workflow(), packages());
+    let (workflow, workspaces) = (workflow(), workspaces());
     for (name, job) in jobs(&workflow) {
         let lines = cargo_lines(job);
         assert!(lines.iter().any(|line| line.starts_with("cargo test")), "{name} tests nothing");
-        lines.into_iter().for_each(|line| assert_names_what_exists(line, &packages));
+        lines.into_iter().for_each(|line| assert_names_what_exists(line, &workspaces));
     }
 }
 
 #[test]
 fn what_does_not_exist_is_found() {
-    let packages = packages();
+    let workspaces = workspaces();
     for line in [
         "cargo test --locked",
         "cargo test --package no-such-package",
+        "cargo run --package cport-bench",
+        "cargo run --manifest-path no/such/Cargo.toml",
+        "cargo run --manifest-path bench/Cargo.toml --bin no-such-bin",
         "cargo test --package cport --test no_such_test",
         "cargo run --package completion-port --example no_such_example",
         "cargo test --package completion-port --features sim,no-such-feature",
     ] {
-        let looked = std::panic::catch_unwind(|| assert_names_what_exists(line, &packages));
+        let looked = std::panic::catch_unwind(|| assert_names_what_exists(line, &workspaces));
         assert!(looked.is_err(), "{line}");
     }
-    assert_names_what_exists("cargo run --package cport --bin cport -- --package x", &packages);
+    for line in [
+        "cargo run --package cport --bin cport -- --package x",
+        "cargo run --manifest-path bench/Cargo.toml --bin cport-bench",
+    ] {
+        assert_names_what_exists(line, &workspaces);
+    }
 }
 
 #[test]
