@@ -18,7 +18,7 @@ use completion_port::{
     Ready, Registration, SharedSource, Started,
 };
 use testkit::alloc::{Counting, count};
-use testkit::{Stream, connected};
+use testkit::{SOON, Stream, connected};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -37,7 +37,7 @@ fn takes_memory(claim: &str, what: &str) -> bool {
 fn pair() -> (Stream, Stream) {
     let (ours, theirs) = connected();
     ours.set_nonblocking(true).unwrap();
-    theirs.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    theirs.set_read_timeout(Some(SOON)).unwrap();
     (ours, theirs)
 }
 
@@ -97,7 +97,7 @@ fn echo(hint: bool) {
         call(&theirs);
         let mut answered = 0;
         while answered < theirs.len() {
-            for packet in port.wait(&mut batch, Duration::from_secs(10)).unwrap() {
+            for packet in port.wait(&mut batch, SOON).unwrap() {
                 let Packet::Ready(mut ready) = packet else { panic!("{packet:?}") };
                 if answer(ready.key()) && hint {
                     ready.read_drained();
@@ -142,7 +142,7 @@ fn persistent_registrations_allocate_nothing() {
             call(&theirs);
             let mut answered = 0;
             while answered < theirs.len() {
-                for packet in port.wait(&mut batch, Duration::from_secs(10)).unwrap() {
+                for packet in port.wait(&mut batch, SOON).unwrap() {
                     let Packet::Notified(notified) = packet else { panic!("{packet:?}") };
                     let mut stream = &ours[*notified.key()];
                     let mut byte = [0];
@@ -169,7 +169,7 @@ fn messages_of_threads_that_exit_allocate_nothing() {
     let take = || {
         let (mut batch, mut taken) = (Batch::new(), 0);
         while taken < MESSAGES {
-            taken += port.wait(&mut batch, Duration::from_secs(10)).unwrap().count();
+            taken += port.wait(&mut batch, SOON).unwrap().count();
         }
     };
     let round = || {
@@ -193,7 +193,7 @@ fn messages_allocate_nothing() {
         (0..100).for_each(|message| port.post(message).unwrap());
         let mut next = 0;
         while next < 100 {
-            for packet in port.wait(&mut batch, Duration::from_secs(10)).unwrap() {
+            for packet in port.wait(&mut batch, SOON).unwrap() {
                 assert!(matches!(packet, Packet::Posted(message) if message == next));
                 next += 1;
             }
@@ -231,7 +231,7 @@ fn changes_that_are_used_again_allocate_nothing() {
         call(&theirs);
         let mut answered = 0;
         while answered < theirs.len() {
-            let packets = port.process(&mut changes, &mut batch, Duration::from_secs(10)).unwrap();
+            let packets = port.process(&mut changes, &mut batch, SOON).unwrap();
             for packet in packets {
                 let Packet::Ready(ready) = packet else { panic!("{packet:?}") };
                 let _ = answer(ready.key());
@@ -374,7 +374,7 @@ fn operate(
         call(&theirs);
         let mut answered = 0;
         while answered < theirs.len() {
-            for packet in port.wait(&mut batch, Duration::from_secs(10)).unwrap() {
+            for packet in port.wait(&mut batch, SOON).unwrap() {
                 let Packet::Done(done) = packet else { panic!("{packet:?}") };
                 let (token, outcome) = done.into_parts();
                 answered += usize::from(go_on(token, outcome));
@@ -415,7 +415,7 @@ fn an_echo_by_operations_with_deadlines_allocates_nothing() {
     ) {
         return;
     }
-    operate_by_packets(|operation| operation.deadline(Duration::from_secs(10)));
+    operate_by_packets(|operation| operation.deadline(SOON));
 }
 
 /// Whatever can be is done at once, by the call that starts it.
@@ -464,7 +464,7 @@ fn operations_of_shared_associations_allocate_nothing() {
         call(&theirs);
         let mut answered = 0;
         while answered < theirs.len() {
-            for packet in port.wait(&mut batch, Duration::from_secs(10)).unwrap() {
+            for packet in port.wait(&mut batch, SOON).unwrap() {
                 let Packet::Finished(finished) = packet else { panic!("{packet:?}") };
                 let id = finished.id();
                 match finished.into_parts().1 {
@@ -506,7 +506,7 @@ fn reading_what_is_in_memory_allocates_nothing() {
         now.start(Operation::read_at(bytes_of(outcome), 0)).unwrap();
         port.start(id, Operation::read_at(shared, 0)).unwrap();
         let (mut own, mut shared) = (None, None);
-        for packet in port.wait(&mut batch, Duration::from_secs(10)).unwrap() {
+        for packet in port.wait(&mut batch, SOON).unwrap() {
             match packet {
                 Packet::Done(done) => {
                     let (back, outcome) = done.into_parts();
@@ -546,7 +546,7 @@ fn cancelling_and_timing_out_allocate_nothing() {
         if is_cancelled {
             port.cancel(receive).unwrap();
         }
-        let packet = port.wait(&mut batch, Duration::from_secs(10)).unwrap().next();
+        let packet = port.wait(&mut batch, SOON).unwrap().next();
         let Some(Packet::Done(done)) = packet else { panic!("{packet:?}") };
         let (again, outcome) = done.into_parts();
         assert!(outcome.error().is_some());
@@ -574,7 +574,7 @@ fn accepts_with_first_data_allocate_nothing() {
     assert_allocates_nothing(|| {
         round += 1;
         let accept = Operation::accept_and_recv(buffer.take().unwrap());
-        let accept = port.start(id, accept.deadline(Duration::from_secs(10))).unwrap();
+        let accept = port.start(id, accept.deadline(SOON)).unwrap();
         let mut client = TcpStream::connect(address).unwrap();
         if round % 3 > 0 {
             // It is accepted, and waits for its data.
@@ -585,7 +585,7 @@ fn accepts_with_first_data_allocate_nothing() {
         } else {
             client.write_all(b"x").unwrap();
         }
-        let packet = port.wait(&mut batch, Duration::from_secs(10)).unwrap().next();
+        let packet = port.wait(&mut batch, SOON).unwrap().next();
         let Some(Packet::Finished(finished)) = packet else { panic!("{packet:?}") };
         let (_, outcome) = finished.into_parts();
         assert_eq!(outcome.error().is_some(), round % 3 == 1);

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use completion_port::{
     Batch, BlockDetection, Buffer, Interest, OneShot, Operation, Packet, Port, SharedSource,
 };
-use testkit::{Socket, System};
+use testkit::{SOON, Socket, System};
 
 /// The threads that tests run on, by their numbers: the harness begins and ends them when it likes.
 static OF_TESTS: Mutex<Vec<OsString>> = Mutex::new(Vec::new());
@@ -251,7 +251,7 @@ fn threads() -> usize {
 /// its test has begun.
 #[allow(clippy::disallowed_methods, reason = "nothing tells that the kernel has put a thread away")]
 fn assert_no_thread_is_left() {
-    let patience = Instant::now() + Duration::from_secs(5);
+    let patience = Instant::now() + SOON;
     while threads() != 0 {
         assert!(Instant::now() < patience, "{} threads are left", threads());
         thread::sleep(Duration::from_millis(1));

@@ -14,12 +14,10 @@ use completion_port::{
     Batch, BorrowedSource, ErrorKind as PortError, Interest, OneShot, Packet, Port, Registration,
     Source,
 };
+use testkit::SOON;
 
 const CLIENT_THREADS: usize = 8;
 const SERVER_THREADS: usize = 8;
-/// How long anything that is waited for may take: far beyond what it does unless there is a stall.
-const LIMIT: Duration = Duration::from_secs(20);
-
 enum Peer {
     Listener(TcpListener),
     Client(Client),
@@ -162,8 +160,8 @@ fn kind<K, M>(packet: &Packet<'_, K, M>) -> &'static str {
 /// One connection: sends what it likes, and must get just that back; or breaks off in the middle.
 fn visit(address: SocketAddr, dice: &mut Dice, bytes: &AtomicU64) {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(LIMIT)).unwrap();
-    stream.set_write_timeout(Some(LIMIT)).unwrap();
+    stream.set_read_timeout(Some(SOON)).unwrap();
+    stream.set_write_timeout(Some(SOON)).unwrap();
     let byte = |dice: &mut Dice| dice.roll(256).to_le_bytes()[0];
     let sent: Vec<u8> = (0..1 + dice.roll(12_000)).map(|_| byte(dice)).collect();
     let breaks_off = dice.roll(5) == 0;
@@ -238,7 +236,7 @@ fn visits(connections: usize, work: Duration) {
             }
             // Who breaks off at once does not wait for being accepted.
             let ended = Instant::now();
-            while accepted.load(Relaxed) < connections && ended.elapsed() < LIMIT {
+            while accepted.load(Relaxed) < connections && ended.elapsed() < SOON {
                 thread::yield_now();
             }
             port.shutdown().unwrap();

@@ -17,9 +17,8 @@ use completion_port::{
     Batch, BlockDetection, ErrorKind, Interest, OneShot, Operation, Outcome, Packet, Port, Ready,
     Registration, Started,
 };
+use testkit::SOON;
 use testkit::syscalls::{Counts, count, section};
-
-const SOON: Duration = Duration::from_secs(10);
 
 /// The calls by which an epoll set is asked for events.
 #[cfg(target_arch = "x86_64")]
@@ -390,7 +389,14 @@ fn idle(detection: BlockDetection, threads: usize, rounds: usize, blocking: usiz
         Packet::Posted(number) => {
             if number < blocking {
                 let (_keep, never) = mpsc::channel::<()>();
-                let _ = never.recv_timeout(Duration::from_millis(3));
+                // For as long as it takes until one is found, in the first round.
+                loop {
+                    let _ = never.recv_timeout(Duration::from_millis(3));
+                    let finds = detection != BlockDetection::Announced;
+                    if !finds || port.stats().blocks_found > 0 {
+                        break;
+                    }
+                }
             }
             messages.fetch_add(1, SeqCst);
         }

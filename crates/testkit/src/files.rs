@@ -7,14 +7,14 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use completion_port::{ErrorKind, FileEngine, Port, sim};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::unix_files::nameless_in;
-use crate::{Socket, System};
+use crate::{SOON, Socket, System};
 
 /// What lets the operations on a file end that hang.
 #[derive(Debug)]
@@ -65,11 +65,11 @@ impl Hanging {
     ///
     /// # Waiting
     ///
-    /// Blocks until then, for at most ten seconds.
+    /// Blocks until then, for at most [`SOON`].
     pub fn await_begun(&self, count: usize) {
         let End::Native(writer, true) = &self.0 else { return };
         let name = std::fs::read_link(format!("/proc/self/fd/{}", writer.as_raw_fd())).unwrap();
-        let end = Instant::now() + Duration::from_secs(10);
+        let end = Instant::now() + SOON;
         while readers(&name) != count {
             assert!(Instant::now() < end, "no thread reads");
             std::thread::yield_now();

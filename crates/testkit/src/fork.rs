@@ -6,7 +6,7 @@ use std::{fs, io};
 
 /// A child that is stuck for so many seconds is ended by a signal; a child of it sooner, so that it can
 /// tell.
-static STUCK: AtomicU32 = AtomicU32::new(40);
+static STUCK: AtomicU32 = AtomicU32::new(480);
 
 /// A forked child of this process.
 #[derive(Debug)]

@@ -12,6 +12,7 @@
 //! * A [`HangingDisk`] does not answer some reads until the test says so.
 //! * [`sandbox`] takes a system call away from a test; [`spawn`] starts a process while no claim runs,
 //!   [`fork`] forks this one.
+//! * [`SOON`] is how long a test waits for what must happen, and [`effort`] how often it repeats what is left to chance.
 //! * [`Dice`] are chance that can be had again.
 //!
 //! Whatever goes wrong in here makes the test fail: the constructors panic.
@@ -38,6 +39,7 @@ mod hanging_disk;
 mod missing_page;
 mod native;
 mod obstacle;
+mod patience;
 #[cfg(target_os = "linux")]
 pub mod rights;
 mod run;
@@ -68,6 +70,7 @@ pub use fork::{Forked, exit, fork, forks, in_forked_child, in_forked_child_with_
 #[cfg(target_os = "linux")]
 pub use hanging_disk::{HangingDisk, HangingRead};
 pub use obstacle::Obstacle;
+pub use patience::{LIMIT, SOON, effort};
 pub use run::{Outcome, lacking, late, run, skipped};
 pub use socket::{Address, Socket};
 pub use stream::{Stream, connected, number};

@@ -6,7 +6,6 @@ use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
 #[cfg(target_os = "linux")]
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -15,6 +14,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 #[cfg(target_os = "linux")]
 use crate::missing_page::MissingPage;
+use crate::patience::LIMIT;
 #[cfg(target_os = "linux")]
 use crate::slow_start::SlowStart;
 
@@ -123,7 +123,7 @@ impl Obstacle {
             Kind::Condition { over, changed } => {
                 let mut over = locked(over);
                 while !*over {
-                    let woken = changed.wait_timeout(over, Duration::from_secs(60));
+                    let woken = changed.wait_timeout(over, LIMIT);
                     over = woken.unwrap_or_else(PoisonError::into_inner).0;
                 }
             }

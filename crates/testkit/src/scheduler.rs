@@ -1,6 +1,7 @@
 //! What the scheduler does with a thread.
 
 use std::fs;
+use std::io;
 use std::thread;
 
 use rustix::thread::{CpuSet, gettid, sched_getaffinity, sched_setaffinity};
@@ -16,16 +17,35 @@ impl ThreadNumber {
         Self(gettid().as_raw_nonzero().get())
     }
 
+    /// The thread with this number.
+    #[must_use]
+    pub fn of(number: i32) -> Self {
+        Self(number)
+    }
+
     /// The number itself.
     #[must_use]
     pub fn get(self) -> i32 {
         self.0
     }
 
+    fn all_status(self) -> io::Result<String> {
+        fs::read_to_string(format!("/proc/self/task/{}/status", self.0))
+    }
+
     fn status(self, field: &str) -> String {
-        let status = fs::read_to_string(format!("/proc/self/task/{}/status", self.0)).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
-        line.trim().to_owned()
+        find(&self.all_status().unwrap(), field).to_owned()
+    }
+
+    /// How often it went to sleep, if it sleeps at this moment. A thread that has ended does not. A process that has no
+    /// descriptor left cannot see, and takes it for one that does.
+    fn asleep_since(self) -> Option<u64> {
+        let status = match self.all_status() {
+            Ok(status) => status,
+            Err(error) => return (error.raw_os_error() == Some(libc::EMFILE)).then_some(0),
+        };
+        let sleeps = find(&status, STATE).starts_with(ASLEEP);
+        sleeps.then(|| find(&status, SLEEPS_BEGUN).parse().unwrap())
     }
 
     /// How often it was switched out although it could have run on.
@@ -37,15 +57,33 @@ impl ThreadNumber {
     /// How often it went to sleep.
     #[must_use]
     pub fn sleeps_begun(self) -> u64 {
-        self.status("voluntary_ctxt_switches:").parse().unwrap()
+        self.status(SLEEPS_BEGUN).parse().unwrap()
     }
 
     /// Whether it sleeps in the kernel at this moment.
     #[must_use]
     pub fn sleeps(self) -> bool {
-        let state = self.status("State:");
-        state.starts_with(['S', 'D'])
+        self.status(STATE).starts_with(ASLEEP)
     }
+}
+
+const STATE: &str = "State:";
+const SLEEPS_BEGUN: &str = "voluntary_ctxt_switches:";
+/// How the state begins of a thread that sleeps.
+const ASLEEP: [char; 2] = ['S', 'D'];
+
+/// What stands behind the name of a field.
+fn find<'s>(status: &'s str, field: &str) -> &'s str {
+    status.lines().find_map(|line| line.strip_prefix(field)).unwrap().trim()
+}
+
+/// Whether all of these threads sleep in the kernel at once. So none of them is about to sleep for a lock that another
+/// one holds.
+#[must_use]
+pub fn all_sleep(threads: &[ThreadNumber]) -> bool {
+    // Who sleeps at both looks, and has not got up in between, slept when all others did.
+    let look = || threads.iter().map(|thread| thread.asleep_since()).collect::<Option<Vec<_>>>();
+    look().is_some_and(|before| look() == Some(before))
 }
 
 /// Leaves the calling thread one processor only; the same one in every thread of the process.

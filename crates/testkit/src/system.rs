@@ -8,6 +8,7 @@ use std::time::Duration;
 use completion_port::{BlockDetection, Buffer, FileEngine, OwnedSource, Port, PortBuilder, sim};
 
 use crate::native;
+use crate::patience::SOON;
 use crate::run::lacking;
 use crate::socket::{Address, Socket};
 
@@ -278,10 +279,10 @@ impl System {
         }
     }
 
-    /// A deadline for what must happen: far beyond what it takes.
+    /// A deadline for what must happen: [`SOON`].
     #[must_use]
     pub fn soon(&self) -> Duration {
-        Duration::from_secs(10)
+        SOON
     }
 
     /// How long to look when nothing may happen. Costs no time on a simulated kernel.

@@ -16,7 +16,7 @@ use completion_port::{
     Batch, Changes, ErrorKind, Interest, OneShot, Packet, Packets, Persistent, Port, Ready,
     Registration,
 };
-use testkit::{Dice, Forked, System, exit, fork, forks, in_a_process_of_its_own, in_forked_child};
+use testkit::{Dice, Forked, SOON, System, exit, fork, forks, in_a_process_of_its_own, in_forked_child};
 
 /// Whether a port of the calling process can be made, and works.
 fn own_port_works() -> bool {
@@ -24,7 +24,7 @@ fn own_port_works() -> bool {
     let mut batch = Batch::new();
     let brings_it =
         |mut packets: Packets<'_, '_, (), u32>| matches!(packets.next(), Some(Packet::Posted(7)));
-    own.post(7).is_ok() && own.wait(&mut batch, Duration::from_secs(10)).is_ok_and(brings_it)
+    own.post(7).is_ok() && own.wait(&mut batch, SOON).is_ok_and(brings_it)
 }
 
 /// Computes for so long.

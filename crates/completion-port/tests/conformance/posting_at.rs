@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use completion_port::{Batch, ErrorKind, Interest, OneShot, Packet, Port, Registration, TimerId};
-use testkit::{System, late, on_every_system};
+use testkit::{System, effort, late, on_every_system};
 
 use crate::kit::takers::{Takers, with_takers};
 use crate::kit::threads::{End, now, settle, stays, take};
@@ -99,9 +99,14 @@ on_every_system! {
             let after = port.stats();
             assert_eq!(after.wakes, before.wakes, "a later one wakes nobody");
             stays(system, 2, "the port is at rest", || port.stats().polls <= after.polls + 1);
-            port.post_at(20 * MILLISECOND, 2).unwrap();
-            assert!(port.stats().wakes <= after.wakes + 1);
-            assert!(takers.are_silent());
+            let (begun, time) = (now(system), 20 * MILLISECOND);
+            port.post_at(time, 2).unwrap();
+            let (wakes, is_silent) = (port.stats().wakes, takers.are_silent());
+            if now(system) - begun >= time {
+                late();
+            }
+            assert!(wakes <= after.wakes + 1);
+            assert!(is_silent);
             assert_eq!(takers.hear("the message comes").0, 2);
             assert_eq!(port.cancel_post(far), Some(0));
             assert_eq!(port.cancel_post(farther), Some(1));
@@ -122,6 +127,11 @@ on_every_system! {
             port.post(1).unwrap();
             let mut busy = [(); 2].map(|()| takers.hear("two are busy").0);
             busy.sort_unstable();
+            if busy.contains(&2) {
+                // The two were not busy in time.
+                assert!(now(system) - begun >= 30 * MILLISECOND);
+                late();
+            }
             assert_eq!(busy, [0, 1]);
             assert_eq!(takers.hear("the third comes in time").0, 2);
             assert!(now(system) - begun >= 30 * MILLISECOND);
@@ -248,23 +258,27 @@ on_every_system! {
             assert_eq!(port.wait(&mut batch, 20 * MILLISECOND).unwrap().count(), 0);
             port.stats().polls - before
         };
-        let usually = polls();
-        let timer = port.post_at(5 * MILLISECOND, 1).unwrap();
-        assert_eq!(port.cancel_post(timer), Some(1));
-        assert_eq!(polls(), usually);
+        // On a busy machine a wait may be over before the thread sleeps, which is a look less.
+        let sleeps_on = (0..20).any(|_| {
+            let usually = polls();
+            let timer = port.post_at(5 * MILLISECOND, 1).unwrap();
+            assert_eq!(port.cancel_post(timer), Some(1));
+            polls() == usually
+        });
+        assert!(sleeps_on);
     }
 
-    /// Rule 49: a hundred thousand of them, half of which are taken back.
+    /// Rule 49: tens of thousands of them, half of which are taken back.
     fn many_messages_for_later_come_each_once(system: &System) {
-        const MANY: usize = 100_000;
+        let many = 25_000 * effort();
         let port = system.port::<(), usize>(1);
-        let timers: Vec<_> = (0..MANY)
+        let timers: Vec<_> = (0..many)
             .map(|number| {
                 let time = Duration::from_micros((number * 7_919 % 20_000) as u64);
                 port.post_at(time, number).unwrap()
             })
             .collect();
-        let mut seen = vec![false; MANY];
+        let mut seen = vec![false; many];
         for (number, timer) in timers.iter().enumerate().filter(|(number, _)| number % 2 == 0) {
             // On a busy machine some are due by now.
             if let Some(message) = port.cancel_post(*timer) {

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use completion_port::{Batch, Id, Interest, OneShot, Packet, Port, Registration, sim};
-use testkit::{Socket, System};
+use testkit::{Socket, System, effort};
 
 use crate::kit::crew::Crew;
 
@@ -264,6 +264,15 @@ fn with_supply(mut act: impl FnMut(&Site<'_>, usize, Duration)) {
 /// The usual room of a batch.
 const ROOM: usize = 64;
 
+/// For how long a supply is looked at: so many milliseconds, or the smaller number of them where that makes very many
+/// packets. That is enough to see a port that goes wrong as a rule; one that does so now and then is found with
+/// `TEST_EFFORT`.
+fn stretch(few: u32, many: u32, threads: usize, handler: Duration) -> Duration {
+    let packets = u128::try_from(threads).unwrap() * 1_000 / handler.as_micros();
+    let is_long = packets > 3_000 && effort() == 1;
+    micros(1_000) * if is_long { few } else { many }
+}
+
 /// Rule 36: however short the handlers are.
 #[test]
 fn as_many_threads_work_as_may_within_a_millisecond_sim() {
@@ -286,7 +295,8 @@ fn as_many_threads_work_as_may_as_long_as_there_is_work_sim() {
     let mut faults = Faults::default();
     with_supply(|site, threads, handler| {
         site.pass(SOON, |_| false);
-        let average = site.pass(10 * SOON, |_| false).average();
+        // Long enough for a trial, which is half a millisecond of it.
+        let average = site.pass(stretch(4, 10, threads, handler), |_| false).average();
         println!("{threads} threads, {handler:?}: {average:.2} work");
         faults.check(average >= SHARE * f64::from(u32::try_from(threads).unwrap()), || {
             format!("{average:.2} of {threads} threads work, handlers take {handler:?}")
@@ -303,7 +313,7 @@ fn in_a_supply_no_packet_stands_for_long_beside_an_idle_thread_sim() {
     let mut faults = Faults::default();
     with_supply(|site, threads, handler| {
         site.pass(SOON, |_| false);
-        let stood = site.pass(3 * SOON, |_| false).stood;
+        let stood = site.pass(stretch(1, 3, threads, handler), |_| false).stood;
         println!("{threads} threads, {handler:?}: {stood:?}");
         faults.check(stood <= LONG + STEP, || {
             format!("{threads} threads, handlers take {handler:?}: a packet stood for {stood:?}")
@@ -320,7 +330,7 @@ fn with_the_work_done_all_are_idle_and_a_single_packet_takes_one_of_them_sim() {
     let mut faults = Faults::default();
     with_supply(|site, threads, handler| {
         let situation = format!("{threads} threads, handlers take {handler:?}");
-        site.pass(2 * SOON, |_| false);
+        site.pass(stretch(1, 2, threads, handler), |_| false);
         site.end_supply();
         site.pass_until_idle(site.ours.len());
         // The thread that looks after the port stops when it has seen that nothing happens.
@@ -367,12 +377,16 @@ fn no_packet_stands_for_long_beside_an_idle_thread_sim() {
         faults.check(stood <= most + STEP, || format!("{situation}: a packet stood for {stood:?}"));
     };
     with_supply(|site, threads, handler| {
-        let stood = site.pass(3 * SOON, |_| false).stood;
+        let stood = site.pass(stretch(1, 3, threads, handler), |_| false).stood;
         check(SOON, stood, format!("{threads} threads, a supply, handlers take {handler:?}"));
     });
     for (threads, room) in THREADS.into_iter().flat_map(|threads| [(threads, 1), (threads, ROOM)]) {
         for handler in [5, 50, 400, 3_000].map(micros) {
             for used_to in [None, Some(micros(2))] {
+                // Half of these, by turns, where each takes long.
+                if threads == 16 && effort() == 1 && (room == 1) == used_to.is_some() {
+                    continue;
+                }
                 // The port has to find out that handlers take hundreds of times as long as they did; what
                 // a thread has in its batch goes to another one only after a further millisecond.
                 let most = if room == 1 { 2 * SOON } else { 3 * SOON } + SOON / 4;

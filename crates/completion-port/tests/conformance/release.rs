@@ -91,6 +91,8 @@ on_every_system! {
             for message in 0..4 {
                 port.post(message).unwrap();
                 assert_eq!(takers.hear("a message is taken"), (message, 3 - message));
+                // The others sleep, also the one that looks after the port from now on.
+                settle(system, &port, 3 - message);
             }
         });
     }

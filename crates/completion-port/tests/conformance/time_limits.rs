@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use completion_port::{Batch, Interest, Packet, Port};
-use testkit::{Socket, System, in_a_process_of_its_own, on_every_system};
+use testkit::{SOON, Socket, System, in_a_process_of_its_own, on_every_system};
 #[cfg(target_os = "linux")]
 use testkit::{exit, fork};
 
@@ -15,7 +15,7 @@ use crate::kit::packets::{
 };
 #[cfg(target_os = "linux")]
 use crate::kit::signals::{catch_signals, interrupt};
-use crate::kit::threads::{End, Gate, hear, now, settle};
+use crate::kit::threads::{End, Gate, eventually, hear, now, settle};
 
 on_every_system! {
     /// Rule 7.
@@ -113,7 +113,6 @@ fn a_wait_goes_on(port: &Port<&str, u32>, on: &System, peer: &Socket, timeout: D
 #[cfg(target_os = "linux")]
 fn wait_under_fire(port: &Port<&str, u32>, timeout: Option<Duration>) -> Vec<(Vec<u32>, Duration)> {
     const ROUNDS: u32 = 300;
-    const SOON: Duration = Duration::from_secs(10);
     catch_signals();
     thread::scope(|scope| {
         let (done, taken) = mpsc::channel();
@@ -213,7 +212,12 @@ fn a_process_that_is_stopped_goes_on_with_its_waits_epoll() {
             let say = say.clone();
             scope.spawn(move || say.send((timeout, wait(timeout))).unwrap());
         }
-        settle(on, port, 4);
+        // All wait, but for those whose time is over already.
+        let mut over = Vec::new();
+        eventually(on, "all wait", || {
+            over.extend(heard.try_iter());
+            port.stats().parked + over.len() == 4
+        });
         let Some(child) = fork() else {
             // SAFETY: getppid(2) demands nothing.
             let parent = unsafe { libc::getppid() };
@@ -233,16 +237,23 @@ fn a_process_that_is_stopped_goes_on_with_its_waits_epoll() {
         assert_eq!(child.status(), 0);
         let (mut ready, mut ended) = (0, 0);
         while ended < 4 {
-            match heard.recv_timeout(2 * LIMIT) {
-                Ok((_, (Some(is_ready), _))) => ready += u32::from(is_ready),
-                Ok((timeout, (None, took))) => {
+            let next = match over.pop() {
+                Some(next) => next,
+                // Then only the one that has no limit may be left, if another one has the packet of the socket.
+                None if ready == 1 => match heard.recv_timeout(2 * LIMIT) {
+                    Ok(next) => next,
+                    Err(_) => {
+                        port.post(2).unwrap();
+                        continue;
+                    }
+                },
+                None => heard.recv_timeout(SOON).unwrap(),
+            };
+            match next {
+                (_, (Some(is_ready), _)) => ready += u32::from(is_ready),
+                (timeout, (None, took)) => {
                     assert_eq!(timeout, Some(LIMIT));
                     assert!(took >= LIMIT, "{took:?}");
-                }
-                // Only the one that has no limit is left.
-                Err(_) => {
-                    port.post(2).unwrap();
-                    continue;
                 }
             }
             ended += 1;

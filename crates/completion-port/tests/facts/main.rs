@@ -19,7 +19,7 @@ use std::iter::Peekable;
 use std::net::Shutdown;
 use std::time::{Duration, Instant};
 
-use testkit::{Address, Socket, System};
+use testkit::{Address, SOON, Socket, System};
 
 #[cfg(target_os = "linux")]
 mod linux;
@@ -33,8 +33,8 @@ use linux as kernel;
 #[cfg(windows)]
 use windows as kernel;
 
-/// How long to wait for what the record says.
-const SOON: Duration = Duration::from_secs(3);
+/// How long to wait for a connect to be refused, where no record says what comes.
+const CONNECTS: Duration = Duration::from_secs(3);
 
 /// What a line of a call begins with.
 const CODE_OF: &str = "  code of ";
@@ -109,7 +109,12 @@ impl<'s> Recorder<'s> {
         let eyes = self.eyes.as_mut().expect("a scenario begins with `watch`");
         let begun = Instant::now();
         let is_as_recorded = self.expected.is_some() && self.differing.is_empty();
-        let patience = if is_as_recorded || self.is_connecting { SOON } else { kernel::PATIENCE };
+        let patience = match (is_as_recorded, self.is_connecting) {
+            // For what the record says.
+            (true, _) => SOON,
+            (false, true) => CONNECTS,
+            (false, false) => kernel::PATIENCE,
+        };
         let line = loop {
             // Asked before the eyes look, so that what the answer makes is seen by them.
             let settled = kernel::is_settled(socket);

@@ -9,16 +9,13 @@ use std::time::{Duration, Instant};
 use completion_port::{
     Batch, ErrorKind as PortError, Interest, OneShot, Packet, Port, Registration,
 };
-use testkit::{Obstacle, System};
+use testkit::{Obstacle, SOON, System, late};
 
 const CONNECTIONS: usize = 64;
 
 /// The others are served all the time while a handler is stuck: for so long, and so often.
 const STUCK: Duration = Duration::from_secs(1);
 const ROUNDS: usize = 20;
-
-/// How long anything that is waited for may take.
-const SOON: Duration = Duration::from_secs(10);
 
 fn connections() -> (Vec<TcpStream>, Vec<TcpStream>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -121,40 +118,46 @@ fn echo(port: &Port<TcpStream>, stuck: &Stuck) {
 
 /// Sends a byte on every connection, the first of which makes its handler misbehave, and then on all
 /// others again and again. That handler is let go only when they have been answered: what waited for
-/// it would wait for ever. Returns how long the rounds took that it was stuck in, the fastest first.
+/// it would wait for ever. Returns how long the rounds took that it was stuck in, the fastest first, and before them
+/// how long the slowest of some took that nothing was stuck in.
 fn rounds_beside_a_stuck_handler(
     threads: usize,
     concurrency: usize,
     how: Misbehaviour,
-) -> Vec<Duration> {
+) -> (Duration, Vec<Duration>) {
     let (mut clients, servers) = connections();
     let port: Port<TcpStream> = Port::builder().concurrency(concurrency).build().unwrap();
     for server in servers {
         port.register(Registration::owned(server, Interest::IN, OneShot::Level)).unwrap();
     }
     let stuck = Stuck::new(how);
-    let mut rounds = Vec::new();
+    let (mut usual, mut rounds) = (Duration::ZERO, Vec::new());
     thread::scope(|scope| {
         let _end = End(&port, &stuck);
         for _ in 0..threads {
             scope.spawn(|| echo(&port, &stuck));
         }
         let (first, others) = clients.split_first_mut().unwrap();
-        let begun = Instant::now();
-        // All at once, so that they share batches with the one that gets stuck.
-        first.write_all(b"!").unwrap();
-        while begun.elapsed() < STUCK || rounds.len() < ROUNDS {
-            let is_stuck = stuck.begun.load(SeqCst);
-            assert!(is_stuck || begun.elapsed() < SOON, "the first one is not served");
-            let round = Instant::now();
+        let mut make_round = || {
+            let begun = Instant::now();
             for client in others.iter_mut() {
                 client.write_all(b".").unwrap();
             }
             for client in others.iter_mut() {
                 client.read_exact(&mut [0]).unwrap();
             }
+            begun.elapsed()
+        };
+        usual = (0..ROUNDS).map(|_| make_round()).max().unwrap();
+        let begun = Instant::now();
+        // All at once, so that they share batches with the one that gets stuck.
+        first.write_all(b"!").unwrap();
+        while begun.elapsed() < STUCK || rounds.len() < ROUNDS {
+            let is_stuck = stuck.begun.load(SeqCst);
+            assert!(is_stuck || begun.elapsed() < SOON, "the first one is not served");
+            let round = make_round();
             if is_stuck {
-                rounds.push(round.elapsed());
+                rounds.push(round);
             }
         }
         stuck.let_go();
@@ -162,29 +165,32 @@ fn rounds_beside_a_stuck_handler(
         port.shutdown().unwrap();
     });
     rounds.sort_unstable();
-    rounds
+    (usual, rounds)
 }
 
 #[track_caller]
 fn assert_nobody_waits(threads: usize, concurrency: usize, how: Misbehaviour) {
-    let rounds = rounds_beside_a_stuck_handler(threads, concurrency, how);
+    let (usual, rounds) = rounds_beside_a_stuck_handler(threads, concurrency, how);
     let (median, slowest) = (rounds[rounds.len() / 2], rounds[rounds.len() - 1]);
     println!(
         "{threads} threads, concurrency {concurrency}: {} rounds, {median:?}, at most {slowest:?}",
         rounds.len()
     );
-    // The slowest may have met a busy machine.
-    assert!(median < STUCK / 3, "the others waited {median:?}");
+    // The slowest may have met a busy machine. Where most have, those before did so, too, and some are slow again.
+    if median >= STUCK / 3 {
+        assert!(usual >= median / 10, "the others waited {median:?}, and {usual:?} before");
+        late();
+    }
 }
 
 #[test]
 fn a_spinning_handler_delays_no_other_connection() {
-    assert_nobody_waits(4, 4, Misbehaviour::Spins);
+    testkit::run(System::native, |_| assert_nobody_waits(4, 4, Misbehaviour::Spins));
 }
 
 #[test]
 fn a_spinning_handler_delays_no_other_connection_with_more_threads_than_seats() {
-    assert_nobody_waits(8, 4, Misbehaviour::Spins);
+    testkit::run(System::native, |_| assert_nobody_waits(8, 4, Misbehaviour::Spins));
 }
 
 #[test]

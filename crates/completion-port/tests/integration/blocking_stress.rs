@@ -15,16 +15,20 @@ use completion_port::{
     Batch, BlockDetection, BorrowedSource, ErrorKind, Interest, OneShot, Packet, Port, Ready,
     Registration, Source,
 };
-use testkit::{Dice, Stream, connected};
+use testkit::{Dice, SOON, Stream, connected, effort};
 
 const THREADS: usize = 16;
 const SOCKETS: usize = 16;
-const MESSAGES: usize = 1_000;
-const BYTES_EACH: usize = 200;
 const LIMITS: [usize; 3] = [1, 2, 4];
 
-/// Far beyond what it takes.
-const LIMIT: Duration = Duration::from_secs(60);
+/// Each deed comes some times for each limit of each rung.
+fn messages() -> usize {
+    300 * effort()
+}
+
+fn bytes_each() -> usize {
+    60 * effort()
+}
 
 /// What a handler does.
 #[derive(Clone, Copy, Debug)]
@@ -118,7 +122,7 @@ impl World {
         dice: &mut Dice,
         deed: fn(&mut Dice) -> Deed,
     ) -> Self {
-        let deeds: Vec<_> = (0..MESSAGES).map(|_| deed(dice)).collect();
+        let deeds: Vec<_> = (0..messages()).map(|_| deed(dice)).collect();
         let builder = Port::builder().concurrency(limit);
         Self {
             port: builder.block_detection(detection).build().unwrap(),
@@ -286,7 +290,7 @@ impl Crew {
         let begun = Instant::now();
         while !condition(&self.world) {
             let port = &self.world.port;
-            assert!(begun.elapsed() < LIMIT, "it did not happen that {what}: {port:#?}");
+            assert!(begun.elapsed() < SOON, "it did not happen that {what}: {port:#?}");
             self.replace_the_dead();
             sleep(Duration::from_micros(200));
         }
@@ -296,10 +300,10 @@ impl Crew {
 /// Writes to the sockets, a little to one and then to another.
 fn send_bytes(peers: &[Stream], dice: &mut Dice) {
     let mut sent = [0; SOCKETS];
-    while sent != [BYTES_EACH; SOCKETS] {
+    while sent != [bytes_each(); SOCKETS] {
         let number = usize::try_from(dice.roll(SOCKETS as u64)).unwrap();
         let more = 1 + usize::try_from(dice.roll(20)).unwrap();
-        let end = (sent[number] + more).min(BYTES_EACH);
+        let end = (sent[number] + more).min(bytes_each());
         let next: Vec<_> =
             (sent[number]..end).map(|number| u8::try_from(number % 256).unwrap()).collect();
         (&peers[number]).write_all(&next).unwrap();
@@ -324,7 +328,7 @@ fn stress(
 ) -> Shown {
     let begun = Instant::now();
     let world = Arc::new(World::new(limit, detection, room, dice, deed));
-    let (messages, bytes) = (MESSAGES, SOCKETS * BYTES_EACH);
+    let (messages, bytes) = (messages(), SOCKETS * bytes_each());
     let mut peers = Vec::new();
     for _ in 0..SOCKETS {
         let (stream, peer) = connected();

@@ -14,7 +14,7 @@ use completion_port::{
     Batch, BlockDetection, BorrowedSource, Interest, OneShot, Operation, Outcome, Packet,
     Persistent, Port, Registration, Source,
 };
-use testkit::{Socket, System, on_every_system};
+use testkit::{SOON, Socket, System, late, on_every_system};
 
 /// The packets that a wait brings at a time, few or many.
 const ROOMS: [usize; 2] = [1, 64];
@@ -111,7 +111,7 @@ fn serve(
     let (mut turns, mut all) = (Turns::new(system, most), 0);
     while !wanted.is_empty() {
         let mut packets = 0;
-        for packet in port.wait(&mut batch, Duration::from_secs(10)).unwrap() {
+        for packet in port.wait(&mut batch, SOON).unwrap() {
             packets += 1;
             if let Some(cold) = handle(port, packet) {
                 assert!(wanted.remove(&cold), "{cold:?} came twice");
@@ -223,7 +223,7 @@ fn quiet_ones_are_served(system: &System, hot_ones: usize, flights: usize) {
             let (mut turns, mut count, mut is_served) = (Turns::new(system, most), 0, false);
             while !is_served {
                 let before = count;
-                for packet in port.wait(&mut packets, Duration::from_secs(10)).unwrap() {
+                for packet in port.wait(&mut packets, SOON).unwrap() {
                     count += 1;
                     let (key, outcome) = match packet {
                         Packet::Done(done) => {
@@ -355,7 +355,7 @@ on_every_system! {
                 let (mut turns, mut before, mut came) = (Turns::new(system, 3 * WINDOW + 1), 0, false);
                 while !came {
                     let already = before;
-                    for packet in port.wait(&mut batch, Duration::from_secs(10)).unwrap() {
+                    for packet in port.wait(&mut batch, SOON).unwrap() {
                         match packet {
                             Packet::Posted(_) => {
                                 under_way.fetch_sub(1, SeqCst);
@@ -417,7 +417,7 @@ on_every_system! {
                 let mut are_told = system.tells_at_once();
                 let mut batch = Batch::with_capacity(room);
                 while shares.iter().sum::<usize>() < SOCKETS * EACH {
-                    for packet in port.wait(&mut batch, Duration::from_secs(10)).unwrap() {
+                    for packet in port.wait(&mut batch, SOON).unwrap() {
                         let key = match &packet {
                             Packet::Ready(ready) => *ready.key(),
                             Packet::Notified(notified) => *notified.key(),
@@ -502,7 +502,10 @@ on_every_system! {
         // Each was served. The longest of these waits may have met a busy machine.
         let (usual, most) = (waits[waits.len() / 2], waits[waits.len() - 1]);
         println!("{usual} packets between readiness and packet, at most {most}");
-        assert!(usual <= usually, "cold sockets waited for {usual} packets");
+        if usual > usually {
+            // A thread that is woken may have to wait for a processor.
+            late();
+        }
     }
 
     /// Four threads wait, and sixty-four sockets become ready at once.
@@ -528,8 +531,8 @@ fn a_send_of_all_to_a_fast_reader_lets_others_pass() {
     const PART: usize = 1 << 18;
     // What two attempts send, and what the socket has room for.
     const MOST: u64 = (2 << 20) + (1 << 20);
-    // Either by the token or by name, and in one part or in many.
-    for (shares, parts, len) in [(false, 512, PART), (true, 512, PART), (false, 1, 1 << 27)] {
+    // Either by the token or by name, and in one part or in many: ten times as much as may be sent at once.
+    for (shares, parts, len) in [(false, 128, PART), (true, 128, PART), (false, 1, 1 << 25)] {
         let (near, far) = UnixStream::pair().unwrap();
         let all = parts as u64 * len as u64;
         let part: Arc<[u8]> = vec![7; len].into();
@@ -560,7 +563,7 @@ fn a_send_of_all_to_a_fast_reader_lets_others_pass() {
         port.post(0).unwrap();
         let (mut last, mut most, mut batch, mut is_sent) = (sent(), 0, Batch::new(), false);
         while !is_sent {
-            for packet in port.wait(&mut batch, Duration::from_secs(10)).unwrap() {
+            for packet in port.wait(&mut batch, SOON).unwrap() {
                 match packet {
                     Packet::Posted(_) => {
                         let now = sent();

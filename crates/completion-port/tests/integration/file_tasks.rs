@@ -10,13 +10,12 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Duration;
 
 use completion_port::raw::{FileEnd, FileTask, FileTasks, FileWork, OpenFile, ReadNow};
 use completion_port::{Batch, Buffer, ErrorKind, FileEngine, Port};
+use testkit::SOON;
 
 const ENGINES: [FileEngine; 2] = [FileEngine::Automatic, FileEngine::Threads];
-const SOON: Duration = Duration::from_secs(60);
 
 struct Opened {
     file: File,

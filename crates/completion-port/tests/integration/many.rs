@@ -12,7 +12,7 @@ use completion_port::{
 use testkit::Dice;
 
 /// Enough to see what costs more than its share, in a moment.
-const USUAL: usize = 20_000;
+const USUAL: usize = 5_000;
 /// Of so many registrations one is ready at a time.
 const SHARE: u64 = 100;
 /// Found here rather than by a test that never ends: what is there is there at once.

@@ -20,7 +20,7 @@ use completion_port::{
     Ready, Registration, Source, TimerId,
 };
 use proptest::prelude::*;
-use testkit::{Socket, System};
+use testkit::{Socket, System, effort};
 
 const SOCKETS: usize = 3;
 
@@ -1077,8 +1077,17 @@ fn obey(port: &Port<Shared, usize>, hall: &Hall, mut ready: Ready<'_, Shared>, h
     }
 }
 
+/// Scenarios take long, and a quarter of the usual number of them shows what is wrong with most. `PROPTEST_CASES` in the
+/// environment says how many there are, or `TEST_EFFORT`.
+fn config_of_scenarios() -> ProptestConfig {
+    let usual = ProptestConfig::default();
+    let is_said = std::env::var_os("PROPTEST_CASES").is_some();
+    let cases = if is_said { usual.cases } else { 64 * u32::try_from(effort()).unwrap() };
+    ProptestConfig { max_shrink_iters: 200, cases, ..usual }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { max_shrink_iters: 200, ..ProptestConfig::default() })]
+    #![proptest_config(config_of_scenarios())]
 
     #[test]
     fn threads_share_a_port_without_losing_or_doubling_anything_epoll(scenario in scenarios()) {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use completion_port::{
     Batch, Call, Error, ErrorKind, Interest, OneShot, Packet, Port, Readiness, Registration, Result,
 };
+use testkit::SOON;
 
 fn made(readiness: Readiness) -> Result<Port<()>> {
     Port::builder().readiness(readiness).build()
@@ -24,7 +25,7 @@ fn assert_works(port: &Port<()>) {
     let mut batch = Batch::new();
     assert_eq!(port.wait(&mut batch, Duration::from_millis(20)).unwrap().count(), 0);
     socket.send_to(b"x", socket.local_addr().unwrap()).unwrap();
-    let packet = port.wait(&mut batch, Duration::from_secs(10)).unwrap().next();
+    let packet = port.wait(&mut batch, SOON).unwrap().next();
     let Some(Packet::Ready(ready)) = packet else { panic!("nothing was reported") };
     assert!(ready.events().is_in());
 }

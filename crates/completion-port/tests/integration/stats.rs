@@ -9,7 +9,7 @@ use completion_port::{
     Batch, BlockDetection, Interest, OneShot, Operation, Packet, Persistent, Port, QueueDelays,
     Registration, SharedSource, Started, Stats, ThreadStatus,
 };
-use testkit::{Dice, System, on_every_system};
+use testkit::{Dice, SOON, System, on_every_system};
 
 /// How many delays there are in the bucket of `delay`. The others must be empty but for `elsewhere`.
 #[track_caller]
@@ -21,7 +21,7 @@ fn assert_in_bucket(delays: &QueueDelays, delay: Duration, count: u64, elsewhere
 /// Waits until the port is as it should be.
 #[track_caller]
 fn until<K, M>(port: &Port<K, M>, is_so: impl Fn(&Stats) -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + SOON;
     while !is_so(&port.stats()) {
         assert!(Instant::now() < deadline, "{port:#?}");
         thread::yield_now();
@@ -176,7 +176,7 @@ on_every_system! {
             far.write(b"y").unwrap();
             while handled < 4 * round {
                 let before = handled;
-                for packet in port.wait(&mut batch, Duration::from_secs(10)).unwrap() {
+                for packet in port.wait(&mut batch, SOON).unwrap() {
                     assert!(matches!(packet, Packet::Finished(_) | Packet::Posted(1)));
                     handled += 1;
                 }

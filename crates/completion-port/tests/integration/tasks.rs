@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use completion_port::raw::{Attempt, Ending, Side, Task};
 use completion_port::{Batch, Buffer, OpId, Operation, Port, Started};
-use testkit::{Stream, connected, number};
+use testkit::{SOON, Stream, connected, number};
 
 /// Reads a byte, and tells how it has ended; told also if it is dropped instead.
 struct ReadByte {
@@ -93,7 +93,7 @@ impl Bench {
     }
 
     fn told(&self) -> (Option<Ending>, Option<u8>) {
-        self.told.recv_timeout(Duration::from_secs(60)).unwrap()
+        self.told.recv_timeout(SOON).unwrap()
     }
 }
 
@@ -133,7 +133,7 @@ fn a_thread_that_waits_goes_on_with_tasks_and_sees_no_packet() {
     bench.begin();
     let port = Arc::clone(&bench.port);
     let waiter = thread::spawn(move || {
-        port.wait(&mut Batch::new(), Duration::from_secs(60)).unwrap().count()
+        port.wait(&mut Batch::new(), SOON).unwrap().count()
     });
     (&bench.far).write_all(b"x").unwrap();
     assert_eq!(bench.told(), (Some(Ending::Done), Some(b'x')));
@@ -167,7 +167,7 @@ fn other_operations_make_packets_beside_tasks() {
     bench.port.start(bench.id, Operation::recv(buffer)).map_err(|it| it.error()).unwrap();
     let port = Arc::clone(&bench.port);
     let waiter = thread::spawn(move || {
-        port.wait(&mut Batch::new(), Duration::from_secs(60)).unwrap().count()
+        port.wait(&mut Batch::new(), SOON).unwrap().count()
     });
     (&bench.far).write_all(b"x").unwrap();
     assert_eq!(waiter.join().unwrap(), 1);
@@ -199,7 +199,7 @@ fn a_port_that_is_dropped_drops_its_tasks() {
     bench.begin();
     let Bench { port, told, .. } = bench;
     drop(port);
-    assert_eq!(told.recv_timeout(Duration::from_secs(60)).unwrap(), (None, None));
+    assert_eq!(told.recv_timeout(SOON).unwrap(), (None, None));
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn a_task_that_panics_has_failed() {
     (&bench.far).write_all(b"!").unwrap();
     let port = Arc::clone(&bench.port);
     let waiter = thread::spawn(move || {
-        let _ = port.wait(&mut Batch::new(), Duration::from_secs(60)).map(Iterator::count);
+        let _ = port.wait(&mut Batch::new(), SOON).map(Iterator::count);
     });
     assert!(waiter.join().is_err());
     bench.port.raw().go_on();
@@ -299,11 +299,12 @@ fn a_thread_that_waits_is_woken_for_what_a_task_has_waited_for() {
         }
         is_there.store(true, SeqCst);
         port.raw().retry(id, Side::Out);
-        assert_eq!(told.recv_timeout(Duration::from_secs(60)), Ok(Ending::Done));
+        assert_eq!(told.recv_timeout(SOON), Ok(Ending::Done));
         begun.elapsed() < soon
     };
-    let prompt = (0..100).filter(|_| is_prompt()).take(20).count();
-    assert_eq!(prompt, 20, "of a hundred");
+    // One who is woken may have to wait for a processor: on a busy machine few of them are prompt.
+    let prompt = (0..1_000).filter(|_| is_prompt()).take(20).count();
+    assert_eq!(prompt, 20, "of a thousand");
     port.close();
     waiter.join().unwrap();
 }
@@ -375,7 +376,7 @@ fn ends_of_a_direction_come_in_the_order_of_the_bytes_however_many_threads_there
         // Some systems tell of the bytes a little later.
         let first = scope.spawn(|| {
             let begun = Instant::now();
-            while !is_over.load(SeqCst) && begun.elapsed() < Duration::from_secs(60) {
+            while !is_over.load(SeqCst) && begun.elapsed() < SOON {
                 port.raw().drive(&mut Batch::new()).unwrap();
                 thread::yield_now();
             }
@@ -401,7 +402,7 @@ fn ends_of_a_direction_come_in_the_order_of_the_bytes_however_many_threads_there
                 if let Ok(byte) = told.recv_timeout(Duration::from_millis(1)) {
                     return byte;
                 }
-                assert!(begun.elapsed() < Duration::from_secs(60));
+                assert!(begun.elapsed() < SOON);
             }
         });
         assert_eq!(bytes, *b"abc");

@@ -10,7 +10,7 @@ use completion_port::{
     Batch, BlockDetection, Interest, OneShot, Operation, Packet, Port, Registration, SharedSource,
     Started,
 };
-use testkit::{Socket, System, on_edge_triggered_systems, on_every_system};
+use testkit::{SOON, Socket, System, on_edge_triggered_systems, on_every_system};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id as SpanId, Record};
 use tracing::{Dispatch, Event, Metadata, Subscriber, subscriber};
@@ -72,7 +72,7 @@ fn listening(listen: impl Fn(&str) + Send + Sync + 'static, act: impl FnOnce() +
         let _another = Dispatch::new(Listener(|_: &str| {}));
         subscriber::with_default(Listener(listen), act);
     });
-    let ended = end.recv_timeout(Duration::from_secs(30));
+    let ended = end.recv_timeout(SOON);
     assert_eq!(ended, Err(mpsc::RecvTimeoutError::Disconnected), "it is stuck");
     test.join().unwrap();
 }

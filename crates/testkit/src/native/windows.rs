@@ -18,6 +18,7 @@ use windows_sys::Win32::System::LibraryLoader::{GetModuleHandleA, GetProcAddress
 use completion_port::{BorrowedSource, FileSource, OwnedSource, Readiness, Source};
 
 use crate::lacking;
+use crate::patience::SOON;
 
 /// A socket or a file.
 #[derive(Debug)]
@@ -293,7 +294,7 @@ pub(crate) fn unix_pair() -> (Owned, Owned) {
     let first = tcp_fresh();
     let done = connect(&first, &own_address(&listener));
     assert!(done.is_ok() || done.unwrap_err().kind() == io::ErrorKind::WouldBlock);
-    await_readable(&listener, Duration::from_secs(10));
+    await_readable(&listener, SOON);
     let second = accept(&listener).unwrap();
     set_nodelay(&first);
     set_nodelay(&second);

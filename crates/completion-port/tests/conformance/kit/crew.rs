@@ -18,9 +18,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use completion_port::{Batch, Packet, Port, sim};
-
-/// How long the threads may take, in real time, to do what there is to do at one moment.
-const LIMIT: Duration = Duration::from_secs(10);
+use testkit::SOON;
 
 /// Threads that wait on a port and handle packets in virtual time.
 pub(crate) struct Crew<'k> {
@@ -127,7 +125,7 @@ impl<'k> Crew<'k> {
         loop {
             let mut state = self.state();
             while state.working < state.outside {
-                let left = LIMIT.saturating_sub(begun.elapsed());
+                let left = SOON.saturating_sub(begun.elapsed());
                 assert!(
                     !left.is_zero(),
                     "a thread neither waits nor works: {state:?} of {:?}",
@@ -143,7 +141,7 @@ impl<'k> Crew<'k> {
             if working + self.kernel.sleeping() == self.size() {
                 return working;
             }
-            assert!(begun.elapsed() < LIMIT, "a wait does not end: {:?}", self.kernel);
+            assert!(begun.elapsed() < SOON, "a wait does not end: {:?}", self.kernel);
             thread::yield_now();
         }
     }

@@ -1,6 +1,7 @@
 //! One thread at one port: registers a socket, takes the next packet, and checks what it is.
 
 use std::fmt::Debug;
+use std::thread;
 use std::time::Instant;
 
 use completion_port::{
@@ -127,6 +128,20 @@ pub(crate) const PERSISTENT_EDGE: Trigger = Trigger::Always(Persistent::Edge);
 
 pub(crate) const TRIGGERS: [Trigger; 4] =
     [ONE_SHOT_LEVEL, ONE_SHOT_EDGE, PERSISTENT_LEVEL, PERSISTENT_EDGE];
+
+/// Calls `act` with each trigger. On a real system each has a thread of its own: what takes long there is to see that
+/// nothing happens.
+pub(crate) fn for_each_trigger(on: &System, act: impl Fn(Trigger) + Sync) {
+    if on.kernel().is_some() {
+        return TRIGGERS.into_iter().for_each(act);
+    }
+    thread::scope(|scope| {
+        for trigger in TRIGGERS {
+            let act = &act;
+            scope.spawn(move || act(trigger));
+        }
+    });
+}
 
 /// A port for one thread, with names as keys and numbers as messages.
 pub(crate) fn port_on(on: &System) -> Port<&'static str, u32> {

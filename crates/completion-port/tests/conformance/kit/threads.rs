@@ -8,8 +8,12 @@ use std::sync::{LazyLock, mpsc};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
+#[cfg(target_os = "linux")]
+use completion_port::ThreadStatus;
 use completion_port::{Batch, Buffer, Packet, Port};
-use testkit::System;
+#[cfg(target_os = "linux")]
+use testkit::scheduler::{ThreadNumber, all_sleep};
+use testkit::{LIMIT, System};
 
 /// What keeps a handler running until the test opens it.
 #[derive(Default)]
@@ -24,7 +28,7 @@ impl Gate {
     pub(crate) fn pass(&self) {
         let begun = Instant::now();
         while !self.0.load(SeqCst) {
-            assert!(begun.elapsed() < Duration::from_secs(60), "nobody opened the gate");
+            assert!(begun.elapsed() < LIMIT, "nobody opened the gate");
             thread::yield_now();
         }
     }
@@ -33,7 +37,7 @@ impl Gate {
     pub(crate) fn pass_without_a_call(&self) {
         let begun = Instant::now();
         while !self.0.load(SeqCst) {
-            assert!(begun.elapsed() < Duration::from_secs(60), "nobody opened the gate");
+            assert!(begun.elapsed() < LIMIT, "nobody opened the gate");
             std::hint::spin_loop();
         }
     }
@@ -123,17 +127,35 @@ pub(crate) fn stays(on: &System, waiting: usize, what: &str, mut condition: impl
     }
 }
 
-/// Waits until exactly `count` threads wait on `port`. No time passes on a simulated kernel.
+/// Waits until exactly `count` threads wait on `port`, and sleep. No time passes on a simulated kernel.
+///
+/// A thread counts as one that waits some time before it sleeps in the kernel, where the order is made in which
+/// threads are released.
 #[track_caller]
 pub(crate) fn settle<K, M>(on: &System, port: &Port<K, M>, count: usize) {
     let begun = Instant::now();
-    while port.stats().parked != count {
+    while port.stats().parked != count || !who_waits_sleeps(on, port) {
         assert!(begun.elapsed() < on.soon(), "{count} threads should wait: {port:#?}");
         thread::yield_now();
     }
     if let Some(kernel) = on.kernel() {
         assert!(kernel.wait_for_sleepers(count, on.soon()), "{count} should wait: {kernel:?}");
     }
+}
+
+/// Whether all threads that wait on `port` sleep in the kernel of this machine. A simulated one tells by itself.
+#[cfg(target_os = "linux")]
+fn who_waits_sleeps<K, M>(on: &System, port: &Port<K, M>) -> bool {
+    let threads = port.thread_stats().into_iter();
+    let waiting = threads.filter(|thread| thread.status == ThreadStatus::Idle);
+    let numbers = waiting.filter_map(|thread| thread.system_number?.try_into().ok());
+    on.kernel().is_some() || all_sleep(&numbers.map(ThreadNumber::of).collect::<Vec<_>>())
+}
+
+/// Other systems do not tell.
+#[cfg(not(target_os = "linux"))]
+fn who_waits_sleeps<K, M>(_: &System, _: &Port<K, M>) -> bool {
+    true
 }
 
 /// Takes one message; `None` once the port is closed.
