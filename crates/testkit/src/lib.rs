@@ -12,7 +12,7 @@
 //! * A [`HangingDisk`] does not answer some reads until the test says so.
 //! * [`sandbox`] takes a system call away from a test; [`spawn`] starts a process while no claim runs,
 //!   [`fork`] forks this one.
-//! * [`SOON`] is how long a test waits for what must happen, and [`effort`] how often it repeats what is left to chance.
+//! * [`SOON`] is how long a test waits for an event, and [`effort`] multiplies the repetitions of random steps.
 //! * [`Dice`] are chance that can be had again.
 //!
 //! Whatever goes wrong in here makes the test fail: the constructors panic.

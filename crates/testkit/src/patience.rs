@@ -1,15 +1,15 @@
-//! How long a test waits for what must happen, and how often it repeats what is left to chance.
+//! How long a test waits for an event, and how often it repeats a random step.
 
 use std::time::Duration;
 
-/// How long a test waits for what must happen. This only ends a test that would hang: it is far more than anything takes,
-/// also where the machine does much besides, and no test may depend on how long it is.
+/// How long a test waits for an event. This only ends a test that would hang: nothing takes nearly as long, not even on a
+/// busy machine, and no test may depend on the length.
 pub const SOON: Duration = Duration::from_secs(120);
 
 /// How long a whole claim may take before it counts as stuck.
 pub const LIMIT: Duration = Duration::from_secs(900);
 
-/// By how much more often than usual a test repeats what is left to chance: `TEST_EFFORT` in the environment, 1 if that is
+/// How many times the usual number of repetitions a test with random steps or races makes: `TEST_EFFORT` in the environment, 1 if that is
 /// not set.
 ///
 /// # Panics

@@ -72,13 +72,13 @@ const SLEEPS_BEGUN: &str = "voluntary_ctxt_switches:";
 /// How the state begins of a thread that sleeps.
 const ASLEEP: [char; 2] = ['S', 'D'];
 
-/// What stands behind the name of a field.
+/// The value of a field.
 fn find<'s>(status: &'s str, field: &str) -> &'s str {
     status.lines().find_map(|line| line.strip_prefix(field)).unwrap().trim()
 }
 
-/// Whether all of these threads sleep in the kernel at once. So none of them is about to sleep for a lock that another
-/// one holds.
+/// Whether all of these threads sleep in the kernel simultaneously. So none of them is waiting for a lock that another of
+/// them holds.
 #[must_use]
 pub fn all_sleep(threads: &[ThreadNumber]) -> bool {
     // Who sleeps at both looks, and has not got up in between, slept when all others did.

@@ -279,7 +279,7 @@ impl System {
         }
     }
 
-    /// A deadline for what must happen: [`SOON`].
+    /// How long to wait for an event: [`SOON`].
     #[must_use]
     pub fn soon(&self) -> Duration {
         SOON

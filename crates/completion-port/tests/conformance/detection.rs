@@ -15,7 +15,9 @@ use completion_port::{
     sim,
 };
 use testkit::scheduler::{self, ThreadNumber};
-use testkit::{Obstacle, SOON, System, in_a_process_of_its_own, in_forked_child_with_clock, late, sandbox};
+use testkit::{
+    Obstacle, SOON, System, in_a_process_of_its_own, in_forked_child_with_clock, late, sandbox,
+};
 
 use crate::kit::takers::{Takers, each_block_is_noticed};
 use crate::kit::threads::{

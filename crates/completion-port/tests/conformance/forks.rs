@@ -16,7 +16,9 @@ use completion_port::{
     Batch, Changes, ErrorKind, Interest, OneShot, Packet, Packets, Persistent, Port, Ready,
     Registration,
 };
-use testkit::{Dice, Forked, SOON, System, exit, fork, forks, in_a_process_of_its_own, in_forked_child};
+use testkit::{
+    Dice, Forked, SOON, System, exit, fork, forks, in_a_process_of_its_own, in_forked_child,
+};
 
 /// Whether a port of the calling process can be made, and works.
 fn own_port_works() -> bool {

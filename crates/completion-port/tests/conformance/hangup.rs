@@ -8,8 +8,8 @@ use completion_port::{Batch, Events, Interest, Packet};
 use testkit::{System, on_every_system};
 
 use crate::kit::packets::{
-    ONE_SHOT_LEVEL, TRIGGERS, assert_quiet, enable, for_each_trigger, leave_queued, port_on, register, report,
-    whole_report,
+    ONE_SHOT_LEVEL, TRIGGERS, assert_quiet, enable, for_each_trigger, leave_queued, port_on,
+    register, report, whole_report,
 };
 use crate::kit::sockets::{POLLHUP, POLLIN, POLLRDHUP, Pair, STREAMS, await_facts, await_unread};
 

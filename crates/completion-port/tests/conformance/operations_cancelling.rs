@@ -33,7 +33,7 @@ unsafe impl Buffer for Asking {
 
     unsafe fn room<'b>(&'b mut self, part: &mut dyn FnMut(&'b mut [MaybeUninit<u8>])) {
         if self.asks.swap(false, SeqCst) {
-            // A test that is over does not listen.
+            // A test that has ended does not listen.
             let _ = self.say.send(());
             let _ = self.answers.recv_timeout(SOON);
         }

@@ -264,9 +264,8 @@ fn with_supply(mut act: impl FnMut(&Site<'_>, usize, Duration)) {
 /// The usual room of a batch.
 const ROOM: usize = 64;
 
-/// For how long a supply is looked at: so many milliseconds, or the smaller number of them where that makes very many
-/// packets. That is enough to see a port that goes wrong as a rule; one that does so now and then is found with
-/// `TEST_EFFORT`.
+/// How long to watch a supply: `many` milliseconds, or `few` of them where these contain thousands of packets. The short
+/// time shows a fault that occurs regularly; `TEST_EFFORT` finds one that occurs now and then.
 fn stretch(few: u32, many: u32, threads: usize, handler: Duration) -> Duration {
     let packets = u128::try_from(threads).unwrap() * 1_000 / handler.as_micros();
     let is_long = packets > 3_000 && effort() == 1;

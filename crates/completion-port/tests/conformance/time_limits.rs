@@ -212,7 +212,7 @@ fn a_process_that_is_stopped_goes_on_with_its_waits_epoll() {
             let say = say.clone();
             scope.spawn(move || say.send((timeout, wait(timeout))).unwrap());
         }
-        // All wait, but for those whose time is over already.
+        // All wait, except for those whose time has ended already.
         let mut over = Vec::new();
         eventually(on, "all wait", || {
             over.extend(heard.try_iter());

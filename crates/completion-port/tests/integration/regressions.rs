@@ -29,8 +29,8 @@ impl<K, M> Drop for End<'_, K, M> {
     }
 }
 
-/// Waits until `condition` holds; time goes on in steps of a millisecond on a simulated kernel, and no faster than it
-/// really does.
+/// Waits until `condition` holds; a simulated clock advances in steps of a millisecond, and no faster than the real
+/// one.
 #[track_caller]
 fn eventually(on: &System, what: &str, mut condition: impl FnMut() -> bool) {
     const STEP: Duration = Duration::from_millis(1);

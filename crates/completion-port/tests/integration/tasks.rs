@@ -132,9 +132,7 @@ fn a_thread_that_waits_goes_on_with_tasks_and_sees_no_packet() {
     let bench = Bench::new();
     bench.begin();
     let port = Arc::clone(&bench.port);
-    let waiter = thread::spawn(move || {
-        port.wait(&mut Batch::new(), SOON).unwrap().count()
-    });
+    let waiter = thread::spawn(move || port.wait(&mut Batch::new(), SOON).unwrap().count());
     (&bench.far).write_all(b"x").unwrap();
     assert_eq!(bench.told(), (Some(Ending::Done), Some(b'x')));
     bench.port.post(1).unwrap();
@@ -166,9 +164,7 @@ fn other_operations_make_packets_beside_tasks() {
     let buffer = ReadByte { socket, byte: None, sender, is_told: true };
     bench.port.start(bench.id, Operation::recv(buffer)).map_err(|it| it.error()).unwrap();
     let port = Arc::clone(&bench.port);
-    let waiter = thread::spawn(move || {
-        port.wait(&mut Batch::new(), SOON).unwrap().count()
-    });
+    let waiter = thread::spawn(move || port.wait(&mut Batch::new(), SOON).unwrap().count());
     (&bench.far).write_all(b"x").unwrap();
     assert_eq!(waiter.join().unwrap(), 1);
 }

@@ -129,8 +129,8 @@ pub(crate) const PERSISTENT_EDGE: Trigger = Trigger::Always(Persistent::Edge);
 pub(crate) const TRIGGERS: [Trigger; 4] =
     [ONE_SHOT_LEVEL, ONE_SHOT_EDGE, PERSISTENT_LEVEL, PERSISTENT_EDGE];
 
-/// Calls `act` with each trigger. On a real system each has a thread of its own: what takes long there is to see that
-/// nothing happens.
+/// Calls `act` with each trigger. On a real system each call has a separate thread, because checking that nothing happens
+/// takes real time there.
 pub(crate) fn for_each_trigger(on: &System, act: impl Fn(Trigger) + Sync) {
     if on.kernel().is_some() {
         return TRIGGERS.into_iter().for_each(act);

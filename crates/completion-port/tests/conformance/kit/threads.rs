@@ -129,8 +129,8 @@ pub(crate) fn stays(on: &System, waiting: usize, what: &str, mut condition: impl
 
 /// Waits until exactly `count` threads wait on `port`, and sleep. No time passes on a simulated kernel.
 ///
-/// A thread counts as one that waits some time before it sleeps in the kernel, where the order is made in which
-/// threads are released.
+/// A thread counts as waiting some time before it sleeps in the kernel, and the kernel releases threads in the order in
+/// which they went to sleep.
 #[track_caller]
 pub(crate) fn settle<K, M>(on: &System, port: &Port<K, M>, count: usize) {
     let begun = Instant::now();
@@ -143,7 +143,7 @@ pub(crate) fn settle<K, M>(on: &System, port: &Port<K, M>, count: usize) {
     }
 }
 
-/// Whether all threads that wait on `port` sleep in the kernel of this machine. A simulated one tells by itself.
+/// Whether all threads that wait on `port` sleep in the kernel of this machine. [`settle`] asks a simulated one.
 #[cfg(target_os = "linux")]
 fn who_waits_sleeps<K, M>(on: &System, port: &Port<K, M>) -> bool {
     let threads = port.thread_stats().into_iter();
