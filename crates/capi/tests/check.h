@@ -9,12 +9,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How long a wait for something that must come may take, in milliseconds. */
+/* How long a wait for something that must come may take, in milliseconds. It ends a program that is stuck, and no
+ * other, however busy the machine is. */
 #ifndef SOON
-#define SOON 60000
+#define SOON 180000
 #endif
-/* How long a test looks for something that must not come. */
+/* After how many seconds a program is stuck as a whole. */
+#define STUCK 1800
+/* How long a test looks for something that must not come. Windows tells a little later. */
+#ifdef _WIN32
 #define A_WHILE 20
+#else
+#define A_WHILE 10
+#endif
 /* What is left in a result that the library may not touch. */
 #define UNTOUCHED 0xDEADBEEFu
 
@@ -58,7 +65,7 @@ static inline void check_same(const char *file, int line, const char *what, long
 static inline void start(void)
 {
     WSADATA data;
-    end_if_stuck(540);
+    end_if_stuck(STUCK);
     CHECK_IS(WSAStartup(MAKEWORD(2, 2), &data), 0);
 }
 
@@ -72,6 +79,12 @@ static inline int finish(void)
 static inline int is_slow(void)
 {
     return getenv("TEST_RUNS_SLOWLY") != NULL;
+}
+
+/* How often something is tried that depends on the turns of threads: a few times, or often where TEST_RUNS_LONG is set. */
+static inline int tries(int few, int many)
+{
+    return getenv("TEST_RUNS_LONG") != NULL ? many : few;
 }
 
 /* ---- sockets ---------------------------------------------------------------------------------- */

@@ -92,7 +92,7 @@ static inline pid_t fork_at_rest(void)
     child = fork();
     CHECK(child >= 0);
     if (child == 0)
-        alarm(300);
+        alarm(STUCK);
     return child;
 }
 

@@ -214,7 +214,7 @@ static void a_forked_child_may_close(void)
         pid_t child = fork();
         CHECK(child >= 0);
         if (child == 0) {
-            alarm(60);
+            alarm(STUCK);
             if (dup2(2, (int)shared) != (int)shared || close((int)shared) != 0 || close_range(3, ~0U, 0) != 0) {
                 _exit(1);
             }

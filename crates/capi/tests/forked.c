@@ -1,5 +1,5 @@
 /* Children that are forked while other threads of their parent are busy in the library: whatever those had
- * locked stays locked there. Row C 32. A hundred forks, or as many as FORKS in the environment says. */
+ * locked stays locked there. Row C 32. Fifty forks, or as many as FORKS in the environment says. */
 #include <winsock2.h>
 #include <mswsock.h>
 #include <windows.h>
@@ -93,7 +93,7 @@ static void live_on(HANDLE inherited, SOCKET s)
 static int forks(void)
 {
     const char *forks = getenv("FORKS");
-    return is_slow() ? 5 : forks ? atoi(forks) : 100;
+    return is_slow() ? 5 : forks ? atoi(forks) : tries(50, 1000);
 }
 
 int main(void)
@@ -123,7 +123,7 @@ int main(void)
         pid_t child = fork();
         CHECK(child >= 0);
         if (child == 0) {
-            alarm(30); /* if it is stuck */
+            alarm(STUCK); /* if it is stuck */
             live_on(port, s);
             if (is_slow()) { /* Valgrind asks about memory that the other threads have lost here */
                 execl("/bin/true", "true", (char *)NULL);

@@ -44,7 +44,7 @@ int main(void)
     uint32_t own = cp_thread_id(), signals;
     uint64_t before = cp_clock();
 
-    alarm(540);
+    alarm(1800);
     CHECK(module != NULL && module == cp_module("ws2_32"));
     CHECK(cp_function(module, "ProcessSocketNotifications") != NULL);
     CHECK_FALSE(cp_function(module, "Nothing") != NULL, CP_ERROR_FUNCTION_NOT_FOUND);

@@ -31,7 +31,7 @@ int main(void)
     OVERLAPPED_ENTRY entry;
     UINT32 received;
     char byte;
-    alarm(540);
+    alarm(1800);
     memset(&address, 0, sizeof address);
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -52,7 +52,7 @@ int main(void)
     registration.eventFilter = SOCK_NOTIFY_REGISTER_EVENT_IN;
     registration.triggerFlags = SOCK_NOTIFY_TRIGGER_LEVEL | SOCK_NOTIFY_TRIGGER_ONESHOT;
     CHECK(sendto(s, "x", 1, 0, (struct sockaddr *)&address, length) == 1);
-    CHECK(ProcessSocketNotifications(port, 1, &registration, 60000, 1, &entry, &received) == ERROR_SUCCESS);
+    CHECK(ProcessSocketNotifications(port, 1, &registration, 180000, 1, &entry, &received) == ERROR_SUCCESS);
     CHECK(registration.registrationResult == ERROR_SUCCESS && received == 1);
     CHECK(entry.lpCompletionKey == (ULONG_PTR)&registration);
     CHECK(SocketNotificationRetrieveEvents(&entry) == SOCK_NOTIFY_EVENT_IN);

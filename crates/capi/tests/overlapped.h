@@ -141,6 +141,20 @@ static inline void failed_at(const char *file, int line, HANDLE port, ULONG_PTR 
 #define CHECK_FAILED(port, key, overlapped, bytes, code) \
     failed_at(__FILE__, __LINE__, (port), (key), (overlapped), (bytes), (code))
 
+#if HAS_SOCKET_CALLS
+/* The wait for the calls of a pool io returns at once: it takes a second if it is one for what is missing. On a machine
+ * that is busy it may take as long all the same, and so one that was quick is looked for. */
+static inline void waits_for_none(PTP_IO io, BOOL cancels)
+{
+    ULONGLONG first = GetTickCount64(), began;
+    do {
+        began = GetTickCount64();
+        CHECK(began - first < SOON);
+        WaitForThreadpoolIoCallbacks(io, cancels);
+    } while (GetTickCount64() - began >= 900);
+}
+#endif
+
 /* Waits until an operation has ended, and takes nothing: as a program does that spins. */
 static inline void until_ended(LPOVERLAPPED overlapped)
 {

@@ -687,7 +687,7 @@ static long busy_time(void)
 /* The accept waits and does not spin, whoever sees to it, and goes on when there is a descriptor. */
 static void an_accept_waits_for_descriptors(void)
 {
-    enum { TIME = 400 };
+    enum { TIME = 100 };
     int round;
     if (is_slow()) { /* Valgrind closes what is beyond the limit: the connection is lost */
         printf("SKIPPED an accept that waits for descriptors: Valgrind has a limit of its own\n");
@@ -726,7 +726,7 @@ static void an_accept_waits_for_descriptors(void)
         busy = busy_time();
         CHECK_FALSE(GetQueuedCompletionStatus(port, &count, &key, &which, TIME), WAIT_TIMEOUT);
         CHECK(!HasOverlappedIoCompleted(&accept.overlapped));
-        CHECK(busy_time() - busy < TIME / 4);
+        CHECK(busy_time() - busy < TIME / 2);
         CHECK_IS(setrlimit(RLIMIT_NOFILE, &before), 0);
         until_ended(&accept.overlapped);
         CHECK_IS(status_of(accept.overlapped.Internal), SUCCEEDED_WELL);
@@ -904,9 +904,9 @@ static void a_connect_that_is_refused_fails_whoever_is_told(void)
             CHECK(!GetQueuedCompletionStatus(port, &bytes, &key, &ended, SOON));
             CHECK(ended == &receive);
         }
-        CHECK(is_silent(port));
         close_both(s, keeps);
     }
+    CHECK(is_silent(port));
 }
 
 /* The system connects a socket to itself that asks for its own port, at which nothing listens. */
@@ -996,6 +996,7 @@ static void a_socket_is_disconnected_and_used_again(void)
 /* Also if the socket lingers, and if something has come that the program has not read. */
 static void what_was_sent_comes_though_the_socket_is_used_again(void)
 {
+    enum { LONG_TIME = 1000 }; /* in seconds: half of it tells a call that lingers from one that does not */
     static char bytes[1 << 16];
     int way;
     for (way = 0; way < 4; way++) {
@@ -1008,7 +1009,7 @@ static void what_was_sent_comes_though_the_socket_is_used_again(void)
         ULONGLONG began;
         new_pair(&near, &far);
         lingers.l_onoff = 1;
-        lingers.l_linger = 30;
+        lingers.l_linger = LONG_TIME;
         if (way % 2 != 0)
             CHECK_IS(setsockopt(near, SOL_SOCKET, SO_LINGER, (const char *)&lingers, sizeof lingers), 0);
         if (way / 2 != 0) {
@@ -1020,7 +1021,7 @@ static void what_was_sent_comes_though_the_socket_is_used_again(void)
             sent += done;
         began = GetTickCount64();
         CHECK_IS(DisconnectEx(near, &overlapped, TF_REUSE_SOCKET, 0), TRUE);
-        CHECK(GetTickCount64() - began < 10000);
+        CHECK(GetTickCount64() - began < LONG_TIME * 500u);
         CHECK_ENDED(port, KEY, &overlapped, 0);
         while ((done = (int)recv(far, bytes, sizeof bytes, 0)) > 0)
             come += done;
@@ -1031,7 +1032,7 @@ static void what_was_sent_comes_though_the_socket_is_used_again(void)
         memset(&lingers, 0, sizeof lingers);
         done = sizeof lingers;
         CHECK_IS(getsockopt(near, SOL_SOCKET, SO_LINGER, (char *)&lingers, &done), 0);
-        CHECK_IS(lingers.l_linger, way % 2 != 0 ? 30 : 0);
+        CHECK_IS(lingers.l_linger, way % 2 != 0 ? LONG_TIME : 0);
         listener = new_listener(&address);
         if (!ConnectEx(near, TO(address), NULL, 0, NULL, &overlapped))
             CHECK_IS(WSAGetLastError(), WSA_IO_PENDING);
@@ -1355,8 +1356,9 @@ static void the_time_of_a_connection_is_told(void)
     SOCKET listener = new_listener(&address), clients[2], s = new_socket(), accepted, same, udp = udp_socket(), none = INVALID_SOCKET;
     Accept accept_with_data;
     OVERLAPPED overlapped = fresh(NULL);
+    SOCKET times[5];
     DWORD seconds;
-    int size = sizeof seconds;
+    int size = sizeof seconds, i;
     begin_accept(listener, &accept_with_data, 1);
     CHECK_IS(connect_time(accept_with_data.s), 0xFFFFFFFF);
     CHECK_IS(connect_time(s), 0xFFFFFFFF);
@@ -1370,18 +1372,25 @@ static void the_time_of_a_connection_is_told(void)
     until_ended(&overlapped);
     accepted = (SOCKET)accept(listener, NULL, NULL);
     clients[1] = duplicate(clients[0]); /* of which the library knows nothing */
-    CHECK_IS(connect_time(clients[1]), 0);
-    Sleep(2100);
-    CHECK(connect_time(accept_with_data.s) >= 2 && connect_time(accept_with_data.s) < 60);
-    CHECK(connect_time(clients[0]) >= 2);
-    CHECK(connect_time(clients[1]) >= 2);
-    CHECK(connect_time(accepted) >= 2);
-    CHECK(connect_time(s) >= 2);
+    CHECK(connect_time(clients[1]) != 0xFFFFFFFF);
+    CHECK(connect_time(accept_with_data.s) != 0xFFFFFFFF);
+    times[0] = accept_with_data.s;
+    times[1] = clients[0];
+    times[2] = clients[1];
+    times[3] = accepted;
+    times[4] = s;
+    for (i = 0; i < 5; i++) { /* each goes on, in seconds */
+        DWORD before = connect_time(times[i]), ticks = (DWORD)(GetTickCount64() / 1000), seconds;
+        while ((seconds = connect_time(times[i])) == before)
+            Sleep(10);
+        CHECK(seconds > before && seconds - before <= (DWORD)(GetTickCount64() / 1000) - ticks + 1);
+    }
     closesocket(s);
     s = new_socket(); /* perhaps of the same number */
     CHECK_IS(connect_time(s), 0xFFFFFFFF);
     same = connected_to(&address);
-    CHECK(connect_time(same) < 2);
+    seconds = connect_time(same); /* none of the time of the former one */
+    CHECK(seconds < connect_time(clients[0]));
     if (HAS_SOCKET_CALLS) /* Windows does not say. */
         CHECK_SOCKET_ERROR(getsockopt(udp, SOL_SOCKET, SO_CONNECT_TIME, (char *)&seconds, &size), WSAENOPROTOOPT);
     CHECK_SOCKET_ERROR(getsockopt(none, SOL_SOCKET, SO_CONNECT_TIME, (char *)&seconds, &size), WSAENOTSOCK);

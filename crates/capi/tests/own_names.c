@@ -206,7 +206,7 @@ int main(void)
     the_reference_in_its_own_words();
     CHECK_IS(WSACleanup(), 0);
 #else
-    alarm(540);
+    alarm(1800);
     the_reference_in_its_own_words();
     socket_calls();
 #endif

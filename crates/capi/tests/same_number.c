@@ -403,7 +403,7 @@ static void every_socket_is_told_of_at_random(void)
     unsigned events;
     /* .ci/wine/server_fails.c shows it. */
     NOT_ON_WINE("its server fails where a number is polled of which another thread is making a socket");
-    round_count = is_slow() ? ROUNDS / 30 : ROUNDS;
+    round_count = is_slow() ? ROUNDS / 30 : tries(ROUNDS / 3, ROUNDS);
     for (i = 0; i < 2; i++) {
         CHECK_IS(pthread_create(&tellers[i], NULL, tells, NULL), 0);
     }

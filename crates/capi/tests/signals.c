@@ -69,7 +69,7 @@ static void no_signal_ends_a_wait(void)
         }
     }
     signal(SIGALRM, SIG_DFL);
-    alarm(540);
+    alarm(STUCK);
     CHECK_IS(CloseHandle(port), TRUE);
 }
 

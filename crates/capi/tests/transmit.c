@@ -227,7 +227,7 @@ static void a_call_that_waits_ends_with_its_socket(void)
         /* Until nothing goes on any more: nobody reads. */
         while (unsent == 0 || unsent != before) {
             before = unsent;
-            Sleep(50);
+            until_the_others_sleep();
             CHECK_IS(ioctl((int)near, SIOCOUTQ, &unsent), 0);
         }
         if (way == 0) {
