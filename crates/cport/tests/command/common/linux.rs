@@ -5,7 +5,7 @@ use std::io::Read as _;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -44,6 +44,9 @@ pub(crate) fn cport_limited(limit: usize, arguments: &[&str]) -> Command {
     command.args(["-c", &script, env!("CARGO_BIN_EXE_cport")]).args(arguments);
     command
 }
+
+/// How often a test looks whether something has happened.
+const LOOK: Duration = Duration::from_millis(2);
 
 /// A terminal with a command in it.
 pub(crate) struct Terminal {
@@ -98,7 +101,7 @@ impl Terminal {
         let begun = Instant::now();
         while !is_so(&self.text()) {
             assert!(begun.elapsed() < DEADLINE, "{wanted:?} is not in {}", self.text());
-            thread::yield_now();
+            thread::park_timeout(LOOK);
         }
     }
 
@@ -114,7 +117,7 @@ impl Terminal {
                 break status;
             }
             assert!(begun.elapsed() < DEADLINE, "it does not end: {}", self.text());
-            thread::yield_now();
+            thread::park_timeout(LOOK);
         };
         self.reader.take().unwrap().join().unwrap();
         let text = self.text();

@@ -79,13 +79,13 @@ fn press() {
     again_and_again("press", || unsafe { GenerateConsoleCtrlEvent(number(KEY), 0) });
 }
 
-/// Makes a call until it succeeds, for some seconds: under Wine one now and then fails while another process attaches
+/// Makes a call until it succeeds: under Wine one now and then fails while another process attaches
 /// itself to a console.
 fn again_and_again(what: &str, call: impl Fn() -> BOOL) {
     let begun = Instant::now();
     while call() == 0 {
         let error = io::Error::last_os_error();
-        assert!(begun.elapsed() < Duration::from_secs(5), "{what}: {error}");
+        assert!(begun.elapsed() < super::DEADLINE, "{what}: {error}");
         thread::park_timeout(Duration::from_millis(20));
     }
 }
