@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::set_socket_linger;
 
-/// An answer that takes longer does not come.
-const SOON: Duration = Duration::from_secs(20);
+/// An answer that takes longer does not come, however busy the machine is.
+const SOON: Duration = Duration::from_secs(120);
 
 /// A connection whose reads and writes fail if they take too long.
 ///
@@ -28,6 +28,54 @@ pub fn connect(server: SocketAddr) -> TcpStream {
 #[must_use]
 pub fn content(seed: u8, length: usize) -> Vec<u8> {
     (0..=250_u8).cycle().skip(usize::from(seed)).take(length).collect()
+}
+
+/// A client that says something again and again, so that a server with a limit of time does not end its connection. A busy
+/// machine may keep it from that: then it connects once more.
+#[derive(Debug)]
+pub struct Lively {
+    server: SocketAddr,
+    /// How long a client may be silent.
+    limit: Duration,
+    last: Instant,
+    /// Its connection.
+    pub stream: TcpStream,
+}
+
+impl Lively {
+    /// Connects to a server that lets its clients be silent for so long.
+    #[must_use]
+    pub fn connect(server: SocketAddr, limit: Duration) -> Self {
+        let last = Instant::now();
+        Self { server, limit, last, stream: connect(server) }
+    }
+
+    /// Sends bytes and has them back.
+    ///
+    /// # Panics
+    ///
+    /// If it is not answered though it was not silent for too long.
+    pub fn exchange(&mut self, bytes: &[u8]) {
+        loop {
+            let begun = Instant::now();
+            let sent = self.stream.write_all(bytes);
+            let silence = self.last.elapsed();
+            self.last = begun;
+            let mut answer = vec![0; bytes.len()];
+            match sent.and_then(|()| self.stream.read_exact(&mut answer)) {
+                Ok(()) if answer == bytes => return,
+                // Its connection is over, or about to be.
+                _ if silence >= self.limit => *self = Self::connect(self.server, self.limit),
+                outcome => panic!("{outcome:?} after {silence:?} of silence"),
+            }
+        }
+    }
+
+    /// For how long it has been silent.
+    #[must_use]
+    pub fn silence(&self) -> Duration {
+        self.last.elapsed()
+    }
 }
 
 /// Sends bytes and has them back.
@@ -165,20 +213,27 @@ impl Slow {
         assert!(answer == self.sent, "{} of {} bytes", answer.len(), self.sent.len());
     }
 
-    /// Whether the server ends the connection though nothing is read, within that time.
-    pub fn is_cut_off(&mut self, within: Duration) -> bool {
-        let end = Instant::now() + within;
-        while Instant::now() < end {
+    /// Waits until the server ends the connection because nothing is read, or nothing comes for `limit`.
+    ///
+    /// # Panics
+    ///
+    /// If it does not.
+    pub fn wait_until_cut_off(&mut self, limit: Duration) {
+        let begun = Instant::now();
+        self.stream.set_nonblocking(true).expect("a socket");
+        loop {
             // After the other end is closed, a write is answered by a reset.
-            if self.stream.set_nonblocking(true).is_err() {
-                return false;
+            for _ in 0..2 {
+                let written = self.stream.write(b"?");
+                if written.is_err_and(|error| error.kind() != ErrorKind::WouldBlock) {
+                    return;
+                }
+                thread::park_timeout(Duration::from_millis(10));
             }
-            if self.stream.write(b"?").is_err_and(|error| error.kind() != ErrorKind::WouldBlock) {
-                return true;
-            }
-            thread::park_timeout(Duration::from_millis(20));
+            assert!(begun.elapsed() < SOON, "it is not cut off");
+            // If there was room, the server has heard something.
+            thread::park_timeout(limit + limit / 4);
         }
-        false
     }
 
     /// Resets instead.

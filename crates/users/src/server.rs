@@ -12,8 +12,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::build::other;
 
-/// No server takes longer to say where it listens, or to end.
-const SOON: Duration = Duration::from_secs(20);
+/// No server takes longer to say where it listens, or to end, however busy the machine is.
+const SOON: Duration = Duration::from_secs(120);
 
 /// A server that is killed if the test fails.
 #[derive(Debug)]
@@ -69,22 +69,19 @@ impl Server {
     ///
     /// # Panics
     ///
-    /// If it does not end well, and soon. Returns how long it took.
-    #[must_use]
-    pub fn terminate(mut self) -> Duration {
-        let began = Instant::now();
+    /// If it does not end well.
+    pub fn terminate(mut self) {
         let pid = Pid::from_child(&self.child);
         let signal = if other().is_some() { Signal::INT } else { Signal::TERM };
         kill_process(pid, signal).expect("a child");
         self.assert_ends_well();
-        began.elapsed()
     }
 
     /// Ends it by the end of its input.
     ///
     /// # Panics
     ///
-    /// If it does not end well, and soon.
+    /// If it does not end well.
     pub fn hang_up(mut self) {
         drop(self.child.stdin.take());
         self.assert_ends_well();
