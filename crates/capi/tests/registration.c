@@ -158,42 +158,6 @@ static void enabling_again_overwrites_filter_and_trigger_but_not_the_key(void)
     CHECK_IS(closesocket(s), 0);
 }
 
-static void a_queued_packet_is_checked_against_the_new_filter(void)
-{
-    SOCKET s = udp_socket();
-    struct sockaddr_in address = bind_to_loopback(s);
-    char byte;
-    send_to(s, "x", 1, &address);
-    until(s, POLLIN);
-    CHECK_IS(enable(port, s, 1, FILTER_OUT, LEVEL_ONCE), ERROR_SUCCESS);
-    CHECK_IS(enable(port, s, 1, FILTER_IN, LEVEL_ONCE), ERROR_SUCCESS);
-    CHECK_NEXT(port, 1, SOCK_NOTIFY_EVENT_IN);
-    CHECK_IS(recv(s, &byte, 1, 0), 1);
-    CHECK_IS(enable(port, s, 1, FILTER_OUT, LEVEL_ONCE), ERROR_SUCCESS);
-    CHECK_IS(enable(port, s, 1, FILTER_IN, LEVEL_ONCE), ERROR_SUCCESS);
-    CHECK(is_silent(port)); /* nothing was left of it, and it is armed */
-    send_to(s, "x", 1, &address);
-    CHECK_NEXT(port, 1, SOCK_NOTIFY_EVENT_IN);
-    END_REGISTRATION(port, s, 1);
-    CHECK_IS(closesocket(s), 0);
-}
-
-/* Row 13. */
-static void a_disabled_registration_keeps_its_key_and_says_nothing(void)
-{
-    SOCKET s = udp_socket();
-    CHECK_IS(disable(port, s), ERROR_NOT_FOUND);
-    CHECK_IS(enable(port, s, 1, FILTER_OUT, LEVEL_ON), ERROR_SUCCESS);
-    CHECK_NEXT(port, 1, SOCK_NOTIFY_EVENT_OUT);
-    CHECK_IS(disable(port, s), ERROR_SUCCESS);
-    CHECK_IS(disable(port, s), ERROR_SUCCESS);
-    CHECK(is_silent(port));
-    CHECK_IS(enable(port, s, 2, FILTER_OUT, LEVEL_ON), ERROR_SUCCESS);
-    CHECK_NEXT(port, 1, SOCK_NOTIFY_EVENT_OUT);
-    END_REGISTRATION(port, s, 1);
-    CHECK_IS(closesocket(s), 0);
-}
-
 /* Row 14. */
 static void removal_makes_one_packet_the_last(void)
 {
@@ -337,8 +301,6 @@ int main(void)
     a_filter_with_unknown_bits_is_refused();
     a_socket_is_on_one_port();
     enabling_again_overwrites_filter_and_trigger_but_not_the_key();
-    a_queued_packet_is_checked_against_the_new_filter();
-    a_disabled_registration_keeps_its_key_and_says_nothing();
     removal_makes_one_packet_the_last();
     what_a_port_was_removing_when_it_was_closed_may_be_registered();
     no_operation_is_no_error();
