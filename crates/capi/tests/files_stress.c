@@ -307,7 +307,7 @@ static void a_read_ends_though_its_handle_is_closed(void)
     CHECK_IS(mkfifo(path, 0600), 0);
     InterlockedExchange(&is_over, 0);
     thread = CreateThread(NULL, 0, closes_when_told, NULL, 0, NULL);
-    for (round = 0; round < (is_slow() ? 20 : tries(1000, 20000)); round++) {
+    for (round = 0; round < (is_slow() ? 20 : tries(500, 20000)); round++) {
         OVERLAPPED *read = (OVERLAPPED *)calloc(1, sizeof *read);
         char *byte = (char *)calloc(1, 1);
         closing = opens("pipe", 0, OPEN_EXISTING, 0);

@@ -200,7 +200,7 @@ static DWORD WINAPI begin_behind_each_end(LPVOID argument)
 
 static void nothing_that_begins_while_its_socket_is_closed_is_lost(void)
 {
-    int round, rounds = is_slow() ? 10 : 500;
+    int round, rounds = is_slow() ? 10 : tries(150, 500);
     for (round = 0; round < rounds; round++) {
         Closing closing;
         SOCKET far;

@@ -1,5 +1,4 @@
-//! Tests that are not claims of the contract and need no process of their own, in one program: each program
-//! costs a link.
+//! Tests that prove no single rule of the contract and can share a process, in one program: each program costs a link.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
