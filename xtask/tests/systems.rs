@@ -195,6 +195,18 @@ fn the_examples_that_end_are_run() {
     assert_eq!(named.collect::<BTreeSet<_>>(), ending_examples());
 }
 
+/// `cargo test` runs the examples that the manifest lists.
+#[test]
+fn the_examples_that_end_are_tests() {
+    let manifest = workspace().join("crates/completion-port/Cargo.toml");
+    let manifest = fs::read_to_string(manifest).unwrap();
+    let listed = manifest.split("[[example]]").skip(1).map(|entry| {
+        assert!(entry.contains("\ntest = true\nharness = false\n"), "{entry}");
+        entry.split('"').nth(1).unwrap().to_owned()
+    });
+    assert_eq!(listed.collect::<BTreeSet<_>>(), ending_examples());
+}
+
 /// The reactor over polls is tested on systems that have notifications, too.
 #[test]
 fn both_ways_of_windows_are_tested() {

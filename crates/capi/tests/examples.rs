@@ -87,7 +87,7 @@ fn package_config(directory: &Path) -> PathBuf {
 }
 
 #[test]
-#[ignore = "the leg c-builds"]
+#[ignore = "the leg c-ways"]
 fn make_finds_the_library_by_pkg_config() {
     if !has("make") || !has("pkg-config") {
         return;
@@ -106,7 +106,7 @@ fn make_finds_the_library_by_pkg_config() {
 }
 
 #[test]
-#[ignore = "the leg c-builds"]
+#[ignore = "the leg c-ways"]
 fn cmake_finds_the_library_by_pkg_config() {
     if !has("cmake") || !has("pkg-config") {
         return;

@@ -1,6 +1,6 @@
-//! What the shared library exports is what `exported_symbols.txt` lists, and what its headers declare. Of the DLL for
-//! Windows `exported_symbols_windows.txt` says the same; the leg `wine` of `.ci/run` compares it with the DLL.
-//! The leg `C library` compares the list with the library as it is installed.
+//! The shared library exports what `exported_symbols.txt` lists, and its headers declare the same. The leg `C library` compares
+//! the list with the installed library. `exported_symbols_windows.txt` lists the exports of the DLL, which the leg `wine` of
+//! `.ci/full` compares.
 
 #![allow(clippy::unwrap_used, reason = "what goes wrong is the failure of the test")]
 

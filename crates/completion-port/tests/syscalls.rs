@@ -389,13 +389,15 @@ fn idle(detection: BlockDetection, threads: usize, rounds: usize, blocking: usiz
         Packet::Posted(number) => {
             if number < blocking {
                 let (_keep, never) = mpsc::channel::<()>();
-                // For as long as it takes until one is found, in the first round.
+                // In the first round until one is found.
+                let begun = Instant::now();
                 loop {
                     let _ = never.recv_timeout(Duration::from_millis(3));
                     let finds = detection != BlockDetection::Announced;
                     if !finds || port.stats().blocks_found > 0 {
                         break;
                     }
+                    assert!(begun.elapsed() < SOON, "no sleeping thread is found");
                 }
             }
             messages.fetch_add(1, SeqCst);

@@ -8,6 +8,7 @@ use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock};
 
 /// In which language a source is compiled.
@@ -215,7 +216,7 @@ impl Build {
     }
 
     /// The program of that name that an earlier run has built, if nothing has changed that it is made of: the command, the
-    /// compiler, and what is in each file that was read, the system's headers among them. Otherwise it is built anew.
+    /// compiler, and what is in each file that was read, the system's headers among them. Otherwise it is built again.
     /// The shared library may be another one: the program names its place alone.
     #[track_caller]
     pub(crate) fn kept(&self, name: &str) -> Option<PathBuf> {
@@ -234,8 +235,10 @@ impl Build {
                 return Some(program);
             }
         }
-        // Another process may do the same at this moment.
-        let own = directory.join(std::process::id().to_string());
+        // Another thread or process may build the same program at this moment. The renames are atomic.
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let number = NEXT.fetch_add(1, Relaxed);
+        let own = directory.join(format!("{}-{number}", std::process::id()));
         fs::create_dir_all(&own).unwrap();
         let read = self.make(&compiler, &own, &own.join("program"));
         let _ = fs::remove_file(&record);

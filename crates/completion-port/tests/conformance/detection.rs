@@ -224,7 +224,7 @@ on_every_rung! {
 
     /// Rule 39: while a handler that spins has the only seat, another thread looks: within a
     /// millisecond of virtual time. The real time is printed, and must only be less than the
-    /// handler's; of many looks one must be prompt.
+    /// handler's: half of the looks must be prompt, or the claim runs again.
     fn an_unattended_port_is_looked_at_on_every_rung(rung: &Rung<'_>) {
         const SOCKETS: usize = 20;
         let port = rung.port::<(), usize>(1);
@@ -267,7 +267,7 @@ on_every_rung! {
         });
         latencies.sort_unstable();
         println!("found after {:?}, at most {:?}", latencies[SOCKETS / 2], latencies[SOCKETS - 1]);
-        if latencies[0] >= Duration::from_millis(200) {
+        if latencies[SOCKETS / 2] >= Duration::from_millis(200) {
             late();
         }
     }
