@@ -329,10 +329,13 @@ impl Ledger {
         }
     }
 
-    /// One more report is about to be asked for.
+    /// One more report is about to be asked for. Each condition of it may get a packet: one that a packet does not report
+    /// stays owed, and enables what is spent or parked once more.
     pub(crate) fn asking_also(&self, key: u32, interest: Interest) {
+        let parts = [Interest::IN, Interest::OUT, Interest::HANGUP];
+        let parts = parts.into_iter().filter(|part| interest.contains(*part)).count();
         self.with(key, |facts| {
-            facts.arms += 1;
+            facts.arms += u64::try_from(parts).unwrap();
             facts.also |= interest;
             facts.has_another_filter |= facts.standing == Standing::Off;
         });
