@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Mutex, mpsc};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use testkit::scheduler::{self, ThreadNumber};
 use testkit::{Dice, Obstacle, System, sandbox};
@@ -168,7 +168,7 @@ fn who_meets_an_obstacle_sleeps_until_it_is_cleared() {
             let thread = heard.recv().unwrap();
             let begun = Instant::now();
             while !thread.sleeps() {
-                assert!(begun.elapsed() < Duration::from_secs(10), "{obstacle:?} is none");
+                assert!(begun.elapsed() < testkit::SOON, "{obstacle:?} is none");
                 thread::yield_now();
             }
             assert!(!met.is_finished());
@@ -188,7 +188,7 @@ fn two_threads_that_share_a_processor_preempt_each_other() {
                 scheduler::share_one_processor();
                 say.send(ThreadNumber::current()).unwrap();
                 let begun = Instant::now();
-                while !over.load(SeqCst) && begun.elapsed() < Duration::from_secs(60) {
+                while !over.load(SeqCst) && begun.elapsed() < testkit::SOON {
                     std::hint::spin_loop();
                 }
             });
@@ -197,7 +197,7 @@ fn two_threads_that_share_a_processor_preempt_each_other() {
         let before = both.map(ThreadNumber::preemptions);
         let begun = Instant::now();
         let preempted = || (0..2).all(|number| both[number].preemptions() > before[number]);
-        while !preempted() && begun.elapsed() < Duration::from_secs(10) {
+        while !preempted() && begun.elapsed() < testkit::SOON {
             thread::yield_now();
         }
         let preempted = preempted();

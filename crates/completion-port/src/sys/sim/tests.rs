@@ -12,7 +12,7 @@ use crate::sys::codes;
 use crate::sys::reactor::{Until, Watch};
 
 /// Real time for another thread to do its part.
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(120);
 const SECOND: Duration = Duration::from_secs(1);
 
 const BOTH: Facts = Facts::of_directions(0b11);

@@ -17,7 +17,7 @@ use crate::source::Source as _;
 use crate::state::facts::{Descriptor, Facts, Fault};
 use crate::sys::reactor::{Reactor as _, Until, Watch};
 
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(120);
 
 /// Long enough for what must not come.
 const QUIET: Duration = Duration::from_millis(50);

@@ -26,7 +26,7 @@ use crate::loan::Loan;
 use crate::state::facts::Descriptor;
 use crate::sys::files::{Files as _, Hold, Issuer, Job, What};
 
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(120);
 
 struct Desk(Mutex<Sender<Job>>);
 

@@ -29,7 +29,7 @@ use crate::sys::reactor::Reactor as _;
 use crate::sys::sockets::{Ask, Attempt, Sockets as _, Transfer, Transport};
 use crate::{Batch, Operation, Outcome, Packet, Port, Readiness, SharedSource};
 
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(120);
 
 /// Long enough for what must not come.
 const QUIET: Duration = Duration::from_millis(50);
