@@ -1,4 +1,4 @@
-//! The C and C++ programs beside this file. Each is built with the shared library, in its own language, and run once.
+//! The C and C++ programs in this folder. Each is built with the shared library, in its own language, and run once.
 //! The ignored tests run them in other ways. Each way finds what no other does:
 //!
 //! - `address_sanitizer`: what a program, or the inline code of a header, does to its own stack and heap, and undefined

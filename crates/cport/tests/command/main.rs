@@ -1,4 +1,4 @@
-//! The command `cport`, run as a user runs it. One program, since each is linked by itself.
+//! The command `cport`, run as a user runs it. All in one program, since each program costs a link.
 
 #![allow(clippy::unwrap_used, reason = "what goes wrong is the failure of the test")]
 
