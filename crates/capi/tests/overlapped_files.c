@@ -532,26 +532,6 @@ static void a_read_goes_on_where_the_cache_ends(void)
 
 static LONG called;
 
-/* What a file has lost since is not read: what is left ends the read, and nothing at all is its end. */
-static void a_file_is_cut_off_meanwhile(void)
-{
-    enum { SIZE = 1 << 20, LEFT = 5000 };
-    char *bytes = (char *)malloc(SIZE);
-    HANDLE file = opens_on_port(name, GENERIC_READ | GENERIC_WRITE, CREATE_ALWAYS, 0);
-    OVERLAPPED overlapped = at(0, NULL);
-    CHECK(bytes != NULL);
-    fill(file, SIZE);
-    CHECK_IS(SetFilePointer(file, LEFT, NULL, FILE_BEGIN), LEFT);
-    CHECK(SetEndOfFile(file));
-    CHECK_BEGUN(ReadFile(file, bytes, SIZE, NULL, &overlapped));
-    CHECK_ENDED(port, KEY, &overlapped, LEFT);
-    CHECK(is_filled(bytes, 0, LEFT));
-    overlapped = at(LEFT, NULL);
-    CHECK_FAILS(file, ReadFile(file, bytes, 1, NULL, &overlapped), &overlapped, ERROR_HANDLE_EOF);
-    CHECK(CloseHandle(file));
-    free(bytes);
-}
-
 /* The other name of the call. */
 static void a_wide_name_opens_a_file_for_a_port(void)
 {
@@ -714,7 +694,6 @@ int main(void)
     closing_a_port_ends_no_operation();
     unbuffered_files_want_whole_blocks();
     a_read_goes_on_where_the_cache_ends();
-    a_file_is_cut_off_meanwhile();
     a_wide_name_opens_a_file_for_a_port();
     functions_are_called_at_their_ends();
     a_pool_io_calls_for_a_file();
