@@ -55,20 +55,23 @@ static void begun(const char *file, int line, BOOL done)
 #define CHECK_BEGUN(call) (SetLastError(0), begun(__FILE__, __LINE__, (call)))
 #define CHECK_GOES_ON(call) CHECK_FALSE(call, ERROR_IO_PENDING)
 
-/* No packet tells of it. */
+/* No packet tells of it. Page by page: a kernel may keep what one call writes in one piece, and then empties its cache of
+ * all of that or of nothing. */
 static void fill(HANDLE file, size_t size)
 {
-    char *bytes = (char *)malloc(size);
-    OVERLAPPED overlapped = at(0, (HANDLE)(uintptr_t)1);
-    DWORD done = UNTOUCHED;
-    size_t place;
-    CHECK(bytes != NULL);
-    for (place = 0; place < size; place++)
-        bytes[place] = (char)(place * 7 + place / 251);
-    CHECK_BEGUN(WriteFile(file, bytes, (DWORD)size, NULL, &overlapped));
-    CHECK(GetOverlappedResult(file, &overlapped, &done, TRUE));
-    CHECK_IS(done, size);
-    free(bytes);
+    enum { PAGE = 4096 };
+    char bytes[PAGE];
+    size_t from;
+    for (from = 0; from < size; from += PAGE) {
+        size_t count = size - from < sizeof bytes ? size - from : sizeof bytes, place;
+        OVERLAPPED overlapped = at(from, (HANDLE)(uintptr_t)1);
+        DWORD done = UNTOUCHED;
+        for (place = 0; place < count; place++)
+            bytes[place] = (char)((from + place) * 7 + (from + place) / 251);
+        CHECK_BEGUN(WriteFile(file, bytes, (DWORD)count, NULL, &overlapped));
+        CHECK(GetOverlappedResult(file, &overlapped, &done, TRUE));
+        CHECK_IS(done, count);
+    }
 }
 
 static int is_filled(const char *bytes, size_t from, size_t size)
