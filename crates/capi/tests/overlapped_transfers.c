@@ -134,6 +134,31 @@ static void several_buffers_are_filled_and_sent_in_order(void)
     close_both(near, far);
 }
 
+/* A receive that fills its buffers leaves what else there is to the next one. */
+static void receives_into_several_buffers_share_what_came_in_one_send(void)
+{
+    enum { COUNT = 8, ROOM = 4 };
+    SOCKET near, far;
+    OVERLAPPED overlapped[COUNT];
+    char bytes[COUNT * ROOM] = {0}, text[COUNT * ROOM];
+    int place;
+    associated_pair(port, KEY, &near, &far);
+    for (place = 0; place < COUNT; place++) {
+        char *first = bytes + (size_t)place * ROOM;
+        WSABUF into[2] = {buffer_of(first, 1), buffer_of(first + 1, ROOM - 1)};
+        DWORD flags = 0;
+        overlapped[place] = fresh(NULL);
+        CHECK_PENDING(WSARecv(near, into, 2, NULL, &flags, &overlapped[place], NULL));
+    }
+    for (place = 0; place < COUNT * ROOM; place++)
+        text[place] = (char)('A' + place);
+    send_all(far, text, sizeof text);
+    for (place = 0; place < COUNT; place++)
+        CHECK_ENDED(port, KEY, &overlapped[place], ROOM);
+    CHECK(memcmp(bytes, text, sizeof text) == 0);
+    close_both(near, far);
+}
+
 /* More buffers than the system takes in one call, those without bytes not counted. Each has a place that no other has, and
  * what is between them stays as it is. */
 static void there_may_be_very_many_buffers(void)
@@ -873,6 +898,7 @@ int main(void)
     a_send_goes_out_at_once_and_waits_for_room();
     receives_are_done_in_the_order_of_their_starts();
     several_buffers_are_filled_and_sent_in_order();
+    receives_into_several_buffers_share_what_came_in_one_send();
     there_may_be_very_many_buffers();
     a_part_of_a_message_is_sent_over_a_stream();
     the_end_of_a_stream_is_no_bytes();
