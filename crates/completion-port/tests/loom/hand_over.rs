@@ -13,6 +13,7 @@ use crate::kit::{
     LOOKS, NoTasks, engine, explore, explore_within, looking_engine, next, post, scratch, serve,
     spawn, try_to_post,
 };
+use crate::state::moment::Moment;
 
 /// Joins, takes one message, and leaves; gives the number of the message's cell.
 fn take_one(engine: &Engine) -> u32 {
@@ -197,6 +198,40 @@ fn who_wakes_and_takes_its_next_packet_is_counted() {
             other.join().unwrap();
             assert_nobody_counted(&engine);
             engine.snapshot().threads.blocks_found
+        });
+    }
+}
+
+#[test]
+fn what_was_found_out_about_a_thread_is_not_counted_for_the_next_one_in_its_seat() {
+    // While the other one asks about the sleeper, that leaves, and the seat is taken again: with as much progress as the
+    // sleeper had made, and awake.
+    for detection in LOOKS {
+        explore_both(2, move |turns| {
+            let (engine, fake) = looking_engine(1, detection);
+            let seat = runs(&engine, &fake);
+            let other = spawn(&engine, |engine| serve(engine, 1));
+            sleeps(&fake, turns);
+            engine.leave(&seat);
+            let found = engine.snapshot().threads.blocks_found;
+            let seat = engine.join();
+            post(&engine);
+            post(&engine);
+            let mut mine = 0;
+            if engine.wait(&seat, &mut scratch(), 1, Some(Moment::ZERO), &NoTasks)
+                == Waited::Packets
+            {
+                while next(&engine, &seat).is_some() {
+                    thread::yield_now();
+                    mine += 1;
+                }
+            }
+            engine.leave(&seat);
+            engine.close();
+            assert_eq!(mine + other.join().unwrap(), 2);
+            assert_nobody_counted(&engine);
+            assert_eq!(engine.snapshot().threads.blocks_found, found, "it did not sleep");
+            found
         });
     }
 }
