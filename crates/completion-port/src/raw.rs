@@ -180,8 +180,11 @@ impl<'p, K: Clone, M, B> Raw<'p, K, M, B> {
         self.port.register(Registration::numbered(descriptor, key, trigger.terms(interest)))
     }
 
-    /// Associates a descriptor by its number: tasks are started by the association's name. It may be enabled for
-    /// readiness besides, with a persistent trigger.
+    /// Associates a descriptor by its number: tasks and operations are started by the association's name. It may be enabled
+    /// for readiness besides, with a persistent trigger.
+    ///
+    /// The key is [`Sync`], as for [`Port::associate_shared`]: several threads may take packets of the association at the
+    /// same time, and each of them clones the key.
     ///
     /// # Errors
     ///
@@ -190,7 +193,10 @@ impl<'p, K: Clone, M, B> Raw<'p, K, M, B> {
         self,
         descriptor: RawFd,
         key: K,
-    ) -> std::result::Result<SharedId, Refused<K>> {
+    ) -> std::result::Result<SharedId, Refused<K>>
+    where
+        K: Sync,
+    {
         let mode = Mode { interest: Interest::NONE, edge: false, one_shot: false };
         let terms = Terms { mode, clone: Some(K::clone) };
         self.port.associate_number(Registration::numbered(descriptor, key, terms))

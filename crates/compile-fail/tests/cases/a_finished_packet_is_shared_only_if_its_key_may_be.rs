@@ -1,0 +1,18 @@
+use completion_port::{Finished, Notified};
+use std::cell::Cell;
+use std::rc::Rc;
+
+fn sent<T: Send>(_: &T) {}
+fn shared<T: Sync>(_: &T) {}
+
+fn look(finished: Finished<'_, Cell<u32>, Vec<u8>>, notified: Notified<Cell<u32>>) {
+    shared(&finished);
+    shared(&notified);
+}
+
+fn send(finished: Finished<'_, Rc<u32>, Vec<u8>>, notified: Notified<Rc<u32>>) {
+    sent(&finished);
+    sent(&notified);
+}
+
+fn main() {}
