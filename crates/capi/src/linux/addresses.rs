@@ -98,9 +98,8 @@ impl<V> Few<V> {
         self.first.iter().map(|(_, value)| value).chain(self.beyond.values())
     }
 
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (usize, &mut V)> {
-        let first = self.first.iter_mut().map(|(at, value)| (*at, value));
-        first.chain(self.beyond.iter_mut().map(|(at, value)| (*at, value)))
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
+        self.first.iter_mut().map(|(_, value)| value).chain(self.beyond.values_mut())
     }
 
     pub(crate) fn into_values(self) -> impl Iterator<Item = V> {
@@ -131,7 +130,7 @@ mod tests {
         few.insert(FIRST + 1, 7);
         assert_eq!((few.first.len(), few.beyond.len()), (FIRST, 2 * FIRST - 1));
         *few.get_mut(2 * FIRST).unwrap() += 1;
-        few.iter_mut().filter(|(at, _)| *at == 2).for_each(|(_, value)| *value = 3);
+        few.values_mut().filter(|value| **value == 20).for_each(|value| *value = 3);
         let mut left: Vec<_> = few.into_values().collect();
         left.sort_unstable();
         let beyond = (FIRST + 2..3 * FIRST).map(|at| 10 * at + usize::from(at == 2 * FIRST));

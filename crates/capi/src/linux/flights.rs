@@ -366,14 +366,21 @@ pub(crate) fn cancel(file: &File, address: Option<usize>, thread: Option<u64>) -
     if file.is_inherited() {
         return 0;
     }
-    let mut meant: Vec<FileTaskId> = Vec::new();
-    for (at, flight) in &mut file.lock().flights {
-        let is_it = address.is_none_or(|wanted| *at == wanted);
-        if is_it && thread.is_none_or(|wanted| flight.thread == wanted) {
-            flight.is_cancelled = true;
-            meant.push(flight.id);
+    let cancel = |flight: &mut InFlight| {
+        flight.is_cancelled = true;
+        flight.id
+    };
+    let meant: Vec<FileTaskId> = {
+        let flights = &mut file.lock().flights;
+        match address {
+            Some(address) => flights.get_mut(&address).map(cancel).into_iter().collect(),
+            None => {
+                let all = flights.values_mut();
+                let own = all.filter(|it| thread.is_none_or(|wanted| it.thread == wanted));
+                own.map(cancel).collect()
+            }
         }
-    }
+    };
     if let Ok(tasks) = tasks() {
         meant.iter().for_each(|id| tasks.cancel(*id));
     }

@@ -776,17 +776,21 @@ fn open_descriptor(file: Handle) -> Result<RawFd, u32> {
 /// Cancels operations of a number: that of an OVERLAPPED, or all; those of a thread, or of any. How many there were.
 fn cancel(descriptor: RawFd, address: Option<usize>, thread: Option<u64>) -> usize {
     let Some(number) = numbers::find(descriptor) else { return 0 };
-    let is_meant = |(at, flight): &(usize, &mut InFlight)| {
-        address.is_none_or(|wanted| *at == wanted)
-            && thread.is_none_or(|wanted| flight.thread == wanted)
+    let cancel = |flight: &mut InFlight| {
+        flight.is_called_off = true;
+        *flight
     };
     let meant: Vec<_> = {
         let mut state = number.lock();
-        let called_off = state.flights.iter_mut().filter(is_meant).map(|(_, flight)| {
-            flight.is_called_off = true;
-            *flight
-        });
-        called_off.collect()
+        let flights = &mut state.flights;
+        match address {
+            Some(address) => flights.get_mut(address).map(cancel).into_iter().collect(),
+            None => {
+                let all = flights.values_mut();
+                let own = all.filter(|it| thread.is_none_or(|wanted| it.thread == wanted));
+                own.map(cancel).collect()
+            }
+        }
     };
     meant.into_iter().filter(|flight| registrations::cancel(*flight)).count()
 }

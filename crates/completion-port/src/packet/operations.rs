@@ -1229,7 +1229,7 @@ impl<K, M, B: Buffer> Port<K, M, B> {
 
     /// Cancels an operation in flight, of a token or of a shared association. Its packet follows, with its key
     /// and its buffer; the outcome is [`ErrorKind::Cancelled`], unless the operation was done by then. Returns
-    /// false if it had ended already.
+    /// false if it had ended already. How long it takes does not depend on how many operations are in flight.
     ///
     /// # Errors
     ///

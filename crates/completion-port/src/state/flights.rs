@@ -317,7 +317,7 @@ pub(crate) enum Course {
     Ends(Verdict),
 }
 
-/// Flights in the order of their starts, each of which may leave before the others.
+/// Flights in the order of their starts. Each may leave before the others, however many there are.
 #[derive(Debug)]
 struct Roll {
     first: Node,
@@ -328,6 +328,11 @@ struct Roll {
 impl Roll {
     const EMPTY: Self = Self { first: NIL, last: NIL, len: 0 };
 
+    fn is_empty(&self) -> bool {
+        self.first == NIL
+    }
+
+    /// Puts `node` at the end.
     fn enter(&mut self, records: &impl Records, node: Node) {
         let flight = records.flight(node);
         flight.link.store(NIL, Relaxed);
@@ -340,6 +345,27 @@ impl Roll {
         self.len += 1;
     }
 
+    /// Puts `node` in front of the others.
+    fn enter_first(&mut self, records: &impl Records, node: Node) {
+        let flight = records.flight(node);
+        flight.link.store(self.first, Relaxed);
+        flight.back.store(NIL, Relaxed);
+        match self.first {
+            NIL => self.last = node,
+            first => records.flight(first).back.store(node, Relaxed),
+        }
+        self.first = node;
+        self.len += 1;
+    }
+
+    /// Takes the first one.
+    fn pop(&mut self, records: &impl Records) -> Option<Node> {
+        let first = Some(self.first).filter(|first| *first != NIL)?;
+        self.leave(records, first);
+        Some(first)
+    }
+
+    /// Takes `node`, which is in the list.
     fn leave(&mut self, records: &impl Records, node: Node) {
         let flight = records.flight(node);
         let (back, next) = (flight.back.load(Relaxed), flight.link.load(Relaxed));
@@ -372,7 +398,7 @@ impl Effects {
 /// The operations of one direction.
 #[derive(Debug)]
 struct Lane {
-    waiting: Fifo,
+    waiting: Roll,
     /// The flight that is due or being tried; `NIL` if there is none.
     active: Node,
     /// How many edges concerned the lane, and how many had before the attempt began.
@@ -387,7 +413,7 @@ struct Lane {
 impl Lane {
     const fn new() -> Self {
         Self {
-            waiting: Fifo::new(),
+            waiting: Roll::EMPTY,
             active: NIL,
             edges: 0,
             begun: 0,
@@ -433,7 +459,7 @@ impl fmt::Debug for Lanes {
     /// to come in all.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (lane, name) in self.lanes.iter().zip(["in", "out"]) {
-            write!(f, "{name} {} waiting", lane.waiting.len())?;
+            write!(f, "{name} {} waiting", lane.waiting.len)?;
             if lane.active != NIL {
                 write!(f, " {} active", lane.active & !FLIGHT)?;
             }
@@ -690,7 +716,7 @@ impl Lanes {
             flight.set(Phase::Tried);
             Course::Try
         } else {
-            lane.waiting.push(records, node);
+            lane.waiting.enter(records, node);
             flight.set(Phase::Waiting);
             Course::Waits
         }
@@ -990,9 +1016,7 @@ impl Lanes {
                 lane.active = NIL;
                 lane.retry = if let Tried::Scarce(at) = tried { at } else { Moment::NEVER };
                 flight.set(Phase::Waiting);
-                let mut first = Fifo::new();
-                first.push(records, node);
-                lane.waiting.prepend(records, first);
+                lane.waiting.enter_first(records, node);
                 (Course::Waits, Effects::NONE)
             }
         }
@@ -1095,7 +1119,7 @@ impl Lanes {
         match flight.phase() {
             Phase::Waiting => {
                 let direction = flight.direction();
-                self.lane(direction).waiting.unlink(records, node);
+                self.lane(direction).waiting.leave(records, node);
                 flight.judge(verdict);
                 flight.set(Phase::Ended);
                 let next = self.ground_if_empty(slot, direction, poll);
@@ -1171,16 +1195,19 @@ impl Lanes {
             if lane.is_empty() {
                 continue;
             }
-            let mut all = std::mem::replace(&mut lane.waiting, Fifo::new());
-            while let Some(node) = all.pop(records) {
+            let mut next = lane.waiting.first;
+            while next != NIL {
+                let node = next;
                 let flight = records.flight(node);
+                // Before the node is put elsewhere.
+                next = flight.link.load(Relaxed);
                 if flight.is_over(now) {
+                    lane.waiting.leave(records, node);
                     flight.judge(Verdict::TimedOut);
                     flight.set(Phase::Ended);
                     due.push(records, node);
                 } else {
                     again = again.min(flight.deadline());
-                    lane.waiting.push(records, node);
                 }
             }
             if lane.active != NIL {
@@ -1217,3 +1244,100 @@ impl Lanes {
 
 /// The desks of a port, by the numbers of slots.
 pub(crate) type Desks = Arena<Desk>;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+    use crate::interest::Interest;
+    use crate::state::slot::Mode;
+
+    /// Counts how often a flight is looked at.
+    struct Counting {
+        flights: Vec<Flight>,
+        looks: AtomicUsize,
+    }
+
+    impl Links for Counting {
+        fn link(&self, node: Node) -> &AtomicU32 {
+            &self.flight(node).link
+        }
+    }
+
+    impl Records for Counting {
+        fn flight(&self, node: Node) -> &Flight {
+            self.looks.fetch_add(1, Relaxed);
+            &self.flights[(node & !FLIGHT) as usize]
+        }
+    }
+
+    #[test]
+    fn an_operation_is_called_off_without_a_look_at_those_in_front_of_it() {
+        const COUNT: u32 = 1000;
+        let flights = (0..COUNT).map(|_| Flight::default()).collect();
+        let all = Counting { flights, looks: AtomicUsize::new(0) };
+        let slot = Slot::default();
+        slot.register(3, Mode { interest: Interest::NONE, edge: false, one_shot: false }, false);
+        let mut lanes = Lanes::default();
+        lanes.begin(true);
+        let nodes: Vec<Node> = (0..COUNT).map(|number| number | FLIGHT).collect();
+        for node in &nodes {
+            let course = lanes.start(&all, *node, 0, Direction::In, Moment::NEVER, false);
+            assert_eq!(course, Course::Waits);
+        }
+        // From the end, from the middle and from the beginning.
+        let (middle, last) = (nodes[500], nodes[999]);
+        for node in [last, middle, nodes[0]] {
+            all.looks.store(0, Relaxed);
+            let effects = lanes.call_off(&all, &slot, node, Verdict::Cancelled, 0).unwrap();
+            assert_eq!((effects.due, effects.next), (node, Next::Nothing));
+            assert!(all.looks.load(Relaxed) < 10, "{:?} looks", all.looks);
+            assert!(lanes.call_off(&all, &slot, node, Verdict::Cancelled, 0).is_none());
+        }
+        // What is left is due in the order of its start, and what has to wait once more comes first again.
+        let (mut due, is_missed) = lanes.stir(&all, &slot, Facts::IN);
+        assert!(!is_missed);
+        let mut order = Vec::new();
+        let mut has_waited = false;
+        while due[0] != NIL {
+            let node = due[0];
+            assert_eq!(lanes.turn(&all, &slot, node, 0).0, Course::Try);
+            if node == nodes[2] && !has_waited {
+                has_waited = true;
+                assert_eq!(lanes.tried(&all, &slot, node, Tried::Blocked, 0).0, Course::Waits);
+                (due, _) = lanes.stir(&all, &slot, Facts::IN);
+                assert_eq!(due[0], node);
+                continue;
+            }
+            let (course, effects) = lanes.tried(&all, &slot, node, Tried::Done { dry: false }, 0);
+            assert_eq!(course, Course::Ends(Verdict::Done));
+            order.push(node);
+            due[0] = effects.due;
+        }
+        let left: Vec<_> = nodes[1..999].iter().copied().filter(|node| *node != middle).collect();
+        assert_eq!(order, left);
+    }
+
+    #[test]
+    fn a_deadline_ends_those_that_are_over_and_leaves_the_order_of_the_others() {
+        let flights = (0..6).map(|_| Flight::default()).collect();
+        let all = Counting { flights, looks: AtomicUsize::new(0) };
+        let slot = Slot::default();
+        slot.register(3, Mode { interest: Interest::NONE, edge: false, one_shot: false }, false);
+        let mut lanes = Lanes::default();
+        lanes.begin(true);
+        let moment = Moment::from_nanoseconds;
+        for (number, at) in (0..).zip([5, 9, 5, 8, 9, 5]) {
+            let node = number | FLIGHT;
+            let _ = lanes.start(&all, node, 0, Direction::In, moment(at), false);
+        }
+        let mut ended = Fifo::new();
+        let (again, next) = lanes.ring(&all, &slot, moment(6), 0, &mut ended);
+        assert_eq!((again, next), (moment(8), Next::Nothing));
+        assert_eq!(ended.nodes(&all), [0, 2, 5].map(|number| number | FLIGHT));
+        let mut ended = Fifo::new();
+        let _ = lanes.call_off_all(&all, &slot, Verdict::Cancelled, 0, &mut ended);
+        assert_eq!(ended.nodes(&all), [1, 3, 4].map(|number| number | FLIGHT));
+    }
+}

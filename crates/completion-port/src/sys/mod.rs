@@ -19,6 +19,7 @@ mod cases;
 mod counted;
 pub(crate) mod files;
 pub(crate) mod host;
+mod job_queue;
 #[cfg(any(
     feature = "sim",
     target_os = "macos",

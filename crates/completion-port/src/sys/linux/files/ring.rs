@@ -6,6 +6,7 @@
 //! while it is awake.
 
 use std::collections::{HashMap, VecDeque};
+use std::iter;
 use std::ops::ControlFlow;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, Ordering::SeqCst};
@@ -16,6 +17,7 @@ use io_uring::squeue::Entry;
 use io_uring::{IoUring, Probe, opcode, types};
 
 use crate::sys::files::{Job, What};
+use crate::sys::job_queue::JobQueue;
 use crate::sys::unix::files::{Request, block_signals, give_back, note};
 use crate::sys::unix::options::{Code, last_code};
 
@@ -52,9 +54,9 @@ struct Shared {
 #[derive(Default)]
 struct Inbox {
     /// Not begun, oldest first: those that end by themselves.
-    jobs: VecDeque<Job>,
+    jobs: JobQueue,
     /// And those that may not.
-    others: VecDeque<Job>,
+    others: JobQueue,
     /// Names of jobs that are to be cancelled.
     cancels: Vec<u64>,
     /// The thread is going to look here before it next sleeps.
@@ -169,7 +171,7 @@ impl Ring {
     pub(super) fn put(&self, job: Job) {
         let mut inbox = self.0.lock();
         let list = if job.file.ends_by_itself() { &mut inbox.jobs } else { &mut inbox.others };
-        list.push_back(job);
+        list.push(job);
     }
 
     /// Has the thread begin with what was put.
@@ -180,11 +182,8 @@ impl Ring {
     /// The job of this name, if the kernel does not have it yet. Otherwise the kernel is asked to cancel it.
     pub(super) fn take_back(&self, name: u64) -> Option<Job> {
         let mut inbox = self.0.lock();
-        let Inbox { jobs, others, .. } = &mut *inbox;
-        for list in [jobs, others] {
-            if let Some(place) = list.iter().position(|job| job.name == name) {
-                return list.remove(place);
-            }
+        if let Some(job) = inbox.jobs.take(name).or_else(|| inbox.others.take(name)) {
+            return Some(job);
         }
         inbox.cancels.push(name);
         self.0.wake(inbox);
@@ -206,7 +205,7 @@ impl Drop for Ring {
     fn drop(&mut self) {
         let mut inbox = self.0.lock();
         inbox.is_over = true;
-        let lists = [std::mem::take(&mut inbox.jobs), std::mem::take(&mut inbox.others)];
+        let lists = [inbox.jobs.take_all(), inbox.others.take_all()];
         self.0.wake(inbox);
         // The kernel does not have these, and their port is gone.
         drop(lists);
@@ -291,10 +290,9 @@ impl Pilot {
         let room_for_others = MOST_OTHERS.saturating_sub(self.others);
         let mut inbox = self.shared.lock();
         inbox.is_awake = false;
-        let count = inbox.jobs.len().min(room);
-        let mut jobs: Vec<_> = inbox.jobs.drain(..count).collect();
-        let count = inbox.others.len().min(room_for_others);
-        jobs.extend(inbox.others.drain(..count));
+        let mut jobs = Vec::with_capacity(inbox.jobs.len().min(room));
+        jobs.extend(iter::from_fn(|| inbox.jobs.pop()).take(room));
+        jobs.extend(iter::from_fn(|| inbox.others.pop()).take(room_for_others));
         (jobs, std::mem::take(&mut inbox.cancels), inbox.is_over)
     }
 

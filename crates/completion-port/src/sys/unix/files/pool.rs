@@ -1,7 +1,6 @@
 //! A few threads, each of which does one operation at a time. What may never end has threads of its own, so that it holds
 //! up nothing that does.
 
-use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -9,6 +8,7 @@ use std::time::Duration;
 
 use super::{Code, Request, block_signals, fault, give_back, note};
 use crate::sys::files::{Job, What};
+use crate::sys::job_queue::JobQueue;
 use crate::sys::system::calls;
 use crate::sys::unix::sockets::repeat;
 
@@ -38,7 +38,7 @@ struct Shared {
 #[derive(Default)]
 struct State {
     /// Not begun, oldest first.
-    queue: VecDeque<Job>,
+    queue: JobQueue,
     threads: usize,
     /// Those that have nothing to do.
     idle: usize,
@@ -56,7 +56,7 @@ impl Shared {
         block_signals();
         let mut state = self.lock();
         loop {
-            if let Some(mut job) = state.queue.pop_front() {
+            if let Some(mut job) = state.queue.pop() {
                 drop(state);
                 perform(&mut job);
                 give_back(job);
@@ -87,7 +87,7 @@ impl Pool {
 
     pub(in crate::sys) fn put(&self, job: Job) {
         let lane = if job.file.ends_by_itself() { &self.disks } else { &self.others };
-        lane.0.lock().queue.push_back(job);
+        lane.0.lock().queue.push(job);
     }
 
     /// Has threads begin with what was put.
@@ -127,7 +127,7 @@ impl Lane {
             self.0.has_work.notify_one();
             return;
         }
-        let queue = std::mem::take(&mut state.queue);
+        let queue = state.queue.take_all();
         drop(state);
         for mut job in queue {
             job.fault = Some(fault(error.raw_os_error().unwrap_or(libc::EAGAIN)));
@@ -136,9 +136,7 @@ impl Lane {
     }
 
     fn take_back(&self, name: u64) -> Option<Job> {
-        let mut state = self.0.lock();
-        let place = state.queue.iter().position(|job| job.name == name)?;
-        state.queue.remove(place)
+        self.0.lock().queue.take(name)
     }
 }
 
@@ -146,7 +144,7 @@ impl Drop for Lane {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         state.is_over = true;
-        let queue = std::mem::take(&mut state.queue);
+        let queue = state.queue.take_all();
         drop(state);
         self.0.has_work.notify_all();
         // No thread has begun with these, and their port is gone.

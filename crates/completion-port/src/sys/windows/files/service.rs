@@ -5,7 +5,7 @@
 //! flushed, a thread of a [`Lane`] does. The threads and the completion port belong to the service, which outlives its port
 //! until the last job has come back: the kernel writes to a buffer, or reads it, until its packet has come.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::ops::ControlFlow;
@@ -21,6 +21,7 @@ use super::waiting::{LANES, Lane, give_back, lane_of};
 use crate::error::ErrorKind;
 use crate::state::facts::Fault;
 use crate::sys::files::{Job, What};
+use crate::sys::job_queue::JobQueue;
 use crate::sys::windows::options::system_fault;
 use crate::sys::windows::port::{Packet, Port};
 use crate::sys::windows::request::is_error;
@@ -111,7 +112,7 @@ impl Aboard {
 #[derive(Default)]
 pub(super) struct State {
     /// Not begun, oldest first.
-    queue: VecDeque<Job>,
+    queue: JobQueue,
     aboard: HashMap<Address, Aboard>,
     serials: u64,
     threads: usize,
@@ -233,7 +234,7 @@ impl Service {
         let mut state = self.0.lock();
         match lane_of(&job) {
             Some(lane) => state.lanes[lane].put(job),
-            None => state.queue.push_back(job),
+            None => state.queue.push(job),
         }
     }
 
@@ -264,8 +265,8 @@ impl Service {
     /// The job of this name, if no thread has begun with it. Otherwise the kernel is asked to let go of it.
     pub(super) fn take_back(&self, name: u64) -> Option<Job> {
         let mut state = self.0.lock();
-        if let Some(place) = state.queue.iter().position(|job| job.name == name) {
-            return state.queue.remove(place);
+        if let Some(job) = state.queue.take(name) {
+            return Some(job);
         }
         if let Some(job) = state.lanes.iter_mut().find_map(|lane| lane.take(name)) {
             return Some(job);
@@ -285,7 +286,7 @@ impl Drop for Service {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         state.is_over = true;
-        let queue = std::mem::take(&mut state.queue);
+        let queue = state.queue.take_all();
         for (address, aboard) in &mut state.aboard {
             aboard.is_called_off = true;
             aboard.cancel(*address);
@@ -407,7 +408,7 @@ impl Shared {
             let packet = Packet::from(unsafe { entry.assume_init() });
             match packet {
                 Packet::Posted(_) => {
-                    let Some(job) = state.queue.pop_front() else { continue };
+                    let Some(job) = state.queue.pop() else { continue };
                     let flight = Box::new(Flight { overlapped: OVERLAPPED::default(), job });
                     let aboard = Aboard {
                         name: flight.job.name,

@@ -7,7 +7,6 @@
 //!
 //! [`Service`]: super::service::Service
 
-use std::collections::VecDeque;
 use std::os::windows::io::{AsRawHandle as _, FromRawHandle as _, OwnedHandle};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
@@ -28,6 +27,7 @@ use super::service::{Code, Request, Shared, code_of, conclude};
 use crate::error::ErrorKind;
 use crate::state::facts::Fault;
 use crate::sys::files::{Job, What};
+use crate::sys::job_queue::JobQueue;
 use crate::sys::windows::options::last_error;
 use crate::sys::windows::request::is_error;
 
@@ -50,7 +50,7 @@ pub(super) fn lane_of(job: &Job) -> Option<usize> {
 #[derive(Default)]
 pub(super) struct Lane {
     /// Not begun, oldest first.
-    queue: VecDeque<Job>,
+    queue: JobQueue,
     at_work: Vec<Work>,
     threads: usize,
     /// Those that have nothing to do.
@@ -102,7 +102,7 @@ impl Work {
 
 impl Lane {
     pub(super) fn put(&mut self, job: Job) {
-        self.queue.push_back(job);
+        self.queue.push(job);
     }
 
     pub(super) fn is_at_work(&self) -> bool {
@@ -125,17 +125,16 @@ impl Lane {
     }
 
     pub(super) fn take(&mut self, name: u64) -> Option<Job> {
-        let place = self.queue.iter().position(|job| job.name == name)?;
-        self.queue.remove(place)
+        self.queue.take(name)
     }
 
     /// The port is gone. What no thread has begun with.
-    pub(super) fn end(&mut self) -> VecDeque<Job> {
+    pub(super) fn end(&mut self) -> Vec<Job> {
         for work in &mut self.at_work {
             work.is_called_off = true;
             work.cancel();
         }
-        std::mem::take(&mut self.queue)
+        self.queue.take_all()
     }
 
     /// Asks the kernel to let go of a job. Whether that is here.
@@ -207,7 +206,7 @@ impl Shared {
             self.has_work[lane].notify_one();
             return;
         }
-        let queue = std::mem::take(&mut it.queue);
+        let queue = it.queue.take_all();
         drop(state);
         for mut job in queue {
             job.fault = Some(Fault { kind: ErrorKind::OutOfMemory, code: error.raw_os_error() });
@@ -220,7 +219,7 @@ impl Shared {
         let mut tools = Tools::default();
         let mut state = self.lock();
         loop {
-            if let Some(job) = state.lanes[lane].queue.pop_front() {
+            if let Some(job) = state.lanes[lane].queue.pop() {
                 let work = Work { name: job.name, call: Call::None, is_called_off: false };
                 state.lanes[lane].at_work.push(work);
                 drop(state);
