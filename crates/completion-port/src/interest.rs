@@ -133,7 +133,8 @@ impl Events {
     /// The deadline of the arming is over, and perhaps nothing else has happened. Only with
     /// [`Ready::rearm_until`](crate::Ready::rearm_until).
     pub const TIMED_OUT: Self = Self(0x20);
-    /// An error is pending; a read or `take_error` tells which.
+    /// An error is pending; a read or `take_error` tells which, and ends it. On Linux it may be an entry of the socket's
+    /// error queue instead, which only a receive with `MSG_ERRQUEUE` takes.
     pub const ERR: Self = Self(0x40);
 
     pub(crate) const fn from_bits(bits: u8) -> Self {

@@ -287,9 +287,11 @@ impl Engine {
             {
                 desk.note_rare();
             }
+            let is_news = !self.is_one_shot && edge.facts.any(Facts::ERR | Facts::HUP);
+            let facts = if is_news { edge.facts | Facts::NEWS } else { edge.facts };
             let mut is_noted = false;
             while !is_noted {
-                let delivery = slot.deliver(generation, edge.facts, poll, newest);
+                let delivery = slot.deliver(generation, facts, poll, newest);
                 let next = match delivery {
                     Delivery::Noted(next) | Delivery::Stirred(next, _) => next,
                     Delivery::Due => {

@@ -34,6 +34,9 @@ impl Facts {
     /// lies behind it.
     pub(crate) const URGENT: Self = Self(0x2);
 
+    /// An error or a hang-up beside it is told by an edge-triggered kernel, which tells each once.
+    pub(crate) const NEWS: Self = Self(1 << 16);
+
     /// What is not simply readiness.
     pub(crate) const RARE: Self = Self(!(Self::IN.0 | Self::OUT.0));
 
@@ -108,6 +111,7 @@ impl fmt::Debug for Facts {
             (Self::ERR, "ERR"),
             (Self::CLOSED, "CLOSED"),
             (Self::URGENT, "URGENT"),
+            (Self::NEWS, "NEWS"),
         ];
         let mut first = true;
         for (fact, name) in names {

@@ -3,6 +3,8 @@
 use std::io;
 
 use completion_port::{Events, Interest};
+#[cfg(target_os = "linux")]
+use completion_port::{OneShot, Registration};
 use testkit::{System, on_edge_triggered_systems, on_every_system};
 
 use crate::kit::codes::unreachable;
@@ -267,21 +269,93 @@ on_every_system! {
 }
 
 on_edge_triggered_systems! {
-    /// Rule 27: to a registration that is not enabled in between: each error that comes after the
-    /// last was fetched.
+    /// Rules 25 and 27: to a registration that is not enabled in between, each error that comes after the
+    /// last was fetched; whatever it asked for, also nothing.
     fn a_later_error_is_told_again_to_who_asked_for_something_else(system: &System) {
         for trigger in [PERSISTENT_LEVEL, PERSISTENT_EDGE] {
-            let port = port_on(system);
-            let socket = system.udp_bound();
-            socket.connect(&system.unused_address()).unwrap();
-            register(&port, &socket, "socket", Interest::IN, trigger);
-            for _ in 0..3 {
-                socket.write(b"to nobody").unwrap();
-                await_facts(&socket, system, POLLERR);
-                assert_eq!(report(&port, system), Events::ERR, "{trigger:?}");
-                assert_quiet(&port, system);
-                assert!(socket.take_error().unwrap().is_some());
+            for interest in [Interest::IN, Interest::HANGUP, Interest::NONE] {
+                let port = port_on(system);
+                let socket = system.udp_bound();
+                socket.connect(&system.unused_address()).unwrap();
+                register(&port, &socket, "socket", interest, trigger);
+                for _ in 0..3 {
+                    socket.write(b"to nobody").unwrap();
+                    await_facts(&socket, system, POLLERR);
+                    assert_eq!(report(&port, system), Events::ERR, "{trigger:?} {interest:?}");
+                    assert_quiet(&port, system);
+                    assert!(socket.take_error().unwrap().is_some());
+                    assert_quiet(&port, system);
+                }
             }
         }
+    }
+}
+
+/// Takes an entry of the error queue of a socket. False if there is none.
+#[cfg(target_os = "linux")]
+fn read_error_queue(socket: &std::net::UdpSocket) -> bool {
+    use std::os::fd::AsRawFd;
+    let mut room = [0_u64; 64];
+    // SAFETY: `zeroed` demands that all bits zero are a value.
+    // - a message has numbers and pointers only.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_control = room.as_mut_ptr().cast();
+    message.msg_controllen = size_of_val(&room);
+    // SAFETY: recvmsg(2) writes to the message, and as much as it says behind its pointers.
+    // - valid for writes: both are locals, and the length is that of the room.
+    let came = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_ERRQUEUE) };
+    came >= 0
+}
+
+/// Rules 25 and 27.
+#[cfg(target_os = "linux")]
+#[test]
+fn an_error_queue_is_an_error_until_it_is_read_on_epoll() {
+    use std::net::UdpSocket;
+    use std::os::fd::AsRawFd;
+    for make in [System::native, || System::native().one_shot()] {
+        testkit::run(make, |system| {
+            for trigger in TRIGGERS {
+                let port = port_on(system);
+                let unused = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+                let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+                socket.set_nonblocking(true).unwrap();
+                socket.connect(unused).unwrap();
+                let on = 1;
+                // SAFETY: setsockopt(2) reads as many bytes at the pointer as its last argument says.
+                // - valid for reads: it is a local.
+                let is_set = unsafe {
+                    let place = (&raw const on).cast();
+                    let len = size_of::<libc::c_int>() as libc::socklen_t;
+                    libc::setsockopt(
+                        socket.as_raw_fd(),
+                        libc::IPPROTO_IP,
+                        libc::IP_RECVERR,
+                        place,
+                        len,
+                    )
+                };
+                assert_eq!(is_set, 0);
+                let registration =
+                    Registration::new(&socket, "socket", Interest::IN, OneShot::Level);
+                let id = port.register(registration).unwrap();
+                enable(&port, id, Interest::IN, trigger);
+                assert_quiet(&port, system);
+                socket.send(b"to nobody").unwrap();
+                assert_eq!(report(&port, system), Events::ERR, "{trigger:?}");
+                assert_quiet(&port, system);
+                // Neither of these has to do with the queue.
+                assert!(socket.take_error().unwrap().is_some());
+                assert_eq!(socket.recv(&mut [0]).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+                for _ in 0..2 {
+                    assert_quiet(&port, system);
+                    enable(&port, id, Interest::IN, trigger);
+                    assert_eq!(report(&port, system), Events::ERR, "{trigger:?}");
+                }
+                assert!(read_error_queue(&socket) && !read_error_queue(&socket));
+                enable(&port, id, Interest::IN, trigger);
+                assert_quiet(&port, system);
+            }
+        });
     }
 }

@@ -190,7 +190,8 @@ impl Word {
             word = word.with(RECHECK);
         }
         // An edge is news, unless a one-shot reactor was asked for it.
-        if facts.any(Facts::ERR | Facts::HUP) && word.wanted_directions().any(word.watched()) {
+        let is_news = facts.has(Facts::NEWS) || word.wanted_directions().any(word.watched());
+        if facts.any(Facts::ERR | Facts::HUP) && is_news {
             word = word.without(REPORTED);
         }
         // A check may be under way, and its answer be older than this edge.
