@@ -296,9 +296,9 @@ on_edge_triggered_systems! {
 fn read_error_queue(socket: &std::net::UdpSocket) -> bool {
     use std::os::fd::AsRawFd;
     let mut room = [0_u64; 64];
-    // SAFETY: `zeroed` demands that all bits zero are a value.
-    // - a message has numbers and pointers only.
-    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    // SAFETY: `assume_init` demands a value.
+    // - a message has numbers and pointers only, of which all bits zero are one.
+    let mut message: libc::msghdr = unsafe { std::mem::MaybeUninit::zeroed().assume_init() };
     message.msg_control = room.as_mut_ptr().cast();
     message.msg_controllen = size_of_val(&room);
     // SAFETY: recvmsg(2) writes to the message, and as much as it says behind its pointers.
@@ -321,12 +321,12 @@ fn an_error_queue_is_an_error_until_it_is_read_on_epoll() {
                 let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
                 socket.set_nonblocking(true).unwrap();
                 socket.connect(unused).unwrap();
-                let on = 1;
+                let on: libc::c_int = 1;
                 // SAFETY: setsockopt(2) reads as many bytes at the pointer as its last argument says.
                 // - valid for reads: it is a local.
                 let is_set = unsafe {
                     let place = (&raw const on).cast();
-                    let len = size_of::<libc::c_int>() as libc::socklen_t;
+                    let len = libc::socklen_t::try_from(size_of_val(&on)).unwrap();
                     libc::setsockopt(
                         socket.as_raw_fd(),
                         libc::IPPROTO_IP,
