@@ -1,5 +1,6 @@
 //! What these systems do in their own way of what each Unix does.
 
+use std::ffi::CStr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::SocketAddr;
 
@@ -23,6 +24,27 @@ pub(in crate::sys) fn abstract_name(_address: &SocketAddr) -> Option<&[u8]> {
 
 pub(in crate::sys) fn of_abstract_name(_name: &[u8]) -> Option<SocketAddr> {
     None
+}
+
+/// Gives the calling thread a name.
+pub(in crate::sys) fn name_thread(name: &CStr) {
+    let name = name.as_ptr();
+    // SAFETY: each call reads text at the pointer that ends with a zero, and demands a thread that has not ended.
+    // - the text is such; the thread is this one.
+    #[cfg(target_os = "macos")]
+    unsafe {
+        libc::pthread_setname_np(name)
+    };
+    // SAFETY: as above.
+    #[cfg(any(target_os = "freebsd", target_os = "openbsd"))]
+    unsafe {
+        libc::pthread_set_name_np(libc::pthread_self(), name);
+    }
+    // SAFETY: as above; the text is the format, which names no argument.
+    #[cfg(target_os = "netbsd")]
+    unsafe {
+        libc::pthread_setname_np(libc::pthread_self(), name, std::ptr::null_mut())
+    };
 }
 
 /// A descriptor that was just made.

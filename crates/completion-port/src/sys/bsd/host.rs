@@ -1,6 +1,5 @@
 //! The process and its clock.
 
-use std::sync::OnceLock;
 use std::time::Instant;
 
 use super::System;
@@ -11,6 +10,7 @@ use crate::state::moment::Moment;
 use crate::state::table::Descriptors;
 use crate::sys::host::{Host, Origin};
 use crate::sys::thread::Thread;
+use crate::sys::unix::once::Once;
 
 impl Host for System {
     fn now(&self) -> Moment {
@@ -19,8 +19,8 @@ impl Host for System {
 
     fn moment_of(&self, instant: Instant) -> Moment {
         // The clock begins when it is first looked at.
-        static BEGUN: OnceLock<Instant> = OnceLock::new();
-        let since = instant.saturating_duration_since(*BEGUN.get_or_init(Instant::now));
+        static BEGUN: Once<Instant> = Once::new();
+        let since = instant.saturating_duration_since(BEGUN.get_or_init(Instant::now));
         // Not at zero, which is the moment before all others.
         Moment::from_nanoseconds(1).checked_add(since).unwrap_or(Moment::NEVER)
     }

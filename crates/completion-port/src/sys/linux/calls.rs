@@ -1,5 +1,6 @@
 //! What Linux does in its own way of what each Unix does.
 
+use std::ffi::CStr;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::SocketAddr;
@@ -24,6 +25,13 @@ pub(in crate::sys) fn abstract_name(address: &SocketAddr) -> Option<&[u8]> {
 
 pub(in crate::sys) fn of_abstract_name(name: &[u8]) -> Option<SocketAddr> {
     SocketAddr::from_abstract_name(name).ok()
+}
+
+/// Gives the calling thread a name, of at most 15 bytes.
+pub(in crate::sys) fn name_thread(name: &CStr) {
+    // SAFETY: prctl(2) with PR_SET_NAME reads at most 16 bytes at the pointer, until one is zero.
+    // - valid for reads: it is text that ends with a zero.
+    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
 }
 
 fn owned(descriptor: Descriptor) -> Result<OwnedFd, Code> {

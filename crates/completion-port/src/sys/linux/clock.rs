@@ -1,10 +1,10 @@
 //! The clock of every deadline, and the clocks that show how long threads have run.
 
 use std::cell::Cell;
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use crate::state::moment::Moment;
+use crate::sys::unix::once::Once;
 
 /// The time that the clock shows.
 pub(super) fn now() -> Moment {
@@ -33,9 +33,9 @@ pub(super) fn moment_of(instant: Instant) -> Moment {
 #[cold]
 #[inline(never)]
 fn compute(instant: Instant) -> Moment {
-    static ANCHOR: OnceLock<(Instant, Moment)> = OnceLock::new();
+    static ANCHOR: Once<(Instant, Moment)> = Once::new();
     // The instant is the earlier one of the two, so that what is computed from them is none too early.
-    let (earlier, moment) = *ANCHOR.get_or_init(|| (Instant::now(), now()));
+    let (earlier, moment) = ANCHOR.get_or_init(|| (Instant::now(), now()));
     let ahead = instant.saturating_duration_since(earlier);
     let moment = moment.checked_add(ahead).unwrap_or(Moment::NEVER);
     LAST.set(Some((instant, moment)));

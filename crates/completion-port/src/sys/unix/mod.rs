@@ -4,8 +4,10 @@
 pub(in crate::sys) mod address;
 pub(crate) mod codes;
 pub(in crate::sys) mod files;
+pub(in crate::sys) mod once;
 pub(in crate::sys) mod options;
 pub(in crate::sys) mod parking;
 pub(in crate::sys) mod sockets;
 mod source;
+pub(in crate::sys) mod threads;
 pub(in crate::sys) mod timeout;

@@ -20,6 +20,7 @@ use crate::sys::files::{Job, What};
 use crate::sys::job_queue::JobQueue;
 use crate::sys::unix::files::{Request, block_signals, give_back, note};
 use crate::sys::unix::options::{Code, last_code};
+use crate::sys::unix::threads;
 
 /// Entries that are handed to the kernel by one call.
 const ENTRIES: u32 = 64;
@@ -160,10 +161,7 @@ impl Ring {
             }
             .fly();
         };
-        let builder = thread::Builder::new().name("port-ring".to_owned());
-        if let Err(error) = builder.spawn(run) {
-            return Err(error.raw_os_error().unwrap_or(libc::EAGAIN));
-        }
+        threads::start(c"port-ring", run)?;
         // The thread sets the ring up, and no more, before it answers.
         heard.recv().unwrap_or(Err(libc::ENOSYS)).map(|()| Self(shared))
     }

@@ -3,7 +3,6 @@
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
 use std::time::Duration;
 
 use super::{Code, Request, block_signals, fault, give_back, note};
@@ -11,6 +10,7 @@ use crate::sys::files::{Job, What};
 use crate::sys::job_queue::JobQueue;
 use crate::sys::system::calls;
 use crate::sys::unix::sockets::repeat;
+use crate::sys::unix::threads;
 
 /// How many threads each [`Lane`] has at most: more than a disk does at once, and few enough to be no burden. A thread that
 /// hangs is one of them.
@@ -117,8 +117,7 @@ impl Lane {
         state.threads += 1;
         drop(state);
         let shared = Arc::clone(&self.0);
-        let builder = thread::Builder::new().name("port-files".to_owned());
-        let Err(error) = builder.spawn(move || shared.serve()) else { return };
+        let Err(code) = threads::start(c"port-files", move || shared.serve()) else { return };
         let mut state = self.0.lock();
         state.threads -= 1;
         if state.threads > 0 {
@@ -130,7 +129,7 @@ impl Lane {
         let queue = state.queue.take_all();
         drop(state);
         for mut job in queue {
-            job.fault = Some(fault(error.raw_os_error().unwrap_or(libc::EAGAIN)));
+            job.fault = Some(fault(code));
             give_back(job);
         }
     }

@@ -1,0 +1,119 @@
+//! The threads that the library starts itself.
+
+use std::ffi::{CStr, c_void};
+use std::mem::MaybeUninit;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
+
+use super::options::Code;
+use crate::sys::system::calls;
+
+/// Room for the stack of a thread, as the standard library gives to one.
+const STACK: usize = 2 << 20;
+
+/// What a thread is to do.
+type Run = Box<dyn FnOnce() + Send>;
+
+/// Starts a thread by the C library, and not by the standard library: that has a lock which each of its threads takes as it
+/// begins and as it ends. In a forked child it stays locked if another thread of the parent had it, and a thread that the
+/// child starts would wait for it for ever. The C library makes its own locks usable in the child.
+pub(in crate::sys) fn start(
+    name: &'static CStr,
+    run: impl FnOnce() + Send + 'static,
+) -> Result<(), Code> {
+    let named = move || {
+        calls::name_thread(name);
+        run();
+    };
+    let mut attributes = Attributes::new()?;
+    attributes.detach(STACK)?;
+    let passed: *mut Run = Box::into_raw(Box::new(Box::new(named)));
+    let mut thread = MaybeUninit::uninit();
+    // SAFETY: pthread_create(3) writes a name at the first pointer and reads attributes at the second; the new thread calls
+    // the function with the last one.
+    // - valid: the first is a local, and the attributes were made above;
+    // - the function demands what `Box::into_raw` has returned, and has it to itself.
+    let refused = unsafe {
+        libc::pthread_create(thread.as_mut_ptr(), &raw const attributes.0, begin, passed.cast())
+    };
+    if refused == 0 {
+        return Ok(());
+    }
+    // SAFETY: `from_raw` demands what `into_raw` has returned, once.
+    // - no thread was started that would take it.
+    drop(unsafe { Box::from_raw(passed) });
+    Err(refused)
+}
+
+/// Where each of these threads begins.
+extern "C" fn begin(passed: *mut c_void) -> *mut c_void {
+    // SAFETY: `from_raw` demands what `into_raw` has returned, once.
+    // - `start` has passed it, and leaves it to this thread.
+    let run = unsafe { Box::from_raw(passed.cast::<Run>()) };
+    // A panic has been told of by its hook. No frame above this one could be unwound.
+    let _ = catch_unwind(AssertUnwindSafe(run));
+    ptr::null_mut()
+}
+
+/// What a thread is made with.
+struct Attributes(libc::pthread_attr_t);
+
+impl Attributes {
+    fn new() -> Result<Self, Code> {
+        let mut attributes = MaybeUninit::uninit();
+        // SAFETY: pthread_attr_init(3) writes attributes at the pointer.
+        // - valid for writes: it is a local.
+        let refused = unsafe { libc::pthread_attr_init(attributes.as_mut_ptr()) };
+        // SAFETY: `assume_init` demands a value.
+        // - the call has succeeded, and so has written it.
+        if refused == 0 { Ok(Self(unsafe { attributes.assume_init() })) } else { Err(refused) }
+    }
+
+    /// Nobody is going to wait for the end of the thread, whose stack has so much room.
+    fn detach(&mut self, stack: usize) -> Result<(), Code> {
+        let state = libc::PTHREAD_CREATE_DETACHED;
+        // SAFETY: pthread_attr_setdetachstate(3) changes the attributes at the pointer.
+        // - they were made by `new`, and are borrowed mutably.
+        let refused = unsafe { libc::pthread_attr_setdetachstate(&raw mut self.0, state) };
+        if refused != 0 {
+            return Err(refused);
+        }
+        // SAFETY: as for pthread_attr_setdetachstate(3).
+        let refused = unsafe { libc::pthread_attr_setstacksize(&raw mut self.0, stack) };
+        if refused == 0 { Ok(()) } else { Err(refused) }
+    }
+}
+
+impl Drop for Attributes {
+    fn drop(&mut self) {
+        // SAFETY: pthread_attr_destroy(3) demands attributes that are used no more.
+        // - they were made by `new`, and this is their end.
+        unsafe { libc::pthread_attr_destroy(&raw mut self.0) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn a_thread_runs_and_its_panic_ends_nothing_but_the_thread() {
+        struct Says(mpsc::Sender<&'static str>);
+        impl Drop for Says {
+            fn drop(&mut self) {
+                let _ = self.0.send("dropped");
+            }
+        }
+        let (say, heard) = mpsc::channel();
+        let says = Says(say);
+        start(c"port-test", move || {
+            let _ = says.0.send("runs");
+            std::panic::resume_unwind(Box::new(()));
+        })
+        .unwrap();
+        let all: Vec<_> = heard.iter().collect();
+        assert_eq!(all, ["runs", "dropped"]);
+    }
+}

@@ -1,0 +1,140 @@
+//! Rule 32: a forked child does operations on files, whatever another thread of its parent had locked as it began or ended.
+//!
+//! The standard library has a lock that each of its threads takes in both. To fork while a thread has it is a matter of luck;
+//! so here a thread of the parent is stopped in each allocation of its beginning and of its end in turn, by the allocator.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::alloc::{GlobalAlloc, Layout, System as Plain};
+use std::cell::Cell;
+use std::fs::File;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use std::thread;
+
+use completion_port::{Batch, FileEngine, FileSource, Operation, Packet, Port};
+use testkit::{SOON, System, in_forked_child};
+
+/// An allocator that stops a thread where it is told to.
+struct Stopping;
+
+#[global_allocator]
+static ALLOCATOR: Stopping = Stopping;
+
+/// How many calls to the allocator a thread is to make before the one in which it stops.
+static BEFORE: AtomicU32 = AtomicU32::new(0);
+/// Only threads that begin while this is set stop in their beginning.
+static STOPS_BEGINNERS: AtomicBool = AtomicBool::new(false);
+static HAS_STOPPED: AtomicBool = AtomicBool::new(false);
+static MAY_GO_ON: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    /// What the thread does: nothing of interest, begins, or ends.
+    static ENDS: Cell<bool> = const { Cell::new(false) };
+    static IS_OLD: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A call to the allocator: stops if it is the one.
+fn step() {
+    let counts = ENDS.get() || (STOPS_BEGINNERS.load(SeqCst) && !IS_OLD.get());
+    if !counts || HAS_STOPPED.load(SeqCst) {
+        return;
+    }
+    if BEFORE.fetch_sub(1, SeqCst) == 0 {
+        HAS_STOPPED.store(true, SeqCst);
+        while !MAY_GO_ON.load(SeqCst) {
+            thread::yield_now();
+        }
+    }
+}
+
+// SAFETY: each call is passed on.
+unsafe impl GlobalAlloc for Stopping {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        step();
+        // SAFETY: as the caller says.
+        unsafe { Plain.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
+        step();
+        // SAFETY: as the caller says.
+        unsafe { Plain.dealloc(place, layout) }
+    }
+}
+
+/// Whether this engine carries operations on a file out, for a port of the calling process.
+fn does_files(file: File, engine: FileEngine) -> bool {
+    let made = Port::builder().file_engine(engine).build::<FileSource<File>, ()>();
+    let Ok(own) = made else { return false };
+    let Ok(mut token) = own.associate(FileSource::new(file)) else { return false };
+    let mut batch = Batch::new();
+    for operation in [Operation::write_at(b"page".to_vec(), 0), Operation::sync_data()] {
+        if token.start(operation).is_err() {
+            return false;
+        }
+        let Ok(mut packets) = own.wait(&mut batch, SOON) else { return false };
+        let Some(Packet::Done(done)) = packets.next() else { return false };
+        let (back, outcome) = done.into_parts();
+        if outcome.error().is_some() {
+            return false;
+        }
+        token = back;
+    }
+    true
+}
+
+/// Forks while a thread stands in call number `before` of its beginning, or of its end. False if it makes fewer.
+fn forks_beside(before: u32, in_end: bool, file: &File) -> bool {
+    BEFORE.store(before, SeqCst);
+    HAS_STOPPED.store(false, SeqCst);
+    MAY_GO_ON.store(false, SeqCst);
+    let has_begun = &*Box::leak(Box::new(AtomicBool::new(false)));
+    STOPS_BEGINNERS.store(!in_end, SeqCst);
+    let builder = thread::Builder::new().name("a name that lies on the heap".to_owned());
+    let other = builder
+        .spawn(move || {
+            IS_OLD.set(true);
+            has_begun.store(true, SeqCst);
+            ENDS.set(in_end);
+        })
+        .unwrap();
+    // Where it does not stop it ends: that takes no step of this thread.
+    let mut other = Some(other);
+    while !HAS_STOPPED.load(SeqCst) {
+        if has_begun.load(SeqCst) && (!in_end || other.as_ref().unwrap().is_finished()) {
+            break;
+        }
+        thread::yield_now();
+    }
+    if in_end && !HAS_STOPPED.load(SeqCst) {
+        // It has left the library's hands, and may have some calls before it.
+        other.take().unwrap().join().unwrap();
+    }
+    let has_stopped = HAS_STOPPED.load(SeqCst);
+    STOPS_BEGINNERS.store(false, SeqCst);
+    if has_stopped {
+        for engine in [FileEngine::Automatic, FileEngine::Threads] {
+            let file = file.try_clone().unwrap();
+            let status = in_forked_child(|| u8::from(!does_files(file, engine)));
+            assert_eq!(status, 0, "{engine:?}, behind {before} calls, in its end: {in_end}");
+        }
+    }
+    MAY_GO_ON.store(true, SeqCst);
+    if let Some(other) = other {
+        other.join().unwrap();
+    }
+    has_stopped
+}
+
+#[test]
+fn a_child_does_operations_on_files_whatever_its_parents_threads_had_locked() {
+    IS_OLD.set(true);
+    let file = System::native().file(b"page");
+    let file = File::from(file.descriptor().try_clone_to_owned().unwrap());
+    for in_end in [false, true] {
+        let calls = (0..).take_while(|before| forks_beside(*before, in_end, &file)).count();
+        println!("{calls} calls, in its end: {in_end}");
+        assert!(calls > 0, "in its end: {in_end}");
+    }
+}
