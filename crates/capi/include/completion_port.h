@@ -49,7 +49,11 @@
 
 #include <stddef.h>
 #include <stdint.h>
-#ifdef _WIN32
+/* Windows itself. A source that is ported may be compiled with _WIN32 on Linux as well. */
+#if defined(_WIN32) && !defined(__unix__)
+#define CP_ON_WINDOWS 1
+#endif
+#ifdef CP_ON_WINDOWS
 #include <winsock2.h>
 #include <windows.h>
 #else
@@ -275,7 +279,7 @@ uint32_t cp_last_error(void);
 /* Sets it. */
 void cp_set_last_error(uint32_t code);
 
-#ifndef _WIN32
+#ifndef CP_ON_WINDOWS
 
 /* The code that stands for a value of errno after a socket call. */
 uint32_t cp_error_of_errno(int error);
@@ -379,7 +383,7 @@ int cp_ioctl_socket(int descriptor, unsigned long request, unsigned long *argume
 }
 #endif
 
-#ifdef _WIN32
+#ifdef CP_ON_WINDOWS
 #include "completion_port_windows.h"
 #endif
 

@@ -46,7 +46,7 @@
 #include "completion_port.h"
 
 /* Elsewhere there is nothing to be added. */
-#ifdef _WIN32
+#ifdef CP_ON_WINDOWS
 
 #ifndef _WIN64
 #error "completion_port.dll is for 64 bits"

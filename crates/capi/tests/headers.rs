@@ -117,6 +117,7 @@ macro_rules! by_one_and_by_all {
 
 by_one_and_by_all! {
     each_header_stands_alone;
+    any_two_headers_stand_together_in_either_order;
     the_header_has_the_version_of_the_package;
     the_systems_headers_may_come_before;
     the_systems_headers_may_come_after;
@@ -184,6 +185,40 @@ fn each_header_stands_alone(by: By) {
             }
             let most = if is_part { 1 } else { 2 };
             compiles_under(by, most, &test, &text, PLAIN);
+        }
+    }
+}
+
+/// What a source that is ported may be compiled with, and what it is compiled with as a rule.
+const FOR_WINDOWS: &[&[&str]] =
+    &[&["-D_WIN32", "-D_WIN64", "-DWIN32", "-D_WINDOWS", "-DWIN32_LEAN_AND_MEAN"], &[]];
+
+/// Any two of the headers that programs include, also where the source says that it is compiled for Windows. By one: each
+/// with the one that includes most.
+fn any_two_headers_stand_together_in_either_order(by: By) {
+    let mut headers = Vec::new();
+    for directory in ["include", "compat/include"] {
+        for entry in fs::read_dir(package().join(directory)).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            if !name.starts_with("cp_") {
+                headers.push(name);
+            }
+        }
+    }
+    assert!(headers.iter().any(|name| name == "windows.h") && headers.len() > 10, "{headers:?}");
+    let directory = scratch(&format!("pairs-{by:?}"));
+    for (first, second) in headers.iter().flat_map(|one| headers.iter().map(move |it| (one, it))) {
+        if by == By::One && ![first, second].iter().any(|name| *name == "windows.h") {
+            continue;
+        }
+        for (language, name) in [(Language::C11, "unit.c"), (Language::Cxx17, "unit.cpp")] {
+            let source = directory.join(name);
+            let text = format!("#include <{first}>\n#include <{second}>\nint unit;\n");
+            fs::write(&source, text).unwrap();
+            let Some(compiler) = toolchain::compiler(language) else { continue };
+            for flags in by.of(FOR_WINDOWS) {
+                compile(By::One, &compiler, standards(language)[0], flags, &source);
+            }
         }
     }
 }
@@ -299,6 +334,7 @@ const COMPANY: &[&[&str]] = &[
     &["-D_POSIX_C_SOURCE=200809L"],
     &["-O2", "-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=2"],
     &["-DWIN32_LEAN_AND_MEAN", "-DNOMINMAX", "-D_WIN32_WINNT=0x0A00"],
+    &["-D_WIN32", "-D_WIN64"],
     &["-DCP_NO_WIN32", "-DCP_NO_SAL"],
     &["-fms-extensions"],
 ];
@@ -545,7 +581,9 @@ fn the_standard_library_of_cxx_may_come_before_and_after(by: By) {
     for text in [format!("{standard}{OURS}{USES}"), format!("{OURS}{standard}{USES}")] {
         fs::write(&source, text).unwrap();
         for compiler in by.compilers(Language::Cxx17) {
-            compile(by, &compiler, "c++17", &[], &source);
+            for flags in [&[][..], FOR_WINDOWS[0]] {
+                compile(by, &compiler, "c++17", flags, &source);
+            }
         }
     }
 }
