@@ -34,3 +34,13 @@ pub(crate) fn hears_packets() -> bool {
     let hears = false;
     hears
 }
+
+/// The same of events at debug level.
+#[inline]
+pub(crate) fn hears_changes() -> bool {
+    #[cfg(feature = "tracing")]
+    let hears = tracing::level_filters::LevelFilter::current() >= tracing::Level::DEBUG;
+    #[cfg(not(feature = "tracing"))]
+    let hears = false;
+    hears
+}

@@ -9,7 +9,7 @@
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Barrier, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -32,6 +32,15 @@ fn takes_memory(claim: &str, what: &str) -> bool {
         println!("SKIPPED {claim}: on Windows memory is taken for {what}");
     }
     cfg!(windows)
+}
+
+/// Closes a port, also if the test fails: its threads would wait for ever.
+struct Closes<'p, K, M>(&'p Port<K, M>);
+
+impl<K, M> Drop for Closes<'_, K, M> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
 }
 
 fn pair() -> (Stream, Stream) {
@@ -286,6 +295,48 @@ fn registering_and_removing_again_allocates_nothing() {
     });
 }
 
+/// A thread that is found asleep, again and again, costs the one that finds it nothing.
+#[test]
+fn a_thread_that_is_found_asleep_allocates_nothing() {
+    if takes_memory("a_thread_that_is_found_asleep_allocates_nothing", "threads that sleep") {
+        return;
+    }
+    let _alone = alone();
+    let port = Port::builder().concurrency(1).build::<(), u32>().unwrap();
+    let (begins, sleeps) = (Barrier::new(2), (Mutex::new(false), Condvar::new()));
+    thread::scope(|scope| {
+        let _closes = Closes(&port);
+        scope.spawn(|| {
+            let mut batch = Batch::with_capacity(1);
+            while let Ok(mut packets) = port.wait(&mut batch, None) {
+                assert!(matches!(packets.next(), Some(Packet::Posted(_))));
+                let (is_over, changed) = &sleeps;
+                let mut over = is_over.lock().unwrap();
+                begins.wait();
+                while !std::mem::take(&mut *over) {
+                    over = changed.wait(over).unwrap();
+                }
+            }
+        });
+        let mut batch = Batch::with_capacity(1);
+        let round = |batch: &mut Batch| {
+            port.post(1).unwrap();
+            begins.wait();
+            // Its seat is taken by this thread.
+            port.post(2).unwrap();
+            let taken = port.wait(batch, SOON).unwrap().next();
+            assert!(matches!(taken, Some(Packet::Posted(2))));
+            let (is_over, changed) = &sleeps;
+            *is_over.lock().unwrap() = true;
+            changed.notify_one();
+        };
+        (0..20).for_each(|_| round(&mut batch));
+        let ((), allocations) = count(|| (0..20).for_each(|_| round(&mut batch)));
+        assert_eq!(allocations, 0);
+        assert!(port.stats().blocks_found >= 40);
+    });
+}
+
 /// Four threads: what each does for the first time comes at no fixed moment (a thread that is stuck
 /// is looked at, for instance), so a stretch of the work without any allocation must come soon.
 #[test]
@@ -297,13 +348,6 @@ fn four_threads_allocate_nothing() {
     let (ours, theirs) = pairs(16);
     for ours in ours {
         port.register(Registration::owned(ours, Interest::IN, OneShot::Level)).unwrap();
-    }
-    /// Also if the test fails: the threads would wait for ever.
-    struct Closes<'p>(&'p Port<Stream, ()>);
-    impl Drop for Closes<'_> {
-        fn drop(&mut self) {
-            self.0.close();
-        }
     }
     let allocations = [const { AtomicU64::new(0) }; STRETCHES];
     let (stretch, answered) = (AtomicUsize::new(0), AtomicUsize::new(0));

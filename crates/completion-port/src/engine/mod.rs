@@ -52,6 +52,7 @@ use crate::sync::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Mutex, MutexGuard,
 use crate::sys::backend::Backend;
 use crate::sys::host::Origin;
 use crate::sys::thread::Thread;
+use crate::trace::hears_changes;
 use delays::Delays;
 use outstanding::Outstanding;
 
@@ -251,7 +252,7 @@ impl Stock {
         if let Some(member) = &mut self.members[seat] {
             member.blocks_found += 1;
         }
-        if cfg!(feature = "tracing") && !self.found.contains(&seat) {
+        if hears_changes() && !self.found.contains(&seat) {
             self.found.push(seat);
             self.notable.set(Notable::FOUND, true);
         }
