@@ -368,6 +368,42 @@ static void a_successful_setsockopt_clears_the_last_error(void)
     CHECK_IS(closesocket(s), 0);
 }
 
+/* What is true or false may have one byte, or two. */
+static void a_flag_may_be_a_byte(void)
+{
+    static const struct {
+        int type, level, name;
+    } flags[] = {
+        {SOCK_STREAM, SOL_SOCKET, SO_REUSEADDR}, {SOCK_STREAM, SOL_SOCKET, SO_KEEPALIVE},
+        {SOCK_DGRAM, SOL_SOCKET, SO_BROADCAST},  {SOCK_STREAM, SOL_SOCKET, SO_OOBINLINE},
+        {SOCK_STREAM, SOL_SOCKET, SO_DONTROUTE}, {SOCK_STREAM, SOL_SOCKET, SO_DONTLINGER},
+        {SOCK_STREAM, IPPROTO_TCP, TCP_NODELAY}, {SOCK_DGRAM, IPPROTO_IP, IP_MULTICAST_LOOP},
+    };
+    size_t place;
+    int size, on;
+    for (place = 0; place < sizeof flags / sizeof flags[0]; place++) {
+        SOCKET s = socket(AF_INET, flags[place].type, 0);
+        int level = flags[place].level, name = flags[place].name;
+        CHECK(s != INVALID_SOCKET);
+        for (size = 1; size <= 4; size += size) {
+            for (on = 1; on >= 0; on--) {
+                int told = 0, got = 4;
+                unsigned char byte = 0xA5;
+                CHECK_IS(setsockopt(s, level, name, (const char *)&on, size), 0);
+                CHECK_IS(getsockopt(s, level, name, (char *)&told, &got), 0);
+                CHECK_IS(told != 0, on);
+                got = 1;
+                CHECK_IS(getsockopt(s, level, name, (char *)&byte, &got), 0);
+                CHECK_IS(byte, on);
+                CHECK_IS(got, 1);
+            }
+        }
+        CHECK_SOCKET_ERROR(setsockopt(s, level, name, (const char *)&on, 0), WSAEFAULT);
+        CHECK_SOCKET_ERROR(setsockopt(s, level, name, NULL, 4), WSAEFAULT);
+        closesocket(s);
+    }
+}
+
 static void an_address_that_is_too_short_is_a_bad_pointer(void)
 {
     struct sockaddr_in address = loopback();
@@ -586,6 +622,7 @@ int main(void)
 #endif
     who_has_shut_its_sending_half_cannot_send();
     a_successful_setsockopt_clears_the_last_error();
+    a_flag_may_be_a_byte();
     an_address_that_is_too_short_is_a_bad_pointer();
     ioctlsocket_reads_and_writes_a_whole_u_long();
     lengths_are_ints();

@@ -649,6 +649,32 @@ const UPDATE_ACCEPT_CONTEXT: c_int = 0x700B;
 const CONNECT_TIME: c_int = 0x700C;
 const UPDATE_CONNECT_CONTEXT: c_int = 0x7010;
 
+/// Whether the value of an option is true or false. To the reference that is a number of four bytes, or of one or two.
+fn is_flag(level: c_int, name: c_int) -> bool {
+    match level {
+        libc::SOL_SOCKET => matches!(
+            name,
+            libc::SO_ACCEPTCONN
+                | libc::SO_BROADCAST
+                | libc::SO_DEBUG
+                | libc::SO_DONTROUTE
+                | libc::SO_KEEPALIVE
+                | libc::SO_OOBINLINE
+                | libc::SO_REUSEADDR
+                | DO_NOT_LINGER
+                | EXCLUSIVE_ADDRESS
+        ),
+        libc::IPPROTO_TCP => name == libc::TCP_NODELAY,
+        libc::IPPROTO_IP => {
+            matches!(name, libc::IP_MULTICAST_LOOP | libc::IP_PKTINFO | libc::IP_RECVTTL)
+        }
+        libc::IPPROTO_IPV6 => {
+            matches!(name, libc::IPV6_MULTICAST_LOOP | libc::IPV6_RECVPKTINFO | libc::IPV6_V6ONLY)
+        }
+        _ => false,
+    }
+}
+
 /// How a socket lingers when it is closed, and what the system call returns.
 fn lingers(descriptor: c_int) -> (c_int, libc::linger) {
     let mut linger = libc::linger { l_onoff: 0, l_linger: 0 };
@@ -691,6 +717,21 @@ pub unsafe extern "C" fn cp_getsockopt(
         // SAFETY: reading through a raw pointer demands that it is valid.
         // - the caller says so, if it is not null.
         let room = if size.is_null() { 0 } else { unsafe { size.read() } } as usize;
+        if is_flag(level, name) && (1..4).contains(&room) && !value.is_null() {
+            let (mut flag, mut whole): (c_int, socklen_t) = (0, 4);
+            let place = (&raw mut flag).cast();
+            // SAFETY: `cp_getsockopt` demands room for so many bytes at the pointer, and the number of them.
+            // - both are locals.
+            let done = unsafe { cp_getsockopt(descriptor, level, name, place, &raw mut whole) };
+            if done == 0 {
+                // SAFETY: writing through a raw pointer demands that it is valid.
+                // - the caller says that there is room for `room` bytes, of which this is the first.
+                unsafe { value.cast::<u8>().write((flag != 0).into()) };
+                // SAFETY: as above.
+                unsafe { size.write(1) };
+            }
+            return done;
+        }
         if is_time(level, name, room) && room >= size_of::<u32>() && !value.is_null() {
             let mut time = libc::timeval { tv_sec: 0, tv_usec: 0 };
             let mut time_size = socklen_t::try_from(size_of_val(&time)).unwrap_or(16);
@@ -802,6 +843,20 @@ pub unsafe extern "C" fn cp_setsockopt(
     value: *const c_void,
     size: socklen_t,
 ) -> c_int {
+    let flag: c_int;
+    let (mut value, mut size) = (value, size);
+    if is_flag(level, name) && size == 0 {
+        // Nothing can be read there.
+        value = std::ptr::null();
+        size = 4;
+    }
+    if is_flag(level, name) && size < 4 && !value.is_null() {
+        // SAFETY: `from_raw_parts` demands so many bytes that nothing writes to meanwhile.
+        // - the caller says so.
+        let bytes = unsafe { std::slice::from_raw_parts(value.cast::<u8>(), size as usize) };
+        flag = bytes.iter().any(|byte| *byte != 0).into();
+        (value, size) = ((&raw const flag).cast(), 4);
+    }
     let done = called(|| {
         if let Some(number) = numbers::find(descriptor) {
             number.set_options(match (level, name) {
