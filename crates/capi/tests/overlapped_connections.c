@@ -1271,10 +1271,59 @@ static void a_connect_is_cancelled(void)
         bind_to_loopback(s);
         associate(s, port, KEY);
         end_connect(s, (struct sockaddr *)&inet, sizeof inet, way);
-        if (way != 2)
-            CHECK_IS(closesocket(s), 0);
+        if (way != 2) { /* the next one goes to its own address, and not to that of the first */
+            OVERLAPPED overlapped = fresh(NULL);
+            SOCKET other = tcp_socket();
+            struct sockaddr_in good = bind_to_loopback(other);
+            CHECK_IS(listen(other, 4), 0);
+            if (!ConnectEx(s, (struct sockaddr *)&good, sizeof good, NULL, 0, NULL, &overlapped))
+                CHECK_IS(WSAGetLastError(), WSA_IO_PENDING);
+            CHECK_ENDED(port, KEY, &overlapped, 0);
+            accepted = (SOCKET)accept(other, NULL, NULL);
+            check_they_talk(s, accepted);
+            close_both(s, accepted);
+            closesocket(other);
+        }
     }
     close_both(first, listener);
+}
+
+/* Whether its connection is there before it is cancelled or not, the packet and the socket say the same. */
+static void a_connect_that_is_cancelled_when_it_ends_is_over(void)
+{
+    int round, cancelled = 0;
+    for (round = 0; round < 300; round++) {
+        SOCKET s = tcp_socket(), listener = tcp_socket(), accepted;
+        struct sockaddr_in inet = bind_to_loopback(listener), peer;
+        OVERLAPPED overlapped = fresh(NULL);
+        OVERLAPPED_ENTRY entry;
+        ULONG count = 0;
+        int length = sizeof peer;
+        bind_to_loopback(s);
+        CHECK_IS(listen(listener, 4), 0);
+        associate(s, port, KEY);
+        if (!ConnectEx(s, (struct sockaddr *)&inet, sizeof inet, NULL, 0, NULL, &overlapped))
+            CHECK_IS(WSAGetLastError(), WSA_IO_PENDING);
+        CancelIoEx((HANDLE)s, &overlapped);
+        CHECK(GetQueuedCompletionStatusEx(port, &entry, 1, &count, SOON, FALSE) && count == 1);
+        CHECK(entry.lpOverlapped == &overlapped);
+        if (overlapped.Internal == 0) {
+            CHECK_IS(getpeername(s, (struct sockaddr *)&peer, &length), 0);
+            CHECK_IS(peer.sin_port, inet.sin_port);
+        } else {
+            cancelled++;
+            CHECK_SOCKET_ERROR(getpeername(s, (struct sockaddr *)&peer, &length), WSAENOTCONN);
+            if (!ConnectEx(s, (struct sockaddr *)&inet, sizeof inet, NULL, 0, NULL, &overlapped))
+                CHECK_IS(WSAGetLastError(), WSA_IO_PENDING);
+            CHECK_ENDED(port, KEY, &overlapped, 0);
+            CHECK_IS(closesocket((SOCKET)accept(listener, NULL, NULL)), 0); /* that of the first one */
+        }
+        accepted = (SOCKET)accept(listener, NULL, NULL);
+        check_they_talk(s, accepted);
+        close_both(s, accepted);
+        closesocket(listener);
+    }
+    CHECK(cancelled > 0);
 }
 
 #endif
@@ -1481,6 +1530,7 @@ int main(void)
     a_connect_within_the_machine_waits_for_room();
     nothing_begins_on_a_socket_that_is_being_connected();
     a_connect_is_cancelled();
+    a_connect_that_is_cancelled_when_it_ends_is_over();
 #endif
     the_functions_are_looked_up_by_their_guids();
     the_time_of_a_connection_is_told();

@@ -7,7 +7,7 @@ use crate::address::Address;
 use crate::buffer::{Buffer, with_filled, with_room};
 use crate::cells::Cell;
 use crate::deadline::Deadline;
-use crate::engine::{Attempted, Plan, Verdict};
+use crate::engine::{Attempted, Clearance, Place, Plan, Verdict};
 use crate::error::{Call, Error, ErrorKind, Result};
 use crate::loan::Loan;
 use crate::registration::Id;
@@ -16,6 +16,7 @@ use crate::state::facts::{Descriptor, Fault};
 use crate::state::flights::Direction;
 use crate::state::moment::Moment;
 use crate::sys::backend::Backend;
+use crate::sys::codes;
 use crate::sys::fd::RawFd;
 use crate::sys::files::{Hold, Issuer, Job, Now, What};
 use crate::sys::sockets::{Ask, Attempt, PARTS, Received, Sockets, Transfer, Transport};
@@ -105,7 +106,8 @@ impl Kind {
     fn awaits(self) -> Option<Direction> {
         match self {
             Self::Accept | Self::Receive | Self::ReceiveFrom => Some(Direction::In),
-            Self::Connect | Self::Send | Self::SendAll => Some(Direction::Out),
+            Self::Send | Self::SendAll => Some(Direction::Out),
+            // A connect waits for nothing before it has begun.
             _ => None,
         }
     }
@@ -216,6 +218,11 @@ impl<B> Operation<B> {
         Self::new(kind, Some(task), Detail::Acts(acts))
     }
 
+    /// Whether its first attempt waits for its turn alone, and for no edge.
+    pub(crate) fn begins_unasked(&self) -> bool {
+        self.kind == Kind::Connect
+    }
+
     /// Whether it is a task.
     pub(crate) fn is_task(&self) -> bool {
         matches!(self.kind, Kind::TaskIn | Kind::TaskOut)
@@ -299,6 +306,19 @@ impl<B> Operation<B> {
     }
 
     /// Connects to an address. It makes the socket non-blocking.
+    ///
+    /// A stream that is connected already, or that the program is connecting itself, is not connected again: the outcome has
+    /// the system's code (`EISCONN`, `EALREADY`).
+    ///
+    /// If the operation is cancelled, or its deadline is over, the connect is given up. When the packet is handed out the
+    /// socket is not connected, even if the connection was there before, and it may be connected again.
+    ///
+    /// # Platform notes
+    ///
+    /// Linux gives a connect up by [connect(2)](https://man7.org/linux/man-pages/man2/connect.2.html) with `AF_UNSPEC`. What
+    /// bind(2) was told stays, but not a port that the kernel has chosen. On macOS and the BSDs, and of `AF_VSOCK`,
+    /// there is no such call: the connect continues, and every later connect of the association fails with `EALREADY`. On
+    /// Windows the system cancels a connect that it carries out.
     pub fn connect(address: impl Into<Address>) -> Self {
         Self::new(Kind::Connect, None, Detail::Address(address.into()))
     }
@@ -814,10 +834,10 @@ impl<B: Buffer> Cargo<B> {
         sockets: &(impl Sockets + ?Sized),
         descriptor: Descriptor,
         transport: impl FnOnce(Descriptor) -> Transport,
-        make_nonblocking: impl FnOnce(Descriptor) -> std::result::Result<(), Fault>,
+        place: Place<'_>,
     ) -> Attempted {
         let (operation, progress) = self.parts();
-        operation.attempt(progress, sockets, descriptor, transport, make_nonblocking)
+        operation.attempt(progress, sockets, descriptor, transport, place)
     }
 
     /// What is left of an operation on a file goes to the back end, and the buffer with it.
@@ -966,7 +986,7 @@ impl<B: Buffer> Cargo<B> {
 
 impl<B: Buffer> Operation<B> {
     /// Tries the operation on a descriptor, once; sending all, as long as something can be sent and its share lasts.
-    /// `transport` tells how the socket carries bytes. `make_nonblocking` is called before an accept or a connect: the
+    /// `transport` tells how the socket carries bytes. `place` makes it non-blocking before an accept or a connect: the
     /// system's calls have no flag that they must not wait.
     #[allow(
         clippy::inline_always,
@@ -979,7 +999,7 @@ impl<B: Buffer> Operation<B> {
         sockets: &(impl Sockets + ?Sized),
         descriptor: Descriptor,
         transport: impl FnOnce(Descriptor) -> Transport,
-        make_nonblocking: impl FnOnce(Descriptor) -> std::result::Result<(), Fault>,
+        place: Place<'_>,
     ) -> Attempted {
         match self.kind {
             Kind::Receive => self.try_receive(progress, sockets, descriptor, transport(descriptor)),
@@ -987,7 +1007,7 @@ impl<B: Buffer> Operation<B> {
                 self.try_receive_from(progress, sockets, descriptor, transport(descriptor))
             }
             Kind::Send | Kind::SendAll => self.try_send(progress, sockets, descriptor, transport),
-            _ => self.try_other(progress, sockets, descriptor, make_nonblocking),
+            _ => self.try_other(progress, sockets, descriptor, place),
         }
     }
 
@@ -998,11 +1018,11 @@ impl<B: Buffer> Operation<B> {
         progress: &mut Progress,
         sockets: &(impl Sockets + ?Sized),
         descriptor: Descriptor,
-        make_nonblocking: impl FnOnce(Descriptor) -> std::result::Result<(), Fault>,
+        place: Place<'_>,
     ) -> Attempted {
         if let Kind::Accept | Kind::AcceptAndReceive | Kind::Connect = self.kind
             && progress.socket.is_none()
-            && let Err(fault) = make_nonblocking(descriptor)
+            && let Err(fault) = place.make_nonblocking(descriptor)
         {
             return progress.note(Attempt::Failed(fault));
         }
@@ -1013,7 +1033,7 @@ impl<B: Buffer> Operation<B> {
             }
             Kind::AcceptAndReceive => self.try_accept_and_receive(progress, sockets, descriptor),
             Kind::Connect => {
-                let attempt = self.try_connect(progress, sockets, descriptor);
+                let attempt = self.try_connect(progress, sockets, descriptor, place);
                 progress.note(attempt)
             }
             Kind::TaskIn | Kind::TaskOut => {
@@ -1122,14 +1142,28 @@ impl<B: Buffer> Operation<B> {
         progress: &mut Progress,
         sockets: &(impl Sockets + ?Sized),
         descriptor: Descriptor,
+        place: Place<'_>,
     ) -> Attempt<()> {
         if progress.stage == Stage::Begun {
-            return sockets.end_connect(descriptor);
+            let attempt = sockets.end_connect(descriptor);
+            if !matches!(attempt, Attempt::Blocked) {
+                place.connect_ended();
+            }
+            return attempt;
+        }
+        match place.clear_for_connect(descriptor) {
+            Clearance::Clear => {}
+            Clearance::NotYet => return Attempt::Scarce,
+            Clearance::Never => {
+                let code = Some(codes::EALREADY);
+                return Attempt::Failed(Fault { kind: ErrorKind::Other, code });
+            }
         }
         let address = self.detail.address().expect("it was started with an address");
         let attempt = sockets.begin_connect(descriptor, address);
         if matches!(attempt, Attempt::Blocked) {
             progress.stage = Stage::Begun;
+            place.connect_begun();
         }
         attempt
     }

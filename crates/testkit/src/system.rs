@@ -163,6 +163,15 @@ impl System {
         }
     }
 
+    /// Whether a stream's connect that is under way can be given up, so that the socket is as new.
+    #[must_use]
+    pub fn gives_up_connects(&self) -> bool {
+        match self.kind {
+            Kind::Native => cfg!(target_os = "linux"),
+            Kind::Simulated(_) => self.mechanism == sim::Mechanism::Epoll,
+        }
+    }
+
     /// The simulated kernel, if it is one.
     #[must_use]
     pub fn kernel(&self) -> Option<&sim::Kernel> {

@@ -554,16 +554,20 @@ impl Connecting {
     }
 }
 
-/// Ends the connection of a socket with itself. The socket keeps its port, and may be connected.
-fn dissolve(descriptor: RawFd) {
+/// Ends a connect of a TCP stream, or the connection that has come of it. The socket keeps the port that the program has
+/// given it, and may be connected. False of other protocols, which have no such call.
+fn dissolve(descriptor: RawFd) -> bool {
     let sa_family = libc::sa_family_t::try_from(libc::AF_UNSPEC).unwrap_or(0);
     let nothing = sockaddr { sa_family, sa_data: [0; 14] };
     let size = socklen_t::try_from(size_of_val(&nothing)).unwrap_or(0);
     // SAFETY: connect(2) reads so many bytes at the pointer.
     // - valid for reads: it is a local of that size.
-    unsafe { libc::connect(descriptor, &raw const nothing, size) };
+    if unsafe { libc::connect(descriptor, &raw const nothing, size) } < 0 {
+        return false;
+    }
     // That the connection was reset, which no call is to tell.
     let _ = whole(descriptor, libc::SO_ERROR);
+    true
 }
 
 impl Work for Connecting {
@@ -605,6 +609,23 @@ impl Work for Connecting {
     /// What the peer answers may come while the call goes on; to the program that makes no difference.
     fn fails_by_packet(&self) -> bool {
         self.is_begun
+    }
+
+    /// The system would go on with it, and the next connect be taken for the end of this one. The entry of the number has
+    /// this one still, so that no other has begun.
+    fn call_off(&mut self, target: Target) {
+        if !self.is_begun && !self.is_connected {
+            return;
+        }
+        let Target { descriptor, number, epoch } = target;
+        // Otherwise the socket is being closed.
+        let is_dissolved = number.in_epoch(epoch, || dissolve(descriptor)).unwrap_or(false);
+        let _ = target.if_current(|state| {
+            state.forget_past();
+            if self.is_connected && !is_dissolved {
+                state.begin_connection();
+            }
+        });
     }
 
     fn finish(&mut self, target: Target, outcome: Outcome) -> Outcome {

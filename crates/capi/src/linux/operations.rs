@@ -90,6 +90,12 @@ pub(crate) trait Work: Send + 'static {
     /// It has ended for another reason: what it has taken for itself is free.
     fn give_up(&mut self) {}
 
+    /// The same of one that was in flight on `target`.
+    fn call_off(&mut self, target: Target) {
+        let _ = target;
+        self.give_up();
+    }
+
     /// What is to be done next, behind a success: the operation goes on with that.
     fn next(&mut self) -> Option<Next> {
         None
@@ -144,6 +150,10 @@ impl Work for Box<dyn Work> {
 
     fn give_up(&mut self) {
         (**self).give_up();
+    }
+
+    fn call_off(&mut self, target: Target) {
+        (**self).call_off(target);
     }
 
     fn next(&mut self) -> Option<Next> {
@@ -271,7 +281,7 @@ impl<W: Work> Operation<W> {
         let (ended, outcome) = match ended {
             None => self.finish(),
             Some(ended) => {
-                self.work.give_up();
+                self.work.call_off(self.target);
                 // What had been transferred before is told.
                 (ended, self.outcome)
             }

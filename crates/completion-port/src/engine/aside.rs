@@ -34,8 +34,10 @@ impl Engine {
     }
 
     /// The operation of this record, which is about to be started, is a task, or is none.
-    pub(crate) fn mark_task(&self, record: u32, is_task: bool) {
-        self.nodes.flights.at(record).mark_task(is_task);
+    pub(crate) fn mark(&self, record: u32, is_task: bool, begins_unasked: bool) {
+        let flight = self.nodes.flights.at(record);
+        flight.mark_task(is_task);
+        flight.mark_unasked(begins_unasked);
     }
 
     fn is_task(&self, node: Node) -> bool {

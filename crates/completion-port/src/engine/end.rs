@@ -179,6 +179,10 @@ impl Engine {
             // What another thread of the parent was just moving to or from its back end is forgotten in a child.
             if flight.is_aloft() && !(forked && self.is_file(flight.slot())) {
                 remains.operations.push(record);
+                let verdict = flight.called_off().unwrap_or(Verdict::Cancelled);
+                if !forked {
+                    self.abandon_connect(&self.aloft(record), verdict);
+                }
             }
             if flight.is_handed() && !forked {
                 // Before the keys are dropped: a system may let a send go on behind the closing of its socket.

@@ -56,12 +56,12 @@ use crate::trace::hears_changes;
 use delays::Delays;
 use outstanding::Outstanding;
 
-pub(crate) use crate::state::flights::{Course, Desk, Verdict};
+pub(crate) use crate::state::flights::{Clearance, Course, Desk, Verdict};
 pub(crate) use crate::state::schedule::Waited;
 pub(crate) use aside::GoesOn;
 pub(crate) use delays::Histogram;
 pub(crate) use dispatch::Taken;
-pub(crate) use operations::{Aloft, Attempted, Plan};
+pub(crate) use operations::{Aloft, Attempted, Place, Plan};
 pub(crate) use packets::Posting;
 pub(crate) use poll::Scratch;
 pub(crate) use registrations::{Entry, Purpose, Return};

@@ -11,7 +11,7 @@ use super::{Engine, Name, Phase, name_parts};
 use crate::error::{Call, Error, ErrorKind};
 use crate::state::facts::{Descriptor, Facts, Fault};
 use crate::state::flights::{
-    Course, Desk, Direction, Effects, Flight, Lanes, Records, Tried, Verdict,
+    Clearance, Course, Desk, Direction, Effects, Flight, Lanes, Records, Tried, Verdict,
 };
 use crate::state::moment::Moment;
 use crate::state::queue::{FLIGHT, Fifo, MOST, NIL};
@@ -93,7 +93,65 @@ impl Aloft<'_> {
     }
 }
 
+/// What an attempt asks of the association that its operation belongs to.
+#[derive(Clone, Copy)]
+pub(crate) struct Place<'e> {
+    engine: &'e Engine,
+    desk: &'e Desk,
+    record: u32,
+}
+
+impl Place<'_> {
+    /// The socket that an operation is tried on does not block from here on. The operation keeps the key, and so the
+    /// descriptor, in its place.
+    pub(crate) fn make_nonblocking(self, descriptor: Descriptor) -> Result<(), Fault> {
+        let Self { engine, desk, .. } = self;
+        // A file has no connections, which the call for one says.
+        if !desk.is_nonblocking.load(SeqCst) && !desk.is_file.load(SeqCst) {
+            engine.backend.make_nonblocking(descriptor)?;
+            desk.is_nonblocking.store(true, SeqCst);
+        }
+        Ok(())
+    }
+
+    /// The operation, a connect, is about to begin: whether an earlier one that was cancelled lets it.
+    pub(crate) fn clear_for_connect(self, descriptor: Descriptor) -> Clearance {
+        self.desk.clear_for_connect(|| self.engine.backend.abandon_connect(descriptor))
+    }
+
+    /// The connect is under way.
+    pub(crate) fn connect_begun(self) {
+        self.desk.connect_begun(self.record);
+    }
+
+    /// It has come to an end.
+    pub(crate) fn connect_ended(self) {
+        self.desk.connect_ended();
+    }
+}
+
 impl Engine {
+    /// The desk of a slot of which operations were started.
+    pub(crate) fn desk_of_operation(&self, index: u32) -> &Desk {
+        self.desks.at(index)
+    }
+
+    /// What an attempt at the operation of `record` asks, which belongs to this desk.
+    #[inline]
+    pub(crate) fn place<'e>(&'e self, desk: &'e Desk, record: u32) -> Place<'e> {
+        Place { engine: self, desk, record }
+    }
+
+    /// The operation of `record` has ended as this says, and its packet is about to be handed out. If it is a connect
+    /// that the system continues with, that is given up, before anything else begins on the descriptor or has it.
+    #[inline]
+    pub(crate) fn abandon_connect(&self, aloft: &Aloft<'_>, verdict: Verdict) {
+        if matches!(verdict, Verdict::Cancelled | Verdict::TimedOut) {
+            let abandon = || self.backend.abandon_connect(aloft.descriptor());
+            aloft.desk.abandon_connect(aloft.record, abandon);
+        }
+    }
+
     /// The desk of a slot, which is made if there is none, with room for its timer.
     #[inline]
     pub(super) fn desk_with_timer(&self, index: u32, call: Call) -> Result<&Desk, Error> {
@@ -160,7 +218,7 @@ impl Engine {
     ) -> Result<(u32, &Desk), Error> {
         let desk = self.desk_with_timer(index, call)?;
         let record = self.take_record(call, also)?;
-        self.mark_task(record, false);
+        self.mark(record, false, false);
         desk.keep(record | FLIGHT);
         Ok((record, desk))
     }
@@ -694,21 +752,6 @@ impl Engine {
         Transport::of(desk.transport(ask))
     }
 
-    /// The socket that an operation is tried on does not block from here on. The operation keeps the key, and so the
-    /// descriptor, in its place.
-    pub(crate) fn make_nonblocking(
-        &self,
-        desk: &Desk,
-        descriptor: Descriptor,
-    ) -> Result<(), Fault> {
-        // A file has no connections, which the call for one says.
-        if !desk.is_nonblocking.load(SeqCst) && !desk.is_file.load(SeqCst) {
-            self.backend.make_nonblocking(descriptor)?;
-            desk.is_nonblocking.store(true, SeqCst);
-        }
-        Ok(())
-    }
-
     /// Does what ends operations and then queues their packets. The waits of a port that is closed in between go on
     /// until that is done.
     fn until_queued<R>(&self, end: impl FnOnce() -> R) -> R {
@@ -759,6 +802,7 @@ impl Engine {
             let Some(effects) = effects else { break };
             let mut ended = Fifo::new();
             let next = self.recall_one(&mut lanes, slot, node, verdict, &mut ended);
+            lanes.begin_unasked(&self.nodes, &mut ended);
             drop(lanes);
             self.see_to(effects, index, None);
             self.submit_all(ended);

@@ -67,8 +67,8 @@ impl<K, B: Buffer> Store<K, B> {
         let descriptor = aloft.descriptor();
         let (engine, desk): (&Engine, _) = (engine, aloft.desk);
         let transport = move |descriptor| engine.transport(desk, descriptor);
-        let nonblocking = move |descriptor| engine.make_nonblocking(desk, descriptor);
-        let attempted = cargo.attempt(engine.backend(), descriptor, transport, nonblocking);
+        let place = engine.place(desk, aloft.record);
+        let attempted = cargo.attempt(engine.backend(), descriptor, transport, place);
         std::mem::forget(tried);
         attempted
     }
@@ -235,6 +235,7 @@ impl<K, B: Buffer> Store<K, B> {
                 Course::Try => {}
                 Course::Waits => return false,
                 Course::Ends(verdict) => {
+                    self.engine.abandon_connect(aloft, verdict);
                     self.engine.land_own(aloft);
                     settle(cell, verdict);
                     return true;
@@ -652,6 +653,10 @@ impl<'p, K, B: Buffer> Lent<'p, K, B> {
                     settle(cell, Verdict::Cancelled);
                     return Ok(Begun::Ended(held, cell));
                 }
+                // Its token may have begun it already.
+                let desk = store.engine.desk_of_operation(held.index);
+                let aloft = store.engine.before_start(record, held.index, held.slot, desk);
+                store.engine.abandon_connect(&aloft, Verdict::Cancelled);
                 let operation = unload(cell).into_operation();
                 let token = Ready { held, key: PhantomData };
                 Err(token.refuse_operation(Error::new(operation.call(), error), operation))
@@ -759,7 +764,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         record: u32,
         desk: &'p Desk,
     ) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
-        match self.try_first(cell, desk) {
+        match self.try_first(cell, record, desk) {
             First::Done => self.into_held().end_by_packet(cell, record),
             first => match self.take_off(cell, record, desk, first)? {
                 Begun::InFlight(name) => Ok(name),
@@ -813,7 +818,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
             return lent.go_on(record, None).map(Begun::into_started);
         }
         let cell = self.held.store.load(record, operation, false);
-        match self.try_first(cell, desk) {
+        match self.try_first(cell, record, desk) {
             First::Done => {
                 if hears_packets() {
                     tell_completed(&self.held.store.engine, self.held.name(), cell);
@@ -860,7 +865,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
     /// registration.
     #[allow(clippy::inline_always, reason = "a part of the two that call it")]
     #[inline(always)]
-    fn try_first(&mut self, cell: &Cell<Cargo<B>>, desk: &Desk) -> First {
+    fn try_first(&mut self, cell: &Cell<Cargo<B>>, record: u32, desk: &Desk) -> First {
         let Held { store, slot, drained, .. } = self.held;
         let engine = &store.engine;
         let loaded = Loaded(cell);
@@ -882,8 +887,8 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         } else {
             let engine: &Engine = engine;
             let transport = move |descriptor| engine.transport(desk, descriptor);
-            let nonblocking = move |descriptor| engine.make_nonblocking(desk, descriptor);
-            let attempted = cargo.attempt(engine.backend(), descriptor, transport, nonblocking);
+            let place = engine.place(desk, record);
+            let attempted = cargo.attempt(engine.backend(), descriptor, transport, place);
             match attempted {
                 // Behind what was received an end may stand that no further edge tells of.
                 Attempted::Drained if !slot.word().is_plain() => {}
@@ -1193,7 +1198,7 @@ impl<K, M, B: Buffer> Port<K, M, B> {
             Err(error) => return Err(refuse(error, operation)),
         };
         let is_of_file = operation.is_of_file();
-        engine.mark_task(record, operation.is_task());
+        engine.mark(record, operation.is_task(), operation.begins_unasked());
         let name = OpId(engine.operation_of(record));
         if hears_packets() {
             engine.tell_started(id.0, call);
@@ -1407,6 +1412,7 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
             let Course::Ends(verdict) = course else {
                 return self.own_operation(aloft, cell, None, seat);
             };
+            engine.abandon_connect(aloft, verdict);
             engine.land_own(aloft);
             if verdict != Verdict::Done {
                 // Otherwise it is settled already: as done from its beginning, or when its token tried it.
@@ -1440,6 +1446,7 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
         let cargo = unsafe { cell.get_mut() };
         (cargo.association, cargo.name) = (name, OpId(engine.operation_of(record)));
         cargo.settle(verdict);
+        engine.abandon_connect(aloft, verdict);
         engine.count_operation(seat, true);
         engine.land_shared(aloft, seat);
         if hears_packets() {
@@ -1514,7 +1521,9 @@ impl<K, B: Buffer> Store<K, B> {
 
     /// An operation of a shared association, or a task, has ended without a packet, and is the caller's alone.
     fn land_unseen(&self, record: u32, verdict: Verdict) -> Cargo<B> {
-        let registration = self.engine.aloft(record).registration();
+        let aloft = self.engine.aloft(record);
+        self.engine.abandon_connect(&aloft, verdict);
+        let registration = aloft.registration();
         // SAFETY: `take` demands that the caller owns the cell, with a value in it.
         // - owned: the operation has ended, and its node is with the caller, or was never queued;
         // - a value: an operation is in its cell until it has landed, which it does below.

@@ -96,6 +96,8 @@ pub(crate) struct Flight {
     is_awaited: AtomicBool,
     /// It is a task, which no packet tells of. Said before each start.
     is_task: AtomicBool,
+    /// Its first attempt waits for nothing but its turn in its lane: a connect. Said before each start by name.
+    begins_unasked: AtomicBool,
     deadline: AtomicU64,
 }
 
@@ -138,6 +140,11 @@ impl Flight {
     /// The next operation of this record is a task, or is none.
     pub(crate) fn mark_task(&self, is_task: bool) {
         self.is_task.store(is_task, Relaxed);
+    }
+
+    /// Whether the first attempt at the next operation of this record waits for its turn alone, and for no edge.
+    pub(crate) fn mark_unasked(&self, begins_unasked: bool) {
+        self.begins_unasked.store(begins_unasked, Relaxed);
     }
 
     /// Whether it is a task.
@@ -426,6 +433,14 @@ impl Lane {
         self.active == NIL && self.waiting.is_empty()
     }
 
+    /// Whether the flight that is to be tried next is to be tried though the direction is not known to be ready. It may
+    /// have been tried before: then it finds that it has to wait once more.
+    fn begins_unasked(&self, records: &impl Records) -> bool {
+        self.active == NIL
+            && self.waiting.first != NIL
+            && records.flight(self.waiting.first).begins_unasked.load(Relaxed)
+    }
+
     /// The flight that is to be tried next, if none is: its node is to be queued.
     fn next_due(&mut self, records: &impl Records) -> Node {
         if self.active != NIL {
@@ -508,12 +523,32 @@ pub(crate) struct Desk {
     /// If the slot is internal, that of the registration whose operation waits here; `NIL` otherwise. A thread that
     /// finds it without the lock looks again with it.
     home: AtomicU32,
+    /// The record of the connect that the system has of this descriptor, though the operation may have ended; or
+    /// [`NO_CONNECT`], [`ABANDONING`] or [`ABANDONED`].
+    connect: AtomicU32,
     /// The descriptor was made non-blocking.
     pub(crate) is_nonblocking: AtomicBool,
     /// The descriptor is a file's, which nothing watches.
     pub(crate) is_file: AtomicBool,
     /// Whether reads are tried at once: 0 if it is not known yet, 1 if not, 2 if so.
     reads_now: AtomicU8,
+}
+
+/// In place of a record, which is less: the system has no connect of the descriptor.
+const NO_CONNECT: u32 = u32::MAX;
+/// It has one, which a thread is just giving up.
+const ABANDONING: u32 = u32::MAX - 1;
+/// It had one that was cancelled, and cannot be given up: the descriptor is not connected any more.
+const ABANDONED: u32 = u32::MAX - 2;
+
+/// Whether a connect may begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Clearance {
+    Clear,
+    /// Another thread is just giving up an earlier one.
+    NotYet,
+    /// An earlier one was cancelled, and may still be under way.
+    Never,
 }
 
 impl Default for Desk {
@@ -527,6 +562,7 @@ impl Default for Desk {
             lasting: AtomicU8::new(0),
             own: AtomicU32::new(NIL),
             home: AtomicU32::new(NIL),
+            connect: AtomicU32::new(NO_CONNECT),
             is_nonblocking: AtomicBool::new(false),
             is_file: AtomicBool::new(false),
             reads_now: AtomicU8::new(0),
@@ -645,9 +681,48 @@ impl Desk {
         self.set_deadline(Moment::NEVER);
         self.transport.store(0, Relaxed);
         self.lasting.store(0, Relaxed);
+        self.connect.store(NO_CONNECT, Relaxed);
         self.is_nonblocking.store(false, Relaxed);
         self.is_file.store(false, Relaxed);
         self.reads_now.store(0, Relaxed);
+    }
+
+    /// A connect is about to begin. The system may have an earlier one, whose operation was cancelled: `abandon` gives
+    /// that up, and says whether that could be done. Only one connect at a time is tried.
+    pub(crate) fn clear_for_connect(&self, abandon: impl FnOnce() -> bool) -> Clearance {
+        match self.connect.load(Acquire) {
+            NO_CONNECT => Clearance::Clear,
+            ABANDONED => Clearance::Never,
+            ABANDONING => Clearance::NotYet,
+            record => {
+                self.abandon_connect(record, abandon);
+                match self.connect.load(Acquire) {
+                    NO_CONNECT => Clearance::Clear,
+                    ABANDONED => Clearance::Never,
+                    // The thread that has the packet of that one gives it up.
+                    _ => Clearance::NotYet,
+                }
+            }
+        }
+    }
+
+    /// The system has the connect of `record` from here on.
+    pub(crate) fn connect_begun(&self, record: u32) {
+        self.connect.store(record, Release);
+    }
+
+    /// The connect that was under way, which is being tried, has come to an end.
+    pub(crate) fn connect_ended(&self) {
+        self.connect.store(NO_CONNECT, Release);
+    }
+
+    /// The connect of `record` was cancelled: `abandon` gives it up, and says whether that could be done. Nothing
+    /// happens if that was done before.
+    pub(crate) fn abandon_connect(&self, record: u32, abandon: impl FnOnce() -> bool) {
+        if self.connect.compare_exchange(record, ABANDONING, AcqRel, Acquire).is_ok() {
+            let left = if abandon() { NO_CONNECT } else { ABANDONED };
+            self.connect.store(left, Release);
+        }
     }
 
     /// The timer was set for this moment, or taken out.
@@ -709,7 +784,7 @@ impl Lanes {
             // Of one that has been called off.
             lane.retry = Moment::NEVER;
         }
-        if is_ready && lane.is_empty() {
+        if lane.is_empty() && (is_ready || flight.begins_unasked.load(Relaxed)) {
             lane.active = node;
             lane.begun = lane.edges;
             lane.is_hastened = false;
@@ -1094,7 +1169,18 @@ impl Lanes {
         let next = self.ground_if_empty(slot, direction, poll);
         let is_ready = slot.word().is_known_ready(direction.facts());
         let lane = self.lane(direction);
-        Effects { due: if is_ready { lane.next_due(records) } else { NIL }, next }
+        let is_due = is_ready || lane.begins_unasked(records);
+        Effects { due: if is_due { lane.next_due(records) } else { NIL }, next }
+    }
+
+    /// Flights that have waited were cancelled: those behind them that wait for their turn alone are due. Their nodes are
+    /// put at the end of `due`.
+    pub(crate) fn begin_unasked(&mut self, records: &impl Records, due: &mut Fifo) {
+        for lane in &mut self.lanes {
+            if lane.begins_unasked(records) {
+                due.push(records, lane.next_due(records));
+            }
+        }
     }
 
     fn ground_if_empty(&mut self, slot: &Slot, direction: Direction, poll: u32) -> Next {
@@ -1218,7 +1304,7 @@ impl Lanes {
                     again = again.min(flight.deadline());
                 }
             }
-            if lane.retry <= now {
+            if lane.retry <= now || lane.begins_unasked(records) {
                 match lane.next_due(records) {
                     NIL => {}
                     node => due.push(records, node),
@@ -1339,5 +1425,39 @@ mod tests {
         let mut ended = Fifo::new();
         let _ = lanes.call_off_all(&all, &slot, Verdict::Cancelled, 0, &mut ended);
         assert_eq!(ended.nodes(&all), [1, 3, 4].map(|number| number | FLIGHT));
+    }
+
+    #[test]
+    fn a_connect_that_was_called_off_is_given_up_once() {
+        let desk = Desk::default();
+        let never = || -> bool { panic!("there is none") };
+        assert_eq!(desk.clear_for_connect(never), Clearance::Clear);
+        desk.abandon_connect(3, never);
+        desk.connect_begun(3);
+        desk.abandon_connect(4, never);
+        // Whoever comes first: the next connect, or the packet. The other has to try again meanwhile.
+        let is_clear = desk.clear_for_connect(|| {
+            desk.abandon_connect(3, never);
+            true
+        });
+        assert_eq!(is_clear, Clearance::Clear);
+        desk.connect_begun(4);
+        desk.abandon_connect(3, never);
+        desk.abandon_connect(4, || {
+            assert_eq!(desk.clear_for_connect(never), Clearance::NotYet);
+            true
+        });
+        assert_eq!(desk.clear_for_connect(never), Clearance::Clear);
+        // What has ended by itself needs it not.
+        desk.connect_begun(5);
+        desk.connect_ended();
+        desk.abandon_connect(5, never);
+        // Where it cannot be done there is no other connect until the descriptor is another registration's.
+        desk.connect_begun(6);
+        assert_eq!(desk.clear_for_connect(|| false), Clearance::Never);
+        desk.abandon_connect(6, never);
+        assert_eq!(desk.clear_for_connect(never), Clearance::Never);
+        desk.begin();
+        assert_eq!(desk.clear_for_connect(never), Clearance::Clear);
     }
 }

@@ -304,6 +304,7 @@ cases! {
     a_connect_ends_as_done_and_the_socket_is_connected
     a_connect_that_is_refused_says_so_once_and_the_socket_can_be_used_again
     a_connect_for_which_there_is_no_room_goes_on
+    a_connect_that_is_abandoned_leaves_the_socket_as_new
     a_connect_of_a_local_stream_is_done_or_refused_at_once
     a_connect_of_a_local_stream_to_a_full_queue_is_scarce
     a_socket_for_datagrams_is_connected_at_once_even_to_itself
@@ -386,9 +387,43 @@ fn a_connect_ends_as_done_and_the_socket_is_connected(w: &dyn World) {
     let (accepted, _) = accept(w, &listener);
     assert_eq!(send(w, &client, &[b"hello"]), Done(5));
     assert_eq!(receive_soon(w, &accepted, &[16]), whole(b"hello"));
-    // The kernel tells of the first one, and then that there is nothing to do.
-    assert_eq!(begin(), Done(()));
     assert_eq!(begin(), other(libc::EISCONN));
+    // Nor is a connect to another address taken for one that has its connection, and whose outcome nobody asked for.
+    let client = w.backend().open_stream(&address).unwrap();
+    let begin = |address: &Address| told(w.backend().begin_connect(number(&client), address));
+    assert_eq!(begin(&address), Blocked);
+    wait_for(w, &client, Facts::OUT);
+    let another = w.tcp_listener(4);
+    assert_eq!(begin(&w.address(&another)), other(libc::EISCONN));
+}
+
+fn a_connect_that_is_abandoned_leaves_the_socket_as_new(w: &dyn World) {
+    let (full, other_one) = (w.tcp_listener(0), w.tcp_listener(4));
+    let (_first, refusing) = (connect(w, &full), w.unused_address());
+    let listening = w.tcp_listener(4);
+    let first = [w.address(&full), w.address(&listening), refusing];
+    for (first, shows) in first.iter().zip([Facts::NONE, Facts::OUT, Facts::HUP]) {
+        let client = w.backend().open_stream(first).unwrap();
+        let begin = |address: &Address| told(w.backend().begin_connect(number(&client), address));
+        assert_eq!(begin(first), Blocked);
+        if shows != Facts::NONE {
+            wait_for(w, &client, shows);
+        }
+        assert!(w.backend().abandon_connect(number(&client)));
+        assert_eq!(begin(&w.address(&other_one)), Blocked);
+        wait_for(w, &client, Facts::OUT);
+        assert_eq!(told(w.backend().end_connect(number(&client))), Done(()));
+        let (accepted, _) = accept(w, &other_one);
+        assert_eq!(send(w, &client, &[b"hello"]), Done(5));
+        assert_eq!(receive_soon(w, &accepted, &[16]), whole(b"hello"));
+    }
+    // A local stream is connected immediately, or not at all: there is nothing to be given up.
+    let listener = w.unix_listener(4);
+    let client = connect(w, &listener);
+    assert!(!w.backend().abandon_connect(number(&client)));
+    let (accepted, _) = accept(w, &listener);
+    assert_eq!(send(w, &client, &[b"hello"]), Done(5));
+    assert_eq!(receive_soon(w, &accepted, &[16]), whole(b"hello"));
 }
 
 fn a_connect_that_is_refused_says_so_once_and_the_socket_can_be_used_again(w: &dyn World) {
@@ -422,7 +457,7 @@ fn a_connect_for_which_there_is_no_room_goes_on(w: &dyn World) {
     assert_eq!(end(), Blocked);
     assert_eq!(end(), Blocked);
     let again = w.backend().begin_connect(number(&second), &w.address(&listener));
-    assert_eq!(told(again), Blocked);
+    assert_eq!(told(again), other(libc::EALREADY));
     assert_eq!(send(w, &second, &[b"early"]), Blocked);
     assert_eq!(receive(w, &second, &[1]), Blocked);
     accept(w, &listener);

@@ -178,13 +178,18 @@ pub(crate) trait Sockets: Send + Sync {
     /// Begins to connect. [`Attempt::Blocked`] if that is under way: after the next edge
     /// [`Sockets::end_connect`] tells. A datagram socket is connected at once.
     ///
-    /// An earlier connect of the socket that is under way, or whose outcome was not asked for, counts as this
-    /// one.
+    /// A stream that is connected already is refused, and so is one with an earlier connect under way: neither counts as
+    /// this one. Where an earlier one has failed, and nothing has asked for its outcome, the system may tell that first.
     fn begin_connect(&self, descriptor: Descriptor, address: &Address) -> Attempt<()>;
 
     /// What a connect that was under way has come to; [`Attempt::Blocked`] while it still is. A failure is
     /// told once. A stream that turns out to be connected to itself was refused.
     fn end_connect(&self, descriptor: Descriptor) -> Attempt<()>;
+
+    /// Gives up a connect for which [`Sockets::begin_connect`] has said [`Attempt::Blocked`], whether it is still under
+    /// way or has come to an end: the socket is not connected afterwards, and can be connected again. False: the system
+    /// has no call for that, and the connect continues.
+    fn abandon_connect(&self, descriptor: Descriptor) -> bool;
 
     /// Receives into `room`, part after part, at most one datagram. If there is no room at all, this is done
     /// as soon as something could be received, the end of a stream included, and takes nothing but an error.

@@ -12,12 +12,13 @@ use std::time::{Duration, Instant};
 
 use completion_port::{
     Batch, Buffer, Call, ErrorKind, Interest, OneShot, Operation, Outcome, OwnedSource, Packet,
-    Persistent, Port, Source, Started,
+    Persistent, Port, SharedId, Source, Started,
 };
 use testkit::{SOON, Socket, System, in_a_process_of_its_own, on_every_system};
 
 use crate::kit::codes::{
-    ECONNREFUSED, ECONNRESET, EINVAL, ENOBUFS, ENOMEM, ENOTSOCK, is_broken_pipe, unreachable,
+    EALREADY, ECONNREFUSED, ECONNRESET, EINVAL, EISCONN, ENOBUFS, ENOMEM, ENOTSOCK, is_broken_pipe,
+    unreachable,
 };
 #[cfg(target_os = "linux")]
 use crate::kit::descriptors::leave_no_descriptor;
@@ -27,7 +28,9 @@ use crate::kit::operations::{
 };
 #[cfg(target_os = "linux")]
 use crate::kit::signals::{catch_signals, interrupt};
-use crate::kit::sockets::{POLLIN, STREAMS, await_end_behind, await_facts, await_unread, fill};
+use crate::kit::sockets::{
+    POLLHUP, POLLIN, POLLOUT, STREAMS, await_end_behind, await_facts, await_unread, facts, fill,
+};
 use crate::kit::threads::now;
 
 type Pair = fn(&System) -> (Socket, Socket);
@@ -625,6 +628,181 @@ on_every_system! {
         assert_eq!(connected(&outcome).unwrap_err().kind(), ErrorKind::TimedOut);
         assert!(now(system) - begun >= time);
         drop(token);
+    }
+
+    /// Rule 57: a connect that was cancelled is given up, also if it has its connection by then: the next one goes where
+    /// it is told to, or is refused where the system cannot give one up.
+    fn a_connect_that_was_called_off_is_given_up(system: &System) {
+        system.not_where_operations_are_carried_out("connects that the port gives up");
+        for (has_connection, has_deadline) in [(false, false), (false, true), (true, false)] {
+            let port = sockets_on(system);
+            let (first, _client) = if has_connection {
+                (system.tcp_listener(4), system.tcp_fresh())
+            } else {
+                unanswering(system)
+            };
+            let mut connect = Operation::connect(first.address().for_port());
+            if has_deadline {
+                connect = connect.deadline(20 * MILLISECOND);
+            }
+            let socket = system.tcp_fresh();
+            let same = socket.dup().unwrap();
+            let connect = port.associate(socket).unwrap().start(connect).unwrap();
+            if has_connection {
+                await_facts(&same, system, POLLOUT);
+            }
+            if !has_deadline {
+                assert!(port.cancel(connect).unwrap());
+            }
+            let (token, outcome) = done(&port, system);
+            let ended = if has_deadline { ErrorKind::TimedOut } else { ErrorKind::Cancelled };
+            assert_eq!(connected(&outcome).unwrap_err().kind(), ended);
+            let second = system.tcp_listener(4);
+            let next = Operation::connect(second.address().for_port()).deadline(HOUR);
+            token.start(next).unwrap();
+            let (token, outcome) = done(&port, system);
+            if !system.gives_up_connects() {
+                let error = connected(&outcome).unwrap_err();
+                assert_eq!((error.call(), error.os_code()), (Call::Connect, Some(EALREADY)));
+                continue;
+            }
+            connected(&outcome).unwrap();
+            assert_connected(token.key(), &second.accept_within(system.soon()), system);
+            if has_connection {
+                await_facts(&first.accept_within(system.soon()), system, POLLHUP);
+            }
+        }
+    }
+
+    /// Rule 57: the same where the next connect begins before the packet of the first is taken.
+    fn a_connect_behind_one_that_was_called_off_is_another_one(system: &System) {
+        system.not_where_operations_are_carried_out("connects that the port gives up");
+        for has_connection in [false, true] {
+            let port = shared_on(system);
+            let (first, _client) = if has_connection {
+                (system.tcp_listener(4), system.tcp_fresh())
+            } else {
+                unanswering(system)
+            };
+            let second = system.tcp_listener(4);
+            let socket = system.tcp_fresh();
+            let same = socket.dup().unwrap();
+            let id = port.associate_shared(Shared::new(socket)).unwrap();
+            let start = |to: &Socket| {
+                port.start(id, Operation::connect(to.address().for_port())).unwrap()
+            };
+            let called_off = start(&first);
+            if has_connection {
+                await_facts(&same, system, POLLOUT);
+            }
+            assert!(port.cancel(called_off).unwrap());
+            let next = start(&second);
+            let ended = all(&port, system, 2).into_iter().map(|packet| match packet {
+                Packet::Finished(finished) => (finished.operation(), finished.error()),
+                other => panic!("{}", sort(&other)),
+            });
+            for (operation, error) in ended {
+                if operation == called_off {
+                    assert_eq!(why(error), ErrorKind::Cancelled);
+                } else {
+                    assert_eq!(operation, next);
+                    let refused = if system.gives_up_connects() { None } else { Some(EALREADY) };
+                    assert_eq!(error.map(|error| error.os_code()), refused.map(Some));
+                }
+            }
+            if system.gives_up_connects() {
+                assert_connected(&same, &second.accept_within(system.soon()), system);
+            }
+        }
+    }
+
+    /// Rules 52 and 57: a connect waits for its turn alone, and for no edge: it begins when the one before it is cancelled.
+    fn a_connect_begins_when_it_is_its_turn(system: &System) {
+        system.not_where_operations_are_carried_out("connects that the port gives up");
+        for has_deadline in [false, true] {
+            let port = shared_on(system);
+            let (full, _client) = unanswering(system);
+            let second = system.tcp_listener(4);
+            let socket = system.tcp_fresh();
+            let same = socket.dup().unwrap();
+            let id = port.associate_shared(Shared::new(socket)).unwrap();
+            let connect = |to: &Socket| Operation::connect(to.address().for_port());
+            let time = if has_deadline { 20 * MILLISECOND } else { HOUR };
+            let first = port.start(id, connect(&full).deadline(time)).unwrap();
+            let next = port.start(id, connect(&second).deadline(HOUR)).unwrap();
+            if !has_deadline {
+                silent(&port, system);
+                assert!(port.cancel(first).unwrap());
+            }
+            let ended = all(&port, system, 2).into_iter().map(|packet| match packet {
+                Packet::Finished(finished) => (finished.operation(), finished.error()),
+                other => panic!("{}", sort(&other)),
+            });
+            for (operation, error) in ended {
+                if operation == first {
+                    let ended =
+                        if has_deadline { ErrorKind::TimedOut } else { ErrorKind::Cancelled };
+                    assert_eq!(why(error), ended);
+                } else {
+                    assert_eq!(operation, next);
+                    let refused = if system.gives_up_connects() { None } else { Some(EALREADY) };
+                    assert_eq!(error.map(|error| error.os_code()), refused.map(Some));
+                }
+            }
+            if system.gives_up_connects() {
+                assert_connected(&same, &second.accept_within(system.soon()), system);
+            }
+        }
+    }
+
+    /// Rules 57, 62 and 63: whatever ends a connect that is under way, the socket is not connected afterwards.
+    fn a_connect_that_ends_with_its_port_is_given_up(system: &System) {
+        system.not_where_operations_are_carried_out("connects that the port gives up");
+        type End = fn(&Port<Shared, u32>, SharedId);
+        let ends: [End; 4] = [
+            |port, id| port.remove(id.id()).unwrap(),
+            |port, _| port.shutdown().unwrap(),
+            |port, _| port.close(),
+            |_, _| {},
+        ];
+        for (way, end) in ends.into_iter().enumerate() {
+            let port = shared_on(system);
+            let listener = system.tcp_listener(4);
+            let socket = system.tcp_fresh();
+            let same = socket.dup().unwrap();
+            let id = port.associate_shared(Shared::new(socket)).unwrap();
+            port.start(id, Operation::connect(listener.address().for_port())).unwrap();
+            await_facts(&same, system, POLLOUT);
+            assert_eq!(facts(&same) & POLLHUP, 0);
+            end(&port, id);
+            if way < 3 {
+                assert_eq!(why(finished(&port, system).error()), ErrorKind::Cancelled);
+            }
+            drop(port);
+            if system.gives_up_connects() {
+                await_facts(&same, system, POLLHUP);
+            }
+        }
+    }
+
+    /// Rule 57: a stream that the program has connected itself is not connected once more.
+    fn a_connect_of_a_connected_stream_is_refused(system: &System) {
+        let port = sockets_on(system);
+        let (first, second) = (system.tcp_listener(4), system.tcp_listener(4));
+        let near = system.tcp_connect(&first);
+        await_facts(&near, system, POLLOUT);
+        port.associate(near).unwrap().connect(second.address().for_port()).unwrap();
+        let (token, outcome) = done(&port, system);
+        let error = connected(&outcome).unwrap_err();
+        assert_eq!((error.call(), error.os_code()), (Call::Connect, Some(EISCONN)));
+        assert_connected(token.key(), &first.accept_within(system.soon()), system);
+        // Nor is one that is being connected.
+        let (full, _client) = unanswering(system);
+        let near = system.tcp_connect(&full);
+        port.associate(near).unwrap().connect(second.address().for_port()).unwrap();
+        let (_token, outcome) = done(&port, system);
+        let error = connected(&outcome).unwrap_err();
+        assert_eq!((error.call(), error.os_code()), (Call::Connect, Some(EALREADY)));
     }
 
     /// Rule 57: the port makes the socket.

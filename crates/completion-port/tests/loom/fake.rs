@@ -316,6 +316,9 @@ impl Sockets for Handle {
     fn begin_connect(&self, _descriptor: Descriptor, _address: &Address) -> Attempt<()> {
         Attempt::Blocked
     }
+    fn abandon_connect(&self, _descriptor: Descriptor) -> bool {
+        true
+    }
     fn end_connect(&self, _descriptor: Descriptor) -> Attempt<()> {
         Attempt::Blocked
     }

@@ -77,6 +77,14 @@ pub(in crate::sys) fn new_stream(family: i32) -> Result<OwnedFd, Code> {
     Ok(made)
 }
 
+/// connect(2) refuses a stream that is connected already, however it has come to be so.
+pub(in crate::sys) const ADOPTS_CONNECTIONS: bool = false;
+
+/// There is no call that breaks a connect of a stream off and leaves the socket as it was before.
+pub(in crate::sys) fn disconnect(_descriptor: Descriptor) -> bool {
+    false
+}
+
 /// A connection from a listener's queue, which does not wait, and the address of its peer.
 pub(in crate::sys) fn accept(
     descriptor: Descriptor,

@@ -61,6 +61,20 @@ pub(in crate::sys) fn accept(
     owned(unsafe { libc::accept4(descriptor, address, len, FLAGS) })
 }
 
+/// Whether connect(2) succeeds on a stream whose earlier connect has got its connection since, whatever the address.
+pub(in crate::sys) const ADOPTS_CONNECTIONS: bool = true;
+
+/// Breaks off what connect(2) has done to a stream, or is doing. The address and the port given to bind(2) stay; a port
+/// that the kernel has chosen does not. False of protocols that cannot do so, such as `AF_VSOCK`.
+pub(in crate::sys) fn disconnect(descriptor: Descriptor) -> bool {
+    let unspecified = libc::sockaddr { sa_family: libc::AF_UNSPEC as _, sa_data: [0; 14] };
+    let len = size_of_val(&unspecified) as libc::socklen_t;
+    // SAFETY: connect(2) reads as many bytes at the pointer as its third argument says.
+    // - valid for reads: `unspecified` lives until the call returns, and this is its length.
+    let done = unsafe { libc::connect(descriptor, &raw const unspecified, len) };
+    done == 0
+}
+
 /// Whether an error of accept(2) is of one connection, and another one may stand behind it.
 pub(in crate::sys) fn is_of_connection(code: Code) -> bool {
     // `EOPNOTSUPP` is among them by the manual page, but Linux says that of a socket that cannot listen.

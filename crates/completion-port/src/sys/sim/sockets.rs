@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use super::objects::{Code, FileId};
 use super::reach::OnKernel;
 use super::stream::{Family, Stream};
-use super::{Kernel, Object, ObjectKind, Socket, State};
+use super::{Kernel, Mechanism, Object, ObjectKind, Socket, State};
 use crate::address::{Address, Kind};
 use crate::error::ErrorKind;
 use crate::source::{OwnedKind, OwnedSource};
@@ -140,6 +140,10 @@ impl State {
         let done = match self.connect_failures.pop_front() {
             Some(code) => Err(code),
             None => self.socket(descriptor).and_then(|file| {
+                // The kernel would take this one for the end of that which has made the connection.
+                if self.objects.is_connected(file) {
+                    return Err(codes::EISCONN);
+                }
                 match self.objects.connect(file, to) {
                     // So TCP tells of an earlier connect that has failed, and whose error was taken.
                     Err(codes::ECONNABORTED) => {
@@ -151,7 +155,7 @@ impl State {
             }),
         };
         match done {
-            Err(codes::EINPROGRESS | codes::EALREADY) => Attempt::Blocked,
+            Err(codes::EINPROGRESS) => Attempt::Blocked,
             Err(codes::EAGAIN) => Attempt::Scarce,
             done => attempt(done),
         }
@@ -249,6 +253,15 @@ impl<T: OnKernel> Sockets for T {
 
     fn end_connect(&self, descriptor: Descriptor) -> Attempt<()> {
         self.act(|state| state.end_connect(descriptor))
+    }
+
+    fn abandon_connect(&self, descriptor: Descriptor) -> bool {
+        self.act(|state| {
+            state.calls.connect += 1;
+            // Other systems have no such call.
+            state.mechanism == Mechanism::Epoll
+                && state.socket(descriptor).is_ok_and(|file| state.objects.stream_disconnect(file))
+        })
     }
 
     fn receive(

@@ -30,8 +30,8 @@ pub(super) enum Family {
 enum State {
     /// Not connected yet, or not any more: `TCP_CLOSE`.
     Closed,
-    /// A TCP connect waits for room in the listener's queue.
-    Connecting,
+    /// A TCP connect waits for room in the queue of this listener.
+    Connecting(FileId),
     Listening(Listener),
     Connected,
 }
@@ -132,7 +132,7 @@ impl Stream {
         }
         Some(match self.state {
             State::Closed => CLOSE,
-            State::Connecting => SYN_SENT,
+            State::Connecting(_) => SYN_SENT,
             State::Listening(_) => LISTEN,
             State::Connected if self.finished => CLOSE_WAIT,
             State::Connected if self.write_shut => FIN_WAIT2,
@@ -155,7 +155,7 @@ impl Stream {
                 let unread = listener.connections.len();
                 Ends { readable: unread > 0, unread, is_listener: true, ..halves }
             }
-            State::Closed | State::Connecting if !self.read_shut && !self.write_shut => {
+            State::Closed | State::Connecting(_) if !self.read_shut && !self.write_shut => {
                 Ends { error: self.error, ..halves }
             }
             _ => Ends {
@@ -188,7 +188,7 @@ impl Stream {
         if self.error.is_some() {
             now |= Conditions::ERR;
         }
-        if matches!(self.state, State::Connecting) {
+        if matches!(self.state, State::Connecting(_)) {
             return now;
         }
         if matches!(self.state, State::Closed) || (self.read_shut && self.write_shut) {
@@ -252,7 +252,7 @@ impl Objects {
         let stream = self.stream(id).ok_or(codes::EBADF)?;
         match stream.state {
             State::Connected => Ok(()),
-            State::Connecting => Err(codes::EINPROGRESS),
+            State::Connecting(_) => Err(codes::EINPROGRESS),
             State::Closed if stream.progress != Progress::Idle => Err(codes::ECONNABORTED),
             State::Closed | State::Listening(_) => Err(codes::ENOTCONN),
         }
@@ -316,7 +316,7 @@ impl Objects {
         let stream = self.stream(id).ok_or(codes::EBADF)?;
         match (&stream.state, stream.family) {
             (State::Listening(_), Family::Tcp) => return Err(codes::EPIPE),
-            (State::Connecting, _) => return Err(codes::EAGAIN),
+            (State::Connecting(_), _) => return Err(codes::EAGAIN),
             (State::Closed, Family::Tcp) => {
                 return Err(stream.error.take().unwrap_or(codes::EPIPE));
             }
@@ -438,7 +438,7 @@ impl Objects {
                 return Err(codes::EISCONN);
             }
             (State::Listening(_), Family::Unix, _) => return Err(codes::EINVAL),
-            (State::Connecting, ..) => return Err(codes::EALREADY),
+            (State::Connecting(_), ..) => return Err(codes::EALREADY),
             (State::Connected, _, Progress::Pending) => {
                 stream.progress = Progress::Done;
                 return Ok(());
@@ -475,7 +475,7 @@ impl Objects {
             (Family::Tcp, Some(listener)) if full => {
                 listener.clients.push_back(id);
                 if let Some(stream) = self.stream(id) {
-                    stream.state = State::Connecting;
+                    stream.state = State::Connecting(to);
                     stream.progress = Progress::Pending;
                 }
                 Err(codes::EINPROGRESS)
@@ -490,6 +490,31 @@ impl Objects {
                 Err(codes::EINPROGRESS)
             }
         }
+    }
+
+    /// connect(2) with `AF_UNSPEC`: whatever a connect has made of a TCP stream, or is making, is dissolved. The kernel keeps
+    /// the error of that, which is read immediately here. False of `AF_UNIX`, which has no such call.
+    pub(super) fn stream_disconnect(&mut self, id: FileId) -> bool {
+        let Some(stream) = self.stream(id) else { return false };
+        if stream.family != Family::Tcp || matches!(stream.state, State::Listening(_)) {
+            return false;
+        }
+        let former = std::mem::replace(stream, Stream::fresh(Family::Tcp));
+        if let State::Connecting(to) = former.state
+            && let Some(Stream { state: State::Listening(listener), .. }) = self.stream(to)
+        {
+            listener.clients.retain(|client| *client != id);
+        }
+        if let Some(peer) = former.peer {
+            self.reset(peer);
+        }
+        self.wake(id);
+        true
+    }
+
+    /// Whether a stream has a peer, as getpeername(2) says.
+    pub(super) fn is_connected(&mut self, id: FileId) -> bool {
+        self.stream(id).is_some_and(|stream| matches!(stream.state, State::Connected))
     }
 
     fn refuse(&mut self, client: FileId) {

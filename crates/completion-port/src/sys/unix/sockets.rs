@@ -98,6 +98,22 @@ fn is_stream(descriptor: Descriptor) -> bool {
     number(descriptor, libc::SOL_SOCKET, libc::SO_TYPE) == Ok(libc::SOCK_STREAM)
 }
 
+/// Has a stream be as if it had never been connected. False where the system has no call for that.
+fn disconnect(descriptor: Descriptor) -> bool {
+    let is_done = calls::disconnect(descriptor);
+    if is_done {
+        // That a connect was broken off, which no later call is to tell.
+        let _ = number(descriptor, libc::SOL_SOCKET, libc::SO_ERROR);
+    }
+    is_done
+}
+
+/// What becomes of a connect whose stream is connected to itself: it was refused, and the socket is not connected.
+fn refused_by_itself(descriptor: Descriptor) -> Attempt<()> {
+    disconnect(descriptor);
+    failed(libc::ECONNREFUSED)
+}
+
 /// Whether poll(2) says one of `events` now.
 fn holds(descriptor: Descriptor, events: i16) -> bool {
     let mut question = libc::pollfd { fd: descriptor, events, revents: 0 };
@@ -348,6 +364,13 @@ impl Sockets for System {
             let done = unsafe { libc::connect(descriptor, raw.as_ptr(), raw.len()) };
             if done == 0 { Ok(()) } else { Err(last_code()) }
         };
+        // Linux takes a connect behind one that has got its connection for the end of that, whatever its address is.
+        if calls::ADOPTS_CONNECTIONS
+            && name(descriptor, Name::Peer).is_ok()
+            && is_stream(descriptor)
+        {
+            return failed(libc::EISCONN);
+        }
         let mut done = connect();
         if done == Err(libc::ECONNABORTED) {
             // So TCP tells of an earlier connect that has failed, and whose error was fetched: the socket is
@@ -355,10 +378,10 @@ impl Sockets for System {
             done = connect();
         }
         match done {
-            Ok(()) if is_own_peer(descriptor, Some(address)) => failed(libc::ECONNREFUSED),
+            Ok(()) if is_own_peer(descriptor, Some(address)) => refused_by_itself(descriptor),
             Ok(()) => Attempt::Done(()),
             // After a signal it goes on by itself.
-            Err(libc::EINPROGRESS | libc::EALREADY | libc::EINTR) => Attempt::Blocked,
+            Err(libc::EINPROGRESS | libc::EINTR) => Attempt::Blocked,
             // The queue of an AF_UNIX listener is full, or another table of the kernel.
             Err(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => Attempt::Scarce,
             Err(code) => failed(code),
@@ -372,7 +395,7 @@ impl Sockets for System {
             Ok(code) | Err(code) => return failed(code),
         }
         match name(descriptor, Name::Peer) {
-            Ok(peer) if is_own_peer(descriptor, peer.as_ref()) => failed(libc::ECONNREFUSED),
+            Ok(peer) if is_own_peer(descriptor, peer.as_ref()) => refused_by_itself(descriptor),
             Ok(_) => Attempt::Done(()),
             // It has failed since the error was asked for, or another call has taken the error. A stream that
             // is being connected shows no hang-up.
@@ -383,6 +406,10 @@ impl Sockets for System {
             Err(libc::ENOTCONN) => Attempt::Blocked,
             Err(code) => failed(code),
         }
+    }
+
+    fn abandon_connect(&self, descriptor: Descriptor) -> bool {
+        disconnect(descriptor)
     }
 
     fn receive(

@@ -582,6 +582,10 @@ impl Sockets for Notified {
         }
     }
 
+    fn abandon_connect(&self, descriptor: Descriptor) -> bool {
+        self.rest.abandon_connect(descriptor)
+    }
+
     fn receive(
         &self,
         descriptor: Descriptor,

@@ -12,9 +12,9 @@ use windows_sys::Win32::Foundation::{HANDLE, HANDLE_FLAG_INHERIT, SetHandleInfor
 use windows_sys::Win32::Networking::WinSock::{
     AF_INET, AF_INET6, AF_UNIX, INVALID_SOCKET, MSG_PEEK, SO_ERROR, SO_PROTOCOL_INFOW, SO_TYPE,
     SOCK_STREAM, SOCKET, SOL_SOCKET, WSA_FLAG_NO_HANDLE_INHERIT, WSA_FLAG_OVERLAPPED, WSABUF,
-    WSAEALREADY, WSAECONNABORTED, WSAECONNREFUSED, WSAECONNRESET, WSAEINPROGRESS, WSAEMFILE,
-    WSAEMSGSIZE, WSAENOBUFS, WSAENOTCONN, WSAEWOULDBLOCK, WSAPROTOCOL_INFOW, WSARecv, WSARecvFrom,
-    WSASend, WSASendTo, WSASocketW, accept, connect, getpeername, getsockname, getsockopt,
+    WSAECONNABORTED, WSAECONNREFUSED, WSAECONNRESET, WSAEINPROGRESS, WSAEMFILE, WSAEMSGSIZE,
+    WSAENOBUFS, WSAENOTCONN, WSAEWOULDBLOCK, WSAPROTOCOL_INFOW, WSARecv, WSARecvFrom, WSASend,
+    WSASendTo, WSASocketW, accept, connect, getpeername, getsockname, getsockopt,
 };
 
 use super::address::RawAddress;
@@ -397,8 +397,7 @@ impl Sockets for Afd {
         match done {
             Ok(()) if is_own_peer(descriptor, Some(address)) => failed(descriptor, WSAECONNREFUSED),
             Ok(()) => Attempt::Done(()),
-            // The last of them says that an earlier connect is under way.
-            Err(WSAEWOULDBLOCK | WSAEINPROGRESS | WSAEALREADY) => Attempt::Blocked,
+            Err(WSAEWOULDBLOCK | WSAEINPROGRESS) => Attempt::Blocked,
             Err(WSAENOBUFS) => Attempt::Scarce,
             Err(code) => failed(descriptor, code),
         }
@@ -421,6 +420,11 @@ impl Sockets for Afd {
             Err(WSAENOTCONN) => Attempt::Blocked,
             Err(code) => failed(descriptor, code),
         }
+    }
+
+    fn abandon_connect(&self, _descriptor: Descriptor) -> bool {
+        // Winsock has no call for that. What the kernel carries out is cancelled instead.
+        false
     }
 
     fn receive(

@@ -4,12 +4,14 @@ use testkit::System;
 
 #[cfg(unix)]
 pub(crate) use libc::{
-    EBADF, ECONNREFUSED, ECONNRESET, EEXIST, EINVAL, EIO, ENOBUFS, ENOMEM, ENOSPC, ENOTSOCK, EPERM,
+    EALREADY, EBADF, ECONNREFUSED, ECONNRESET, EEXIST, EINVAL, EIO, EISCONN, ENOBUFS, ENOMEM,
+    ENOSPC, ENOTSOCK, EPERM,
 };
 
 #[cfg(windows)]
 pub(crate) use windows::{
-    EBADF, ECONNREFUSED, ECONNRESET, EEXIST, EINVAL, EIO, ENOBUFS, ENOMEM, ENOSPC, ENOTSOCK, EPERM,
+    EALREADY, EBADF, ECONNREFUSED, ECONNRESET, EEXIST, EINVAL, EIO, EISCONN, ENOBUFS, ENOMEM,
+    ENOSPC, ENOTSOCK, EPERM,
 };
 
 /// What a system has for something that cannot be watched.
@@ -45,9 +47,11 @@ mod windows {
     pub(crate) const EEXIST: i32 = 183;
     pub(crate) const EIO: i32 = 1117;
     pub(crate) const EINVAL: i32 = 10022;
+    pub(crate) const EALREADY: i32 = 10037;
     pub(crate) const ENOTSOCK: i32 = 10038;
     pub(crate) const ECONNRESET: i32 = 10054;
     pub(crate) const ENOBUFS: i32 = 10055;
+    pub(crate) const EISCONN: i32 = 10056;
     pub(crate) const ECONNREFUSED: i32 = 10061;
     /// Of a simulated socket, WSAECONNABORTED and WSAESHUTDOWN.
     pub(super) const BROKEN_PIPE: [i32; 3] = [109, 10053, 10058];
