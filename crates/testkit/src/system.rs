@@ -465,6 +465,14 @@ impl System {
         }
     }
 
+    /// Two connected sockets for records.
+    #[cfg(target_os = "linux")]
+    #[must_use]
+    pub fn unix_record_pair(&self) -> (Socket, Socket) {
+        assert!(matches!(self.kind, Kind::Native), "there are none in the simulated kernel");
+        self.own_both(native::unix_record_pair())
+    }
+
     /// An AF_UNIX stream that is not connected.
     #[must_use]
     pub fn unix_fresh(&self) -> Socket {

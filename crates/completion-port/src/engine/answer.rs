@@ -4,7 +4,7 @@ use std::sync::PoisonError;
 
 use super::{Engine, Name, name_of, name_parts};
 use crate::interest::Interest;
-use crate::state::facts::{Descriptor, Facts};
+use crate::state::facts::{Descriptor, End, Facts};
 use crate::state::flights::Verdict;
 use crate::state::queue::{Fifo, Node};
 use crate::state::slot::{
@@ -60,7 +60,12 @@ impl Engine {
         let is_own_end = may_be_own && self.backend.is_own_end(descriptor);
         let kind = depends_on_kind(interest, facts).then(|| self.backend.kind(descriptor));
         let asks_unread = is_own_end || depends_on_unread(interest, facts);
-        let unread = asks_unread.then(|| self.backend.unread(descriptor)).flatten();
+        let end = match is_own_end {
+            _ if facts.has(Facts::ERR) => End::Failed,
+            true => End::Own,
+            false => End::Peer,
+        };
+        let unread = asks_unread.then(|| self.backend.unread(descriptor, end)).flatten();
         // A reset looks like a refused connect to a port that has not seen the connection.
         let failed = facts.has(Facts::ERR | Facts::HUP) && interest.contains(Interest::OUT);
         let was_connected = failed && !word.is_alive() && self.backend.was_connected(descriptor);

@@ -149,12 +149,33 @@ pub(crate) struct Probe {
 /// What kind of object a descriptor names, as far as hang-ups depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A socket that carries a stream or a sequence of records.
+    /// A socket that carries a stream.
     Stream,
+    /// A socket that carries a sequence of records over a connection. A record may be empty, and then nothing tells it from
+    /// the end but the order in which they are read.
+    Records,
     /// A socket that carries datagrams.
     Datagram,
     /// Not a socket: a pipe, a terminal, an event, timer, signal or process descriptor.
     NoSocket,
+}
+
+impl Kind {
+    /// Whether it is a socket that has a connection.
+    pub(crate) const fn is_connected(self) -> bool {
+        matches!(self, Self::Stream | Self::Records)
+    }
+}
+
+/// What has ended of a descriptor whose unread bytes are asked about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The peer's half, or both.
+    Peer,
+    /// The own reading half.
+    Own,
+    /// An error is pending, which a read may take.
+    Failed,
 }
 
 /// Why a system call was refused.

@@ -35,7 +35,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::error::ErrorKind;
-use crate::state::facts::{Descriptor, Edge, Facts, Fault, Kind, Probe};
+use crate::state::facts::{Descriptor, Edge, End, Facts, Fault, Kind, Probe};
 use crate::sys::reactor::{Reactor, Until, Watch};
 
 /// What a program asks for, and what a report says.
@@ -152,7 +152,7 @@ pub(crate) trait Calls: Send + Sync + 'static {
     fn code(&self, kind: ErrorKind, result: u32) -> i32;
 
     /// See [`Reactor::unread`].
-    fn unread(&self, descriptor: Descriptor) -> Option<usize>;
+    fn unread(&self, descriptor: Descriptor, end: End) -> Option<usize>;
 
     /// See [`Reactor::is_own_end`].
     fn is_own_end(&self, descriptor: Descriptor) -> bool;
@@ -497,7 +497,7 @@ impl<C: Calls> Shared<C> {
         let told = record.asked.filter(|asked| is_lasting(asked) && asked.told & RARE != 0);
         // What a stream has come to stays so. An error of a datagram socket may have been fetched since.
         let holds = |asked: Asked| match self.calls.kind(descriptor) {
-            Kind::Stream => u32::MAX,
+            Kind::Stream | Kind::Records => u32::MAX,
             _ => self.calls.look(descriptor, asked.filter()),
         };
         let echo = told.map_or(0, |asked| asked.told & holds(asked));
@@ -632,7 +632,7 @@ impl<C: Calls> Shared<C> {
         }
         if events & event::ERR != 0 {
             facts |= Facts::ERR;
-            if self.calls.kind(descriptor) == Kind::Stream {
+            if self.calls.kind(descriptor).is_connected() {
                 // A read and a write return at once.
                 facts |= Facts::IN | Facts::OUT | Facts::RDHUP | Facts::HUP;
             }
@@ -988,8 +988,8 @@ impl<C: Calls> Reactor for Psn<C> {
         }
     }
 
-    fn unread(&self, descriptor: Descriptor) -> Option<usize> {
-        self.calls.unread(descriptor)
+    fn unread(&self, descriptor: Descriptor, end: End) -> Option<usize> {
+        self.calls.unread(descriptor, end)
     }
 
     fn is_own_end(&self, descriptor: Descriptor) -> bool {

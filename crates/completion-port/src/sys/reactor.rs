@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::state::facts::{Descriptor, Edge, Facts, Fault, Kind, Probe};
+use crate::state::facts::{Descriptor, Edge, End, Facts, Fault, Kind, Probe};
 
 /// A watched descriptor, its name, and what it is watched for.
 #[derive(Clone, Copy, Debug)]
@@ -112,9 +112,10 @@ pub(crate) trait Reactor: Send + Sync {
     /// system allows it. The engine does not call it on a one-shot reactor.
     fn probe(&self, probes: &mut [Probe]);
 
-    /// How many bytes can be read before the end of the stream; `None` where the system has no
-    /// answer. The engine asks it only about descriptors that are half-closed or hung up.
-    fn unread(&self, descriptor: Descriptor) -> Option<usize>;
+    /// How many bytes can be read before the end of the stream, or some number other than 0 if there are any; `None` where
+    /// the system has no answer. Urgent data that a read leaves out is none. Takes nothing, and no error either. The
+    /// engine asks it only about descriptors that are half-closed or hung up, as `end` says.
+    fn unread(&self, descriptor: Descriptor, end: End) -> Option<usize>;
 
     /// Whether the process itself has shut its reading half, and the peer has not ended the stream. False
     /// also where the system does not tell. The engine asks it only about descriptors that are half-closed.

@@ -2,9 +2,15 @@
 
 use std::io;
 use std::net::Shutdown;
+#[cfg(target_os = "linux")]
+use std::thread;
 use std::time::Duration;
+#[cfg(target_os = "linux")]
+use std::time::Instant;
 
 use completion_port::{Batch, Events, Interest, Packet};
+#[cfg(target_os = "linux")]
+use testkit::Socket;
 use testkit::{System, on_every_system};
 
 use crate::kit::packets::{
@@ -426,4 +432,180 @@ on_every_system! {
             assert_quiet(&port, system);
         }
     }
+}
+
+/// Sends a byte as urgent data.
+#[cfg(target_os = "linux")]
+fn send_urgent(socket: &Socket) {
+    // SAFETY: send(2) reads so many bytes at the pointer.
+    // - valid: it is a constant of that length.
+    let sent = unsafe { libc::send(socket.number(), b"!".as_ptr().cast(), 1, libc::MSG_OOB) };
+    assert_eq!(sent, 1, "{}", io::Error::last_os_error());
+}
+
+/// Receives a byte that was sent as urgent data.
+#[cfg(target_os = "linux")]
+fn receive_urgent(socket: &Socket) {
+    let mut byte = 0_u8;
+    // SAFETY: recv(2) writes at most one byte at the pointer.
+    // - valid for writes: `byte` is a local.
+    let read = unsafe { libc::recv(socket.number(), (&raw mut byte).cast(), 1, libc::MSG_OOB) };
+    assert_eq!((read, byte), (1, b'!'));
+}
+
+/// Calls `claim` on the system's back end in each way that it has of watching.
+#[cfg(target_os = "linux")]
+fn on_epoll(claim: fn(&System)) {
+    testkit::run(System::native, claim);
+    testkit::run(|| System::native().one_shot(), claim);
+}
+
+/// What stands before an urgent byte that nobody has read, or somebody has, and behind it.
+#[cfg(target_os = "linux")]
+const AROUND: [(&[u8], bool, &[u8]); 5] = [
+    (b"", false, b"cde"),
+    (b"", true, b"cde"),
+    (b"ab", false, b"cde"),
+    (b"ab", true, b"cde"),
+    (b"ab", false, b""),
+];
+
+/// Rule 24: what stands behind an urgent mark is unread data, though the system counts none. There is no urgent data in the
+/// simulated kernel.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_is_behind_an_urgent_mark_is_told_with_the_end_epoll() {
+    on_epoll(|system| {
+        let both = Interest::IN | Interest::HANGUP;
+        for trigger in TRIGGERS {
+            for (before, is_read, behind) in AROUND {
+                let port = port_on(system);
+                let (ours, theirs) = system.tcp_pair();
+                for bytes in [before, behind] {
+                    if !bytes.is_empty() {
+                        assert_eq!(theirs.write(bytes).unwrap(), bytes.len());
+                    }
+                    if bytes == before {
+                        send_urgent(&theirs);
+                    }
+                }
+                theirs.shutdown(Shutdown::Write).unwrap();
+                await_facts(&ours, system, POLLRDHUP);
+                if is_read {
+                    receive_urgent(&ours);
+                }
+                let what = format!("{trigger:?} {before:?} {is_read} {behind:?}");
+                let mut seen = Vec::new();
+                let id = register(&port, &ours, "ours", both, trigger);
+                while seen.len() < before.len() + behind.len() {
+                    assert_eq!(
+                        report(&port, system),
+                        Events::IN | Events::HANGUP,
+                        "{what} {seen:?}"
+                    );
+                    let mut room = [0; 16];
+                    let len = ours.read(&mut room).unwrap();
+                    seen.extend_from_slice(&room[..len]);
+                    enable(&port, id, both, trigger);
+                }
+                assert_eq!(seen, [before, behind].concat(), "{what}");
+                assert_eq!(report(&port, system), Events::HANGUP, "{what}");
+            }
+        }
+    });
+}
+
+/// Rule 24: it is unread data behind the own end, too.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_is_behind_an_urgent_mark_is_told_behind_the_own_end_epoll() {
+    on_epoll(|system| {
+        for trigger in TRIGGERS {
+            for interest in [Interest::IN, Interest::IN | Interest::HANGUP] {
+                for (before, is_read, behind) in AROUND {
+                    let port = port_on(system);
+                    let (ours, theirs) = system.tcp_pair();
+                    theirs.write(before).unwrap();
+                    send_urgent(&theirs);
+                    theirs.write(behind).unwrap();
+                    await_behind(&ours, system, before.len() + behind.len());
+                    ours.shutdown(Shutdown::Read).unwrap();
+                    if is_read {
+                        receive_urgent(&ours);
+                    }
+                    let what = format!("{trigger:?} {interest:?} {before:?} {is_read} {behind:?}");
+                    let mut seen = Vec::new();
+                    let id = register(&port, &ours, "ours", interest, trigger);
+                    while seen.len() < before.len() + behind.len() {
+                        assert_eq!(report(&port, system), Events::IN, "{what} {seen:?}");
+                        let mut room = [0; 16];
+                        let len = ours.read(&mut room).unwrap();
+                        seen.extend_from_slice(&room[..len]);
+                        enable(&port, id, interest, trigger);
+                    }
+                    assert_eq!(seen, [before, behind].concat(), "{what}");
+                    assert_quiet(&port, system);
+                }
+            }
+        }
+    });
+}
+
+/// Waits until so many bytes have come besides an urgent one, which the system leaves out of its own count.
+#[cfg(target_os = "linux")]
+fn await_behind(socket: &Socket, on: &System, count: usize) {
+    let end = Instant::now() + on.soon();
+    let mut info = [0_u8; 136];
+    loop {
+        let mut size = libc::socklen_t::try_from(info.len()).unwrap();
+        // SAFETY: getsockopt(2) writes at most `size` bytes at the first pointer, and the size at the second.
+        // - valid: both are locals, and the first has so many bytes.
+        let done = unsafe {
+            libc::getsockopt(
+                socket.number(),
+                libc::IPPROTO_TCP,
+                libc::TCP_INFO,
+                info.as_mut_ptr().cast(),
+                &raw mut size,
+            )
+        };
+        assert_eq!(done, 0, "{}", io::Error::last_os_error());
+        // tcpi_bytes_received.
+        let received = u64::from_ne_bytes(info[128..136].try_into().unwrap());
+        if received == count as u64 + 1 {
+            return;
+        }
+        assert!(Instant::now() < end, "{received} bytes instead of {count} and one");
+        thread::yield_now();
+    }
+}
+
+/// Rule 24: an empty record counts no bytes, and nothing tells it from the end before it is read: IN comes with HANGUP. The
+/// simulated kernel has no sockets for records.
+#[cfg(target_os = "linux")]
+#[test]
+fn an_empty_record_before_the_end_is_told_with_it_epoll() {
+    on_epoll(|system| {
+        let both = Interest::IN | Interest::HANGUP;
+        for trigger in TRIGGERS {
+            for records in [&[&b""[..]][..], &[b"", b"x"], &[b"x", b""], &[]] {
+                let port = port_on(system);
+                let (ours, theirs) = system.unix_record_pair();
+                for record in records {
+                    assert_eq!(theirs.write(record).unwrap(), record.len());
+                }
+                drop(theirs);
+                let id = register(&port, &ours, "ours", both, trigger);
+                // One more than there are, which is the end.
+                for record in records.iter().copied().chain([&b""[..]]) {
+                    let what = format!("{trigger:?} {records:?} {record:?}");
+                    assert_eq!(report(&port, system), Events::IN | Events::HANGUP, "{what}");
+                    let mut room = [0; 16];
+                    let len = ours.read(&mut room).unwrap();
+                    assert_eq!(&room[..len], record, "{what}");
+                    enable(&port, id, both, trigger);
+                }
+            }
+        }
+    });
 }

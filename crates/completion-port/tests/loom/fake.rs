@@ -10,7 +10,7 @@ use loom::thread;
 use crate::address::Address;
 use crate::error::ErrorKind;
 use crate::source::OwnedSource;
-use crate::state::facts::{Descriptor, Edge, Facts, Fault, Kind, Presence, Probe};
+use crate::state::facts::{Descriptor, Edge, End, Facts, Fault, Kind, Presence, Probe};
 use crate::state::moment::Moment;
 use crate::state::queue::is_flight;
 use crate::state::table::Descriptors;
@@ -282,7 +282,7 @@ impl Reactor for Handle {
             probe.facts = if state.readable { Facts::IN } else { Facts::NONE };
         }
     }
-    fn unread(&self, _descriptor: Descriptor) -> Option<usize> {
+    fn unread(&self, _descriptor: Descriptor, _end: End) -> Option<usize> {
         None
     }
     fn is_own_end(&self, _descriptor: Descriptor) -> bool {

@@ -70,6 +70,10 @@ pub(crate) fn unix_pair() -> (Owned, Owned) {
     socketpair(AddressFamily::UNIX, SocketType::STREAM, FLAGS, None).unwrap()
 }
 
+pub(crate) fn unix_record_pair() -> (Owned, Owned) {
+    socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, FLAGS, None).unwrap()
+}
+
 pub(crate) fn unix_datagram_pair() -> (Owned, Owned) {
     socketpair(AddressFamily::UNIX, SocketType::DGRAM, FLAGS, None).unwrap()
 }

@@ -58,7 +58,7 @@ pub(crate) fn depends_on_unread(interest: Interest, facts: Facts) -> bool {
 impl Answer {
     /// Whether this is the state of a stream socket that was never connected, or is so no more.
     pub(super) fn is_fresh(self) -> bool {
-        looks_fresh(self.facts) && self.kind == Some(Kind::Stream)
+        looks_fresh(self.facts) && self.kind.is_some_and(Kind::is_connected)
     }
 
     /// What a packet reports to a registration that asks for `interest`. `is_reported`: a packet has
@@ -85,7 +85,8 @@ impl Answer {
             let is_data = if is_own_end {
                 unread.is_some_and(|unread| unread > 0)
             } else {
-                !asked.is_hangup() || unread != Some(0)
+                // An empty record counts no bytes.
+                !asked.is_hangup() || unread != Some(0) || kind == Some(Kind::Records)
             };
             if is_data {
                 asked |= Events::IN;
@@ -144,6 +145,17 @@ mod tests {
         let gone = Events::HANGUP | Events::WRITE_CLOSED;
         assert_eq!(end.report(Interest::NONE, false, true), gone);
         assert_eq!(end.report(Interest::NONE, true, true), Events::NONE);
+    }
+
+    #[test]
+    fn the_end_of_records_may_stand_behind_an_empty_one() {
+        let ends = Facts::IN | Facts::RDHUP;
+        for unread in [Some(0), Some(1), None] {
+            let answer = Answer { kind: Some(Kind::Records), unread, ..ends.into() };
+            let report = answer.report(Interest::IN | Interest::HANGUP, false, true);
+            assert_eq!(report, Events::IN | Events::HANGUP);
+            assert_eq!(answer.report(Interest::HANGUP, false, true), Events::HANGUP);
+        }
     }
 
     #[test]

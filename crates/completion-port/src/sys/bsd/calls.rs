@@ -118,6 +118,11 @@ pub(in crate::sys) fn is_tcp(descriptor: Descriptor) -> bool {
     option(descriptor, libc::IPPROTO_TCP, libc::TCP_NODELAY).is_ok()
 }
 
+/// No layer lies between a TCP stream and its reader, as far as the manual pages say.
+pub(in crate::sys) fn has_layer(_descriptor: Descriptor) -> bool {
+    false
+}
+
 /// Has the bytes of a file put on the disk. Negative if that fails.
 #[cfg(not(target_os = "macos"))]
 pub(in crate::sys) fn sync_data(descriptor: Descriptor) -> i32 {

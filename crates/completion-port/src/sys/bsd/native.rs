@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::calls::{make_own, owned};
 use super::process::Process;
-use crate::state::facts::{Descriptor, Kind};
+use crate::state::facts::{Descriptor, End, Kind};
 use crate::sys::kqueue::{Calls, Event, Filter, Use, flag, note};
 use crate::sys::unix::files::{Pool, is_file};
 #[cfg(not(target_os = "macos"))]
@@ -301,7 +301,8 @@ impl Calls for Native {
         }
     }
 
-    fn unread(&self, descriptor: Descriptor) -> Option<usize> {
+    fn unread(&self, descriptor: Descriptor, _end: End) -> Option<usize> {
+        // It counts what lies behind an urgent mark, too: urgent data is kept apart.
         let mut count: libc::c_int = 0;
         // SAFETY: ioctl(2) with FIONREAD writes one int at the pointer, or fails.
         // - valid for writes: `count` lives until the call returns.
@@ -329,7 +330,8 @@ impl Calls for Native {
 
     fn kind(&self, descriptor: Descriptor) -> Kind {
         match number(descriptor, libc::SOL_SOCKET, libc::SO_TYPE) {
-            Ok(libc::SOCK_STREAM | libc::SOCK_SEQPACKET) => Kind::Stream,
+            Ok(libc::SOCK_STREAM) => Kind::Stream,
+            Ok(libc::SOCK_SEQPACKET) => Kind::Records,
             Ok(_) => Kind::Datagram,
             Err(_) => Kind::NoSocket,
         }

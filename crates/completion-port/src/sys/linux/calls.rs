@@ -7,7 +7,7 @@ use std::os::unix::net::SocketAddr;
 
 use crate::state::facts::Descriptor;
 use crate::sys::unix::address::RawAddress;
-use crate::sys::unix::options::{Code, last_code, number};
+use crate::sys::unix::options::{Code, last_code, number, read_option};
 use crate::sys::unix::sockets::repeat;
 
 /// What every socket is that is made here.
@@ -94,6 +94,14 @@ pub(in crate::sys) fn is_of_connection(code: Code) -> bool {
 /// Whether a socket is a stream of TCP. Multipath TCP has a number of its own: its bytes come by several ways.
 pub(in crate::sys) fn is_tcp(descriptor: Descriptor) -> bool {
     number(descriptor, libc::SOL_SOCKET, libc::SO_PROTOCOL) == Ok(libc::IPPROTO_TCP)
+}
+
+/// Whether something lies between a TCP stream and its reader, such as the kernel's TLS, which keeps what it has decrypted
+/// and stops a read where the sort of its records changes.
+pub(in crate::sys) fn has_layer(descriptor: Descriptor) -> bool {
+    let mut name = [0; 16];
+    let len = read_option(descriptor, libc::IPPROTO_TCP, libc::TCP_ULP, &mut name);
+    len.is_ok_and(|len| len > 0)
 }
 
 /// Has the bytes of a file put on the disk. Negative if that fails.

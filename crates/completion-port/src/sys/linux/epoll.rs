@@ -9,13 +9,14 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use super::blocked;
+use super::calls;
 use super::clock;
 use super::files::FileService;
 use super::process::Process;
 use super::thread::Current;
 use crate::error::ErrorKind;
 use crate::file_engine::FileEngine;
-use crate::state::facts::{Descriptor, Edge, Facts, Fault, Kind, Probe};
+use crate::state::facts::{Descriptor, Edge, End, Facts, Fault, Kind, Probe};
 use crate::state::moment::Moment;
 use crate::state::table::Descriptors;
 use crate::sys::host::{Host, Origin};
@@ -180,6 +181,41 @@ fn poll(probes: &mut [Probe]) -> bool {
         probe.facts = facts_of_poll(question.revents);
     }
     true
+}
+
+/// What ioctl(2) answers to a question of this name, whose answer is an int.
+fn answer(descriptor: Descriptor, question: libc::Ioctl) -> Option<i32> {
+    let mut answer: libc::c_int = 0;
+    // SAFETY: ioctl(2) with FIONREAD or SIOCATMARK writes one int at the pointer, or fails.
+    // - valid for writes: `answer` lives until the call returns.
+    let done = unsafe { libc::ioctl(descriptor, question, &raw mut answer) };
+    (done == 0).then_some(answer)
+}
+
+/// `SIOCATMARK`, as asm-generic/sockios.h has it. A kernel to which it is something else has no answer.
+const AT_MARK: libc::Ioctl = 0x8905;
+
+/// Whether the next read begins at an urgent mark. It still does if the urgent byte was read, of which POLLPRI tells no more.
+fn is_at_mark(descriptor: Descriptor) -> bool {
+    answer(descriptor, AT_MARK).is_some_and(|is_at_mark| is_at_mark != 0)
+}
+
+/// Whether a read brings bytes: how many of the first one, of which nothing is taken. No error is pending.
+fn look(descriptor: Descriptor) -> Option<usize> {
+    let mut byte = 0_u8;
+    let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
+    // SAFETY: recv(2) writes at most as many bytes at the pointer as its third argument says.
+    // - valid for writes: `byte` is a local with one.
+    let len = unsafe { libc::recv(descriptor, (&raw mut byte).cast(), 1, flags) };
+    match usize::try_from(len) {
+        Ok(len) => Some(len),
+        Err(_) => match io::Error::last_os_error().raw_os_error() {
+            // Of what is no socket the count is right.
+            Some(libc::EAGAIN | libc::ENOTCONN | libc::ENOTSOCK | libc::EINVAL) => Some(0),
+            // A read says more of it.
+            _ => None,
+        },
+    }
 }
 
 impl Epoll {
@@ -435,12 +471,20 @@ impl Reactor for Epoll {
         }
     }
 
-    fn unread(&self, descriptor: Descriptor) -> Option<usize> {
-        let mut count: libc::c_int = 0;
-        // SAFETY: ioctl(2) with FIONREAD writes one int at the pointer, or fails.
-        // - valid for writes: `count` lives until the call returns.
-        let done = unsafe { libc::ioctl(descriptor, libc::FIONREAD, &raw mut count) };
-        if done == 0 { usize::try_from(count).ok() } else { None }
+    fn unread(&self, descriptor: Descriptor, end: End) -> Option<usize> {
+        let counted = answer(descriptor, libc::FIONREAD)?;
+        if counted > 0 {
+            return usize::try_from(counted).ok();
+        }
+        // It counts up to an urgent mark, and what a layer over TCP has of the stream it does not count at all.
+        let may_hide_some =
+            end == End::Peer || is_at_mark(descriptor) || calls::has_layer(descriptor);
+        match end {
+            _ if !may_hide_some => Some(0),
+            // To look would take the error, unless there is something.
+            End::Failed => None,
+            End::Peer | End::Own => look(descriptor),
+        }
     }
 
     fn is_own_end(&self, descriptor: Descriptor) -> bool {
@@ -466,7 +510,8 @@ impl Reactor for Epoll {
 
     fn kind(&self, descriptor: Descriptor) -> Kind {
         match number(descriptor, libc::SOL_SOCKET, libc::SO_TYPE) {
-            Ok(libc::SOCK_STREAM | libc::SOCK_SEQPACKET) => Kind::Stream,
+            Ok(libc::SOCK_STREAM) => Kind::Stream,
+            Ok(libc::SOCK_SEQPACKET) => Kind::Records,
             Ok(_) => Kind::Datagram,
             Err(_) => Kind::NoSocket,
         }

@@ -10,7 +10,7 @@ use super::objects::{Code, FileId, Objects};
 use super::reach::OnKernel;
 use super::set::Cause;
 use super::{Conditions, Kernel, Object, State};
-use crate::state::facts::{Descriptor, Kind};
+use crate::state::facts::{Descriptor, End, Kind};
 use crate::sys::codes;
 use crate::sys::host::Origin;
 use crate::sys::kqueue::{Calls, Event, Filter, Kqueue, Use, flag, note};
@@ -422,7 +422,7 @@ impl Calls for SimulatedCalls {
         }
     }
 
-    fn unread(&self, descriptor: Descriptor) -> Option<usize> {
+    fn unread(&self, descriptor: Descriptor, _end: End) -> Option<usize> {
         self.kernel.ask_unread(descriptor)
     }
 

@@ -12,7 +12,7 @@ use super::reach::OnKernel;
 use super::set::{Cause, code_of};
 use super::{Conditions, Kernel, ObjectKind, State, stream};
 use crate::error::ErrorKind;
-use crate::state::facts::{Descriptor, Kind};
+use crate::state::facts::{Descriptor, End, Kind};
 use crate::sys::codes;
 use crate::sys::host::Origin;
 use crate::sys::psn::{
@@ -395,7 +395,7 @@ impl Calls for SimulatedPort {
         code_of(kind).unwrap_or(codes::EINVAL)
     }
 
-    fn unread(&self, descriptor: Descriptor) -> Option<usize> {
+    fn unread(&self, descriptor: Descriptor, _end: End) -> Option<usize> {
         self.kernel.ask_unread(descriptor)
     }
 

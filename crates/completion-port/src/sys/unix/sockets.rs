@@ -332,7 +332,7 @@ impl Sockets for System {
     }
 
     fn transport(&self, descriptor: Descriptor) -> Transport {
-        if calls::is_tcp(descriptor) {
+        if calls::is_tcp(descriptor) && !calls::has_layer(descriptor) {
             return Transport::DrainedStream;
         }
         if is_stream(descriptor) { Transport::Stream } else { Transport::Messages }

@@ -33,7 +33,7 @@ use super::sockets::{TCP, protocol};
 use super::timeout;
 use crate::error::ErrorKind;
 use crate::file_engine::FileEngine;
-use crate::state::facts::{Descriptor, Edge, Facts, Fault, Kind, Probe};
+use crate::state::facts::{Descriptor, Edge, End, Facts, Fault, Kind, Probe};
 use crate::state::moment::Moment;
 use crate::sys::reactor::{Reactor, Until, Watch};
 
@@ -760,7 +760,8 @@ pub(super) fn unread(descriptor: Descriptor) -> Option<usize> {
 /// What kind of object the number names.
 pub(super) fn kind(descriptor: Descriptor) -> Kind {
     match number(descriptor, SOL_SOCKET, SO_TYPE) {
-        Ok(SOCK_STREAM | SOCK_SEQPACKET) => Kind::Stream,
+        Ok(SOCK_STREAM) => Kind::Stream,
+        Ok(SOCK_SEQPACKET) => Kind::Records,
         Ok(_) => Kind::Datagram,
         Err(_) => Kind::NoSocket,
     }
@@ -938,7 +939,7 @@ impl Reactor for Afd {
         }
     }
 
-    fn unread(&self, descriptor: Descriptor) -> Option<usize> {
+    fn unread(&self, descriptor: Descriptor, _end: End) -> Option<usize> {
         unread(descriptor)
     }
 

@@ -43,7 +43,7 @@ use crate::address::Address;
 use crate::error::ErrorKind;
 use crate::file_engine::FileEngine;
 use crate::source::OwnedSource;
-use crate::state::facts::{Descriptor, Edge, Facts, Fault, Kind, Probe};
+use crate::state::facts::{Descriptor, Edge, End, Facts, Fault, Kind, Probe};
 use crate::state::moment::Moment;
 use crate::state::table::Descriptors;
 use crate::sys::files::{Files, Hold, Job, Now};
@@ -356,7 +356,7 @@ impl Calls for Native {
         result.cast_signed()
     }
 
-    fn unread(&self, descriptor: Descriptor) -> Option<usize> {
+    fn unread(&self, descriptor: Descriptor, _end: End) -> Option<usize> {
         super::afd::unread(descriptor)
     }
 
@@ -521,8 +521,8 @@ impl Reactor for Notified {
         self.reactor.probe(probes);
     }
 
-    fn unread(&self, descriptor: Descriptor) -> Option<usize> {
-        self.reactor.unread(descriptor)
+    fn unread(&self, descriptor: Descriptor, end: End) -> Option<usize> {
+        self.reactor.unread(descriptor, end)
     }
 
     fn is_own_end(&self, descriptor: Descriptor) -> bool {
