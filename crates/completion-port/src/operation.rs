@@ -355,8 +355,9 @@ impl<B> Operation<B> {
     /// The position of the file is neither used nor moved.
     ///
     /// What the system has in its memory is read by the call that starts the operation. The outcome is
-    /// [`Outcome::Read`]; fewer bytes than there is room for mean that the file ended there. A pipe or a terminal has
-    /// no positions: of such a file is read what there is, once there is something, wherever the operation begins.
+    /// [`Outcome::Read`]; fewer bytes than there is room for mean that the file ended there. A pipe, a terminal
+    /// or a timerfd has no positions: of such a file is read what there is, once there is something, wherever the operation
+    /// begins.
     ///
     /// # Platform notes
     ///

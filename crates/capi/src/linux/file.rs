@@ -230,8 +230,16 @@ impl File {
 
 /// Whether its bytes have positions, as the system says.
 fn is_sought(descriptor: &OwnedFd) -> bool {
+    let descriptor = descriptor.as_raw_fd();
     // SAFETY: lseek(2) demands nothing of memory.
-    unsafe { libc::lseek(descriptor.as_raw_fd(), 0, libc::SEEK_CUR) >= 0 }
+    if unsafe { libc::lseek(descriptor, 0, libc::SEEK_CUR) } < 0 {
+        return false;
+    }
+    // Of some the position is a number and nothing more.
+    // SAFETY: preadv(2) reads as many elements at the pointer as its third argument says.
+    // - none; so it reads nothing of the file either.
+    let read = unsafe { libc::preadv(descriptor, std::ptr::null(), 0, 0) };
+    read >= 0 || errno() != libc::ESPIPE
 }
 
 impl OpenFile for File {

@@ -1,15 +1,17 @@
 //! Rules 67 to 71: files are associated, read, written and synchronised.
 
 use std::fs::File;
+#[cfg(target_os = "linux")]
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::mpsc;
 use std::thread;
 
-#[cfg(target_os = "linux")]
-use completion_port::Span;
 use completion_port::{
     Batch, Call, Error, ErrorKind, FileEngine, Interest, OneShot, Operation, Outcome, Packet,
     Persistent, Port, Registration, Started, sim,
 };
+#[cfg(target_os = "linux")]
+use completion_port::{FileSource, Span};
 #[cfg(target_os = "linux")]
 use testkit::{BLOCK, skipped};
 use testkit::{Socket, System, lacking, on_every_file_system};
@@ -686,6 +688,138 @@ fn what_has_no_positions_is_read_as_it_stands_epoll() {
         let (reader, outcome) = done(&port, &system);
         assert_eq!(read(outcome).unwrap()[..4], *b"some");
         drop(reader);
+    }
+}
+
+/// A descriptor of the kernel, and how something to read is brought about that has so many bytes.
+#[cfg(target_os = "linux")]
+type Made = (OwnedFd, Box<dyn Fn()>, usize);
+
+#[cfg(target_os = "linux")]
+fn owned(descriptor: i32) -> OwnedFd {
+    assert!(descriptor >= 0, "{}", std::io::Error::last_os_error());
+    // SAFETY: `from_raw_fd` demands an open descriptor that nothing else owns.
+    // - the caller passes what the kernel has just returned.
+    unsafe { OwnedFd::from_raw_fd(descriptor) }
+}
+
+#[cfg(target_os = "linux")]
+fn timer(is_nonblocking: bool) -> Made {
+    let flags = if is_nonblocking { libc::TFD_NONBLOCK } else { 0 } | libc::TFD_CLOEXEC;
+    // SAFETY: timerfd_create(2) demands nothing of memory.
+    let timer = owned(unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, flags) });
+    let same = timer.try_clone().unwrap();
+    let expire = move || {
+        let never = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        let soon = libc::timespec { tv_sec: 0, tv_nsec: 1 };
+        let time = libc::itimerspec { it_interval: never, it_value: soon };
+        // SAFETY: timerfd_settime(2) reads a time at the first pointer, and writes none to a null pointer.
+        // - valid for reads: `time` is a local.
+        let set = unsafe {
+            libc::timerfd_settime(same.as_raw_fd(), 0, &raw const time, std::ptr::null_mut())
+        };
+        assert_eq!(set, 0);
+    };
+    (timer, Box::new(expire), 8)
+}
+
+#[cfg(target_os = "linux")]
+fn counter(is_nonblocking: bool) -> Made {
+    let flags = if is_nonblocking { libc::EFD_NONBLOCK } else { 0 } | libc::EFD_CLOEXEC;
+    // SAFETY: eventfd(2) demands nothing of memory.
+    let counter = owned(unsafe { libc::eventfd(0, flags) });
+    let same = File::from(counter.try_clone().unwrap());
+    let count = move || std::io::Write::write_all(&mut &same, &1_u64.to_ne_bytes()).unwrap();
+    (counter, Box::new(count), 8)
+}
+
+#[cfg(target_os = "linux")]
+fn file_watch(is_nonblocking: bool) -> Made {
+    let flags = if is_nonblocking { libc::IN_NONBLOCK } else { 0 } | libc::IN_CLOEXEC;
+    // SAFETY: inotify_init1(2) demands nothing of memory.
+    let watch = owned(unsafe { libc::inotify_init1(flags) });
+    // A file that nobody else opens.
+    // SAFETY: memfd_create(2) reads text that ends with a zero at the pointer.
+    // - valid for reads: it is a constant that does.
+    let file = owned(unsafe { libc::memfd_create(c"watched".as_ptr(), libc::MFD_CLOEXEC) });
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let text = std::ffi::CString::new(path.clone()).unwrap();
+    // SAFETY: inotify_add_watch(2) reads text that ends with a zero at the pointer.
+    // - valid for reads: `text` is such.
+    let added = unsafe { libc::inotify_add_watch(watch.as_raw_fd(), text.as_ptr(), libc::IN_OPEN) };
+    assert!(added >= 0, "{}", std::io::Error::last_os_error());
+    let open = move || {
+        assert!(file.as_raw_fd() >= 0);
+        drop(File::open(&path).unwrap());
+    };
+    (watch, Box::new(open), size_of::<libc::inotify_event>())
+}
+
+#[cfg(target_os = "linux")]
+fn pipe(is_nonblocking: bool) -> Made {
+    let (reader, writer) = std::io::pipe().unwrap();
+    if is_nonblocking {
+        // SAFETY: fcntl(2) with F_SETFL demands nothing of memory.
+        assert_eq!(unsafe { libc::fcntl(reader.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) }, 0);
+    }
+    let write = move || std::io::Write::write_all(&mut &writer, b"some").unwrap();
+    (reader.into(), Box::new(write), 4)
+}
+
+/// The program's side of a terminal.
+#[cfg(target_os = "linux")]
+fn terminal(is_nonblocking: bool) -> Made {
+    let flags = libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC;
+    // SAFETY: posix_openpt(3) demands nothing of memory.
+    let user = owned(unsafe { libc::posix_openpt(flags) });
+    // SAFETY: grantpt(3) demands nothing of memory.
+    assert_eq!(unsafe { libc::grantpt(user.as_raw_fd()) }, 0);
+    // SAFETY: unlockpt(3) demands nothing of memory.
+    assert_eq!(unsafe { libc::unlockpt(user.as_raw_fd()) }, 0);
+    let more = if is_nonblocking { libc::O_NONBLOCK } else { 0 };
+    // SAFETY: ioctl(2) with TIOCGPTPEER demands nothing of memory.
+    let program = owned(unsafe { libc::ioctl(user.as_raw_fd(), libc::TIOCGPTPEER, flags | more) });
+    let user = File::from(user);
+    let type_line = move || std::io::Write::write_all(&mut &user, b"line\n").unwrap();
+    (program, Box::new(type_line), 5)
+}
+
+/// Rule 68: whatever it is: what there is comes, and no more is waited for. Of counters and the like lseek(2) succeeds.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_has_no_positions_is_read_once_epoll() {
+    let kinds: [(&str, fn(bool) -> Made); 5] = [
+        ("timer", timer),
+        ("counter", counter),
+        ("file watch", file_watch),
+        ("pipe", pipe),
+        ("terminal", terminal),
+    ];
+    for system in native() {
+        for (name, make) in kinds {
+            for is_nonblocking in [false, true] {
+                for comes_later in [false, true] {
+                    let what = format!("{name} {is_nonblocking} {comes_later} {system:?}");
+                    let port = system.port::<FileSource<OwnedFd>, u32>(1);
+                    let (descriptor, bring, count) = make(is_nonblocking);
+                    let mut token = port.associate(FileSource::new(descriptor)).unwrap();
+                    for offset in [0, 8, 1 << 40] {
+                        if !comes_later {
+                            bring();
+                        }
+                        token.start(Operation::read_at(room(4096), offset)).unwrap();
+                        if comes_later {
+                            silent(&port, &system);
+                            bring();
+                        }
+                        let (back, outcome) = done(&port, &system);
+                        let read = read(outcome).map(|bytes| bytes.len());
+                        assert_eq!(read, Ok(count), "{what} {offset}");
+                        token = back;
+                    }
+                }
+            }
+        }
     }
 }
 

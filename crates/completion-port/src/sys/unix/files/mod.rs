@@ -100,7 +100,13 @@ pub(in crate::sys) fn note(job: &mut Job, result: Result<usize, Code>) -> Contro
         Ok(count) => {
             job.advance(count);
             let is_over = match job.what {
-                What::Read => count == 0 || job.is_complete() || !job.file.has_positions(),
+                What::Read => {
+                    count == 0
+                        || job.is_complete()
+                        || !job.file.has_positions()
+                        // A device that brings records one by one: nobody knows when the next one comes.
+                        || !(job.file.ends_by_itself() || is_readable(job.file.descriptor()))
+                }
                 What::Write | What::Append if count == 0 && !job.is_complete() => {
                     // It would be so again, for ever.
                     job.fault = Some(fault_of_file(libc::EIO));
@@ -162,6 +168,30 @@ pub(in crate::sys) fn is_file(descriptor: Descriptor) -> bool {
     is_on_disk(descriptor) || file_type(descriptor) == libc::S_IFCHR
 }
 
+/// Whether bytes of what the number names have positions.
+fn has_positions(descriptor: Descriptor, is_on_disk: bool) -> bool {
+    // SAFETY: lseek(2) demands nothing of memory.
+    let is_sought = unsafe { libc::lseek(descriptor, 0, libc::SEEK_CUR) } >= 0
+        || (is_on_disk && last_code() != libc::ESPIPE);
+    is_sought && is_read_at(descriptor)
+}
+
+/// Whether a read may say where it begins. Counters of the kernel, timers and the like have a position that can be asked for,
+/// and no such reads.
+fn is_read_at(descriptor: Descriptor) -> bool {
+    // SAFETY: preadv(2) reads as many elements at the pointer as its third argument says.
+    // - none; so it reads nothing of the file either. What may not be read is refused with another code.
+    unsafe { libc::preadv(descriptor, ptr::null(), 0, 0) >= 0 || last_code() != libc::ESPIPE }
+}
+
+/// Whether something can be read without waiting; also where the system cannot tell.
+fn is_readable(descriptor: Descriptor) -> bool {
+    let mut one = libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
+    // SAFETY: poll(2) reads and writes as many elements at the pointer as its second argument says.
+    // - valid for both: `one` is a local.
+    unsafe { libc::poll(&raw mut one, 1, 0) != 0 }
+}
+
 /// Takes hold of the file that the number names.
 pub(in crate::sys) fn hold(descriptor: Descriptor) -> Result<Arc<dyn Hold>, Fault> {
     // SAFETY: fcntl(2) with F_DUPFD_CLOEXEC demands nothing of memory.
@@ -172,11 +202,9 @@ pub(in crate::sys) fn hold(descriptor: Descriptor) -> Result<Arc<dyn Hold>, Faul
     // SAFETY: `from_raw_fd` demands an open descriptor that nothing else owns.
     // - fcntl(2) has just returned it.
     let descriptor = unsafe { OwnedFd::from_raw_fd(duplicate) };
-    // SAFETY: lseek(2) demands nothing of memory.
-    let position = unsafe { libc::lseek(duplicate, 0, libc::SEEK_CUR) };
-    let has_positions = position >= 0 || last_code() != libc::ESPIPE;
-    // Some have positions and wait all the same: a counter of the kernel, some devices.
+    // Some have positions and wait all the same: some devices.
     let ends_by_itself = is_on_disk(duplicate);
+    let has_positions = has_positions(duplicate, ends_by_itself);
     Ok(Arc::new(Held { descriptor, has_positions, ends_by_itself }))
 }
 
@@ -270,5 +298,46 @@ mod tests {
         job.what = What::Write;
         assert_eq!(note(&mut job, Err(libc::EINVAL)), ControlFlow::Break(()));
         assert_eq!(job.fault.and_then(|fault| fault.code), Some(libc::EINVAL));
+    }
+
+    /// What brings its bytes in records, as some devices do, and takes a position with each read.
+    struct Device(std::io::PipeReader);
+
+    impl Hold for Device {
+        fn descriptor(&self) -> Descriptor {
+            self.0.as_raw_fd()
+        }
+
+        fn has_positions(&self) -> bool {
+            true
+        }
+
+        fn ends_by_itself(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri has no poll(2) of pipes")]
+    fn a_read_of_a_device_ends_when_it_would_have_to_wait() {
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        let mut job = read(1, 64, 0);
+        job.file = Arc::new(Device(reader));
+        std::io::Write::write_all(&mut writer, b"next").unwrap();
+        assert_eq!(note(&mut job, Ok(4)), ControlFlow::Continue(()));
+        let mut next = [0; 4];
+        let mut same = std::fs::File::from(duplicate(job.file.descriptor()));
+        std::io::Read::read_exact(&mut same, &mut next).unwrap();
+        assert_eq!(note(&mut job, Ok(4)), ControlFlow::Break(()));
+        assert_eq!((job.done, job.fault.is_none()), (8, true));
+    }
+
+    fn duplicate(descriptor: Descriptor) -> OwnedFd {
+        // SAFETY: fcntl(2) with F_DUPFD_CLOEXEC demands nothing of memory.
+        let duplicate = unsafe { libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, 0) };
+        assert!(duplicate >= 0);
+        // SAFETY: `from_raw_fd` demands an open descriptor that nothing else owns.
+        // - fcntl(2) has just returned it.
+        unsafe { OwnedFd::from_raw_fd(duplicate) }
     }
 }
