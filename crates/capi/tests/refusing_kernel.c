@@ -1,5 +1,5 @@
-/* What an entry gets where the kernel refuses to watch one more socket. Row C 16. The program has an
- * epoll_ctl of its own, which the library calls. */
+/* What an entry gets where the kernel refuses to watch one more socket, and a wait where it refuses to tell what there is.
+ * Rows C 16 and C 75. The program has calls of its own, which the library makes. */
 #include <winsock2.h>
 #include <windows.h>
 
@@ -30,6 +30,39 @@ int epoll_ctl(int set, int operation, int descriptor, struct epoll_event *event)
     return (int)syscall(SYS_epoll_ctl, set, operation, descriptor, event);
 }
 
+/* The error that each wait for events gets, or 0. */
+static int wait_refusal;
+
+#ifdef __cplusplus
+extern "C"
+#endif
+int epoll_wait(int set, struct epoll_event *events, int room, int milliseconds)
+{
+    if (wait_refusal) {
+        errno = wait_refusal;
+        return -1;
+    }
+    return (int)syscall(SYS_epoll_pwait, set, events, room, milliseconds, NULL, (size_t)0);
+}
+
+/* Each wait is refused with this code. What was posted comes all the same, and the next wait says what that one has met. */
+static void refuse_waits(HANDLE port, int error, DWORD code)
+{
+    OVERLAPPED_ENTRY entry;
+    UINT32 received;
+    int i;
+    wait_refusal = error;
+    for (i = 0; i < 2; i++) {
+        CHECK_IS(take_one(port, 0, &entry, &received), code);
+        CHECK_IS(PostQueuedCompletionStatus(port, 1, 2, NULL), TRUE);
+        CHECK_IS(take_one(port, 0, &entry, &received), ERROR_SUCCESS);
+        CHECK_IS(received, 1);
+        CHECK_IS(entry.lpCompletionKey, 2);
+    }
+    CHECK_IS(take_one(port, 0, &entry, &received), code);
+    wait_refusal = 0;
+}
+
 int main(void)
 {
     static const struct {
@@ -57,6 +90,11 @@ int main(void)
         CHECK_NEXT(port, 7, SOCK_NOTIFY_EVENT_OUT);
         END_REGISTRATION(port, s, 7);
     }
+    CHECK_IS(enable(port, s, 8, FILTER_OUT, LEVEL_ON), ERROR_SUCCESS);
+    refuse_waits(port, EPERM, ERROR_NOT_SUPPORTED);
+    refuse_waits(port, EINTR, ERROR_INTERNAL_ERROR);
+    CHECK_NEXT(port, 8, SOCK_NOTIFY_EVENT_OUT);
+    END_REGISTRATION(port, s, 8);
     CHECK_IS(closesocket(s), 0);
     CHECK(CloseHandle(port));
     return finish();

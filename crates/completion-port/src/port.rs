@@ -14,7 +14,7 @@ use crate::changes::Changes;
 use crate::deadline::{Deadline, TimerId};
 use crate::detection::BlockDetection;
 use crate::engine::{
-    Engine, Entry, GoesOn, Histogram, Posting, Purpose, Seat, Tally, Waited, name_parts,
+    Engine, Entry, GoesOn, Histogram, Posting, Purpose, Seat, Tally, Waited, error_of, name_parts,
 };
 use crate::error::{Call, Error, ErrorKind, Refused, Result};
 use crate::file_engine::FileEngine;
@@ -1074,6 +1074,12 @@ impl<K, M, B> Port<K, M, B> {
     ///
     /// [`ErrorKind::Closed`] once the port is closed and its queue is empty;
     /// [`ErrorKind::Forked`].
+    ///
+    /// If nothing is queued and the system refuses for good to report what is ready:
+    /// [`ErrorKind::Unsupported`] in a sandbox that forbids the call, [`ErrorKind::OutOfMemory`],
+    /// otherwise [`ErrorKind::Other`], each with the system's code ([`Error::os_code`]). Nothing has
+    /// changed then. The port still delivers what is queued, and each wait asks the system anew. A
+    /// wait that returns packets leaves its refusal to the next wait of any thread, which fails.
     pub fn wait<'b, 'p>(
         &'p self,
         batch: &'b mut Batch,
@@ -1082,6 +1088,7 @@ impl<K, M, B> Port<K, M, B> {
         let deadline = self.deadline(timeout.into())?;
         match self.take(batch, deadline) {
             (_, Waited::Closed) => Err(Error::new(Call::Wait, ErrorKind::Closed)),
+            (_, Waited::Failed(fault)) => Err(error_of(fault)),
             (packets, _) => Ok(packets),
         }
     }
@@ -1102,7 +1109,8 @@ impl<K, M, B> Port<K, M, B> {
     /// # Errors
     ///
     /// As for [`Port::wait`]. If the call fails, it has applied no change, and all of them are
-    /// still in `changes`.
+    /// still in `changes`. If the system refuses to report what is ready, the call has applied its changes and
+    /// returns no packet; the next call fails.
     pub fn process<'b, 'p>(
         &'p self,
         changes: &mut Changes<'_, K, B>,
@@ -1113,13 +1121,25 @@ impl<K, M, B> Port<K, M, B> {
         if self.store.engine.is_closed() {
             return Err(Error::new(Call::Wait, ErrorKind::Closed));
         }
+        self.store.engine.check_fault()?;
         changes.apply(self);
         // Closed by another thread meanwhile: the changes have been applied, so the call has not
         // failed; the next one says so.
         if changes.any_was_refused() && batch.capacity() > 0 {
             return Ok(self.take_and_tell(batch, deadline, changes.all_were_refused()));
         }
-        Ok(self.take(batch, deadline).0)
+        let (packets, waited) = self.take(batch, deadline);
+        self.put_off(waited);
+        Ok(packets)
+    }
+
+    /// What a wait has failed with is reported by the next one, since its caller has changed something and so cannot
+    /// fail.
+    #[inline]
+    fn put_off(&self, waited: Waited) {
+        if let Waited::Failed(fault) = waited {
+            self.store.engine.keep_fault(fault);
+        }
     }
 
     /// Takes what is there, without sleeping, since changes were refused; sleeps all the same if
@@ -1134,7 +1154,8 @@ impl<K, M, B> Port<K, M, B> {
         let seat = take_seat(&self.store.engine);
         let tells = !all_were_refused || seat.hears_of_refusal();
         let deadline = if tells { Some(Moment::ZERO) } else { deadline };
-        let (packets, _) = self.take(batch, deadline);
+        let (packets, waited) = self.take(batch, deadline);
+        self.put_off(waited);
         if all_were_refused {
             seat.has_heard_of_refusal();
         }

@@ -468,7 +468,8 @@ impl<'p, K, M, B> Raw<'p, K, M, B> {
     /// # Errors
     ///
     /// [`ErrorKind::Closed`](crate::ErrorKind::Closed) if the port is closed and nothing is left in it,
-    /// [`ErrorKind::Forked`](crate::ErrorKind::Forked).
+    /// [`ErrorKind::Forked`](crate::ErrorKind::Forked). If the call finds no packet, and the system refuses for good to
+    /// report what is ready: as for [`Port::wait`].
     ///
     /// # Examples
     ///

@@ -86,6 +86,8 @@ mod sys {
     pub(crate) mod codes;
     #[allow(dead_code, reason = "what is for Windows")]
     pub(crate) mod counted;
+    #[allow(dead_code, reason = "what is for sockets of a system")]
+    pub(crate) mod errors;
     pub(crate) mod files;
     pub(crate) mod host;
     pub(crate) mod kqueue;

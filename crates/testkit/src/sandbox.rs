@@ -1,11 +1,11 @@
-//! Runs a test once more in a process of its own that is refused a system call: `seccomp(2)`.
+//! Runs a test once more in a process of its own that is refused system calls, from its start or from then on: `seccomp(2)`.
 
 use std::ffi::{c_int, c_long, c_ulong};
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-/// Tells the process that it is in the sandbox.
+/// Tells the process that it is in the sandbox, and the code that calls fail with.
 const INSIDE: &str = "TESTKIT_SANDBOX";
 
 /// Instructions of a filter, of linux/bpf_common.h: load a word, jump if equal, return.
@@ -46,31 +46,54 @@ pub fn is_inside() -> bool {
     std::env::var_os(INSIDE).is_some()
 }
 
-/// Makes system call `number` fail with `code` in this process and in those that it makes.
-fn refuse(number: u32, code: u32) -> io::Result<()> {
-    let mut filter = [
-        // The number is the first word of what the filter is shown.
-        instruction(LOAD, 0, 0, 0),
-        instruction(JUMP_IF_EQUAL, 0, 1, number),
-        instruction(RETURN, 0, 0, libc::SECCOMP_RET_ERRNO | code),
-        instruction(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
-    ];
-    install(&mut filter, 0).map(drop)
+/// The code that calls fail with in this process, if it runs under [`run`].
+///
+/// # Panics
+///
+/// Panics if something else has set the variable by which it is told.
+#[must_use]
+pub fn code() -> Option<c_int> {
+    std::env::var(INSIDE).ok().map(|code| code.parse().unwrap())
 }
 
-/// Makes system call `number` (`libc::SYS_…`) fail with `code` in the process that `command` starts. If the
+/// A filter by which these system calls (`libc::SYS_…`) fail with `code`.
+fn filter(calls: &[c_long], code: c_int) -> Vec<libc::sock_filter> {
+    let code = u32::try_from(code).unwrap();
+    // The number is the first word of what the filter is shown.
+    let mut filter = vec![instruction(LOAD, 0, 0, 0)];
+    for call in calls {
+        filter.push(instruction(JUMP_IF_EQUAL, 0, 1, u32::try_from(*call).unwrap()));
+        filter.push(instruction(RETURN, 0, 0, libc::SECCOMP_RET_ERRNO | code));
+    }
+    filter.push(instruction(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW));
+    filter
+}
+
+/// Makes these system calls (`libc::SYS_…`) fail with `code` in the process that `command` starts. If the
 /// system has no sandboxes the command cannot be started.
-pub fn refuse_to(command: &mut Command, number: c_long, code: c_int) {
-    let (number, code) = (u32::try_from(number).unwrap(), u32::try_from(code).unwrap());
+pub fn refuse_to(command: &mut Command, calls: &[c_long], code: c_int) {
+    let mut filter = filter(calls, code);
     // SAFETY: `pre_exec` demands a closure that does only what a forked child may: no lock, no
     // allocation.
     // - it makes two system calls; an error is made of a plain number.
-    unsafe { command.pre_exec(move || refuse(number, code)) };
+    unsafe { command.pre_exec(move || install(&mut filter, 0).map(drop)) };
+}
+
+/// Makes these system calls (`libc::SYS_…`) fail with `code` from now on, in all threads of this process and in those that
+/// it makes. It stays so: the process must be one of the test's own.
+///
+/// # Errors
+///
+/// The system has no sandboxes. A test says so and is skipped.
+pub fn refuse_from_now_on(calls: &[c_long], code: c_int) -> io::Result<()> {
+    match install(&mut filter(calls, code), libc::SECCOMP_FILTER_FLAG_TSYNC)? {
+        0 => Ok(()),
+        thread => Err(io::Error::other(format!("thread {thread} has another filter"))),
+    }
 }
 
 /// Runs the test `name` of this test binary (its full path, as libtest prints it) in a new process
-/// in which system call `number` (`libc::SYS_…`) fails with `code`. The test finds out by
-/// [`is_inside`].
+/// in which these system calls (`libc::SYS_…`) fail with `code`. The test finds out by [`is_inside`] and [`code`].
 ///
 /// Panics if the test fails there, or does not exist.
 ///
@@ -81,19 +104,22 @@ pub fn refuse_to(command: &mut Command, number: c_long, code: c_int) {
 /// # Errors
 ///
 /// The system has no sandboxes. A test says so and is skipped.
-pub fn run(name: &str, number: c_long, code: c_int) -> io::Result<()> {
+pub fn run(name: &str, calls: &[c_long], code: c_int) -> io::Result<()> {
     let mut command = Command::new(std::env::current_exe()?);
     command
         .args(["--exact", name, "--nocapture", "--test-threads=1"])
-        .env(INSIDE, "1")
+        .env(INSIDE, code.to_string())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    refuse_to(&mut command, number, code);
+    refuse_to(&mut command, calls, code);
     let output = crate::spawn(&mut command)?.wait_with_output()?;
     let said = String::from_utf8_lossy(&output.stdout);
     let complained = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{name} failed in the sandbox: {said}{complained}");
+    assert!(
+        output.status.success(),
+        "{name} failed in the sandbox with {code}: {said}{complained}"
+    );
     assert!(said.contains("1 passed"), "{name} is no test: {said}");
     Ok(())
 }

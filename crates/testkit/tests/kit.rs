@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use testkit::scheduler::{self, ThreadNumber};
-use testkit::{Dice, Obstacle, System, sandbox};
+use testkit::{Dice, Obstacle, System, in_a_process_of_its_own, sandbox};
 
 #[global_allocator]
 static ALLOCATOR: testkit::alloc::Counting = testkit::alloc::Counting;
@@ -214,14 +214,44 @@ fn in_the_sandbox_a_call_is_refused() {
     };
     if sandbox::is_inside() {
         assert_eq!(parent(), -1);
-        assert_eq!(io::Error::last_os_error().raw_os_error(), Some(libc::ENOTTY));
+        assert_eq!(io::Error::last_os_error().raw_os_error(), sandbox::code());
+        assert_eq!(sandbox::code(), Some(libc::ENOTTY));
         return;
     }
     assert!(parent() > 0);
     let name = "in_the_sandbox_a_call_is_refused";
-    if let Err(error) = sandbox::run(name, libc::SYS_getppid, libc::ENOTTY) {
+    if let Err(error) = sandbox::run(name, &[libc::SYS_getppid], libc::ENOTTY) {
         println!("SKIPPED {name}: seccomp: {error}");
     }
+}
+
+#[test]
+fn from_then_on_a_call_is_refused_in_every_thread() {
+    let name = "from_then_on_a_call_is_refused_in_every_thread";
+    if !in_a_process_of_its_own(name) {
+        return;
+    }
+    let parent = || {
+        // SAFETY: getppid(2) demands nothing.
+        let parent = unsafe { libc::syscall(libc::SYS_getppid) };
+        if parent > 0 { None } else { io::Error::last_os_error().raw_os_error() }
+    };
+    let (ask, asked) = mpsc::channel::<()>();
+    let (say, said) = mpsc::channel();
+    thread::scope(|scope| {
+        scope.spawn(move || asked.iter().for_each(|()| say.send(parent()).unwrap()));
+        let mut other = || {
+            ask.send(()).unwrap();
+            said.recv().unwrap()
+        };
+        assert_eq!((parent(), other()), (None, None));
+        if let Err(error) = sandbox::refuse_from_now_on(&[libc::SYS_getppid], libc::ENOTTY) {
+            println!("SKIPPED {name}: seccomp: {error}");
+        } else {
+            assert_eq!((parent(), other()), (Some(libc::ENOTTY), Some(libc::ENOTTY)));
+        }
+        drop(ask);
+    });
 }
 
 #[test]

@@ -16,13 +16,13 @@ use crate::errors::{code, guarded, succeeds};
 use crate::linux::descriptors::{
     self, is_bound, is_connected, is_local, is_own_peer, is_unused, listens,
 };
-use crate::linux::errno::code_of_errno;
+use crate::linux::errno::{Signals, code_of_errno};
 use crate::linux::numbers::{self, Acceptance, Associated, Number, RECEIVE_ROOM, SEND_ROOM, State};
 use crate::linux::operations::{Next, Start, Target, Work, answered, move_registration, start};
 use crate::linux::port::{Begun, Outcome, Told};
 use crate::linux::registrations;
 use crate::linux::sockets::errno;
-use crate::linux::transfers::{Address, Parts, Receiving, Sending};
+use crate::linux::transfers::{Address, Parts, Receiving, Sending, repeated};
 
 /// What the reference has in its blocks beside an address.
 const BESIDE_ADDRESS: u32 = 16;
@@ -273,8 +273,12 @@ impl Room {
     }
 }
 
+/// How many connections one attempt passes over. An error that stays would keep it here for ever.
+const PASSED_OVER: usize = 64;
+
 impl Work for Accepting {
     fn attempt(&mut self, listener: RawFd, outcome: &mut Outcome) -> Attempt {
+        let (mut signals, mut passed_over) = (Signals::default(), 0);
         loop {
             let [_, remote] = self.room.blocks();
             let (made, length) = Room::put(remote, |address, size| {
@@ -289,7 +293,14 @@ impl Work for Accepting {
                 return Attempt::Done;
             }
             match errno() {
-                libc::EINTR | libc::ECONNABORTED | libc::EPROTO => {}
+                // The connection was given up. Another one may stand behind it.
+                libc::ECONNABORTED | libc::EPROTO => {
+                    passed_over += 1;
+                    if passed_over == PASSED_OVER {
+                        return Attempt::Scarce;
+                    }
+                }
+                errno if signals.ended(errno) => {}
                 libc::EAGAIN => return Attempt::Blocked,
                 libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM => {
                     return Attempt::Scarce;
@@ -531,7 +542,18 @@ impl Connecting {
                 // The system says once more that an earlier connect has failed.
                 done = connect();
             }
-            if done == 0 { 0 } else { errno() }
+            let (mut signals, mut was_ended) = (Signals::default(), false);
+            while done < 0 && signals.ended(errno()) {
+                // A signal ends the call and not the connect; the next call reports its state.
+                was_ended = true;
+                done = connect();
+            }
+            match errno() {
+                _ if done == 0 => 0,
+                libc::EALREADY if was_ended => libc::EINPROGRESS,
+                libc::EISCONN if was_ended => 0,
+                errno => errno,
+            }
         };
         match numbers::entry(descriptor) {
             Some(number) => number.while_nonblocking(descriptor, begin),
@@ -544,8 +566,10 @@ impl Connecting {
         let mut asked = libc::pollfd { fd: descriptor, events: libc::POLLOUT, revents: 0 };
         // SAFETY: poll(2) reads and writes so many entries.
         // - valid: there is one.
-        if unsafe { libc::poll(&raw mut asked, 1, 0) } <= 0 {
-            return None;
+        match repeated(|| unsafe { libc::poll(&raw mut asked, 1, 0) } as isize) {
+            0 => return None,
+            done if done < 0 => return Some(errno()),
+            _ => {}
         }
         let errno = whole(descriptor, libc::SO_ERROR)?;
         // Whoever asks first is told of an error, and nobody behind.
@@ -587,7 +611,7 @@ impl Work for Connecting {
                     return Attempt::Done;
                 }
                 0 => self.is_connected = true,
-                libc::EINPROGRESS | libc::EINTR => {
+                libc::EINPROGRESS => {
                     self.is_begun = true;
                     return Attempt::Blocked;
                 }

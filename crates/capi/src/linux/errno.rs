@@ -2,6 +2,21 @@
 
 use crate::errors::code;
 
+/// How often one call was made again that a signal seems to have ended.
+#[derive(Debug, Default)]
+pub(crate) struct Signals(u16);
+
+impl Signals {
+    /// So many signals do not come. What goes on for longer is no signal, but a system that refuses the call.
+    const MOST: u16 = 1000;
+
+    /// Whether the call that has failed with this code is to be made again.
+    pub(crate) fn ended(&mut self, errno: i32) -> bool {
+        self.0 += u16::from(errno == libc::EINTR);
+        errno == libc::EINTR && self.0 <= Self::MOST
+    }
+}
+
 /// The code of a system error (`errno`) of a socket call.
 #[must_use]
 pub fn code_of_errno(errno: i32) -> u32 {

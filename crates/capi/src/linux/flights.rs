@@ -19,6 +19,7 @@ use completion_port::{Buffer, FileEngine, Port};
 
 use crate::abi::Overlapped;
 use crate::errors::{code, code_of};
+use crate::linux::errno::Signals;
 use crate::linux::fetches::{Awaited, Fetching, Part};
 use crate::linux::file::{File, InFlight, errno, without_signal};
 use crate::linux::foreign::Foreign;
@@ -117,6 +118,7 @@ impl Transfer {
     pub(crate) fn perform(&self, file: &File, position: Option<i64>) -> (usize, u32) {
         let position = position.filter(|_| file.has_positions());
         let mut done = 0;
+        let mut signals = Signals::default();
         while done < self.count {
             let place = self.place.wrapping_add(done).cast::<c_void>();
             let count = (self.count - done).min(MOST);
@@ -140,7 +142,7 @@ impl Transfer {
                 Ok(0) if self.is_read => break,
                 Ok(0) => return (done, status::of_file(libc::EIO)),
                 Ok(came) => done += came,
-                Err(_) if errno() == libc::EINTR => continue,
+                Err(_) if signals.ended(errno()) => continue,
                 Err(_) => return (done, status::of_file(errno())),
             }
             if self.is_read && !file.is_plain() {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use crate::abi::{Handle, NO_HANDLE};
 use crate::errors::{code, guarded, set_last, succeeds};
 use crate::handles;
+use crate::linux::errno::Signals;
 use crate::linux::file::{File, Terms, errno, seek, stat};
 use crate::linux::object::{self, Object};
 use crate::linux::status;
@@ -164,6 +165,7 @@ impl Asked {
 }
 
 fn open(name: &CStr, flags: c_int, mode: libc::mode_t) -> Result<OwnedFd, c_int> {
+    let mut signals = Signals::default();
     loop {
         // SAFETY: open(2) reads text that ends with a zero.
         // - `name` is such.
@@ -174,7 +176,7 @@ fn open(name: &CStr, flags: c_int, mode: libc::mode_t) -> Result<OwnedFd, c_int>
             return Ok(unsafe { OwnedFd::from_raw_fd(descriptor) });
         }
         match errno() {
-            libc::EINTR => {}
+            errno if signals.ended(errno) => {}
             // The file system has no way past the cache: so the cache it is.
             libc::EINVAL if flags & libc::O_DIRECT != 0 => {
                 return open(name, flags & !libc::O_DIRECT, mode);
@@ -410,13 +412,14 @@ pub extern "C" fn cp_file_flush(file: Handle) -> c_int {
         if !file.terms.writes {
             return Err(code::ACCESS_DENIED);
         }
+        let mut signals = Signals::default();
         loop {
             // SAFETY: fsync(2) demands nothing of memory.
             if unsafe { libc::fsync(file.descriptor()) } == 0 {
                 return Ok(());
             }
             match errno() {
-                libc::EINTR => {}
+                errno if signals.ended(errno) => {}
                 // A pipe or a terminal keeps nothing back.
                 libc::EINVAL | libc::EROFS if !file.is_plain() => return Ok(()),
                 errno => return Err(status::code_in_win32(status::of_file(errno))),

@@ -12,6 +12,7 @@ use crate::linux::buffers::{
     Buffer, Gathered, PARTIAL, checked, gathered, message, room_for_sender, takes_parts,
 };
 use crate::linux::descriptors;
+use crate::linux::errno::Signals;
 use crate::linux::operations::{CUT, Start, Target, Work, answered, start};
 use crate::linux::port::{Outcome, Told};
 use crate::linux::sockets::{errno, status_of_transfer, why_ended};
@@ -166,10 +167,11 @@ pub(crate) fn status_of(target: Target, errno: c_int) -> u32 {
 }
 
 /// Calls the system until no signal ends the call.
-fn repeated(mut call: impl FnMut() -> isize) -> isize {
+pub(crate) fn repeated(mut call: impl FnMut() -> isize) -> isize {
+    let mut signals = Signals::default();
     loop {
         let done = call();
-        if done >= 0 || errno() != libc::EINTR {
+        if done >= 0 || !signals.ended(errno()) {
             return done;
         }
     }

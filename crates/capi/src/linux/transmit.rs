@@ -23,7 +23,7 @@ use crate::abi::{Handle, Overlapped};
 use crate::errors::{code, guarded, set_last};
 use crate::linux::connections::{Disconnecting, is_done, option};
 use crate::linux::descriptors::{self, is_connected};
-use crate::linux::errno::code_of_errno;
+use crate::linux::errno::{Signals, code_of_errno};
 use crate::linux::fetches::Part;
 use crate::linux::file::{File, errno, seek, stat, without_signal};
 use crate::linux::flights::{Fetch, tasks};
@@ -124,6 +124,7 @@ impl Extent {
 
     /// Sends what the file engine has read; `None` if that is done.
     fn send_fetched(&mut self, descriptor: RawFd, outcome: &mut Outcome) -> Option<Attempt> {
+        let mut signals = Signals::default();
         while let Some(part) = &self.part {
             let (place, size) = part.from(self.offset);
             let size = size.min(usize::try_from(self.left).unwrap_or(usize::MAX));
@@ -140,7 +141,7 @@ impl Extent {
                     self.offset += i64::try_from(sent).unwrap_or(0);
                     self.note(sent, outcome);
                 }
-                Err(_) if errno() == libc::EINTR => {}
+                Err(_) if signals.ended(errno()) => {}
                 Err(_) => return Some(failed(outcome)),
             }
         }
@@ -149,6 +150,7 @@ impl Extent {
 
     /// Sends what the socket takes, which does not block. Without a `wake` the thread waits for the disk itself.
     fn send(&mut self, descriptor: RawFd, outcome: &mut Outcome, wake: Option<&Wake>) -> Attempt {
+        let mut signals = Signals::default();
         while self.left > 0 {
             if let Some(attempt) = self.send_fetched(descriptor, outcome) {
                 return attempt;
@@ -180,7 +182,7 @@ impl Extent {
             match usize::try_from(sent) {
                 Ok(0) => return self.end(outcome),
                 Ok(sent) => self.note(sent, outcome),
-                Err(_) if errno() == libc::EINTR => {}
+                Err(_) if signals.ended(errno()) => {}
                 Err(_) => return failed(outcome),
             }
         }

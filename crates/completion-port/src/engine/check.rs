@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::poll::Scratch;
 use super::seat::Seat;
 use super::{Engine, State, Stock, name_of};
-use crate::state::facts::{Facts, Probe};
+use crate::state::facts::{Facts, Fault, Probe};
 use crate::state::queue::{Fifo, Node};
 use crate::state::slot::{Checked, Next};
 use crate::sync::MutexGuard;
@@ -55,9 +55,15 @@ impl Engine {
             scratch.nodes.push(node);
             scratch.probes.push(Probe { descriptor: slot.descriptor(), facts: Facts::NONE });
         }
-        self.backend.probe(&mut scratch.probes);
         let mut hot = Fifo::new();
         let mut again = Fifo::new();
+        if let Err(fault) = self.backend.probe(&mut scratch.probes) {
+            scratch.fault = Some(fault);
+            for node in &scratch.nodes {
+                again.push(&self.nodes, *node);
+            }
+            return (hot, again);
+        }
         for (node, probe) in scratch.nodes.iter().zip(&scratch.probes) {
             match self.answer(*node, probe.facts) {
                 Checked::Nothing => {}
@@ -113,13 +119,31 @@ impl Engine {
             let slot = self.slot(node);
             slot.begin_check();
             let mut probe = [Probe { descriptor: slot.descriptor(), facts: Facts::NONE }];
-            self.backend.probe(&mut probe);
+            if let Err(fault) = self.backend.probe(&mut probe) {
+                self.put_off(node, fault);
+                return false;
+            }
             match self.answer(node, probe[0].facts) {
                 Checked::Nothing => return false,
                 Checked::Hot => return true,
                 Checked::Again => {}
             }
         }
+    }
+
+    /// The kernel has refused to report what is ready of a slot. Its node, which the caller owns, waits for the next wait, and
+    /// that reports the refusal.
+    #[cold]
+    fn put_off(&self, node: Node, fault: Fault) {
+        self.keep_fault(fault);
+        let mut state = self.lock();
+        let State { schedule, stock } = &mut *state;
+        stock.recheck.push(&self.nodes, node);
+        stock.tell_collectors();
+        let wake = schedule.look_after(&self.stage(stock, None));
+        let notice = wake.map(|wake| stock.notice(wake));
+        drop(state);
+        self.notify(notice);
     }
 
     /// Does what a change of the slot asks for. The caller owns the node, if it is to be queued.

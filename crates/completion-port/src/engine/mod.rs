@@ -14,6 +14,7 @@ mod delays;
 mod desks;
 mod dispatch;
 mod end;
+mod faults;
 mod files;
 mod first_data;
 mod operations;
@@ -39,7 +40,7 @@ use crate::arena::Arena;
 use crate::detection::BlockDetection;
 use crate::error::{Call, Error, ErrorKind};
 use crate::state::arming::Armings;
-use crate::state::facts::Descriptor;
+use crate::state::facts::{Descriptor, Fault};
 use crate::state::flights::{Desks, Flight};
 use crate::state::queue::{FLIGHT, Fifo, Links, Node, POSTED, cell_of, is_flight};
 use crate::state::schedule::{Advice, SAMPLED, Schedule, SeatNumber};
@@ -61,6 +62,7 @@ pub(crate) use crate::state::schedule::Waited;
 pub(crate) use aside::GoesOn;
 pub(crate) use delays::Histogram;
 pub(crate) use dispatch::Taken;
+pub(crate) use faults::error_of;
 pub(crate) use operations::{Aloft, Attempted, Place, Plan};
 pub(crate) use packets::Posting;
 pub(crate) use poll::Scratch;
@@ -196,6 +198,8 @@ struct Stock {
     former: Tally,
     /// Threads that were found asleep, and of which no event tells yet.
     found: Vec<SeatNumber>,
+    /// Why the kernel has refused to report what is ready, for the next wait to report.
+    fault: Option<Fault>,
 }
 
 impl Stock {
@@ -320,6 +324,9 @@ pub(crate) struct Engine {
     outstanding: Outstanding,
     /// A task was started. It stays so.
     has_tasks: AtomicBool,
+    /// [`Stock::fault`] is there, for threads that do not have the lock. It orders nothing, and no model of loom sets it:
+    /// as one of the standard library it makes those no larger.
+    has_fault: std::sync::atomic::AtomicBool,
     /// Made when a program first has the port measure how long packets stand in it.
     delays: OnceLock<Box<Delays>>,
 }
@@ -361,6 +368,7 @@ impl Engine {
                 armings: Armings::new(),
                 outstanding: Outstanding::new(),
                 has_tasks: AtomicBool::new(false),
+                has_fault: std::sync::atomic::AtomicBool::new(false),
                 state: Mutex::new(State {
                     schedule: Schedule::new(limit, BEGIN),
                     stock: Stock {
@@ -384,6 +392,7 @@ impl Engine {
                         empty_polls: 0,
                         former: Tally::default(),
                         found: Vec::new(),
+                        fault: None,
                     },
                 }),
                 polls: (0..sets).map(|_| AtomicU32::new(BEGIN)).collect(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::poll::Scratch;
 use super::seat::Seat;
-use super::{Engine, Phase, State, Stock};
+use super::{Engine, Phase, State, Stock, error_of};
 use crate::error::{Call, Error, ErrorKind};
 use crate::state::queue::{Fifo, Node, POSTED};
 use crate::state::schedule::most_further;
@@ -31,6 +31,7 @@ impl Engine {
         if state.stock.is_over() {
             return Err(Error::new(Call::Wait, ErrorKind::Closed));
         }
+        scratch.fault = None;
         self.queue_due_for_others(&mut state);
         if self.is_one_queued(&mut state.stock) {
             return Ok(true);
@@ -44,8 +45,12 @@ impl Engine {
                 state = self.ask_for_others(state, scratch, &mut found);
             }
         }
+        let fault = scratch.fault.take();
         self.leave_to_others(state, found, own);
-        Ok(found)
+        match fault {
+            Some(fault) if !found => Err(error_of(fault)),
+            _ => Ok(found),
+        }
     }
 
     /// Queues what the kernel has to report, unless a thread is in the kernel's wait, whatever is queued already.
@@ -55,11 +60,13 @@ impl Engine {
         if state.stock.is_over() {
             return Err(Error::new(Call::Wait, ErrorKind::Closed));
         }
+        scratch.fault = None;
         self.queue_due_for_others(&mut state);
         let mut found = false;
         state = self.ask_for_others(state, scratch, &mut found);
+        let fault = scratch.fault.take();
         self.leave_to_others(state, found, None);
-        Ok(())
+        fault.map_or(Ok(()), |fault| Err(error_of(fault)))
     }
 
     /// Queues what timers tell is due. If a thread is idle, one wakes in time for that.
@@ -190,6 +197,9 @@ impl Engine {
             state.stock.peeks -= 1;
             self.end_check(&mut state.stock, hot, again);
             left = left.saturating_sub(scratch.nodes.len());
+            if scratch.fault.is_some() {
+                break;
+            }
         }
         state
     }

@@ -9,7 +9,7 @@ use super::answer::until;
 use super::desks::Brought;
 use super::seat::Seat;
 use super::{Engine, State, Stock, name_of, name_parts};
-use crate::state::facts::{Edge, Facts, Probe};
+use crate::state::facts::{Edge, Facts, Fault, Probe};
 use crate::state::queue::{Fifo, Links, NIL, Node, Row, is_flight};
 use crate::state::schedule::{Query, USUAL_EDGES};
 use crate::state::slot::{Checked, Delivery, Next};
@@ -26,6 +26,8 @@ pub(crate) struct Scratch {
     pub(super) queries: Vec<Query>,
     /// The kernel had as many edges as there was room for when it was last asked: it may have more.
     pub(super) is_filled: bool,
+    /// The kernel has refused to report what is ready, and the thread has not dealt with that yet.
+    pub(super) fault: Option<Fault>,
 }
 
 /// The most edges that a thread which is alone at its port asks the kernel for at once.
@@ -48,6 +50,7 @@ impl Scratch {
             nodes: Vec::with_capacity(edges),
             queries: Vec::new(),
             is_filled: false,
+            fault: None,
         }
     }
 
@@ -155,7 +158,10 @@ impl Engine {
         timeout: Option<Duration>,
     ) -> MutexGuard<'e, State> {
         drop(state);
-        let ready = self.backend.doze(timeout);
+        let ready = self.backend.doze(timeout).unwrap_or_else(|fault| {
+            scratch.fault = Some(fault);
+            0
+        });
         let mut state = self.lock();
         state.schedule.end_in_kernel(seat.number);
         self.note_poll(&mut state, seat);
@@ -257,7 +263,13 @@ impl Engine {
         let number = &self.polls[set];
         let poll = number.fetch_add(1, SeqCst).wrapping_add(1);
         barrier_behind_exchange();
-        let woken = self.backend.poll(set, &mut scratch.edges, timeout);
+        let woken = match self.backend.poll(set, &mut scratch.edges, timeout) {
+            Ok(woken) => woken,
+            Err(fault) => {
+                scratch.fault = Some(fault);
+                false
+            }
+        };
         let found = scratch.edges.len() + usize::from(woken);
         scratch.is_filled |= found >= scratch.edges.capacity();
         let mut ready = Row::new();

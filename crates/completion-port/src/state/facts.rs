@@ -179,7 +179,7 @@ pub(crate) enum End {
 }
 
 /// Why a system call was refused.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
     /// What the caller can act on.
     pub(crate) kind: ErrorKind,

@@ -104,7 +104,7 @@ pub(super) fn wait_for(w: &dyn World, socket: &OwnedSource, facts: Facts) {
     let end = Instant::now() + SOON;
     loop {
         let mut probe = [Probe { descriptor: number(socket), facts: Facts::NONE }];
-        w.backend().probe(&mut probe);
+        w.backend().probe(&mut probe).unwrap();
         if probe[0].facts.any(facts) {
             return;
         }

@@ -18,6 +18,7 @@ use std::time::Duration;
 use crate::error::ErrorKind;
 use crate::state::facts::{Descriptor, Edge, End, Facts, Fault, Kind, Probe};
 use crate::sys::codes;
+use crate::sys::errors::{self, Code, Errors, Retries};
 use crate::sys::reactor::{Reactor, Until, Watch};
 
 /// The name of the entry that ends a wait, which no slot has.
@@ -99,9 +100,6 @@ impl Event {
         self.is(flag::EOF) && self.notes != 0
     }
 }
-
-/// An `errno`.
-pub(crate) type Code = i32;
 
 /// What an end of a pipe can be used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -211,6 +209,17 @@ struct Seen {
     is_alone: bool,
 }
 
+/// kevent(2) on the set, by which a thread waits. The repetition does not wait, so no signal
+/// ends it. Here, for [`QUESTIONS`] and for `sys/unix/errors.rs`, PLATFORM.md has a table, too.
+const WAIT: Errors = Errors { again: &[codes::EINTR], ..Errors::NONE };
+
+/// kevent(2) on the questions.
+const QUESTIONS: Errors = Errors { again: &[codes::EINTR, codes::ENOMEM], ..Errors::NONE };
+
+fn fault_of_wait(code: Code) -> Fault {
+    errors::fault_of_wait(code, &[codes::EACCES, codes::ENOSYS, codes::EPERM], &[codes::ENOMEM])
+}
+
 fn fault(code: Code) -> Fault {
     let kind = match code {
         codes::EBADF | codes::ENOENT => ErrorKind::BadDescriptor,
@@ -311,6 +320,18 @@ impl<C: Calls> Kqueue<C> {
                 let _ = self.change(&self.set, Event::of(descriptor, filter, flag::DELETE));
             }
         }
+    }
+
+    /// Takes events from the set, for which it waits for at most so long. A signal may end it early.
+    fn take(&self, room: &mut [Event], limit: Option<Duration>) -> Result<usize, Code> {
+        let mut taken = self.calls.event(&self.set, &[], room, limit);
+        let mut retries = Retries::default();
+        while let Err(code) = taken
+            && retries.pass(&WAIT, code)
+        {
+            taken = self.calls.event(&self.set, &[], room, Some(Duration::ZERO));
+        }
+        taken
     }
 
     /// Asks what holds of at most [`ROOM`] descriptors.
@@ -517,16 +538,24 @@ impl<C: Calls> Reactor for Kqueue<C> {
         1
     }
 
-    fn poll(&self, _set: usize, edges: &mut Vec<Edge>, timeout: Option<Duration>) -> bool {
+    fn poll(
+        &self,
+        _set: usize,
+        edges: &mut Vec<Edge>,
+        timeout: Option<Duration>,
+    ) -> Result<bool, Fault> {
         edges.clear();
         let mut limit = timeout;
         let mut is_woken = false;
         loop {
             let mut room = [Event::NONE; ROOM];
             let places = (edges.capacity() - edges.len()).min(ROOM);
-            // An error is EINTR, and the caller looks at the clock again.
-            let taken = self.calls.event(&self.set, &[], &mut room[..places], limit);
-            let count = taken.unwrap_or(0);
+            let count = match self.take(&mut room[..places], limit) {
+                Ok(count) => count,
+                Err(code) if edges.is_empty() && !is_woken => return Err(fault_of_wait(code)),
+                // The events that were taken go first.
+                Err(_) => 0,
+            };
             for event in &room[..count] {
                 if event.name == WAKE {
                     is_woken = true;
@@ -538,15 +567,15 @@ impl<C: Calls> Reactor for Kqueue<C> {
                 }
             }
             if count < ROOM || edges.len() == edges.capacity() {
-                return is_woken;
+                return Ok(is_woken);
             }
             limit = Some(Duration::ZERO);
         }
     }
 
-    fn doze(&self, _timeout: Option<Duration>) -> u64 {
+    fn doze(&self, _timeout: Option<Duration>) -> Result<u64, Fault> {
         // There is one set.
-        0
+        Ok(0)
     }
 
     fn wake(&self) {
@@ -560,22 +589,26 @@ impl<C: Calls> Reactor for Kqueue<C> {
         }
     }
 
-    fn probe(&self, probes: &mut [Probe]) {
+    fn probe(&self, probes: &mut [Probe]) -> Result<(), Fault> {
         for part in probes.chunks_mut(ROOM) {
-            let mut seen = [Seen::default(); ROOM];
-            let seen = &mut seen[..part.len()];
-            let asking = self.asking();
-            let asked = self.ask(part, seen);
-            self.end_questions(part, seen);
-            drop(asking);
-            for (probe, seen) in part.iter_mut().zip(seen) {
-                probe.facts = match asked {
-                    Ok(()) => self.facts(probe.descriptor, seen),
-                    // The kernel is out of memory. A packet too many is better than none.
-                    Err(_) => Facts::IN | Facts::OUT,
-                };
+            let mut retries = Retries::default();
+            let seen = loop {
+                let mut seen = [Seen::default(); ROOM];
+                let asking = self.asking();
+                let asked = self.ask(part, &mut seen[..part.len()]);
+                self.end_questions(part, &seen[..part.len()]);
+                drop(asking);
+                match asked {
+                    Ok(()) => break seen,
+                    Err(code) if retries.pass(&QUESTIONS, code) => {}
+                    Err(code) => return Err(fault_of_wait(code)),
+                }
+            };
+            for (probe, seen) in part.iter_mut().zip(&seen) {
+                probe.facts = self.facts(probe.descriptor, seen);
             }
         }
+        Ok(())
     }
 
     fn unread(&self, descriptor: Descriptor, end: End) -> Option<usize> {

@@ -17,6 +17,7 @@ mod cases;
     allow(dead_code, reason = "on a simulated kernel it is known what that counts")
 )]
 mod counted;
+pub(crate) mod errors;
 pub(crate) mod files;
 pub(crate) mod host;
 mod job_queue;

@@ -128,12 +128,14 @@ pub(crate) trait Calls: Send + Sync + 'static {
 
     /// Makes the changes in their order, notes the result of each, and takes packets. It waits for them for at most
     /// `timeout` (`None`: no limit), unless there is no room or a change was refused. Returns how many there are.
+    ///
+    /// Fails if the system refuses to tell, and would continue to do so; each change has this result then.
     fn process(
         &self,
         changes: &mut [Change],
         room: &mut [Packet],
         timeout: Option<Duration>,
-    ) -> usize;
+    ) -> Result<usize, Fault>;
 
     /// Puts a packet without events into the queue.
     fn post(&self, key: u64);
@@ -382,7 +384,9 @@ impl<C: Calls> Shared<C> {
 
     /// Makes one change at once.
     fn change(&self, mut change: Change) -> u32 {
-        self.calls.process(std::slice::from_mut(&mut change), &mut [], Some(Duration::ZERO));
+        // It has the result.
+        let _ =
+            self.calls.process(std::slice::from_mut(&mut change), &mut [], Some(Duration::ZERO));
         change.result
     }
 
@@ -442,7 +446,7 @@ impl<C: Calls> Shared<C> {
         }
         if state.sleepers > 0 {
             let mut changes = state.take_changes();
-            self.calls.process(&mut changes, &mut [], Some(Duration::ZERO));
+            let _ = self.calls.process(&mut changes, &mut [], Some(Duration::ZERO));
             self.note_results(state, &changes);
             self.call_retrier(state);
         }
@@ -529,7 +533,9 @@ impl<C: Calls> Shared<C> {
         let (mut again, mut ended) = (Vec::new(), Vec::new());
         loop {
             let mut room = [Packet::default(); ROOM];
-            let count = self.calls.process(&mut [], &mut room, Some(Duration::ZERO));
+            // A wait finds out as well that the system does not tell.
+            let told = self.calls.process(&mut [], &mut room, Some(Duration::ZERO));
+            let count = told.unwrap_or(0);
             for packet in &room[..count] {
                 match packet.key {
                     WAKE => wakes = true,
@@ -568,7 +574,7 @@ impl<C: Calls> Shared<C> {
         }
         if !changes.is_empty() {
             changes.iter().for_each(|change| state.unqueue(change.key));
-            self.calls.process(&mut changes, &mut [], Some(Duration::ZERO));
+            let _ = self.calls.process(&mut changes, &mut [], Some(Duration::ZERO));
             self.note_results(state, &changes);
         }
         for key in ended {
@@ -672,15 +678,16 @@ impl<C: Calls> Shared<C> {
         edges: &mut Vec<Edge>,
         poll: u64,
         taken: &mut Taken,
-    ) {
+    ) -> Result<(), Fault> {
         loop {
             let mut room = [Packet::default(); ROOM];
             let places = state.room_for_edges(edges).min(ROOM);
-            let count = self.calls.process(&mut changes, &mut room[..places], Some(Duration::ZERO));
+            let told = self.calls.process(&mut changes, &mut room[..places], Some(Duration::ZERO));
             self.note_results(state, &changes);
+            let count = told?;
             self.sort(state, &room[..count], edges, poll, taken);
             if count < ROOM || state.room_for_edges(edges) == 0 {
-                return;
+                return Ok(());
             }
             changes.clear();
         }
@@ -921,8 +928,14 @@ impl<C: Calls> Reactor for Psn<C> {
         1
     }
 
-    fn poll(&self, _set: usize, edges: &mut Vec<Edge>, timeout: Option<Duration>) -> bool {
+    fn poll(
+        &self,
+        _set: usize,
+        edges: &mut Vec<Edge>,
+        timeout: Option<Duration>,
+    ) -> Result<bool, Fault> {
         edges.clear();
+        let mut told = Ok(());
         let mut taken = Taken::default();
         let mut state = self.state();
         let sleeps = timeout != Some(Duration::ZERO);
@@ -930,10 +943,10 @@ impl<C: Calls> Reactor for Psn<C> {
             let changes = state.take_changes();
             let poll = state.polls;
             if !sleeps || !changes.is_empty() {
-                self.take(&mut state, changes, edges, poll, &mut taken);
+                told = self.take(&mut state, changes, edges, poll, &mut taken);
             }
             state = self.bring_ends(state, edges);
-            if !sleeps || !edges.is_empty() || taken != Taken::default() {
+            if !sleeps || told.is_err() || !edges.is_empty() || taken != Taken::default() {
                 break;
             }
             if !state.waiting.is_empty() {
@@ -948,18 +961,21 @@ impl<C: Calls> Reactor for Psn<C> {
             drop(state);
             let mut room = [Packet::default(); ROOM];
             let places = edges.capacity().min(ROOM);
-            let count = self.calls.process(&mut [], &mut room[..places], limit);
+            let slept = self.calls.process(&mut [], &mut room[..places], limit);
             state = self.state();
             state.sleepers -= 1;
             state.retriers -= usize::from(retries);
+            let count = *slept.as_ref().unwrap_or(&0);
+            told = slept.map(drop);
             self.sort(&mut state, &room[..count], edges, poll, &mut taken);
             if count == ROOM && state.room_for_edges(edges) > 0 {
-                self.take(&mut state, Vec::new(), edges, poll, &mut taken);
+                told = self.take(&mut state, Vec::new(), edges, poll, &mut taken);
             }
             state = self.bring_ends(state, edges);
             // The end of a removal is the reactor's own affair, and ends no wait that has no limit. So is a part of an
             // operation that goes on.
-            if timeout.is_some() || !edges.is_empty() || taken != Taken::default() {
+            if timeout.is_some() || told.is_err() || !edges.is_empty() || taken != Taken::default()
+            {
                 break;
             }
         }
@@ -967,25 +983,30 @@ impl<C: Calls> Reactor for Psn<C> {
             self.look(&mut state, edges);
         }
         self.call_retrier(&state);
-        taken.is_woken
+        // The events that were taken go first.
+        if edges.is_empty() && !taken.is_woken {
+            told?;
+        }
+        Ok(taken.is_woken)
     }
 
-    fn doze(&self, _timeout: Option<Duration>) -> u64 {
+    fn doze(&self, _timeout: Option<Duration>) -> Result<u64, Fault> {
         // There is one set.
-        0
+        Ok(0)
     }
 
     fn wake(&self) {
         self.calls.post(WAKE);
     }
 
-    fn probe(&self, probes: &mut [Probe]) {
+    fn probe(&self, probes: &mut [Probe]) -> Result<(), Fault> {
         // The engine does not ask a one-shot reactor.
         let all = event::IN | event::OUT | event::HANGUP;
         for probe in probes {
             let events = self.calls.look(probe.descriptor, all);
             probe.facts = self.facts(probe.descriptor, events);
         }
+        Ok(())
     }
 
     fn unread(&self, descriptor: Descriptor, end: End) -> Option<usize> {

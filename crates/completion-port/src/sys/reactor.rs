@@ -98,19 +98,28 @@ pub(crate) trait Reactor: Send + Sync {
     /// number of threads may be in this call, and each edge goes to one of them. If there are
     /// several sets, one thread at a time calls it for each set, and `timeout` is zero. Returns
     /// true if the call has used up a wake.
-    fn poll(&self, set: usize, edges: &mut Vec<Edge>, timeout: Option<Duration>) -> bool;
+    ///
+    /// Fails if the system refuses to tell, and would continue to do so: an error that passes is no failure. There are no
+    /// edges then, and none is lost by it.
+    fn poll(
+        &self,
+        set: usize,
+        edges: &mut Vec<Edge>,
+        timeout: Option<Duration>,
+    ) -> Result<bool, Fault>;
 
     /// Waits, in the same way, until some of several sets have edges, and says which sets: bit `n` stands
-    /// for set `n`. Not called if there is only one set.
-    fn doze(&self, timeout: Option<Duration>) -> u64;
+    /// for set `n`. Not called if there is only one set. Fails as [`Reactor::poll`] does.
+    fn doze(&self, timeout: Option<Duration>) -> Result<u64, Fault>;
 
     /// Makes a thread that waits in [`Reactor::poll`] or [`Reactor::doze`] return. If no thread waits,
     /// the next one that enters returns at once. One thread may use up several calls.
     fn wake(&self);
 
     /// Answers all probes as of this moment, without waiting, and by one system call where the
-    /// system allows it. The engine does not call it on a one-shot reactor.
-    fn probe(&self, probes: &mut [Probe]);
+    /// system allows it. The engine does not call it on a one-shot reactor. Fails as
+    /// [`Reactor::poll`] does; there are no answers then.
+    fn probe(&self, probes: &mut [Probe]) -> Result<(), Fault>;
 
     /// How many bytes can be read before the end of the stream, or some number other than 0 if there are any; `None` where
     /// the system has no answer. Urgent data that a read leaves out is none. Takes nothing, and no error either. The

@@ -497,7 +497,7 @@ fn where_switches_are_refused_the_best_is_the_tick_epoll() {
         return testkit::run(System::native, |on| switches_are_refused(on, Some(libc::EPERM)));
     }
     let name = "detection::where_switches_are_refused_the_best_is_the_tick_epoll";
-    if let Err(error) = sandbox::run(name, libc::SYS_perf_event_open, libc::EPERM) {
+    if let Err(error) = sandbox::run(name, &[libc::SYS_perf_event_open], libc::EPERM) {
         println!("SKIPPED {name}: seccomp: {error}");
     }
 }

@@ -741,7 +741,7 @@ fn a_disk_that_fails_is_told_by_what_puts_a_file_on_it_epoll() {
     let name = "files_ending::a_disk_that_fails_is_told_by_what_puts_a_file_on_it_epoll";
     if !sandbox::is_inside() {
         for call in [libc::SYS_fdatasync, libc::SYS_fsync] {
-            if let Err(error) = sandbox::run(name, call, libc::EIO) {
+            if let Err(error) = sandbox::run(name, &[call], libc::EIO) {
                 skipped(format_args!("no sandbox: {error}"));
             }
         }
@@ -775,7 +775,7 @@ fn without_a_ring_threads_do_it_epoll() {
     let name = "files_ending::without_a_ring_threads_do_it_epoll";
     if !sandbox::is_inside() {
         for code in [libc::EPERM, libc::ENOSYS] {
-            if let Err(error) = sandbox::run(name, libc::SYS_io_uring_setup, code) {
+            if let Err(error) = sandbox::run(name, &[libc::SYS_io_uring_setup], code) {
                 skipped(format_args!("no sandbox: {error}"));
             }
         }

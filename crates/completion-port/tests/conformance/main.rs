@@ -54,6 +54,7 @@ mod posting;
 mod posting_after;
 mod posting_at;
 mod reached;
+mod refusals;
 mod registration;
 mod release;
 mod removal;

@@ -1133,7 +1133,7 @@ fn accepts_wait_for_descriptors_once() {
 #[cfg(target_os = "linux")]
 fn wait_for_descriptors_of_the_system(name: &str, system: System) {
     if !testkit::sandbox::is_inside() {
-        if let Err(error) = testkit::sandbox::run(name, libc::SYS_accept4, libc::ENFILE) {
+        if let Err(error) = testkit::sandbox::run(name, &[libc::SYS_accept4], libc::ENFILE) {
             println!("SKIPPED {name}: this system has no sandboxes: {error}");
         }
         return;

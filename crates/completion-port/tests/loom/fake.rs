@@ -231,7 +231,7 @@ impl Reactor for Handle {
     fn sets(&self) -> usize {
         self.0.sets
     }
-    fn doze(&self, timeout: Option<Duration>) -> u64 {
+    fn doze(&self, timeout: Option<Duration>) -> Result<u64, Fault> {
         let mut state = self.0.state.lock().unwrap();
         while timeout != Some(Duration::ZERO) && state.edges.is_empty() && !state.woken {
             if let Some(timeout) = timeout {
@@ -243,12 +243,17 @@ impl Reactor for Handle {
             state = self.0.changed.wait(state).unwrap();
         }
         state.woken = false;
-        if state.edges.is_empty() { 0 } else { 1 << (self.0.sets - 1) }
+        Ok(if state.edges.is_empty() { 0 } else { 1 << (self.0.sets - 1) })
     }
-    fn poll(&self, set: usize, edges: &mut Vec<Edge>, timeout: Option<Duration>) -> bool {
+    fn poll(
+        &self,
+        set: usize,
+        edges: &mut Vec<Edge>,
+        timeout: Option<Duration>,
+    ) -> Result<bool, Fault> {
         edges.clear();
         if set + 1 < self.0.sets {
-            return false;
+            return Ok(false);
         }
         let mut state = self.0.state.lock().unwrap();
         while timeout != Some(Duration::ZERO) && state.edges.is_empty() && !state.woken {
@@ -270,17 +275,18 @@ impl Reactor for Handle {
             state.until = state.until.filter(|until| *until == Until::Detached);
         }
         edges.append(&mut state.edges);
-        woken
+        Ok(woken)
     }
     fn wake(&self) {
         self.0.state.lock().unwrap().woken = true;
         self.0.changed.notify_all();
     }
-    fn probe(&self, probes: &mut [Probe]) {
+    fn probe(&self, probes: &mut [Probe]) -> Result<(), Fault> {
         let state = self.0.state.lock().unwrap();
         for probe in probes {
             probe.facts = if state.readable { Facts::IN } else { Facts::NONE };
         }
+        Ok(())
     }
     fn unread(&self, _descriptor: Descriptor, _end: End) -> Option<usize> {
         None

@@ -39,7 +39,7 @@ fn a_rule_that_does_not_hold_is_found() {
     // Some events never come.
     let mut command = cport(&["probe", "--json", "--patience", "200ms"]);
     // The standard library looks at its three descriptors by `poll`, too, and goes on after this error.
-    testkit::sandbox::refuse_to(&mut command, libc::SYS_poll, libc::EINVAL);
+    testkit::sandbox::refuse_to(&mut command, &[libc::SYS_poll], libc::EINVAL);
     let ended = run(command);
     assert_eq!(ended.status.code(), Some(1), "{ended:#?}");
     let different = different(&objects(&ended));
@@ -53,7 +53,7 @@ fn a_rule_that_does_not_hold_is_found() {
 #[test]
 fn a_child_that_does_not_know_that_it_is_one_is_found() {
     let mut command = cport(&["probe", "--json"]);
-    testkit::sandbox::refuse_to(&mut command, libc::SYS_madvise, libc::EINVAL);
+    testkit::sandbox::refuse_to(&mut command, &[libc::SYS_madvise], libc::EINVAL);
     let ended = run(command);
     assert_eq!(ended.status.code(), Some(1), "{ended:#?}");
     assert_eq!(different(&objects(&ended)), [32], "{ended:#?}");
@@ -66,7 +66,7 @@ fn a_child_that_does_not_know_that_it_is_one_is_found() {
 fn where_there_can_be_no_child_forks_are_not_as_expected() {
     let mut command = cport(&["probe", "--json"]);
     // Threads are made by another call.
-    testkit::sandbox::refuse_to(&mut command, libc::SYS_clone, libc::EAGAIN);
+    testkit::sandbox::refuse_to(&mut command, &[libc::SYS_clone], libc::EAGAIN);
     let ended = run(command);
     assert_eq!(ended.status.code(), Some(1), "{ended:#?}");
     let objects = objects(&ended);
@@ -80,7 +80,7 @@ fn where_there_can_be_no_child_forks_are_not_as_expected() {
 #[test]
 fn a_system_without_records_of_switches_says_so() {
     let mut command = cport(&["probe", "--json"]);
-    testkit::sandbox::refuse_to(&mut command, libc::SYS_perf_event_open, libc::EACCES);
+    testkit::sandbox::refuse_to(&mut command, &[libc::SYS_perf_event_open], libc::EACCES);
     let ended = run(command);
     assert_eq!(ended.status.code(), Some(0), "{ended:#?}");
     let objects = objects(&ended);

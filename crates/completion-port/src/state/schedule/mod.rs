@@ -25,7 +25,7 @@ use self::seats::Seats;
 pub(crate) use self::seats::{SeatNumber, Status};
 use self::sleepers::Sleepers;
 use self::watchdog::{STUCK, Watchdog};
-use super::facts::Presence;
+use super::facts::{Fault, Presence};
 use super::moment::Moment;
 
 /// What the schedule sees of a port, and does to its queue. No method calls the system, except that the clock
@@ -115,6 +115,8 @@ pub(crate) enum Waited {
     TimedOut,
     /// The port is closed and nothing is left in it.
     Closed,
+    /// The system refuses to report what is ready, and nothing was queued. It is the engine that says so.
+    Failed(Fault),
 }
 
 /// What a thread in a wait does next.
@@ -187,6 +189,8 @@ pub(crate) struct Turn {
     looking: Looking,
     /// It has not asked yet whether a timer is due, since it came or last slept.
     asks_time: bool,
+    /// The system refuses to report what is ready: the thread takes what is queued, and returns.
+    is_refused: bool,
 }
 
 impl Turn {
@@ -204,6 +208,7 @@ impl Turn {
             further: 0,
             looking: Looking::No,
             asks_time: true,
+            is_refused: false,
         }
     }
 }
@@ -618,7 +623,7 @@ impl Schedule {
                     && self.seats.running() > 0
                     && !self.crew.is_long();
             let takes = self.seats.has_room() && !leaves;
-            if takes && scene.unchecked() > 0 {
+            if takes && scene.unchecked() > 0 && !turn.is_refused {
                 return Action::Check;
             }
             if takes && scene.ready() > 0 {
@@ -708,6 +713,15 @@ impl Schedule {
             turn.rests = false;
             return Action::Park(timeout);
         }
+    }
+
+    /// The system refuses to tell the thread of `turn` what there is. It asks no more: it takes what is queued, and if
+    /// there is nothing its time is over.
+    #[cold]
+    pub(crate) fn refuse(&self, turn: &mut Turn) {
+        turn.is_refused = true;
+        turn.deadline = Some(Moment::ZERO);
+        turn.asked = self.asked.wrapping_sub(1);
     }
 
     /// The thread of `turn`, which is in a wait, is awake: it carries no timer, and queues what is due.

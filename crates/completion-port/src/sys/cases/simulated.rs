@@ -189,7 +189,7 @@ fn what_is_done_makes_edges() {
     backend.attach(number(&ours), 2, Facts::IN).unwrap();
     let edges = || {
         let mut edges = Vec::with_capacity(8);
-        backend.poll(0, &mut edges, Some(std::time::Duration::ZERO));
+        backend.poll(0, &mut edges, Some(std::time::Duration::ZERO)).unwrap();
         edges.iter().map(|edge| edge.name).collect::<Vec<_>>()
     };
     assert_eq!(edges(), []);

@@ -7,8 +7,8 @@ use std::os::unix::net::SocketAddr;
 
 use crate::state::facts::Descriptor;
 use crate::sys::unix::address::RawAddress;
+use crate::sys::unix::errors::repeat;
 use crate::sys::unix::options::{Code, last_code, number, read_option};
-use crate::sys::unix::sockets::repeat;
 
 /// What every socket is that is made here.
 const FLAGS: i32 = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use super::blocked;
 use super::calls;
 use super::clock;
+use super::errors::{EPOLL_WAIT, fault_of_wait};
 use super::files::FileService;
 use super::process::Process;
 use super::thread::Current;
@@ -19,10 +20,12 @@ use crate::file_engine::FileEngine;
 use crate::state::facts::{Descriptor, Edge, End, Facts, Fault, Kind, Probe};
 use crate::state::moment::Moment;
 use crate::state::table::Descriptors;
+use crate::sys::errors::{Code, Retries};
 use crate::sys::host::{Host, Origin};
 use crate::sys::reactor::{Reactor, Until, Watch};
 use crate::sys::thread::Thread;
-use crate::sys::unix::options::{number, option, read_option};
+use crate::sys::unix::errors::{POLL, repeat_for};
+use crate::sys::unix::options::{last_code, number, option, read_option};
 use crate::sys::unix::timeout;
 
 /// The name of the eventfd, which no slot has.
@@ -156,31 +159,32 @@ fn facts_of_poll(events: i16) -> Facts {
     facts
 }
 
-/// One poll(2) for at most `ROOM` questions. False if there are more than the process may ask at once.
-fn poll(probes: &mut [Probe]) -> bool {
+/// One poll(2) for at most `ROOM` questions. `EINVAL`: there are more than the process may ask at once.
+fn poll(probes: &mut [Probe]) -> Result<(), Code> {
     let mut questions = [libc::pollfd { fd: -1, events: 0, revents: 0 }; ROOM];
     for (question, probe) in questions.iter_mut().zip(probes.iter()) {
         question.fd = probe.descriptor;
         question.events = libc::POLLIN | libc::POLLPRI | libc::POLLOUT | libc::POLLRDHUP;
     }
-    loop {
-        // SAFETY: poll(2) reads and writes as many questions at the pointer as its second argument
-        // says.
-        // - valid: `questions` has ROOM elements, and `probes` has at most so many;
-        // - not shared: it is a local of this function.
-        let done = unsafe { libc::poll(questions.as_mut_ptr(), probes.len() as libc::nfds_t, 0) };
-        if done >= 0 {
-            break;
-        }
-        if io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL) {
-            return false;
-        }
-        // A signal, or the kernel was short of memory for a moment: asked again.
-    }
+    let count = probes.len() as libc::nfds_t;
+    // SAFETY: poll(2) reads and writes as many questions at the pointer as its second argument
+    // says.
+    // - valid: `questions` has ROOM elements, and `probes` has at most so many;
+    // - not shared: it is a local of this function.
+    repeat_for(&POLL, || unsafe { libc::poll(questions.as_mut_ptr(), count, 0) as libc::ssize_t })?;
     for (question, probe) in questions.iter().zip(probes.iter_mut()) {
         probe.facts = facts_of_poll(question.revents);
     }
-    true
+    Ok(())
+}
+
+/// Whether the process may have no descriptor: poll(2) refuses every question then.
+fn may_have_no_descriptor() -> bool {
+    let mut limit = libc::rlimit { rlim_cur: 1, rlim_max: 1 };
+    // SAFETY: getrlimit(2) writes one structure at the pointer.
+    // - valid for writes: `limit` lives until the call returns.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    limit.rlim_cur == 0
 }
 
 /// What ioctl(2) answers to a question of this name, whose answer is an int.
@@ -300,64 +304,97 @@ impl Epoll {
 
     /// One epoll_wait(2) or epoll_pwait2(2) on `set`. Returns how many of the first edges of `room`
     /// it has written. A signal may end it early.
-    fn wait(&self, set: &OwnedFd, room: &mut Room, timeout: Option<Duration>) -> usize {
-        let most = i32::try_from(room.len()).unwrap_or(i32::MAX);
+    fn wait(
+        &self,
+        set: &OwnedFd,
+        room: &mut Room,
+        timeout: Option<Duration>,
+    ) -> Result<usize, Fault> {
         let limit = match timeout {
             None => -1,
             Some(Duration::ZERO) => 0,
             Some(timeout) => {
-                if let Some(count) = self.wait_precisely(set, room, most, timeout) {
-                    return count;
+                if let Some(count) = self.wait_precisely(set, room, timeout) {
+                    return Ok(count);
                 }
                 timeout::whole_milliseconds(timeout)
             }
         };
-        // SAFETY: epoll_wait(2) writes at most `most` events at the pointer and returns how many.
-        // - valid for writes: `room` has at least `most` elements, which lie as events do (see above);
-        // - not shared: it is borrowed mutably over the call.
-        let count =
-            unsafe { libc::epoll_wait(set.as_raw_fd(), room.as_mut_ptr().cast(), most, limit) };
-        // An error is EINTR, and the caller looks at the clock again.
-        usize::try_from(count).unwrap_or(0)
+        let waited = epoll_wait(set, room, limit);
+        waited.or_else(|code| wait_again(set, room, code, epoll_wait)).map_err(fault_of_wait)
     }
 
-    /// As [`Epoll::wait`], to the nanosecond; `None` where the kernel has no such call (before 5.11).
-    fn wait_precisely(
-        &self,
-        set: &OwnedFd,
-        room: &mut Room,
-        most: i32,
-        timeout: Duration,
-    ) -> Option<usize> {
+    /// As [`Epoll::wait`], to the nanosecond; `None` where the kernel has no such call (before 5.11), or a sandbox does
+    /// not know it.
+    fn wait_precisely(&self, set: &OwnedFd, room: &mut Room, timeout: Duration) -> Option<usize> {
         if !self.is_precise.load(Relaxed) {
             return None;
         }
-        let limit = timeout::timespec(timeout);
-        // SAFETY: epoll_pwait2(2) writes at most `most` events at the first pointer, reads a timespec
-        // at the second, and takes no signal mask from a null pointer.
-        // - valid for writes: `room` has at least `most` elements, which lie as events do (see above);
-        // - valid for reads: `limit` lives until the call returns.
-        let count = unsafe {
-            libc::syscall(
-                libc::SYS_epoll_pwait2,
-                set.as_raw_fd(),
-                room.as_mut_ptr(),
-                most,
-                &raw const limit,
-                std::ptr::null::<libc::sigset_t>(),
-                0_usize,
-            )
-        };
-        match usize::try_from(count) {
-            Ok(count) => Some(count),
-            Err(_) if io::Error::last_os_error().raw_os_error() == Some(libc::EINTR) => Some(0),
-            // No such call, or a sandbox that does not know it.
-            Err(_) => {
-                self.is_precise.store(false, Relaxed);
-                None
-            }
+        let waited = epoll_pwait2(set, room, timeout);
+        let at_once = |set: &_, room: &mut _, _| epoll_pwait2(set, room, Duration::ZERO);
+        let waited = waited.or_else(|code| wait_again(set, room, code, at_once));
+        if waited.is_err() {
+            // If it is the set that is at fault, the other call says so.
+            self.is_precise.store(false, Relaxed);
+        }
+        waited.ok()
+    }
+}
+
+/// Asks a set without waiting, after a wait has failed with `code`. No signal ends a call that does not wait: if this one
+/// fails in the same way again and again, it is no signal that ends it.
+#[cold]
+fn wait_again(
+    set: &OwnedFd,
+    room: &mut Room,
+    mut code: Code,
+    call: impl Fn(&OwnedFd, &mut Room, i32) -> Result<usize, Code>,
+) -> Result<usize, Code> {
+    let mut retries = Retries::default();
+    while retries.pass(&EPOLL_WAIT, code) {
+        match call(set, room, 0) {
+            Ok(count) => return Ok(count),
+            Err(last) => code = last,
         }
     }
+    Err(code)
+}
+
+/// How many events a call may write to `room`.
+fn places(room: &Room) -> i32 {
+    i32::try_from(room.len()).unwrap_or(i32::MAX)
+}
+
+/// epoll_wait(2), for at most so many milliseconds. How many of the first edges of `room` it has written.
+fn epoll_wait(set: &OwnedFd, room: &mut Room, milliseconds: i32) -> Result<usize, Code> {
+    let most = places(room);
+    // SAFETY: epoll_wait(2) writes at most `most` events at the pointer and returns how many.
+    // - valid for writes: `room` has at least `most` elements, which lie as events do (see above);
+    // - not shared: it is borrowed mutably over the call.
+    let count =
+        unsafe { libc::epoll_wait(set.as_raw_fd(), room.as_mut_ptr().cast(), most, milliseconds) };
+    usize::try_from(count).map_err(|_| last_code())
+}
+
+/// epoll_pwait2(2). How many of the first edges of `room` it has written.
+fn epoll_pwait2(set: &OwnedFd, room: &mut Room, timeout: Duration) -> Result<usize, Code> {
+    let (most, limit) = (places(room), timeout::timespec(timeout));
+    // SAFETY: epoll_pwait2(2) writes at most `most` events at the first pointer, reads a timespec
+    // at the second, and takes no signal mask from a null pointer.
+    // - valid for writes: `room` has at least `most` elements, which lie as events do (see above);
+    // - valid for reads: `limit` lives until the call returns.
+    let count = unsafe {
+        libc::syscall(
+            libc::SYS_epoll_pwait2,
+            set.as_raw_fd(),
+            room.as_mut_ptr(),
+            most,
+            &raw const limit,
+            std::ptr::null::<libc::sigset_t>(),
+            0_usize,
+        )
+    };
+    usize::try_from(count).map_err(|_| last_code())
 }
 
 impl Reactor for Epoll {
@@ -414,9 +451,14 @@ impl Reactor for Epoll {
         self.sets.len()
     }
 
-    fn poll(&self, set: usize, edges: &mut Vec<Edge>, timeout: Option<Duration>) -> bool {
+    fn poll(
+        &self,
+        set: usize,
+        edges: &mut Vec<Edge>,
+        timeout: Option<Duration>,
+    ) -> Result<bool, Fault> {
         edges.clear();
-        let count = self.wait(&self.sets[set], edges.spare_capacity_mut(), timeout);
+        let count = self.wait(&self.sets[set], edges.spare_capacity_mut(), timeout)?;
         // SAFETY: `set_len` demands that so many elements lie within the capacity and have values.
         // - within: the spare capacity is all of it, since the list is empty, and `wait` wrote there;
         // - values: `wait` says that the first `count` have been written.
@@ -425,16 +467,16 @@ impl Reactor for Epoll {
         if woken {
             edges.retain(|edge| edge.name != WAKE);
         }
-        woken
+        Ok(woken)
     }
 
-    fn doze(&self, timeout: Option<Duration>) -> u64 {
-        let Some(top) = &self.top else { return 0 };
+    fn doze(&self, timeout: Option<Duration>) -> Result<u64, Fault> {
+        let Some(top) = &self.top else { return Ok(0) };
         let mut room = [const { MaybeUninit::uninit() }; ROOM];
         let is_blind = self.is_blind.load(Relaxed);
         let limit =
             if is_blind { timeout.map_or(BLIND, |time| time.min(BLIND)).into() } else { timeout };
-        let count = self.wait(top, &mut room, limit);
+        let count = self.wait(top, &mut room, limit)?;
         let mut ready = if is_blind { u64::MAX } else { 0 };
         for edge in &room[..count] {
             // SAFETY: `assume_init` demands a value.
@@ -444,7 +486,7 @@ impl Reactor for Epoll {
                 ready |= 1 << name;
             }
         }
-        ready
+        Ok(ready)
     }
 
     fn wake(&self) {
@@ -455,20 +497,27 @@ impl Reactor for Epoll {
         unsafe { libc::write(self.wake.as_raw_fd(), one.as_ptr().cast(), one.len()) };
     }
 
-    fn probe(&self, probes: &mut [Probe]) {
+    fn probe(&self, probes: &mut [Probe]) -> Result<(), Fault> {
         for part in probes.chunks_mut(ROOM) {
-            if poll(part) {
-                continue;
+            match poll(part) {
+                Ok(()) => continue,
+                // More at once than the process may have descriptors: one by one.
+                Err(libc::EINVAL) => {}
+                Err(code) => return Err(fault_of_wait(code)),
             }
-            // More at once than the process may have descriptors: one by one.
             for probe in part.chunks_mut(1) {
-                if !poll(probe) {
+                match poll(probe) {
+                    Ok(()) => {}
                     // A sandbox may have set the limit of descriptors to zero. Then the kernel
                     // answers no question, and a packet too many is better than none.
-                    probe[0].facts = Facts::IN | Facts::OUT;
+                    Err(libc::EINVAL) if may_have_no_descriptor() => {
+                        probe[0].facts = Facts::IN | Facts::OUT;
+                    }
+                    Err(code) => return Err(fault_of_wait(code)),
                 }
             }
         }
+        Ok(())
     }
 
     fn unread(&self, descriptor: Descriptor, end: End) -> Option<usize> {
@@ -612,12 +661,12 @@ mod tests {
         let mut wakes = [0; 8];
         File::from(epoll.wake.try_clone().unwrap()).read_exact(&mut wakes).unwrap();
         assert_eq!(u64::from_ne_bytes(wakes), 1);
-        epoll.doze(Some(Duration::ZERO));
+        epoll.doze(Some(Duration::ZERO)).unwrap();
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         epoll.attach(ours.as_raw_fd(), 1, Facts::IN).unwrap();
         theirs.write_all(b"x").unwrap();
         let begun = Instant::now();
-        assert_eq!(epoll.doze(Some(LONG)), u64::MAX);
+        assert_eq!(epoll.doze(Some(LONG)), Ok(u64::MAX));
         assert!(begun.elapsed() < LONG, "it is asked when the time is over");
     }
 }

@@ -11,6 +11,7 @@ mod blocked;
 pub(in crate::sys) mod calls;
 mod clock;
 mod epoll;
+mod errors;
 mod files;
 mod process;
 #[cfg(all(test, feature = "sim"))]

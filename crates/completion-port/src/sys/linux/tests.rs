@@ -25,8 +25,9 @@ use crate::sys::cases::{
 use crate::sys::reactor::Reactor as _;
 use crate::sys::sockets::{Attempt, Sockets as _, Transport};
 use crate::sys::unix::address::RawAddress;
+use crate::sys::unix::errors::repeat;
 use crate::sys::unix::options;
-use crate::sys::unix::sockets::{accept_by, repeat};
+use crate::sys::unix::sockets::{accept_by, connect_by};
 
 pub(in crate::sys) struct Native(Epoll);
 
@@ -235,9 +236,9 @@ fn a_send_to_a_local_receiver_with_a_full_queue_is_scarce() {
     let is_blocked = cases::send(&w, &sender, &[b"x"]);
     assert_eq!(is_blocked, Told::Blocked);
     let mut edges = Vec::with_capacity(8);
-    w.0.poll(0, &mut edges, Some(Duration::ZERO));
+    w.0.poll(0, &mut edges, Some(Duration::ZERO)).unwrap();
     assert_eq!(receive(&w, &receiver, &[1]), Told::Done((b"x".to_vec(), false)));
-    w.0.poll(0, &mut edges, Some(Duration::from_secs(120)));
+    w.0.poll(0, &mut edges, Some(Duration::from_secs(120))).unwrap();
     assert_eq!(edges.len(), 1);
     assert_eq!(cases::send(&w, &sender, &[b"x"]), Told::Done(1));
 }
@@ -435,7 +436,7 @@ fn is_refused(name: &str, call: libc::c_long, code: i32) -> bool {
     if testkit::sandbox::is_inside() {
         return true;
     }
-    if let Err(error) = testkit::sandbox::run(&format!("{OF_THIS_FILE}{name}"), call, code) {
+    if let Err(error) = testkit::sandbox::run(&format!("{OF_THIS_FILE}{name}"), &[call], code) {
         println!("SKIPPED {name}: this system has no sandboxes: {error}");
     }
     false
@@ -487,14 +488,27 @@ fn a_connect_without_memory_is_scarce() {
 
 #[test]
 #[cfg_attr(miri, ignore = "Miri has no sockets")]
-fn a_connect_that_a_signal_ends_goes_on_by_itself() {
-    let name = "a_connect_that_a_signal_ends_goes_on_by_itself";
+fn a_connect_that_no_signal_ends_fails() {
+    let name = "a_connect_that_no_signal_ends_fails";
     if is_refused(name, libc::SYS_connect, libc::EINTR) {
         let w = Native::new();
         let to = w.unused_address();
         let socket = w.0.open_stream(&to).unwrap();
-        assert_eq!(told(w.0.begin_connect(number(&socket), &to)), Told::Blocked);
+        assert_eq!(told(w.0.begin_connect(number(&socket), &to)), other(libc::EINTR));
     }
+}
+
+#[test]
+fn a_connect_that_a_signal_ends_goes_on_by_itself() {
+    let begun = |codes: &[i32]| {
+        let mut codes = codes.iter();
+        let done = connect_by(|| Err(*codes.next().unwrap()));
+        assert_eq!(codes.next(), None, "one call too few");
+        done
+    };
+    assert_eq!(begun(&[libc::EINTR, libc::EALREADY]), Err(libc::EALREADY));
+    assert_eq!(begun(&[libc::EINTR, libc::EINTR, libc::EISCONN]), Ok(()));
+    assert_eq!(begun(&[libc::EISCONN]), Err(libc::EISCONN));
 }
 
 /// What a system call says that a signal has ended.

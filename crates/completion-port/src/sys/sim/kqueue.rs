@@ -343,6 +343,11 @@ impl Calls for SimulatedCalls {
         timeout: Option<Duration>,
     ) -> Result<usize, Code> {
         let mut state = self.kernel.lock();
+        if !room.is_empty() {
+            let refusal =
+                if changes.is_empty() { state.wait_refusal } else { state.question_refusal };
+            refusal.map_or(Ok(()), Err)?;
+        }
         let mut refused = 0;
         for change in changes {
             let done = match change.filter {
@@ -467,14 +472,14 @@ mod tests {
 
     fn edges(reactor: &dyn Reactor, room: usize) -> Vec<(u64, Facts)> {
         let mut edges: Vec<Edge> = Vec::with_capacity(room);
-        reactor.poll(0, &mut edges, Some(Duration::ZERO));
+        reactor.poll(0, &mut edges, Some(Duration::ZERO)).unwrap();
         edges.iter().map(|edge| (edge.name, edge.facts)).collect()
     }
 
     fn holds(reactor: &dyn Reactor, sockets: &[&Socket]) -> Vec<Facts> {
         let probe = |socket: &&Socket| Probe { descriptor: socket.number(), facts: Facts::NONE };
         let mut probes: Vec<Probe> = sockets.iter().map(probe).collect();
-        reactor.probe(&mut probes);
+        reactor.probe(&mut probes).unwrap();
         probes.iter().map(|probe| probe.facts).collect()
     }
 
@@ -590,7 +595,7 @@ mod tests {
             let reactor = kernel.kqueue(lacks_triggers);
             let wait = |timeout| {
                 let mut edges = Vec::with_capacity(4);
-                let woken = reactor.poll(0, &mut edges, timeout);
+                let woken = reactor.poll(0, &mut edges, timeout).unwrap();
                 assert!(edges.is_empty());
                 woken
             };

@@ -64,12 +64,13 @@ use std::time::{Duration, Instant};
 
 use crate::error::ErrorKind;
 use crate::source::{BorrowedSource, KernelId};
-use crate::state::facts::Descriptor;
+use crate::state::facts::{Descriptor, Fault};
 use crate::state::moment::Moment;
 use crate::state::table::Descriptors;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::sys::backend::Backend;
 use crate::sys::codes;
+use crate::sys::errors::fault_of_wait;
 use crate::sys::fd::RawFd;
 use crate::sys::files::Job;
 use crate::sys::kqueue::Kqueue;
@@ -246,6 +247,8 @@ struct State {
     calls: Calls,
     attach_failures: VecDeque<ErrorKind>,
     rebuild_failures: VecDeque<ErrorKind>,
+    wait_refusal: Option<i32>,
+    question_refusal: Option<i32>,
     descriptor_failures: usize,
     accept_aborts: usize,
     /// Of the operations of ports.
@@ -260,6 +263,11 @@ struct State {
     sleepers: BTreeMap<u64, Sleeper>,
     last_sleeper: u64,
     files: FileState,
+}
+
+/// The fault of a failed call that a wait makes.
+fn refusal(code: Code) -> Fault {
+    fault_of_wait(code, &[codes::EPERM], &[codes::ENOMEM])
 }
 
 impl State {
@@ -283,6 +291,16 @@ impl State {
     /// Why the next registration is to fail, if it is.
     fn next_attach_failure(&mut self) -> Option<Code> {
         self.attach_failures.pop_front().and_then(set::code_of)
+    }
+
+    /// Whether a port may ask what there is.
+    fn check_wait(&self) -> Result<(), Fault> {
+        self.wait_refusal.map_or(Ok(()), |code| Err(refusal(code)))
+    }
+
+    /// Whether a port may ask what holds.
+    fn check_question(&self) -> Result<(), Fault> {
+        self.question_refusal.map_or(Ok(()), |code| Err(refusal(code)))
     }
 
     /// The end of a wait; `None` for one that lasts for ever, or beyond what the clock can show.
@@ -600,6 +618,18 @@ impl Kernel {
     /// Makes the next attempt of a port to replace its set of watched descriptors fail with `kind`.
     pub fn fail_next_rebuild(&self, kind: ErrorKind) {
         self.lock().rebuild_failures.push_back(kind);
+    }
+
+    /// From now on each call by which a thread asks for what its port watches fails with an error code of the system
+    /// (`None`: no longer), as in a sandbox that forbids it.
+    pub fn refuse_waits(&self, code: Option<i32>) {
+        self.lock().wait_refusal = code;
+    }
+
+    /// The same for each call by which a port asks what holds of its sockets. Mechanisms that arm a socket for one report
+    /// at a time have none.
+    pub fn refuse_questions(&self, code: Option<i32>) {
+        self.lock().question_refusal = code;
     }
 
     /// Makes the next accept, dup or new socket fail for want of a descriptor (`EMFILE`). A

@@ -12,7 +12,7 @@ use super::reach::OnKernel;
 use super::set::{Cause, code_of};
 use super::{Conditions, Kernel, ObjectKind, State, stream};
 use crate::error::ErrorKind;
-use crate::state::facts::{Descriptor, End, Kind};
+use crate::state::facts::{Descriptor, End, Fault, Kind};
 use crate::sys::codes;
 use crate::sys::host::Origin;
 use crate::sys::psn::{
@@ -325,7 +325,7 @@ impl Calls for SimulatedPort {
         changes: &mut [Change],
         room: &mut [Packet],
         timeout: Option<Duration>,
-    ) -> usize {
+    ) -> Result<usize, Fault> {
         let _away = if room.is_empty() { None } else { self.kernel.go_to_another_port() };
         let mut state = self.kernel.lock();
         let mut is_refused = false;
@@ -335,8 +335,9 @@ impl Calls for SimulatedPort {
         }
         if room.is_empty() {
             self.kernel.publish(state);
-            return 0;
+            return Ok(0);
         }
+        state.check_wait()?;
         state.calls.poll += 1;
         let limit = if is_refused { Some(Duration::ZERO) } else { timeout };
         if limit != Some(Duration::ZERO) {
@@ -355,7 +356,7 @@ impl Calls for SimulatedPort {
             }
             count > 0
         });
-        count
+        Ok(count)
     }
 
     fn post(&self, key: u64) {
@@ -454,7 +455,7 @@ mod tests {
 
     fn edges(reactor: &dyn Reactor) -> Vec<(u64, Facts)> {
         let mut edges: Vec<Edge> = Vec::with_capacity(8);
-        reactor.poll(0, &mut edges, Some(Duration::ZERO));
+        reactor.poll(0, &mut edges, Some(Duration::ZERO)).unwrap();
         edges.iter().map(|edge| (edge.name, edge.facts)).collect()
     }
 
@@ -497,7 +498,7 @@ mod tests {
         thread::scope(|scope| {
             let sleeper = scope.spawn(|| {
                 let mut edges = Vec::with_capacity(8);
-                assert!(!reactor.poll(0, &mut edges, None));
+                assert!(!reactor.poll(0, &mut edges, None).unwrap());
                 edges.iter().map(|edge| (edge.name, edge.facts)).collect::<Vec<_>>()
             });
             assert!(kernel.wait_for_sleepers(1, SOON));
@@ -593,7 +594,7 @@ mod tests {
         thread::scope(|scope| {
             let sleeper = scope.spawn(|| {
                 let mut edges: Vec<Edge> = Vec::with_capacity(1);
-                let is_woken = reactor.poll(0, &mut edges, None);
+                let is_woken = reactor.poll(0, &mut edges, None).unwrap();
                 (is_woken, edges.len())
             });
             assert!(kernel.wait_for_sleepers(1, SOON));
@@ -766,7 +767,7 @@ mod tests {
             trigger: Trigger::LevelOnce,
             result: 0,
         };
-        theirs.process(std::slice::from_mut(&mut change), &mut [], None);
+        theirs.process(std::slice::from_mut(&mut change), &mut [], None).unwrap();
         assert_eq!(change.result, 0);
         let refused = |outcome: Result<(), Fault>| outcome.unwrap_err().kind;
         let already = ErrorKind::AlreadyRegistered;
@@ -796,7 +797,7 @@ mod tests {
                 let say = say.clone();
                 scope.spawn(move || {
                     let mut edges: Vec<Edge> = Vec::with_capacity(1);
-                    while !reactor.poll(0, &mut edges, None) && edges.is_empty() {}
+                    while !reactor.poll(0, &mut edges, None).unwrap() && edges.is_empty() {}
                     say.send(edges.first().map(|edge| edge.name)).unwrap();
                 });
             }
@@ -860,7 +861,7 @@ mod tests {
         kernel.fail_next_attach(ErrorKind::OutOfMemory);
         assert_eq!(edges(&reactor), [], "there was no memory");
         // A poll that has no room for what is reported.
-        reactor.poll(0, &mut Vec::new(), Some(Duration::ZERO));
+        reactor.poll(0, &mut Vec::new(), Some(Duration::ZERO)).unwrap();
         reactor.attach(other.number(), 3, BOTH).unwrap();
         refuse(&reactor, &[NOT_ENOUGH_MEMORY]);
         assert!(reactor.watches(other.number()));

@@ -360,8 +360,9 @@ impl Reactor for Simulated {
         self.sets
     }
 
-    fn doze(&self, timeout: Option<Duration>) -> u64 {
+    fn doze(&self, timeout: Option<Duration>) -> Result<u64, Fault> {
         let mut state = self.kernel.lock();
+        state.check_wait()?;
         state.calls.poll += 1;
         if timeout != Some(Duration::ZERO) {
             state.calls.sleeping_poll += 1;
@@ -375,13 +376,19 @@ impl Reactor for Simulated {
             });
             found != 0 || woken
         });
-        found
+        Ok(found)
     }
 
-    fn poll(&self, part: usize, edges: &mut Vec<Edge>, timeout: Option<Duration>) -> bool {
+    fn poll(
+        &self,
+        part: usize,
+        edges: &mut Vec<Edge>,
+        timeout: Option<Duration>,
+    ) -> Result<bool, Fault> {
         edges.clear();
         let room = edges.capacity();
         let mut state = self.kernel.lock();
+        state.check_wait()?;
         state.calls.poll += 1;
         if timeout != Some(Duration::ZERO) {
             state.calls.sleeping_poll += 1;
@@ -402,7 +409,7 @@ impl Reactor for Simulated {
             woken = self.with_set(state, |set, _| std::mem::replace(&mut set.woken, false));
             count > 0 || woken
         });
-        woken
+        Ok(woken)
     }
 
     fn wake(&self) {
@@ -412,8 +419,9 @@ impl Reactor for Simulated {
         self.kernel.publish(state);
     }
 
-    fn probe(&self, probes: &mut [Probe]) {
+    fn probe(&self, probes: &mut [Probe]) -> Result<(), Fault> {
         let mut state = self.kernel.lock();
+        state.check_question()?;
         state.calls.probe += 1;
         state.calls.probed += u64::try_from(probes.len()).unwrap_or(u64::MAX);
         for probe in probes {
@@ -422,6 +430,7 @@ impl Reactor for Simulated {
                 None => Facts::CLOSED,
             };
         }
+        Ok(())
     }
 
     fn unread(&self, descriptor: Descriptor, _end: End) -> Option<usize> {

@@ -4,8 +4,7 @@ use std::io;
 
 use crate::state::facts::Descriptor;
 
-/// An `errno`.
-pub(in crate::sys) type Code = i32;
+pub(in crate::sys) use crate::sys::errors::Code;
 
 /// The code of the system call that has just failed.
 pub(in crate::sys) fn last_code() -> Code {

@@ -8,11 +8,13 @@ use std::os::fd::OwnedFd;
 use std::ptr;
 
 use super::address::RawAddress;
+use super::errors::{ACCEPT, CONNECT, POLL, RECEIVE, SEND, repeat, repeat_for};
 use super::options::{Code, last_code, number};
 use crate::address::{Address, Kind};
 use crate::error::ErrorKind;
 use crate::source::{OwnedKind, OwnedSource};
 use crate::state::facts::{Descriptor, Fault};
+use crate::sys::errors::{Errors, Retries, Then};
 use crate::sys::sockets::{Attempt, PARTS, Received, Sockets, Transport};
 use crate::sys::system::{System, calls};
 
@@ -37,28 +39,14 @@ fn failed<T>(code: Code) -> Attempt<T> {
     Attempt::Failed(fault(code))
 }
 
-/// What becomes of a receive or a send that the system did not do.
-fn not_done<T>(code: Code) -> Attempt<T> {
-    match code {
-        libc::EAGAIN => Attempt::Blocked,
-        libc::ENOBUFS | libc::ENOMEM => Attempt::Scarce,
-        _ => failed(code),
-    }
-}
-
-/// Makes a system call until no signal ends it. A negative result is a failure.
-///
-/// Linux ends no call on TCP, UDP or `AF_UNIX` so that must not wait: such a call looks at signals only before it
-/// sleeps. Other families do (accepts of `AF_VSOCK`), and so do other systems.
-pub(in crate::sys) fn repeat(mut call: impl FnMut() -> libc::ssize_t) -> Result<usize, Code> {
-    loop {
-        if let Ok(count) = usize::try_from(call()) {
-            return Ok(count);
-        }
-        match last_code() {
-            libc::EINTR => {}
-            code => return Err(code),
-        }
+/// The result of a call that has failed.
+#[inline]
+fn not_done<T>(errors: &Errors, code: Code) -> Attempt<T> {
+    match errors.then(code) {
+        Then::Ready => Attempt::Blocked,
+        Then::Later => Attempt::Scarce,
+        // What would have passed has stayed.
+        Then::Again | Then::Failed => failed(code),
     }
 }
 
@@ -115,12 +103,12 @@ fn refused_by_itself(descriptor: Descriptor) -> Attempt<()> {
 }
 
 /// Whether poll(2) says one of `events` now.
-fn holds(descriptor: Descriptor, events: i16) -> bool {
+fn holds(descriptor: Descriptor, events: i16) -> Result<bool, Code> {
     let mut question = libc::pollfd { fd: descriptor, events, revents: 0 };
     // SAFETY: poll(2) reads and writes as many questions at the pointer as its second argument says.
     // - valid: `question`, one, lives until the call returns.
-    let done = unsafe { libc::poll(&raw mut question, 1, 0) };
-    done > 0 && question.revents & events != 0
+    repeat_for(&POLL, || unsafe { libc::poll(&raw mut question, 1, 0) as libc::ssize_t })?;
+    Ok(question.revents & events != 0)
 }
 
 /// A part of the room that a receive fills, as recvmsg(2) takes it.
@@ -301,24 +289,45 @@ pub(in crate::sys) fn accept_by(
     mut call: impl FnMut(&mut RawAddress) -> Result<OwnedFd, Code>,
 ) -> Attempt<(OwnedSource, Option<Address>)> {
     let mut passed_over = 0;
+    let mut retries = Retries::default();
     loop {
         let mut raw = RawAddress::room();
         let code = match call(&mut raw) {
             Ok(accepted) => return Attempt::Done((owned(accepted), raw.address())),
             Err(code) => code,
         };
-        match code {
-            // As in `repeat`.
-            libc::EINTR => {}
-            libc::EMFILE | libc::ENFILE => return Attempt::Scarce,
-            code if calls::is_of_connection(code) => {
-                passed_over += 1;
-                if passed_over == PASSED_OVER {
-                    return Attempt::Scarce;
-                }
+        if calls::is_of_connection(code) {
+            passed_over += 1;
+            if passed_over == PASSED_OVER {
+                return Attempt::Scarce;
             }
-            code => return not_done(code),
+        } else if !retries.pass(&ACCEPT, code) {
+            return not_done(&ACCEPT, code);
         }
+    }
+}
+
+/// How the connect begins that `call` asks for.
+pub(in crate::sys) fn connect_by(mut call: impl FnMut() -> Result<(), Code>) -> Result<(), Code> {
+    let mut done = call();
+    if done == Err(libc::ECONNABORTED) {
+        // So TCP tells of an earlier connect that has failed, and whose error was fetched: the socket is
+        // as if it were new from now on.
+        done = call();
+    }
+    let mut retries = Retries::default();
+    let mut was_ended = false;
+    while let Err(code) = done
+        && retries.pass(&CONNECT, code)
+    {
+        // A signal ends the call and not the connect; the next call reports its state.
+        was_ended = true;
+        done = call();
+    }
+    match done {
+        Err(libc::EISCONN) if was_ended => Ok(()),
+        Err(libc::EALREADY) if was_ended => Err(libc::EINPROGRESS),
+        done => done,
     }
 }
 
@@ -371,20 +380,10 @@ impl Sockets for System {
         {
             return failed(libc::EISCONN);
         }
-        let mut done = connect();
-        if done == Err(libc::ECONNABORTED) {
-            // So TCP tells of an earlier connect that has failed, and whose error was fetched: the socket is
-            // as if it were new from now on.
-            done = connect();
-        }
-        match done {
+        match connect_by(connect) {
             Ok(()) if is_own_peer(descriptor, Some(address)) => refused_by_itself(descriptor),
             Ok(()) => Attempt::Done(()),
-            // After a signal it goes on by itself.
-            Err(libc::EINPROGRESS | libc::EINTR) => Attempt::Blocked,
-            // The queue of an AF_UNIX listener is full, or another table of the kernel.
-            Err(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => Attempt::Scarce,
-            Err(code) => failed(code),
+            Err(code) => not_done(&CONNECT, code),
         }
     }
 
@@ -399,11 +398,14 @@ impl Sockets for System {
             Ok(_) => Attempt::Done(()),
             // It has failed since the error was asked for, or another call has taken the error. A stream that
             // is being connected shows no hang-up.
-            Err(libc::ENOTCONN) if holds(descriptor, libc::POLLHUP) => match error() {
-                Ok(0) => failed(libc::ECONNABORTED),
-                Ok(code) | Err(code) => failed(code),
+            Err(libc::ENOTCONN) => match holds(descriptor, libc::POLLHUP) {
+                Ok(true) => match error() {
+                    Ok(0) => failed(libc::ECONNABORTED),
+                    Ok(code) | Err(code) => failed(code),
+                },
+                Ok(false) => Attempt::Blocked,
+                Err(code) => failed(code),
             },
-            Err(libc::ENOTCONN) => Attempt::Blocked,
             Err(code) => failed(code),
         }
     }
@@ -424,7 +426,7 @@ impl Sockets for System {
             }
             room => receive_parts(descriptor, room, None),
         };
-        received.map_or_else(not_done, Attempt::Done)
+        received.map_or_else(|code| not_done(&RECEIVE, code), Attempt::Done)
     }
 
     fn receive_from(
@@ -435,7 +437,7 @@ impl Sockets for System {
         let mut from = RawAddress::room();
         match receive_parts(descriptor, room, Some(&mut from)) {
             Ok(received) => Attempt::Done((received, from.address())),
-            Err(code) => not_done(code),
+            Err(code) => not_done(&RECEIVE, code),
         }
     }
 
@@ -446,7 +448,8 @@ impl Sockets for System {
         address: Option<&Address>,
     ) -> Attempt<usize> {
         if let ([part], None) = (parts, address) {
-            return send_part(descriptor, part, None).map_or_else(not_done, Attempt::Done);
+            let sent = send_part(descriptor, part, None);
+            return sent.map_or_else(|code| not_done(&SEND, code), Attempt::Done);
         }
         let to = match address.map(RawAddress::of).transpose() {
             Ok(to) => to,
@@ -473,10 +476,11 @@ impl Sockets for System {
             Ok(count) => Attempt::Done(count),
             // A receiver of AF_UNIX to which the socket is not connected has a full queue. No edge tells when
             // there is room: this socket could send to others.
-            Err(libc::EAGAIN) if to.is_some() && holds(descriptor, libc::POLLOUT) => {
+            // The same if the system refuses to say.
+            Err(libc::EAGAIN) if to.is_some() && holds(descriptor, libc::POLLOUT) != Ok(false) => {
                 Attempt::Scarce
             }
-            Err(code) => not_done(code),
+            Err(code) => not_done(&SEND, code),
         }
     }
 }

@@ -611,12 +611,12 @@ impl Afd {
     }
 
     /// Takes packets once, for at most so long. Returns how many there were, and whether a wake was among them.
-    fn take(&self, edges: &mut Vec<Edge>, limit: Option<Duration>) -> (usize, bool) {
+    fn take(&self, edges: &mut Vec<Edge>, limit: Option<Duration>) -> Result<(usize, bool), Fault> {
         let mut room = [const { MaybeUninit::uninit() }; ROOM];
         // A packet gives one edge at most.
         let most = (edges.capacity() - edges.len()).clamp(1, ROOM);
         let milliseconds = limit.map_or(u32::MAX, timeout::whole_milliseconds);
-        let count = self.port.take(&mut room[..most], milliseconds);
+        let count = self.port.take(&mut room[..most], milliseconds)?;
         let moment = now();
         let mut woken = false;
         for place in &room[..count] {
@@ -645,11 +645,11 @@ impl Afd {
                 }
             }
         }
-        (count, woken)
+        Ok((count, woken))
     }
 
     /// Takes packets until there is something to tell, or the time is over. Returns whether a wake was among them.
-    fn take_until(&self, edges: &mut Vec<Edge>, timeout: Option<Duration>) -> bool {
+    fn take_until(&self, edges: &mut Vec<Edge>, timeout: Option<Duration>) -> Result<bool, Fault> {
         edges.clear();
         let sleeps = timeout != Some(Duration::ZERO);
         let end = timeout.and_then(|timeout| now().checked_add(timeout));
@@ -668,22 +668,28 @@ impl Afd {
                 Some(limit) => Some(limit.since(moment)),
                 None => timeout,
             };
-            let (count, is_woken) = self.take(edges, limit);
+            let taken = self.take(edges, limit);
             if let Some(noted) = noted {
                 self.get_up(noted);
             }
             if sleeps {
                 self.sleepers.fetch_sub(1, SeqCst);
             }
+            let (count, is_woken) = match taken {
+                Ok(taken) => taken,
+                Err(fault) if edges.is_empty() && !woken => return Err(fault),
+                // The events that were taken go first.
+                Err(_) => return Ok(woken),
+            };
             woken |= is_woken;
             let is_full = edges.len() == edges.capacity();
             let is_found = woken || !edges.is_empty();
             // There may be more. And what has brought nothing may have asked for what holds.
             if is_full || (is_found && count < ROOM) {
-                return woken;
+                return Ok(woken);
             }
             if count == 0 && (is_found || end.is_some_and(|end| now() >= end)) {
-                return woken;
+                return Ok(woken);
             }
         }
     }
@@ -791,7 +797,9 @@ impl Drop for Afd {
         let mut edges = Vec::new();
         while self.device.flying() + self.operations.flying() > 0 && now() < end {
             // No thread polls any more. What would be asked anew has been abandoned.
-            self.take(&mut edges, Some(SOON));
+            if self.take(&mut edges, Some(SOON)).is_err() {
+                break;
+            }
         }
         // If the driver keeps a request for longer, its memory is never freed.
     }
@@ -895,22 +903,27 @@ impl Reactor for Afd {
         1
     }
 
-    fn poll(&self, _set: usize, edges: &mut Vec<Edge>, timeout: Option<Duration>) -> bool {
+    fn poll(
+        &self,
+        _set: usize,
+        edges: &mut Vec<Edge>,
+        timeout: Option<Duration>,
+    ) -> Result<bool, Fault> {
         let woken = self.take_until(edges, timeout);
         self.hand_on();
         woken
     }
 
-    fn doze(&self, _timeout: Option<Duration>) -> u64 {
+    fn doze(&self, _timeout: Option<Duration>) -> Result<u64, Fault> {
         // There is one set, and threads sleep in `poll`.
-        0
+        Ok(0)
     }
 
     fn wake(&self) {
         self.port.post(WAKE);
     }
 
-    fn probe(&self, probes: &mut [Probe]) {
+    fn probe(&self, probes: &mut [Probe]) -> Result<(), Fault> {
         for probe in probes {
             let asked = POLLRDNORM | POLLRDBAND | POLLWRNORM;
             let mut question =
@@ -937,6 +950,7 @@ impl Reactor for Afd {
                 probe.facts = Facts::CLOSED;
             }
         }
+        Ok(())
     }
 
     fn unread(&self, descriptor: Descriptor, _end: End) -> Option<usize> {

@@ -2,9 +2,10 @@
 //! [`std::io::Error`] knows on this system.
 
 use windows_sys::Win32::Foundation::{
-    ERROR_ACCESS_DENIED, ERROR_ALREADY_EXISTS, ERROR_BROKEN_PIPE, ERROR_DEV_NOT_EXIST,
-    ERROR_DISK_FULL, ERROR_FILE_NOT_FOUND, ERROR_FILE_TOO_LARGE, ERROR_INVALID_HANDLE,
-    ERROR_IO_DEVICE, ERROR_NOT_ENOUGH_MEMORY, ERROR_SEEK_ON_DEVICE, ERROR_TOO_MANY_OPEN_FILES,
+    ERROR_ACCESS_DENIED, ERROR_ALREADY_EXISTS, ERROR_BROKEN_PIPE, ERROR_CALL_NOT_IMPLEMENTED,
+    ERROR_DEV_NOT_EXIST, ERROR_DISK_FULL, ERROR_FILE_NOT_FOUND, ERROR_FILE_TOO_LARGE,
+    ERROR_INVALID_HANDLE, ERROR_IO_DEVICE, ERROR_NOT_ENOUGH_MEMORY, ERROR_SEEK_ON_DEVICE,
+    ERROR_TOO_MANY_OPEN_FILES,
 };
 use windows_sys::Win32::Networking::WinSock;
 
@@ -13,6 +14,7 @@ const fn code(code: u32) -> i32 {
     code.cast_signed()
 }
 
+pub(crate) const EACCES: i32 = WinSock::WSAEACCES;
 pub(crate) const EAGAIN: i32 = WinSock::WSAEWOULDBLOCK;
 pub(crate) const EALREADY: i32 = WinSock::WSAEALREADY;
 pub(crate) const EBADF: i32 = code(ERROR_INVALID_HANDLE);
@@ -23,6 +25,7 @@ pub(crate) const EDESTADDRREQ: i32 = WinSock::WSAEDESTADDRREQ;
 pub(crate) const EEXIST: i32 = code(ERROR_ALREADY_EXISTS);
 pub(crate) const EFBIG: i32 = code(ERROR_FILE_TOO_LARGE);
 pub(crate) const EINPROGRESS: i32 = WinSock::WSAEINPROGRESS;
+pub(crate) const EINTR: i32 = WinSock::WSAEINTR;
 pub(crate) const EINVAL: i32 = WinSock::WSAEINVAL;
 pub(crate) const EIO: i32 = code(ERROR_IO_DEVICE);
 pub(crate) const EISCONN: i32 = WinSock::WSAEISCONN;
@@ -34,6 +37,7 @@ pub(crate) const ENODEV: i32 = code(ERROR_DEV_NOT_EXIST);
 pub(crate) const ENOENT: i32 = code(ERROR_FILE_NOT_FOUND);
 pub(crate) const ENOMEM: i32 = code(ERROR_NOT_ENOUGH_MEMORY);
 pub(crate) const ENOSPC: i32 = code(ERROR_DISK_FULL);
+pub(crate) const ENOSYS: i32 = code(ERROR_CALL_NOT_IMPLEMENTED);
 pub(crate) const ENOTCONN: i32 = WinSock::WSAENOTCONN;
 pub(crate) const ENOTSOCK: i32 = WinSock::WSAENOTSOCK;
 pub(crate) const EOPNOTSUPP: i32 = WinSock::WSAEOPNOTSUPP;

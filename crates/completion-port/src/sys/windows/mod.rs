@@ -13,6 +13,7 @@ mod afd;
 #[cfg(feature = "sim")]
 pub(crate) mod codes;
 mod counted;
+mod errors;
 mod files;
 mod host;
 mod operations;

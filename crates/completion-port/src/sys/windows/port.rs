@@ -12,8 +12,10 @@ use windows_sys::Win32::System::IO::{
 use windows_sys::Win32::System::Threading::Sleep;
 
 use super::counted;
-use super::options::{last_error, system_fault};
+use super::errors::{PORT, fault_of_wait};
+use super::options::{Code, last_error, system_fault};
 use crate::state::facts::Fault;
+use crate::sys::errors::{Retries, Then};
 
 /// Packets that are taken at once.
 pub(super) const ROOM: usize = 64;
@@ -78,7 +80,9 @@ impl Port {
 
     /// Queues a packet as of a request at this address. What takes it must know that there may be none.
     pub(super) fn post_for(&self, key: usize, address: usize) {
-        while !self.try_post_for(key, address) {
+        while let Err(code) = self.try_post_for(key, address)
+            && PORT.then(code) == Then::Again
+        {
             // The system is short of memory. A thread may sleep until this packet comes, so it is not given up.
             nap();
         }
@@ -86,27 +90,28 @@ impl Port {
 
     /// Queues a packet that says nothing; false if the system is short of memory.
     pub(super) fn try_post(&self) -> bool {
-        self.try_post_for(0, 0)
+        self.try_post_for(0, 0).is_ok()
     }
 
-    fn try_post_for(&self, key: usize, address: usize) -> bool {
+    fn try_post_for(&self, key: usize, address: usize) -> Result<(), Code> {
         let address = ptr::without_provenance(address);
         // SAFETY: PostQueuedCompletionStatus demands an open port. It passes the other words on and looks at none of
         // them.
         // - open: `self` owns it.
-        unsafe { PostQueuedCompletionStatus(self.handle(), 0, key, address) != 0 }
+        let done = unsafe { PostQueuedCompletionStatus(self.handle(), 0, key, address) };
+        if done == 0 { Err(last_error().cast_signed()) } else { Ok(()) }
     }
 
     /// Waits for packets for so many milliseconds. Returns how many of the first places of `room` it has written.
-    pub(super) fn take(&self, room: &mut Room, milliseconds: u32) -> usize {
+    pub(super) fn take(&self, room: &mut Room, milliseconds: u32) -> Result<usize, Fault> {
         let _away = counted::away();
-        match self.try_take(room, milliseconds) {
-            Ok(count) => count,
-            Err(WAIT_TIMEOUT) => 0,
-            Err(_) => {
-                // The system is short of memory. The caller comes again.
-                nap();
-                0
+        let mut retries = Retries::default();
+        loop {
+            match self.try_take(room, milliseconds) {
+                Ok(count) => return Ok(count),
+                Err(WAIT_TIMEOUT) => return Ok(0),
+                Err(code) if retries.pass(&PORT, code.cast_signed()) => {}
+                Err(code) => return Err(fault_of_wait(code.cast_signed())),
             }
         }
     }

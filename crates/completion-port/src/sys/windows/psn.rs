@@ -33,6 +33,7 @@ use windows_sys::core::BOOL;
 use super::address::RawAddress;
 use super::afd::{Afd, Carried, LAST, SOON, base_of};
 use super::counted;
+use super::errors::{PORT, fault_of_wait};
 use super::host::now;
 use super::operations::Operations;
 use super::options::{is_open, last_error, number, socket, system_fault};
@@ -46,6 +47,7 @@ use crate::source::OwnedSource;
 use crate::state::facts::{Descriptor, Edge, End, Facts, Fault, Kind, Probe};
 use crate::state::moment::Moment;
 use crate::state::table::Descriptors;
+use crate::sys::errors::Retries;
 use crate::sys::files::{Files, Hold, Job, Now};
 use crate::sys::host::{Host, Origin};
 use crate::sys::psn::{CARRIED, Calls, Change, Holders, Packet, Psn, event};
@@ -274,7 +276,7 @@ impl Calls for Native {
         changes: &mut [Change],
         room: &mut [Packet],
         timeout: Option<Duration>,
-    ) -> usize {
+    ) -> Result<usize, Fault> {
         const MOST: usize = 64;
         let mut registrations: Vec<_> = changes.iter().map(registration).collect();
         let mut entries = [const { MaybeUninit::<OVERLAPPED_ENTRY>::uninit() }; MOST];
@@ -298,7 +300,7 @@ impl Calls for Native {
         // number at the last.
         // - valid: `registrations` and `entries` are locals with so many; `count` is a local; null stands for none;
         // - the port is open and one of the same library, since `self` owns it.
-        let done = unsafe {
+        let process = || unsafe {
             (self.library.process)(
                 self.port,
                 u32::try_from(changes.len()).unwrap_or(0),
@@ -309,11 +311,19 @@ impl Calls for Native {
                 told,
             )
         };
+        let mut done = process();
+        let mut retries = Retries::default();
+        while retries.pass(&PORT, done.cast_signed()) {
+            // A call that fails has changed nothing.
+            done = process();
+        }
         // The documentation names both codes for a time that is over.
         let is_done = matches!(done, 0 | WAIT_TIMEOUT | ERROR_TIMEOUT);
         for (change, registration) in changes.iter_mut().zip(&registrations) {
-            // A call that fails has changed nothing.
             change.result = if is_done { registration.registrationResult } else { done };
+        }
+        if !is_done {
+            return Err(fault_of_wait(done.cast_signed()));
         }
         let count = if done == 0 { usize::try_from(count).unwrap_or(0) } else { 0 };
         for (place, entry) in room.iter_mut().zip(&entries[..count.min(MOST)]) {
@@ -326,7 +336,7 @@ impl Calls for Native {
                 place: entry.lpOverlapped.addr(),
             };
         }
-        count
+        Ok(count)
     }
 
     fn post(&self, key: u64) {
@@ -445,7 +455,9 @@ impl Drop for Notified {
         let mut edges = Vec::with_capacity(ROOM);
         while self.operations().flying() > 0 && now() < end {
             // No thread polls any more.
-            self.reactor.poll(0, &mut edges, Some(SOON));
+            if self.reactor.poll(0, &mut edges, Some(SOON)).is_err() {
+                break;
+            }
         }
         // What the kernel keeps for longer is never freed.
     }
@@ -505,11 +517,16 @@ impl Reactor for Notified {
         self.reactor.sets()
     }
 
-    fn poll(&self, set: usize, edges: &mut Vec<Edge>, timeout: Option<Duration>) -> bool {
+    fn poll(
+        &self,
+        set: usize,
+        edges: &mut Vec<Edge>,
+        timeout: Option<Duration>,
+    ) -> Result<bool, Fault> {
         self.reactor.poll(set, edges, timeout)
     }
 
-    fn doze(&self, timeout: Option<Duration>) -> u64 {
+    fn doze(&self, timeout: Option<Duration>) -> Result<u64, Fault> {
         self.reactor.doze(timeout)
     }
 
@@ -517,8 +534,8 @@ impl Reactor for Notified {
         self.reactor.wake();
     }
 
-    fn probe(&self, probes: &mut [Probe]) {
-        self.reactor.probe(probes);
+    fn probe(&self, probes: &mut [Probe]) -> Result<(), Fault> {
+        self.reactor.probe(probes)
     }
 
     fn unread(&self, descriptor: Descriptor, end: End) -> Option<usize> {

@@ -12,17 +12,19 @@ use windows_sys::Win32::Foundation::{HANDLE, HANDLE_FLAG_INHERIT, SetHandleInfor
 use windows_sys::Win32::Networking::WinSock::{
     AF_INET, AF_INET6, AF_UNIX, INVALID_SOCKET, MSG_PEEK, SO_ERROR, SO_PROTOCOL_INFOW, SO_TYPE,
     SOCK_STREAM, SOCKET, SOL_SOCKET, WSA_FLAG_NO_HANDLE_INHERIT, WSA_FLAG_OVERLAPPED, WSABUF,
-    WSAECONNABORTED, WSAECONNREFUSED, WSAECONNRESET, WSAEINPROGRESS, WSAEMFILE, WSAEMSGSIZE,
-    WSAENOBUFS, WSAENOTCONN, WSAEWOULDBLOCK, WSAPROTOCOL_INFOW, WSARecv, WSARecvFrom, WSASend,
-    WSASendTo, WSASocketW, accept, connect, getpeername, getsockname, getsockopt,
+    WSAECONNABORTED, WSAECONNREFUSED, WSAECONNRESET, WSAEMSGSIZE, WSAENOTCONN, WSAPROTOCOL_INFOW,
+    WSARecv, WSARecvFrom, WSASend, WSASendTo, WSASocketW, accept, connect, getpeername,
+    getsockname, getsockopt,
 };
 
 use super::address::RawAddress;
 use super::afd::{Afd, Carried, make_nonblocking};
+use super::errors::{ACCEPT, CONNECT, TRANSFER};
 use super::options::{Code, fault, fault_of, last_code, number, socket};
 use crate::address::{Address, Kind};
 use crate::source::{OwnedKind, OwnedSource, Source as _};
 use crate::state::facts::{Descriptor, Fault};
+use crate::sys::errors::{Errors, Then};
 use crate::sys::sockets::{Ask, Attempt, PARTS, Received, Sockets, Transfer, Transport};
 
 /// Parts for which there is room without much ado.
@@ -41,14 +43,15 @@ fn failed<T>(descriptor: Descriptor, code: Code) -> Attempt<T> {
 /// What becomes of a call that the system did not do at once; if it would have to wait, the system may do it meanwhile.
 fn not_done<T>(
     descriptor: Descriptor,
+    errors: &Errors,
     code: Code,
     is_carried: impl FnOnce() -> bool,
 ) -> Attempt<T> {
-    match code {
-        WSAEWOULDBLOCK if is_carried() => Attempt::Carried,
-        WSAEWOULDBLOCK => Attempt::Blocked,
-        WSAENOBUFS => Attempt::Scarce,
-        _ => failed(descriptor, code),
+    match errors.then(code) {
+        Then::Ready if is_carried() => Attempt::Carried,
+        Then::Ready => Attempt::Blocked,
+        Then::Later => Attempt::Scarce,
+        Then::Again | Then::Failed => failed(descriptor, code),
     }
 }
 
@@ -349,10 +352,9 @@ impl Sockets for Afd {
                     // The peer has given up this connection. Another one may stand behind it. The last is what Wine
                     // says, which asks the connection for its peer.
                     WSAECONNRESET | WSAECONNABORTED | WSAENOTCONN => continue,
-                    WSAEMFILE => return Attempt::Scarce,
                     code => {
                         let is_carried = || self.carries(descriptor) == Some(Carried::Stream);
-                        return not_done(descriptor, code, is_carried);
+                        return not_done(descriptor, &ACCEPT, code, is_carried);
                     }
                 }
             }
@@ -397,9 +399,7 @@ impl Sockets for Afd {
         match done {
             Ok(()) if is_own_peer(descriptor, Some(address)) => failed(descriptor, WSAECONNREFUSED),
             Ok(()) => Attempt::Done(()),
-            Err(WSAEWOULDBLOCK | WSAEINPROGRESS) => Attempt::Blocked,
-            Err(WSAENOBUFS) => Attempt::Scarce,
-            Err(code) => failed(descriptor, code),
+            Err(code) => not_done(descriptor, &CONNECT, code, || false),
         }
     }
 
@@ -438,7 +438,8 @@ impl Sockets for Afd {
             .and_then(|()| receive_parts(descriptor, room, None, || transport.is_stream()));
         let is_carried =
             || self.carries(descriptor).is_some_and(|carried| carried.carries_receive(room));
-        received.map_or_else(|code| not_done(descriptor, code, is_carried), Attempt::Done)
+        received
+            .map_or_else(|code| not_done(descriptor, &TRANSFER, code, is_carried), Attempt::Done)
     }
 
     fn receive_from(
@@ -452,7 +453,7 @@ impl Sockets for Afd {
         });
         match received {
             Ok(received) => Attempt::Done((received, from.address())),
-            Err(code) => not_done(descriptor, code, || {
+            Err(code) => not_done(descriptor, &TRANSFER, code, || {
                 self.carries(descriptor) == Some(Carried::Datagrams)
                     && Carried::Datagrams.carries_receive(room)
             }),
@@ -482,7 +483,7 @@ impl Sockets for Afd {
             with_bytes::<PARTS, _>(parts, send)
         };
         let is_carried = || self.carries(descriptor).is_some();
-        sent.map_or_else(|code| not_done(descriptor, code, is_carried), Attempt::Done)
+        sent.map_or_else(|code| not_done(descriptor, &TRANSFER, code, is_carried), Attempt::Done)
     }
 
     fn hand_over(&self, transfer: Transfer) {

@@ -4,14 +4,14 @@ use testkit::System;
 
 #[cfg(unix)]
 pub(crate) use libc::{
-    EALREADY, EBADF, ECONNREFUSED, ECONNRESET, EEXIST, EINVAL, EIO, EISCONN, ENOBUFS, ENOMEM,
-    ENOSPC, ENOTSOCK, EPERM,
+    EALREADY, EBADF, ECONNREFUSED, ECONNRESET, EEXIST, EINTR, EINVAL, EIO, EISCONN, ENOBUFS,
+    ENOMEM, ENOSPC, ENOTSOCK, EPERM,
 };
 
 #[cfg(windows)]
 pub(crate) use windows::{
-    EALREADY, EBADF, ECONNREFUSED, ECONNRESET, EEXIST, EINVAL, EIO, EISCONN, ENOBUFS, ENOMEM,
-    ENOSPC, ENOTSOCK, EPERM,
+    EALREADY, EBADF, ECONNREFUSED, ECONNRESET, EEXIST, EINTR, EINVAL, EIO, EISCONN, ENOBUFS,
+    ENOMEM, ENOSPC, ENOTSOCK, EPERM,
 };
 
 /// What a system has for something that cannot be watched.
@@ -46,6 +46,7 @@ mod windows {
     pub(crate) const ENOSPC: i32 = 112;
     pub(crate) const EEXIST: i32 = 183;
     pub(crate) const EIO: i32 = 1117;
+    pub(crate) const EINTR: i32 = 10004;
     pub(crate) const EINVAL: i32 = 10022;
     pub(crate) const EALREADY: i32 = 10037;
     pub(crate) const ENOTSOCK: i32 = 10038;

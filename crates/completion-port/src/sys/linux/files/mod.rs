@@ -8,14 +8,17 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use self::ring::Ring;
 use super::epoll::Epoll;
+use super::errors::{READ_FAILS, READ_NOW, RING_START};
 use super::process::Process;
 use crate::error::ErrorKind;
 use crate::file_engine::FileEngine;
 use crate::state::facts::{Descriptor, Fault};
+use crate::sys::errors::Then;
 use crate::sys::files::{Files, Hold, Job, Now};
 use crate::sys::sockets::PARTS;
+use crate::sys::unix::errors::repeat;
 use crate::sys::unix::files::{Pool, fault, fault_of_file, hold, is_file};
-use crate::sys::unix::sockets::{Part, repeat, with_room};
+use crate::sys::unix::sockets::{Part, with_room};
 
 /// What does the jobs of a port, once there are any.
 pub(super) struct FileService {
@@ -43,18 +46,15 @@ impl FileService {
     fn start(&self) -> Result<Service, Fault> {
         let ring = match self.wanted {
             FileEngine::Threads => Err(libc::ENOSYS),
-            _ => Ring::new(),
+            wanted => Ring::new(wanted != FileEngine::Ring),
         };
         match ring {
             Ok(ring) => Ok(Service::Ring(ring)),
+            // The next operation tries again.
+            Err(code) if RING_START.then(code) == Then::Later => Err(fault(code)),
+            Err(code) if self.wanted == FileEngine::Ring => Err(fault(code)),
             // There is none, or it is forbidden, or more memory would have to be locked than this user may.
-            Err(libc::ENOSYS | libc::EPERM | libc::EACCES | libc::EINVAL | libc::ENOMEM)
-                if self.wanted != FileEngine::Ring =>
-            {
-                Ok(Service::Pool(Pool::new()))
-            }
-            // A shortage passes: the next operation tries again.
-            Err(code) => Err(fault(code)),
+            Err(_) => Ok(Service::Pool(Pool::new())),
         }
     }
 }
@@ -120,12 +120,10 @@ impl Files for Epoll {
         };
         match result {
             Ok(count) => Now::Read(count),
-            // Or there is something wrong with this one read, which the job will say.
-            Err(libc::EAGAIN | libc::EINVAL) => Now::NotYet,
-            // The file system cannot say what is in the cache; the file has no positions; the kernel is too old, or
-            // a sandbox does not know the call. What does the job will say what is wrong, if anything is.
-            Err(libc::EOPNOTSUPP | libc::ESPIPE | libc::ENOSYS | libc::EPERM) => Now::Never,
-            Err(code) => Now::Failed(fault_of_file(code)),
+            Err(code) if READ_FAILS.contains(&code) => Now::Failed(fault_of_file(code)),
+            Err(code) if READ_NOW.then(code) == Then::Later => Now::NotYet,
+            // What does the job will say what is wrong, if anything is.
+            Err(_) => Now::Never,
         }
     }
 
@@ -171,6 +169,7 @@ impl Files for Epoll {
 
     fn files_name(&self) -> Option<&'static str> {
         self.files.started.get().map(|service| match service {
+            Service::Ring(ring) if ring.is_given_up() => "threads",
             Service::Ring(_) => "io_uring",
             Service::Pool(_) => "threads",
         })

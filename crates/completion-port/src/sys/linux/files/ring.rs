@@ -11,14 +11,16 @@ use std::ops::ControlFlow;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
-use std::thread;
+use std::time::Duration;
 
 use io_uring::squeue::Entry;
 use io_uring::{IoUring, Probe, opcode, types};
 
+use super::super::errors::RING_ENTER;
+use crate::sys::errors::{Retries, pause};
 use crate::sys::files::{Job, What};
 use crate::sys::job_queue::JobQueue;
-use crate::sys::unix::files::{Request, block_signals, give_back, note};
+use crate::sys::unix::files::{Pool, Request, block_signals, fault, give_back, note};
 use crate::sys::unix::options::{Code, last_code};
 use crate::sys::unix::threads;
 
@@ -42,6 +44,12 @@ const _: () = assert!(2 * (MOST + MOST_OTHERS + 1) <= COMPLETIONS as usize);
 const WAKE: u64 = u64::MAX;
 const CANCEL: u64 = u64::MAX - 1;
 
+/// How long the thread of a ring that was given up sleeps at most between two looks for completed jobs.
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+
+/// And at first. Each further pause is twice as long.
+const SHORTEST_PAUSE: Duration = Duration::from_micros(100);
+
 /// A port's share of its ring. The thread has its own, and so the ring lasts until the last operation has returned.
 pub(super) struct Ring(Arc<Shared>);
 
@@ -64,6 +72,48 @@ struct Inbox {
     is_awake: bool,
     /// The port is gone.
     is_over: bool,
+    /// What does the jobs instead, if the kernel refuses to run the ring.
+    instead: Option<Instead>,
+    /// The thread has ended: the kernel has no job.
+    has_ended: bool,
+}
+
+/// What does jobs instead of a ring.
+#[derive(Clone)]
+enum Instead {
+    Pool(Arc<Pool>),
+    /// Nothing: nothing but a ring is wanted. They fail with this code.
+    Nothing(Code),
+}
+
+impl Inbox {
+    /// The jobs that the kernel does not have.
+    fn take_jobs(&mut self) -> Vec<Job> {
+        let mut jobs = self.jobs.take_all();
+        jobs.append(&mut self.others.take_all());
+        jobs
+    }
+}
+
+impl Instead {
+    /// Does these jobs.
+    fn take(&self, jobs: Vec<Job>) {
+        match self {
+            Self::Pool(pool) => {
+                jobs.into_iter().for_each(|job| pool.put(job));
+                pool.go();
+            }
+            Self::Nothing(code) => fail_all(jobs, *code),
+        }
+    }
+}
+
+/// Returns jobs that nothing does.
+fn fail_all(jobs: Vec<Job>, code: Code) {
+    for mut job in jobs {
+        job.fault = Some(fault(code));
+        give_back(job);
+    }
 }
 
 impl Shared {
@@ -87,13 +137,14 @@ impl Shared {
 
 /// A ring with all that is needed here.
 fn open() -> Result<IoUring, Code> {
-    let code = |error: std::io::Error| error.raw_os_error().unwrap_or(libc::ENOSYS);
-    // The kernel does what completes a request in this thread's next call, and not in the middle of another one
-    // (Linux 6.1); it need not lock against other threads (Linux 6.0).
+    let code = |error: std::io::Error| code_of(&error);
+    // It need not lock against other threads (Linux 6.0), nor interrupt this thread for a completion (Linux 5.19). It must
+    // not put completions off until io_uring_enter(2) asks for them (`IORING_SETUP_DEFER_TASKRUN`): should that call be
+    // forbidden, nothing would tell any more when the kernel has let go of a job.
     let ring = IoUring::builder()
         .setup_cqsize(COMPLETIONS)
         .setup_single_issuer()
-        .setup_defer_taskrun()
+        .setup_coop_taskrun()
         .build(ENTRIES)
         .or_else(|_| IoUring::builder().setup_cqsize(COMPLETIONS).build(ENTRIES))
         .map_err(code)?;
@@ -109,11 +160,36 @@ fn open() -> Result<IoUring, Code> {
     ];
     // No completion is lost, and a list of parts is copied when it is submitted.
     let keeps = ring.params().is_feature_nodrop() && ring.params().is_feature_submit_stable();
-    if keeps && needed.iter().all(|code| probe.is_supported(*code)) {
-        Ok(ring)
-    } else {
-        Err(libc::ENOSYS)
+    if !keeps || !needed.iter().all(|code| probe.is_supported(*code)) {
+        return Err(libc::ENOSYS);
     }
+    try_out(ring)
+}
+
+/// Has the ring do nothing once. A sandbox may allow a ring to be made, and refuse what it is used by.
+fn try_out(mut ring: IoUring) -> Result<IoUring, Code> {
+    // SAFETY: `push` demands that the memory which the entry names stays valid until the kernel has completed it.
+    // - it names none.
+    let pushed = unsafe { ring.submission().push(&opcode::Nop::new().build()) };
+    debug_assert!(pushed.is_ok(), "a new ring has room");
+    let mut retries = Retries::default();
+    loop {
+        if ring.completion().next().is_some() {
+            return Ok(ring);
+        }
+        if let Err(error) = ring.submit_and_wait(1) {
+            let code = code_of(&error);
+            if !retries.pass(&RING_ENTER, code) {
+                return Err(code);
+            }
+        } else if !retries.again() {
+            return Err(libc::EIO);
+        }
+    }
+}
+
+fn code_of(error: &std::io::Error) -> Code {
+    error.raw_os_error().unwrap_or(libc::ENOSYS)
 }
 
 /// Whether a ring is to be had.
@@ -122,8 +198,8 @@ pub(super) fn check() -> Result<(), Code> {
 }
 
 impl Ring {
-    /// A ring with its thread.
-    pub(super) fn new() -> Result<Self, Code> {
+    /// A ring with its thread. If the kernel refuses to run it later, threads do the jobs, or the jobs fail.
+    pub(super) fn new(may_be_threads: bool) -> Result<Self, Code> {
         // A read of it by the ring waits: the descriptor must not be non-blocking.
         // SAFETY: eventfd(2) demands nothing of memory.
         let wake = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
@@ -155,9 +231,13 @@ impl Ring {
                 ring,
                 aboard: HashMap::new(),
                 others: 0,
+                pushed: VecDeque::new(),
                 found: VecDeque::new(),
                 wakes: Box::new(0),
                 is_listening: false,
+                may_be_threads,
+                retries: Retries::default(),
+                refusal: None,
             }
             .fly();
         };
@@ -168,13 +248,34 @@ impl Ring {
 
     pub(super) fn put(&self, job: Job) {
         let mut inbox = self.0.lock();
+        if let Some(Instead::Pool(pool)) = &inbox.instead {
+            pool.put(job);
+            return;
+        }
         let list = if job.file.ends_by_itself() { &mut inbox.jobs } else { &mut inbox.others };
         list.push(job);
     }
 
     /// Has the thread begin with what was put.
     pub(super) fn go(&self) {
-        self.0.wake(self.0.lock());
+        let mut inbox = self.0.lock();
+        match inbox.instead.clone() {
+            None => self.0.wake(inbox),
+            Some(Instead::Pool(pool)) => {
+                drop(inbox);
+                pool.go();
+            }
+            Some(Instead::Nothing(code)) => {
+                let jobs = inbox.take_jobs();
+                drop(inbox);
+                fail_all(jobs, code);
+            }
+        }
+    }
+
+    /// Whether the kernel refuses to run the ring, and threads do its work.
+    pub(super) fn is_given_up(&self) -> bool {
+        matches!(self.0.lock().instead, Some(Instead::Pool(_)))
     }
 
     /// The job of this name, if the kernel does not have it yet. Otherwise the kernel is asked to cancel it.
@@ -183,8 +284,15 @@ impl Ring {
         if let Some(job) = inbox.jobs.take(name).or_else(|| inbox.others.take(name)) {
             return Some(job);
         }
-        inbox.cancels.push(name);
-        self.0.wake(inbox);
+        if let Some(Instead::Pool(pool)) = &inbox.instead
+            && let Some(job) = pool.take_back(name)
+        {
+            return Some(job);
+        }
+        if !inbox.has_ended {
+            inbox.cancels.push(name);
+            self.0.wake(inbox);
+        }
         None
     }
 
@@ -203,10 +311,11 @@ impl Drop for Ring {
     fn drop(&mut self) {
         let mut inbox = self.0.lock();
         inbox.is_over = true;
-        let lists = [inbox.jobs.take_all(), inbox.others.take_all()];
+        let (jobs, instead) = (inbox.take_jobs(), inbox.instead.take());
         self.0.wake(inbox);
         // The kernel does not have these, and their port is gone.
-        drop(lists);
+        drop(jobs);
+        drop(instead);
     }
 }
 
@@ -228,6 +337,8 @@ struct Aboard {
     is_called_off: bool,
     /// It has been asked when the descriptor is ready, and not yet for the job.
     is_polling: bool,
+    /// How often it has ended the job for no reason.
+    retries: Retries,
 }
 
 /// The ring's thread.
@@ -238,12 +349,20 @@ struct Pilot {
     aboard: HashMap<u64, Aboard>,
     /// How many of those may not end by themselves.
     others: usize,
+    /// The names of the entries that the kernel has not taken, in their order.
+    pushed: VecDeque<u64>,
     /// Completions that were taken from the kernel, and not worked off yet.
     found: VecDeque<(u64, i32)>,
     /// Where the kernel puts what it reads from the eventfd.
     wakes: Box<u64>,
     /// It is going to.
     is_listening: bool,
+    /// Threads may do jobs, if the kernel refuses to.
+    may_be_threads: bool,
+    /// How often it could not be asked for anything.
+    retries: Retries,
+    /// Why the kernel refuses to run the ring. It is not called again, so it takes no more entries.
+    refusal: Option<Code>,
 }
 
 impl Pilot {
@@ -263,23 +382,102 @@ impl Pilot {
                 is_leaving = true;
                 let names: Vec<_> = self.aboard.keys().copied().collect();
                 names.into_iter().for_each(|name| self.cancel(name));
-                self.push(&opcode::AsyncCancel::new(WAKE).build().user_data(CANCEL));
+                self.push(CANCEL, opcode::AsyncCancel::new(WAKE).build());
             }
             if is_leaving && self.aboard.is_empty() && !self.is_listening {
                 // The kernel has nothing of this thread's memory any more.
                 return;
             }
-            let wanted = usize::from(self.found.is_empty());
-            if self.ring.submit_and_wait(wanted).is_err() {
-                // No signal ends it, since all are blocked. The kernel is short of memory, or has completions for
-                // which there was no room: it goes on when those have been taken.
-                thread::yield_now();
+            self.enter(usize::from(self.found.is_empty()));
+            if let Some(code) = self.refusal {
+                return self.give_up(code);
             }
             self.reap();
             if !self.is_listening && !is_leaving {
                 self.listen();
             }
         }
+    }
+
+    /// Hands entries to the kernel, and waits for so many completions. What it refuses for good is noted.
+    fn enter(&mut self, wanted: usize) {
+        if self.refusal.is_some() {
+            return;
+        }
+        match self.ring.submit_and_wait(wanted) {
+            Ok(_) => self.retries = Retries::default(),
+            Err(error) => {
+                let code = code_of(&error);
+                if !self.retries.pass(&RING_ENTER, code) {
+                    self.refusal = Some(code);
+                }
+            }
+        }
+        let left = self.ring.submission().len();
+        while self.pushed.len() > left {
+            self.pushed.pop_front();
+        }
+    }
+
+    /// The kernel refuses to run the ring. Jobs that it has not taken are done in another way. It still completes those that it
+    /// has, in the ring's memory, but cannot be asked to cancel them.
+    fn give_up(mut self, code: Code) {
+        let mut instead = Some(match self.may_be_threads {
+            true => Instead::Pool(Arc::new(Pool::new())),
+            false => Instead::Nothing(code),
+        });
+        let mut time = SHORTEST_PAUSE;
+        let mut has_rung = false;
+        loop {
+            self.reap();
+            let mut jobs = self.disembark();
+            let mut inbox = self.shared.lock();
+            for name in std::mem::take(&mut inbox.cancels) {
+                if let Some(aboard) = self.aboard.get_mut(&name) {
+                    aboard.is_called_off = true;
+                }
+            }
+            if inbox.is_over {
+                // The port is gone: nothing more is begun.
+                instead = None;
+                self.aboard.values_mut().for_each(|aboard| aboard.is_called_off = true);
+            } else if inbox.instead.is_none() {
+                jobs.extend(inbox.take_jobs());
+                inbox.instead.clone_from(&instead);
+            }
+            inbox.has_ended = self.aboard.is_empty() && !self.is_listening;
+            let has_ended = inbox.has_ended;
+            if self.aboard.is_empty() && self.is_listening && !has_rung {
+                // It ends the read of the eventfd, which is all that the kernel has now.
+                has_rung = true;
+                inbox.is_awake = false;
+                self.shared.wake(inbox);
+            } else {
+                drop(inbox);
+            }
+            match &instead {
+                Some(instead) => instead.take(jobs),
+                None => drop(jobs),
+            }
+            if has_ended {
+                return;
+            }
+            pause(time);
+            time = (2 * time).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// The jobs that the kernel has not taken.
+    fn disembark(&mut self) -> Vec<Job> {
+        let mut jobs = Vec::new();
+        for name in std::mem::take(&mut self.pushed) {
+            self.is_listening &= name != WAKE;
+            if let Some(Aboard { job, .. }) = self.aboard.remove(&name) {
+                self.others -= usize::from(!job.file.ends_by_itself());
+                jobs.push(job);
+            }
+        }
+        jobs
     }
 
     /// What has come. From here on the thread is woken for more.
@@ -294,28 +492,32 @@ impl Pilot {
         (jobs, std::mem::take(&mut inbox.cancels), inbox.is_over)
     }
 
-    fn push(&mut self, entry: &Entry) {
-        loop {
+    /// Puts an entry with this name where the kernel takes it from.
+    fn push(&mut self, name: u64, entry: Entry) {
+        let entry = entry.user_data(name);
+        while self.refusal.is_none() {
             // SAFETY: `push` demands that the memory which the entry names stays valid until the kernel has completed
             // it.
             // - each caller says why.
-            if unsafe { self.ring.submission().push(entry) }.is_ok() {
-                return;
+            if unsafe { self.ring.submission().push(&entry) }.is_ok() {
+                break;
             }
             // Full: the kernel takes what is there, and copies it. It may want to be rid of completions first.
             self.fetch();
-            let _ = self.ring.submit();
+            self.enter(0);
         }
+        // If it takes nothing any more, that stays there as well.
+        self.pushed.push_back(name);
     }
 
     /// Asks the kernel to read from the eventfd, which is how this thread is woken.
     fn listen(&mut self) {
         let place: *mut u64 = &raw mut *self.wakes;
         let descriptor = types::Fd(self.shared.wake.as_raw_fd());
-        let entry = opcode::Read::new(descriptor, place.cast(), 8).build().user_data(WAKE);
+        let entry = opcode::Read::new(descriptor, place.cast(), 8).build();
         // The kernel writes eight bytes to `wakes`, which is on the heap, and which nothing looks at. This thread does
         // not end before the kernel has done so, or has been told not to.
-        self.push(&entry);
+        self.push(WAKE, entry);
         self.is_listening = true;
     }
 
@@ -323,7 +525,10 @@ impl Pilot {
     fn submit(&mut self, job: Job) {
         let name = job.name;
         self.others += usize::from(!job.file.ends_by_itself());
-        self.aboard.insert(name, Aboard { job, is_called_off: false, is_polling: false });
+        self.aboard.insert(
+            name,
+            Aboard { job, is_called_off: false, is_polling: false, retries: Retries::default() },
+        );
         self.submit_again(name);
     }
 
@@ -359,7 +564,7 @@ impl Pilot {
         // the entry. The job stays in `aboard` until then: the list and the buffer are on the heap, and stay where
         // they are though the job be moved in the map. Nothing else touches the buffer. The descriptor is open as
         // long as the job.
-        self.push(&entry.user_data(name));
+        self.push(name, entry);
     }
 
     /// Asks the kernel to say when a job could do something, on what has no positions and does not wait itself.
@@ -371,7 +576,7 @@ impl Pilot {
         let descriptor = types::Fd(aboard.job.file.descriptor());
         let entry = opcode::PollAdd::new(descriptor, u32::from(events.cast_unsigned())).build();
         // No memory is named.
-        self.push(&entry.user_data(name));
+        self.push(name, entry);
     }
 
     /// Asks the kernel to let go of a job. It completes all the same, cancelled or not.
@@ -381,7 +586,7 @@ impl Pilot {
             return;
         }
         // No memory is named.
-        self.push(&opcode::AsyncCancel::new(name).build().user_data(CANCEL));
+        self.push(CANCEL, opcode::AsyncCancel::new(name).build());
     }
 
     /// Takes completions from the kernel.
@@ -413,7 +618,7 @@ impl Pilot {
                 true
             }
             // Only this thread cancels. Of what it did not: once more.
-            Err(libc::ECANCELED) => false,
+            Err(libc::ECANCELED | libc::EINTR) if aboard.retries.again() => false,
             _ if was_polling => false,
             // The program has made it non-blocking, and the kernel does not wait for it then.
             Err(libc::EAGAIN) if !aboard.job.file.has_positions() && !is_called_off => {
@@ -474,7 +679,7 @@ mod tests {
 
     #[test]
     fn what_would_have_to_wait_is_tried_again_when_it_is_ready() {
-        let Ok(ring) = Ring::new() else {
+        let Ok(ring) = Ring::new(false) else {
             return testkit::skipped("this process may use no io_uring");
         };
         let (say, heard) = mpsc::channel();

@@ -117,7 +117,6 @@ pub(in crate::sys) fn note(job: &mut Job, result: Result<usize, Code>) -> Contro
             };
             if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         }
-        Err(libc::EINTR) => ControlFlow::Continue(()),
         // Past the cache a read goes on at multiples of a block only, and the file has ended within one.
         Err(libc::EINVAL) if job.has_come_to_the_end() => ControlFlow::Break(()),
         Err(code) => {

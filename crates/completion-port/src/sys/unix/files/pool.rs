@@ -9,7 +9,7 @@ use super::{Code, Request, block_signals, fault, give_back, note};
 use crate::sys::files::{Job, What};
 use crate::sys::job_queue::JobQueue;
 use crate::sys::system::calls;
-use crate::sys::unix::sockets::repeat;
+use crate::sys::unix::errors::{POLL, repeat, repeat_for};
 use crate::sys::unix::threads;
 
 /// How many threads each [`Lane`] has at most: more than a disk does at once, and few enough to be no burden. A thread that
@@ -154,10 +154,12 @@ impl Drop for Lane {
 /// Does a job to its end, however long that takes.
 fn perform(job: &mut Job) {
     loop {
-        let result = Request::of(job).and_then(|request| match call(&request) {
-            Err(libc::EAGAIN) if request.position < 0 => wait_for(&request).and(Err(libc::EINTR)),
-            result => result,
+        let done = Request::of(job).and_then(|request| match call(&request) {
+            // Once more, when it is ready.
+            Err(libc::EAGAIN) if request.position < 0 => wait_for(&request).map(|()| None),
+            result => result.map(Some),
         });
+        let Some(result) = done.transpose() else { continue };
         if note(job, result) == ControlFlow::Break(()) {
             return;
         }
@@ -171,7 +173,7 @@ fn wait_for(request: &Request<'_>) -> Result<(), Code> {
     let mut one = libc::pollfd { fd: request.descriptor, events, revents: 0 };
     // SAFETY: poll(2) reads and writes as many elements at the pointer as its second argument says.
     // - valid for both: `one` is a local.
-    repeat(|| unsafe { libc::poll(&raw mut one, 1, -1) as libc::ssize_t }).map(drop)
+    repeat_for(&POLL, || unsafe { libc::poll(&raw mut one, 1, -1) as libc::ssize_t }).map(drop)
 }
 
 /// One system call, which may wait.

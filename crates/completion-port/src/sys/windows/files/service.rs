@@ -23,7 +23,7 @@ use crate::state::facts::Fault;
 use crate::sys::files::{Job, What};
 use crate::sys::job_queue::JobQueue;
 use crate::sys::windows::options::system_fault;
-use crate::sys::windows::port::{Packet, Port};
+use crate::sys::windows::port::{Packet, Port, nap};
 use crate::sys::windows::request::is_error;
 use windows_sys::Wdk::Storage::FileSystem::{NtReadFile, NtWriteFile};
 use windows_sys::Win32::Foundation::{
@@ -396,7 +396,11 @@ impl Shared {
             state.idle += 1;
             drop(state);
             let mut room = [MaybeUninit::uninit()];
-            let count = self.port.take(&mut room, patience);
+            // What the system has can come back by this port alone: the thread goes on.
+            let count = self.port.take(&mut room, patience).unwrap_or_else(|_| {
+                nap();
+                0
+            });
             state = self.lock();
             state.idle -= 1;
             if count == 0 {

@@ -1,0 +1,61 @@
+//! The errors of the system calls that each Unix makes in the same way: each is one [`Errors`]. PLATFORM.md has
+//! this table, too.
+
+use crate::sys::errors::{Errors, Retries, Then};
+use crate::sys::unix::options::{Code, last_code};
+
+/// Calls that a signal may end, and that fail for good otherwise: preadv(2), pwritev(2), fsync(2) and the like.
+pub(in crate::sys) const OTHERS: Errors = Errors { again: &[libc::EINTR], ..Errors::NONE };
+
+/// recv(2), recvmsg(2).
+pub(in crate::sys) const RECEIVE: Errors =
+    Errors { again: &[libc::EINTR], ready: &[libc::EAGAIN], later: &[libc::ENOMEM, libc::ENOBUFS] };
+
+/// send(2), sendmsg(2), sendto(2). `ENOBUFS`: the queue of a device is full.
+pub(in crate::sys) const SEND: Errors =
+    Errors { again: &[libc::EINTR], ready: &[libc::EAGAIN], later: &[libc::ENOMEM, libc::ENOBUFS] };
+
+/// accept(2), accept4(2). What is of one connection, `calls::is_of_connection`, passes over that.
+pub(in crate::sys) const ACCEPT: Errors = Errors {
+    again: &[libc::EINTR],
+    ready: &[libc::EAGAIN],
+    later: &[libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::ENOBUFS],
+};
+
+/// connect(2). `EAGAIN`: the queue of an `AF_UNIX` listener is full, or another table of the kernel.
+pub(in crate::sys) const CONNECT: Errors = Errors {
+    again: &[libc::EINTR],
+    ready: &[libc::EINPROGRESS],
+    later: &[libc::EAGAIN, libc::ENOMEM, libc::ENOBUFS],
+};
+
+/// poll(2), whether it waits or not.
+pub(in crate::sys) const POLL: Errors =
+    Errors { again: &[libc::EINTR, libc::EAGAIN, libc::ENOMEM], ..Errors::NONE };
+
+/// Repeats a system call while its errors pass, up to a limit. A negative result is a failure.
+#[inline]
+pub(in crate::sys) fn repeat_for(
+    errors: &Errors,
+    mut call: impl FnMut() -> libc::ssize_t,
+) -> Result<usize, Code> {
+    let mut retries = Retries::default();
+    loop {
+        if let Ok(count) = usize::try_from(call()) {
+            return Ok(count);
+        }
+        let code = last_code();
+        if errors.then(code) != Then::Again || !retries.again() {
+            return Err(code);
+        }
+    }
+}
+
+/// Repeats a system call that a signal has ended, up to a limit. A negative result is a failure.
+///
+/// Linux ends no call on TCP, UDP or `AF_UNIX` so that must not wait: such a call looks at signals only before it
+/// sleeps. Other families do (accepts of `AF_VSOCK`), and so do other systems.
+#[inline]
+pub(in crate::sys) fn repeat(call: impl FnMut() -> libc::ssize_t) -> Result<usize, Code> {
+    repeat_for(&OTHERS, call)
+}

@@ -1,0 +1,46 @@
+//! How the errors of system calls are handled: PLATFORM.md has this table, too.
+
+use windows_sys::Win32::Foundation::{
+    ERROR_ACCESS_DENIED, ERROR_CALL_NOT_IMPLEMENTED, ERROR_NO_SYSTEM_RESOURCES,
+    ERROR_NOT_ENOUGH_MEMORY, ERROR_NOT_ENOUGH_QUOTA, ERROR_NOT_SUPPORTED,
+};
+use windows_sys::Win32::Networking::WinSock::{
+    WSAEALREADY, WSAEINPROGRESS, WSAEMFILE, WSAENOBUFS, WSAEWOULDBLOCK,
+};
+
+use super::options::Code;
+use crate::state::facts::Fault;
+use crate::sys::errors::{self, Errors};
+
+/// The system is short of memory.
+const SHORT: [Code; 4] = [
+    ERROR_NO_SYSTEM_RESOURCES.cast_signed(),
+    ERROR_NOT_ENOUGH_MEMORY.cast_signed(),
+    ERROR_NOT_ENOUGH_QUOTA.cast_signed(),
+    WSAENOBUFS,
+];
+
+/// `GetQueuedCompletionStatusEx`, `PostQueuedCompletionStatus` and `ProcessSocketNotifications`. A post goes on for as long as
+/// memory is short, since a thread may sleep until it comes.
+pub(super) const PORT: Errors = Errors { again: &SHORT, ..Errors::NONE };
+
+/// `WSARecv`, `WSARecvFrom`, `WSASend`, `WSASendTo`.
+pub(super) const TRANSFER: Errors =
+    Errors { ready: &[WSAEWOULDBLOCK], later: &[WSAENOBUFS], ..Errors::NONE };
+
+/// `connect`. `WSAEALREADY`: an earlier connect is under way.
+pub(super) const CONNECT: Errors = Errors {
+    ready: &[WSAEWOULDBLOCK, WSAEINPROGRESS, WSAEALREADY],
+    later: &[WSAENOBUFS],
+    ..Errors::NONE
+};
+
+/// `accept`.
+pub(super) const ACCEPT: Errors =
+    Errors { ready: &[WSAEWOULDBLOCK], later: &[WSAENOBUFS, WSAEMFILE], ..Errors::NONE };
+
+/// The fault of a failed call that a wait makes.
+pub(super) fn fault_of_wait(code: Code) -> Fault {
+    let forbidden = [ERROR_ACCESS_DENIED, ERROR_CALL_NOT_IMPLEMENTED, ERROR_NOT_SUPPORTED];
+    errors::fault_of_wait(code, &forbidden.map(u32::cast_signed), &SHORT)
+}
