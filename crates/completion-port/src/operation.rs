@@ -325,6 +325,11 @@ impl<B> Operation<B> {
 
     /// Receives what comes, at most as much as there is room for: some bytes, or one datagram. A buffer without
     /// room waits until something can be received, and takes nothing.
+    ///
+    /// # Platform notes
+    ///
+    /// `ENOBUFS` ([`Error::os_code`]) reports that the kernel has dropped messages: a netlink socket of Linux, or a routing
+    /// socket of a BSD, was not read fast enough. Receives that follow bring the messages that it has kept.
     pub fn recv(buffer: B) -> Self {
         Self::new(Kind::Receive, Some(buffer), Detail::None)
     }

@@ -160,6 +160,15 @@ pub(crate) fn failed(outcome: &mut Outcome) -> Attempt {
     }
 }
 
+/// The same of a receive. `ENOBUFS` reports that the system has dropped messages, and is no shortage.
+fn not_received(outcome: &mut Outcome) -> Attempt {
+    if errno() == libc::ENOBUFS {
+        outcome.errno = libc::ENOBUFS;
+        return Attempt::Done;
+    }
+    failed(outcome)
+}
+
 /// The status of a receive or send that has failed. Of a socket that is gone nothing is asked, and nothing noted.
 pub(crate) fn status_of(target: Target, errno: c_int) -> u32 {
     let status = target.if_current(|state| status_of_transfer(state, target.descriptor, errno));
@@ -208,7 +217,7 @@ impl Receiving {
         // - valid for writes: it is a local.
         let seen = repeated(|| unsafe { libc::recv(descriptor, place, 1, flags) });
         self.has_seen = seen > 0;
-        if seen < 0 { failed(outcome) } else { Attempt::Done }
+        if seen < 0 { not_received(outcome) } else { Attempt::Done }
     }
 }
 
@@ -218,7 +227,7 @@ fn fill(descriptor: RawFd, part: iovec, outcome: &mut Outcome) -> Attempt {
     // SAFETY: recv(2) writes at most so many bytes at the pointer.
     // - valid for writes: the program leaves the buffer to the operation until its end, as `cp_start_receive` demands.
     let read = repeated(|| unsafe { libc::recv(descriptor, place, asked, libc::MSG_DONTWAIT) });
-    let Ok(read) = usize::try_from(read) else { return failed(outcome) };
+    let Ok(read) = usize::try_from(read) else { return not_received(outcome) };
     outcome.bytes = outcome.bytes.saturating_add(count(read));
     if 0 < read && read < asked { Attempt::Drained } else { Attempt::Done }
 }
@@ -249,7 +258,7 @@ impl Work for Receiving {
             // - valid for writes: the program leaves both to the operation until its end, as `cp_start_receive`
             //   demands.
             let read = repeated(|| unsafe { libc::recvmsg(descriptor, &raw mut message, flags) });
-            let Ok(read) = usize::try_from(read) else { return failed(outcome) };
+            let Ok(read) = usize::try_from(read) else { return not_received(outcome) };
             if room > 0 {
                 let size = message.msg_namelen.min(room);
                 // SAFETY: writing through a raw pointer demands that it is valid.

@@ -744,7 +744,7 @@ fn what_lacks_memory_for_its_data_holds_no_other_sim() {
                 client
             });
             await_facts(&listener, &system, POLLIN);
-            (0..3).for_each(|_| kernel.fail_next_receive(codes::ENOBUFS));
+            (0..3).for_each(|_| kernel.fail_next_receive(codes::ENOMEM));
             let first = port.start(id, accept()).unwrap();
             let second = port.start(id, accept()).unwrap();
             let begun = kernel.now();

@@ -2,14 +2,20 @@
 
 use std::fs::File;
 use std::io;
+#[cfg(target_os = "linux")]
+use std::io::Write as _;
 use std::mem::MaybeUninit;
 use std::net::Shutdown;
 #[cfg(target_os = "linux")]
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd as _, OwnedFd};
+#[cfg(target_os = "linux")]
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+#[cfg(target_os = "linux")]
+use completion_port::SharedSource;
 use completion_port::{
     Batch, Buffer, Call, ErrorKind, Interest, OneShot, Operation, Outcome, OwnedSource, Packet,
     Persistent, Port, SharedId, Source, Started,
@@ -1197,7 +1203,7 @@ fn an_operation_that_lacks_memory_is_tried_again_sim() {
             let port = shared_on(&system);
             let (near, far) = system.unix_pair();
             let id = port.associate_shared(Shared::new(near)).unwrap();
-            kernel.fail_next_receive(ENOBUFS);
+            kernel.fail_next_receive(ENOMEM);
             kernel.fail_next_receive(ENOMEM);
             kernel.fail_next_send(ENOBUFS);
             far.write(b"in").unwrap();
@@ -1228,6 +1234,98 @@ fn an_operation_that_lacks_memory_is_tried_again_sim() {
         }
         system.assert_nothing_left();
     }
+}
+
+/// Rule 56: `ENOBUFS` of a receive reports that the kernel has dropped messages. Those that it has kept follow.
+#[test]
+fn a_receive_reports_lost_messages_sim() {
+    for system in System::simulated_in_each_way() {
+        let kernel = system.kernel().unwrap();
+        {
+            let port = shared_on(&system);
+            let (near, far) = system.udp_pair();
+            let id = port.associate_shared(Shared::new(near)).unwrap();
+            for receive in [Operation::recv, Operation::recv_from] {
+                far.write(b"kept").unwrap();
+                kernel.fail_next_receive(ENOBUFS);
+                port.start(id, receive(room(4))).unwrap();
+                let lost = finished(&port, &system).error().unwrap();
+                assert_eq!((lost.kind(), lost.os_code()), (ErrorKind::Other, Some(ENOBUFS)));
+                port.start(id, receive(room(4))).unwrap();
+                assert_eq!(finished(&port, &system).error(), None);
+            }
+        }
+        system.assert_nothing_left();
+    }
+}
+
+/// Rule 56: a netlink socket whose buffer has overflowed.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_receive_reports_an_overrun_of_netlink_epoll() {
+    for system in [System::native(), System::native().one_shot()] {
+        let Some((near, mut far)) = netlink_pair() else {
+            return testkit::skipped("this process may not join a group of netlink");
+        };
+        let port: Port<SharedSource<OwnedFd>, u32> = system.port(1);
+        let id = port.associate_shared(SharedSource::new(near)).unwrap();
+        port.start(id, Operation::recv(room(16))).unwrap();
+        silent(&port, &system);
+        // More than there is room for. The kernel, to which the messages go as well, wants none.
+        for _ in 0..100 {
+            assert_eq!(far.write(&[7; 16]).unwrap_err().raw_os_error(), Some(ECONNREFUSED));
+        }
+        let mut seen = Vec::new();
+        while !seen.contains(&Some(libc::ENOBUFS)) {
+            seen.push(finished(&port, &system).error().and_then(|error| error.os_code()));
+            port.start(id, Operation::recv(room(16))).unwrap();
+        }
+        // One of those that have found room.
+        assert_eq!(finished(&port, &system).error(), None);
+    }
+}
+
+/// A netlink socket that is in a group, with a small buffer, and one that sends to the group. `None`: a process without
+/// privileges may be in no group.
+#[cfg(target_os = "linux")]
+fn netlink_pair() -> Option<(OwnedFd, File)> {
+    let socket = || {
+        let sort = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+        // SAFETY: socket(2) demands nothing of memory.
+        let number = unsafe { libc::socket(libc::AF_NETLINK, sort, libc::NETLINK_USERSOCK) };
+        assert!(number >= 0, "{}", io::Error::last_os_error());
+        // SAFETY: `from_raw_fd` demands an open descriptor that nothing else owns.
+        // - socket(2) has just returned it.
+        unsafe { OwnedFd::from_raw_fd(number) }
+    };
+    let (near, far) = (socket(), socket());
+    let small: libc::c_int = 1;
+    // SAFETY: setsockopt(2) reads as many bytes at the pointer as its last argument says.
+    // - valid for reads: `small` is a local of that size.
+    let done = unsafe {
+        let value = (&raw const small).cast();
+        libc::setsockopt(near.as_raw_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, value, 4)
+    };
+    assert_eq!(done, 0, "{}", io::Error::last_os_error());
+    // A family, padding, a port and groups. No two sockets of the process have the same group at a time.
+    static GROUPS: AtomicU32 = AtomicU32::new(0);
+    let group = 1_u32 << (GROUPS.fetch_add(1, SeqCst) % 32);
+    let mut address = [0_u8; 12];
+    address[..2]
+        .copy_from_slice(&libc::sa_family_t::try_from(libc::AF_NETLINK).unwrap().to_ne_bytes());
+    address[8..].copy_from_slice(&group.to_ne_bytes());
+    // SAFETY: bind(2) reads as many bytes at the pointer as its last argument says.
+    // - valid for reads: `address` is a local of that size, and aligned as bytes are, which is enough for a system call.
+    let done = unsafe { libc::bind(near.as_raw_fd(), address.as_ptr().cast(), 12) };
+    if done != 0 {
+        let error = io::Error::last_os_error();
+        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{error}");
+        return None;
+    }
+    // SAFETY: as for bind(2).
+    let done = unsafe { libc::connect(far.as_raw_fd(), address.as_ptr().cast(), 12) };
+    assert_eq!(done, 0, "{}", io::Error::last_os_error());
+    Some((near, File::from(far)))
 }
 
 /// Whether the descriptor of a socket does not wait.

@@ -123,10 +123,12 @@ fn attempts_fail_as_they_are_told() {
     let w = Simulated::new();
     let (ours, theirs) = tcp_pair(&w);
     assert_eq!(send(&w, &theirs, &[b"hello"]), Told::Done(5));
+    w.kernel.fail_next_receive(libc::ENOMEM);
     w.kernel.fail_next_receive(libc::ENOBUFS);
     w.kernel.fail_next_receive(libc::EIO);
     w.kernel.fail_next_receive(libc::EAGAIN);
     assert_eq!(receive(&w, &ours, &[8]), Told::Scarce);
+    assert_eq!(receive(&w, &ours, &[8]), other(libc::ENOBUFS));
     assert_eq!(receive(&w, &ours, &[0]), other(libc::EIO));
     assert_eq!(receive(&w, &ours, &[8]), Told::Blocked);
     assert_eq!(receive(&w, &ours, &[8]), Told::Done((b"hello".to_vec(), false)));

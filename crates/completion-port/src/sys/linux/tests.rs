@@ -587,6 +587,16 @@ fn a_receive_without_memory_is_scarce() {
 
 #[test]
 #[cfg_attr(miri, ignore = "Miri has no sockets")]
+fn a_receive_of_lost_messages_fails() {
+    let name = "a_receive_of_lost_messages_fails";
+    if is_refused(name, libc::SYS_recvfrom, libc::ENOBUFS) {
+        let w = Native::new();
+        assert_eq!(receive(&w, &w.unix_pair().0, &[1]), other(libc::ENOBUFS));
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri has no sockets")]
 fn a_connect_that_fails_while_it_is_asked_about_tells_its_error() {
     let w = Native::new();
     // What another call has taken of the error, this one cannot tell.

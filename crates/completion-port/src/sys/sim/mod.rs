@@ -652,8 +652,8 @@ impl Kernel {
     }
 
     /// Makes the next receive that a port tries fail with an error code of the system, before it has taken
-    /// anything. Several are used up in order. With `ENOBUFS` or `ENOMEM` the system is short of memory, and
-    /// the port tries again.
+    /// anything. Several are used up in order. With `ENOMEM` the system is short of memory, and
+    /// the port tries again; `ENOBUFS` says that messages were lost.
     ///
     /// A port also tries what then has to wait. With `EAGAIN` it waits as if nothing had come, and for an edge
     /// that may never come.
@@ -661,7 +661,7 @@ impl Kernel {
         self.lock().receive_failures.push_back(code);
     }
 
-    /// The same for the next send that a port tries.
+    /// The same for the next send that a port tries. With `ENOBUFS` the system is short of memory, too.
     pub fn fail_next_send(&self, code: i32) {
         self.lock().send_failures.push_back(code);
     }

@@ -32,6 +32,16 @@ fn not_done<T>(code: Code) -> Attempt<T> {
     }
 }
 
+/// The same of a receive. `ENOBUFS` reports lost messages.
+fn received<T>(done: Result<T, Code>) -> Attempt<T> {
+    match done {
+        Err(code @ codes::ENOBUFS) => {
+            Attempt::Failed(Fault { kind: ErrorKind::Other, code: Some(code) })
+        }
+        done => attempt(done),
+    }
+}
+
 fn attempt<T>(done: Result<T, Code>) -> Attempt<T> {
     done.map_or_else(not_done, Attempt::Done)
 }
@@ -270,8 +280,8 @@ impl<T: OnKernel> Sockets for T {
         _transport: Transport,
         room: &mut [&mut [MaybeUninit<u8>]],
     ) -> Attempt<Received> {
-        let received = self.act(|state| state.receive(descriptor, room));
-        attempt(received.map(|(received, _)| received))
+        let taken = self.act(|state| state.receive(descriptor, room));
+        received(taken.map(|(taken, _)| taken))
     }
 
     fn receive_from(
@@ -279,7 +289,7 @@ impl<T: OnKernel> Sockets for T {
         descriptor: Descriptor,
         room: &mut [&mut [MaybeUninit<u8>]],
     ) -> Attempt<(Received, Option<Address>)> {
-        attempt(self.act(|state| state.receive(descriptor, room)))
+        received(self.act(|state| state.receive(descriptor, room)))
     }
 
     fn send(

@@ -7,9 +7,10 @@ use crate::sys::unix::options::{Code, last_code};
 /// Calls that a signal may end, and that fail for good otherwise: preadv(2), pwritev(2), fsync(2) and the like.
 pub(in crate::sys) const OTHERS: Errors = Errors { again: &[libc::EINTR], ..Errors::NONE };
 
-/// recv(2), recvmsg(2).
+/// recv(2), recvmsg(2). `ENOBUFS` is not among them: by that a socket reports that the kernel has dropped messages, of
+/// netlink on Linux and of routing sockets on the BSDs.
 pub(in crate::sys) const RECEIVE: Errors =
-    Errors { again: &[libc::EINTR], ready: &[libc::EAGAIN], later: &[libc::ENOMEM, libc::ENOBUFS] };
+    Errors { again: &[libc::EINTR], ready: &[libc::EAGAIN], later: &[libc::ENOMEM] };
 
 /// send(2), sendmsg(2), sendto(2). `ENOBUFS`: the queue of a device is full.
 pub(in crate::sys) const SEND: Errors =

@@ -331,6 +331,16 @@ pub(in crate::sys) fn connect_by(mut call: impl FnMut() -> Result<(), Code>) -> 
     }
 }
 
+/// The result of a receive that has failed.
+#[inline]
+fn not_received<T>(code: Code) -> Attempt<T> {
+    if code == libc::ENOBUFS {
+        // Messages are lost, and memory is not short now.
+        return Attempt::Failed(Fault { kind: ErrorKind::Other, code: Some(code) });
+    }
+    not_done(&RECEIVE, code)
+}
+
 impl Sockets for System {
     fn make_nonblocking(&self, descriptor: Descriptor) -> Result<(), Fault> {
         let mut on: libc::c_int = 1;
@@ -426,7 +436,7 @@ impl Sockets for System {
             }
             room => receive_parts(descriptor, room, None),
         };
-        received.map_or_else(|code| not_done(&RECEIVE, code), Attempt::Done)
+        received.map_or_else(not_received, Attempt::Done)
     }
 
     fn receive_from(
@@ -437,7 +447,7 @@ impl Sockets for System {
         let mut from = RawAddress::room();
         match receive_parts(descriptor, room, Some(&mut from)) {
             Ok(received) => Attempt::Done((received, from.address())),
-            Err(code) => not_done(&RECEIVE, code),
+            Err(code) => not_received(code),
         }
     }
 
