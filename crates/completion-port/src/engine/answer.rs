@@ -72,6 +72,22 @@ impl Engine {
         Answer { facts, kind, unread, is_own_end, was_connected, is_edge: false }
     }
 
+    /// Whether an edge reports a change of the kernel's own state, which no check would report again.
+    #[inline]
+    pub(super) fn is_change(&self, slot: &Slot, facts: Facts) -> bool {
+        facts.may_be_change() && self.backend.reports_changes(slot.descriptor())
+    }
+
+    /// An edge has reported such a change. The caller owns the node. A registration for IN hears that the file can be read
+    /// again, any other one of an error, if the kernel calls it that.
+    #[cold]
+    pub(super) fn answer_change(&self, node: Node, facts: Facts) -> Checked {
+        let slot = self.slot(node);
+        slot.begin_check();
+        let reads = slot.word().interest().contains(Interest::IN);
+        self.answer(node, facts.of_change(reads))
+    }
+
     /// A one-shot reactor has reported more than readiness, or something that may be older than the
     /// arming. The caller owns the node. The edge is the answer to the question, unless it is older
     /// than that.

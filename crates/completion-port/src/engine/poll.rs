@@ -336,6 +336,13 @@ impl Engine {
                             Checked::Again => recheck.push(index, &slot.link),
                         }
                     }
+                    Next::Recheck if self.is_change(slot, edge.facts) => {
+                        match self.answer_change(index, edge.facts) {
+                            Checked::Nothing => {}
+                            Checked::Hot => ready.push(index, &slot.link),
+                            Checked::Again => recheck.push(index, &slot.link),
+                        }
+                    }
                     Next::Recheck => recheck.push(index, &slot.link),
                     _ => {}
                 }

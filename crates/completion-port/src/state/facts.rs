@@ -75,6 +75,18 @@ impl Facts {
         self.any(Self(Self::IN.0 | Self::OUT.0)) && !self.any(Self::HUP)
     }
 
+    /// Whether a file of the kernel that [reports changes](crate::sys::reactor::Reactor::reports_changes) may say this.
+    #[inline]
+    pub(crate) const fn may_be_change(self) -> bool {
+        self.any(Self(Self::ERR.0 | Self::URGENT.0)) && !self.any(Self(Self::HUP.0 | Self::RDHUP.0))
+    }
+
+    /// What such a file has reported: to a registration that `reads`, that it can be read again.
+    pub(crate) const fn of_change(self, reads: bool) -> Self {
+        let hidden = if reads { Self::ERR.0 | Self::URGENT.0 } else { Self::URGENT.0 };
+        Self(self.0 & !hidden | if reads { Self::IN.0 } else { 0 })
+    }
+
     /// Whether any fact of `other` is among these.
     pub(crate) const fn any(self, other: Self) -> bool {
         self.0 & other.0 != 0

@@ -121,6 +121,14 @@ pub(crate) trait Reactor: Send + Sync {
     /// [`Reactor::poll`] does; there are no answers then.
     fn probe(&self, probes: &mut [Probe]) -> Result<(), Fault>;
 
+    /// Whether `descriptor` names a file by which the kernel reports changes of its own state, as urgent data or as an
+    /// error (`/proc/self/mounts`, for instance). An edge is the only report of such a change: a later question reports
+    /// that the file can be read, which always holds. The engine asks it only about edges that may be such a report.
+    fn reports_changes(&self, descriptor: Descriptor) -> bool {
+        let _ = descriptor;
+        false
+    }
+
     /// How many bytes can be read before the end of the stream, or some number other than 0 if there are any; `None` where
     /// the system has no answer. Urgent data that a read leaves out is none. Takes nothing, and no error either. The
     /// engine asks it only about descriptors that are half-closed or hung up, as `end` says.

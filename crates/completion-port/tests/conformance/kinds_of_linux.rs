@@ -4,14 +4,18 @@ use std::ffi::{CString, c_void};
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Release};
-use std::{io, ptr};
+use std::sync::atomic::{
+    AtomicBool, AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+};
+use std::{io, ptr, thread};
 
-use completion_port::{ErrorKind, Events, Interest, OneShot, Port, Registration};
+use completion_port::{
+    ErrorKind, Events, Interest, OneShot, Packet, Persistent, Port, Registration,
+};
 use testkit::{System, in_a_process_of_its_own, in_forked_child};
 
 use crate::kit::packets::{
-    TRIGGERS, assert_quiet, enable, port_on, register, report, whole_report,
+    TRIGGERS, assert_quiet, enable, port_on, register, report, the_one, the_token, whole_report,
 };
 
 /// What a system call has returned, as a descriptor.
@@ -176,6 +180,126 @@ fn an_inotify_descriptor_is_welcome_epoll() {
     assert!(added >= 0, "{}", io::Error::last_os_error());
     let open = || drop(File::open(&name).unwrap());
     is_welcome(&watch, open, || _ = read(&watch));
+}
+
+/// Rule 16: files by which the kernel reports changes of its own state, as urgent data or as an error. Each change makes a
+/// packet for IN, although a question about it takes the change away.
+#[test]
+fn each_change_of_the_mounts_is_reported_epoll() {
+    if !in_a_process_of_its_own("kinds_of_linux::each_change_of_the_mounts_is_reported_epoll") {
+        return;
+    }
+    // SAFETY: unshare(2) demands nothing of memory.
+    if unsafe { libc::unshare(libc::CLONE_NEWNS) } != 0 {
+        return testkit::skipped("this process may have no mounts of its own");
+    }
+    // Nothing is told to other processes' mounts.
+    mount(None, c"/", libc::MS_REC | libc::MS_PRIVATE);
+    for system in [System::native(), System::spread()] {
+        // This thread alone has mounts of its own.
+        for path in ["/proc/thread-self/mounts", "/proc/thread-self/mountinfo"] {
+            let [file, same, third] = [(); 3].map(|()| File::open(path).unwrap());
+            let port: Port<(), usize> = system.port(1);
+            port.register(Registration::new(&file, (), Interest::IN, Persistent::Edge)).unwrap();
+            let tokens: Port<(), usize> = system.port(1);
+            tokens.register(Registration::new(&same, (), Interest::IN, OneShot::Edge)).unwrap();
+            // Who asks for nothing hears of what the kernel calls an error.
+            let errors: Port<(), usize> = system.port(1);
+            let nothing = Registration::new(&third, (), Interest::NONE, OneShot::Level);
+            errors.register(nothing).unwrap();
+            assert_quiet(&errors, &system);
+            let changed = || {
+                assert_eq!(next_events(&port, &system), Events::IN);
+                assert_quiet(&port, &system);
+                let mut token = the_token(&tokens, &system);
+                assert_eq!(token.events(), Events::IN);
+                token.read_drained();
+                token.rearm().unwrap();
+                assert_quiet(&tokens, &system);
+            };
+            // It can be read, which always holds.
+            changed();
+            for _ in 0..5 {
+                mount(Some(c"none"), c"/mnt", 0);
+                changed();
+                // Where a set watches the sets, its question takes the error away.
+                let error = (!system.spreads()).then(|| {
+                    let token = the_token(&errors, &system);
+                    assert_eq!(token.events(), Events::ERR);
+                    token
+                });
+                // SAFETY: umount2(2) reads text that ends with a zero at the pointer.
+                // - it is that of a literal.
+                assert_eq!(unsafe { libc::umount2(c"/mnt".as_ptr(), 0) }, 0);
+                changed();
+                if let Some(token) = error {
+                    token.rearm().unwrap();
+                    let token = the_token(&errors, &system);
+                    assert_eq!(token.events(), Events::ERR);
+                    token.rearm().unwrap();
+                    assert_quiet(&errors, &system);
+                }
+            }
+        }
+    }
+}
+
+/// What the next packet reports.
+#[track_caller]
+fn next_events(port: &Port<(), usize>, on: &System) -> Events {
+    match the_one(port, on) {
+        Packet::Notified(notified) => notified.events(),
+        _ => panic!("no report"),
+    }
+}
+
+/// Mounts an empty file system, or without a source changes how a mount is shared.
+fn mount(source: Option<&std::ffi::CStr>, place: &std::ffi::CStr, flags: libc::c_ulong) {
+    let null = std::ptr::null();
+    let sort = source.map_or(null, |_| c"tmpfs".as_ptr());
+    let source = source.map_or(null, std::ffi::CStr::as_ptr);
+    // SAFETY: mount(2) reads text that ends with a zero at each pointer that is not null.
+    // - they are those of literals, or null.
+    let done = unsafe { libc::mount(source, place.as_ptr(), sort, flags, std::ptr::null()) };
+    assert_eq!(done, 0, "{}", io::Error::last_os_error());
+}
+
+/// Rule 16: the same of pressure (PSI).
+#[test]
+fn each_trigger_of_pressure_is_reported_epoll() {
+    for system in [System::native(), System::spread()] {
+        let file = File::options().read(true).write(true).open("/proc/pressure/cpu");
+        let Ok(mut file) = file else {
+            return testkit::skipped("this kernel reports no pressure to this process");
+        };
+        // A microsecond within two seconds, which is the least time that needs no privilege.
+        if std::io::Write::write(&mut file, b"some 1 2000000\0").is_err() {
+            return testkit::skipped("this kernel takes no trigger of pressure");
+        }
+        let port: Port<(), usize> = system.port(1);
+        port.register(Registration::new(&file, (), Interest::IN, Persistent::Edge)).unwrap();
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let _end = Over(&over);
+            // More threads than processors.
+            for _ in 0..2 * thread::available_parallelism().map_or(2, usize::from) {
+                scope.spawn(|| while !over.load(Relaxed) {});
+            }
+            // The first may be that the file can be read.
+            for _ in 0..3 {
+                assert_eq!(next_events(&port, &system), Events::IN);
+            }
+        });
+    }
+}
+
+/// Ends threads, also if a claim fails.
+struct Over<'o>(&'o AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
 }
 
 /// Rule 16: a signal of the process is told by any thread's question; in a child with one thread,

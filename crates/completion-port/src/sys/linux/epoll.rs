@@ -46,6 +46,9 @@ fn watched(wanted: Facts) -> u32 {
 /// `TCP_LAST_ACK` and `TCP_CLOSING` of the kernel's tcp_states.h.
 const PEER_ENDED: [u8; 4] = [7, 8, 9, 11];
 
+/// The file systems of the kernel's own state, of linux/magic.h: proc, sysfs, and both versions of cgroups.
+const CHANGING: [i64; 4] = [0x9fa0, 0x6265_6572, 0x0027_e0eb, 0x6367_7270];
+
 /// Questions asked at once, and sets that are found ready at once.
 const ROOM: usize = 64;
 
@@ -518,6 +521,20 @@ impl Reactor for Epoll {
             }
         }
         Ok(())
+    }
+
+    fn reports_changes(&self, descriptor: Descriptor) -> bool {
+        let mut about = MaybeUninit::<libc::statfs>::uninit();
+        // SAFETY: fstatfs(2) writes a structure at the pointer, or fails.
+        // - valid for writes: `about` lives until the call returns.
+        if unsafe { libc::fstatfs(descriptor, about.as_mut_ptr()) } != 0 {
+            return false;
+        }
+        // SAFETY: `assume_init` demands a value.
+        // - the call has succeeded, and so written it.
+        let kind = unsafe { about.assume_init() }.f_type;
+        #[allow(clippy::cast_lossless, clippy::unnecessary_cast, reason = "the C libraries differ")]
+        CHANGING.contains(&(kind as i64))
     }
 
     fn unread(&self, descriptor: Descriptor, end: End) -> Option<usize> {
