@@ -1097,6 +1097,31 @@ static void nothing_is_sent_behind_a_disconnect(void)
     closesocket(near);
 }
 
+#if HAS_SOCKET_CALLS
+/* It does not wait until the peer has read, though a send that was cancelled did. */
+static void a_disconnect_waits_for_no_room(void)
+{
+    enum { MUCH = 1 << 25 };
+    SOCKET near, far;
+    OVERLAPPED overlapped = fresh(NULL), sending = fresh(NULL);
+    OVERLAPPED_ENTRY entry;
+    UINT32 received = 0;
+    char *bytes = (char *)calloc(1, MUCH);
+    CHECK(bytes != NULL);
+    new_pair(&near, &far);
+    CHECK_PENDING(send_from(near, bytes, MUCH, NULL, &sending));
+    CHECK(CancelIoEx((HANDLE)near, &sending));
+    CHECK_IS(take_one(port, SOON, &entry, &received), NO_ERROR);
+    CHECK(received == 1 && entry.lpOverlapped == &sending);
+    CHECK(entry.dwNumberOfBytesTransferred < MUCH);
+    CHECK_AT_ONCE(DisconnectEx(near, &overlapped, 0, 0));
+    CHECK_ENDED(port, KEY, &overlapped, 0);
+    close_both(near, far);
+    free(bytes);
+}
+
+#endif
+
 /* What servers do behind a dialogue that has ended on both sides, whichever was first. */
 static void what_has_ended_on_both_sides_is_disconnected(void)
 {
@@ -1497,6 +1522,9 @@ static void connections_of_a_family(void)
     what_was_set_stays_when_a_socket_is_used_again();
 #endif
     nothing_is_sent_behind_a_disconnect();
+#if HAS_SOCKET_CALLS
+    a_disconnect_waits_for_no_room();
+#endif
     what_has_ended_on_both_sides_is_disconnected();
     what_was_reset_is_not_disconnected();
 }

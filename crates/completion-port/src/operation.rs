@@ -188,6 +188,7 @@ impl<B> Detail<B> {
 /// How a [task](task::Task) is carried out. Known to those that start one, so that nothing else asks that buffers be tasks.
 pub(crate) struct Acts<B> {
     attempt: fn(&mut B, RawFd) -> task::Attempt,
+    begins_unasked: fn(&B) -> bool,
     end: fn(B, Ending),
 }
 
@@ -210,7 +211,7 @@ impl<B> Operation<B> {
     where
         B: task::Task,
     {
-        let acts = Acts { attempt: B::attempt, end: B::end };
+        let acts = Acts { attempt: B::attempt, begins_unasked: B::begins_unasked, end: B::end };
         let kind = match direction {
             Direction::In => Kind::TaskIn,
             Direction::Out => Kind::TaskOut,
@@ -220,7 +221,12 @@ impl<B> Operation<B> {
 
     /// Whether its first attempt waits for its turn alone, and for no edge.
     pub(crate) fn begins_unasked(&self) -> bool {
-        self.kind == Kind::Connect
+        match (self.kind, &self.buffer, &self.detail) {
+            (Kind::TaskIn | Kind::TaskOut, Some(task), Detail::Acts(acts)) => {
+                (acts.begins_unasked)(task)
+            }
+            (kind, ..) => kind == Kind::Connect,
+        }
     }
 
     /// Whether it is a task.

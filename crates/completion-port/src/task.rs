@@ -52,6 +52,12 @@ pub trait Task: Buffer {
     /// Tries it, by calls that do not wait. Nothing is locked meanwhile.
     fn attempt(&mut self, descriptor: RawFd) -> Attempt;
 
+    /// Whether its first attempt waits for its turn in the line alone, and for no readiness: that of a connect does, since no
+    /// descriptor becomes ready by what has not begun. The usual answer is no. Asked once, when it is started.
+    fn begins_unasked(&self) -> bool {
+        false
+    }
+
     /// It has ended, behind the return of the call that has started it. Nothing is locked meanwhile.
     fn end(self, ending: Ending);
 }

@@ -626,6 +626,10 @@ impl Work for Connecting {
         self.data.as_mut().map_or(Attempt::Done, |data| data.attempt(descriptor, outcome))
     }
 
+    fn begins_unasked(&self) -> bool {
+        true
+    }
+
     fn connects(&self) -> bool {
         true
     }
@@ -772,6 +776,10 @@ impl Work for Disconnecting {
             None => outcome.errno = libc::EBADF,
         }
         Attempt::Done
+    }
+
+    fn begins_unasked(&self) -> bool {
+        true
     }
 
     fn finish(&mut self, target: Target, mut outcome: Outcome) -> Outcome {

@@ -71,6 +71,11 @@ pub(crate) trait Work: Send + 'static {
     /// have come to.
     fn attempt(&mut self, descriptor: RawFd, outcome: &mut Outcome) -> Attempt;
 
+    /// Whether its first attempt waits for nothing: it begins the work, or is all of it.
+    fn begins_unasked(&self) -> bool {
+        false
+    }
+
     /// It has ended, and nothing is locked: does what is left to be done, and says what it has come to.
     fn finish(&mut self, target: Target, outcome: Outcome) -> Outcome {
         let _ = target;
@@ -142,6 +147,10 @@ impl Target {
 impl Work for Box<dyn Work> {
     fn attempt(&mut self, descriptor: RawFd, outcome: &mut Outcome) -> Attempt {
         (**self).attempt(descriptor, outcome)
+    }
+
+    fn begins_unasked(&self) -> bool {
+        (**self).begins_unasked()
     }
 
     fn finish(&mut self, target: Target, outcome: Outcome) -> Outcome {
@@ -309,6 +318,10 @@ impl<W: Work> Errand for Operation<W> {
             outcome.errno = libc::ECANCELED;
             Attempt::Done
         })
+    }
+
+    fn begins_unasked(&self) -> bool {
+        self.work.begins_unasked()
     }
 
     fn end(mut self: Box<Self>, ending: Ending) {

@@ -33,6 +33,9 @@ pub(crate) trait Errand: Send {
     /// Tries it, without waiting.
     fn attempt(&mut self, descriptor: RawFd) -> Attempt;
 
+    /// Whether its first attempt waits for nothing.
+    fn begins_unasked(&self) -> bool;
+
     /// It has ended in flight.
     fn end(self: Box<Self>, ending: Ending);
 
@@ -113,6 +116,10 @@ unsafe impl Buffer for Flight {
 impl Task for Flight {
     fn attempt(&mut self, descriptor: RawFd) -> Attempt {
         self.0.attempt(descriptor)
+    }
+
+    fn begins_unasked(&self) -> bool {
+        self.0.begins_unasked()
     }
 
     fn end(self, ending: Ending) {

@@ -96,7 +96,7 @@ pub(crate) struct Flight {
     is_awaited: AtomicBool,
     /// It is a task, which no packet tells of. Said before each start.
     is_task: AtomicBool,
-    /// Its first attempt waits for nothing but its turn in its lane: a connect. Said before each start by name.
+    /// Its first attempt waits for nothing but its turn in its lane: a connect, or a task that says so. Said before each start by name.
     begins_unasked: AtomicBool,
     deadline: AtomicU64,
 }
@@ -1167,7 +1167,8 @@ impl Lanes {
         let lane = self.lane(direction);
         lane.active = NIL;
         let next = self.ground_if_empty(slot, direction, poll);
-        let is_ready = slot.word().is_known_ready(direction.facts());
+        // As at a start: what an end or an error leaves to be told no further edge may tell.
+        let is_ready = slot.word().may_be_ready(direction.facts());
         let lane = self.lane(direction);
         let is_due = is_ready || lane.begins_unasked(records);
         Effects { due: if is_due { lane.next_due(records) } else { NIL }, next }

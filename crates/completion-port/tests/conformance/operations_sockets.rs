@@ -1194,6 +1194,86 @@ fn a_connection_that_was_given_up_is_passed_over_sim() {
     system.assert_nothing_left();
 }
 
+/// Rule 57: a connect has to be begun before any edge can tell of it. So it is tried when it is the first of its
+/// direction, whatever has become of those before it, and whatever is known of the socket.
+#[test]
+fn a_connect_is_begun_behind_one_that_left_without_an_attempt_sim() {
+    for system in System::simulated_in_each_way() {
+        begin_behind_one_that_left(&system);
+        system.assert_nothing_left();
+    }
+}
+
+/// Rule 57: the same on a real kernel.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_connect_is_begun_behind_one_that_left_without_an_attempt_epoll() {
+    begin_behind_one_that_left(&System::native());
+}
+
+/// Rule 57: the same with a one-shot reactor.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_connect_is_begun_behind_one_that_left_without_an_attempt_once() {
+    begin_behind_one_that_left(&System::native().one_shot());
+}
+
+fn begin_behind_one_that_left(on: &System) {
+    let port = shared_on(on);
+    let listener = on.tcp_listener(4);
+    let nowhere = on.unused_address();
+    let id = port.associate_shared(Shared::new(on.tcp_fresh())).unwrap();
+    let connect = |address: &testkit::Address| {
+        port.start(id, Operation::connect(address.for_port())).unwrap()
+    };
+    let [first, _second, third] = [(); 3].map(|()| connect(&nowhere));
+    let last = connect(&listener.address());
+    // The kernel has refused the first one, which nothing has asked for yet: the second one is told of that, and the
+    // socket is as if it were new.
+    port.cancel(first).unwrap();
+    let mut batch = Batch::with_capacity(1);
+    let mut ended = Vec::new();
+    let mut take_one = |batch: &mut Batch| {
+        let packet = port.wait(batch, on.soon()).unwrap().next().expect("a connect has ended");
+        let Packet::Finished(finished) = packet else { panic!("{}", sort(&packet)) };
+        ended.push((finished.operation(), finished.error().map(|error| error.kind())));
+        ended.len()
+    };
+    take_one(&mut batch);
+    take_one(&mut batch);
+    // What is known of the socket from before is used up, and then a check finds that it is not connected.
+    port.raw().has_packets(&mut batch).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| port.enable_also(id.id(), Interest::OUT).unwrap());
+    });
+    port.cancel(third).unwrap();
+    while take_one(&mut batch) < 4 {}
+    assert_eq!(ended.last(), Some(&(last, None)), "{ended:?}");
+    drop(listener.accept_within(on.soon()));
+}
+
+/// Rule 57: and behind one that has timed out, also by a token.
+#[test]
+fn a_connect_is_begun_behind_one_that_timed_out_sim() {
+    for system in System::simulated_in_each_way() {
+        let kernel = system.kernel().unwrap();
+        {
+            let port = sockets_on(&system);
+            let (unanswering, _client) = unanswering(&system);
+            let address = unanswering.address();
+            let connect = Operation::connect(address.for_port()).deadline(20 * MILLISECOND);
+            port.associate(system.tcp_fresh()).unwrap().start(connect).unwrap();
+            let (token, outcome) = done(&port, &system);
+            assert_eq!(connected(&outcome).unwrap_err().kind(), ErrorKind::TimedOut);
+            let before = kernel.calls().connect;
+            let started = token.start_now(Operation::connect(address.for_port())).unwrap();
+            let is_begun = kernel.calls().connect > before;
+            assert!(is_begun || matches!(started, Started::Finished(_)), "it waits for an edge");
+        }
+        system.assert_nothing_left();
+    }
+}
+
 /// Rule 56: a lack of memory is no failure: what is short of it is tried again.
 #[test]
 fn an_operation_that_lacks_memory_is_tried_again_sim() {

@@ -215,6 +215,30 @@ fn a_task_that_panics_has_failed() {
 /// Does what a test says, and tells how it has ended.
 struct Does(Box<dyn FnMut() -> Attempt + Send>, Sender<Ending>);
 
+/// The same; its first attempt waits for nothing.
+struct Begins(Does);
+
+// SAFETY: there is no room.
+unsafe impl Buffer for Begins {
+    fn filled<'b>(&'b self, _: &mut dyn FnMut(&'b [u8])) {}
+    unsafe fn room<'b>(&'b mut self, _: &mut dyn FnMut(&'b mut [MaybeUninit<u8>])) {}
+    unsafe fn set_filled(&mut self, _: usize) {}
+}
+
+impl Task for Begins {
+    fn attempt(&mut self, descriptor: i32) -> Attempt {
+        self.0.attempt(descriptor)
+    }
+
+    fn begins_unasked(&self) -> bool {
+        true
+    }
+
+    fn end(self, ending: Ending) {
+        self.0.end(ending);
+    }
+}
+
 // SAFETY: there is no room.
 unsafe impl Buffer for Does {
     fn filled<'b>(&'b self, _: &mut dyn FnMut(&'b [u8])) {}
@@ -230,6 +254,28 @@ impl Task for Does {
     fn end(self, ending: Ending) {
         self.1.send(ending).unwrap();
     }
+}
+
+#[test]
+fn a_task_that_begins_unasked_is_tried_though_nothing_is_ready() {
+    let port: Arc<Port<u32, u32, Begins>> = Arc::new(Port::builder().buffers().build().unwrap());
+    let (near, _far) = connected();
+    let id = port.raw().associate_number(number(&near), 7).unwrap();
+    let (sender, told) = channel();
+    let start = |attempt: Attempt| {
+        let does = Does(Box::new(move || attempt), sender.clone());
+        let started = port.raw().start_task(id, Side::In, Begins(does));
+        started.map_err(|it| it.error()).unwrap()
+    };
+    // Nothing ever comes, which this one finds out.
+    let Started::InFlight(first) = start(Attempt::Blocked) else { panic!("it waits") };
+    let Started::InFlight(_) = start(Attempt::Done) else { panic!("it is not the first") };
+    assert!(!port.raw().has_packets(&mut Batch::new()).unwrap());
+    assert!(told.try_recv().is_err(), "it is tried in its turn");
+    assert!(port.cancel(first).unwrap());
+    port.raw().go_on();
+    assert_eq!(told.try_iter().collect::<Vec<_>>(), [Ending::Cancelled, Ending::Done]);
+    let Started::Finished((_, Ending::Done)) = start(Attempt::Done) else { panic!("it waits") };
 }
 
 #[test]

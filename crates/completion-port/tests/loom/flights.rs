@@ -417,7 +417,12 @@ impl Board {
             return self.call_off_alone(node, uses, verdict);
         }
         let effects = lanes.call_off(self, &self.slot, node, verdict, POLL);
+        let mut due = Fifo::new();
+        lanes.begin_unasked(self, &mut due);
         drop(lanes);
+        while let Some(node) = due.pop(self) {
+            self.queue(node);
+        }
         let is_in_time = effects.is_some();
         effects.into_iter().for_each(|effects| self.see_to(effects));
         is_in_time
@@ -868,6 +873,39 @@ fn an_operation_that_lacks_something_is_tried_again_once() {
         assert_eq!(board.serve(), Some((FIRST, Verdict::Done)));
         board.settle();
     });
+}
+
+/// What has to be begun is tried when the operation before it leaves its place, by whatever way: no edge tells of it. What is
+/// known of the direction may have been found wrong in between.
+#[test]
+fn what_has_to_be_begun_is_tried_when_the_operation_before_it_leaves() {
+    let at = Moment::from_nanoseconds(5);
+    for is_late in [false, true] {
+        explore(move || {
+            let board = Arc::new(Board::new(true, 0));
+            let deadline = if is_late { at } else { Moment::NEVER };
+            assert_eq!(board.start_until(FIRST, IN, deadline), Ok(Course::Waits));
+            board.flight(SECOND).mark_unasked(true);
+            assert_eq!(board.start(SECOND, IN), Ok(Course::Waits));
+            // Enough for both; that it is there nothing tells.
+            board.there[0].store(2 * ROOM, SeqCst);
+            let ender = spawn(&board, move |board| {
+                if is_late {
+                    board.ring(at);
+                } else {
+                    board.call_off(FIRST, Verdict::Cancelled);
+                }
+            });
+            let kernel = spawn(&board, |board| {
+                board.edge(Facts::IN);
+                board.slot.know(Facts::IN, false);
+            });
+            ender.join().unwrap();
+            kernel.join().unwrap();
+            while board.serve().is_some() {}
+            assert_eq!([FIRST, SECOND].map(|node| board.packets(node)), [1, 1]);
+        });
+    }
 }
 
 /// What it lacks comes at any moment of its attempt or behind that, and is told then: it does not wait for its time.
