@@ -328,6 +328,110 @@ static void first_data_comes_with_the_connection(void)
     closesocket(listener);
 }
 
+/* An accept of either kind gets the next connection, also while accepts in front of it wait for clients that say
+ * nothing. Whether the connections come before the accepts or behind them. */
+static void silent_clients_hold_no_other_accept(void)
+{
+    enum { COUNT = 4 };
+    Address address;
+    SOCKET listener = new_listener(&address), clients[COUNT];
+    static Accept accepts[COUNT];
+    int come_first, place;
+    associate(listener, port, LISTENER_KEY);
+    for (come_first = 0; come_first < 2; come_first++) {
+        for (place = 0; place < COUNT; place++) {
+            Accept *accept = &accepts[place];
+            DWORD data = place % 2 == 0 ? 64 : 0;
+            if (come_first) {
+                clients[place] = connected_to(&address);
+                accept->overlapped = fresh(NULL);
+                accept->s = new_socket();
+                if (!AcceptEx(listener, accept->s, accept->place, data, BLOCK, BLOCK, NULL, &accept->overlapped))
+                    CHECK_IS(WSAGetLastError(), WSA_IO_PENDING);
+                if (data == 0)
+                    CHECK_ENDED(port, LISTENER_KEY, &accept->overlapped, 0);
+            } else {
+                begin_accept(listener, accept, data);
+            }
+        }
+        for (place = 0; place < COUNT && !come_first; place++) {
+            clients[place] = connected_to(&address);
+            if (place % 2 == 1)
+                CHECK_ENDED(port, LISTENER_KEY, &accepts[place].overlapped, 0);
+        }
+        CHECK(is_silent(port));
+        /* The last one speaks first; the other one says that it will say nothing. */
+        send_all(clients[2], "hello", 5);
+        CHECK_ENDED(port, LISTENER_KEY, &accepts[2].overlapped, 5);
+        CHECK(memcmp(accepts[2].place, "hello", 5) == 0);
+        CHECK_IS(shutdown(clients[0], SD_SEND), 0);
+        CHECK_ENDED(port, LISTENER_KEY, &accepts[0].overlapped, 0);
+        for (place = 1; place < COUNT; place++)
+            check_they_talk(accepts[place].s, clients[place]);
+        for (place = 0; place < COUNT; place++)
+            close_both(accepts[place].s, clients[place]);
+    }
+    CHECK(is_silent(port));
+    closesocket(listener);
+}
+
+/* Clients that say nothing, that speak late, and whose accepts are cancelled meanwhile: each accept ends by what its own
+ * client does, and the listener goes on. */
+static void each_accept_waits_for_its_own_client(void)
+{
+    enum { COUNT = 12 };
+    Address address;
+    SOCKET listener = new_listener(&address), clients[COUNT], client;
+    static Accept accepts[COUNT];
+    Accept plain;
+    int place;
+    char byte;
+    associate(listener, port, LISTENER_KEY);
+    for (place = 0; place < COUNT; place++)
+        begin_accept(listener, &accepts[place], 64);
+    for (place = 0; place < COUNT; place++)
+        clients[place] = connected_to(&address);
+    CHECK(is_silent(port));
+    for (place = 0; place < COUNT; place += 3) {
+        CHECK(CancelIoEx((HANDLE)listener, &accepts[place].overlapped));
+        CHECK_FAILED(port, LISTENER_KEY, &accepts[place].overlapped, 0, ERROR_OPERATION_ABORTED);
+        closesocket(accepts[place].s);
+#if HAS_SOCKET_CALLS /* Windows does not say what becomes of the connection. */
+        CHECK_IS(recv(clients[place], &byte, 1, 0), 0);
+#endif
+        /* The next connection is the next accept's. */
+        begin_accept(listener, &plain, 0);
+        client = connected_to(&address);
+        CHECK_ENDED(port, LISTENER_KEY, &plain.overlapped, 0);
+        check_they_talk(plain.s, client);
+        close_both(plain.s, client);
+    }
+    for (place = COUNT - 1; place >= 0; place--) {
+        if (place % 3 == 1) {
+            byte = (char)place;
+            send_all(clients[place], &byte, 1);
+            CHECK_ENDED(port, LISTENER_KEY, &accepts[place].overlapped, 1);
+            CHECK_IS(accepts[place].place[0], place);
+            check_they_talk(accepts[place].s, clients[place]);
+            closesocket(accepts[place].s);
+            closesocket(clients[place]);
+        } else if (place % 3 == 2) {
+#if HAS_SOCKET_CALLS /* What Windows tells of a reset it does not say. */
+            abort_connection(clients[place]);
+            CHECK_FAILED(port, LISTENER_KEY, &accepts[place].overlapped, 0, ERROR_NETNAME_DELETED);
+#else
+            closesocket(clients[place]);
+            CHECK_ENDED(port, LISTENER_KEY, &accepts[place].overlapped, 0);
+#endif
+            closesocket(accepts[place].s);
+        } else {
+            closesocket(clients[place]);
+        }
+    }
+    CHECK(is_silent(port));
+    closesocket(listener);
+}
+
 /* The client has connected and said nothing. */
 static void what_waits_for_first_data_may_be_associated_and_closed(void)
 {
@@ -1489,6 +1593,8 @@ static void connections_of_a_family(void)
     a_listener_that_was_shut_is_none();
 #endif
     first_data_comes_with_the_connection();
+    silent_clients_hold_no_other_accept();
+    each_accept_waits_for_its_own_client();
     what_waits_for_first_data_may_be_associated_and_closed();
 #ifndef _WIN32
     an_accept_ends_when_its_connection_is_closed_just_then();
