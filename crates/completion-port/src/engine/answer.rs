@@ -90,7 +90,7 @@ impl Engine {
 
     /// A one-shot reactor has reported more than readiness, or something that may be older than the
     /// arming. The caller owns the node. The edge is the answer to the question, unless it is older
-    /// than that.
+    /// than that, or the slot was armed anew since: the reactor is still to be asked for that.
     #[cold]
     pub(super) fn answer_by_edge(
         &self,
@@ -100,11 +100,10 @@ impl Engine {
         newest: u32,
     ) -> Checked {
         let slot = self.slot(node);
-        let word = slot.word();
-        if word.may_predate(poll, || newest) {
+        if !slot.begin_answer(poll, newest) {
             return Checked::Again;
         }
-        slot.begin_check();
+        let word = slot.word();
         let checked = self.answer(node, facts);
         // What holds is nothing to report, and the reactor would report it again at once. So it is
         // asked for changes only.

@@ -4,13 +4,14 @@ use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::{Engine, Waited};
+use crate::engine::{Engine, Seat, Taken, Waited};
 use crate::error::ErrorKind;
 use crate::fake::Fake;
-use crate::interest::Interest;
+use crate::interest::{Events, Interest};
 use crate::kit::{
-    Handler, LEVEL, NO_HINT, NoTasks, READ, Seen, engine, engine_of_two_sets, explore,
-    explore_within, next, one_shot_engine, post, register, scratch, see_next, spawn, take_any,
+    Handler, LEVEL, NO_HINT, NoTasks, PERSISTENT, PERSISTENT_EDGE, READ, Seen, engine,
+    engine_of_two_sets, explore, explore_within, next, one_shot_engine, post, register, scratch,
+    see_next, spawn, take_any, visit, wait_for,
 };
 use crate::state::facts::Facts;
 use crate::state::moment::Moment;
@@ -242,6 +243,48 @@ fn a_handler_arms_a_one_shot_reactor_while_more_comes() {
             handler.rearm(READ, with_seat);
             assert_eq!(handler.wait(), (Waited::Packets, Some(Seen::Ready(handler.name))));
             kernel.join().unwrap();
+        });
+    }
+}
+
+/// A thread notes the edge of a registration while another one enables that with another trigger. What was watched
+/// until that edge is watched anew.
+#[test]
+fn a_one_shot_reactor_is_asked_for_what_is_enabled_while_its_edge_is_noted() {
+    for mode in [PERSISTENT, PERSISTENT_EDGE] {
+        explore(move || {
+            let (engine, fake) = one_shot_engine(2);
+            // True: the packet brings a clone.
+            let take = |engine: &Engine, seat: &Seat| match next(engine, seat)? {
+                Taken::Ready(..) => Some(false),
+                Taken::Notified(name, _) => {
+                    engine.cloned(name, Events::NONE, Some(seat));
+                    Some(true)
+                }
+                other => panic!("{other:?}"),
+            };
+            let waiter = spawn(&engine, move |engine| {
+                visit(engine, |seat| wait_for(engine, seat, || take(engine, seat)))
+            });
+            let name = register(&engine, LEVEL);
+            fake.arrive();
+            let enabled = engine.enable(name, mode, || NO_HINT, || None);
+            let is_persistent = waiter.join().unwrap() == Some(true);
+            assert_eq!(enabled.is_ok(), is_persistent, "a handler has the key otherwise");
+            if is_persistent {
+                fake.read();
+                visit(&engine, |seat| {
+                    // What is known from before is used up.
+                    while engine.wait(seat, &mut scratch(), 4, Some(Moment::ZERO), &NoTasks)
+                        == Waited::Packets
+                    {
+                        take(&engine, seat);
+                    }
+                    fake.arrive();
+                    // Nothing else ever happens.
+                    assert_eq!(wait_for(&engine, seat, || take(&engine, seat)), Some(true));
+                });
+            }
         });
     }
 }

@@ -629,6 +629,12 @@ impl Slot {
         self.change(|word| (word.asking(), ()));
     }
 
+    /// An edge of a one-shot reactor, found by poll number `poll`, is the answer to a check. False, and nothing has
+    /// changed, if the slot was armed since that poll began. Only the owner of the node calls it.
+    pub(crate) fn begin_answer(&self, poll: u32, newest: u32) -> bool {
+        self.change_if(|word| Some((word.answered(poll, newest)?, ()))).is_some()
+    }
+
     /// The answer to a check. Only the owner of the node calls it.
     pub(crate) fn check(&self, answer: Answer) -> Checked {
         self.change(|word| word.checked(answer))

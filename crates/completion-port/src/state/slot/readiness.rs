@@ -109,11 +109,14 @@ impl Word {
     /// come round again.
     #[inline]
     pub(crate) fn may_predate(self, poll: u32, newest: impl Fn() -> u32) -> bool {
-        if self.has(EDGE) {
-            return false;
-        }
-        let (armed_at, newest) = (self.armed_at(), newest());
-        newest.wrapping_sub(armed_at) % POLLS <= newest.wrapping_sub(poll)
+        !self.has(EDGE) && self.was_armed_since(poll, newest())
+    }
+
+    /// Whether the slot was armed since poll number `poll` began, or may have been; `newest` is the highest number so
+    /// far.
+    #[inline]
+    fn was_armed_since(self, poll: u32, newest: u32) -> bool {
+        newest.wrapping_sub(self.armed_at()) % POLLS <= newest.wrapping_sub(poll)
     }
 
     /// The number of the poll at which the slot was armed, modulo [`POLLS`].
@@ -253,6 +256,12 @@ impl Word {
     /// The kernel is about to be asked: edges from now on may be newer than its answer.
     pub(super) fn asking(self) -> Self {
         self.without(EDGES | UNCHECKED)
+    }
+
+    /// The kernel has answered a one-shot reactor by an edge, found by poll number `poll`. `None` if the slot was armed
+    /// since that poll began, whatever its trigger: what it is armed for by now has yet to be asked.
+    pub(super) fn answered(self, poll: u32, newest: u32) -> Option<Self> {
+        if self.was_armed_since(poll, newest) { None } else { Some(self.asking()) }
     }
 
     /// The kernel has answered. Returns what the next packet reports, or `None` if an edge came after the
@@ -429,5 +438,16 @@ mod tests {
         assert!(!unchecked(301, 301) && !unchecked(301, 310));
         assert!(unchecked(300, 300) && unchecked(299, 300) && unchecked(290, 305));
         assert!(unchecked(300 + POLLS, 300 + POLLS), "the numbers come round again");
+    }
+
+    #[test]
+    fn an_edge_answers_no_question_that_was_not_asked_yet() {
+        for edge in [false, true] {
+            let word = enabled(Interest::IN).with(QUEUED | UNCHECKED);
+            let word = word.with_mode(Mode { edge, ..word.mode() }).armed(300).with(UNCHECKED);
+            let answered = word.answered(301, 302).expect("it was armed before the poll began");
+            assert!(!answered.has(UNCHECKED));
+            assert!(word.answered(300, 300).is_none() && word.answered(299, 305).is_none());
+        }
     }
 }
