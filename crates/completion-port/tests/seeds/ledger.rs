@@ -53,6 +53,8 @@ pub(crate) struct Facts {
     ended: Option<u64>,
     /// When a call last changed it, or began to.
     changed: u64,
+    /// How many calls by its name have begun that enable or disable it.
+    calls: u64,
     /// Calls overlapped so that its standing is not known.
     pub(crate) is_doubtful: bool,
     pub(crate) socket: Weak<Socket>,
@@ -177,6 +179,7 @@ impl Ledger {
             removing: false,
             ended: None,
             changed: book.time,
+            calls: 0,
             is_doubtful: false,
             socket: Arc::downgrade(socket),
         };
@@ -266,10 +269,26 @@ impl Ledger {
         time
     }
 
-    /// The handler of what was spent at `spent` is about to arm it again.
-    pub(crate) fn arming(&self, key: u32, spent: u64, interest: Interest, trigger: AnyTrigger) {
+    /// The handler of what was spent at `spent` is about to arm it again by its name. Which call that is, for
+    /// [`Ledger::armed`].
+    pub(crate) fn arming(
+        &self,
+        key: u32,
+        spent: u64,
+        interest: Interest,
+        trigger: AnyTrigger,
+    ) -> u64 {
         self.with(key, |facts| facts.is_doubtful |= facts.changed != spent);
         self.giving_back(key, Some((interest, trigger)));
+        self.with(key, |facts| {
+            facts.calls += 1;
+            facts.calls
+        })
+    }
+
+    /// That call is over. If another one has begun meanwhile, it is not known which of the two came last.
+    pub(crate) fn armed(&self, key: u32, call: u64) {
+        self.with(key, |facts| facts.is_doubtful |= facts.calls != call);
     }
 
     /// The token is about to be given back, and the registration to be armed or not.
@@ -352,6 +371,7 @@ impl Ledger {
         let time = book.time;
         let facts = book.keys.get_mut(&key).unwrap();
         facts.arms += u64::from(arms);
+        facts.calls += 1;
         facts.is_armed_by_name |= arms;
         // Overlaps with another one: that one sees that this has changed something.
         facts.changed = time;

@@ -467,7 +467,59 @@ pub(crate) fn known() -> Vec<(Program, u64)> {
             ],
         ],
     };
-    vec![(busy_set, 3_000)]
+    let one_worker =
+        |habits: &[Habit]| Worker { number: 0, room: 2, limits: vec![], habits: habits.to_vec() };
+    let plain = Program {
+        limit: 1,
+        sets: 1,
+        workers: vec![one_worker(&[Habit::ReadAll])],
+        actors: vec![],
+        ..busy_set.clone()
+    };
+    // A handler arms by name what another thread enables with another trigger: which of the two calls came last is not
+    // known.
+    let armed_by_two = |one_shot_kernel, trigger| Program {
+        one_shot_kernel,
+        cloned: true,
+        actors: vec![
+            (0..PLACES)
+                .flat_map(|place| {
+                    [
+                        register(place, AnyTrigger::OneShot(OneShot::Level)),
+                        Step::Write { place, bytes: 2 },
+                        Step::Sleep { microseconds: 10 },
+                        Step::Enable { which: 0, interest: Interest::IN, trigger },
+                    ]
+                })
+                .collect(),
+        ],
+        ..plain.clone()
+    };
+    // An operation whose deadline is over leaves its line without an attempt, when a check of the registration has just
+    // found that nothing is ready. The connect behind it must be begun all the same.
+    let send = |microseconds, at_once| Start {
+        send: Some(true),
+        bytes: 3,
+        microseconds,
+        at_once,
+        arms: false,
+        on_file: false,
+    };
+    let connects = Program {
+        tcp: true,
+        workers: vec![one_worker(&[Habit::Wake(6), Habit::Busy(12_000)])],
+        actors: vec![vec![
+            Step::Dial { shared: true, way: Dial::Refused, start: send(Some(40), true) },
+            Step::Start { which: 0, start: send(None, true) },
+        ]],
+        ..plain.clone()
+    };
+    vec![
+        (busy_set, 3_000),
+        (armed_by_two(false, level), 1_000),
+        (connects, 1_000),
+        (armed_by_two(true, AnyTrigger::Persistent(Persistent::Edge)), 1_000),
+    ]
 }
 
 impl Program {

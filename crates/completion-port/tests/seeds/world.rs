@@ -718,9 +718,11 @@ impl World {
             let drained = matches!(found, Read::All(_) | Read::Nothing)
                 && habit == Habit::ReadAllAndSaySo
                 && self.program.handlers_alone_arm();
-            self.ledger.arming(key, spent, Interest::IN, trigger);
+            let call = self.ledger.arming(key, spent, Interest::IN, trigger);
             let hints = || Hints::new(drained, false);
-            if let Err(error) = self.port.raw().enable(id, Interest::IN, trigger, hints) {
+            let enabled = self.port.raw().enable(id, Interest::IN, trigger, hints);
+            self.ledger.armed(key, call);
+            if let Err(error) = enabled {
                 self.ledger.doubt(|facts| facts.id == Some(id));
                 expect(error.kind(), &REFUSALS, "enable");
             }
