@@ -11,7 +11,7 @@ use crate::engine::{Attempted, Clearance, Place, Plan, Verdict};
 use crate::error::{Call, Error, ErrorKind, Result};
 use crate::loan::Loan;
 use crate::registration::Id;
-use crate::source::{OwnedSource, Source};
+use crate::source::OwnedSource;
 use crate::state::facts::{Descriptor, Fault};
 use crate::state::flights::Direction;
 use crate::state::moment::Moment;
@@ -63,7 +63,6 @@ impl fmt::Debug for SharedId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Accept,
-    AcceptAndReceive,
     Connect,
     Receive,
     ReceiveFrom,
@@ -82,7 +81,7 @@ enum Kind {
 impl Kind {
     fn call(self) -> Call {
         match self {
-            Self::Accept | Self::AcceptAndReceive => Call::Accept,
+            Self::Accept => Call::Accept,
             Self::Connect => Call::Connect,
             Self::Receive | Self::ReceiveFrom | Self::TaskIn => Call::Receive,
             Self::Send | Self::SendAll | Self::TaskOut => Call::Send,
@@ -94,8 +93,8 @@ impl Kind {
 
     fn direction(self) -> Direction {
         match self {
-            Self::Accept | Self::AcceptAndReceive => Direction::In,
-            Self::Receive | Self::ReceiveFrom | Self::Read | Self::TaskIn => Direction::In,
+            Self::Accept | Self::Receive | Self::ReceiveFrom => Direction::In,
+            Self::Read | Self::TaskIn => Direction::In,
             Self::Connect | Self::Send | Self::SendAll | Self::TaskOut => Direction::Out,
             Self::Write | Self::SyncData | Self::SyncAll => Direction::Out,
         }
@@ -114,7 +113,7 @@ impl Kind {
 
     /// Whether it fills its buffer.
     fn fills(self) -> bool {
-        matches!(self, Self::Receive | Self::ReceiveFrom | Self::AcceptAndReceive | Self::Read)
+        matches!(self, Self::Receive | Self::ReceiveFrom | Self::Read)
     }
 
     /// What it does with a file, if it is about files.
@@ -237,78 +236,6 @@ impl<B> Operation<B> {
     /// Accepts a connection. The first accept of a listener makes it non-blocking.
     pub fn accept() -> Self {
         Self::new(Kind::Accept, None, Detail::None)
-    }
-
-    /// Accepts a connection and receives the first data on it, at most as much as there is room for: one
-    /// packet for both. It is for protocols in which the client speaks first.
-    ///
-    /// The operation completes when the peer has sent something, or has ended the stream, which is 0 bytes.
-    /// As long as the peer is silent the operation waits at the connection, and holds nothing else: the other
-    /// accepts of the listener go on with the connections behind it. So these operations complete in the
-    /// order in which the data comes.
-    ///
-    /// **A silent peer holds the operation for ever**, with its buffer and its connection, unless it has a
-    /// [deadline](Operation::deadline), or is [cancelled](crate::Port::cancel). With as many silent peers as
-    /// there are operations in flight, the listener accepts nothing any more. So a server gives each one a
-    /// deadline. That counts from the start of the operation, not from the connection: an operation for which
-    /// nobody has come by then is started anew.
-    ///
-    /// Whatever ends the operation without the data closes the connection, and the buffer comes back:
-    ///
-    /// - its deadline, a cancellation, the listener's removal, the port's end;
-    /// - an error of the connection, which is the outcome: most often a reset (`ECONNRESET`), also one that
-    ///   came while the connection stood in the listener's queue;
-    /// - [`ErrorKind::WatchLimit`] or [`ErrorKind::OutOfMemory`], if the connection cannot be watched;
-    /// - [`ErrorKind::Truncated`], if the socket carries records, and the first one is longer than the buffer.
-    ///
-    /// A buffer without room takes nothing, and waits for nothing: the operation completes with the
-    /// connection. The first accept of a listener makes it non-blocking.
-    ///
-    /// # Platform notes
-    ///
-    /// It is what [`AcceptEx`] does with a `dwReceiveDataLength` that is not 0: it completes when the
-    /// connection has data, with 0 bytes if the peer has ended the stream, and fails if the peer has reset
-    /// the connection.
-    ///
-    /// On Linux the connection is accepted as soon as it is there, by [accept4(2)]; the data is received at
-    /// once if it has come by then, which costs one system call. Otherwise the connection is watched in the
-    /// kernel's set as long as the operation waits. When the packet is handed out it is in the set no more. On Windows
-    /// `AcceptEx` wins the connection, without data, and the rest is the same.
-    ///
-    /// [`AcceptEx`]: https://learn.microsoft.com/windows/win32/api/mswsock/nf-mswsock-acceptex
-    /// [accept4(2)]: https://man7.org/linux/man-pages/man2/accept.2.html
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use completion_port::{Batch, Operation, Outcome, Packet, Port};
-    /// use std::io::Write;
-    /// use std::net::{TcpListener, TcpStream};
-    /// use std::sync::Arc;
-    /// use std::time::Duration;
-    ///
-    /// let port = Port::<Arc<TcpListener>>::new()?;
-    /// let listener = Arc::new(TcpListener::bind("127.0.0.1:0")?);
-    /// let address = listener.local_addr()?;
-    /// let id = port.associate_shared(listener)?;
-    /// for _ in 0..2 {
-    ///     let accept = Operation::accept_and_recv(Vec::with_capacity(1024));
-    ///     port.start(id, accept.deadline(Duration::from_secs(10)))?;
-    /// }
-    /// let _silent = TcpStream::connect(address)?;
-    /// let mut client = TcpStream::connect(address)?;
-    /// client.write_all(b"hello")?;
-    ///
-    /// let mut batch = Batch::new();
-    /// let Some(Packet::Finished(finished)) = port.wait(&mut batch, None)?.next() else { panic!() };
-    /// let (_listener, outcome) = finished.into_parts();
-    /// let Outcome::AcceptedAndReceived(Ok((_socket, peer, 5)), buffer) = outcome else { panic!() };
-    /// assert_eq!(buffer, b"hello");
-    /// assert_eq!(peer.and_then(|peer| peer.as_ip()), Some(client.local_addr()?));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn accept_and_recv(buffer: B) -> Self {
-        Self::new(Kind::AcceptAndReceive, Some(buffer), Detail::None)
     }
 
     /// Connects to an address. It makes the socket non-blocking.
@@ -441,11 +368,6 @@ impl<B> Operation<B> {
         self.kind.call()
     }
 
-    /// Whether it may go on at another socket than the one that it is started on.
-    pub(crate) fn may_leave(&self) -> bool {
-        self.kind == Kind::AcceptAndReceive
-    }
-
     pub(crate) fn direction(&self) -> Direction {
         self.kind.direction()
     }
@@ -493,9 +415,6 @@ impl<B> fmt::Debug for Operation<B> {
 pub enum Outcome<B = Vec<u8>> {
     /// Of [`Operation::accept`]: the connection, and where its peer is reached, if that has an address.
     Accepted(Result<(OwnedSource, Option<Address>)>),
-    /// Of [`Operation::accept_and_recv`]: the same, how many bytes were received on the connection, 0 at the
-    /// end of its stream, and the buffer. If it has failed, the connection that it had is closed.
-    AcceptedAndReceived(Result<(OwnedSource, Option<Address>, usize)>, B),
     /// Of [`Operation::connect`].
     Connected(Result<()>),
     /// Of [`Operation::recv`]: how many bytes, 0 at the end of a stream, and the buffer. A datagram that was
@@ -521,7 +440,6 @@ impl<B> Outcome<B> {
     pub fn error(&self) -> Option<Error> {
         match self {
             Self::Accepted(result) => result.as_ref().err().copied(),
-            Self::AcceptedAndReceived(result, _) => result.as_ref().err().copied(),
             Self::Connected(result) | Self::Synced(result) => result.as_ref().err().copied(),
             Self::Received(result, _)
             | Self::Sent(result, _)
@@ -535,8 +453,7 @@ impl<B> Outcome<B> {
     pub fn into_buffer(self) -> Option<B> {
         match self {
             Self::Accepted(_) | Self::Connected(_) | Self::Synced(_) => None,
-            Self::AcceptedAndReceived(_, buffer)
-            | Self::Received(_, buffer)
+            Self::Received(_, buffer)
             | Self::ReceivedFrom(_, buffer)
             | Self::Sent(_, buffer)
             | Self::Read(_, buffer)
@@ -554,8 +471,6 @@ enum Stage {
     Declined,
     /// The connect is under way.
     Begun,
-    /// The accept waits at the connection that it has won.
-    AtPeer,
 }
 
 /// How far an operation has come.
@@ -566,7 +481,7 @@ pub(crate) struct Progress {
     is_cut: bool,
     /// How many bytes were sent, received, written or read.
     len: usize,
-    /// The connection that an accept has won. One that is to receive as well waits at it from then on.
+    /// The connection that an accept has won.
     socket: Option<OwnedSource>,
     fault: Option<Fault>,
 }
@@ -684,11 +599,6 @@ impl<B> Cargo<B> {
         self.operation.is_of_file()
     }
 
-    /// See [`Operation::may_leave`].
-    pub(crate) fn may_leave(&self) -> bool {
-        self.operation.may_leave()
-    }
-
     /// How many bytes it has sent, received, written or read.
     pub(crate) fn transferred(&self) -> usize {
         self.progress.transferred()
@@ -697,11 +607,6 @@ impl<B> Cargo<B> {
     /// It cannot go on.
     pub(crate) fn fail(&mut self, fault: Fault) {
         self.progress.fault = Some(fault);
-    }
-
-    /// The connection that it has won.
-    pub(crate) fn connection(&self) -> Descriptor {
-        connection(&self.progress)
     }
 
     /// Code of its buffer has panicked.
@@ -816,10 +721,6 @@ impl<B> Operation<B> {
                 Outcome::ReceivedFrom(result.map(|len| (len, address)), self.take_buffer())
             }
             Kind::Accept => Outcome::Accepted(result.map(|_| (socket(), address))),
-            Kind::AcceptAndReceive => {
-                let accepted = result.map(|len| (socket(), address, len));
-                Outcome::AcceptedAndReceived(accepted, self.take_buffer())
-            }
             Kind::Connect => Outcome::Connected(result.map(|_| ())),
             Kind::SyncData | Kind::SyncAll => Outcome::Synced(result.map(|_| ())),
             _ => unreachable!("a task makes no packet, and the others bring their bytes"),
@@ -830,11 +731,6 @@ impl<B> Operation<B> {
     fn take_buffer(&mut self) -> B {
         self.buffer.take().expect("it was started with a buffer")
     }
-}
-
-/// The connection that an operation has won.
-fn connection(progress: &Progress) -> Descriptor {
-    progress.socket.as_ref().expect("a connection was accepted").as_source().name.number
 }
 
 impl<B: Buffer> Cargo<B> {
@@ -898,7 +794,7 @@ impl<B: Buffer> Cargo<B> {
     pub(crate) fn hand_over_transfer(&mut self, name: u64, descriptor: Descriptor) -> Transfer {
         let Operation { kind, buffer: place, detail, .. } = &mut self.operation;
         let ask = match kind {
-            Kind::Accept | Kind::AcceptAndReceive => Ask::Accept,
+            Kind::Accept => Ask::Accept,
             Kind::Connect => Ask::Connect,
             Kind::Receive => Ask::Receive,
             Kind::ReceiveFrom => Ask::ReceiveFrom,
@@ -913,12 +809,7 @@ impl<B: Buffer> Cargo<B> {
                 unreachable!("no attempt at it says that it is carried out")
             }
         };
-        let buffer = match ask {
-            // What is accepted receives afterwards.
-            Ask::Accept | Ask::Connect => None,
-            _ => place.take(),
-        };
-        let mut lending = Lending { loan: buffer.map(Loan::new), place };
+        let mut lending = Lending { loan: place.take().map(Loan::new), place };
         match &mut lending.loan {
             Some(loan) if matches!(ask, Ask::Receive | Ask::ReceiveFrom) => {
                 loan.lend_room(|buffer: &mut B, part| {
@@ -946,7 +837,6 @@ impl<B: Buffer> Cargo<B> {
             fault: None,
             is_called_off: false,
             is_declined: false,
-            is_first_part: *kind == Kind::AcceptAndReceive,
         };
         // What was sent at the attempts is sent.
         transfer.advance(self.progress.len);
@@ -1032,8 +922,7 @@ impl<B: Buffer> Operation<B> {
         descriptor: Descriptor,
         place: Place<'_>,
     ) -> Attempted {
-        if let Kind::Accept | Kind::AcceptAndReceive | Kind::Connect = self.kind
-            && progress.socket.is_none()
+        if let Kind::Accept | Kind::Connect = self.kind
             && let Err(fault) = place.make_nonblocking(descriptor)
         {
             return progress.note(Attempt::Failed(fault));
@@ -1043,7 +932,6 @@ impl<B: Buffer> Operation<B> {
                 let attempt = self.try_accept(progress, sockets, descriptor);
                 progress.note(attempt)
             }
-            Kind::AcceptAndReceive => self.try_accept_and_receive(progress, sockets, descriptor),
             Kind::Connect => {
                 let attempt = self.try_connect(progress, sockets, descriptor, place);
                 progress.note(attempt)
@@ -1117,38 +1005,6 @@ impl<B: Buffer> Operation<B> {
         })
     }
 
-    /// Whatever the first receive waits for, it waits for that at the connection.
-    fn try_accept_and_receive(
-        &mut self,
-        progress: &mut Progress,
-        sockets: &(impl Sockets + ?Sized),
-        descriptor: Descriptor,
-    ) -> Attempted {
-        if progress.stage == Stage::AtPeer {
-            return match self.try_receive(progress, sockets, descriptor, Transport::Messages) {
-                Attempted::Done => Attempted::Spoken,
-                // The connection is the program's afterwards, and no business of this port's.
-                Attempted::Carried => Attempted::Blocked,
-                attempted => attempted,
-            };
-        }
-        if progress.socket.is_none() {
-            match self.try_accept(progress, sockets, descriptor) {
-                Attempt::Done(()) => {}
-                other => return progress.note(other),
-            }
-        }
-        // To ask how the connection carries bytes would cost more than is to be gained by it.
-        let connection = connection(progress);
-        match self.try_receive(progress, sockets, connection, Transport::Messages) {
-            Attempted::Blocked | Attempted::Scarce | Attempted::Carried => {
-                progress.stage = Stage::AtPeer;
-                Attempted::Silent
-            }
-            attempted => attempted,
-        }
-    }
-
     fn try_connect(
         &mut self,
         progress: &mut Progress,
@@ -1189,16 +1045,10 @@ impl<B: Buffer> Operation<B> {
         descriptor: Descriptor,
         transport: Transport,
     ) -> Attempted {
-        let waits_without_room = self.kind != Kind::AcceptAndReceive;
         let buffer = self.buffer.as_mut().expect("it was started with a buffer");
         let receive = move |parts: &mut [&mut [_]], all| {
             let room = room_of(parts, all);
-            let attempt = if room == 0 && !waits_without_room {
-                Attempt::Done(Received { len: 0, is_cut: false })
-            } else {
-                sockets.receive(descriptor, transport, parts)
-            };
-            (attempt, room)
+            (sockets.receive(descriptor, transport, parts), room)
         };
         // SAFETY: `with_room` demands that only initialized bytes are written to the parts.
         // - they are handed to a back end, which writes what it has received.

@@ -14,7 +14,7 @@ use crate::changes::Changes;
 use crate::deadline::{Deadline, TimerId};
 use crate::detection::BlockDetection;
 use crate::engine::{
-    Engine, Entry, GoesOn, Histogram, Posting, Purpose, Seat, Tally, Waited, error_of, name_parts,
+    Engine, Entry, GoesOn, Histogram, Posting, Seat, Tally, Waited, error_of, name_parts,
 };
 use crate::error::{Call, Error, ErrorKind, Refused, Result};
 use crate::file_engine::FileEngine;
@@ -463,7 +463,7 @@ impl<K, M, B> Port<K, M, B> {
             return Err(self.refused(usable.err().unwrap_or(wrong), number, key));
         }
         let reserve = |number| self.store.keys.cells.reserve(number);
-        let index = match self.store.engine.reserve_slot(call, Purpose::Registration, reserve) {
+        let index = match self.store.engine.reserve_slot(call, reserve) {
             Ok(index) => index,
             Err(error) => return Err(self.refused(error, number, key)),
         };

@@ -81,8 +81,7 @@ impl Engine {
         let record = node & !FLIGHT;
         let Some(transfer) = self.backend.bring_back(name) else { return Brought::NOTHING };
         let was_called_off = transfer.is_called_off;
-        let goes_on =
-            transfer.is_declined || (transfer.is_first_part && transfer.connection.is_some());
+        let goes_on = transfer.is_declined;
         // Before the flight ends: the thread that sees that takes it.
         self.outstanding.keep_transfer(record, transfer);
         let index = self.nodes.flight(node).slot();
@@ -178,11 +177,7 @@ impl Engine {
         self.recall_all(&mut lanes, verdict, ended);
         let next = lanes.call_off_all(&self.nodes, slot, verdict, poll, ended);
         let next_of_recalled = self.recall_transfers(&mut lanes, slot, ended);
-        let is_any_away = lanes.is_any_away();
         drop(lanes);
-        if is_any_away {
-            self.call_off_away(name, verdict, ended);
-        }
         if next_of_recalled == Next::Nothing { next } else { next_of_recalled }
     }
 
@@ -207,39 +202,6 @@ impl Engine {
             flight.end_if_called_off();
         }
         is_claimed
-    }
-
-    /// The slot of the registration whose operation waits at this slot, if that is internal: it is lent then.
-    /// As long as it is being made it is held.
-    pub(super) fn home_of(&self, index: u32, slot: &Slot) -> Option<u32> {
-        let desk = if slot.word().is_lent() { self.desk(index) } else { None };
-        desk?.home()
-    }
-
-    /// Ends the operations of a registration that wait at internal slots, or has them ended at the next
-    /// opportunity: puts the nodes of those that have ended at the end of `ended`.
-    #[cold]
-    #[inline(never)]
-    fn call_off_away(&self, name: Name, verdict: Verdict, ended: &mut Fifo) {
-        let (home, generation) = name_parts(name);
-        // All slots are looked at: a listener with operations that wait so is called off once.
-        for index in 0.. {
-            let Some(slot) = self.nodes.slots.find(index) else { break };
-            if self.home_of(index, slot) != Some(home) {
-                continue;
-            }
-            let desk = self.desks.at(index);
-            let poll = self.poll_of(slot.descriptor());
-            let mut lanes = desk.lock();
-            // The operation there keeps its registration from ending until it has left, which takes this lock. So that is
-            // the one which `home` has by now, and it may be a later one than was called off.
-            let is_of_it =
-                desk.home() == Some(home) && self.slot(home).word().generation() == generation;
-            if is_of_it {
-                // An internal slot is never armed, and so asks for nothing.
-                let _ = lanes.call_off_all(&self.nodes, slot, verdict, poll, ended);
-            }
-        }
     }
 }
 

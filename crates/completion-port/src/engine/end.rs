@@ -81,7 +81,7 @@ impl Engine {
             let mut state = self.lock();
             let Some(desk) = self.desk(index) else { return };
             let mut lanes = desk.lock();
-            // It may have gone to another slot meanwhile, or have been another operation.
+            // It may have been another operation.
             if flight.slot() == index {
                 let uses = flight.uses();
                 if flight.is_lone() || self.slot(index).word().is_lone() {
@@ -142,8 +142,7 @@ impl Engine {
         for index in 0..highest {
             let Some(slot) = self.nodes.slots.find(index) else { continue };
             let word = slot.word();
-            // What waits at an internal slot is called off with its registration.
-            if word.is_live() && self.home_of(index, slot).is_none() {
+            if word.is_live() {
                 // If the registration has ended or is being removed, there is nothing to do.
                 let _ = self.remove(name_of(index, word.generation()));
             }
@@ -196,9 +195,8 @@ impl Engine {
                 if !forked {
                     self.release_number(name_of(index, word.generation()));
                 }
-                let is_internal = self.home_of(index, slot).is_some();
                 slot.free();
-                if !word.is_held() && !is_internal {
+                if !word.is_held() {
                     remains.keys.push(index);
                 }
             }

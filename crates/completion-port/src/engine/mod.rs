@@ -16,7 +16,6 @@ mod dispatch;
 mod end;
 mod faults;
 mod files;
-mod first_data;
 mod operations;
 mod outstanding;
 mod packets;
@@ -66,7 +65,7 @@ pub(crate) use faults::error_of;
 pub(crate) use operations::{Aloft, Attempted, Place, Plan};
 pub(crate) use packets::Posting;
 pub(crate) use poll::Scratch;
-pub(crate) use registrations::{Entry, Purpose, Return};
+pub(crate) use registrations::{Entry, Return};
 pub(crate) use seat::{Seat, Tally};
 
 /// A registration's name: the index of its slot, and the generation in the bits where the slot's
@@ -174,8 +173,6 @@ struct Stock {
     phase: Phase,
     notable: Notable,
     slots: Spares,
-    /// How many of the slots in use are no registrations, but watch connections for operations.
-    internal: usize,
     posts: Spares,
     /// Records of operations.
     flights: Spares,
@@ -379,7 +376,6 @@ impl Engine {
                         phase: Phase::Open,
                         notable: Notable::NOTHING,
                         slots: Spares::new(),
-                        internal: 0,
                         posts: Spares::new(),
                         flights: Spares::new(),
                         timers: Timers::new(number << 32),

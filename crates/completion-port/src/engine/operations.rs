@@ -46,20 +46,8 @@ pub(crate) enum Attempted {
     Scarce,
     /// It has had its share of the thread's time, and could go on: that it does when others had theirs.
     Paused,
-    /// Done, at the internal slot at which the peer was silent before.
-    Spoken,
-    /// A connection is won, and its peer has sent nothing yet: [`Engine::await_data`] is to be called.
-    Silent,
     /// The back end carries the operation out: [`Engine::hand_over_transfer`] is to be called.
     Carried,
-}
-
-impl Attempted {
-    /// Whether [`Engine::tried`] is not what follows.
-    #[inline]
-    pub(crate) fn goes_elsewhere(self) -> bool {
-        matches!(self, Self::Silent | Self::Carried)
-    }
 }
 
 /// An operation in flight, and what it belongs to.
@@ -461,8 +449,7 @@ impl Engine {
         is_to_be_tried
     }
 
-    /// The node of an operation has come to the calling thread. If it has ended, [`Engine::bring_home`]
-    /// follows.
+    /// The node of an operation has come to the calling thread.
     #[inline]
     pub(crate) fn turn(&self, aloft: &Aloft<'_>, seat: Option<&Seat>) -> Course {
         if self.turn_alone(aloft) {
@@ -559,8 +546,8 @@ impl Engine {
         lanes.adopt(&self.nodes, aloft.record | FLIGHT, is_stirred);
     }
 
-    /// The calling thread has tried an operation. If it has ended, [`Engine::bring_home`] follows; then the
-    /// caller takes the packet, or has it queued by [`Engine::queue_operation`].
+    /// The calling thread has tried an operation. If it has ended, the caller takes the packet, or has it queued by
+    /// [`Engine::queue_operation`].
     pub(crate) fn tried(
         &self,
         aloft: &Aloft<'_>,
@@ -577,14 +564,14 @@ impl Engine {
         let poll = self.poll_of(slot.descriptor());
         let mut lanes = desk.lock();
         let tried = match attempted {
-            Attempted::Done | Attempted::Spoken => Tried::Done { dry: false },
+            Attempted::Done => Tried::Done { dry: false },
             // Behind what was received an end may stand that no further edge tells of.
             Attempted::Drained => Tried::Done { dry: slot.word().is_plain() },
             Attempted::Blocked => Tried::Blocked,
             Attempted::Scarce => Tried::Scarce(self.backend.now() + SCARCE),
             // Its timer rings at the next look at those, and queues it behind what is there by then.
             Attempted::Paused => Tried::Scarce(self.backend.now()),
-            Attempted::Silent | Attempted::Carried => unreachable!("its caller has seen to it"),
+            Attempted::Carried => unreachable!("its caller has seen to it"),
         };
         let direction = flight.direction();
         let name = aloft.registration();
@@ -785,7 +772,7 @@ impl Engine {
                 break;
             }
             if flight.slot() != index {
-                // It has left for another slot, or come home.
+                // It has been started since that was read.
                 continue;
             }
             let verdict = Verdict::Cancelled;

@@ -40,21 +40,11 @@ pub(crate) struct Return {
     pub(crate) drained: Drained,
 }
 
-/// What a slot is in use for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    /// A registration.
-    Registration,
-    /// It watches the connection of an operation, and is not counted among the registrations.
-    Internal,
-}
-
 impl Engine {
     /// A free slot, for [`Engine::register`] or [`Engine::cancel`].
     pub(crate) fn reserve_slot(
         &self,
         call: Call,
-        purpose: Purpose,
         also: impl FnOnce(u32) -> bool,
     ) -> Result<u32, Error> {
         self.check_open(call)?;
@@ -71,7 +61,6 @@ impl Engine {
         }
         let index = state.stock.slots.take(&self.nodes, 0, reserve);
         let index = index.ok_or(Error::new(call, ErrorKind::OutOfMemory))?;
-        state.stock.internal += usize::from(purpose == Purpose::Internal);
         Ok(index)
     }
 
@@ -82,11 +71,11 @@ impl Engine {
 
     /// Gives back a slot whose registration was refused.
     pub(crate) fn cancel(&self, index: u32) {
-        self.give_back_slot(index, Purpose::Registration);
+        self.give_back_slot(index);
     }
 
     /// Gives back a slot that has been given up, unless it has no name left to give.
-    pub(super) fn give_back_slot(&self, index: u32, purpose: Purpose) {
+    fn give_back_slot(&self, index: u32) {
         // The slot was given up at least once, so it has its first generation again only if every
         // generation was used.
         let is_used_up = self.slot(index).word().generation() == self.first_generation();
@@ -98,7 +87,6 @@ impl Engine {
         } else {
             stock.slots.give_back(&self.nodes, 0, index);
         }
-        stock.internal -= usize::from(purpose == Purpose::Internal);
         stock.tell_collectors();
         drop(self.end_if_over(state));
     }
@@ -368,7 +356,7 @@ impl Engine {
         self.detach(descriptor, name);
         self.let_go(index);
         slot.free();
-        self.give_back_slot(index, Purpose::Registration);
+        self.give_back_slot(index);
         trace!(DEBUG, port = self.number, registration = ?super::Shown(name), descriptor, "ended");
     }
 

@@ -31,7 +31,7 @@ impl Engine {
             packets.add(&member.seat.counts);
         }
         Snapshot {
-            registered: stock.slots.in_use() - stock.internal,
+            registered: stock.slots.in_use(),
             queued: stock.ready.len() + stock.recheck.len(),
             polls: stock.polls,
             empty_polls: stock.empty_polls,
@@ -104,11 +104,7 @@ impl fmt::Debug for Engine {
         let lanes = |index| {
             let desk = self.desk(index)?;
             let lanes = format!("{:?}", *desk.lock());
-            let shown = match desk.home() {
-                Some(home) => format!("{lanes}, for {home}"),
-                None => lanes,
-            };
-            Some((index, shown))
+            Some((index, lanes))
         };
         let lent = slots.iter().filter(|(_, _, word)| word.is_lent());
         let operations: Vec<_> = lent.filter_map(|(index, _, _)| lanes(*index)).collect();

@@ -19,7 +19,6 @@ use crate::operation::{Bytes, Cargo, OpId, Operation, Outcome, SharedId, Started
 use crate::port::{Port, Store};
 use crate::registration::Id;
 use crate::source::{OwnedSource, Source};
-use crate::state::facts::Fault;
 use crate::state::flights::Direction;
 use crate::state::moment::Moment;
 use crate::state::slot::{Drained, Slot};
@@ -73,53 +72,33 @@ impl<K, B: Buffer> Store<K, B> {
         attempted
     }
 
-    /// The operation in `cell` was tried, and has come to this. If it has ended it is its registration's,
-    /// wherever it has waited. After [`Course::Waits`] it is the caller's no more.
+    /// The operation in `cell` was tried, and has come to this. After [`Course::Waits`] it is the caller's no more.
     #[inline]
-    fn tried<'e>(
-        &'e self,
+    fn tried(
+        &self,
         cell: &Cell<Cargo<B>>,
-        aloft: &mut Aloft<'e>,
+        aloft: &Aloft<'_>,
         attempted: Attempted,
         seat: Option<&Seat>,
     ) -> Course {
-        let course = if attempted.goes_elsewhere() {
-            self.engine.lane_if_lone(aloft);
-            self.send_elsewhere(cell, aloft, attempted, seat)
+        if attempted == Attempted::Carried {
+            self.hand_over_transfer(cell, aloft, seat)
         } else {
             self.engine.tried(aloft, attempted, seat)
-        };
-        if let Course::Ends(_) = course {
-            self.engine.bring_home(aloft);
-        }
-        course
-    }
-
-    /// The operation in `cell` does not wait in its lane for an edge.
-    #[cold]
-    #[inline(never)]
-    fn send_elsewhere<'e>(
-        &'e self,
-        cell: &Cell<Cargo<B>>,
-        aloft: &mut Aloft<'e>,
-        attempted: Attempted,
-        seat: Option<&Seat>,
-    ) -> Course {
-        if attempted == Attempted::Silent {
-            self.await_data(cell, aloft, seat)
-        } else {
-            self.hand_over_transfer(cell, aloft, seat)
         }
     }
 
     /// The operation in `cell` is carried out by the back end.
-    fn hand_over_transfer<'e>(
-        &'e self,
+    #[cold]
+    #[inline(never)]
+    fn hand_over_transfer(
+        &self,
         cell: &Cell<Cargo<B>>,
-        aloft: &mut Aloft<'e>,
+        aloft: &Aloft<'_>,
         seat: Option<&Seat>,
     ) -> Course {
         let engine = &self.engine;
+        engine.lane_if_lone(aloft);
         let record = aloft.record;
         if !engine.reserve_transfer(record) {
             // It waits for an edge instead.
@@ -164,39 +143,12 @@ impl<K, B: Buffer> Store<K, B> {
         std::mem::forget(fetching);
     }
 
-    /// The operation in `cell` has won a connection, which has no data yet. It fails if that cannot be
-    /// watched.
-    fn await_data<'e>(
-        &'e self,
-        cell: &Cell<Cargo<B>>,
-        aloft: &mut Aloft<'e>,
-        seat: Option<&Seat>,
-    ) -> Course {
-        // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
-        // - a value, and neither: the operation was just tried by this thread, and until the engine is told
-        //   what has come of that, below, it hands the operation to no other thread; the reference is used
-        //   here only.
-        let connection = unsafe { cell.get() }.connection();
-        let also = |index| self.keys.cells.reserve(index);
-        match self.engine.await_data(aloft, connection, also, seat) {
-            Ok(course) => course,
-            Err(error) => {
-                let fault = Fault { kind: error.kind(), code: error.os_code() };
-                // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference
-                // lives.
-                // - a value, and nothing else: as above, since the engine has refused.
-                unsafe { cell.get_mut() }.fail(fault);
-                self.engine.tried(aloft, Attempted::Done, seat)
-            }
-        }
-    }
-
     /// Tries an operation of a shared association until it ends or has to wait. After [`Course::Waits`] it is
     /// the caller's no more.
-    fn attempt_shared<'e>(
-        &'e self,
+    fn attempt_shared(
+        &self,
         cell: &Cell<Cargo<B>>,
-        aloft: &mut Aloft<'e>,
+        aloft: &Aloft<'_>,
         seat: Option<&Seat>,
     ) -> Course {
         loop {
@@ -214,10 +166,10 @@ impl<K, B: Buffer> Store<K, B> {
 
     /// Tries an operation of a token until it ends, and is landed by that, or has to wait. False: it is the caller's
     /// no more. `known`: what the first attempt has come to, if it was made already.
-    fn attempt_own<'e>(
-        &'e self,
+    fn attempt_own(
+        &self,
         cell: &Cell<Cargo<B>>,
-        aloft: &mut Aloft<'e>,
+        aloft: &Aloft<'_>,
         mut known: Option<Attempted>,
         seat: Option<&Seat>,
     ) -> bool {
@@ -319,10 +271,9 @@ impl<K, B: Buffer> Drop for Trying<'_, K, B> {
         // - a value, and nothing else: as in `attempt`, from where this is called while it unwinds; the reference there
         //   is used no more.
         unsafe { store.cargo.at(record).get_mut() }.fail_by_panic();
-        let mut aloft = store.engine.aloft(record);
+        let aloft = store.engine.aloft(record);
         store.engine.tried(&aloft, Attempted::Done, seat);
-        store.engine.bring_home(&mut aloft);
-        store.engine.queue_operation(aloft.record);
+        store.engine.queue_operation(record);
     }
 }
 
@@ -635,9 +586,9 @@ impl<'p, K, B: Buffer> Lent<'p, K, B> {
         let store = held.store;
         match course {
             Ok(Course::Try) => {
-                let mut aloft = store.engine.aloft(record);
+                let aloft = store.engine.aloft(record);
                 let seat = current_seat(&store.engine);
-                if !store.attempt_own(cell, &mut aloft, known, seat.as_deref()) {
+                if !store.attempt_own(cell, &aloft, known, seat.as_deref()) {
                     return Ok(Begun::InFlight(name));
                 }
                 let held = Held { drained: Drained::NONE, events: Events::NONE, ..held };
@@ -881,9 +832,6 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         let is_over = if cargo.is_of_file() {
             let (operation, progress) = cargo.parts();
             store.try_on_file(operation, progress, desk, descriptor)
-        } else if cargo.may_leave() {
-            left.is_untried = slot.looks_ready(cargo.direction().facts(), drained);
-            false
         } else {
             let engine: &Engine = engine;
             let transport = move |descriptor| engine.transport(desk, descriptor);
@@ -898,7 +846,6 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
                 Attempted::Done => {}
                 Attempted::Scarce | Attempted::Paused => left.known = Some(attempted),
                 Attempted::Carried => (left.is_untried, left.known) = (true, Some(attempted)),
-                Attempted::Silent | Attempted::Spoken => unreachable!("it is tried in flight only"),
             }
             matches!(attempted, Attempted::Done | Attempted::Drained)
         };
@@ -939,10 +886,9 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         if cargo.is_of_file() {
             return self.take_off_on_file(cell, (record, desk), &plan);
         }
-        let is_alone = known.is_none() && !cargo.may_leave();
         let held = self.into_held();
         let name = OpId(engine.operation_of(record));
-        let course = if is_alone {
+        let course = if known.is_none() {
             let Plan { direction, deadline, .. } = plan;
             let aloft = engine.before_start(record, index, slot, desk);
             engine.lend_alone(aloft, direction, deadline, drained)
@@ -970,18 +916,6 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
     /// As for [`Ready::start`].
     pub fn accept(self) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
         self.start(Operation::accept())
-    }
-
-    /// Starts [`Operation::accept_and_recv`].
-    ///
-    /// # Errors
-    ///
-    /// As for [`Ready::start`].
-    pub fn accept_and_recv(
-        self,
-        buffer: B,
-    ) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
-        self.start(Operation::accept_and_recv(buffer))
     }
 
     /// Starts [`Operation::connect`].
@@ -1113,8 +1047,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
 impl<K, M, B: Buffer> Port<K, M, B> {
     /// Starts an operation of a shared association. Its packet is [`Packet::Finished`].
     ///
-    /// Operations of one direction are done in the order in which they were started. An accept with first
-    /// data ([`Operation::accept_and_recv`]) leaves that order once it has its connection.
+    /// Operations of one direction are done in the order in which they were started.
     /// Those on files are done together, in whatever order the system chooses.
     ///
     /// # Errors
@@ -1216,11 +1149,11 @@ impl<K, M, B: Buffer> Port<K, M, B> {
         }
         match engine.share(id.0, record, &plan) {
             Ok(Course::Try) => {
-                let mut aloft = engine.aloft(record);
+                let aloft = engine.aloft(record);
                 Ok((
                     record,
                     name,
-                    store.attempt_shared(cell, &mut aloft, current_seat(engine).as_deref()),
+                    store.attempt_shared(cell, &aloft, current_seat(engine).as_deref()),
                 ))
             }
             Ok(course) => Ok((record, name, course)),
@@ -1339,12 +1272,12 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
         let (store, engine) = (self.port.store(), self.port.engine());
         let (aloft, cell) = (engine.aloft(record), store.cargo.at(record));
         if !engine.turn_alone(&aloft) {
-            return self.any_operation(&mut { aloft }, cell, seat);
+            return self.any_operation(&aloft, cell, seat);
         }
         let attempted = store.attempt(cell, &aloft, Some(seat));
         // The common case of `Store::attempt_own`.
         if engine.forked() || !engine.tried_and_landed(&aloft, attempted) {
-            return self.own_operation(&mut { aloft }, cell, Some(attempted), seat);
+            return self.own_operation(&aloft, cell, Some(attempted), seat);
         }
         Some(self.done(&aloft, cell, seat))
     }
@@ -1371,7 +1304,7 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
     #[inline(never)]
     fn own_operation(
         &self,
-        aloft: &mut Aloft<'p>,
+        aloft: &Aloft<'p>,
         cell: &'p Cell<Cargo<B>>,
         known: Option<Attempted>,
         seat: &Seat,
@@ -1387,7 +1320,7 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
     #[inline(never)]
     fn any_operation(
         &self,
-        aloft: &mut Aloft<'p>,
+        aloft: &Aloft<'p>,
         cell: &'p Cell<Cargo<B>>,
         seat: &Seat,
     ) -> Option<Packet<'p, K, M, B>> {
@@ -1398,9 +1331,6 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
         let cargo = unsafe { cell.get() };
         let (is_shared, is_handed_over) = (cargo.is_shared, cargo.is_handed_over);
         let course = engine.turn(aloft, Some(seat));
-        if let Course::Ends(_) = course {
-            engine.bring_home(aloft);
-        }
         if is_handed_over {
             store.fetch(cell, record);
             if engine.forked() {
@@ -1468,10 +1398,10 @@ impl<K, B: Buffer> Store<K, B> {
         while let Some(record) = engine.take_aside() {
             has_gone_on = true;
             let cell = self.cargo.at(record);
-            let mut aloft = engine.aloft(record);
+            let aloft = engine.aloft(record);
             let seat = current_seat(engine);
             let course = match engine.turn(&aloft, seat.as_deref()) {
-                Course::Try => self.attempt_task(cell, &mut aloft, seat.as_deref()),
+                Course::Try => self.attempt_task(cell, &aloft, seat.as_deref()),
                 course => course,
             };
             if let Course::Ends(verdict) = course {
@@ -1484,10 +1414,10 @@ impl<K, B: Buffer> Store<K, B> {
     /// Tries a task until it ends or has to wait, as [`Store::attempt_shared`] does. What is done is told here, before the
     /// next task of the direction is tried by any thread, so that the ends come in the order of the bytes; the task is the
     /// caller's no more then.
-    fn attempt_task<'e>(
-        &'e self,
+    fn attempt_task(
+        &self,
         cell: &Cell<Cargo<B>>,
-        aloft: &mut Aloft<'e>,
+        aloft: &Aloft<'_>,
         seat: Option<&Seat>,
     ) -> Course {
         loop {

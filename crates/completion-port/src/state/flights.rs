@@ -463,8 +463,6 @@ pub(crate) struct Lanes {
     files: Roll,
     /// Flights whose packets have not been taken.
     aloft: u32,
-    /// How many of them have left for the lanes of an internal slot, and have not come home.
-    away: u32,
     /// The registration is shared: operations are started by its name, and any number of them are in flight.
     pub(crate) is_shared: bool,
 }
@@ -483,18 +481,14 @@ impl fmt::Debug for Lanes {
         if self.files.len > 0 {
             write!(f, "{} on files, ", self.files.len)?;
         }
-        write!(f, "{} aloft", self.aloft)?;
-        if self.away > 0 {
-            write!(f, " {} away", self.away)?;
-        }
-        Ok(())
+        write!(f, "{} aloft", self.aloft)
     }
 }
 
 impl Default for Lanes {
     fn default() -> Self {
         let lanes = [Lane::new(), Lane::new()];
-        Self { lanes, files: Roll::EMPTY, aloft: 0, away: 0, is_shared: false }
+        Self { lanes, files: Roll::EMPTY, aloft: 0, is_shared: false }
     }
 }
 
@@ -520,9 +514,6 @@ pub(crate) struct Desk {
     /// The record that the operations of registrations with tokens use in turn; `NIL` if there is none. The desk
     /// keeps it.
     own: AtomicU32,
-    /// If the slot is internal, that of the registration whose operation waits here; `NIL` otherwise. A thread that
-    /// finds it without the lock looks again with it.
-    home: AtomicU32,
     /// The record of the connect that the system has of this descriptor, though the operation may have ended; or
     /// [`NO_CONNECT`], [`ABANDONING`] or [`ABANDONED`].
     connect: AtomicU32,
@@ -561,7 +552,6 @@ impl Default for Desk {
             transport: AtomicU8::new(0),
             lasting: AtomicU8::new(0),
             own: AtomicU32::new(NIL),
-            home: AtomicU32::new(NIL),
             connect: AtomicU32::new(NO_CONNECT),
             is_nonblocking: AtomicBool::new(false),
             is_file: AtomicBool::new(false),
@@ -665,17 +655,6 @@ impl Desk {
         self.own.store(own, Relaxed);
     }
 
-    /// The slot of the registration whose operation waits here, if the desk's slot is internal.
-    #[inline]
-    pub(crate) fn home(&self) -> Option<u32> {
-        Some(self.home.load(Acquire)).filter(|home| *home != NIL)
-    }
-
-    /// The desk's slot is internal from here on (`NIL`: no longer).
-    pub(crate) fn set_home(&self, home: u32) {
-        self.home.store(home, Release);
-    }
-
     /// The desk is a new registration's.
     pub(crate) fn begin(&self) {
         self.set_deadline(Moment::NEVER);
@@ -752,11 +731,6 @@ impl Lanes {
 
     pub(crate) fn aloft(&self) -> u32 {
         self.aloft
-    }
-
-    /// Whether a flight waits in the lanes of an internal slot.
-    pub(crate) fn is_any_away(&self) -> bool {
-        self.away > 0
     }
 
     /// The slot is a new registration.
@@ -1095,52 +1069,6 @@ impl Lanes {
                 (Course::Waits, Effects::NONE)
             }
         }
-    }
-
-    /// The caller has tried a flight, which cannot go on: it ends as it was called off, or else as cancelled.
-    pub(crate) fn give_up(
-        &mut self,
-        records: &impl Records,
-        slot: &Slot,
-        node: Node,
-        poll: u32,
-    ) -> (Course, Effects) {
-        let flight = records.flight(node);
-        if !flight.is_called_off() {
-            flight.judge(Verdict::Cancelled);
-        }
-        (Course::Ends(flight.verdict()), self.end_active(records, slot, node, poll))
-    }
-
-    /// The caller has tried a flight, which is not called off, and has to wait for what its registration's
-    /// descriptor does not tell: it goes on in `there`, the lanes of the internal slot `internal`. The caller
-    /// holds the locks of both desks. Those behind the flight do not wait for it any more.
-    pub(crate) fn leave(
-        &mut self,
-        records: &impl Records,
-        slot: &Slot,
-        node: Node,
-        (there, internal): (&mut Self, u32),
-        is_ready: bool,
-        poll: u32,
-    ) -> (Course, Effects) {
-        let flight = records.flight(node);
-        let (direction, deadline) = (flight.direction(), flight.deadline());
-        let course = there.start(records, node, internal, direction, deadline, is_ready);
-        self.away += 1;
-        (course, self.clear_active(records, slot, direction, poll))
-    }
-
-    /// A flight that has ended in the lanes of this internal slot goes home: its packet is its
-    /// registration's.
-    pub(crate) fn send_home(&mut self, flight: &Flight, home: u32) {
-        self.aloft -= 1;
-        flight.slot.store(home, Relaxed);
-    }
-
-    /// A flight has come home.
-    pub(crate) fn note_return(&mut self) {
-        self.away -= 1;
     }
 
     /// The flight that was due or tried has ended.

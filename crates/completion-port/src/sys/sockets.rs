@@ -121,8 +121,6 @@ pub(crate) struct Transfer {
     pub(crate) is_called_off: bool,
     /// The system has not begun: the operation is to be tried again, and to wait for an edge if need be.
     pub(crate) is_declined: bool,
-    /// Once a connection is won the operation is to be tried again: what it does with that is its caller's.
-    pub(crate) is_first_part: bool,
 }
 
 impl Transfer {

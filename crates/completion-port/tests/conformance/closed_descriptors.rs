@@ -16,7 +16,7 @@ use testkit::{
 
 use crate::kit::descriptors::{Numbered, numbered, pair_out_of_the_way, reopen, until_undisturbed};
 use crate::kit::ledger::{Entry, Ledger};
-use crate::kit::operations::{Shared, accepted_with_data, all, outcome, room};
+use crate::kit::operations::{Shared, all, outcome, room};
 use crate::kit::packets::{
     PERSISTENT_LEVEL, TRIGGERS, Trigger, assert_quiet, each_packet, given_back, kind, one_shot,
     queue, refused, repeated, the_one, the_removed, the_token,
@@ -663,22 +663,6 @@ on_edge_triggered_systems! {
         assert_quiet(&port, system);
         theirs.drain();
         assert_eq!(the_token(&port, system).events(), Events::OUT);
-    }
-
-    /// Rules 30 and 66: and what has a connection that waits for its first data.
-    fn a_rebuilt_set_watches_what_waits_for_first_data(system: &System) {
-        system.not_by_kqueue("entries that outlive their numbers");
-        let port = system.port::<Shared, usize>(1);
-        let listener = Shared::new(system.tcp_listener(4));
-        let lives_on = leave_stale_entry(&port, system, listener.clone());
-        let id = port.associate_shared(listener.clone()).unwrap();
-        port.start(id, Operation::accept_and_recv(room(4))).unwrap();
-        let client = system.tcp_connect(&listener);
-        assert_quiet(&port, system);
-        have_the_set_rebuilt_by(&port, &lives_on);
-        client.write(b"x").unwrap();
-        let (accepted, buffer) = accepted_with_data(outcome(&port, system), system);
-        assert_eq!((accepted.unwrap().1, buffer), (1, b"x".to_vec()));
     }
 
     /// Rule 30: but not for what is being removed, and comes to its end afterwards.

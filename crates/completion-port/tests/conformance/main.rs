@@ -43,7 +43,6 @@ mod one_shot_reactor;
 mod operations_cancelling;
 mod operations_deadlines;
 mod operations_ending;
-mod operations_first_data;
 mod operations_order;
 mod operations_sharing;
 mod operations_sockets;

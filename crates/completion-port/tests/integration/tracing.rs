@@ -173,41 +173,6 @@ on_edge_triggered_systems! {
 }
 
 on_every_system! {
-    /// The slot at which an accept waits for first data is none that a program knows of: no event tells of
-    /// it.
-    fn what_waits_for_first_data_is_no_registration(system: &System) {
-        let told = Arc::new(Mutex::new(Vec::new()));
-        let listen = {
-            let told = Arc::clone(&told);
-            move |line: &str| told.lock().unwrap().push(line.to_owned())
-        };
-        let port = system.port::<Socket, usize>(1);
-        let (listener, quiet) = (system.tcp_listener(4), system.quiet());
-        let (client, other) = (system.tcp_connect(&listener), system.tcp_connect(&listener));
-        listening(listen, move || {
-            let mut batch = Batch::new();
-            let token = port.associate(listener).unwrap();
-            token.accept_and_recv(Vec::with_capacity(4)).unwrap();
-            assert_eq!(port.wait(&mut batch, quiet).unwrap().count(), 0);
-            client.write(b"x").unwrap();
-            let Some(Packet::Done(done)) = port.wait(&mut batch, None).unwrap().next() else { panic!() };
-            let (token, outcome) = done.into_parts();
-            assert!(outcome.error().is_none());
-            token.accept_and_recv(Vec::with_capacity(4)).unwrap();
-            assert_eq!(port.wait(&mut batch, quiet).unwrap().count(), 0);
-            port.shutdown().unwrap();
-            assert_eq!(port.wait(&mut batch, None).unwrap().count(), 1);
-            drop(other);
-        });
-        let told = told.lock().unwrap();
-        let what = |line: &String| line.split([' ', '[']).nth(1).unwrap().to_owned();
-        let seen: Vec<_> = told.iter().map(what).collect();
-        let expected =
-            ["registered", "started", "completed", "started", "removed", "completed", "ended"];
-        assert_eq!(seen, expected, "{told:#?}");
-        assert_explained(&told);
-    }
-
     /// Whatever way it ends, and whether it makes a packet: each operation is started once, and completed or refused
     /// once.
     fn each_operation_is_told_of_from_its_start_to_its_end(system: &System) {

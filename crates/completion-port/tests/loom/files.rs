@@ -7,9 +7,7 @@ use std::time::Duration;
 use loom::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use crate::detection::BlockDetection;
-use crate::engine::{
-    Course, Engine, Entry, Plan, Purpose, Seat, Taken, Verdict, Waited, name_parts,
-};
+use crate::engine::{Course, Engine, Entry, Plan, Seat, Taken, Verdict, Waited, name_parts};
 use crate::error::{Call, ErrorKind};
 use crate::fake::Fake;
 use crate::interest::Interest;
@@ -47,7 +45,7 @@ impl Depot {
     }
 
     fn of((engine, fake): (Arc<Engine>, Arc<Fake>), is_shared: bool) -> Arc<Self> {
-        let index = engine.reserve_slot(Call::Associate, Purpose::Registration, |_| true).unwrap();
+        let index = engine.reserve_slot(Call::Associate, |_| true).unwrap();
         let mode = Mode { interest: Interest::NONE, edge: false, one_shot: !is_shared };
         let associated = Some(Interest::IN);
         let entry = Entry { associated, shared: is_shared, ..entry(mode) };

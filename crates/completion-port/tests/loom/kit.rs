@@ -7,7 +7,7 @@ use loom::thread;
 
 use crate::detection::BlockDetection;
 use crate::engine::{
-    Engine, Entry, GoesOn, Purpose, Return, Scratch, Seat, Taken, Waited, name_of, name_parts,
+    Engine, Entry, GoesOn, Return, Scratch, Seat, Taken, Waited, name_of, name_parts,
 };
 use crate::error::Call;
 use crate::fake::{Fake, Handle};
@@ -227,7 +227,7 @@ pub(crate) fn take_one(engine: &Engine) {
 
 /// Registers the one descriptor of the fake kernel.
 pub(crate) fn register(engine: &Engine, mode: Mode) -> u64 {
-    let index = engine.reserve_slot(Call::Register, Purpose::Registration, |_| true).unwrap();
+    let index = engine.reserve_slot(Call::Register, |_| true).unwrap();
     engine.register(Call::Register, index, entry(mode), || None).unwrap()
 }
 

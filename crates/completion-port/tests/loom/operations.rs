@@ -9,8 +9,7 @@ use loom::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use crate::detection::BlockDetection;
 use crate::engine::{
-    Aloft, Attempted, Course, Engine, Entry, Plan, Purpose, Return, Seat, Taken, Verdict, Waited,
-    name_parts,
+    Aloft, Attempted, Course, Engine, Entry, Plan, Return, Seat, Taken, Verdict, Waited, name_parts,
 };
 use crate::error::{Call, ErrorKind};
 use crate::fake::Fake;
@@ -32,8 +31,6 @@ const PARKED: Return = Return { mode: None, timed: false, drained: NO_HINT };
 #[derive(Clone, Copy, Debug, Default)]
 struct Cargo {
     is_there: bool,
-    /// It has a connection, and waits for a byte of that.
-    is_connected: bool,
     has_byte: bool,
     /// It has ended while its token tried it, called off.
     is_called_off: bool,
@@ -45,11 +42,6 @@ struct Harbour {
     fake: Arc<Fake>,
     name: u64,
     is_shared: bool,
-    /// Operations are accepts with first data: each gets a connection when it is tried, and the descriptor of
-    /// which a byte can be read is that of the connection.
-    accepts: bool,
-    /// A connection comes with a byte of the listener's descriptor, and never has data.
-    is_listener_idle: bool,
     /// By the numbers of records.
     cargo: [UnsafeCell<Cargo>; 2],
     /// Whether the key is in its cell.
@@ -69,27 +61,13 @@ enum Seen {
     Ended,
 }
 
-/// The number of the descriptor of a connection that the first operation gets; the second one gets the next.
-const CONNECTION: i32 = 9;
-
 impl Harbour {
     fn of(port: (Arc<Engine>, Arc<Fake>), is_shared: bool) -> Arc<Self> {
         Arc::new(Self::made(port, is_shared))
     }
 
-    fn that_accepts(port: (Arc<Engine>, Arc<Fake>), is_shared: bool) -> Arc<Self> {
-        Arc::new(Self { accepts: true, ..Self::made(port, is_shared) })
-    }
-
-    /// Nobody has connected yet.
-    fn that_will_accept(port: (Arc<Engine>, Arc<Fake>), is_shared: bool) -> Arc<Self> {
-        let harbour = Self { accepts: true, is_listener_idle: true, ..Self::made(port, is_shared) };
-        harbour.engine.slot(name_parts(harbour.name).0).know(Facts::IN, false);
-        Arc::new(harbour)
-    }
-
     fn made((engine, fake): (Arc<Engine>, Arc<Fake>), is_shared: bool) -> Self {
-        let index = engine.reserve_slot(Call::Associate, Purpose::Registration, |_| true).unwrap();
+        let index = engine.reserve_slot(Call::Associate, |_| true).unwrap();
         let mode = Mode { interest: Interest::NONE, edge: false, one_shot: !is_shared };
         let associated = Some(Interest::IN);
         let entry = Entry { associated, shared: is_shared, ..entry(mode) };
@@ -99,8 +77,6 @@ impl Harbour {
             fake,
             name,
             is_shared,
-            accepts: false,
-            is_listener_idle: false,
             cargo: [(); 2].map(|()| UnsafeCell::new(Cargo::default())),
             key: UnsafeCell::new(true),
             done: AtomicUsize::new(0),
@@ -162,8 +138,7 @@ impl Harbour {
     }
 
     fn plan(&self, deadline: Moment) -> Plan {
-        let call = if self.accepts { Call::Accept } else { Call::Receive };
-        Plan { call, direction: Direction::In, deadline }
+        Plan { call: Call::Receive, direction: Direction::In, deadline }
     }
 
     fn share(&self, deadline: Moment, seat: Option<&Seat>) -> Result<u64, ErrorKind> {
@@ -179,7 +154,7 @@ impl Harbour {
             error.kind()
         })?;
         let course = match course {
-            Course::Try => self.attempt(&mut engine.aloft(record), seat),
+            Course::Try => self.attempt(&engine.aloft(record), seat),
             course => course,
         };
         if let Course::Ends(_) = course {
@@ -198,23 +173,16 @@ impl Harbour {
             .own_record(index, Call::Receive, |_| true)
             .map_err(|error| self.refuse(error.kind()))?;
         let operation = engine.operation_of(record);
-        let plan = self.plan(deadline);
         let mut drained = NO_HINT;
         let (mut has_byte, mut is_called_off) = (false, false);
-        let looks_ready = slot.looks_ready(direction.facts(), drained);
-        if looks_ready && !self.accepts {
+        if slot.looks_ready(direction.facts(), drained) {
             has_byte = self.fake.take();
             drained = Drained::of(direction);
         }
         self.load(record);
         if !has_byte {
-            let lent = if self.accepts {
-                let lent = engine.lend(slot, index, desk, record, &plan, drained, looks_ready);
-                lent.map_err(|error| error.kind())
-            } else {
-                let aloft = engine.before_start(record, index, slot, desk);
-                engine.lend_alone(aloft, direction, deadline, drained)
-            };
+            let aloft = engine.before_start(record, index, slot, desk);
+            let lent = engine.lend_alone(aloft, direction, deadline, drained);
             let course = lent.map_err(|error| {
                 self.unload(record);
                 self.refuse(error)
@@ -222,7 +190,7 @@ impl Harbour {
             if course != Course::Try {
                 return Ok(operation);
             }
-            let Course::Ends(verdict) = self.attempt(&mut engine.aloft(record), seat) else {
+            let Course::Ends(verdict) = self.attempt(&engine.aloft(record), seat) else {
                 return Ok(operation);
             };
             is_called_off = verdict != Verdict::Done;
@@ -250,36 +218,17 @@ impl Harbour {
     }
 
     /// The calling thread tries an operation. If that was started by a token and has ended, it has landed.
-    fn attempt<'e>(&'e self, aloft: &mut Aloft<'e>, seat: Option<&Seat>) -> Course {
+    fn attempt(&self, aloft: &Aloft<'_>, seat: Option<&Seat>) -> Course {
         loop {
             let attempted = self.with_cargo(aloft.record, |cargo| {
                 assert!(cargo.is_there && !cargo.has_byte, "what has ended is not tried");
-                if self.is_listener_idle && !cargo.is_connected {
-                    cargo.is_connected = self.fake.take();
-                    return if cargo.is_connected { Attempted::Silent } else { Attempted::Blocked };
-                }
-                let was_connected = std::mem::replace(&mut cargo.is_connected, self.accepts);
                 cargo.has_byte = self.fake.take();
-                match (self.accepts && !was_connected, cargo.has_byte) {
-                    (false, true) if self.accepts => Attempted::Spoken,
-                    (false, true) => Attempted::Drained,
-                    (true, true) => Attempted::Done,
-                    (false, false) => Attempted::Blocked,
-                    (true, false) => Attempted::Silent,
-                }
+                if cargo.has_byte { Attempted::Drained } else { Attempted::Blocked }
             });
             if !self.is_shared && self.engine.tried_and_landed(aloft, attempted) {
                 return Course::Ends(Verdict::Done);
             }
-            let course = if attempted == Attempted::Silent {
-                let connection = CONNECTION + aloft.record.cast_signed();
-                self.engine.await_data(aloft, connection, |_| true, seat).unwrap()
-            } else {
-                self.engine.tried(aloft, attempted, seat)
-            };
-            if let Course::Ends(_) = course {
-                self.engine.bring_home(aloft);
-            }
+            let course = self.engine.tried(aloft, attempted, seat);
             match course {
                 Course::Try => {}
                 Course::Ends(verdict) if !self.is_shared => {
@@ -288,14 +237,6 @@ impl Harbour {
                 }
                 course => return course,
             }
-        }
-    }
-
-    /// No connection is watched.
-    fn assert_home(&self) {
-        let (index, _) = name_parts(self.name);
-        for other in (0..3).filter(|other| *other != index) {
-            assert!(!self.engine.slot(other).word().is_live(), "{:?}", self.engine);
         }
     }
 
@@ -334,11 +275,10 @@ impl Harbour {
     }
 
     fn take_operation(&self, record: u32, seat: &Seat) -> Option<Verdict> {
-        let mut aloft = self.engine.aloft(record);
+        let aloft = self.engine.aloft(record);
         let course = match self.engine.turn(&aloft, Some(seat)) {
-            Course::Try => self.attempt(&mut aloft, Some(seat)),
+            Course::Try => self.attempt(&aloft, Some(seat)),
             course => {
-                self.engine.bring_home(&mut aloft);
                 if !self.is_shared {
                     self.engine.land_own(&aloft);
                 }
@@ -662,32 +602,6 @@ fn an_end_calls_off_nothing_of_the_next_registration() {
     });
 }
 
-/// The same, where an accept of each waits for the first data of its connection.
-#[test]
-fn an_end_calls_off_no_accept_of_the_next_registration() {
-    explore_within(2, || {
-        let (engine, fake) = engine(1);
-        let seat = engine.join();
-        let former = Harbour::that_accepts((Arc::clone(&engine), Arc::clone(&fake)), true);
-        former.start(Moment::NEVER, Some(&seat)).unwrap();
-        let remover = spawn(&former, |former| former.engine.remove(former.name).is_ok());
-        fake.arrive();
-        while former.wait(&seat) != Some(Seen::Removed) {}
-        assert_eq!(former.packets().0, 1);
-        former.assert_home();
-        // What nobody has received is gone with its connection.
-        let _ = fake.take();
-        let harbour = Harbour::that_accepts((engine, fake), true);
-        assert_eq!(name_parts(harbour.name).0, name_parts(former.name).0, "the slot is used anew");
-        let operation = harbour.start(Moment::NEVER, Some(&seat)).unwrap();
-        remover.join().unwrap();
-        assert!(harbour.engine.cancel_operation(operation).unwrap(), "it is still in flight");
-        assert_eq!(harbour.wait(&seat), Some(Seen::Done(Verdict::Cancelled)));
-        harbour.assert_home();
-        harbour.engine.leave(&seat);
-    });
-}
-
 /// A registration whose descriptor is closed ends behind the packet of its operation, which this thread takes.
 fn ends_behind_its_operation(harbour: &Harbour) {
     let seat = harbour.engine.join();
@@ -714,24 +628,19 @@ fn token_finds_it_closed(harbour: &Harbour) {
 /// Each registration that is there has packets for all its operations, and ends.
 #[test]
 fn what_is_in_flight_ends_when_its_descriptor_is_found_closed() {
-    for accepts in [false, true] {
-        for is_shared in [false, true] {
-            explore_within(2, move || {
-                let harbour = Harbour::made(engine(1), is_shared);
-                let harbour = Arc::new(Harbour { accepts, ..harbour });
-                harbour.start(Moment::NEVER, None).unwrap();
-                let kernel = spawn(&harbour.fake, Fake::arrive);
-                let closer =
-                    spawn(&harbour, |harbour| Holder::retire(&*harbour.engine, harbour.name));
-                ends_behind_its_operation(&harbour);
-                closer.join().unwrap();
-                kernel.join().unwrap();
-                token_finds_it_closed(&harbour);
-                assert_eq!(harbour.packets().0, 1);
-                assert_eq!(harbour.engine.snapshot().registered, 0);
-                harbour.assert_home();
-            });
-        }
+    for is_shared in [false, true] {
+        explore_within(2, move || {
+            let harbour = Harbour::of(engine(1), is_shared);
+            harbour.start(Moment::NEVER, None).unwrap();
+            let kernel = spawn(&harbour.fake, Fake::arrive);
+            let closer = spawn(&harbour, |harbour| Holder::retire(&*harbour.engine, harbour.name));
+            ends_behind_its_operation(&harbour);
+            closer.join().unwrap();
+            kernel.join().unwrap();
+            token_finds_it_closed(&harbour);
+            assert_eq!(harbour.packets().0, 1);
+            assert_eq!(harbour.engine.snapshot().registered, 0);
+        });
     }
 }
 
@@ -787,11 +696,11 @@ fn dropped_with_the_rest(harbour: &Harbour, started: usize) {
 /// A thread has found operations, or ended some, and has gone without looking at them, when the port is dropped.
 #[test]
 fn a_port_is_dropped_with_operations_wherever_they_are() {
-    for (is_shared, accepts) in [(false, false), (false, true), (true, false), (true, true)] {
+    for is_shared in [false, true] {
         for is_one_shot in [false, true] {
             explore_within(2, move || {
                 let port = if is_one_shot { one_shot_engine(1) } else { engine(1) };
-                let harbour = Arc::new(Harbour { accepts, ..Harbour::made(port, is_shared) });
+                let harbour = Harbour::of(port, is_shared);
                 let operation = harbour.start(Moment::NEVER, None).unwrap();
                 let mut started = 1;
                 let kernel = spawn(&harbour.fake, Fake::arrive);
@@ -818,10 +727,9 @@ fn a_port_is_dropped_with_operations_wherever_they_are() {
 /// Another port registers the number meanwhile: what it calls off is dropped with the port all the same.
 #[test]
 fn a_port_is_dropped_while_another_one_claims_a_descriptor_with_operations() {
-    for (is_shared, accepts) in [(false, false), (false, true), (true, false), (true, true)] {
+    for is_shared in [false, true] {
         explore_within(2, move || {
-            let harbour = Harbour::made(engine(1), is_shared);
-            let harbour = Arc::new(Harbour { accepts, ..harbour });
+            let harbour = Harbour::of(engine(1), is_shared);
             harbour.start(Moment::NEVER, None).unwrap();
             let other = spawn(&harbour, |harbour| {
                 Holder::retire(&*harbour.engine, harbour.name);
@@ -1008,160 +916,4 @@ fn readiness_is_reported_beside_operations_that_end() {
         kernel.join().unwrap();
         user.join().unwrap();
     });
-}
-
-/// An accept with first data, in each of the ways.
-fn accepting(model: impl Fn(Arc<Harbour>) + Copy + Send + Sync + 'static) {
-    for is_shared in [false, true] {
-        for is_one_shot in [false, true] {
-            explore_within(2, move || {
-                let port = if is_one_shot { one_shot_engine(1) } else { engine(1) };
-                model(Harbour::that_accepts(port, is_shared));
-            });
-        }
-    }
-}
-
-/// The name of the first operation of a port.
-const FIRST: u64 = 0;
-
-#[test]
-fn an_accept_is_done_whenever_its_data_comes() {
-    accepting(|harbour| {
-        let waiter = spawn(&harbour, Harbour::take_one);
-        let kernel = spawn(&harbour.fake, Fake::arrive);
-        harbour.start(Moment::NEVER, None).unwrap();
-        assert_eq!(waiter.join().unwrap(), Some(Seen::Done(Verdict::Done)));
-        kernel.join().unwrap();
-        harbour.assert_home();
-    });
-}
-
-/// The call finds it wherever it is: at the listener, at the connection, or on its way.
-#[test]
-fn an_accept_that_leaves_its_listener_is_cancelled() {
-    accepting(|harbour| {
-        // So that the record is there which the other thread asks for.
-        let plan = harbour.plan(Moment::NEVER);
-        let record = harbour.engine.shared_record(harbour.name, &plan, None, |_| true).unwrap();
-        harbour.engine.give_back_record(record);
-        let canceller = spawn(&harbour, |harbour| harbour.engine.cancel_operation(FIRST).unwrap());
-        let operation = harbour.start(Moment::NEVER, None).unwrap();
-        let is_first_in_time = canceller.join().unwrap();
-        let is_second_in_time = harbour.engine.cancel_operation(operation).unwrap();
-        assert!(is_first_in_time || is_second_in_time, "no data ever comes");
-        assert_eq!(harbour.take_one(), Some(Seen::Done(Verdict::Cancelled)));
-        harbour.assert_home();
-    });
-}
-
-/// The same of one that waits at the listener, and leaves it in the thread that has its node.
-#[test]
-fn an_accept_that_is_about_to_leave_its_listener_is_cancelled() {
-    for is_shared in [false, true] {
-        for is_one_shot in [false, true] {
-            explore_within(2, move || {
-                let port = if is_one_shot { one_shot_engine(1) } else { engine(1) };
-                let harbour = Harbour::that_will_accept(port, is_shared);
-                let operation = harbour.start(Moment::NEVER, None).unwrap();
-                harbour.fake.arrive();
-                let waiter = spawn(&harbour, Harbour::take_one);
-                assert!(harbour.engine.cancel_operation(operation).unwrap(), "no data ever comes");
-                assert_eq!(waiter.join().unwrap(), Some(Seen::Done(Verdict::Cancelled)));
-                harbour.assert_home();
-            });
-        }
-    }
-}
-
-#[test]
-fn a_cancelled_accept_meets_its_data() {
-    accepting(|harbour| {
-        harbour.start(Moment::NEVER, None).unwrap();
-        let waiter = spawn(&harbour, Harbour::take_one);
-        let kernel = spawn(&harbour.fake, Fake::arrive);
-        let is_in_time = harbour.engine.cancel_operation(FIRST).unwrap();
-        let seen = waiter.join().unwrap();
-        kernel.join().unwrap();
-        assert!(is_in_time || seen == Some(Seen::Done(Verdict::Done)), "{seen:?}");
-        assert_eq!(harbour.packets().0, 1);
-        harbour.assert_home();
-    });
-}
-
-/// A removal finds what waits for data, and what is about to.
-#[test]
-fn a_removal_comes_behind_accepts_wherever_they_wait() {
-    for is_one_shot in [false, true] {
-        explore_within(2, move || {
-            let port = if is_one_shot { one_shot_engine(1) } else { engine(1) };
-            let harbour = Harbour::that_accepts(port, true);
-            removed_behind_operations(&harbour);
-            harbour.assert_home();
-        });
-    }
-}
-
-/// The end of a port finds it, or it finds the port ended; whichever of its two slots the end looks at first.
-#[test]
-fn an_accept_that_is_started_while_the_port_ends_is_refused_or_called_off() {
-    for is_shared in [false, true] {
-        for (shuts_down, is_internal_first) in [(false, false), (false, true), (true, false)] {
-            explore_within(2, move || {
-                let port = engine(1);
-                let first =
-                    port.0.reserve_slot(Call::Associate, Purpose::Registration, |_| true).unwrap();
-                let second =
-                    port.0.reserve_slot(Call::Associate, Purpose::Registration, |_| true).unwrap();
-                let give_back = |engine: &Engine, index| {
-                    engine.slot(index).free();
-                    engine.cancel(index);
-                };
-                // The slot that was given back last is taken first.
-                give_back(&port.0, if is_internal_first { second } else { first });
-                let harbour = Harbour::that_accepts(port, is_shared);
-                give_back(&harbour.engine, if is_internal_first { first } else { second });
-                let closer = spawn(&harbour.engine, move |engine| {
-                    if shuts_down { engine.shut_down().unwrap() } else { engine.close() }
-                });
-                let started = harbour.start(Moment::NEVER, None);
-                closer.join().unwrap();
-                harbour.serve();
-                assert_eq!(harbour.packets(), (usize::from(started.is_ok()), 0), "{started:?}");
-                // Nothing takes the key of a shared association out of a closed port.
-                let is_left = is_shared && !shuts_down;
-                assert_eq!(harbour.engine.snapshot().registered, usize::from(is_left));
-                harbour.assert_home();
-            });
-        }
-    }
-}
-
-/// What comes home does so beside a removal that calls it off, and the data that it waits for.
-#[test]
-fn a_remover_that_waits_gets_the_key_when_the_accepts_have_come_home() {
-    for is_shared in [false, true] {
-        explore_within(2, move || {
-            let harbour = Harbour::that_accepts(engine(2), is_shared);
-            removed_as_it_is_awaited(&harbour);
-            harbour.assert_home();
-        });
-    }
-}
-
-/// The deadline goes along with the accept.
-#[test]
-fn the_deadline_of_an_accept_is_kept_wherever_it_waits() {
-    for is_shared in [false, true] {
-        explore_within(2, move || {
-            let harbour = Harbour::that_accepts(port_with_time(), is_shared);
-            let at = in_milliseconds(&harbour.fake, 5);
-            let starter = spawn(&harbour, move |harbour| harbour.start(at, None).unwrap());
-            let seat = harbour.engine.join();
-            assert_eq!(harbour.wait(&seat), Some(Seen::Done(Verdict::TimedOut)));
-            starter.join().unwrap();
-            assert!(harbour.fake.time() >= at, "never early");
-            harbour.assert_home();
-        });
-    }
 }

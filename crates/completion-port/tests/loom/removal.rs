@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::engine::{Purpose, Taken, Waited};
+use crate::engine::{Taken, Waited};
 use crate::error::Call;
 use crate::kit::{
     Handler, LEVEL, NO_HINT, NoTasks, Seen, engine, entry, explore, next, scratch, spawn,
@@ -13,8 +13,7 @@ fn a_registration_that_is_being_made_is_shut_down_with_the_others() {
     explore(|| {
         let (engine, _) = engine(1);
         let registrar = spawn(&engine, |engine| {
-            let index =
-                engine.reserve_slot(Call::Register, Purpose::Registration, |_| true).ok()?;
+            let index = engine.reserve_slot(Call::Register, |_| true).ok()?;
             let registered = engine.register(Call::Register, index, entry(LEVEL), || None);
             if registered.is_err() {
                 engine.cancel(index);

@@ -8,9 +8,7 @@ use std::time::Duration;
 use loom::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use crate::detection::BlockDetection;
-use crate::engine::{
-    Aloft, Course, Engine, Entry, Plan, Purpose, Seat, Taken, Verdict, name_parts,
-};
+use crate::engine::{Aloft, Course, Engine, Entry, Plan, Seat, Taken, Verdict, name_parts};
 use crate::error::{Call, ErrorKind};
 use crate::fake::Fake;
 use crate::interest::Interest;
@@ -44,7 +42,7 @@ impl Quay {
     }
 
     fn of((engine, fake): (Arc<Engine>, Arc<Fake>), is_shared: bool) -> Arc<Self> {
-        let index = engine.reserve_slot(Call::Associate, Purpose::Registration, |_| true).unwrap();
+        let index = engine.reserve_slot(Call::Associate, |_| true).unwrap();
         let mode = Mode { interest: Interest::NONE, edge: false, one_shot: !is_shared };
         let associated = Some(Interest::IN);
         let entry = Entry { associated, shared: is_shared, ..entry(mode) };
@@ -106,7 +104,6 @@ impl Quay {
             fault: None,
             is_called_off: false,
             is_declined: false,
-            is_first_part: false,
         };
         if engine.hand_over_transfer(aloft, transfer, None).is_err() {
             engine.queue_operation(record);

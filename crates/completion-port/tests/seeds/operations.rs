@@ -3,13 +3,12 @@
 //! An association owns the near end of a pair. The peer sends bytes that count up, so that a receive shows which
 //! bytes it has; each send is of bytes that name it.
 //!
-//! Or it owns a listener, and its operations are accepts, with first data and without. Each client sends bytes that
-//! name it, or is silent, or resets its connection.
+//! Or it owns a listener, and its operations are accepts. A client may reset its connection.
 //!
 //! Or it owns a datagram socket, or a socket that is to be connected first: to a listener which answers, to one whose
 //! queue is full, or to nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem::MaybeUninit;
 use std::net::Shutdown;
 use std::sync::atomic::AtomicBool;
@@ -77,7 +76,6 @@ struct Door {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sort {
     Accept,
-    AcceptAndReceive,
     Connect,
     Receive,
     ReceiveFrom,
@@ -98,7 +96,6 @@ impl Sort {
     fn of(outcome: &Outcome<Tray>) -> Self {
         match outcome {
             Outcome::Accepted(_) => Self::Accept,
-            Outcome::AcceptedAndReceived(..) => Self::AcceptAndReceive,
             Outcome::Connected(_) => Self::Connect,
             Outcome::Received(..) => Self::Receive,
             Outcome::ReceivedFrom(..) => Self::ReceiveFrom,
@@ -142,8 +139,6 @@ struct Client {
     /// `None`: it has reset its connection.
     socket: Option<Arc<Socket>>,
     address: sim::Address,
-    /// It has sent something, or ended its stream.
-    has_spoken: bool,
     /// An operation has brought its connection.
     is_accepted: bool,
 }
@@ -151,7 +146,6 @@ struct Client {
 /// What is known of all operations.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
-    /// Of a client the number is what it sends.
     clients: Vec<Client>,
     flights: Vec<Flight>,
     /// By keys: operations of each direction that were started, and the number of the last one.
@@ -306,33 +300,21 @@ impl Ledger {
         self.due_accepts(kernel, due);
     }
 
-    /// Each accept with first data that is in flight has one of the connections, as far as there are so many. One whose
-    /// client has spoken could end, and so could any other accept if a connection is left for it.
+    /// An accept in flight could end, if a connection waits for it.
     fn due_accepts(&self, kernel: &Kernel, due: &mut Vec<String>) {
         let log = self.log();
-        let mut accepts: BTreeMap<u32, (usize, bool)> = BTreeMap::new();
-        for aloft in log.aloft() {
-            match aloft.sort {
-                Sort::AcceptAndReceive => accepts.entry(aloft.key).or_default().0 += 1,
-                Sort::Accept => accepts.entry(aloft.key).or_default().1 = true,
-                _ => {}
-            }
-        }
-        for (key, (with_data, is_plain)) in accepts {
+        let accepts = log.aloft().into_iter().filter(|aloft| aloft.sort == Sort::Accept);
+        let listeners: BTreeSet<u32> = accepts.map(|accept| accept.key).collect();
+        for key in listeners {
             // One that is not connected yet, or not any more, shows a hang-up.
             let ends = [Conditions::HUP, Conditions::RDHUP, Conditions::ERR];
-            let waits = |client: &&Client| {
+            let waits = |client: &Client| {
                 let Some(socket) = &client.socket else { return false };
                 let facts = kernel.facts(socket);
                 let is_connected = !ends.iter().any(|end| facts.contains(*end));
                 client.key == key && !client.is_accepted && is_connected
             };
-            let waiting: Vec<_> = log.clients.iter().filter(waits).collect();
-            let spoken = waiting.iter().filter(|client| client.has_spoken).count();
-            if spoken > waiting.len().saturating_sub(with_data) {
-                due.push(format!("a client of key {key} has spoken, and its accept goes on"));
-            }
-            if is_plain && waiting.len() > with_data {
+            if log.clients.iter().any(waits) {
                 due.push(format!("a client of key {key} waits, and so does an accept"));
             }
         }
@@ -449,7 +431,7 @@ impl World {
     }
 
     /// A client connects to a listener.
-    fn connect(&self, which: usize, bytes: usize) {
+    fn connect(&self, which: usize) {
         let Some(link) = self.any_listener(which) else { return };
         let listener = self.ledger.with(link.key, |facts| facts.socket.upgrade());
         let Some(listener) = listener else { return };
@@ -459,37 +441,15 @@ impl World {
             key: link.key,
             socket: Some(Arc::clone(&socket)),
             address: socket.address(),
-            has_spoken: false,
             is_accepted: false,
         };
         let mut log = self.ledger.log();
         let number = log.clients.len();
-        if number == MOST_BYTES {
-            return;
-        }
         log.clients.push(client);
         drop(log);
         self.ledger.note(|| format!("  client {number} connects to key {}", link.key));
         // Refused, if the listener has just been closed.
-        if socket.connect(listener.address()).is_err() {
-            return;
-        }
-        drop(listener);
-        if bytes > 0 {
-            self.speak(number, bytes);
-        }
-    }
-
-    fn speak(&self, number: usize, bytes: usize) {
-        let socket = self.ledger.log().clients[number].socket.clone();
-        let Some(socket) = socket else { return };
-        #[allow(clippy::cast_possible_truncation, reason = "there are fewer")]
-        let has_spoken = if bytes == 0 {
-            socket.shutdown(Shutdown::Write).is_ok()
-        } else {
-            socket.write(&vec![number as u8; bytes]).is_ok()
-        };
-        self.ledger.log().clients[number].has_spoken |= has_spoken;
+        let _ = socket.connect(listener.address());
     }
 
     /// A client resets its connection, or the peer of an association does.
@@ -511,26 +471,21 @@ impl World {
         }
     }
 
-    /// An operation has brought a connection, and its first data.
-    fn accepted(&self, key: u32, peer: Option<&Address>, data: &[u8]) {
+    /// An operation has brought a connection.
+    fn accepted(&self, key: u32, peer: Option<&Address>) {
         let mut log = self.ledger.log();
         let mut clients = log.clients.iter_mut().enumerate();
-        let was_reset = |client: &Client| client.key == key && client.socket.is_none();
-        let client = match (peer, data.first()) {
-            (Some(peer), _) => clients.find(|(_, client)| *peer == client.address.into()),
-            // Of one that has reset its connection no more is known than what it has sent.
-            (None, Some(byte)) => {
-                clients.nth(usize::from(*byte)).filter(|(_, client)| was_reset(client))
+        let Some(peer) = peer else {
+            // Of one that has reset its connection no more is known.
+            if !clients.any(|(_, client)| client.key == key && client.socket.is_none()) {
+                fail("a connection of no client was accepted");
             }
-            (None, None) if clients.any(|(_, client)| was_reset(client)) => return,
-            (None, None) => None,
+            return;
         };
+        let client = clients.find(|(_, client)| *peer == client.address.into());
         let Some((number, client)) = client else { fail("a connection of no client was accepted") };
         if client.key != key || std::mem::replace(&mut client.is_accepted, true) {
             fail(&format!("client {number} of key {} was accepted for {key}", client.key));
-        }
-        if data.iter().any(|byte| usize::from(*byte) != number) {
-            fail(&format!("client {number} has sent {data:?}"));
         }
     }
 
@@ -551,12 +506,7 @@ impl World {
             Step::AssociateDatagrams { shared, start } => self.associate_datagrams(shared, start),
             Step::Dial { shared, way, start } => self.dial(shared, way, start),
             Step::Reset { which } => self.reset(which),
-            Step::Connect { which, bytes } => self.connect(which, bytes),
-            Step::Speak { which, bytes } => {
-                let clients = self.ledger.log().clients.len();
-                let Some(which) = which.checked_rem(clients) else { return };
-                self.speak(clients - 1 - which, bytes);
-            }
+            Step::Connect { which } => self.connect(which),
             Step::Feed { which, bytes } => {
                 let Some(link) = self.any_link(which) else { return };
                 let Some(far) = link.peer() else { return };
@@ -642,7 +592,6 @@ impl World {
         };
         let operation = match (sort, link.kind) {
             (Sort::Accept, _) => Operation::accept(),
-            (Sort::AcceptAndReceive, _) => Operation::accept_and_recv(tray()),
             (Sort::Connect, _) => {
                 Operation::connect(link.door.as_ref().expect("it is to be connected").address)
             }
@@ -789,7 +738,6 @@ impl World {
     fn taken(&self, number: usize, outcome: &Outcome<Tray>) {
         let (Outcome::Received(_, Tray { number: named, .. })
         | Outcome::ReceivedFrom(_, Tray { number: named, .. })
-        | Outcome::AcceptedAndReceived(_, Tray { number: named, .. })
         | Outcome::Sent(_, Tray { number: named, .. })
         | Outcome::Written(_, Tray { number: named, .. })) = outcome
         else {
@@ -841,15 +789,9 @@ impl World {
                 }
             }
             Outcome::Sent(result, _) => transferred(result),
-            Outcome::AcceptedAndReceived(result, tray) => {
-                if let Ok((_, peer, count)) = result {
-                    self.accepted(link.key, peer.as_ref(), &tray.bytes[..*count]);
-                }
-                0
-            }
             Outcome::Accepted(result) => {
                 if let Ok((_, peer)) = result {
-                    self.accepted(link.key, peer.as_ref(), &[]);
+                    self.accepted(link.key, peer.as_ref());
                 }
                 0
             }
@@ -1009,8 +951,7 @@ impl Link {
     /// What the next operation is.
     fn sort_of(&self, start: Start) -> Sort {
         match (self.kind, start.send) {
-            (Kind::Listener, None) => Sort::AcceptAndReceive,
-            (Kind::Listener, Some(_)) => Sort::Accept,
+            (Kind::Listener, _) => Sort::Accept,
             (Kind::Stream, _) if !self.is_connected.load(SeqCst) => Sort::Connect,
             (Kind::Stream, _) if start.on_file => Sort::Write,
             (Kind::Datagrams, None) => Sort::ReceiveFrom,

@@ -104,20 +104,14 @@ pub(crate) enum Step {
     CancelOperation {
         which: usize,
     },
-    /// Associates a listener, and starts an accept with first data on it.
+    /// Associates a listener, and starts an accept on it.
     Listen {
         shared: bool,
         start: Start,
     },
-    /// A client connects to a listener, and sends so many bytes.
+    /// A client connects to a listener.
     Connect {
         which: usize,
-        bytes: usize,
-    },
-    /// A client sends so many bytes; none: it ends its stream.
-    Speak {
-        which: usize,
-        bytes: usize,
     },
     /// Associates a datagram socket, and starts something on it.
     AssociateDatagrams {
@@ -354,11 +348,10 @@ fn add_listeners(lot: &mut Lot, steps: &mut Vec<Step>) {
     for _ in 0..4 + lot.below(24) {
         let which = lot.below(3);
         let start = Start::drawn(|bound| lot.below(bound));
-        let step = match lot.below(12) {
-            0..3 => Step::Start { which, start },
-            3..7 => Step::Connect { which, bytes: lot.pick(&[0, 0, 0, 1, 5]) },
-            7..10 => Step::Speak { which, bytes: lot.pick(&[0, 1, 1, 2, 9]) },
-            10 if lot.once_in(8) => Step::Remove { which },
+        let step = match lot.below(10) {
+            0..4 => Step::Start { which, start },
+            4..8 => Step::Connect { which },
+            8 if lot.once_in(8) => Step::Remove { which },
             _ => Step::CancelOperation { which: lot.below(6) },
         };
         steps.insert(lot.below(steps.len() + 1), step);

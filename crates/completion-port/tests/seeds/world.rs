@@ -246,7 +246,6 @@ impl World {
             | Step::CancelOperation { .. }
             | Step::Listen { .. }
             | Step::Connect { .. }
-            | Step::Speak { .. }
             | Step::AssociateDatagrams { .. }
             | Step::Dial { .. }
             | Step::Reset { .. } => self.operate(step),

@@ -1,12 +1,10 @@
 //! The fourth scenario: a server by operations.
 //!
 //! Accepts are in flight on two listeners. Each connection receives, and sends back what it has received,
-//! with a deadline for each operation. To one listener come clients that talk, and its accepts bring their
-//! first data; a few clients say nothing there, and hold an accept each. To the other one come clients that
+//! with a deadline for each operation. To one listener come clients that talk, to the other one clients that
 //! say nothing, and are let go when their time is over. Meanwhile a timer rings again and again.
 //!
-//! In the end the accepts are cancelled, with the clients that they have, and the last packets of the
-//! listeners bring their keys.
+//! In the end the accepts are cancelled, and the last packets of the listeners bring their keys.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -33,16 +31,13 @@ use crate::gauge::Gauge;
 pub(crate) const TITLE: Title = Title {
     name: "operations",
     title: "A server by operations",
-    about: "4 threads, 32 accepts in flight, 16 of them with first data, receives and sends that complete; \
-            64 clients that talk, 8 that say nothing until their deadline is over, \
-            and 4 that hold an accept each",
+    about: "4 threads, 32 accepts in flight, receives and sends that complete; \
+            64 clients that talk, and 8 that say nothing until their deadline is over",
 };
 
 const THREADS: usize = 4;
 const CLIENTS: u64 = 64;
 const SILENT: u64 = 8;
-/// Clients that connect to the first listener, and say nothing.
-const MUTE: u64 = 4;
 /// Messages of each client, and how long they may be.
 const ROUNDS: u64 = 300;
 const MOST: usize = 8 * 1024;
@@ -67,18 +62,6 @@ struct Listener {
     socket: TcpListener,
     /// The deadline of each operation of its connections.
     patience: Duration,
-    /// Its clients speak first: an accept brings what they say.
-    with_data: bool,
-}
-
-impl Listener {
-    fn accept(&self) -> Operation {
-        if self.with_data {
-            Operation::accept_and_recv(Vec::with_capacity(BUFFER)).deadline(self.patience)
-        } else {
-            Operation::accept()
-        }
-    }
 }
 
 impl Source for Peer {
@@ -130,8 +113,7 @@ pub(crate) fn run(
     let refused = |error: io::Error| Failure::midway("setting up the server", &error);
     let port: Port<Peer, Message> =
         Port::builder().concurrency(concurrency).build().map_err(|error| refused(error.into()))?;
-    let listeners = [(LONG, true), (SHORT, false)]
-        .map(|(patience, with_data)| listen(&port, patience, with_data));
+    let listeners = [LONG, SHORT].map(|patience| listen(&port, patience));
     let [(talking, address), (silent, quiet_address)] = match listeners {
         [Ok(talking), Ok(silent)] => [talking, silent],
         [Err(error), _] | [_, Err(error)] => return Err(refused(error)),
@@ -156,7 +138,7 @@ pub(crate) fn run(
     };
     let mut faults = Vec::new();
     let mut by_thread = Vec::with_capacity(THREADS);
-    let (mut patient, mut held) = (0, 0);
+    let mut patient = 0;
     thread::scope(|scope| {
         let (working, over) = channel::<()>();
         let threads = [(); THREADS].map(|()| {
@@ -169,9 +151,6 @@ pub(crate) fn run(
             })
         });
         drop(working);
-        let mute_ones = (0..MUTE)
-            .map(|_| scope.spawn(move || stay_silent(address, progress).map(|_| Instant::now())))
-            .collect::<Vec<_>>();
         let silent_ones = (0..SILENT)
             .map(|_| scope.spawn(move || stay_silent(quiet_address, progress)))
             .collect::<Vec<_>>();
@@ -190,8 +169,7 @@ pub(crate) fn run(
             }
         }
         progress.touch();
-        // Every other client has seen the end of its stream. What is in flight is accepts.
-        let removal = Instant::now();
+        // Every client has seen the end of its stream. What is in flight is accepts.
         for listener in [talking, silent] {
             if let Err(error) = port.remove(listener.id()) {
                 // A thread failed, and has closed the port.
@@ -199,13 +177,6 @@ pub(crate) fn run(
                 port.close();
             }
         }
-        for client in mute_ones {
-            match client.join().unwrap_or_else(|_| Err("panicked".into())) {
-                Ok(end) => held += u64::from(end >= removal),
-                Err(fault) => faults.push(format!("a client that holds an accept: {fault}")),
-            }
-        }
-        progress.touch();
         if over.recv_timeout(progress.time_left()) == Err(RecvTimeoutError::Timeout) {
             faults.push("the threads did not end in time".into());
             port.close();
@@ -244,7 +215,6 @@ pub(crate) fn run(
                 SILENT,
             ),
             Check::count("and none of them before it", patient, SILENT),
-            Check::count("clients that said nothing held an accept each, to the end", held, MUTE),
             Check::count(
                 "accepts were in flight in the end, and cancelled",
                 server.cancelled.load(Relaxed),
@@ -260,17 +230,13 @@ pub(crate) fn run(
 }
 
 /// A listener with accepts in flight.
-fn listen(
-    port: &Port<Peer, Message>,
-    patience: Duration,
-    with_data: bool,
-) -> io::Result<(SharedId, SocketAddr)> {
+fn listen(port: &Port<Peer, Message>, patience: Duration) -> io::Result<(SharedId, SocketAddr)> {
     let socket = TcpListener::bind("127.0.0.1:0")?;
     let address = socket.local_addr()?;
-    let listener = Arc::new(Listener { socket, patience, with_data });
+    let listener = Arc::new(Listener { socket, patience });
     let id = port.associate_shared(Peer::Listener(Arc::clone(&listener)))?;
     for _ in 0..ACCEPTS {
-        port.start(id, listener.accept())?;
+        port.start(id, Operation::accept())?;
     }
     Ok((id, address))
 }
@@ -332,11 +298,8 @@ impl Server<'_> {
 
     /// A connection, or the end of an accept.
     fn welcome(&self, id: SharedId, listener: &Listener, outcome: Of) -> io::Result<()> {
-        let (socket, first) = match outcome {
-            Of::Accepted(Ok((socket, _))) => (socket, None),
-            Of::AcceptedAndReceived(Ok((socket, _, received)), bytes) => {
-                (socket, Some(Of::Received(Ok(received), bytes)))
-            }
+        let socket = match outcome {
+            Of::Accepted(Ok((socket, _))) => socket,
             outcome => match outcome.error() {
                 Some(error) if error.kind() != PortErrorKind::Cancelled => return Err(error.into()),
                 _ => {
@@ -347,17 +310,12 @@ impl Server<'_> {
         };
         self.accepted.fetch_add(1, Relaxed);
         // Another one in its place.
-        self.port.start(id, listener.accept())?;
+        self.port.start(id, Operation::accept())?;
         let stream = stream_of(socket);
         stream.set_nodelay(true)?;
         let token = self.port.associate(Peer::Client(Arc::new(stream), listener.patience))?;
-        match first {
-            Some(first) => self.go_on(token, first)?,
-            None => {
-                let receive = Operation::recv(Vec::with_capacity(BUFFER));
-                token.start(receive.deadline(listener.patience))?;
-            }
-        }
+        let receive = Operation::recv(Vec::with_capacity(BUFFER));
+        token.start(receive.deadline(listener.patience))?;
         Ok(())
     }
 

@@ -204,21 +204,6 @@ pub(crate) fn accepted<B>(outcome: Outcome<B>, on: &System) -> Result<Socket, Er
     }
 }
 
-/// The connection that an accept with first data has brought, how many bytes, and the buffer.
-#[track_caller]
-pub(crate) fn accepted_with_data<B>(
-    outcome: Outcome<B>,
-    on: &System,
-) -> (Result<(Socket, usize), ErrorKind>, B) {
-    match outcome {
-        Outcome::AcceptedAndReceived(result, buffer) => {
-            let accepted = result.map(|(source, _, len)| (on.adopt(source), len));
-            (accepted.map_err(|error| error.kind()), buffer)
-        }
-        _ => panic!("no accept with first data"),
-    }
-}
-
 /// What a connect has come to.
 #[track_caller]
 pub(crate) fn connected<B>(outcome: &Outcome<B>) -> Result<(), Error> {
