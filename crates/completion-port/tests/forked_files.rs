@@ -9,7 +9,8 @@
 use std::alloc::{GlobalAlloc, Layout, System as Plain};
 use std::cell::Cell;
 use std::fs::File;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::SeqCst};
 use std::thread;
 
 use completion_port::{Batch, FileEngine, FileSource, Operation, Packet, Port};
@@ -27,6 +28,8 @@ static BEFORE: AtomicU32 = AtomicU32::new(0);
 static STOPS_BEGINNERS: AtomicBool = AtomicBool::new(false);
 static HAS_STOPPED: AtomicBool = AtomicBool::new(false);
 static MAY_GO_ON: AtomicBool = AtomicBool::new(false);
+/// The system's number of the thread, once it has begun.
+static ITS_NUMBER: AtomicI32 = AtomicI32::new(0);
 
 thread_local! {
     /// What the thread does: nothing of interest, begins, or ends.
@@ -89,27 +92,24 @@ fn forks_beside(before: u32, in_end: bool, file: &File) -> bool {
     BEFORE.store(before, SeqCst);
     HAS_STOPPED.store(false, SeqCst);
     MAY_GO_ON.store(false, SeqCst);
-    let has_begun = &*Box::leak(Box::new(AtomicBool::new(false)));
+    ITS_NUMBER.store(0, SeqCst);
     STOPS_BEGINNERS.store(!in_end, SeqCst);
     let builder = thread::Builder::new().name("a name that lies on the heap".to_owned());
     let other = builder
         .spawn(move || {
             IS_OLD.set(true);
-            has_begun.store(true, SeqCst);
+            // SAFETY: gettid(2) demands nothing.
+            ITS_NUMBER.store(unsafe { libc::gettid() }, SeqCst);
             ENDS.set(in_end);
         })
         .unwrap();
-    // Where it does not stop it ends: that takes no step of this thread.
-    let mut other = Some(other);
-    while !HAS_STOPPED.load(SeqCst) {
-        if has_begun.load(SeqCst) && (!in_end || other.as_ref().unwrap().is_finished()) {
-            break;
-        }
+    // Whether it has made all its calls: it is past its beginning, or is gone.
+    let is_over = || match ITS_NUMBER.load(SeqCst) {
+        0 => false,
+        number => !in_end || !Path::new(&format!("/proc/self/task/{number}")).exists(),
+    };
+    while !HAS_STOPPED.load(SeqCst) && !is_over() {
         thread::yield_now();
-    }
-    if in_end && !HAS_STOPPED.load(SeqCst) {
-        // It has left the library's hands, and may have some calls before it.
-        other.take().unwrap().join().unwrap();
     }
     let has_stopped = HAS_STOPPED.load(SeqCst);
     STOPS_BEGINNERS.store(false, SeqCst);
@@ -121,9 +121,7 @@ fn forks_beside(before: u32, in_end: bool, file: &File) -> bool {
         }
     }
     MAY_GO_ON.store(true, SeqCst);
-    if let Some(other) = other {
-        other.join().unwrap();
-    }
+    other.join().unwrap();
     has_stopped
 }
 
