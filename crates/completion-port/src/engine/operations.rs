@@ -240,10 +240,8 @@ impl Engine {
         }
     }
 
-    /// The token of the held slot gives the key to the operation of `record`, which is in its cell. If it is
-    /// refused, the slot is still held. `untried`: the token has not tried the operation, though that is
-    /// worth while.
-    #[allow(clippy::too_many_arguments, reason = "what its caller has looked up")]
+    /// The token of the held slot gives the key to the operation of `record`, which is in its cell, and which it has tried:
+    /// the caller goes on with what that has come to. If it is refused, the slot is still held.
     pub(crate) fn lend(
         &self,
         slot: &Slot,
@@ -252,11 +250,11 @@ impl Engine {
         record: u32,
         plan: &Plan,
         drained: Drained,
-        untried: bool,
     ) -> Result<Course, Error> {
         let lend = |_: &Lanes| {
-            let is_ready = slot.lend(plan.direction.facts(), drained)?;
-            Ok(is_ready || untried)
+            slot.lend(plan.direction.facts(), drained)?;
+            // What it lacks, or that the system carries it out, no edge tells.
+            Ok(true)
         };
         self.start(slot, index, desk, record, plan, lend)
     }

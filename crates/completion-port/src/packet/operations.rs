@@ -524,19 +524,10 @@ impl<K, B> fmt::Debug for Finished<'_, K, B> {
 enum First {
     /// The operation has ended.
     Done,
-    /// It is to go in flight.
-    Left(Left),
+    /// It is to go in flight; with what trying it has come to, if that is to be seen to there.
+    Left(Option<Attempted>),
     /// The buffer's code has forked, and this is the child.
     Forked,
-}
-
-/// What is known of an operation that is to go in flight.
-#[derive(Clone, Copy)]
-struct Left {
-    /// It is to be tried in flight: what it wins must be given up again if it cannot go there, or the system carries it out.
-    is_untried: bool,
-    /// What trying it has come to, if that is to be seen to in flight.
-    known: Option<Attempted>,
 }
 
 /// An operation in its cell to which its token was to give the key.
@@ -828,7 +819,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
             engine.tell_started(self.held.name(), cargo.call());
         }
         let descriptor = slot.descriptor();
-        let mut left = Left { is_untried: false, known: None };
+        let mut known = None;
         let is_over = if cargo.is_of_file() {
             let (operation, progress) = cargo.parts();
             store.try_on_file(operation, progress, desk, descriptor)
@@ -844,8 +835,9 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
                     self.held.drained = drained.and(Drained::of(cargo.direction()));
                 }
                 Attempted::Done => {}
-                Attempted::Scarce | Attempted::Paused => left.known = Some(attempted),
-                Attempted::Carried => (left.is_untried, left.known) = (true, Some(attempted)),
+                Attempted::Scarce | Attempted::Paused | Attempted::Carried => {
+                    known = Some(attempted);
+                }
             }
             matches!(attempted, Attempted::Done | Attempted::Drained)
         };
@@ -855,7 +847,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
             return First::Forked;
         }
         if !is_over {
-            return First::Left(left);
+            return First::Left(known);
         }
         self.held.events = Events::NONE;
         First::Done
@@ -873,7 +865,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
     ) -> std::result::Result<Begun<'p, K, B>, Refused<(K, Operation<B>)>> {
         let Held { store, slot, index, drained, .. } = self.held;
         let engine = &store.engine;
-        let First::Left(Left { is_untried, known }) = first else {
+        let First::Left(known) = first else {
             let operation = unload(cell).into_operation();
             let error = Error::new(operation.call(), ErrorKind::Forked);
             return Err(self.refuse_operation(error, operation));
@@ -893,7 +885,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
             let aloft = engine.before_start(record, index, slot, desk);
             engine.lend_alone(aloft, direction, deadline, drained)
         } else {
-            let lent = engine.lend(slot, index, desk, record, &plan, drained, is_untried);
+            let lent = engine.lend(slot, index, desk, record, &plan, drained);
             lent.map_err(|error| error.kind())
         };
         Lent { held, cell, name, course }.go_on(record, known)

@@ -1274,6 +1274,31 @@ fn a_connect_is_begun_behind_one_that_timed_out_sim() {
     }
 }
 
+/// Rules 56 and 57: if that one lacks memory it is tried again, though nothing is known to be ready.
+#[test]
+fn a_connect_that_lacks_memory_is_tried_again_behind_one_that_timed_out_sim() {
+    for system in System::simulated_in_each_way() {
+        let kernel = system.kernel().unwrap();
+        {
+            let port = sockets_on(&system);
+            let (unanswering, _client) = unanswering(&system);
+            let address = unanswering.address();
+            let connect = Operation::connect(address.for_port()).deadline(20 * MILLISECOND);
+            port.associate(system.tcp_fresh()).unwrap().start(connect).unwrap();
+            let (token, outcome) = done(&port, &system);
+            assert_eq!(connected(&outcome).unwrap_err().kind(), ErrorKind::TimedOut);
+            kernel.fail_next_connect(ENOBUFS);
+            let before = kernel.calls().connect;
+            token.connect(address.for_port()).unwrap();
+            let mut batch = Batch::new();
+            let _ = port.wait(&mut batch, 50 * MILLISECOND).unwrap().next();
+            let tried = kernel.calls().connect - before;
+            assert!(tried >= 2, "it was tried {tried} times");
+        }
+        system.assert_nothing_left();
+    }
+}
+
 /// Rule 56: a lack of memory is no failure: what is short of it is tried again.
 #[test]
 fn an_operation_that_lacks_memory_is_tried_again_sim() {

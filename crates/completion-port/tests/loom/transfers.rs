@@ -68,7 +68,7 @@ impl Quay {
             let operation = engine.operation_of(record);
             let slot = engine.slot(index);
             let course = engine
-                .lend(slot, index, desk, record, &plan, NO_HINT, true)
+                .lend(slot, index, desk, record, &plan, NO_HINT)
                 .inspect_err(|_| engine.free(self.name))
                 .map_err(kind)?;
             assert_eq!(course, Course::Try);

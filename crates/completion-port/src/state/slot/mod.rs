@@ -521,10 +521,10 @@ impl Slot {
         self.change(Word::expired_not)
     }
 
-    /// The token gives its key to an operation of this direction. Returns whether that is to be tried.
-    pub(crate) fn lend(&self, direction: Facts, drained: Drained) -> Result<bool, Refusal> {
+    /// The token gives its key to an operation of this direction.
+    pub(crate) fn lend(&self, direction: Facts, drained: Drained) -> Result<(), Refusal> {
         self.change(|word| match word.lent(direction, drained) {
-            Ok((word, is_ready)) => (word, Ok(is_ready)),
+            Ok(word) => (word, Ok(())),
             Err(refusal) => (word, Err(refusal)),
         })
     }

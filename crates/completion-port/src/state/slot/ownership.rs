@@ -545,8 +545,7 @@ impl Word {
     }
 
     /// The handler's token gives the key to an operation of this direction, which is in flight from here on.
-    /// Returns whether it is to be tried.
-    pub(super) fn lent(self, direction: Facts, drained: Drained) -> Result<(Self, bool), Refusal> {
+    pub(super) fn lent(self, direction: Facts, drained: Drained) -> Result<Self, Refusal> {
         if self.has(CLOSED) {
             Err(Refusal::NotRegistered)
         } else if self.has(REMOVING) {
@@ -559,14 +558,13 @@ impl Word {
     /// One more operation of this direction is in flight, and has the key together with others.
     pub(super) fn shared(self, generation: u32, direction: Facts) -> Result<(Self, bool), Refusal> {
         self.admits(generation)?;
-        Ok((self.flown(direction).0, self.may_be_ready(direction)))
+        Ok((self.flown(direction), self.may_be_ready(direction)))
     }
 
-    fn flown(self, direction: Facts) -> (Self, bool) {
+    fn flown(self, direction: Facts) -> Self {
         let bits = u64::from(direction.directions());
         // What is pending of the direction is the operation's.
-        let word = self.without(bits << PENDING_SHIFT).with(LENT | bits << FLYING_SHIFT);
-        (word, self.is_worth_another_attempt(bits))
+        self.without(bits << PENDING_SHIFT).with(LENT | bits << FLYING_SHIFT)
     }
 
     /// Whether an operation of these directions, which its token may have tried before, is to be tried: one of them is
@@ -837,7 +835,7 @@ mod tests {
                     reached.extend(word.rearmed(choice.then_some(mode), timed, drained, poll));
                 }
                 if word.has(ONE_SHOT) {
-                    reached.extend(word.lent(direction, drained).ok().map(|(word, _)| word));
+                    reached.extend(word.lent(direction, drained).ok());
                     reached.extend(word.lent_alone(direction, drained).ok().map(|(word, _)| word));
                     reached.push(word.lent_ended(drained));
                 }
