@@ -788,7 +788,8 @@ fn terminal(is_nonblocking: bool) -> Made {
 #[cfg(target_os = "linux")]
 #[test]
 fn what_has_no_positions_is_read_once_epoll() {
-    let kinds: [(&str, fn(bool) -> Made); 5] = [
+    type Kind = (&'static str, fn(bool) -> Made);
+    let kinds: [Kind; 5] = [
         ("timer", timer),
         ("counter", counter),
         ("file watch", file_watch),

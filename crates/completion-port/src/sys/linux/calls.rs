@@ -67,8 +67,10 @@ pub(in crate::sys) const ADOPTS_CONNECTIONS: bool = true;
 /// Breaks off what connect(2) has done to a stream, or is doing. The address and the port given to bind(2) stay; a port
 /// that the kernel has chosen does not. False of protocols that cannot do so, such as `AF_VSOCK`.
 pub(in crate::sys) fn disconnect(descriptor: Descriptor) -> bool {
-    let unspecified = libc::sockaddr { sa_family: libc::AF_UNSPEC as _, sa_data: [0; 14] };
-    let len = size_of_val(&unspecified) as libc::socklen_t;
+    // The number of `AF_UNSPEC`.
+    let unspecified = libc::sockaddr { sa_family: 0, sa_data: [0; 14] };
+    const { assert!(libc::AF_UNSPEC == 0) };
+    let len = libc::socklen_t::try_from(size_of_val(&unspecified)).unwrap_or(0);
     // SAFETY: connect(2) reads as many bytes at the pointer as its third argument says.
     // - valid for reads: `unspecified` lives until the call returns, and this is its length.
     let done = unsafe { libc::connect(descriptor, &raw const unspecified, len) };
