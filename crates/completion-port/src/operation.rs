@@ -257,7 +257,8 @@ impl<B> Operation<B> {
     }
 
     /// Receives what comes, at most as much as there is room for: some bytes, or one datagram. A buffer without
-    /// room waits until something can be received, and takes nothing.
+    /// room waits until something can be received, and takes nothing. If the program shuts the reading half of the
+    /// socket, the operation ends with 0 bytes once nothing is left, also if the socket carries datagrams.
     ///
     /// # Platform notes
     ///
@@ -746,6 +747,43 @@ impl<B: Buffer> Cargo<B> {
     ) -> Attempted {
         let (operation, progress) = self.parts();
         operation.attempt(progress, sockets, descriptor, transport, place)
+    }
+
+    /// The operation would have to wait, and its descriptor shows more than readiness. If it reads and the program itself
+    /// has shut the reading half, it ends as a call that waits would: with nothing, or as an accept of what is no listener.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn attempt_behind_the_end(
+        &mut self,
+        sockets: &(impl Sockets + ?Sized),
+        descriptor: Descriptor,
+        transport: Transport,
+        place: Place<'_>,
+    ) -> Attempted {
+        let kind = self.operation.kind;
+        let is_read = matches!(kind, Kind::Accept | Kind::Receive | Kind::ReceiveFrom);
+        if !is_read || !sockets.has_shut_reading(descriptor) {
+            return Attempted::Blocked;
+        }
+        // What has come before that is not lost.
+        let attempted = self.attempt(sockets, descriptor, |_| transport, place);
+        if attempted != Attempted::Blocked {
+            return attempted;
+        }
+        if kind == Kind::Accept {
+            self.fail(Fault { kind: ErrorKind::Other, code: Some(codes::EINVAL) });
+            return Attempted::Done;
+        }
+        let buffer = self.operation.buffer.as_mut().expect("it was started with a buffer");
+        // SAFETY: `room` demands that only initialized bytes are written to the parts.
+        // - nothing is written.
+        unsafe { buffer.room(&mut |_| {}) };
+        // SAFETY: `set_filled` demands that the first bytes of the room are initialized, and that the buffer is as it was when
+        // the room was asked for.
+        // - initialized: none of them;
+        // - as it was: the room was asked for just now.
+        unsafe { buffer.set_filled(0) };
+        Attempted::Done
     }
 
     /// What is left of an operation on a file goes to the back end, and the buffer with it.

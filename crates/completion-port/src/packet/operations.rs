@@ -67,7 +67,12 @@ impl<K, B: Buffer> Store<K, B> {
         let (engine, desk): (&Engine, _) = (engine, aloft.desk);
         let transport = move |descriptor| engine.transport(desk, descriptor);
         let place = engine.place(desk, aloft.record);
-        let attempted = cargo.attempt(engine.backend(), descriptor, transport, place);
+        let mut attempted = cargo.attempt(engine.backend(), descriptor, transport, place);
+        if attempted == Attempted::Blocked && !aloft.slot.word().is_plain() {
+            let transport = engine.transport(desk, descriptor);
+            let backend = engine.backend();
+            attempted = cargo.attempt_behind_the_end(backend, descriptor, transport, place);
+        }
         std::mem::forget(tried);
         attempted
     }
@@ -827,7 +832,12 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
             let engine: &Engine = engine;
             let transport = move |descriptor| engine.transport(desk, descriptor);
             let place = engine.place(desk, record);
-            let attempted = cargo.attempt(engine.backend(), descriptor, transport, place);
+            let mut attempted = cargo.attempt(engine.backend(), descriptor, transport, place);
+            if attempted == Attempted::Blocked && !slot.word().is_plain() {
+                let transport = engine.transport(desk, descriptor);
+                let backend = engine.backend();
+                attempted = cargo.attempt_behind_the_end(backend, descriptor, transport, place);
+            }
             match attempted {
                 // Behind what was received an end may stand that no further edge tells of.
                 Attempted::Drained if !slot.word().is_plain() => {}

@@ -209,6 +209,11 @@ pub(crate) trait Sockets: Send + Sync {
         room: &mut [&mut [MaybeUninit<u8>]],
     ) -> Attempt<(Received, Option<Address>)>;
 
+    /// Whether the program has shut the reading half, though an accept or a receive that finds nothing would have to wait
+    /// ([`Attempt::Blocked`]): so do listeners of `AF_UNIX` and sockets for datagrams on Linux, where only a call that waits
+    /// ends by that. False where such an attempt tells by itself.
+    fn has_shut_reading(&self, descriptor: Descriptor) -> bool;
+
     /// Sends `parts`, or as much of them as there is room for, to `address` or the socket's peer. Raises no
     /// signal. A datagram is sent as a whole or not at all. Without any byte, a datagram socket sends an empty
     /// datagram, and a stream does nothing.

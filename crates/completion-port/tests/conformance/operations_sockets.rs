@@ -570,6 +570,60 @@ on_every_system! {
         }
     }
 
+    /// Rule 56: the own `shutdown` of the reading half ends receives of datagrams and accepts as it ends calls that wait:
+    /// those that are in flight, and those that come later. What has come before is received first.
+    fn the_own_shutdown_of_the_reading_half_ends_what_reads(system: &System) {
+        system.not_on_windows("operations that the own shutdown ends");
+        let receives: [fn(Vec<u8>) -> Operation; 2] = [Operation::recv, Operation::recv_from];
+        for (pair, receive) in DATAGRAMS.into_iter().flat_map(|pair| receives.map(|it| (pair, it))) {
+            for is_in_flight in [false, true] {
+                let port = sockets_on(system);
+                let (near, far) = pair(system);
+                let same = near.dup().unwrap();
+                let token = port.associate(near).unwrap();
+                if is_in_flight {
+                    token.start(receive(room(8))).unwrap();
+                    silent(&port, system);
+                    same.shutdown(Shutdown::Read).unwrap();
+                } else {
+                    far.write(b"first").unwrap();
+                    await_unread(&same, system, 5);
+                    same.shutdown(Shutdown::Read).unwrap();
+                    token.start(receive(room(8))).unwrap();
+                    let (back, outcome) = done(&port, system);
+                    assert!(outcome.error().is_none());
+                    assert_eq!(outcome.into_buffer().unwrap(), b"first");
+                    let mut buffer = room(8);
+                    buffer.extend_from_slice(b"former");
+                    back.start(receive(buffer)).unwrap();
+                }
+                let (_token, outcome) = done(&port, system);
+                assert!(outcome.error().is_none());
+                assert_eq!(outcome.into_buffer().unwrap(), b"");
+            }
+        }
+        for is_in_flight in [false, true] {
+            let port = sockets_on(system);
+            let listener = system.unix_listener(4);
+            let same = listener.dup().unwrap();
+            let token = port.associate(listener).unwrap();
+            if is_in_flight {
+                token.accept().unwrap();
+                silent(&port, system);
+                same.shutdown(Shutdown::Read).unwrap();
+            } else {
+                same.shutdown(Shutdown::Read).unwrap();
+                token.accept().unwrap();
+            }
+            let (_token, outcome) = done(&port, system);
+            let error = outcome.error().unwrap();
+            assert_eq!(error.call(), Call::Accept);
+            if cfg!(target_os = "linux") || system.kernel().is_some() {
+                assert_eq!(error.os_code(), Some(EINVAL));
+            }
+        }
+    }
+
     /// Rule 57: done, and the token goes on with the connection.
     fn a_connect_is_done_by_its_packet(system: &System) {
         let port = sockets_on(system);

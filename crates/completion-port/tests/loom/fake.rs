@@ -322,6 +322,9 @@ impl Sockets for Handle {
     fn begin_connect(&self, _descriptor: Descriptor, _address: &Address) -> Attempt<()> {
         Attempt::Blocked
     }
+    fn has_shut_reading(&self, _descriptor: Descriptor) -> bool {
+        false
+    }
     fn abandon_connect(&self, _descriptor: Descriptor) -> bool {
         true
     }

@@ -118,6 +118,9 @@ pub(in crate::sys) fn is_tcp(descriptor: Descriptor) -> bool {
     option(descriptor, libc::IPPROTO_TCP, libc::TCP_NODELAY).is_ok()
 }
 
+/// An attempt to read tells whether the reading half was shut.
+pub(in crate::sys) const READING_SHUT: i16 = 0;
+
 /// No layer lies between a TCP stream and its reader, as far as the manual pages say.
 pub(in crate::sys) fn has_layer(_descriptor: Descriptor) -> bool {
     false

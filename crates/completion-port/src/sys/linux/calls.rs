@@ -77,6 +77,9 @@ pub(in crate::sys) fn disconnect(descriptor: Descriptor) -> bool {
     done == 0
 }
 
+/// What poll(2) says of a socket without a peer whose reading half was shut, where attempts to read say nothing of it.
+pub(in crate::sys) const READING_SHUT: i16 = libc::POLLRDHUP;
+
 /// Whether an error of accept(2) is of one connection, and another one may stand behind it.
 pub(in crate::sys) fn is_of_connection(code: Code) -> bool {
     // `EOPNOTSUPP` is among them by the manual page, but Linux says that of a socket that cannot listen.

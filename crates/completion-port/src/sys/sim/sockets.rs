@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use super::objects::{Code, FileId};
 use super::reach::OnKernel;
 use super::stream::{Family, Stream};
-use super::{Kernel, Mechanism, Object, ObjectKind, Socket, State};
+use super::{Conditions, Kernel, Mechanism, Object, ObjectKind, Socket, State};
 use crate::address::{Address, Kind};
 use crate::error::ErrorKind;
 use crate::source::{OwnedKind, OwnedSource};
@@ -263,6 +263,14 @@ impl<T: OnKernel> Sockets for T {
 
     fn end_connect(&self, descriptor: Descriptor) -> Attempt<()> {
         self.act(|state| state.end_connect(descriptor))
+    }
+
+    fn has_shut_reading(&self, descriptor: Descriptor) -> bool {
+        self.act(|state| {
+            state.calls.receive += 1;
+            let Ok(file) = state.socket(descriptor) else { return false };
+            state.objects.conditions(file).contains(Conditions::RDHUP)
+        })
     }
 
     fn abandon_connect(&self, descriptor: Descriptor) -> bool {

@@ -451,6 +451,10 @@ impl Sockets for System {
         }
     }
 
+    fn has_shut_reading(&self, descriptor: Descriptor) -> bool {
+        calls::READING_SHUT != 0 && holds(descriptor, calls::READING_SHUT)
+    }
+
     fn send(
         &self,
         descriptor: Descriptor,

@@ -599,6 +599,10 @@ impl Sockets for Notified {
         }
     }
 
+    fn has_shut_reading(&self, descriptor: Descriptor) -> bool {
+        self.rest.has_shut_reading(descriptor)
+    }
+
     fn abandon_connect(&self, descriptor: Descriptor) -> bool {
         self.rest.abandon_connect(descriptor)
     }

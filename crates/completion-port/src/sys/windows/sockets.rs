@@ -422,6 +422,11 @@ impl Sockets for Afd {
         }
     }
 
+    fn has_shut_reading(&self, _descriptor: Descriptor) -> bool {
+        // An attempt tells.
+        false
+    }
+
     fn abandon_connect(&self, _descriptor: Descriptor) -> bool {
         // Winsock has no call for that. What the kernel carries out is cancelled instead.
         false
