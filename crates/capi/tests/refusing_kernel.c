@@ -1,5 +1,5 @@
-/* What an entry gets where the kernel refuses to watch one more socket, and a wait where it refuses to tell what there is.
- * Rows C 16 and C 75. The program has calls of its own, which the library makes. */
+/* What an entry gets where the kernel refuses to watch one more socket, and a wait where it refuses to report what is ready.
+ * Rows C 16 and C 75. The library calls this program's own epoll_ctl and epoll_wait. */
 #include <winsock2.h>
 #include <windows.h>
 
@@ -45,7 +45,7 @@ int epoll_wait(int set, struct epoll_event *events, int room, int milliseconds)
     return (int)syscall(SYS_epoll_pwait, set, events, room, milliseconds, NULL, (size_t)0);
 }
 
-/* Each wait is refused with this code. What was posted comes all the same, and the next wait says what that one has met. */
+/* Each wait fails with this code, but a posted packet goes first. */
 static void refuse_waits(HANDLE port, int error, DWORD code)
 {
     OVERLAPPED_ENTRY entry;

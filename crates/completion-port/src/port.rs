@@ -1078,7 +1078,7 @@ impl<K, M, B> Port<K, M, B> {
     /// If nothing is queued and the system refuses for good to report what is ready:
     /// [`ErrorKind::Unsupported`] in a sandbox that forbids the call, [`ErrorKind::OutOfMemory`],
     /// otherwise [`ErrorKind::Other`], each with the system's code ([`Error::os_code`]). Nothing has
-    /// changed then. The port still delivers what is queued, and each wait asks the system anew. A
+    /// changed then. The port still delivers what is queued, and each wait asks the system again. A
     /// wait that returns packets leaves its refusal to the next wait of any thread, which fails.
     pub fn wait<'b, 'p>(
         &'p self,

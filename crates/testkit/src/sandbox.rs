@@ -50,7 +50,7 @@ pub fn is_inside() -> bool {
 ///
 /// # Panics
 ///
-/// Panics if something else has set the variable by which it is told.
+/// Panics if something else has set the environment variable that [`run`] sets.
 #[must_use]
 pub fn code() -> Option<c_int> {
     std::env::var(INSIDE).ok().map(|code| code.parse().unwrap())
@@ -79,8 +79,8 @@ pub fn refuse_to(command: &mut Command, calls: &[c_long], code: c_int) {
     unsafe { command.pre_exec(move || install(&mut filter, 0).map(drop)) };
 }
 
-/// Makes these system calls (`libc::SYS_…`) fail with `code` from now on, in all threads of this process and in those that
-/// it makes. It stays so: the process must be one of the test's own.
+/// Makes these system calls (`libc::SYS_…`) fail with `code` from now on, in all threads of this process and in the
+/// processes that it starts. It cannot be undone, so the test needs a process of its own.
 ///
 /// # Errors
 ///

@@ -240,7 +240,7 @@ fn from_then_on_a_call_is_refused_in_every_thread() {
     let (say, said) = mpsc::channel();
     thread::scope(|scope| {
         scope.spawn(move || asked.iter().for_each(|()| say.send(parent()).unwrap()));
-        let mut other = || {
+        let other = || {
             ask.send(()).unwrap();
             said.recv().unwrap()
         };

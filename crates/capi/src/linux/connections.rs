@@ -273,7 +273,7 @@ impl Room {
     }
 }
 
-/// How many connections one attempt passes over. An error that stays would keep it here for ever.
+/// How many connections one attempt passes over. An error that stays would keep it here forever.
 const PASSED_OVER: usize = 64;
 
 impl Work for Accepting {

@@ -7,10 +7,10 @@ use crate::errors::code;
 pub(crate) struct Signals(u16);
 
 impl Signals {
-    /// So many signals do not come. What goes on for longer is no signal, but a system that refuses the call.
+    /// That many signals do not come: the system refuses the call.
     const MOST: u16 = 1000;
 
-    /// Whether the call that has failed with this code is to be made again.
+    /// Whether to repeat the call, which has failed with this code.
     pub(crate) fn ended(&mut self, errno: i32) -> bool {
         self.0 += u16::from(errno == libc::EINTR);
         errno == libc::EINTR && self.0 <= Self::MOST

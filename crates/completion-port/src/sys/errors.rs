@@ -15,10 +15,10 @@ pub(crate) type Code = i32;
 pub(crate) struct Errors {
     /// The call is made again at once, and after [`Retries`] given up.
     pub(crate) again: &'static [Code],
-    /// The call is worth while after the next edge of the descriptor.
+    /// The call is repeated after the next edge of the descriptor.
     pub(crate) ready: &'static [Code],
-    /// The call is worth while when some time has passed, since no edge tells of what it lacks. There is no limit: the
-    /// operation has a deadline, and can be cancelled.
+    /// The call is repeated after a delay, since no edge announces what it lacks. There is no limit: the operation has a
+    /// deadline, and can be cancelled.
     pub(crate) later: &'static [Code],
 }
 
@@ -72,7 +72,7 @@ const MOST: u32 = AT_ONCE + 13;
 const PAUSE: Duration = Duration::from_micros(10);
 
 impl Retries {
-    /// Whether the call is to be made once more, after a pause if need be. False: it has failed too often, and the error
+    /// Whether to repeat the call, after a pause if it has failed before. False: it has failed too often, and the error
     /// is permanent.
     #[cold]
     pub(crate) fn again(&mut self) -> bool {
@@ -86,7 +86,7 @@ impl Retries {
         true
     }
 
-    /// Whether a call that has failed with `code` is to be made once more.
+    /// Whether to repeat a call that has failed with `code`.
     #[cold]
     pub(crate) fn pass(&mut self, errors: &Errors, code: Code) -> bool {
         errors.then(code) == Then::Again && self.again()

@@ -283,7 +283,11 @@ fn each_trigger_of_pressure_is_reported_epoll() {
             let _end = Over(&over);
             // More threads than processors.
             for _ in 0..2 * thread::available_parallelism().map_or(2, usize::from) {
-                scope.spawn(|| while !over.load(Relaxed) {});
+                scope.spawn(|| {
+                    while !over.load(Relaxed) {
+                        std::hint::spin_loop();
+                    }
+                });
             }
             // The first may be that the file can be read.
             for _ in 0..3 {

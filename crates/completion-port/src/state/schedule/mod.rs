@@ -115,7 +115,7 @@ pub(crate) enum Waited {
     TimedOut,
     /// The port is closed and nothing is left in it.
     Closed,
-    /// The system refuses to report what is ready, and nothing was queued. It is the engine that says so.
+    /// The system refuses to report what is ready, and nothing was queued. The engine alone returns it.
     Failed(Fault),
 }
 
@@ -715,8 +715,8 @@ impl Schedule {
         }
     }
 
-    /// The system refuses to tell the thread of `turn` what there is. It asks no more: it takes what is queued, and if
-    /// there is nothing its time is over.
+    /// The system refuses to tell the thread of `turn` what there is. It stops asking, and returns with what is queued,
+    /// or without a packet as if its time were over.
     #[cold]
     pub(crate) fn refuse(&self, turn: &mut Turn) {
         turn.is_refused = true;

@@ -337,15 +337,15 @@ impl Epoll {
         let at_once = |set: &_, room: &mut _, _| epoll_pwait2(set, room, Duration::ZERO);
         let waited = waited.or_else(|code| wait_again(set, room, code, at_once));
         if waited.is_err() {
-            // If it is the set that is at fault, the other call says so.
+            // If the set is the cause, the other call fails as well.
             self.is_precise.store(false, Relaxed);
         }
         waited.ok()
     }
 }
 
-/// Asks a set without waiting, after a wait has failed with `code`. No signal ends a call that does not wait: if this one
-/// fails in the same way again and again, it is no signal that ends it.
+/// Asks a set without waiting, after a wait has failed with `code`. No signal ends a call that does not wait. So if this
+/// call keeps failing with the same code, the cause is no signal.
 #[cold]
 fn wait_again(
     set: &OwnedFd,

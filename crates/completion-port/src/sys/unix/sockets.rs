@@ -21,7 +21,7 @@ use crate::sys::system::{System, calls};
 /// Parts for which there is room without much ado.
 const FEW: usize = 8;
 
-/// How many connections one accept passes over. An error that stays would keep it here for ever.
+/// How many connections one accept passes over. An error that stays would keep it here forever.
 const PASSED_OVER: usize = 64;
 
 fn fault(code: Code) -> Fault {

@@ -20,8 +20,8 @@ const SHORT: [Code; 4] = [
     WSAENOBUFS,
 ];
 
-/// `GetQueuedCompletionStatusEx`, `PostQueuedCompletionStatus` and `ProcessSocketNotifications`. A post goes on for as long as
-/// memory is short, since a thread may sleep until it comes.
+/// `GetQueuedCompletionStatusEx`, `PostQueuedCompletionStatus` and `ProcessSocketNotifications`. A post is repeated without a limit,
+/// since a thread may sleep until it comes.
 pub(super) const PORT: Errors = Errors { again: &SHORT, ..Errors::NONE };
 
 /// `WSARecv`, `WSARecvFrom`, `WSASend`, `WSASendTo`.

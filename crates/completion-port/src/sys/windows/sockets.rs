@@ -30,7 +30,7 @@ use crate::sys::sockets::{Ask, Attempt, PARTS, Received, Sockets, Transfer, Tran
 /// Parts for which there is room without much ado.
 const FEW: usize = 8;
 
-/// How many connections one accept passes over. An error that stays would keep it here for ever.
+/// How many connections one accept passes over. An error that stays would keep it here forever.
 const PASSED_OVER: usize = 64;
 
 /// `IPPROTO_TCP`, in a field that has another type.

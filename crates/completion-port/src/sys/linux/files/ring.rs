@@ -180,7 +180,8 @@ fn try_out(mut ring: IoUring) -> Result<IoUring, Code> {
         if let Err(error) = ring.submit_and_wait(1) {
             let code = code_of(&error);
             if !retries.pass(&RING_ENTER, code) {
-                return Err(code);
+                // As `EAGAIN` it would be taken for a shortage of threads, which passes.
+                return Err(if code == libc::EAGAIN { libc::EBUSY } else { code });
             }
         } else if !retries.again() {
             return Err(libc::EIO);

@@ -396,7 +396,7 @@ impl Shared {
             state.idle += 1;
             drop(state);
             let mut room = [MaybeUninit::uninit()];
-            // What the system has can come back by this port alone: the thread goes on.
+            // Operations under way end by this port alone, so the thread continues.
             let count = self.port.take(&mut room, patience).unwrap_or_else(|_| {
                 nap();
                 0
