@@ -452,7 +452,7 @@ impl Sockets for System {
     }
 
     fn has_shut_reading(&self, descriptor: Descriptor) -> bool {
-        calls::READING_SHUT != 0 && holds(descriptor, calls::READING_SHUT)
+        calls::READING_SHUT != 0 && holds(descriptor, calls::READING_SHUT) == Ok(true)
     }
 
     fn send(
