@@ -804,9 +804,6 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
         self.seat = None;
         let seat = take_seat(engine);
         let waited = engine.wait(&seat, self.scratch, self.room, self.deadline, self.port.store());
-        if let Waited::Failed(fault) = waited {
-            engine.keep_fault(fault);
-        }
         self.seat = Some(seat);
         self.settled = waited != Waited::Packets;
     }

@@ -13,9 +13,7 @@ use crate::cells::{Cells, Keys};
 use crate::changes::Changes;
 use crate::deadline::{Deadline, TimerId};
 use crate::detection::BlockDetection;
-use crate::engine::{
-    Engine, Entry, GoesOn, Histogram, Posting, Seat, Tally, Waited, error_of, name_parts,
-};
+use crate::engine::{Engine, Entry, GoesOn, Histogram, Posting, Seat, Tally, Waited, name_parts};
 use crate::error::{Call, Error, ErrorKind, Refused, Result};
 use crate::file_engine::FileEngine;
 use crate::interest::{Interest, OneShot, Persistent};
@@ -1088,7 +1086,7 @@ impl<K, M, B> Port<K, M, B> {
         let deadline = self.deadline(timeout.into())?;
         match self.take(batch, deadline) {
             (_, Waited::Closed) => Err(Error::new(Call::Wait, ErrorKind::Closed)),
-            (_, Waited::Failed(fault)) => Err(error_of(fault)),
+            (_, Waited::Failed) => Err(self.store.engine.take_fault()),
             (packets, _) => Ok(packets),
         }
     }
@@ -1121,25 +1119,17 @@ impl<K, M, B> Port<K, M, B> {
         if self.store.engine.is_closed() {
             return Err(Error::new(Call::Wait, ErrorKind::Closed));
         }
-        self.store.engine.check_fault()?;
+        if self.store.engine.has_fault() {
+            return Err(self.store.engine.take_fault());
+        }
         changes.apply(self);
         // Closed by another thread meanwhile: the changes have been applied, so the call has not
         // failed; the next one says so.
         if changes.any_was_refused() && batch.capacity() > 0 {
             return Ok(self.take_and_tell(batch, deadline, changes.all_were_refused()));
         }
-        let (packets, waited) = self.take(batch, deadline);
-        self.put_off(waited);
-        Ok(packets)
-    }
-
-    /// What a wait has failed with is reported by the next one, since its caller has changed something and so cannot
-    /// fail.
-    #[inline]
-    fn put_off(&self, waited: Waited) {
-        if let Waited::Failed(fault) = waited {
-            self.store.engine.keep_fault(fault);
-        }
+        // What the wait has failed with is kept, and the next one reports it.
+        Ok(self.take(batch, deadline).0)
     }
 
     /// Takes what is there, without sleeping, since changes were refused; sleeps all the same if
@@ -1154,8 +1144,7 @@ impl<K, M, B> Port<K, M, B> {
         let seat = take_seat(&self.store.engine);
         let tells = !all_were_refused || seat.hears_of_refusal();
         let deadline = if tells { Some(Moment::ZERO) } else { deadline };
-        let (packets, waited) = self.take(batch, deadline);
-        self.put_off(waited);
+        let (packets, _) = self.take(batch, deadline);
         if all_were_refused {
             seat.has_heard_of_refusal();
         }

@@ -4,7 +4,7 @@ use std::sync::PoisonError;
 
 use super::{Engine, Name, name_of, name_parts};
 use crate::interest::Interest;
-use crate::state::facts::{Descriptor, End, Facts};
+use crate::state::facts::{AtEnd, Descriptor, Facts};
 use crate::state::flights::Verdict;
 use crate::state::queue::{Fifo, Node};
 use crate::state::slot::{
@@ -61,9 +61,9 @@ impl Engine {
         let kind = depends_on_kind(interest, facts).then(|| self.backend.kind(descriptor));
         let asks_unread = is_own_end || depends_on_unread(interest, facts);
         let end = match is_own_end {
-            _ if facts.has(Facts::ERR) => End::Failed,
-            true => End::Own,
-            false => End::Peer,
+            _ if facts.has(Facts::ERR) => AtEnd::Failed,
+            true => AtEnd::Own,
+            false => AtEnd::Peer,
         };
         let unread = asks_unread.then(|| self.backend.unread(descriptor, end)).flatten();
         // A reset looks like a refused connect to a port that has not seen the connection.

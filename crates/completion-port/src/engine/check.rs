@@ -58,7 +58,7 @@ impl Engine {
         let mut hot = Fifo::new();
         let mut again = Fifo::new();
         if let Err(fault) = self.backend.probe(&mut scratch.probes) {
-            scratch.fault = Some(fault);
+            self.refused(scratch, fault);
             for node in &scratch.nodes {
                 again.push(&self.nodes, *node);
             }

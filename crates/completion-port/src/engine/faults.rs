@@ -3,17 +3,11 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::Engine;
-use crate::error::{Call, Error};
+use crate::error::{Call, Error, ErrorKind};
 use crate::state::facts::Fault;
 
-/// The error of a wait that the kernel has refused.
-#[cold]
-pub(crate) fn error_of(fault: Fault) -> Error {
-    Error::new(Call::Wait, fault.kind).with_code(fault.code)
-}
-
 impl Engine {
-    /// Keeps a refusal that its caller cannot report. The next wait of any thread reports it.
+    /// Keeps a refusal until a wait of any thread reports it.
     #[cold]
     pub(crate) fn keep_fault(&self, fault: Fault) {
         let mut state = self.lock();
@@ -21,22 +15,20 @@ impl Engine {
         self.has_fault.store(true, Relaxed);
     }
 
-    /// The refusal that the calling wait has to report, if there is one.
-    #[cold]
-    pub(super) fn take_fault(&self) -> Option<Fault> {
-        let mut state = self.lock();
-        self.has_fault.store(false, Relaxed);
-        state.stock.fault.take()
+    /// Whether there is a refusal that no wait has reported.
+    #[inline]
+    pub(crate) fn has_fault(&self) -> bool {
+        self.has_fault.load(Relaxed)
     }
 
-    /// Fails if an earlier wait has kept a refusal.
-    #[inline]
-    pub(crate) fn check_fault(&self) -> Result<(), Error> {
-        if self.has_fault.load(Relaxed)
-            && let Some(fault) = self.take_fault()
-        {
-            return Err(error_of(fault));
-        }
-        Ok(())
+    /// The error of the calling wait: the refusal that was kept last, perhaps of another thread. It stays, since two waits
+    /// may have met a refusal before one of them reports it.
+    #[cold]
+    pub(crate) fn take_fault(&self) -> Error {
+        let state = self.lock();
+        self.has_fault.store(false, Relaxed);
+        let fault = state.stock.fault;
+        let fault = fault.unwrap_or(Fault { kind: ErrorKind::Other, code: None });
+        Error::new(Call::Wait, fault.kind).with_code(fault.code)
     }
 }

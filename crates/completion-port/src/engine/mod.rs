@@ -61,7 +61,6 @@ pub(crate) use crate::state::schedule::Waited;
 pub(crate) use aside::GoesOn;
 pub(crate) use delays::Histogram;
 pub(crate) use dispatch::Taken;
-pub(crate) use faults::error_of;
 pub(crate) use operations::{Aloft, Attempted, Place, Plan};
 pub(crate) use packets::Posting;
 pub(crate) use poll::Scratch;
@@ -195,7 +194,7 @@ struct Stock {
     former: Tally,
     /// Threads that were found asleep, and of which no event tells yet.
     found: Vec<SeatNumber>,
-    /// Why the kernel has refused to report what is ready, for the next wait to report.
+    /// Why the kernel has last refused to report what is ready.
     fault: Option<Fault>,
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::poll::Scratch;
 use super::seat::Seat;
-use super::{Engine, Phase, State, Stock, error_of};
+use super::{Engine, Phase, State, Stock};
 use crate::error::{Call, Error, ErrorKind};
 use crate::state::queue::{Fifo, Node, POSTED};
 use crate::state::schedule::most_further;
@@ -31,7 +31,7 @@ impl Engine {
         if state.stock.is_over() {
             return Err(Error::new(Call::Wait, ErrorKind::Closed));
         }
-        scratch.fault = None;
+        scratch.is_refused = false;
         self.queue_due_for_others(&mut state);
         if self.is_one_queued(&mut state.stock) {
             return Ok(true);
@@ -45,12 +45,11 @@ impl Engine {
                 state = self.ask_for_others(state, scratch, &mut found);
             }
         }
-        let fault = scratch.fault.take();
         self.leave_to_others(state, found, own);
-        match fault {
-            Some(fault) if !found => Err(error_of(fault)),
-            _ => Ok(found),
+        if std::mem::take(&mut scratch.is_refused) && !found {
+            return Err(self.take_fault());
         }
+        Ok(found)
     }
 
     /// Queues what the kernel has to report, unless a thread is in the kernel's wait, whatever is queued already.
@@ -60,13 +59,15 @@ impl Engine {
         if state.stock.is_over() {
             return Err(Error::new(Call::Wait, ErrorKind::Closed));
         }
-        scratch.fault = None;
+        scratch.is_refused = false;
         self.queue_due_for_others(&mut state);
         let mut found = false;
         state = self.ask_for_others(state, scratch, &mut found);
-        let fault = scratch.fault.take();
         self.leave_to_others(state, found, None);
-        fault.map_or(Ok(()), |fault| Err(error_of(fault)))
+        if std::mem::take(&mut scratch.is_refused) {
+            return Err(self.take_fault());
+        }
+        Ok(())
     }
 
     /// Queues what timers tell is due. If a thread is idle, one wakes in time for that.
@@ -197,7 +198,7 @@ impl Engine {
             state.stock.peeks -= 1;
             self.end_check(&mut state.stock, hot, again);
             left = left.saturating_sub(scratch.nodes.len());
-            if scratch.fault.is_some() {
+            if scratch.is_refused {
                 break;
             }
         }

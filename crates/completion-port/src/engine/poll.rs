@@ -26,8 +26,8 @@ pub(crate) struct Scratch {
     pub(super) queries: Vec<Query>,
     /// The kernel had as many edges as there was room for when it was last asked: it may have more.
     pub(super) is_filled: bool,
-    /// The kernel has refused to report what is ready, and the thread has not dealt with that yet.
-    pub(super) fault: Option<Fault>,
+    /// The kernel has refused to report what is ready. The refusal is kept, and the thread has not dealt with it yet.
+    pub(super) is_refused: bool,
 }
 
 /// The most edges that a thread which is alone at its port asks the kernel for at once.
@@ -50,7 +50,7 @@ impl Scratch {
             nodes: Vec::with_capacity(edges),
             queries: Vec::new(),
             is_filled: false,
-            fault: None,
+            is_refused: false,
         }
     }
 
@@ -159,7 +159,7 @@ impl Engine {
     ) -> MutexGuard<'e, State> {
         drop(state);
         let ready = self.backend.doze(timeout).unwrap_or_else(|fault| {
-            scratch.fault = Some(fault);
+            self.refused(scratch, fault);
             0
         });
         let mut state = self.lock();
@@ -266,7 +266,7 @@ impl Engine {
         let woken = match self.backend.poll(set, &mut scratch.edges, timeout) {
             Ok(woken) => woken,
             Err(fault) => {
-                scratch.fault = Some(fault);
+                self.refused(scratch, fault);
                 false
             }
         };
@@ -373,6 +373,13 @@ impl Engine {
             }
         }
         Polled { ready: ready.into_list(), recheck: recheck.into_list(), strays, woken }
+    }
+
+    /// The kernel has refused to report what is ready. The caller does not have the lock.
+    #[cold]
+    pub(super) fn refused(&self, scratch: &mut Scratch, fault: Fault) {
+        scratch.is_refused = true;
+        self.keep_fault(fault);
     }
 
     /// The kernel's sets are full of strays.

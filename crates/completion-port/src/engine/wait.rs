@@ -9,7 +9,6 @@ use super::seat::{MEASURED, Seat};
 use super::sleep::Notice;
 use super::{Engine, Notable, Phase, State};
 use crate::detection::BlockDetection;
-use crate::state::facts::Fault;
 use crate::state::moment::Moment;
 use crate::state::schedule::{Action, Query, Turn, Waited};
 use crate::sync::MutexGuard;
@@ -25,10 +24,8 @@ impl Engine {
         deadline: Option<Moment>,
         port: &dyn GoesOn,
     ) -> Waited {
-        if self.has_fault.load(Relaxed)
-            && let Some(fault) = self.take_fault()
-        {
-            return Waited::Failed(fault);
+        if self.has_fault() {
+            return Waited::Failed;
         }
         seat.come_to_wait();
         seat.attention.store(0, Relaxed);
@@ -40,8 +37,6 @@ impl Engine {
         let State { schedule, stock } = &mut *state;
         let mut stage = self.stage(stock, seat);
         let mut turn = Turn::new(seat.number, room, deadline);
-        let mut fault = None;
-        scratch.fault = None;
         schedule.arrive(&mut turn, packet, &mut scratch.queries, &mut stage);
         loop {
             let State { schedule, stock } = &mut *state;
@@ -56,10 +51,9 @@ impl Engine {
                         drop(state);
                         self.notify(notice);
                     }
-                    return match fault {
-                        Some(fault) => self.refused(waited, fault),
-                        None => waited,
-                    };
+                    // Queued packets go first, and the next wait fails.
+                    let fails = turn.is_refused() && waited == Waited::TimedOut;
+                    return if fails { Waited::Failed } else { waited };
                 }
                 Action::Check => self.recheck(state, seat, scratch),
                 Action::Ask { all, grow } => {
@@ -79,28 +73,14 @@ impl Engine {
                 Action::Poll(timeout) => self.doze(state, seat, scratch, timeout),
                 Action::Park(timeout) => self.sleep(state, seat, timeout),
             };
-            if let Some(found) = scratch.fault.take() {
-                fault = Some(found);
+            if scratch.is_refused {
+                scratch.is_refused = false;
                 state.schedule.refuse(&mut turn);
             }
             // What comes of it is to be found by this wait, however soon that ends.
             if state.stock.notable.has(Notable::ASIDE) {
                 state = self.go_on(state, seat, port);
             }
-        }
-    }
-
-    /// How a wait ends in which the kernel has refused to report what is ready. Queued packets go first, and the next wait
-    /// fails.
-    #[cold]
-    fn refused(&self, waited: Waited, fault: Fault) -> Waited {
-        match waited {
-            Waited::TimedOut => Waited::Failed(fault),
-            Waited::Packets => {
-                self.keep_fault(fault);
-                waited
-            }
-            Waited::Closed | Waited::Failed(_) => waited,
         }
     }
 

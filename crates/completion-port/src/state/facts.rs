@@ -181,7 +181,7 @@ impl Kind {
 
 /// What has ended of a descriptor whose unread bytes are asked about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum AtEnd {
     /// The peer's half, or both.
     Peer,
     /// The own reading half.

@@ -36,7 +36,8 @@ impl Errors {
     pub(crate) const NONE: Self = Self { again: &[], ready: &[], later: &[] };
 
     /// What follows a call that has failed with `code`.
-    #[inline]
+    #[allow(clippy::inline_always, reason = "folded with the constant of the caller's table")]
+    #[inline(always)]
     pub(crate) fn then(&self, code: Code) -> Then {
         match code {
             code if self.ready.contains(&code) => Then::Ready,

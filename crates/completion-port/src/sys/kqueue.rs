@@ -16,7 +16,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::error::ErrorKind;
-use crate::state::facts::{Descriptor, Edge, End, Facts, Fault, Kind, Probe};
+use crate::state::facts::{AtEnd, Descriptor, Edge, Facts, Fault, Kind, Probe};
 use crate::sys::codes;
 use crate::sys::errors::{self, Code, Errors, Retries};
 use crate::sys::reactor::{Reactor, Until, Watch};
@@ -169,7 +169,7 @@ pub(crate) trait Calls: Send + Sync {
     fn pipe_end(&self, descriptor: Descriptor) -> Use;
 
     /// See [`Reactor::unread`].
-    fn unread(&self, descriptor: Descriptor, end: End) -> Option<usize>;
+    fn unread(&self, descriptor: Descriptor, end: AtEnd) -> Option<usize>;
 
     /// See [`Reactor::is_own_end`].
     fn is_own_end(&self, descriptor: Descriptor) -> bool;
@@ -611,7 +611,7 @@ impl<C: Calls> Reactor for Kqueue<C> {
         Ok(())
     }
 
-    fn unread(&self, descriptor: Descriptor, end: End) -> Option<usize> {
+    fn unread(&self, descriptor: Descriptor, end: AtEnd) -> Option<usize> {
         self.calls.unread(descriptor, end)
     }
 

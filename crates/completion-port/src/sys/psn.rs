@@ -35,7 +35,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::error::ErrorKind;
-use crate::state::facts::{Descriptor, Edge, End, Facts, Fault, Kind, Probe};
+use crate::state::facts::{AtEnd, Descriptor, Edge, Facts, Fault, Kind, Probe};
 use crate::sys::reactor::{Reactor, Until, Watch};
 
 /// What a program asks for, and what a report says.
@@ -154,7 +154,7 @@ pub(crate) trait Calls: Send + Sync + 'static {
     fn code(&self, kind: ErrorKind, result: u32) -> i32;
 
     /// See [`Reactor::unread`].
-    fn unread(&self, descriptor: Descriptor, end: End) -> Option<usize>;
+    fn unread(&self, descriptor: Descriptor, end: AtEnd) -> Option<usize>;
 
     /// See [`Reactor::is_own_end`].
     fn is_own_end(&self, descriptor: Descriptor) -> bool;
@@ -1009,7 +1009,7 @@ impl<C: Calls> Reactor for Psn<C> {
         Ok(())
     }
 
-    fn unread(&self, descriptor: Descriptor, end: End) -> Option<usize> {
+    fn unread(&self, descriptor: Descriptor, end: AtEnd) -> Option<usize> {
         self.calls.unread(descriptor, end)
     }
 

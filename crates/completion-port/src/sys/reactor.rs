@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::state::facts::{Descriptor, Edge, End, Facts, Fault, Kind, Probe};
+use crate::state::facts::{AtEnd, Descriptor, Edge, Facts, Fault, Kind, Probe};
 
 /// A watched descriptor, its name, and what it is watched for.
 #[derive(Clone, Copy, Debug)]
@@ -132,7 +132,7 @@ pub(crate) trait Reactor: Send + Sync {
     /// How many bytes can be read before the end of the stream, or some number other than 0 if there are any; `None` where
     /// the system has no answer. Urgent data that a read leaves out is none. Takes nothing, and no error either. The
     /// engine asks it only about descriptors that are half-closed or hung up, as `end` says.
-    fn unread(&self, descriptor: Descriptor, end: End) -> Option<usize>;
+    fn unread(&self, descriptor: Descriptor, end: AtEnd) -> Option<usize>;
 
     /// Whether the process itself has shut its reading half, and the peer has not ended the stream. False
     /// also where the system does not tell. The engine asks it only about descriptors that are half-closed.

@@ -10,7 +10,7 @@ use loom::thread;
 use crate::address::Address;
 use crate::error::ErrorKind;
 use crate::source::OwnedSource;
-use crate::state::facts::{Descriptor, Edge, End, Facts, Fault, Kind, Presence, Probe};
+use crate::state::facts::{AtEnd, Descriptor, Edge, Facts, Fault, Kind, Presence, Probe};
 use crate::state::moment::Moment;
 use crate::state::queue::is_flight;
 use crate::state::table::Descriptors;
@@ -288,7 +288,7 @@ impl Reactor for Handle {
         }
         Ok(())
     }
-    fn unread(&self, _descriptor: Descriptor, _end: End) -> Option<usize> {
+    fn unread(&self, _descriptor: Descriptor, _end: AtEnd) -> Option<usize> {
         None
     }
     fn is_own_end(&self, _descriptor: Descriptor) -> bool {

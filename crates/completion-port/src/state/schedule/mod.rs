@@ -25,7 +25,7 @@ use self::seats::Seats;
 pub(crate) use self::seats::{SeatNumber, Status};
 use self::sleepers::Sleepers;
 use self::watchdog::{STUCK, Watchdog};
-use super::facts::{Fault, Presence};
+use super::facts::Presence;
 use super::moment::Moment;
 
 /// What the schedule sees of a port, and does to its queue. No method calls the system, except that the clock
@@ -115,8 +115,8 @@ pub(crate) enum Waited {
     TimedOut,
     /// The port is closed and nothing is left in it.
     Closed,
-    /// The system refuses to report what is ready, and nothing was queued. The engine alone returns it.
-    Failed(Fault),
+    /// The system refuses to report what is ready, and nothing was queued. The engine alone returns it, and has the fault.
+    Failed,
 }
 
 /// What a thread in a wait does next.
@@ -194,6 +194,12 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
+    /// Whether the system has refused to report what is ready.
+    #[inline]
+    pub(crate) fn is_refused(&self) -> bool {
+        self.is_refused
+    }
+
     /// The thread of `me` comes to wait for at most `room` packets, until `deadline` (`None`: no limit).
     #[inline]
     pub(crate) fn new(me: SeatNumber, room: usize, deadline: Option<Moment>) -> Self {

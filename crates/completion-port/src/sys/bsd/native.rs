@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::calls::{make_own, owned};
 use super::process::Process;
-use crate::state::facts::{Descriptor, End, Kind};
+use crate::state::facts::{AtEnd, Descriptor, Kind};
 use crate::sys::kqueue::{Calls, Event, Filter, Use, flag, note};
 use crate::sys::unix::files::{Pool, is_file};
 #[cfg(not(target_os = "macos"))]
@@ -301,7 +301,7 @@ impl Calls for Native {
         }
     }
 
-    fn unread(&self, descriptor: Descriptor, _end: End) -> Option<usize> {
+    fn unread(&self, descriptor: Descriptor, _end: AtEnd) -> Option<usize> {
         // It counts what lies behind an urgent mark, too: urgent data is kept apart.
         let mut count: libc::c_int = 0;
         // SAFETY: ioctl(2) with FIONREAD writes one int at the pointer, or fails.

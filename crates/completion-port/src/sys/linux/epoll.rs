@@ -17,7 +17,7 @@ use super::process::Process;
 use super::thread::Current;
 use crate::error::ErrorKind;
 use crate::file_engine::FileEngine;
-use crate::state::facts::{Descriptor, Edge, End, Facts, Fault, Kind, Probe};
+use crate::state::facts::{AtEnd, Descriptor, Edge, Facts, Fault, Kind, Probe};
 use crate::state::moment::Moment;
 use crate::state::table::Descriptors;
 use crate::sys::errors::{Code, Retries};
@@ -163,6 +163,7 @@ fn facts_of_poll(events: i16) -> Facts {
 }
 
 /// One poll(2) for at most `ROOM` questions. `EINVAL`: there are more than the process may ask at once.
+#[inline]
 fn poll(probes: &mut [Probe]) -> Result<(), Code> {
     let mut questions = [libc::pollfd { fd: -1, events: 0, revents: 0 }; ROOM];
     for (question, probe) in questions.iter_mut().zip(probes.iter()) {
@@ -312,7 +313,7 @@ impl Epoll {
         set: &OwnedFd,
         room: &mut Room,
         timeout: Option<Duration>,
-    ) -> Result<usize, Fault> {
+    ) -> Result<usize, Code> {
         let limit = match timeout {
             None => -1,
             Some(Duration::ZERO) => 0,
@@ -324,7 +325,7 @@ impl Epoll {
             }
         };
         let waited = epoll_wait(set, room, limit);
-        waited.or_else(|code| wait_again(set, room, code, epoll_wait)).map_err(fault_of_wait)
+        waited.or_else(|code| wait_again(set, room, code, epoll_wait))
     }
 
     /// As [`Epoll::wait`], to the nanosecond; `None` where the kernel has no such call (before 5.11), or a sandbox does
@@ -461,7 +462,8 @@ impl Reactor for Epoll {
         timeout: Option<Duration>,
     ) -> Result<bool, Fault> {
         edges.clear();
-        let count = self.wait(&self.sets[set], edges.spare_capacity_mut(), timeout)?;
+        let count = self.wait(&self.sets[set], edges.spare_capacity_mut(), timeout);
+        let count = count.map_err(fault_of_wait)?;
         // SAFETY: `set_len` demands that so many elements lie within the capacity and have values.
         // - within: the spare capacity is all of it, since the list is empty, and `wait` wrote there;
         // - values: `wait` says that the first `count` have been written.
@@ -479,7 +481,7 @@ impl Reactor for Epoll {
         let is_blind = self.is_blind.load(Relaxed);
         let limit =
             if is_blind { timeout.map_or(BLIND, |time| time.min(BLIND)).into() } else { timeout };
-        let count = self.wait(top, &mut room, limit)?;
+        let count = self.wait(top, &mut room, limit).map_err(fault_of_wait)?;
         let mut ready = if is_blind { u64::MAX } else { 0 };
         for edge in &room[..count] {
             // SAFETY: `assume_init` demands a value.
@@ -537,19 +539,19 @@ impl Reactor for Epoll {
         CHANGING.contains(&(kind as i64))
     }
 
-    fn unread(&self, descriptor: Descriptor, end: End) -> Option<usize> {
+    fn unread(&self, descriptor: Descriptor, end: AtEnd) -> Option<usize> {
         let counted = answer(descriptor, libc::FIONREAD)?;
         if counted > 0 {
             return usize::try_from(counted).ok();
         }
         // It counts up to an urgent mark, and what a layer over TCP has of the stream it does not count at all.
         let may_hide_some =
-            end == End::Peer || is_at_mark(descriptor) || calls::has_layer(descriptor);
+            end == AtEnd::Peer || is_at_mark(descriptor) || calls::has_layer(descriptor);
         match end {
             _ if !may_hide_some => Some(0),
             // To look would take the error, unless there is something.
-            End::Failed => None,
-            End::Peer | End::Own => look(descriptor),
+            AtEnd::Failed => None,
+            AtEnd::Peer | AtEnd::Own => look(descriptor),
         }
     }
 

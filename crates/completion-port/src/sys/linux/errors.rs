@@ -26,6 +26,7 @@ pub(super) const READ_NOW: Errors =
 pub(super) const READ_FAILS: [Code; 3] = [libc::EBADF, libc::EIO, libc::EISDIR];
 
 /// The fault of a failed call that a wait makes.
+#[cold]
 pub(super) fn fault_of_wait(code: Code) -> Fault {
     errors::fault_of_wait(code, &[libc::EACCES, libc::ENOSYS, libc::EPERM], &[libc::ENOMEM])
 }

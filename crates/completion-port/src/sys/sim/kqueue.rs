@@ -10,7 +10,7 @@ use super::objects::{Code, FileId, Objects};
 use super::reach::OnKernel;
 use super::set::Cause;
 use super::{Conditions, Kernel, Object, State};
-use crate::state::facts::{Descriptor, End, Kind};
+use crate::state::facts::{AtEnd, Descriptor, Kind};
 use crate::sys::codes;
 use crate::sys::host::Origin;
 use crate::sys::kqueue::{Calls, Event, Filter, Kqueue, Use, flag, note};
@@ -427,7 +427,7 @@ impl Calls for SimulatedCalls {
         }
     }
 
-    fn unread(&self, descriptor: Descriptor, _end: End) -> Option<usize> {
+    fn unread(&self, descriptor: Descriptor, _end: AtEnd) -> Option<usize> {
         self.kernel.ask_unread(descriptor)
     }
 

@@ -12,7 +12,11 @@ use super::reach::OnKernel;
 use super::set::{Cause, code_of};
 use super::{Conditions, Kernel, ObjectKind, State, stream};
 use crate::error::ErrorKind;
+<<<<<<< ours
 use crate::state::facts::{Descriptor, End, Fault, Kind};
+=======
+use crate::state::facts::{AtEnd, Descriptor, Kind};
+>>>>>>> theirs
 use crate::sys::codes;
 use crate::sys::host::Origin;
 use crate::sys::psn::{
@@ -396,7 +400,7 @@ impl Calls for SimulatedPort {
         code_of(kind).unwrap_or(codes::EINVAL)
     }
 
-    fn unread(&self, descriptor: Descriptor, _end: End) -> Option<usize> {
+    fn unread(&self, descriptor: Descriptor, _end: AtEnd) -> Option<usize> {
         self.kernel.ask_unread(descriptor)
     }
 

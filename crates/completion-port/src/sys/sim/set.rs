@@ -10,7 +10,7 @@ use super::objects::{Code, FileId, Objects};
 use super::reach::OnKernel;
 use super::{Conditions, Kernel, State};
 use crate::error::ErrorKind;
-use crate::state::facts::{Descriptor, Edge, End, Facts, Fault, Kind, Probe};
+use crate::state::facts::{AtEnd, Descriptor, Edge, Facts, Fault, Kind, Probe};
 use crate::state::moment::Moment;
 use crate::sys::codes;
 use crate::sys::host::Origin;
@@ -433,7 +433,7 @@ impl Reactor for Simulated {
         Ok(())
     }
 
-    fn unread(&self, descriptor: Descriptor, _end: End) -> Option<usize> {
+    fn unread(&self, descriptor: Descriptor, _end: AtEnd) -> Option<usize> {
         self.kernel.ask_unread(descriptor)
     }
 

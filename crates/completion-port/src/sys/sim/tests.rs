@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Kernel, Socket};
 use crate::error::ErrorKind;
-use crate::state::facts::{Descriptor, Edge, End, Facts, Kind, Probe};
+use crate::state::facts::{AtEnd, Descriptor, Edge, Facts, Kind, Probe};
 use crate::state::moment::Moment;
 use crate::sys::backend::Backend;
 use crate::sys::codes;
@@ -194,7 +194,7 @@ fn probes_answer_what_holds() {
     assert_eq!(probes[0].facts, Facts::IN | Facts::OUT | Facts::RDHUP);
     assert_eq!(probes[1].facts, Facts::OUT);
     assert_eq!(probes[2].facts, Facts::CLOSED);
-    assert_eq!(set.unread(number(&ours), End::Peer), Some(4));
+    assert_eq!(set.unread(number(&ours), AtEnd::Peer), Some(4));
     assert_eq!(set.kind(number(&ours)), Kind::Stream);
     assert_eq!(set.kind(closed), Kind::NoSocket);
     let calls = kernel.calls();

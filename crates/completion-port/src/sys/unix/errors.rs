@@ -4,9 +4,6 @@
 use crate::sys::errors::{Errors, Retries, Then};
 use crate::sys::unix::options::{Code, last_code};
 
-/// Calls that a signal may end, and that fail for good otherwise: preadv(2), pwritev(2), fsync(2) and the like.
-pub(in crate::sys) const OTHERS: Errors = Errors { again: &[libc::EINTR], ..Errors::NONE };
-
 /// recv(2), recvmsg(2). `ENOBUFS` is not among them: by that a socket reports that the kernel has dropped messages, of
 /// netlink on Linux and of routing sockets on the BSDs.
 pub(in crate::sys) const RECEIVE: Errors =
@@ -55,8 +52,18 @@ pub(in crate::sys) fn repeat_for(
 /// Repeats a system call that a signal has ended, up to a limit. A negative result is a failure.
 ///
 /// Linux ends no call on TCP, UDP or `AF_UNIX` so that must not wait: such a call looks at signals only before it
-/// sleeps. Other families do (accepts of `AF_VSOCK`), and so do other systems.
+/// sleeps. Other families do (accepts of `AF_VSOCK`), and so do other systems. preadv(2), pwritev(2), fsync(2) and the
+/// like are repeated for nothing else.
 #[inline]
-pub(in crate::sys) fn repeat(call: impl FnMut() -> libc::ssize_t) -> Result<usize, Code> {
-    repeat_for(&OTHERS, call)
+pub(in crate::sys) fn repeat(mut call: impl FnMut() -> libc::ssize_t) -> Result<usize, Code> {
+    let mut retries = Retries::default();
+    loop {
+        if let Ok(count) = usize::try_from(call()) {
+            return Ok(count);
+        }
+        match last_code() {
+            libc::EINTR if retries.again() => {}
+            code => return Err(code),
+        }
+    }
 }

@@ -33,7 +33,7 @@ use super::sockets::{TCP, protocol};
 use super::timeout;
 use crate::error::ErrorKind;
 use crate::file_engine::FileEngine;
-use crate::state::facts::{Descriptor, Edge, End, Facts, Fault, Kind, Probe};
+use crate::state::facts::{AtEnd, Descriptor, Edge, Facts, Fault, Kind, Probe};
 use crate::state::moment::Moment;
 use crate::sys::reactor::{Reactor, Until, Watch};
 
@@ -953,7 +953,7 @@ impl Reactor for Afd {
         Ok(())
     }
 
-    fn unread(&self, descriptor: Descriptor, _end: End) -> Option<usize> {
+    fn unread(&self, descriptor: Descriptor, _end: AtEnd) -> Option<usize> {
         unread(descriptor)
     }
 

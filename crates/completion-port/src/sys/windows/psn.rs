@@ -44,7 +44,7 @@ use crate::address::Address;
 use crate::error::ErrorKind;
 use crate::file_engine::FileEngine;
 use crate::source::OwnedSource;
-use crate::state::facts::{Descriptor, Edge, End, Facts, Fault, Kind, Probe};
+use crate::state::facts::{AtEnd, Descriptor, Edge, Facts, Fault, Kind, Probe};
 use crate::state::moment::Moment;
 use crate::state::table::Descriptors;
 use crate::sys::errors::Retries;
@@ -366,7 +366,7 @@ impl Calls for Native {
         result.cast_signed()
     }
 
-    fn unread(&self, descriptor: Descriptor, _end: End) -> Option<usize> {
+    fn unread(&self, descriptor: Descriptor, _end: AtEnd) -> Option<usize> {
         super::afd::unread(descriptor)
     }
 
@@ -538,7 +538,7 @@ impl Reactor for Notified {
         self.reactor.probe(probes)
     }
 
-    fn unread(&self, descriptor: Descriptor, end: End) -> Option<usize> {
+    fn unread(&self, descriptor: Descriptor, end: AtEnd) -> Option<usize> {
         self.reactor.unread(descriptor, end)
     }
 

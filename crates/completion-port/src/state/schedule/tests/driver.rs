@@ -405,7 +405,7 @@ impl Rig {
                                 "{running} run that were handed packets"
                             );
                         }
-                        (Waited::Closed | Waited::Failed(_), _) => {}
+                        (Waited::Closed | Waited::Failed, _) => {}
                     }
                     let is_handed = thread.waited == Some(Waited::Packets);
                     assert_eq!(!thread.hand.is_empty(), is_handed, "what it says is what it has");
