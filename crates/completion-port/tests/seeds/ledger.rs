@@ -46,6 +46,8 @@ pub(crate) struct Facts {
     arms: u64,
     tokens: u64,
     pub(crate) packets: u64,
+    /// When its last packet came that had no token.
+    reported: u64,
     /// A token of it is out.
     is_out: bool,
     /// When it was removed, or its last packet came.
@@ -175,6 +177,7 @@ impl Ledger {
             arms: 1,
             tokens: 0,
             packets: 0,
+            reported: 0,
             is_out: false,
             removing: false,
             ended: None,
@@ -241,6 +244,8 @@ impl Ledger {
             facts.is_out = true;
             facts.standing = Standing::Held;
             facts.changed = time;
+        } else {
+            facts.reported = time;
         }
         drop(book);
         if let Some(broken) = broken {
@@ -389,6 +394,8 @@ impl Ledger {
         facts.changed = time;
         match to {
             Change::Enabled(interest, trigger) => {
+                // A packet that came meanwhile may have been that of the new trigger, and have spent it.
+                facts.is_doubtful |= is_one_shot(trigger) && facts.reported > began;
                 (facts.interest, facts.trigger) = (interest, trigger);
                 facts.standing = Standing::Enabled;
                 facts.has_another_filter = false;
@@ -511,12 +518,14 @@ impl Ledger {
     pub(crate) fn due(&self, kernel: &Kernel) -> Vec<String> {
         let mut due = Vec::new();
         let mut waiting = Vec::new();
+        // No point while the book is open: another thread may want it.
+        let (now, held) = (kernel.now(), kernel.held_files());
         for (number, facts) in &self.open().keys {
             if facts.is_doubtful || facts.standing == Standing::Held {
                 continue;
             }
             // A removal waits for what the kernel has.
-            if facts.removing && facts.standing != Standing::Over && kernel.held_files() == 0 {
+            if facts.removing && facts.standing != Standing::Over && held == 0 {
                 due.push(format!("key {number} was removed, and its last packet did not come"));
             } else if facts.standing == Standing::Enabled && is_level(facts.trigger) {
                 waiting.push((*number, facts.interest | facts.also, facts.socket.clone()));
@@ -526,20 +535,19 @@ impl Ledger {
         }
         for (number, interest, socket) in waiting {
             let Some(socket) = socket.upgrade() else { continue };
-            let now = kernel.facts(&socket);
-            if interest.contains(Interest::IN) && now.contains(Conditions::IN)
-                || interest.contains(Interest::OUT) && now.contains(Conditions::OUT)
+            let shown = kernel.facts(&socket);
+            if interest.contains(Interest::IN) && shown.contains(Conditions::IN)
+                || interest.contains(Interest::OUT) && shown.contains(Conditions::OUT)
             {
                 due.push(format!(
-                    "key {number} is enabled for {interest:?}, has {now:?}, and is silent"
+                    "key {number} is enabled for {interest:?}, has {shown:?}, and is silent"
                 ));
             }
         }
         self.due_operations(kernel, &mut due);
         let book = self.open();
         for (number, letter) in book.letters.iter().enumerate() {
-            let is_due =
-                letter.time.is_none_or(|(_, latest)| latest.is_some_and(|it| it <= kernel.now()));
+            let is_due = letter.time.is_none_or(|(_, latest)| latest.is_some_and(|it| it <= now));
             if letter.fate == Fate::Queued && is_due {
                 due.push(format!("message {number} is queued, and no thread is woken"));
             }

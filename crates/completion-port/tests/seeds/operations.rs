@@ -305,16 +305,17 @@ impl Ledger {
         let log = self.log();
         let accepts = log.aloft().into_iter().filter(|aloft| aloft.sort == Sort::Accept);
         let listeners: BTreeSet<u32> = accepts.map(|accept| accept.key).collect();
-        for key in listeners {
+        let clients = log.clients.iter().filter(|client| !client.is_accepted);
+        let clients = clients.filter_map(|client| Some((client.key, client.socket.clone()?)));
+        let clients: Vec<(u32, Arc<Socket>)> = clients.collect();
+        // No point while it is open: another thread may want it.
+        drop(log);
+        for (key, socket) in clients {
+            let facts = kernel.facts(&socket);
             // One that is not connected yet, or not any more, shows a hang-up.
             let ends = [Conditions::HUP, Conditions::RDHUP, Conditions::ERR];
-            let waits = |client: &Client| {
-                let Some(socket) = &client.socket else { return false };
-                let facts = kernel.facts(socket);
-                let is_connected = !ends.iter().any(|end| facts.contains(*end));
-                client.key == key && !client.is_accepted && is_connected
-            };
-            if log.clients.iter().any(waits) {
+            let is_connected = !ends.iter().any(|end| facts.contains(*end));
+            if listeners.contains(&key) && is_connected {
                 due.push(format!("a client of key {key} waits, and so does an accept"));
             }
         }

@@ -434,6 +434,7 @@ pub(crate) fn known() -> Vec<(Program, u64)> {
         trigger,
     };
     let level = AnyTrigger::Persistent(Persistent::Level);
+    let once = AnyTrigger::OneShot(OneShot::Level);
     // A thread finds by `doze` that a set is ready which another thread is just asking, and is given a message
     // at the same time. It must not pause before it takes that.
     let busy_set = Program {
@@ -471,14 +472,14 @@ pub(crate) fn known() -> Vec<(Program, u64)> {
     };
     // A handler arms by name what another thread enables with another trigger: which of the two calls came last is not
     // known.
-    let armed_by_two = |one_shot_kernel, trigger| Program {
+    let armed_by_two = |one_shot_kernel, first, trigger| Program {
         one_shot_kernel,
         cloned: true,
         actors: vec![
             (0..PLACES)
                 .flat_map(|place| {
                     [
-                        register(place, AnyTrigger::OneShot(OneShot::Level)),
+                        register(place, first),
                         Step::Write { place, bytes: 2 },
                         Step::Sleep { microseconds: 10 },
                         Step::Enable { which: 0, interest: Interest::IN, trigger },
@@ -509,9 +510,10 @@ pub(crate) fn known() -> Vec<(Program, u64)> {
     };
     vec![
         (busy_set, 3_000),
-        (armed_by_two(false, level), 1_000),
+        (armed_by_two(false, once, level), 1_000),
+        (armed_by_two(true, once, AnyTrigger::Persistent(Persistent::Edge)), 1_000),
+        (armed_by_two(true, level, AnyTrigger::OneShot(OneShot::Edge)), 1_000),
         (connects, 1_000),
-        (armed_by_two(true, AnyTrigger::Persistent(Persistent::Edge)), 1_000),
     ]
 }
 

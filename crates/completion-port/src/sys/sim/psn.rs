@@ -12,11 +12,7 @@ use super::reach::OnKernel;
 use super::set::{Cause, code_of};
 use super::{Conditions, Kernel, ObjectKind, State, stream};
 use crate::error::ErrorKind;
-<<<<<<< ours
-use crate::state::facts::{Descriptor, End, Fault, Kind};
-=======
-use crate::state::facts::{AtEnd, Descriptor, Kind};
->>>>>>> theirs
+use crate::state::facts::{AtEnd, Descriptor, Fault, Kind};
 use crate::sys::codes;
 use crate::sys::host::Origin;
 use crate::sys::psn::{
