@@ -52,7 +52,10 @@ const LAYERS: [(&str, &[&str]); 60] = [
     ("handles", &["abi", "errors", "linux/object", "linux/port", "windows/object", "windows/port"]),
     ("linux/waiting", &["abi", "linux/driver", "linux/port", "taking"]),
     ("linux/objects", &["abi", "errors", "handles", "linux/foreign", "linux/object"]),
-    ("linux/opening", &["abi", "errors", "handles", "linux/file", "linux/object", "linux/status"]),
+    (
+        "linux/opening",
+        &["abi", "errors", "handles", "linux/errno", "linux/file", "linux/object", "linux/status"],
+    ),
     (
         "linux/registrations",
         &["errors", "handles", "linux/descriptors", "linux/driver", "linux/numbers", "linux/port"],
@@ -100,6 +103,7 @@ const LAYERS: [(&str, &[&str]); 60] = [
         &[
             "abi",
             "errors",
+            "linux/errno",
             "linux/fetches",
             "linux/file",
             "linux/foreign",
@@ -181,6 +185,7 @@ const LAYERS: [(&str, &[&str]); 60] = [
     (
         "linux/transfers",
         &[
+            "linux/errno",
             "abi",
             "errors",
             "linux/buffers",

@@ -99,7 +99,7 @@ fn the_headers_for_windows_declare_what_is_listed() {
     let common = "completion_port.h";
     assert!(windows[common].is_subset(&everywhere[common]));
     let text = fs::read_to_string(package().join("include").join(common)).unwrap();
-    let (for_both, _) = text.split_once("#ifndef _WIN32\n").unwrap();
+    let (for_both, _) = text.split_once("#ifndef CP_ON_WINDOWS\n").unwrap();
     for name in &everywhere[common] {
         let is_declared = for_both.contains(&format!("{name}("));
         assert_eq!(is_declared, windows[common].contains(name), "{name}");
