@@ -1289,104 +1289,120 @@ mod tests {
 
     #[test]
     fn an_operation_is_called_off_without_a_look_at_those_in_front_of_it() {
-        const COUNT: u32 = 1000;
-        let flights = (0..COUNT).map(|_| Flight::default()).collect();
-        let all = Counting { flights, looks: AtomicUsize::new(0) };
-        let slot = Slot::default();
-        slot.register(3, Mode { interest: Interest::NONE, edge: false, one_shot: false }, false);
-        let mut lanes = Lanes::default();
-        lanes.begin(true);
-        let nodes: Vec<Node> = (0..COUNT).map(|number| number | FLIGHT).collect();
-        for node in &nodes {
-            let course = lanes.start(&all, *node, 0, Direction::In, Moment::NEVER, false);
-            assert_eq!(course, Course::Waits);
-        }
-        // From the end, from the middle and from the beginning.
-        let (middle, last) = (nodes[500], nodes[999]);
-        for node in [last, middle, nodes[0]] {
-            all.looks.store(0, Relaxed);
-            let effects = lanes.call_off(&all, &slot, node, Verdict::Cancelled, 0).unwrap();
-            assert_eq!((effects.due, effects.next), (node, Next::Nothing));
-            assert!(all.looks.load(Relaxed) < 10, "{:?} looks", all.looks);
-            assert!(lanes.call_off(&all, &slot, node, Verdict::Cancelled, 0).is_none());
-        }
-        // What is left is due in the order of its start, and what has to wait once more comes first again.
-        let (mut due, is_missed) = lanes.stir(&all, &slot, Facts::IN);
-        assert!(!is_missed);
-        let mut order = Vec::new();
-        let mut has_waited = false;
-        while due[0] != NIL {
-            let node = due[0];
-            assert_eq!(lanes.turn(&all, &slot, node, 0).0, Course::Try);
-            if node == nodes[2] && !has_waited {
-                has_waited = true;
-                assert_eq!(lanes.tried(&all, &slot, node, Tried::Blocked, 0).0, Course::Waits);
-                (due, _) = lanes.stir(&all, &slot, Facts::IN);
-                assert_eq!(due[0], node);
-                continue;
+        crate::sync::tested(|| {
+            const COUNT: u32 = 16;
+            let flights = (0..COUNT).map(|_| Flight::default()).collect();
+            let all = Counting { flights, looks: AtomicUsize::new(0) };
+            let slot = Slot::default();
+            slot.register(
+                3,
+                Mode { interest: Interest::NONE, edge: false, one_shot: false },
+                false,
+            );
+            let mut lanes = Lanes::default();
+            lanes.begin(true);
+            let nodes: Vec<Node> = (0..COUNT).map(|number| number | FLIGHT).collect();
+            for node in &nodes {
+                let course = lanes.start(&all, *node, 0, Direction::In, Moment::NEVER, false);
+                assert_eq!(course, Course::Waits);
             }
-            let (course, effects) = lanes.tried(&all, &slot, node, Tried::Done { dry: false }, 0);
-            assert_eq!(course, Course::Ends(Verdict::Done));
-            order.push(node);
-            due[0] = effects.due;
-        }
-        let left: Vec<_> = nodes[1..999].iter().copied().filter(|node| *node != middle).collect();
-        assert_eq!(order, left);
+            // From the end, from the middle and from the beginning.
+            let (middle, last) = (nodes[8], nodes[15]);
+            for node in [last, middle, nodes[0]] {
+                all.looks.store(0, Relaxed);
+                let effects = lanes.call_off(&all, &slot, node, Verdict::Cancelled, 0).unwrap();
+                assert_eq!((effects.due, effects.next), (node, Next::Nothing));
+                assert!(all.looks.load(Relaxed) < 10, "{:?} looks", all.looks);
+                assert!(lanes.call_off(&all, &slot, node, Verdict::Cancelled, 0).is_none());
+            }
+            // What is left is due in the order of its start, and what has to wait once more comes first again.
+            let (mut due, is_missed) = lanes.stir(&all, &slot, Facts::IN);
+            assert!(!is_missed);
+            let mut order = Vec::new();
+            let mut has_waited = false;
+            while due[0] != NIL {
+                let node = due[0];
+                assert_eq!(lanes.turn(&all, &slot, node, 0).0, Course::Try);
+                if node == nodes[2] && !has_waited {
+                    has_waited = true;
+                    assert_eq!(lanes.tried(&all, &slot, node, Tried::Blocked, 0).0, Course::Waits);
+                    (due, _) = lanes.stir(&all, &slot, Facts::IN);
+                    assert_eq!(due[0], node);
+                    continue;
+                }
+                let (course, effects) =
+                    lanes.tried(&all, &slot, node, Tried::Done { dry: false }, 0);
+                assert_eq!(course, Course::Ends(Verdict::Done));
+                order.push(node);
+                due[0] = effects.due;
+            }
+            let left: Vec<_> =
+                nodes[1..15].iter().copied().filter(|node| *node != middle).collect();
+            assert_eq!(order, left);
+        });
     }
 
     #[test]
     fn a_deadline_ends_those_that_are_over_and_leaves_the_order_of_the_others() {
-        let flights = (0..6).map(|_| Flight::default()).collect();
-        let all = Counting { flights, looks: AtomicUsize::new(0) };
-        let slot = Slot::default();
-        slot.register(3, Mode { interest: Interest::NONE, edge: false, one_shot: false }, false);
-        let mut lanes = Lanes::default();
-        lanes.begin(true);
-        let moment = Moment::from_nanoseconds;
-        for (number, at) in (0..).zip([5, 9, 5, 8, 9, 5]) {
-            let node = number | FLIGHT;
-            let _ = lanes.start(&all, node, 0, Direction::In, moment(at), false);
-        }
-        let mut ended = Fifo::new();
-        let (again, next) = lanes.ring(&all, &slot, moment(6), 0, &mut ended);
-        assert_eq!((again, next), (moment(8), Next::Nothing));
-        assert_eq!(ended.nodes(&all), [0, 2, 5].map(|number| number | FLIGHT));
-        let mut ended = Fifo::new();
-        let _ = lanes.call_off_all(&all, &slot, Verdict::Cancelled, 0, &mut ended);
-        assert_eq!(ended.nodes(&all), [1, 3, 4].map(|number| number | FLIGHT));
+        crate::sync::tested(|| {
+            let flights = (0..6).map(|_| Flight::default()).collect();
+            let all = Counting { flights, looks: AtomicUsize::new(0) };
+            let slot = Slot::default();
+            slot.register(
+                3,
+                Mode { interest: Interest::NONE, edge: false, one_shot: false },
+                false,
+            );
+            let mut lanes = Lanes::default();
+            lanes.begin(true);
+            let moment = Moment::from_nanoseconds;
+            for (number, at) in (0..).zip([5, 9, 5, 8, 9, 5]) {
+                let node = number | FLIGHT;
+                let _ = lanes.start(&all, node, 0, Direction::In, moment(at), false);
+            }
+            let mut ended = Fifo::new();
+            let (again, next) = lanes.ring(&all, &slot, moment(6), 0, &mut ended);
+            assert_eq!((again, next), (moment(8), Next::Nothing));
+            assert_eq!(ended.nodes(&all), [0, 2, 5].map(|number| number | FLIGHT));
+            let mut ended = Fifo::new();
+            let _ = lanes.call_off_all(&all, &slot, Verdict::Cancelled, 0, &mut ended);
+            assert_eq!(ended.nodes(&all), [1, 3, 4].map(|number| number | FLIGHT));
+        });
     }
 
     #[test]
     fn a_connect_that_was_called_off_is_given_up_once() {
-        let desk = Desk::default();
-        let never = || -> bool { panic!("there is none") };
-        assert_eq!(desk.clear_for_connect(never), Clearance::Clear);
-        desk.abandon_connect(3, never);
-        desk.connect_begun(3);
-        desk.abandon_connect(4, never);
-        // Whoever comes first: the next connect, or the packet. The other has to try again meanwhile.
-        let is_clear = desk.clear_for_connect(|| {
+        crate::sync::tested(|| {
+            let desk = Desk::default();
+            let never = || -> bool { panic!("there is none") };
+            assert_eq!(desk.clear_for_connect(never), Clearance::Clear);
             desk.abandon_connect(3, never);
-            true
+            desk.connect_begun(3);
+            desk.abandon_connect(4, never);
+            // Whoever comes first: the next connect, or the packet. The other has to try again meanwhile.
+            let is_clear = desk.clear_for_connect(|| {
+                desk.abandon_connect(3, never);
+                true
+            });
+            assert_eq!(is_clear, Clearance::Clear);
+            desk.connect_begun(4);
+            desk.abandon_connect(3, never);
+            desk.abandon_connect(4, || {
+                assert_eq!(desk.clear_for_connect(never), Clearance::NotYet);
+                true
+            });
+            assert_eq!(desk.clear_for_connect(never), Clearance::Clear);
+            // What has ended by itself needs it not.
+            desk.connect_begun(5);
+            desk.connect_ended();
+            desk.abandon_connect(5, never);
+            // Where it cannot be done there is no other connect until the descriptor is another registration's.
+            desk.connect_begun(6);
+            assert_eq!(desk.clear_for_connect(|| false), Clearance::Never);
+            desk.abandon_connect(6, never);
+            assert_eq!(desk.clear_for_connect(never), Clearance::Never);
+            desk.begin();
+            assert_eq!(desk.clear_for_connect(never), Clearance::Clear);
         });
-        assert_eq!(is_clear, Clearance::Clear);
-        desk.connect_begun(4);
-        desk.abandon_connect(3, never);
-        desk.abandon_connect(4, || {
-            assert_eq!(desk.clear_for_connect(never), Clearance::NotYet);
-            true
-        });
-        assert_eq!(desk.clear_for_connect(never), Clearance::Clear);
-        // What has ended by itself needs it not.
-        desk.connect_begun(5);
-        desk.connect_ended();
-        desk.abandon_connect(5, never);
-        // Where it cannot be done there is no other connect until the descriptor is another registration's.
-        desk.connect_begun(6);
-        assert_eq!(desk.clear_for_connect(|| false), Clearance::Never);
-        desk.abandon_connect(6, never);
-        assert_eq!(desk.clear_for_connect(never), Clearance::Never);
-        desk.begin();
-        assert_eq!(desk.clear_for_connect(never), Clearance::Clear);
     }
 }
