@@ -328,8 +328,8 @@ static void first_data_comes_with_the_connection(void)
     closesocket(listener);
 }
 
-/* An accept of either kind gets the next connection, also while accepts in front of it wait for clients that say
- * nothing. Whether the connections come before the accepts or behind them. */
+/* An accept of either kind gets the next connection, even while earlier accepts wait for silent clients. The
+ * connections may come before or after the accepts. */
 static void silent_clients_hold_no_other_accept(void)
 {
     enum { COUNT = 4 };
@@ -375,8 +375,8 @@ static void silent_clients_hold_no_other_accept(void)
     closesocket(listener);
 }
 
-/* Clients that say nothing, that speak late, and whose accepts are cancelled meanwhile: each accept ends by what its own
- * client does, and the listener goes on. */
+/* Some clients stay silent, some speak late, and some accepts are cancelled meanwhile. Each accept ends by what its own
+ * client does, and the listener keeps accepting. */
 static void each_accept_waits_for_its_own_client(void)
 {
     enum { COUNT = 12 };
@@ -1202,7 +1202,7 @@ static void nothing_is_sent_behind_a_disconnect(void)
 }
 
 #if HAS_SOCKET_CALLS
-/* It does not wait until the peer has read, though a send that was cancelled did. */
+/* DisconnectEx does not wait until the peer reads, even after a send that was cancelled while it waited for that. */
 static void a_disconnect_waits_for_no_room(void)
 {
     enum { MUCH = 1 << 25 };

@@ -52,8 +52,9 @@ pub trait Task: Buffer {
     /// Tries it, by calls that do not wait. Nothing is locked meanwhile.
     fn attempt(&mut self, descriptor: RawFd) -> Attempt;
 
-    /// Whether its first attempt waits for its turn in the line alone, and for no readiness: that of a connect does, since no
-    /// descriptor becomes ready by what has not begun. The usual answer is no. Asked once, when it is started.
+    /// Whether its first attempt is made as soon as it is the first of its line, without waiting for readiness. A connect
+    /// needs this: its socket becomes ready only once the connect has begun. The default is `false`. The port asks once,
+    /// when the task starts.
     fn begins_unasked(&self) -> bool {
         false
     }

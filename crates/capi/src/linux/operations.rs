@@ -71,7 +71,7 @@ pub(crate) trait Work: Send + 'static {
     /// have come to.
     fn attempt(&mut self, descriptor: RawFd, outcome: &mut Outcome) -> Attempt;
 
-    /// Whether its first attempt waits for nothing: it begins the work, or is all of it.
+    /// Whether its first attempt is made without waiting for readiness: it starts the work, or does the whole of it.
     fn begins_unasked(&self) -> bool {
         false
     }

@@ -33,7 +33,7 @@ pub(crate) trait Errand: Send {
     /// Tries it, without waiting.
     fn attempt(&mut self, descriptor: RawFd) -> Attempt;
 
-    /// Whether its first attempt waits for nothing.
+    /// Whether its first attempt is made without waiting for readiness.
     fn begins_unasked(&self) -> bool;
 
     /// It has ended in flight.

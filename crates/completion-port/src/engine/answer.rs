@@ -90,7 +90,7 @@ impl Engine {
 
     /// A one-shot reactor has reported more than readiness, or something that may be older than the
     /// arming. The caller owns the node. The edge is the answer to the question, unless it is older
-    /// than that, or the slot was armed anew since: the reactor is still to be asked for that.
+    /// than that, or the slot was armed again since the poll began: the reactor has not been asked for that arming yet.
     #[cold]
     pub(super) fn answer_by_edge(
         &self,

@@ -240,8 +240,8 @@ impl Engine {
         }
     }
 
-    /// The token of the held slot gives the key to the operation of `record`, which is in its cell, and which it has tried:
-    /// the caller goes on with what that has come to. If it is refused, the slot is still held.
+    /// The token of the held slot gives the key to the operation of `record`, which is in its cell. The token has tried it,
+    /// and the caller handles the result of that attempt next. If it is refused, the slot is still held.
     pub(crate) fn lend(
         &self,
         slot: &Slot,
@@ -253,7 +253,7 @@ impl Engine {
     ) -> Result<Course, Error> {
         let lend = |_: &Lanes| {
             slot.lend(plan.direction.facts(), drained)?;
-            // What it lacks, or that the system carries it out, no edge tells.
+            // No edge reports that what it lacks is there, or that the system can carry it out.
             Ok(true)
         };
         self.start(slot, index, desk, record, plan, lend)

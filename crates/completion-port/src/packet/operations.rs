@@ -529,7 +529,7 @@ impl<K, B> fmt::Debug for Finished<'_, K, B> {
 enum First {
     /// The operation has ended.
     Done,
-    /// It is to go in flight; with what trying it has come to, if that is to be seen to there.
+    /// It goes in flight, with the result of the first attempt if that needs handling there.
     Left(Option<Attempted>),
     /// The buffer's code has forked, and this is the child.
     Forked,

@@ -34,7 +34,7 @@ impl Facts {
     /// lies behind it.
     pub(crate) const URGENT: Self = Self(0x2);
 
-    /// An error or a hang-up beside it is told by an edge-triggered kernel, which tells each once.
+    /// The error or the hang-up reported with this is new: an edge-triggered kernel reports each of them once.
     pub(crate) const NEWS: Self = Self(1 << 16);
 
     /// What is not simply readiness.

@@ -1095,7 +1095,7 @@ impl Lanes {
         let lane = self.lane(direction);
         lane.active = NIL;
         let next = self.ground_if_empty(slot, direction, poll);
-        // As at a start: what an end or an error leaves to be told no further edge may tell.
+        // As at a start: after an end or an error there may be no further edge.
         let is_ready = slot.word().may_be_ready(direction.facts());
         let lane = self.lane(direction);
         let is_due = is_ready || lane.begins_unasked(records);
@@ -1287,21 +1287,22 @@ mod tests {
         }
     }
 
+    /// A shared association without operations, and so many records.
+    fn shared(records: usize) -> (Counting, Slot, Lanes) {
+        let flights = (0..records).map(|_| Flight::default()).collect();
+        let slot = Slot::default();
+        let mode = Mode { interest: Interest::NONE, edge: false, one_shot: false };
+        slot.register(3, mode, false);
+        let mut lanes = Lanes::default();
+        lanes.begin(true);
+        (Counting { flights, looks: AtomicUsize::new(0) }, slot, lanes)
+    }
+
     #[test]
     fn an_operation_is_called_off_without_a_look_at_those_in_front_of_it() {
         crate::sync::tested(|| {
-            const COUNT: u32 = 16;
-            let flights = (0..COUNT).map(|_| Flight::default()).collect();
-            let all = Counting { flights, looks: AtomicUsize::new(0) };
-            let slot = Slot::default();
-            slot.register(
-                3,
-                Mode { interest: Interest::NONE, edge: false, one_shot: false },
-                false,
-            );
-            let mut lanes = Lanes::default();
-            lanes.begin(true);
-            let nodes: Vec<Node> = (0..COUNT).map(|number| number | FLIGHT).collect();
+            let (all, slot, mut lanes) = shared(16);
+            let nodes: Vec<Node> = (0..16).map(|number| number | FLIGHT).collect();
             for node in &nodes {
                 let course = lanes.start(&all, *node, 0, Direction::In, Moment::NEVER, false);
                 assert_eq!(course, Course::Waits);
@@ -1345,16 +1346,7 @@ mod tests {
     #[test]
     fn a_deadline_ends_those_that_are_over_and_leaves_the_order_of_the_others() {
         crate::sync::tested(|| {
-            let flights = (0..6).map(|_| Flight::default()).collect();
-            let all = Counting { flights, looks: AtomicUsize::new(0) };
-            let slot = Slot::default();
-            slot.register(
-                3,
-                Mode { interest: Interest::NONE, edge: false, one_shot: false },
-                false,
-            );
-            let mut lanes = Lanes::default();
-            lanes.begin(true);
+            let (all, slot, mut lanes) = shared(6);
             let moment = Moment::from_nanoseconds;
             for (number, at) in (0..).zip([5, 9, 5, 8, 9, 5]) {
                 let node = number | FLIGHT;

@@ -1248,8 +1248,8 @@ fn a_connection_that_was_given_up_is_passed_over_sim() {
     system.assert_nothing_left();
 }
 
-/// Rule 57: a connect has to be begun before any edge can tell of it. So it is tried when it is the first of its
-/// direction, whatever has become of those before it, and whatever is known of the socket.
+/// Rule 57: no edge reports a connect that has not begun. So a connect begins when it is the first of its direction,
+/// however the operations before it ended, and whatever the port knows of the socket.
 #[test]
 fn a_connect_is_begun_behind_one_that_left_without_an_attempt_sim() {
     for system in System::simulated_in_each_way() {
@@ -1282,8 +1282,8 @@ fn begin_behind_one_that_left(on: &System) {
     };
     let [first, _second, third] = [(); 3].map(|()| connect(&nowhere));
     let last = connect(&listener.address());
-    // The kernel has refused the first one, which nothing has asked for yet: the second one is told of that, and the
-    // socket is as if it were new.
+    // The kernel has refused the first one, and nothing has read that error yet. The port abandons it before the second
+    // one begins.
     port.cancel(first).unwrap();
     let mut batch = Batch::with_capacity(1);
     let mut ended = Vec::new();
@@ -1301,7 +1301,7 @@ fn begin_behind_one_that_left(on: &System) {
     };
     take_one(&mut batch);
     take_one(&mut batch);
-    // What is known of the socket from before is used up, and then a check finds that it is not connected.
+    // The port takes the pending edges, and then a check finds that the socket is not connected.
     port.raw().has_packets(&mut batch).unwrap();
     thread::scope(|scope| {
         scope.spawn(|| port.enable_also(id.id(), Interest::OUT).unwrap());
@@ -1316,7 +1316,7 @@ fn begin_behind_one_that_left(on: &System) {
     }
 }
 
-/// Rule 57: and behind one that has timed out, also by a token.
+/// Rule 57: also after one that has timed out, by a token.
 #[test]
 fn a_connect_is_begun_behind_one_that_timed_out_sim() {
     for system in System::simulated_in_each_way() {
@@ -1338,7 +1338,7 @@ fn a_connect_is_begun_behind_one_that_timed_out_sim() {
     }
 }
 
-/// Rules 56 and 57: if that one lacks memory it is tried again, though nothing is known to be ready.
+/// Rules 56 and 57: if the second connect lacks memory, it is tried again, though the socket is not known to be ready.
 #[test]
 fn a_connect_that_lacks_memory_is_tried_again_behind_one_that_timed_out_sim() {
     for system in System::simulated_in_each_way() {

@@ -215,7 +215,7 @@ fn a_task_that_panics_has_failed() {
 /// Does what a test says, and tells how it has ended.
 struct Does(Box<dyn FnMut() -> Attempt + Send>, Sender<Ending>);
 
-/// The same; its first attempt waits for nothing.
+/// The same, with a first attempt that does not wait for readiness.
 struct Begins(Does);
 
 // SAFETY: there is no room.

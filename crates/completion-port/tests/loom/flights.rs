@@ -875,8 +875,8 @@ fn an_operation_that_lacks_something_is_tried_again_once() {
     });
 }
 
-/// What has to be begun is tried when the operation before it leaves its place, by whatever way: no edge tells of it. What is
-/// known of the direction may have been found wrong in between.
+/// An operation that has to begin without an edge is tried when the one before it leaves the lane, however that happens. A
+/// check may have found the direction not ready in between.
 #[test]
 fn what_has_to_be_begun_is_tried_when_the_operation_before_it_leaves() {
     let at = Moment::from_nanoseconds(5);
@@ -887,7 +887,7 @@ fn what_has_to_be_begun_is_tried_when_the_operation_before_it_leaves() {
             assert_eq!(board.start_until(FIRST, IN, deadline), Ok(Course::Waits));
             board.flight(SECOND).mark_unasked(true);
             assert_eq!(board.start(SECOND, IN), Ok(Course::Waits));
-            // Enough for both; that it is there nothing tells.
+            // Enough for both, and no edge reports it.
             board.there[0].store(2 * ROOM, SeqCst);
             let ender = spawn(&board, move |board| {
                 if is_late {

@@ -247,8 +247,8 @@ fn a_handler_arms_a_one_shot_reactor_while_more_comes() {
     }
 }
 
-/// A thread notes the edge of a registration while another one enables that with another trigger. What was watched
-/// until that edge is watched anew.
+/// A thread notes the edge of a registration while another one enables that with another trigger. The edge ended the
+/// watch, so the reactor is asked again.
 #[test]
 fn a_one_shot_reactor_is_asked_for_what_is_enabled_while_its_edge_is_noted() {
     for mode in [PERSISTENT, PERSISTENT_EDGE] {
@@ -274,7 +274,7 @@ fn a_one_shot_reactor_is_asked_for_what_is_enabled_while_its_edge_is_noted() {
             if is_persistent {
                 fake.read();
                 visit(&engine, |seat| {
-                    // What is known from before is used up.
+                    // Takes the pending edges.
                     while engine.wait(seat, &mut scratch(), 4, Some(Moment::ZERO), &NoTasks)
                         == Waited::Packets
                     {

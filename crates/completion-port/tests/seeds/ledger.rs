@@ -291,7 +291,7 @@ impl Ledger {
         })
     }
 
-    /// That call is over. If another one has begun meanwhile, it is not known which of the two came last.
+    /// That call has returned. If another one has begun meanwhile, either of the two may have come last.
     pub(crate) fn armed(&self, key: u32, call: u64) {
         self.with(key, |facts| facts.is_doubtful |= facts.calls != call);
     }
@@ -394,7 +394,7 @@ impl Ledger {
         facts.changed = time;
         match to {
             Change::Enabled(interest, trigger) => {
-                // A packet that came meanwhile may have been that of the new trigger, and have spent it.
+                // A packet that came meanwhile may be the one packet of the new trigger.
                 facts.is_doubtful |= is_one_shot(trigger) && facts.reported > began;
                 (facts.interest, facts.trigger) = (interest, trigger);
                 facts.standing = Standing::Enabled;

@@ -470,8 +470,7 @@ pub(crate) fn known() -> Vec<(Program, u64)> {
         actors: vec![],
         ..busy_set.clone()
     };
-    // A handler arms by name what another thread enables with another trigger: which of the two calls came last is not
-    // known.
+    // A handler enables a registration while another thread enables it with another trigger. Either call may come last.
     let armed_by_two = |one_shot_kernel, first, trigger| Program {
         one_shot_kernel,
         cloned: true,
@@ -489,8 +488,8 @@ pub(crate) fn known() -> Vec<(Program, u64)> {
         ],
         ..plain.clone()
     };
-    // An operation whose deadline is over leaves its line without an attempt, when a check of the registration has just
-    // found that nothing is ready. The connect behind it must be begun all the same.
+    // An operation times out before it was tried, and a check has just found that the socket is not ready. The next
+    // connect must begin all the same.
     let send = |microseconds, at_once| Start {
         send: Some(true),
         bytes: 3,

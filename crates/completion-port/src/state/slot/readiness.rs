@@ -259,7 +259,7 @@ impl Word {
     }
 
     /// The kernel has answered a one-shot reactor by an edge, found by poll number `poll`. `None` if the slot was armed
-    /// since that poll began, whatever its trigger: what it is armed for by now has yet to be asked.
+    /// since that poll began, whatever its trigger: the reactor has not been asked for that arming yet.
     pub(super) fn answered(self, poll: u32, newest: u32) -> Option<Self> {
         if self.was_armed_since(poll, newest) { None } else { Some(self.asking()) }
     }
