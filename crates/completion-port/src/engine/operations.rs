@@ -136,7 +136,10 @@ impl Engine {
     pub(crate) fn abandon_connect(&self, aloft: &Aloft<'_>, verdict: Verdict) {
         if matches!(verdict, Verdict::Cancelled | Verdict::TimedOut) {
             let abandon = || self.backend.abandon_connect(aloft.descriptor());
-            aloft.desk.abandon_connect(aloft.record, abandon);
+            if aloft.desk.abandon_connect(aloft.record, abandon) {
+                // A connect whose turn came meanwhile waits for the end of this.
+                self.hasten(aloft.registration(), Direction::Out);
+            }
         }
     }
 

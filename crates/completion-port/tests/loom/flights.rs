@@ -10,7 +10,7 @@ use crate::engine::{Course, Verdict};
 use crate::interest::{Events, Interest};
 use crate::kit::{LEVEL, NO_HINT, PERSISTENT, explore, spawn};
 use crate::state::facts::Facts;
-use crate::state::flights::{Direction, Effects, Flight, Lanes, Records, Tried};
+use crate::state::flights::{Clearance, Desk, Direction, Effects, Flight, Lanes, Records, Tried};
 use crate::state::moment::Moment;
 use crate::state::queue::{FLIGHT, Fifo, Links, NIL, Node};
 use crate::state::slot::{
@@ -72,6 +72,8 @@ impl Records for Board {
 /// Flights by their numbers.
 const FIRST: Node = FLIGHT;
 const SECOND: Node = FLIGHT | 1;
+/// The record of a connect that has ended.
+const BEFORE: u32 = 9;
 
 impl Board {
     /// An association, with so many bytes to be received that are known of.
@@ -942,6 +944,50 @@ fn an_operation_that_lacks_nothing_any_more_does_not_wait_for_its_time() {
         teller.join().unwrap();
         assert_eq!(board.serve(), Some((FIRST, Verdict::Done)));
         board.settle();
+    });
+}
+
+/// The turn of a connect comes while another thread abandons the one before it: the connect does not wait for its time.
+#[test]
+fn a_connect_does_not_wait_when_the_one_before_it_is_abandoned() {
+    let (now, late) = (Moment::from_nanoseconds(5), Moment::from_nanoseconds(1_000));
+    explore(move || {
+        let board = Board::shared(0);
+        let desk = Arc::new(Desk::default());
+        desk.connect_begun(BEFORE);
+        let mut lanes = board.lanes.lock().unwrap();
+        assert_eq!(board.slot.share(0, Facts::OUT), Ok(true));
+        assert_eq!(lanes.start(&*board, FIRST, 0, OUT, Moment::NEVER, true), Course::Try);
+        drop(lanes);
+        let its_desk = Arc::clone(&desk);
+        let abandoner = spawn(&board, move |board| {
+            if its_desk.abandon_connect(BEFORE, || true)
+                && board.lanes.lock().unwrap().hasten(OUT, now)
+            {
+                board.ring(now);
+            }
+        });
+        let course = loop {
+            let tried = match desk.clear_for_connect(|| true) {
+                Clearance::Clear => Tried::Done { dry: false },
+                Clearance::NotYet => Tried::Scarce(late),
+                Clearance::Never => panic!("it could be abandoned"),
+            };
+            let mut lanes = board.lanes.lock().unwrap();
+            let (course, effects) = lanes.tried(&*board, &board.slot, FIRST, tried, POLL);
+            drop(lanes);
+            board.see_to(effects);
+            if course != Course::Try {
+                break course;
+            }
+        };
+        abandoner.join().unwrap();
+        if course == Course::Waits {
+            // Its node is queued, before its time.
+            assert_eq!(board.queue.lock().unwrap().pop(), Some(FIRST));
+            assert!(board.flight(FIRST).begin());
+            assert_eq!(desk.clear_for_connect(|| true), Clearance::Clear);
+        }
     });
 }
 

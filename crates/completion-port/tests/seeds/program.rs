@@ -507,12 +507,34 @@ pub(crate) fn known() -> Vec<(Program, u64)> {
         ]],
         ..plain.clone()
     };
+    // A connect's turn comes while another thread abandons the one before it, which has timed out.
+    let abandons = Program {
+        tcp: true,
+        limit: 3,
+        workers: (0..3).map(|number| Worker { number, ..one_worker(&[Habit::ReadAll]) }).collect(),
+        actors: vec![
+            std::iter::once(Step::Dial {
+                shared: true,
+                way: Dial::Silent,
+                start: send(Some(0), false),
+            })
+            .chain((0..6).flat_map(|_| {
+                [
+                    Step::Start { which: 0, start: send(Some(0), false) },
+                    Step::Start { which: 0, start: send(Some(40), false) },
+                ]
+            }))
+            .collect(),
+        ],
+        ..plain.clone()
+    };
     vec![
         (busy_set, 3_000),
         (armed_by_two(false, once, level), 1_000),
         (armed_by_two(true, once, AnyTrigger::Persistent(Persistent::Edge)), 1_000),
         (armed_by_two(true, level, AnyTrigger::OneShot(OneShot::Edge)), 1_000),
         (connects, 1_000),
+        (abandons, 1_000),
     ]
 }
 
