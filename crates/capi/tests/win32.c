@@ -374,41 +374,48 @@ static void locks_are_made_by_calls_too(void)
     }
 }
 
+/* Each order gives the results of the full one. */
+#define CHECK_ORDER(order)                                                                                \
+    do {                                                                                                  \
+        volatile LONG word = 5;                                                                           \
+        volatile LONG64 wide = (LONG64)5 << 40;                                                           \
+        PVOID volatile place = NULL;                                                                      \
+        CHECK_IS(InterlockedIncrement##order(&word), 6);                                                  \
+        CHECK_IS(InterlockedDecrement##order(&word), 5);                                                  \
+        CHECK_IS(InterlockedExchangeAdd##order(&word, 10), 5);                                            \
+        CHECK_IS(InterlockedAdd##order(&word, 1), 16);                                                    \
+        CHECK_IS(InterlockedExchange##order(&word, 12), 16);                                              \
+        CHECK_IS(InterlockedAnd##order(&word, 10), 12);                                                   \
+        CHECK_IS(InterlockedOr##order(&word, 1), 8);                                                      \
+        CHECK_IS(InterlockedXor##order(&word, 3), 9);                                                     \
+        CHECK_IS(InterlockedCompareExchange##order(&word, 100, 11), 10);                                  \
+        CHECK_IS(word, 10);                                                                               \
+        CHECK_IS(InterlockedCompareExchange##order(&word, 100, 10), 10);                                  \
+        CHECK_IS(word, 100);                                                                              \
+        CHECK_IS(InterlockedIncrement##order##64(&wide), ((LONG64)5 << 40) + 1);                          \
+        CHECK_IS(InterlockedDecrement##order##64(&wide), (LONG64)5 << 40);                                \
+        CHECK_IS(InterlockedExchangeAdd##order##64(&wide, (LONG64)1 << 40), (LONG64)5 << 40);             \
+        CHECK_IS(InterlockedAdd##order##64(&wide, (LONG64)6 << 40), (LONG64)12 << 40);                    \
+        CHECK_IS(InterlockedAnd64##order(&wide, (LONG64)10 << 40), (LONG64)12 << 40);                     \
+        CHECK_IS(InterlockedOr64##order(&wide, (LONG64)1 << 40), (LONG64)8 << 40);                        \
+        CHECK_IS(InterlockedXor64##order(&wide, (LONG64)3 << 40), (LONG64)9 << 40);                       \
+        CHECK_IS(InterlockedCompareExchange##order##64(&wide, 0, 11), (LONG64)10 << 40);                  \
+        CHECK_IS(InterlockedCompareExchange##order##64(&wide, 7, (LONG64)10 << 40), (LONG64)10 << 40);    \
+        CHECK_IS(InterlockedExchange##order##64(&wide, 1), 7);                                            \
+        CHECK(InterlockedExchangePointer##order(&place, (PVOID)&word) == NULL);                           \
+        CHECK(InterlockedCompareExchangePointer##order(&place, NULL, (PVOID)&wide) == (PVOID)&word);      \
+        CHECK(InterlockedCompareExchangePointer##order(&place, NULL, (PVOID)&word) == (PVOID)&word);      \
+        CHECK(place == NULL);                                                                             \
+    } while (0)
+
 static void atomic_operations_return_what_they_return(void)
 {
-    volatile LONG word = 5;
-    volatile LONG64 wide = 5;
-    int one, other;
-    PVOID volatile pointer = &one;
-    CHECK_IS(InterlockedIncrement(&word), 6);
-    CHECK_IS(InterlockedDecrement(&word), 5);
-    CHECK_IS(InterlockedExchangeAdd(&word, 10), 5);
-    CHECK_IS(InterlockedAdd(&word, 1), 16);
-    CHECK_IS(InterlockedExchange(&word, 12), 16);
-    CHECK_IS(InterlockedAnd(&word, 10), 12);
-    CHECK_IS(InterlockedOr(&word, 1), 8);
-    CHECK_IS(InterlockedXor(&word, 3), 9);
-    CHECK_IS(InterlockedCompareExchange(&word, 100, 11), 10);
-    CHECK_IS(word, 10);
-    CHECK_IS(InterlockedCompareExchange(&word, 100, 10), 10);
-    CHECK_IS(word, 100);
-    CHECK_IS(InterlockedIncrement64(&wide), 6);
-    CHECK_IS(InterlockedDecrement64(&wide), 5);
-    CHECK_IS(InterlockedExchange64(&wide, (LONG64)1 << 40), 5);
-    CHECK_IS(InterlockedExchangeAdd64(&wide, 1), (LONG64)1 << 40);
-    CHECK_IS(InterlockedCompareExchange64(&wide, 0, ((LONG64)1 << 40) + 1), ((LONG64)1 << 40) + 1);
-    CHECK_IS(wide, 0);
-    CHECK_IS(InterlockedAdd64(&wide, (LONG64)12 << 40), (LONG64)12 << 40);
-    CHECK_IS(InterlockedAnd64(&wide, (LONG64)10 << 40), (LONG64)12 << 40);
-    CHECK_IS(InterlockedOr64(&wide, (LONG64)1 << 40), (LONG64)8 << 40);
-    CHECK_IS(InterlockedXor64(&wide, (LONG64)3 << 40), (LONG64)9 << 40);
-    CHECK_IS(wide, (LONG64)10 << 40);
-    CHECK(InterlockedCompareExchangePointer(&pointer, &other, &other) == &one);
-    CHECK(pointer == &one);
-    CHECK(InterlockedCompareExchangePointer(&pointer, &other, &one) == &one);
-    CHECK(InterlockedExchangePointer(&pointer, NULL) == &other);
+    volatile LONG word = 0x7FFFFFFF;
+    CHECK_ORDER();
+    CHECK_ORDER(Acquire);
+    CHECK_ORDER(Release);
+    CHECK_ORDER(NoFence);
     MemoryBarrier();
-    word = (LONG)0x7FFFFFFF;
     CHECK_IS(InterlockedIncrement(&word), (LONG)0x80000000);
 }
 
