@@ -291,32 +291,11 @@ impl Ledger {
                     Sort::ReceiveFrom if shows(&[C::IN, C::ERR]) => {
                         Some("has a datagram to receive")
                     }
+                    Sort::Accept if shows(&[C::IN]) => Some("has a connection to accept"),
                     Sort::Connect if shows(&[C::OUT, C::HUP, C::ERR]) => Some("has its connection"),
                     _ => None,
                 };
                 due.extend(what.map(|what| format!("operation {number} {what}")));
-            }
-        }
-        self.due_accepts(kernel, due);
-    }
-
-    /// An accept in flight could end, if a connection waits for it.
-    fn due_accepts(&self, kernel: &Kernel, due: &mut Vec<String>) {
-        let log = self.log();
-        let accepts = log.aloft().into_iter().filter(|aloft| aloft.sort == Sort::Accept);
-        let listeners: BTreeSet<u32> = accepts.map(|accept| accept.key).collect();
-        let clients = log.clients.iter().filter(|client| !client.is_accepted);
-        let clients = clients.filter_map(|client| Some((client.key, client.socket.clone()?)));
-        let clients: Vec<(u32, Arc<Socket>)> = clients.collect();
-        // No point while it is open: another thread may want it.
-        drop(log);
-        for (key, socket) in clients {
-            let facts = kernel.facts(&socket);
-            // One that is not connected yet, or not any more, shows a hang-up.
-            let ends = [Conditions::HUP, Conditions::RDHUP, Conditions::ERR];
-            let is_connected = !ends.iter().any(|end| facts.contains(*end));
-            if listeners.contains(&key) && is_connected {
-                due.push(format!("a client of key {key} waits, and so does an accept"));
             }
         }
     }
