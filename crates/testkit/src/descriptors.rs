@@ -1,7 +1,10 @@
 //! Which descriptors the process has open.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::time::{Duration, Instant};
+use std::{fs, thread};
+
+use crate::SOON;
 
 /// The open descriptors: number and what it names, as `/proc/self/fd` shows it.
 #[must_use]
@@ -24,6 +27,22 @@ pub fn open() -> BTreeMap<i32, String> {
 pub fn assert_same(before: &BTreeMap<i32, String>, after: &BTreeMap<i32, String>) {
     let new: Vec<_> = after.iter().filter(|(number, _)| !before.contains_key(number)).collect();
     assert!(new.is_empty(), "descriptors were left open: {new:?}");
+}
+
+/// Waits until every open descriptor was in `before`: a thread of the library may outlive its port, and then closes what it has.
+///
+/// # Panics
+///
+/// Panics if there are others for long.
+#[track_caller]
+#[allow(clippy::disallowed_methods, reason = "nothing tells that a thread has closed a descriptor")]
+pub fn await_same(before: &BTreeMap<i32, String>) {
+    let begun = Instant::now();
+    let has_more = || open().keys().any(|number| !before.contains_key(number));
+    while has_more() && begun.elapsed() < SOON {
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert_same(before, &open());
 }
 
 /// Runs `act` and panics if the process has more descriptors open afterwards. For test binaries in

@@ -93,7 +93,7 @@ pub fn run<R: Outcome + 'static>(make: fn() -> System, claim: fn(&System) -> R) 
     }
     #[cfg(target_os = "linux")]
     if let Some(before) = before {
-        crate::descriptors::assert_same(&before, &crate::descriptors::open());
+        crate::descriptors::await_same(&before);
     }
 }
 
