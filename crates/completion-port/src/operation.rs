@@ -220,11 +220,10 @@ impl<B> Operation<B> {
 
     /// Whether its first attempt waits for its turn alone, and for no edge.
     pub(crate) fn begins_unasked(&self) -> bool {
-        match (self.kind, &self.buffer, &self.detail) {
-            (Kind::TaskIn | Kind::TaskOut, Some(task), Detail::Acts(acts)) => {
-                (acts.begins_unasked)(task)
-            }
-            (kind, ..) => kind == Kind::Connect,
+        match (&self.buffer, &self.detail) {
+            _ if !self.is_task() => self.kind == Kind::Connect,
+            (Some(task), Detail::Acts(acts)) => (acts.begins_unasked)(task),
+            _ => unreachable!("a task has its functions until it has ended"),
         }
     }
 

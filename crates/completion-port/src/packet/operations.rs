@@ -1133,7 +1133,11 @@ impl<K, M, B: Buffer> Port<K, M, B> {
             Err(error) => return Err(refuse(error, operation)),
         };
         let is_of_file = operation.is_of_file();
-        engine.mark(record, operation.is_task(), operation.begins_unasked());
+        if is_of_file {
+            engine.mark(record, false, false);
+        } else {
+            engine.mark(record, operation.is_task(), operation.begins_unasked());
+        }
         let name = OpId(engine.operation_of(record));
         if hears_packets() {
             engine.tell_started(id.0, call);
