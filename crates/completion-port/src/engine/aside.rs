@@ -34,6 +34,7 @@ impl Engine {
     }
 
     /// The operation of this record, which is about to be started, is a task, or is none.
+    #[inline]
     pub(crate) fn mark(&self, record: u32, is_task: bool, begins_unasked: bool) {
         let flight = self.nodes.flights.at(record);
         flight.mark_task(is_task);
