@@ -89,7 +89,7 @@ pub(crate) use system::{fd, native};
 ))]
 #[allow(unused_imports, reason = "for the simulated kernel, and for some reactors")]
 pub(crate) use unix::codes;
-#[cfg(all(feature = "sim", target_os = "windows"))]
+#[cfg(target_os = "windows")]
 pub(crate) use windows::codes;
 #[cfg(target_os = "windows")]
 pub(crate) use windows::{fd, native};

@@ -10,7 +10,10 @@ use crate::sys::backend::Backend;
 
 mod address;
 mod afd;
-#[cfg(feature = "sim")]
+#[cfg_attr(
+    not(feature = "sim"),
+    allow(dead_code, reason = "the simulated kernel has more of them than a reactor")
+)]
 pub(crate) mod codes;
 mod counted;
 mod errors;
