@@ -48,28 +48,43 @@ const void *cp_function(const void *module, const char *name);
 
 /* ---- Threads and events ----------------------------------------------------------------------- */
 
-/* A handle for an object of the caller's, which cp_close_handle closes. It takes over one share of the
- * object, which is given up by `release`, also if there is no handle left and NULL is returned. The two
- * functions may be called from any thread. */
-cp_handle cp_open_object(void *object, uint32_t kind, void (*retain)(void *),
-                         void (*release)(void *));
+/* Objects that threads wait for. One that `stays` signalled ends any number of waits. NULL if it fails. */
+cp_handle cp_new_event(int stays, int is_set);
+cp_bool cp_set_event(cp_handle event);
+cp_bool cp_reset_event(cp_handle event);
+cp_bool cp_pulse_event(cp_handle event);
+cp_handle cp_new_semaphore(int32_t count, int32_t most);
+cp_bool cp_release_semaphore(cp_handle semaphore, int32_t count, int32_t *before);
+cp_handle cp_new_timer(int stays);
+cp_bool cp_set_timer(cp_handle timer, int64_t due, int32_t period);
+cp_bool cp_cancel_timer(cp_handle timer);
+cp_handle cp_new_mutex(int is_owned);
+cp_bool cp_release_mutex(cp_handle mutex);
 
-/* The same for an event, which `set` sets or resets; it may be called from any thread, too. */
-cp_handle cp_open_event(void *object, uint32_t kind, void (*retain)(void *), void (*release)(void *),
-                        void (*set)(void *, int on));
+/* The handle of a thread that is about to be started, and what it gives to cp_begin_thread, which returns when the
+ * thread may run. If the thread was not started, cp_discard_thread takes that instead. */
+cp_handle cp_new_thread(int is_suspended, void **thread);
+void cp_begin_thread(void *thread);
+void cp_end_thread(uint32_t result);
+void cp_discard_thread(void *thread);
+uint32_t cp_thread_number(cp_handle thread);
+uint32_t cp_resume_thread(cp_handle thread);
+cp_bool cp_thread_result(cp_handle thread, uint32_t goes_on, uint32_t *result);
 
-/* The object of a handle, if it is of that kind, with a share of it for the caller; or NULL. */
-void *cp_find_object(cp_handle handle, uint32_t kind);
+/* WaitForMultipleObjects; how many waits are queued at an object. */
+uint32_t cp_wait_for(const cp_handle *handles, uint32_t count, int all, uint32_t milliseconds);
+uint32_t cp_waiting(cp_handle object);
+
+/* A function that a thread of the library calls whenever the handle is signalled; NULL if it fails. */
+cp_handle cp_register_wait(cp_handle handle, void (*callback)(void *context, uint8_t timed_out), void *context,
+                           uint32_t milliseconds, uint32_t flags);
+cp_bool cp_unregister_wait(cp_handle wait, cp_handle event);
 
 /* Nanoseconds of a clock that only goes forward. */
 uint64_t cp_clock(void);
 
 /* The number of the calling thread. */
 uint32_t cp_thread_id(void);
-
-/* What the calling thread has told of itself; NULL at first. */
-void *cp_own_thread(void);
-void cp_set_own_thread(void *object);
 
 /* Waits while `*word` is `expected`, at most so long; may return early. CP_ERROR_TIMEOUT if the time is
  * over, else CP_SUCCESS. */
@@ -78,9 +93,9 @@ uint32_t cp_wait_word(const uint32_t *word, uint32_t expected, uint32_t millisec
 /* Wakes at most `count` threads that wait for that word. */
 void cp_wake_word(const uint32_t *word, int count);
 
-/* A word of the process that cp_signal changes, waking all threads that wait for it. */
-const uint32_t *cp_signals(void);
-void cp_signal(void);
+/* The same for threads of sorts: of one whose bit is set in both. */
+void cp_wait_word_as(const uint32_t *word, uint32_t expected, uint32_t sorts);
+void cp_wake_word_as(const uint32_t *word, int count, uint32_t sorts);
 
 /* ---- What stops a program --------------------------------------------------------------------- */
 

@@ -30,6 +30,8 @@ pub mod code {
     pub const ALREADY_EXISTS: u32 = 183;
     pub const FILENAME_EXCED_RANGE: u32 = 206;
     pub const WAIT_TIMEOUT: u32 = 258;
+    pub const NOT_OWNER: u32 = 288;
+    pub const TOO_MANY_POSTS: u32 = 298;
     pub const ABANDONED_WAIT_0: u32 = 735;
     pub const OPERATION_ABORTED: u32 = 995;
     pub const IO_INCOMPLETE: u32 = 996;

@@ -5,21 +5,6 @@
 
 #include "check.h"
 
-enum { KIND = 77 };
-static int shares, objects;
-
-static void retain(void *object)
-{
-    CHECK(object == &objects);
-    __atomic_add_fetch(&shares, 1, __ATOMIC_SEQ_CST);
-}
-
-static void release(void *object)
-{
-    CHECK(object == &objects);
-    __atomic_sub_fetch(&shares, 1, __ATOMIC_SEQ_CST);
-}
-
 static uint32_t word;
 
 static void *changes_the_word(void *unused)
@@ -41,7 +26,7 @@ int main(void)
     const void *module = cp_module("WS2_32.dll");
     cp_handle handle;
     pthread_t thread;
-    uint32_t own = cp_thread_id(), signals;
+    uint32_t own = cp_thread_id();
     uint64_t before = cp_clock();
 
     alarm(1800);
@@ -50,21 +35,17 @@ int main(void)
     CHECK_FALSE(cp_function(module, "Nothing") != NULL, CP_ERROR_FUNCTION_NOT_FOUND);
     CHECK_FALSE(cp_module("nothing.dll") != NULL, CP_ERROR_MODULE_NOT_FOUND);
 
-    shares = 1;
-    handle = cp_open_object(&objects, KIND, retain, release);
+    handle = cp_new_event(0, 1);
     CHECK(handle != NULL);
-    CHECK(cp_find_object(handle, KIND) == &objects);
-    CHECK_IS(shares, 2);
-    release(&objects);
-    CHECK(cp_find_object(handle, KIND + 1) == NULL);
-    CHECK(cp_find_object(NULL, KIND) == NULL);
     CHECK_FALSE(cp_post(handle, 0, 0, NULL), CP_ERROR_INVALID_HANDLE); /* it is no port */
-    CHECK_IS(shares, 1);
+    CHECK_FALSE(cp_release_semaphore(handle, 1, NULL), CP_ERROR_INVALID_HANDLE);
+    CHECK_IS(cp_waiting(handle), 0);
+    CHECK_IS(cp_wait_for(&handle, 1, 0, SOON), 0);
+    CHECK_IS(cp_wait_for(&handle, 1, 0, 0), CP_ERROR_TIMEOUT);
     CHECK(cp_close_handle(handle));
-    CHECK_IS(shares, 0);
-    CHECK(cp_find_object(handle, KIND) == NULL);
+    CHECK_FALSE(cp_set_event(handle), CP_ERROR_INVALID_HANDLE);
     CHECK_FALSE(cp_close_handle(handle), CP_ERROR_INVALID_HANDLE);
-    CHECK_IS(shares, 0);
+    CHECK_IS(cp_waiting(handle), 0);
 
     CHECK_IS(cp_wait_word(&word, 1, SOON), CP_SUCCESS); /* it is not that: no wait */
     CHECK_IS(pthread_create(&thread, NULL, changes_the_word, NULL), 0);
@@ -75,9 +56,6 @@ int main(void)
     while (cp_wait_word(&word, 1, 5) != CP_ERROR_TIMEOUT) {
     }
     CHECK(cp_clock() - before >= 5000000u);
-    signals = *cp_signals();
-    cp_signal();
-    CHECK(*cp_signals() != signals);
     CHECK(own != 0 && own == cp_thread_id());
     CHECK_IS(pthread_create(&thread, NULL, has_another_number, &own), 0);
     CHECK_IS(pthread_join(thread, NULL), 0);

@@ -121,6 +121,7 @@ programs! {
     opted_out: "opted_out.c" => compiles_as_cxx;
     win32: "win32.c" => compiles_as_cxx;
     threads: "threads.c" => runs_as_cxx;
+    wait_queues: "wait_queues.c" => compiles_as_cxx;
     timers: "timers.c" => runs_as_cxx;
     text: "text.c" => runs_as_cxx;
     machine: "machine.c" => compiles_as_cxx;

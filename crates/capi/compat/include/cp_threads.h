@@ -9,6 +9,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include <cp_waits.h>
@@ -23,31 +24,36 @@ typedef LPTHREAD_START_ROUTINE PTHREAD_START_ROUTINE;
 
 /* ---- Threads --------------------------------------------------------------------------------- */
 
-typedef struct cp_thread {
-    cp_waitable base;
-    uint32_t id;       /* 0 until it runs */
-    uint32_t may_go;   /* not suspended, or resumed */
-    DWORD result;
+/* The argument of a new thread. */
+typedef struct cp_new_thread_call {
+    void *thread;
     LPTHREAD_START_ROUTINE routine;
     LPVOID parameter;
-} cp_thread;
-
-CP_INLINE void cp_thread_end(cp_thread *thread, DWORD result) {
-    cp_set_own_thread(NULL);
-    thread->result = result;
-    cp_waitable_signal(&thread->base);
-    cp_waitable_release(thread);
-}
+} cp_new_thread_call;
 
 CP_INLINE void *cp_thread_main(void *argument) {
-    cp_thread *thread = (cp_thread *)argument;
-    cp_set_own_thread(thread);
-    __atomic_store_n(&thread->id, cp_thread_id(), __ATOMIC_RELEASE);
-    cp_wake_word(&thread->id, 1);
-    while (__atomic_load_n(&thread->may_go, __ATOMIC_ACQUIRE) == 0)
-        cp_wait_word(&thread->may_go, 0, INFINITE);
-    cp_thread_end(thread, thread->routine(thread->parameter));
+    cp_new_thread_call call = *(cp_new_thread_call *)argument;
+    free(argument);
+    cp_begin_thread(call.thread);
+    cp_end_thread(call.routine(call.parameter));
     return NULL;
+}
+
+/* Whether the thread was started. */
+CP_INLINE int cp_start_thread(cp_new_thread_call *call) {
+    pthread_attr_t attributes;
+    pthread_t name;
+    int failed;
+    if (pthread_attr_init(&attributes) != 0)
+        return 0;
+    failed = pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED) != 0 ||
+             pthread_create(&name, &attributes, cp_thread_main, call) != 0;
+    pthread_attr_destroy(&attributes);
+    return !failed;
+}
+
+CP_INLINE DWORD WINAPI GetThreadId(HANDLE Thread) {
+    return cp_thread_number(Thread);
 }
 
 /* `lpThreadAttributes` and `dwStackSize` change nothing. */
@@ -55,86 +61,46 @@ CP_INLINE HANDLE WINAPI CreateThread(LPSECURITY_ATTRIBUTES lpThreadAttributes, S
                                      LPTHREAD_START_ROUTINE lpStartAddress, LPVOID lpParameter,
                                      DWORD dwCreationFlags, LPDWORD lpThreadId) {
     const DWORD known = CREATE_SUSPENDED | STACK_SIZE_PARAM_IS_A_RESERVATION;
-    cp_thread *thread;
-    pthread_attr_t attributes;
-    pthread_t name;
+    cp_new_thread_call *call;
+    void *thread = NULL;
     HANDLE handle;
-    int failed;
     (void)lpThreadAttributes;
     (void)dwStackSize;
     if (!lpStartAddress || (dwCreationFlags & ~known) != 0) {
         SetLastError(ERROR_INVALID_PARAMETER);
         return NULL;
     }
-    /* One share each for the handle, the thread and this call. */
-    thread = (cp_thread *)cp_waitable_new(sizeof *thread, CP_IS_THREAD, 3);
-    if (!thread)
-        return NULL;
-    thread->result = STILL_ACTIVE;
-    thread->may_go = (dwCreationFlags & CREATE_SUSPENDED) == 0;
-    thread->routine = lpStartAddress;
-    thread->parameter = lpParameter;
-    handle = cp_waitable_open(thread);
-    failed = !handle || pthread_attr_init(&attributes) != 0;
-    if (!failed) {
-        failed = pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED) != 0 ||
-                 pthread_create(&name, &attributes, cp_thread_main, thread) != 0;
-        pthread_attr_destroy(&attributes);
+    call = (cp_new_thread_call *)malloc(sizeof *call);
+    handle = call ? cp_new_thread((dwCreationFlags & CREATE_SUSPENDED) != 0, &thread) : NULL;
+    if (handle) {
+        call->thread = thread;
+        call->routine = lpStartAddress;
+        call->parameter = lpParameter;
+        if (cp_start_thread(call)) {
+            if (lpThreadId)
+                *lpThreadId = GetThreadId(handle);
+            return handle;
+        }
+        cp_discard_thread(thread);
+        CloseHandle(handle);
     }
-    if (failed) {
-        if (handle)
-            CloseHandle(handle);
-        cp_waitable_release(thread);
-        cp_waitable_release(thread);
-        SetLastError(ERROR_NO_SYSTEM_RESOURCES);
-        return NULL;
-    }
-    if (lpThreadId) {
-        while (__atomic_load_n(&thread->id, __ATOMIC_ACQUIRE) == 0)
-            cp_wait_word(&thread->id, 0, INFINITE);
-        *lpThreadId = thread->id;
-    }
-    cp_waitable_release(thread);
-    return handle;
+    free(call);
+    SetLastError(ERROR_NO_SYSTEM_RESOURCES);
+    return NULL;
 }
 
 /* How often it was suspended before: once if it was created so and not resumed yet. */
 CP_INLINE DWORD WINAPI ResumeThread(HANDLE hThread) {
-    cp_thread *thread = (cp_thread *)cp_waitable_find(hThread, CP_IS_THREAD);
-    DWORD before;
-    if (!thread)
-        return (DWORD)-1;
-    before = __atomic_exchange_n(&thread->may_go, 1U, __ATOMIC_SEQ_CST) == 0;
-    cp_wake_word(&thread->may_go, 1);
-    cp_waitable_release(thread);
-    return before;
-}
-
-CP_INLINE DWORD WINAPI GetThreadId(HANDLE Thread) {
-    cp_thread *thread = (cp_thread *)cp_waitable_find(Thread, CP_IS_THREAD);
-    DWORD id;
-    if (!thread)
-        return 0;
-    while ((id = __atomic_load_n(&thread->id, __ATOMIC_ACQUIRE)) == 0)
-        cp_wait_word(&thread->id, 0, INFINITE);
-    cp_waitable_release(thread);
-    return id;
+    return cp_resume_thread(hThread);
 }
 
 CP_INLINE BOOL WINAPI GetExitCodeThread(HANDLE hThread, LPDWORD lpExitCode) {
-    cp_thread *thread = (cp_thread *)cp_waitable_find(hThread, CP_IS_THREAD);
-    if (!thread)
-        return FALSE;
-    *lpExitCode = cp_waitable_is_signalled(&thread->base) ? thread->result : STILL_ACTIVE;
-    cp_waitable_release(thread);
-    return TRUE;
+    return cp_thread_result(hThread, STILL_ACTIVE, lpExitCode);
 }
 
 /* Ends the calling thread. In C++ its objects are destroyed, which the reference does not do. */
 __attribute__((__noreturn__)) CP_INLINE VOID WINAPI ExitThread(DWORD dwExitCode) {
-    cp_thread *thread = (cp_thread *)cp_own_thread();
-    if (thread)
-        cp_thread_end(thread, dwExitCode);
+    cp_end_thread(dwExitCode);
     pthread_exit(NULL);
 }
 
@@ -171,7 +137,10 @@ CP_INLINE void WINAPI Sleep(DWORD dwMilliseconds) {
         sched_yield();
     while (left > 0) {
         cp_wait_word(&nothing, 0, left);
-        left = cp_time_left(began, dwMilliseconds);
+        if (dwMilliseconds != INFINITE) {
+            uint64_t gone = cp_clock() - began, all = (uint64_t)dwMilliseconds * 1000000U;
+            left = gone >= all ? 0 : (DWORD)((all - gone + 999999U) / 1000000U);
+        }
     }
 }
 

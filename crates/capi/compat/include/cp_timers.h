@@ -17,34 +17,27 @@
 typedef VOID(CALLBACK *PTIMERAPCROUTINE)(LPVOID lpArgToCompletionRoutine, DWORD dwTimerLowValue,
                                          DWORD dwTimerHighValue);
 
-CP_INLINE HANDLE cp_new_timer(int stays, int has_name) {
-    cp_timer *timer;
-    if (!cp_is_nameless(has_name))
-        return NULL;
-    timer = (cp_timer *)cp_waitable_new(sizeof *timer, CP_IS_TIMER, 1);
-    if (!timer)
-        return NULL;
-    timer->base.resets = !stays;
-    return cp_waitable_open(timer);
+CP_INLINE HANDLE cp_nameless_timer(int stays, int has_name) {
+    return cp_is_nameless(has_name) ? cp_new_timer(stays) : NULL;
 }
 
 CP_INLINE HANDLE WINAPI CreateWaitableTimerA(LPSECURITY_ATTRIBUTES lpTimerAttributes, BOOL bManualReset,
                                              LPCSTR lpTimerName) {
     (void)lpTimerAttributes;
-    return cp_new_timer(bManualReset != 0, lpTimerName != NULL);
+    return cp_nameless_timer(bManualReset != 0, lpTimerName != NULL);
 }
 
 CP_INLINE HANDLE WINAPI CreateWaitableTimerW(LPSECURITY_ATTRIBUTES lpTimerAttributes, BOOL bManualReset,
                                              LPCWSTR lpTimerName) {
     (void)lpTimerAttributes;
-    return cp_new_timer(bManualReset != 0, lpTimerName != NULL);
+    return cp_nameless_timer(bManualReset != 0, lpTimerName != NULL);
 }
 
 CP_INLINE HANDLE WINAPI CreateWaitableTimerExA(LPSECURITY_ATTRIBUTES lpTimerAttributes, LPCSTR lpTimerName,
                                                DWORD dwFlags, DWORD dwDesiredAccess) {
     (void)lpTimerAttributes;
     (void)dwDesiredAccess;
-    return cp_new_timer((dwFlags & CREATE_WAITABLE_TIMER_MANUAL_RESET) != 0, lpTimerName != NULL);
+    return cp_nameless_timer((dwFlags & CREATE_WAITABLE_TIMER_MANUAL_RESET) != 0, lpTimerName != NULL);
 }
 
 CP_INLINE HANDLE WINAPI CreateWaitableTimerExW(LPSECURITY_ATTRIBUTES lpTimerAttributes,
@@ -53,38 +46,13 @@ CP_INLINE HANDLE WINAPI CreateWaitableTimerExW(LPSECURITY_ATTRIBUTES lpTimerAttr
     return CreateWaitableTimerExA(lpTimerAttributes, lpTimerName ? "" : NULL, dwFlags, dwDesiredAccess);
 }
 
-/* A due time is counted in 100 ns: from now if it is negative, else from 1601, as a FILETIME is. */
-#define CP_TICKS_FROM_1601_TO_1970 116444736000000000LL
-
 /* Ends the signal, if it has one, and the time that was set before. */
-CP_INLINE BOOL cp_set_timer(HANDLE handle, const LARGE_INTEGER *due, LONG period) {
-    const LONGLONG most = INT64_MAX / 100;
-    cp_timer *timer;
-    LONGLONG ticks;
+CP_INLINE BOOL cp_set_timer_to(HANDLE timer, const LARGE_INTEGER *due, LONG period) {
     if (!due || period < 0) {
         SetLastError(ERROR_INVALID_PARAMETER);
         return FALSE;
     }
-    timer = (cp_timer *)cp_waitable_find(handle, CP_IS_TIMER);
-    if (!timer)
-        return FALSE;
-    ticks = due->QuadPart;
-    cp_timer_lock(timer);
-    __atomic_store_n(&timer->base.signalled, 0U, __ATOMIC_SEQ_CST);
-    timer->is_set = 1;
-    timer->is_absolute = ticks >= 0;
-    timer->period = (uint64_t)period * 1000000U;
-    if (ticks < 0) {
-        timer->due = cp_clock() + (uint64_t)(ticks < -most ? most : -ticks) * 100U;
-    } else {
-        ticks = ticks > CP_TICKS_FROM_1601_TO_1970 ? ticks - CP_TICKS_FROM_1601_TO_1970 : 0;
-        timer->due = (uint64_t)(ticks > most ? most : ticks) * 100U;
-    }
-    cp_timer_unlock(timer);
-    cp_waitable_release(timer);
-    /* Threads that wait for it count from the new time. */
-    cp_signal();
-    return TRUE;
+    return cp_set_timer(timer, due->QuadPart, period);
 }
 
 #ifdef __cplusplus
@@ -95,7 +63,7 @@ CP_INLINE BOOL WINAPI SetWaitableTimer(HANDLE hTimer, const LARGE_INTEGER *lpDue
     (void)pfnCompletionRoutine;
     (void)lpArgToCompletionRoutine;
     (void)fResume;
-    return cp_set_timer(hTimer, lpDueTime, lPeriod);
+    return cp_set_timer_to(hTimer, lpDueTime, lPeriod);
 }
 template <class Routine>
 CP_ABSENT("a timer calls no function: wait for it")
@@ -110,7 +78,7 @@ CP_INLINE BOOL WINAPI SetWaitableTimer(HANDLE hTimer, const LARGE_INTEGER *lpDue
         SetLastError(ERROR_NOT_SUPPORTED);
         return FALSE;
     }
-    return cp_set_timer(hTimer, lpDueTime, lPeriod);
+    return cp_set_timer_to(hTimer, lpDueTime, lPeriod);
 }
 CP_ABSENT("a timer calls no function: wait for it")
 extern PTIMERAPCROUTINE cp_timer_with_routine(PTIMERAPCROUTINE);
@@ -124,17 +92,9 @@ extern PTIMERAPCROUTINE cp_timer_with_routine(PTIMERAPCROUTINE);
                      CP_UNLESS_ROUTINE(pfnCompletionRoutine, cp_timer_with_routine), lpArg, fResume)
 #endif
 
+/* A time that has come before stays signalled. */
 CP_INLINE BOOL WINAPI CancelWaitableTimer(HANDLE hTimer) {
-    cp_timer *timer = (cp_timer *)cp_waitable_find(hTimer, CP_IS_TIMER);
-    if (!timer)
-        return FALSE;
-    /* What has come before stays signalled. */
-    cp_timer_look(timer);
-    cp_timer_lock(timer);
-    timer->is_set = 0;
-    cp_timer_unlock(timer);
-    cp_waitable_release(timer);
-    return TRUE;
+    return cp_cancel_timer(hTimer);
 }
 
 #if defined UNICODE || defined _UNICODE

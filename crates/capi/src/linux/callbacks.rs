@@ -7,17 +7,17 @@
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::abi::{Entry, Handle};
 use crate::errors::{code, guarded, set_last, succeeds};
 use crate::handles::{self, open_port, usable_port};
-use crate::linux::objects::{SIGNALS, cp_signal, cp_wait_word};
 use crate::linux::process::Own;
 use crate::linux::status::code_in_win32;
 use crate::linux::waiting;
+use crate::linux::words::{ANY, wait_while, wake};
 use crate::linux::{associations, descriptors, driver, numbers, object};
 use crate::taking::Changed;
 
@@ -42,7 +42,9 @@ struct Io {
     /// Operations that are announced and whose calls have not returned; and one as long as it is not closed.
     shares: AtomicUsize,
     /// Packets that are queued, or whose calls have not returned.
-    calls: AtomicUsize,
+    calls: AtomicU32,
+    /// Threads that wait for those.
+    waiting: AtomicUsize,
     /// What its operations are of, and the [identity](descriptors::identity) of that if it is no file.
     file: usize,
     identity: u64,
@@ -158,7 +160,7 @@ fn count_call(key: usize, is_queued: bool) {
     let binding = std::ptr::with_exposed_provenance::<Binding>(key);
     // SAFETY: as in `call`.
     if let Binding::Io(io) = unsafe { &*binding } {
-        let change = if is_queued { 1 } else { usize::MAX };
+        let change = if is_queued { 1 } else { u32::MAX };
         io.calls.fetch_add(change, SeqCst);
     }
 }
@@ -207,8 +209,15 @@ pub unsafe extern "C" fn cp_new_pool_io(
         let callback = callback.ok_or(code::INVALID_PARAMETER)?;
         let port = usable_port(port()?)?;
         let identity = RawFd::try_from(file.addr()).map_or(0, descriptors::identity);
-        let (shares, calls) = (AtomicUsize::new(1), AtomicUsize::new(0));
-        let io = Io { callback, context, shares, calls, file: file.addr(), identity };
+        let io = Io {
+            callback,
+            context,
+            shares: AtomicUsize::new(1),
+            calls: AtomicU32::new(0),
+            waiting: AtomicUsize::new(0),
+            file: file.addr(),
+            identity,
+        };
         let made = Box::into_raw(Box::new(Binding::Io(io)));
         associations::associate(file, &port, made.expose_provenance()).inspect_err(|_| {
             // SAFETY: `from_raw` demands a pointer of `into_raw` that is used nowhere else.
@@ -249,13 +258,17 @@ unsafe fn release(pointer: *mut c_void) {
     // SAFETY: `io` demands a pointer of this library's, and a share.
     // - the caller says so.
     let Some(io) = (unsafe { io(pointer) }) else { return };
+    // Who waits has a share as well, so it is there no more only if nobody waits.
+    let (is_awaited, calls) = (io.waiting.load(SeqCst) > 0, io.calls.as_ptr());
     let left = io.shares.fetch_sub(1, SeqCst) - 1;
+    if is_awaited {
+        wake(calls, i32::MAX, ANY);
+    }
     if left == 0 {
         // SAFETY: `from_raw` demands a pointer of `into_raw` that is used nowhere else.
         // - no share is left.
         drop(unsafe { Box::from_raw(pointer.cast::<Binding>()) });
     }
-    cp_signal();
 }
 
 /// An operation is about to begin: `StartThreadpoolIo`.
@@ -298,8 +311,8 @@ pub unsafe extern "C" fn cp_close_pool_io(pointer: *mut c_void) {
 /// How long a wait goes on for operations that were announced and of which nothing is known: they are about to begin, or
 /// are ending just now.
 const GRACE: Duration = Duration::from_secs(1);
-/// How often it looks then, in milliseconds.
-const LOOK: u32 = 5;
+/// How often it looks then.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// Waits until the call of each operation that has ended has returned: `WaitForThreadpoolIoCallbacks`. Not for those that
 /// go on.
@@ -313,20 +326,18 @@ pub unsafe extern "C" fn cp_wait_for_pool_io(pointer: *mut c_void) {
     // - the caller says so; it is not closed.
     let Some(io) = (unsafe { io(pointer) }) else { return };
     let began = Instant::now();
+    io.waiting.fetch_add(1, SeqCst);
     loop {
-        let before = SIGNALS.load(SeqCst);
         // In the order in which an operation goes from one to the next.
         let announced = io.shares.load(SeqCst) - 1;
         let idle = io.idle();
         let calls = io.calls.load(SeqCst);
         if calls == 0 && (announced <= idle || began.elapsed() >= GRACE) {
-            return;
+            break;
         }
-        let limit = if calls == 0 { LOOK } else { u32::MAX };
-        // SAFETY: `cp_wait_word` demands a number that is only used atomically and stays there.
-        // - it is an atomic number that lives as long as the process.
-        unsafe { cp_wait_word(SIGNALS.as_ptr(), before, limit) };
+        wait_while(&io.calls, calls, (calls == 0).then_some(LOOK));
     }
+    io.waiting.fetch_sub(1, SeqCst);
 }
 
 // SAFETY: a binding may be used by any thread, though it has a pointer.

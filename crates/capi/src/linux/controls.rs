@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::Relaxed, Ord
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::errors::{code, succeeds};
-use crate::linux::objects::{cp_wait_word, cp_wake_word};
 use crate::linux::process::Own;
+use crate::linux::words::{cp_wait_word, cp_wake_word};
 
 /// `PHANDLER_ROUTINE`.
 pub type Routine = unsafe extern "C" fn(u32) -> c_int;
@@ -67,8 +67,7 @@ extern "C" fn tell(signal: c_int) {
     let before = unsafe { errno.read() };
     if let Some(place) = SIGNALS.iter().position(|(known, _)| *known == signal) {
         TOLD.fetch_or(1 << place, SeqCst);
-        // SAFETY: `cp_wake_word` demands nothing: it does not use the word.
-        unsafe { cp_wake_word(TOLD.as_ptr(), 1) };
+        cp_wake_word(TOLD.as_ptr(), 1);
     }
     // SAFETY: as above.
     unsafe { errno.write(before) };

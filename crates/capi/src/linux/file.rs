@@ -8,13 +8,14 @@ use std::ffi::{CString, c_int};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use completion_port::raw::{FileTaskId, OpenFile};
 
 use crate::linux::addresses::ByAddress;
 use crate::linux::process::Own;
+use crate::linux::waitable::{Kind, Waitable};
 
 /// What a file was opened for.
 #[derive(Clone, Copy, Debug, Default)]
@@ -69,7 +70,7 @@ pub(crate) struct File {
     /// A read at once is worth while.
     pub(crate) reads_now: AtomicBool,
     /// An operation without an event has ended, and none has begun since.
-    pub(crate) signal: Arc<AtomicBool>,
+    pub(crate) signal: Arc<Waitable>,
     /// What of a success no packet tells: `FILE_SKIP_...`.
     pub(crate) modes: AtomicU8,
     /// The process that has opened it: where its [`Home`] is.
@@ -160,7 +161,7 @@ impl File {
             kind,
             has_positions,
             reads_now: AtomicBool::new(has_positions && !terms.is_unbuffered),
-            signal: Arc::new(AtomicBool::new(false)),
+            signal: Waitable::new(Kind::Event, false, 0).into(),
             modes: AtomicU8::new(0),
             home: address_of_home(),
             state: Mutex::default(),
@@ -202,7 +203,7 @@ impl File {
 
     /// Whether its handle is signalled, as that of an event is.
     pub(crate) fn is_signalled(&self) -> bool {
-        self.signal.load(SeqCst)
+        self.signal.is_signalled()
     }
 
     /// Takes its name away, unless that stands for another file by now.

@@ -7,7 +7,7 @@ use std::ffi::{c_int, c_void};
 use std::os::fd::RawFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{Ordering::Relaxed, Ordering::Release, Ordering::SeqCst};
+use std::sync::atomic::{Ordering::Relaxed, Ordering::Release};
 
 use completion_port::raw::{FileWork, ReadNow, Side};
 use libc::iovec;
@@ -17,12 +17,12 @@ use crate::errors::{code, cp_last_error, guarded, set_last};
 use crate::handles;
 use crate::linux::file::{File, seek};
 use crate::linux::flights::{Flight, Ticket, Transfer, hand_over, tasks};
-use crate::linux::foreign::Foreign;
 use crate::linux::object;
 use crate::linux::operations::{SKIP_EVENT_ON_HANDLE, SKIP_PACKET_ON_SUCCESS, Start, start};
 use crate::linux::port::{Begun, Told};
 use crate::linux::sockets::{cp_recv, cp_send};
 use crate::linux::transfers::{Parts, Receiving, Sending};
+use crate::linux::waitable::Waitable;
 use crate::linux::{descriptors, status};
 
 /// Where an operation begins; `None`: behind the last byte.
@@ -35,7 +35,7 @@ fn offset_of(overlapped: &Overlapped, is_read: bool) -> Result<Option<i64>, u32>
 }
 
 /// The event of an OVERLAPPED, and whether a packet tells of its operation.
-fn event_of(overlapped: &Overlapped) -> Result<(Option<Arc<Foreign>>, bool), u32> {
+fn event_of(overlapped: &Overlapped) -> Result<(Option<Arc<Waitable>>, bool), u32> {
     let has_packet = overlapped.event.addr() & 1 == 0;
     let event = overlapped.event.map_addr(|address| address & !1);
     let event = if event.is_null() { None } else { Some(object::event(event)?) };
@@ -83,10 +83,10 @@ unsafe fn begin(
     let signals = event.is_none() && modes & SKIP_EVENT_ON_HANDLE == 0;
     let signal = signals.then(|| Arc::clone(&file.signal));
     if let Some(event) = &event {
-        event.set(false);
+        event.reset();
     }
     if let Some(signal) = &signal {
-        signal.store(false, SeqCst);
+        signal.reset();
     }
     overlapped.bytes.store(0, Relaxed);
     overlapped.status.store(status::PENDING as usize, Release);
@@ -161,7 +161,7 @@ unsafe fn perform(
         }
     }
     if let Some(event) = &event {
-        event.set(false);
+        event.reset();
     }
     let (done, mut ended) = transfer.perform(file, from);
     if let Some(from) = from.filter(|_| file.has_positions()) {
@@ -180,7 +180,7 @@ unsafe fn perform(
         return Ok(Begun::Failed(ended));
     }
     if let Some(event) = event {
-        event.set(true);
+        event.set();
     }
     Ok(Begun::Done)
 }

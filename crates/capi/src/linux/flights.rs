@@ -11,7 +11,7 @@
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::Release, Ordering::SeqCst};
+use std::sync::atomic::{Ordering::Relaxed, Ordering::Release};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use completion_port::raw::{FileEnd, FileTask, FileTaskId, FileTasks, FileWork};
@@ -22,10 +22,10 @@ use crate::errors::{code, code_of};
 use crate::linux::errno::Signals;
 use crate::linux::fetches::{Awaited, Fetching, Part};
 use crate::linux::file::{File, InFlight, errno, without_signal};
-use crate::linux::foreign::Foreign;
 use crate::linux::port::{Begun, CompletionPort};
 use crate::linux::process::Own;
 use crate::linux::status;
+use crate::linux::waitable::Waitable;
 use crate::linux::waits::{this_thread, wake_waiting};
 
 /// The smallest block. Past the cache all is in multiples of one.
@@ -158,9 +158,9 @@ impl Transfer {
 pub(crate) struct Ticket {
     pub(crate) overlapped: NonNull<Overlapped>,
     pub(crate) file: Arc<File>,
-    pub(crate) event: Option<Arc<Foreign>>,
+    pub(crate) event: Option<Arc<Waitable>>,
     /// Without an event: the handle itself is signalled.
-    pub(crate) signal: Option<Arc<AtomicBool>>,
+    pub(crate) signal: Option<Arc<Waitable>>,
     /// The port, and the key that its packet brings.
     pub(crate) packet: Option<(Arc<CompletionPort>, usize)>,
 }
@@ -189,12 +189,12 @@ impl Ticket {
         unsafe { overlapped.as_ref() }.status.store(ended as usize, Release);
         // From here on the program may have freed it.
         if let Some(event) = event {
-            event.set(true);
+            event.set();
         }
         if let Some(signal) = signal {
-            signal.store(true, SeqCst);
+            signal.set();
         }
-        wake_waiting();
+        wake_waiting(overlapped.as_ptr());
         if let Some((port, key)) = packet.filter(|_| has_packet) {
             // Refused if the port was closed meanwhile, or if there is no memory.
             let _ = port.post_end(bytes, key, overlapped.as_ptr().cast::<c_void>(), ended);

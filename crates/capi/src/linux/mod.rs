@@ -13,17 +13,19 @@
 //!  ports and changes       associations  changes  waiting
 //!  operations on files     flights            how they go on, end and are cancelled
 //!  parts of files          fetches            that go over sockets when they have been read
-//!  without an event        waits              threads that wait for ends
-//!  objects of headers      objects
+//!  objects and waits       objects            events, threads, …, as the headers have them
 //!  both tables             registrations      what ends a number's registration at its port
-//!  a process's handles     object             what a handle stands for: a port, a file, a foreign object
+//!  a process's handles     object             what a handle stands for: a port, a file, an event, …
+//!  that call a function    registered         waits that have a thread each
 //!  who sees to operations  driver             a thread for those to which no other thread sees
 //!  an open file            file
+//!  what threads wait for   waitable           events, threads, …; the queues of waits
 //!  a port                  port
 //!  a process's numbers     numbers            what a descriptor's number stands for; the key of a port
 //!  the system              descriptors        what sort of socket a descriptor is
 //!  memory                  addresses  rooms   a map by OVERLAPPEDs; boxes that are used again
-//!  words                   errno  foreign  last  messages  process  status
+//!  waits for a word        waits  words       also for that of an OVERLAPPED
+//!  words                   errno  last  messages  process  status
 //! ```
 //!
 //! - [`numbers`] knows a port by the number of its handle only, so that a port's key can point into it. To reach
@@ -48,7 +50,6 @@ mod fetches;
 mod file;
 pub mod files;
 mod flights;
-mod foreign;
 pub(crate) mod last;
 pub mod messages;
 pub mod modules;
@@ -59,6 +60,7 @@ pub mod opening;
 pub mod operations;
 pub(crate) mod port;
 mod process;
+mod registered;
 pub mod registrations;
 pub mod results;
 mod rooms;
@@ -67,5 +69,7 @@ pub(crate) mod status;
 pub mod transfers;
 pub mod transmit;
 mod visits;
+mod waitable;
 pub(crate) mod waiting;
 mod waits;
+pub mod words;

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use crate::abi::Handle;
 use crate::linux::file::File;
-use crate::linux::foreign::Foreign;
 use crate::linux::port::CompletionPort;
 use crate::linux::process::Own;
+use crate::linux::registered::Registered;
+use crate::linux::waitable::{Awaited, Kind, Waitable};
 use crate::table::Table;
 
 /// What a handle stands for.
@@ -16,8 +17,10 @@ pub(crate) enum Object {
     Port(Arc<CompletionPort>),
     /// An open file.
     File(Arc<File>),
-    /// Something that a header of this library has made.
-    Foreign(Arc<Foreign>),
+    /// An event, a thread, and what else threads wait for.
+    Waitable(Arc<Waitable>),
+    /// A wait of the library's own, which calls a function.
+    Registered(Arc<Registered>),
 }
 
 impl Object {
@@ -30,7 +33,7 @@ impl Object {
     pub(crate) fn port(&self) -> Option<&Arc<CompletionPort>> {
         match self {
             Self::Port(port) => Some(port),
-            Self::File(_) | Self::Foreign(_) => None,
+            Self::File(_) | Self::Waitable(_) | Self::Registered(_) => None,
         }
     }
 }
@@ -47,9 +50,9 @@ pub(crate) fn handles() -> &'static Table<Object> {
 }
 
 /// The event that a handle stands for, which lives on for the caller when its handle is closed.
-pub(crate) fn event(handle: Handle) -> Result<Arc<Foreign>, u32> {
+pub(crate) fn event(handle: Handle) -> Result<Arc<Waitable>, u32> {
     handles().look_up(handle, |object| match object {
-        Object::Foreign(foreign) if foreign.is_event() => Some(Arc::clone(foreign)),
+        Object::Waitable(event) if matches!(event.kind(), Kind::Event) => Some(Arc::clone(event)),
         _ => None,
     })
 }
@@ -60,4 +63,21 @@ pub(crate) fn file(handle: Handle) -> Result<Arc<File>, u32> {
         Object::File(file) => Some(Arc::clone(file)),
         _ => None,
     })
+}
+
+/// The objects and ports of these handles, for a wait. They live on for it when the handles are closed.
+pub(crate) fn awaited(wanted: &[Handle]) -> Result<Awaited, u32> {
+    let mut awaited = Awaited::default();
+    for (place, handle) in (0..).zip(wanted) {
+        handles().look_up(*handle, |object| {
+            match object {
+                Object::Port(port) => awaited.ports.push((place, Arc::clone(port))),
+                Object::File(file) => awaited.objects.push((place, Arc::clone(&file.signal))),
+                Object::Waitable(it) => awaited.objects.push((place, Arc::clone(it))),
+                Object::Registered(_) => return None,
+            }
+            Some(())
+        })?;
+    }
+    Ok(awaited)
 }

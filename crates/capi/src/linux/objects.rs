@@ -1,174 +1,420 @@
-//! Handles for what headers of this library make (threads, for instance), and the two things that such
-//! headers cannot have from strict C alone: a clock, and a wait for a word in memory.
+//! Objects that threads wait for, as the headers of `compat/include` have them: they are made, changed, and waited for.
 
 use std::cell::Cell;
-use std::ffi::c_void;
-use std::io;
-use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
-use std::time::Duration;
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Release, Ordering::SeqCst};
 
 use crate::abi::{self, Handle};
-use crate::errors::{code, guarded, set_last};
+use crate::errors::{code, guarded, set_last, succeeds};
 use crate::handles;
-use crate::linux::foreign::{Callback, Foreign, Setter};
-use crate::linux::object::Object;
+use crate::linux::object::{self, Object};
+use crate::linux::registered::{Call, Registered};
+use crate::linux::waitable::{
+    self, ABANDONED, Awaited, Kind, ThreadWords, Waitable, abandon_owned,
+};
+use crate::linux::words::{ANY, cp_thread_id, wait_while, wake};
 
-/// A handle for an object, which takes over a share of it; null if there is none left.
-///
-/// # Safety
-///
-/// `retain` and `release` may be called with `object` from any thread, and `release` once more than
-/// `retain`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cp_open_object(
-    object: *mut c_void,
-    kind: u32,
-    retain: Callback,
-    release: Callback,
-) -> Handle {
-    guarded(std::ptr::null_mut(), || {
-        // SAFETY: `new` demands functions that may be called from any thread, and a share that `release` gives up.
-        // - the caller says so of both.
-        opened(unsafe { Foreign::new(object, kind, retain, release, None) })
-    })
-}
-
-/// The same for an event, which `set` sets or resets.
-///
-/// # Safety
-///
-/// As for [`cp_open_object`]; `set`, too, may be called with `object` from any thread.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cp_open_event(
-    object: *mut c_void,
-    kind: u32,
-    retain: Callback,
-    release: Callback,
-    set: Setter,
-) -> Handle {
-    guarded(std::ptr::null_mut(), || {
-        // SAFETY: as above.
-        opened(unsafe { Foreign::new(object, kind, retain, release, Some(set)) })
-    })
-}
-
-fn opened(foreign: Foreign) -> Handle {
-    handles::open(|_| Ok(Object::Foreign(foreign.into()))).unwrap_or_else(|code| {
+fn opened(object: Arc<Waitable>) -> Handle {
+    handles::open(|_| Ok(Object::Waitable(object))).unwrap_or_else(|code| {
         set_last(code);
         std::ptr::null_mut()
     })
 }
 
-/// The object of a handle, with a share of it for the caller; null if it is not one of this kind.
+fn open(make: impl FnOnce() -> Result<Waitable, u32>) -> Handle {
+    guarded(std::ptr::null_mut(), || match make() {
+        Ok(object) => opened(object.into()),
+        Err(code) => {
+            set_last(code);
+            std::ptr::null_mut()
+        }
+    })
+}
+
+/// The object of a handle, if it is of the right kind.
+fn find(handle: Handle, is_right: impl FnOnce(&Kind) -> bool) -> Result<Arc<Waitable>, u32> {
+    handles::find(handle, |object| match object {
+        Object::Waitable(object) if is_right(object.kind()) => Some(Arc::clone(object)),
+        _ => None,
+    })
+}
+
+// ---- Events --------------------------------------------------------------------------------------
+
+/// Makes an event; null if there is no handle left. One that `stays` set until it is reset ends any number of waits.
 #[unsafe(no_mangle)]
-pub extern "C" fn cp_find_object(handle: Handle, kind: u32) -> *mut c_void {
+pub extern "C" fn cp_new_event(stays: c_int, is_set: c_int) -> Handle {
+    open(|| Ok(Waitable::new(Kind::Event, stays == 0, u32::from(is_set != 0))))
+}
+
+/// `SetEvent`.
+#[unsafe(no_mangle)]
+pub extern "C" fn cp_set_event(event: Handle) -> c_int {
+    succeeds(|| object::event(event).map(|event| event.set()))
+}
+
+/// `ResetEvent`.
+#[unsafe(no_mangle)]
+pub extern "C" fn cp_reset_event(event: Handle) -> c_int {
+    succeeds(|| object::event(event).map(|event| event.reset()))
+}
+
+/// `PulseEvent`.
+#[unsafe(no_mangle)]
+pub extern "C" fn cp_pulse_event(event: Handle) -> c_int {
+    succeeds(|| object::event(event).map(|event| event.pulse()))
+}
+
+// ---- Semaphores ----------------------------------------------------------------------------------
+
+/// Makes a semaphore; null with the last error if the numbers are wrong.
+#[unsafe(no_mangle)]
+pub extern "C" fn cp_new_semaphore(count: i32, most: i32) -> Handle {
+    open(|| match (u32::try_from(count), u32::try_from(most)) {
+        (Ok(count), Ok(most)) if most > 0 && count <= most => {
+            Ok(Waitable::new(Kind::Semaphore(most), true, count))
+        }
+        _ => Err(code::INVALID_PARAMETER),
+    })
+}
+
+/// `ReleaseSemaphore`: nothing changes if the count would exceed the semaphore's maximum.
+///
+/// # Safety
+///
+/// `before` is null or points to a number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cp_release_semaphore(
+    semaphore: Handle,
+    count: i32,
+    before: *mut i32,
+) -> c_int {
+    succeeds(|| {
+        let semaphore = find(semaphore, |kind| matches!(kind, Kind::Semaphore(_)))?;
+        let Kind::Semaphore(most) = *semaphore.kind() else { return Err(code::INVALID_HANDLE) };
+        let count = u32::try_from(count).ok().filter(|count| *count > 0);
+        let count = count.ok_or(code::INVALID_PARAMETER)?;
+        let was = semaphore.release(count, most).ok_or(code::TOO_MANY_POSTS)?;
+        if !before.is_null() {
+            // SAFETY: writing through a raw pointer demands that it is valid.
+            // - the caller promises it of one that is not null.
+            unsafe { before.write(was.cast_signed()) };
+        }
+        Ok(())
+    })
+}
+
+// ---- Timers --------------------------------------------------------------------------------------
+
+/// Makes a timer, which is not set.
+#[unsafe(no_mangle)]
+pub extern "C" fn cp_new_timer(stays: c_int) -> Handle {
+    open(|| Ok(Waitable::new(Kind::Timer, stays == 0, 0)))
+}
+
+/// Between 1601, where the reference begins to count, and 1970; in 100 ns.
+const TICKS_FROM_1601_TO_1970: u64 = 116_444_736_000_000_000;
+
+/// `SetWaitableTimer` without a routine: to a time in 100 ns, from now if it is negative. The period is in milliseconds.
+#[unsafe(no_mangle)]
+pub extern "C" fn cp_set_timer(timer: Handle, due: i64, period: i32) -> c_int {
+    succeeds(|| {
+        let timer = find(timer, |kind| matches!(kind, Kind::Timer))?;
+        let period = u64::try_from(period).map_err(|_| code::INVALID_PARAMETER)? * 1_000_000;
+        let is_absolute = due >= 0;
+        let ticks = due.unsigned_abs();
+        let ticks = if is_absolute { ticks.saturating_sub(TICKS_FROM_1601_TO_1970) } else { ticks };
+        timer.set_timer(ticks.saturating_mul(100), is_absolute, period);
+        Ok(())
+    })
+}
+
+/// `CancelWaitableTimer`.
+#[unsafe(no_mangle)]
+pub extern "C" fn cp_cancel_timer(timer: Handle) -> c_int {
+    succeeds(|| find(timer, |kind| matches!(kind, Kind::Timer)).map(|timer| timer.cancel_timer()))
+}
+
+// ---- Mutexes -------------------------------------------------------------------------------------
+
+/// Makes a mutex, which the calling thread may have from the start.
+#[unsafe(no_mangle)]
+pub extern "C" fn cp_new_mutex(is_owned: c_int) -> Handle {
     guarded(std::ptr::null_mut(), || {
-        let found = handles::find(handle, |object| match object {
-            Object::Foreign(foreign) => foreign.share(kind),
-            Object::Port(_) | Object::File(_) => None,
-        });
-        found.unwrap_or_else(|code| {
+        let mutex = Arc::new(Waitable::new(Kind::Mutex, true, 1));
+        if is_owned != 0 {
+            let objects = vec![(0, Arc::clone(&mutex))];
+            // It is free.
+            let _ = waitable::wait(Awaited { objects, ports: Vec::new() }, false, None);
+        }
+        opened(mutex)
+    })
+}
+
+/// `ReleaseMutex`.
+#[unsafe(no_mangle)]
+pub extern "C" fn cp_release_mutex(mutex: Handle) -> c_int {
+    succeeds(|| {
+        let mutex = find(mutex, |kind| matches!(kind, Kind::Mutex))?;
+        if mutex.give_up() { Ok(()) } else { Err(code::NOT_OWNER) }
+    })
+}
+
+// ---- Threads -------------------------------------------------------------------------------------
+
+thread_local! {
+    /// The object of the calling thread, with a share of it; null if no header has made the thread. Has no destructor, so
+    /// that it can be used at any time in a thread's life.
+    static OWN: Cell<*const Waitable> = const { Cell::new(std::ptr::null()) };
+}
+
+/// Makes the object of a thread that is about to be started. `thread` is what the thread gives to [`cp_begin_thread`], or the
+/// caller to [`cp_discard_thread`]. Null if there is no handle left, and then `thread` is nothing.
+///
+/// # Safety
+///
+/// `thread` points to room for a pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cp_new_thread(is_suspended: c_int, thread: *mut *const c_void) -> Handle {
+    guarded(std::ptr::null_mut(), || {
+        let may_go = AtomicU32::new(u32::from(is_suspended == 0));
+        let words = ThreadWords { may_go, ..ThreadWords::default() };
+        let object = Arc::new(Waitable::new(Kind::Thread(words), false, 0));
+        let handle = opened(Arc::clone(&object));
+        if !handle.is_null() {
+            // SAFETY: writing through a raw pointer demands that it is valid.
+            // - the caller promises it.
+            unsafe { thread.write(Arc::into_raw(object).cast()) };
+        }
+        handle
+    })
+}
+
+/// The thread was not started.
+///
+/// # Safety
+///
+/// `thread` is one of [`cp_new_thread`], and not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cp_discard_thread(thread: *const c_void) {
+    // SAFETY: `from_raw` demands a pointer of `into_raw` whose share is used by nothing else.
+    // - the caller promises it.
+    drop(unsafe { Arc::from_raw(thread.cast::<Waitable>()) });
+}
+
+/// The calling thread is that of this object. Returns when it may run.
+///
+/// # Safety
+///
+/// As for [`cp_discard_thread`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cp_begin_thread(thread: *const c_void) {
+    let thread = thread.cast::<Waitable>();
+    OWN.set(thread);
+    // SAFETY: a shared reference demands a value that lives on and is not changed but as its type allows.
+    // - lives on: the thread has its share until `cp_end_thread`, which it calls itself.
+    let Some(words) = unsafe { &*thread }.thread() else { return };
+    words.id.store(cp_thread_id(), Release);
+    wake(words.id.as_ptr(), i32::MAX, ANY);
+    while words.may_go.load(Acquire) == 0 {
+        wait_while(&words.may_go, 0, None);
+    }
+}
+
+/// The calling thread ends, if it has an object.
+#[unsafe(no_mangle)]
+pub extern "C" fn cp_end_thread(result: u32) {
+    // Before threads that wait for its end are released.
+    abandon_owned();
+    let own = OWN.replace(std::ptr::null());
+    if own.is_null() {
+        return;
+    }
+    // SAFETY: `from_raw` demands a pointer of `into_raw` whose share is used by nothing else.
+    // - that of `cp_begin_thread`, which is taken away here.
+    let thread = unsafe { Arc::from_raw(own) };
+    if let Some(words) = thread.thread() {
+        words.result.store(result, Release);
+    }
+    thread.set();
+}
+
+fn find_thread(thread: Handle) -> Result<Arc<Waitable>, u32> {
+    find(thread, |kind| matches!(kind, Kind::Thread(_)))
+}
+
+/// `GetThreadId`: 0 if it is no thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn cp_thread_number(thread: Handle) -> u32 {
+    let number = || {
+        let thread = find_thread(thread)?;
+        let words = thread.thread().ok_or(code::INVALID_HANDLE)?;
+        loop {
+            match words.id.load(Acquire) {
+                0 => wait_while(&words.id, 0, None),
+                number => return Ok(number),
+            }
+        }
+    };
+    guarded(0, || {
+        number().unwrap_or_else(|code| {
+            set_last(code);
+            0
+        })
+    })
+}
+
+/// `ResumeThread`: how often it was suspended before, once if it was created so and not resumed yet.
+#[unsafe(no_mangle)]
+pub extern "C" fn cp_resume_thread(thread: Handle) -> u32 {
+    let resume = || {
+        let thread = find_thread(thread)?;
+        let words = thread.thread().ok_or(code::INVALID_HANDLE)?;
+        let could_go = words.may_go.swap(1, SeqCst);
+        wake(words.may_go.as_ptr(), 1, ANY);
+        Ok(1 - could_go)
+    };
+    guarded(u32::MAX, || {
+        resume().unwrap_or_else(|code| {
+            set_last(code);
+            u32::MAX
+        })
+    })
+}
+
+/// `GetExitCodeThread`: `goes_on` if it has not ended.
+///
+/// # Safety
+///
+/// `result` points to room for a number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cp_thread_result(thread: Handle, goes_on: u32, result: *mut u32) -> c_int {
+    succeeds(|| {
+        let thread = find_thread(thread)?;
+        let words = thread.thread().ok_or(code::INVALID_HANDLE)?;
+        let has_ended = thread.is_signalled();
+        let told = if has_ended { words.result.load(Acquire) } else { goes_on };
+        // SAFETY: writing through a raw pointer demands that it is valid.
+        // - the caller promises it.
+        unsafe { result.write(told) };
+        Ok(())
+    })
+}
+
+// ---- Waits ---------------------------------------------------------------------------------------
+
+/// `MAXIMUM_WAIT_OBJECTS`.
+const MOST: u32 = 64;
+/// `WAIT_FAILED`.
+const FAILED: u32 = u32::MAX;
+const _: () = assert!(MOST <= ABANDONED);
+
+/// Waits until one of the handles is signalled, or until all are: `WaitForMultipleObjects`.
+///
+/// # Safety
+///
+/// `handles` is null or points to `count` handles.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cp_wait_for(
+    handles: *const Handle,
+    count: u32,
+    all: c_int,
+    milliseconds: u32,
+) -> u32 {
+    let wait = || {
+        if count == 0 || count > MOST || handles.is_null() {
+            return Err(code::INVALID_PARAMETER);
+        }
+        // SAFETY: a slice from a pointer demands `count` values there, which nothing changes meanwhile.
+        // - the caller promises it.
+        let handles = unsafe { std::slice::from_raw_parts(handles, count as usize) };
+        let is_copy = |(place, handle): (usize, &Handle)| handles[..place].contains(handle);
+        // A signal that one wait takes cannot be there for each copy of a handle.
+        if all != 0 && handles.iter().enumerate().any(is_copy) {
+            return Err(code::INVALID_PARAMETER);
+        }
+        let awaited = object::awaited(handles)?;
+        waitable::wait(awaited, all != 0, abi::timeout(milliseconds))
+    };
+    guarded(FAILED, || {
+        wait().unwrap_or_else(|failed| {
+            if failed == code::WAIT_TIMEOUT {
+                return failed;
+            }
+            set_last(failed);
+            FAILED
+        })
+    })
+}
+
+/// How many entries of waits the queue of an object has. For tests, which then know that the next signal goes to one of
+/// them.
+#[unsafe(no_mangle)]
+pub extern "C" fn cp_waiting(object: Handle) -> u32 {
+    guarded(0, || {
+        let object = find(object, |_| true);
+        object.map_or(0, |object| u32::try_from(object.waiting()).unwrap_or(u32::MAX))
+    })
+}
+
+// ---- Waits that call a function -------------------------------------------------------------------
+
+/// `WAITORTIMERCALLBACK`.
+pub type Callback = unsafe extern "C" fn(*mut c_void, u8);
+
+/// `WT_EXECUTEONLYONCE`.
+const ONCE: u32 = 8;
+
+/// Calls a function whenever a handle is signalled, or the time has passed: `RegisterWaitForSingleObject`. Null if it fails.
+///
+/// # Safety
+///
+/// The function may be called with `context` from any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cp_register_wait(
+    handle: Handle,
+    callback: Option<Callback>,
+    context: *mut c_void,
+    milliseconds: u32,
+    flags: u32,
+) -> Handle {
+    let register = || {
+        let callback = callback.ok_or(code::INVALID_PARAMETER)?;
+        let awaited = object::awaited(&[handle])?;
+        let wait = Registered::new();
+        let opened = handles::open(|_| Ok(Object::Registered(Arc::clone(&wait))))?;
+        let (call, limit) = (Call { callback, context }, abi::timeout(milliseconds));
+        wait.start(awaited, call, limit, flags & ONCE != 0).map(|()| opened).inspect_err(|_| {
+            let _ = handles::close(opened);
+        })
+    };
+    guarded(std::ptr::null_mut(), || {
+        register().unwrap_or_else(|code| {
             set_last(code);
             std::ptr::null_mut()
         })
     })
 }
 
-/// Nanoseconds of a clock that only goes forward.
+/// `UnregisterWaitEx`: no call begins after it. With `INVALID_HANDLE_VALUE` for the event it waits for a call that has begun.
+/// Otherwise it fails with `ERROR_IO_PENDING` if there is such a call, and the event, if there is one, is set at its end.
 #[unsafe(no_mangle)]
-pub extern "C" fn cp_clock() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: clock_gettime(2) writes one timespec at the pointer.
-    // - valid for writes: `time` lives until the call returns.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
-    let part = |number: i64| u64::try_from(number).unwrap_or(0);
-    part(time.tv_sec).wrapping_mul(1_000_000_000).wrapping_add(part(time.tv_nsec))
-}
-
-/// The number of the calling thread.
-#[unsafe(no_mangle)]
-pub extern "C" fn cp_thread_id() -> u32 {
-    // SAFETY: gettid(2) demands nothing of memory.
-    u32::try_from(unsafe { libc::gettid() }).unwrap_or(0)
-}
-
-thread_local! {
-    /// What a header has told of the calling thread. Has no destructor, so that it can be used at any time in a
-    /// thread's life.
-    static OWN_THREAD: Cell<*mut c_void> = const { Cell::new(std::ptr::null_mut()) };
-}
-
-/// What `cp_set_own_thread` was last told by the calling thread; null at first.
-#[unsafe(no_mangle)]
-pub extern "C" fn cp_own_thread() -> *mut c_void {
-    OWN_THREAD.get()
-}
-
-/// Remembers an object for the calling thread.
-#[unsafe(no_mangle)]
-pub extern "C" fn cp_set_own_thread(object: *mut c_void) {
-    OWN_THREAD.set(object);
-}
-
-/// Waits while the word is `expected`, at most so many milliseconds; it may also return early. 0 if it
-/// was woken or the word is another, else the code of a time that is over.
-///
-/// # Safety
-///
-/// `word` points to a number that is only used atomically and stays there until this returns.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cp_wait_word(word: *const u32, expected: u32, milliseconds: u32) -> u32 {
-    let limit = abi::timeout(milliseconds).map(timespec);
-    let limit = limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: futex(2) with FUTEX_WAIT reads a word and a time.
-    // - valid: the caller says so of the word, and `limit` is null or a local.
-    let done = unsafe {
-        libc::syscall(
-            libc::SYS_futex,
-            word,
-            libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
-            expected,
-            limit,
-        )
-    };
-    let is_over = done < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ETIMEDOUT);
-    if is_over { code::WAIT_TIMEOUT } else { code::SUCCESS }
-}
-
-fn timespec(time: Duration) -> libc::timespec {
-    libc::timespec {
-        tv_sec: time.as_secs().try_into().unwrap_or(i64::MAX),
-        tv_nsec: time.subsec_nanos().into(),
-    }
-}
-
-/// Wakes at most `count` threads that wait for the word.
-///
-/// # Safety
-///
-/// None: the word is only named, not used.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cp_wake_word(word: *const u32, count: i32) {
-    // SAFETY: futex(2) with FUTEX_WAKE uses the address as a name only.
-    unsafe {
-        libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, count)
-    };
-}
-
-/// Changes whenever an object of a header is signalled; one for the process. Begins shortly before it wraps, so
-/// that every program that waits for long comes through that.
-pub(crate) static SIGNALS: AtomicU32 = AtomicU32::new(u32::MAX - 3);
-
-/// Where that number is.
-#[unsafe(no_mangle)]
-pub extern "C" fn cp_signals() -> *const u32 {
-    SIGNALS.as_ptr()
-}
-
-/// An object was signalled: each thread that waits for one looks again.
-#[unsafe(no_mangle)]
-pub extern "C" fn cp_signal() {
-    SIGNALS.fetch_add(1, SeqCst);
-    // SAFETY: `cp_wake_word` demands nothing: it does not use the word.
-    unsafe { cp_wake_word(SIGNALS.as_ptr(), i32::MAX) };
+pub extern "C" fn cp_unregister_wait(handle: Handle, event: Handle) -> c_int {
+    succeeds(|| {
+        let waits = event.addr() == abi::NO_HANDLE;
+        let tells = !event.is_null() && !waits;
+        let tell = if tells { Some(object::event(event)?) } else { None };
+        let is_wait = |object: &Object| match object {
+            Object::Registered(wait) => Some(Arc::clone(wait)),
+            _ => None,
+        };
+        let wait = handles::find(handle, is_wait)?;
+        handles::close(handle)?;
+        let is_calling = wait.stop(tell);
+        if waits {
+            wait.until_ended();
+        }
+        if is_calling && !waits { Err(code::IO_PENDING) } else { Ok(()) }
+    })
 }

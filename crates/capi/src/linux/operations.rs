@@ -21,12 +21,12 @@ use crate::abi::{Handle, Overlapped, trigger};
 use crate::errors::{code, code_of, set_last, succeeds};
 use crate::handles;
 use crate::linux::errno::code_of_errno;
-use crate::linux::foreign::Foreign;
 use crate::linux::numbers::{self, Acceptance, InFlight, Key, Line, Number, Registered, State};
 use crate::linux::object;
 use crate::linux::port::{Begun, CompletionPort, Errand, Flight, Outcome, Told};
 use crate::linux::registrations::Ended;
 use crate::linux::rooms::Emptied;
+use crate::linux::waitable::Waitable;
 use crate::linux::waits::{this_thread, wake_waiting};
 use crate::linux::{descriptors, driver, flights, registrations, status};
 use crate::requests::Terms;
@@ -180,7 +180,7 @@ struct Ticket {
     /// In whose entry the operation stands, if it does.
     number: &'static Number,
     is_listed: bool,
-    event: Option<Arc<Foreign>>,
+    event: Option<Arc<Waitable>>,
     /// The port that carries it out.
     port: Arc<CompletionPort>,
     /// The port that gets its packet, if it is another one, and the key that the packet brings.
@@ -241,9 +241,9 @@ impl Ticket {
         overlapped.status.store(ended as usize, Release);
         // From here on the program may have freed it.
         if let Some(event) = self.event {
-            event.set(true);
+            event.set();
         }
-        wake_waiting();
+        wake_waiting(address);
         if let Some((other, key)) = self.packet.filter(|_| has_packet) {
             let port = other.unwrap_or(self.port);
             // Refused if the port was closed meanwhile, or if there is no memory.
@@ -442,7 +442,7 @@ unsafe fn begin(
     // SAFETY: as above.
     let words = unsafe { overlapped.as_ref() };
     if let Some(event) = &event {
-        event.set(false);
+        event.reset();
     }
     words.bytes.store(0, Relaxed);
     words.status.store(status::PENDING as usize, Release);

@@ -2,12 +2,11 @@
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::{Duration, Instant};
 
 use crate::abi::{self, Overlapped};
 use crate::errors::{code, succeeds};
-use crate::linux::objects::{SIGNALS, cp_wait_word};
 use crate::linux::operations::port_of_flight;
 use crate::linux::port::CompletionPort;
 use crate::linux::waits::Waits;
@@ -32,9 +31,8 @@ fn wait(
     limit: Option<Duration>,
 ) -> Option<u32> {
     let began = Instant::now();
-    let _waits = Waits::begin();
+    let waits = Waits::begin(overlapped);
     loop {
-        let before = SIGNALS.load(SeqCst);
         if let Some(ended) = ended(overlapped) {
             return Some(ended);
         }
@@ -49,12 +47,7 @@ fn wait(
         if limit.is_some_and(|limit| began.elapsed() >= limit) {
             return None;
         }
-        let milliseconds = pause.map_or(u32::MAX, |pause| {
-            u32::try_from(pause.as_micros().div_ceil(1000)).unwrap_or(u32::MAX - 1)
-        });
-        // SAFETY: `cp_wait_word` demands a number that is only used atomically and stays there.
-        // - it is an atomic number that lives as long as the process.
-        unsafe { cp_wait_word(SIGNALS.as_ptr(), before, milliseconds) };
+        waits.sleep(status::PENDING, pause);
     }
 }
 

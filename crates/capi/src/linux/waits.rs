@@ -1,33 +1,51 @@
 //! Threads that wait for the end of an operation without an event, and which thread has begun one.
+//!
+//! Such a thread sleeps at the first word of the OVERLAPPED, until it is another one.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst, fence};
+use std::time::Duration;
 
-use crate::linux::objects::cp_signal;
+use crate::abi::Overlapped;
+use crate::linux::words::{ANY, sleep, wake};
 
 /// Threads that wait for the end of an operation without an event.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
-/// The calling thread waits for the end of operations, as long as this is there.
-pub(crate) struct Waits;
+/// The calling thread waits for the end of an operation, as long as this is there.
+pub(crate) struct Waits<'o>(&'o Overlapped);
 
-impl Waits {
-    pub(crate) fn begin() -> Self {
+/// The half of the status that changes when the operation ends.
+fn word(overlapped: *const Overlapped) -> *const u32 {
+    let half = usize::from(cfg!(target_endian = "big"));
+    overlapped.cast::<u32>().wrapping_add(half)
+}
+
+impl<'o> Waits<'o> {
+    pub(crate) fn begin(overlapped: &'o Overlapped) -> Self {
         WAITING.fetch_add(1, SeqCst);
-        Self
+        Self(overlapped)
+    }
+
+    /// Sleeps while the operation has this status, at most so long; may return early.
+    pub(crate) fn sleep(&self, status: u32, limit: Option<Duration>) {
+        // SAFETY: `sleep` demands a number that is only used atomically and stays there.
+        // - it is a half of an atomic one, and borrowed.
+        unsafe { sleep(word(self.0), status, limit, ANY) };
     }
 }
 
-impl Drop for Waits {
+impl Drop for Waits<'_> {
     fn drop(&mut self) {
         WAITING.fetch_sub(1, SeqCst);
     }
 }
 
-/// An operation has ended, and its OVERLAPPED says so: threads that wait for it without an event look again.
-pub(crate) fn wake_waiting() {
+/// An operation has ended and has written its OVERLAPPED, which may be freed by now. Wakes the threads that wait for it
+/// without an event.
+pub(crate) fn wake_waiting(overlapped: *const Overlapped) {
     fence(SeqCst);
     if WAITING.load(SeqCst) > 0 {
-        cp_signal();
+        wake(word(overlapped), i32::MAX, ANY);
     }
 }
 

@@ -1,0 +1,126 @@
+//! Waits for a word in memory, and what else headers cannot have from strict C alone: a clock, and the number of a thread.
+
+use std::io;
+use std::sync::atomic::AtomicU32;
+use std::time::Duration;
+
+use crate::abi;
+use crate::errors::code;
+
+/// Each of the threads that wait for a word.
+pub(crate) const ANY: u32 = u32::MAX;
+
+/// Nanoseconds of a clock that only goes forward.
+#[unsafe(no_mangle)]
+pub extern "C" fn cp_clock() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: clock_gettime(2) writes one timespec at the pointer.
+    // - valid for writes: `time` lives until the call returns.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    let part = |number: i64| u64::try_from(number).unwrap_or(0);
+    part(time.tv_sec).wrapping_mul(1_000_000_000).wrapping_add(part(time.tv_nsec))
+}
+
+/// The number of the calling thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn cp_thread_id() -> u32 {
+    // SAFETY: gettid(2) demands nothing of memory.
+    u32::try_from(unsafe { libc::gettid() }).unwrap_or(0)
+}
+
+fn timespec(time: Duration) -> libc::timespec {
+    libc::timespec {
+        tv_sec: time.as_secs().try_into().unwrap_or(i64::MAX),
+        tv_nsec: time.subsec_nanos().into(),
+    }
+}
+
+/// Waits while the word is `expected`, at most so long, as a thread of these sorts; may return early. Whether the time is
+/// over.
+///
+/// # Safety
+///
+/// `word` points to a number that is only used atomically and stays there until this returns.
+pub(crate) unsafe fn sleep(
+    word: *const u32,
+    expected: u32,
+    limit: Option<Duration>,
+    sorts: u32,
+) -> bool {
+    // With a set of sorts the system takes the time at which the wait ends, of the clock that only goes forward.
+    let end = limit.map(|limit| timespec(Duration::from_nanos(cp_clock()).saturating_add(limit)));
+    let end = end.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: futex(2) with FUTEX_WAIT_BITSET reads a word and a time.
+    // - valid: the caller says so of the word, and `end` is null or a local.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word,
+            libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG,
+            expected,
+            end,
+            std::ptr::null::<u32>(),
+            sorts,
+        )
+    };
+    done < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ETIMEDOUT)
+}
+
+/// Waits while a word of the library's own is `expected`, at most so long; may return early.
+pub(crate) fn wait_while(word: &AtomicU32, expected: u32, limit: Option<Duration>) {
+    // SAFETY: `sleep` demands a number that is only used atomically and stays there.
+    // - it is an atomic number, and borrowed.
+    unsafe { sleep(word.as_ptr(), expected, limit, ANY) };
+}
+
+/// Wakes at most so many threads that wait for the word. Only the address counts: nothing need be there any more.
+pub(crate) fn wake(word: *const u32, count: i32, sorts: u32) {
+    // SAFETY: futex(2) with FUTEX_WAKE_BITSET uses the address as a name only.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word,
+            libc::FUTEX_WAKE_BITSET | libc::FUTEX_PRIVATE_FLAG,
+            count,
+            std::ptr::null::<libc::timespec>(),
+            std::ptr::null::<u32>(),
+            sorts,
+        )
+    };
+}
+
+/// Waits while the word is `expected`, at most so many milliseconds; it may also return early. 0 if it
+/// was woken or the word is another, else the code of a time that is over.
+///
+/// # Safety
+///
+/// `word` points to a number that is only used atomically and stays there until this returns.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cp_wait_word(word: *const u32, expected: u32, milliseconds: u32) -> u32 {
+    // SAFETY: as this call.
+    let is_over = unsafe { sleep(word, expected, abi::timeout(milliseconds), ANY) };
+    if is_over { code::WAIT_TIMEOUT } else { code::SUCCESS }
+}
+
+/// Wakes at most `count` threads that wait for the word.
+#[unsafe(no_mangle)]
+pub extern "C" fn cp_wake_word(word: *const u32, count: i32) {
+    wake(word, count, ANY);
+}
+
+/// The same as [`cp_wait_word`] without a limit, as a thread of the sorts whose bits are set.
+///
+/// # Safety
+///
+/// As for that.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cp_wait_word_as(word: *const u32, expected: u32, sorts: u32) {
+    // SAFETY: as this call.
+    unsafe { sleep(word, expected, None, sorts) };
+}
+
+/// Wakes at most `count` of the threads that wait for the word as one of these sorts.
+#[unsafe(no_mangle)]
+pub extern "C" fn cp_wake_word_as(word: *const u32, count: i32, sorts: u32) {
+    wake(word, count, sorts);
+}

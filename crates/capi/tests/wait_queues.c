@@ -1,0 +1,409 @@
+/* Which threads a signal releases: those that wait at that moment, though they have not run before the next thing is done.
+ * How many threads wait the library tells, so that no test depends on time. */
+#include <winsock2.h>
+#include <windows.h>
+
+#include <sys/wait.h>
+
+#include "check.h"
+
+enum { MOST = 8 };
+
+/* ---- threads that wait ------------------------------------------------------------------------------ */
+
+/* A wait, made by a thread of its own. */
+typedef struct Waiter {
+    HANDLE handles[3];
+    DWORD count;
+    BOOL all;
+    DWORD milliseconds, result;
+    HANDLE thread;
+} Waiter;
+
+static DWORD WINAPI waits(LPVOID argument)
+{
+    Waiter *waiter = (Waiter *)argument;
+    waiter->result = WaitForMultipleObjects(waiter->count, waiter->handles, waiter->all, waiter->milliseconds);
+    return 0;
+}
+
+static HANDLE new_thread(LPTHREAD_START_ROUTINE routine, void *argument)
+{
+    HANDLE thread = CreateThread(NULL, 0, routine, argument, 0, NULL);
+    CHECK(thread != NULL);
+    return thread;
+}
+
+static void until_waiting(HANDLE object, uint32_t count)
+{
+    while (cp_waiting(object) != count)
+        SwitchToThread();
+}
+
+/* The thread has ended. */
+static void join(HANDLE thread)
+{
+    CHECK_IS(WaitForSingleObject(thread, SOON), WAIT_OBJECT_0);
+    CHECK(CloseHandle(thread));
+}
+
+/* A thread that waits for one to three objects; returns when it does. */
+static Waiter *start_wait(Waiter *waiter, BOOL all, HANDLE one, HANDLE other, HANDLE third)
+{
+    uint32_t before = cp_waiting(one);
+    HANDLE handles[3];
+    handles[0] = one;
+    handles[1] = other;
+    handles[2] = third;
+    memcpy(waiter->handles, handles, sizeof handles);
+    waiter->count = third ? 3 : other ? 2 : 1;
+    waiter->all = all;
+    waiter->milliseconds = INFINITE;
+    waiter->result = UNTOUCHED;
+    waiter->thread = new_thread(waits, waiter);
+    until_waiting(one, before + 1 + (one == other));
+    return waiter;
+}
+
+#define CHECK_RELEASED(waiter, expected) (join((waiter)->thread), CHECK_IS((waiter)->result, (expected)))
+
+static HANDLE event_of(BOOL stays)
+{
+    HANDLE event = CreateEvent(NULL, stays, FALSE, NULL);
+    CHECK(event != NULL);
+    return event;
+}
+
+static int is_set(HANDLE object)
+{
+    return WaitForSingleObject(object, 0) == WAIT_OBJECT_0;
+}
+
+/* ---- one object ------------------------------------------------------------------------------------- */
+
+static void each_signal_releases_a_thread_that_waits(void)
+{
+    HANDLE event = event_of(FALSE), semaphore = CreateSemaphore(NULL, 0, MOST, NULL);
+    Waiter waiters[MOST];
+    LONG before;
+    int i;
+    for (i = 0; i < MOST; i++)
+        start_wait(&waiters[i], FALSE, event, NULL, NULL);
+    for (i = 0; i < MOST; i++) {
+        CHECK(SetEvent(event));
+        CHECK_IS(cp_waiting(event), MOST - 1 - i);
+        CHECK(!is_set(event)); /* it is not this thread's */
+    }
+    for (i = 0; i < MOST; i++)
+        CHECK_RELEASED(&waiters[i], WAIT_OBJECT_0);
+    CHECK(SetEvent(event));
+    CHECK(SetEvent(event)); /* nobody waits: it stays set, once */
+    CHECK(is_set(event) && !is_set(event));
+
+    for (i = 0; i < 3; i++)
+        start_wait(&waiters[i], FALSE, semaphore, NULL, NULL);
+    CHECK(ReleaseSemaphore(semaphore, 2, &before));
+    CHECK_IS(before, 0);
+    CHECK(!is_set(semaphore));
+    CHECK(ReleaseSemaphore(semaphore, 3, &before)); /* two more than are wanted */
+    CHECK_IS(before, 0);
+    for (i = 0; i < 3; i++)
+        CHECK_RELEASED(&waiters[i], WAIT_OBJECT_0);
+    CHECK(is_set(semaphore) && is_set(semaphore) && !is_set(semaphore));
+    CHECK(CloseHandle(event) && CloseHandle(semaphore));
+}
+
+static void a_reset_takes_nothing_back(void)
+{
+    HANDLE event = event_of(TRUE);
+    Waiter waiters[MOST];
+    int i, pulses;
+    for (pulses = 0; pulses < 2; pulses++) {
+        for (i = 0; i < MOST; i++)
+            start_wait(&waiters[i], FALSE, event, NULL, NULL);
+        if (pulses) {
+            CHECK(PulseEvent(event));
+        } else {
+            CHECK(SetEvent(event));
+            CHECK(ResetEvent(event));
+        }
+        CHECK_IS(cp_waiting(event), 0);
+        CHECK(!is_set(event));
+        for (i = 0; i < MOST; i++)
+            CHECK_RELEASED(&waiters[i], WAIT_OBJECT_0);
+    }
+    CHECK(PulseEvent(event)); /* nobody waits */
+    CHECK(!is_set(event));
+    CHECK(CloseHandle(event));
+    CHECK_FALSE(PulseEvent(event), ERROR_INVALID_HANDLE);
+}
+
+/* The oldest wait first, and one that is over is none. */
+static void waits_end_in_their_order(void)
+{
+    HANDLE event = event_of(FALSE);
+    Waiter waiters[3], late;
+    int i;
+    for (i = 0; i < 3; i++)
+        start_wait(&waiters[i], FALSE, event, NULL, NULL);
+    CHECK_IS(WaitForSingleObject(event, A_WHILE), WAIT_TIMEOUT);
+    CHECK_IS(cp_waiting(event), 3);
+    for (i = 0; i < 3; i++) {
+        CHECK(SetEvent(event));
+        CHECK_RELEASED(&waiters[i], WAIT_OBJECT_0);
+    }
+    CHECK(PulseEvent(event));
+    CHECK(!is_set(event));
+    start_wait(&waiters[0], FALSE, event, NULL, NULL);
+    start_wait(&late, FALSE, event, NULL, NULL);
+    CHECK(PulseEvent(event)); /* one of them */
+    CHECK_RELEASED(&waiters[0], WAIT_OBJECT_0);
+    CHECK_IS(cp_waiting(event), 1);
+    CHECK(SetEvent(event));
+    CHECK_RELEASED(&late, WAIT_OBJECT_0);
+    CHECK(CloseHandle(event));
+}
+
+/* The end of a thread, and a timer. */
+static void what_stays_signalled_releases_all(void)
+{
+    HANDLE event = event_of(FALSE), timer = CreateWaitableTimer(NULL, TRUE, NULL);
+    LARGE_INTEGER due;
+    Waiter first, of_end[2], of_timer[2];
+    start_wait(&first, FALSE, event, NULL, NULL);
+    start_wait(&of_end[0], FALSE, first.thread, NULL, NULL);
+    start_wait(&of_end[1], TRUE, first.thread, timer, NULL);
+    start_wait(&of_timer[0], FALSE, timer, NULL, NULL);
+    start_wait(&of_timer[1], FALSE, timer, event, NULL);
+    CHECK(SetEvent(event));
+    CHECK_RELEASED(&of_end[0], WAIT_OBJECT_0);
+    CHECK_RELEASED(&first, WAIT_OBJECT_0);
+    CHECK_IS(cp_waiting(timer), 3);
+    due.QuadPart = -1;
+    CHECK(SetWaitableTimer(timer, &due, 0, NULL, NULL, FALSE));
+    CHECK_RELEASED(&of_timer[0], WAIT_OBJECT_0);
+    CHECK_RELEASED(&of_timer[1], WAIT_OBJECT_0);
+    CHECK_RELEASED(&of_end[1], WAIT_OBJECT_0);
+    CHECK(is_set(timer));
+    CHECK(CloseHandle(event) && CloseHandle(timer));
+}
+
+/* ---- several objects -------------------------------------------------------------------------------- */
+
+static void a_wait_takes_one_signal_of_several(void)
+{
+    HANDLE one = event_of(FALSE), other = event_of(FALSE);
+    Waiter waiter;
+    start_wait(&waiter, FALSE, one, other, NULL);
+    CHECK(SetEvent(other));
+    CHECK(SetEvent(one));
+    CHECK_IS(cp_waiting(one) + cp_waiting(other), 0);
+    CHECK_RELEASED(&waiter, WAIT_OBJECT_0 + 1);
+    CHECK(is_set(one) && !is_set(other));
+
+    /* The same object twice. */
+    start_wait(&waiter, FALSE, one, one, NULL);
+    CHECK(SetEvent(one));
+    CHECK_IS(cp_waiting(one), 0);
+    CHECK_RELEASED(&waiter, WAIT_OBJECT_0);
+    CHECK(!is_set(one));
+
+    /* A handle that is closed while a thread waits: the wait goes on. */
+    start_wait(&waiter, FALSE, one, other, NULL);
+    CHECK(CloseHandle(one));
+    CHECK_FALSE(SetEvent(one), ERROR_INVALID_HANDLE);
+    CHECK(SetEvent(other));
+    CHECK_RELEASED(&waiter, WAIT_OBJECT_0 + 1);
+    CHECK(CloseHandle(other));
+}
+
+static void a_wait_for_all_takes_all_at_once(void)
+{
+    HANDLE once = event_of(FALSE), stays = event_of(TRUE), semaphore = CreateSemaphore(NULL, 0, MOST, NULL);
+    Waiter waiter;
+    start_wait(&waiter, TRUE, once, stays, semaphore);
+    CHECK(SetEvent(once));
+    CHECK(ReleaseSemaphore(semaphore, 1, NULL));
+    CHECK(is_set(once)); /* which this thread may take */
+    CHECK(SetEvent(stays));
+    CHECK(ResetEvent(stays));
+    CHECK_IS(cp_waiting(once), 1);
+    CHECK(SetEvent(once));
+    CHECK(PulseEvent(stays)); /* for that moment all are there */
+    CHECK_IS(cp_waiting(once) + cp_waiting(stays) + cp_waiting(semaphore), 0);
+    CHECK_RELEASED(&waiter, WAIT_OBJECT_0);
+    CHECK(!is_set(once) && !is_set(stays) && !is_set(semaphore));
+
+    /* One that is over takes nothing. */
+    CHECK(SetEvent(once));
+    CHECK_IS(WaitForMultipleObjects(3, waiter.handles, TRUE, A_WHILE), WAIT_TIMEOUT);
+    CHECK_IS(cp_waiting(once) + cp_waiting(stays) + cp_waiting(semaphore), 0);
+    CHECK(is_set(once));
+    CHECK(CloseHandle(once) && CloseHandle(stays) && CloseHandle(semaphore));
+}
+
+/* A port tells of packets only when it is asked. */
+static void ports_are_waited_for_beside_objects(void)
+{
+    HANDLE port = new_port(0), event = event_of(FALSE);
+    Waiter any, all;
+    start_wait(&all, TRUE, event, port, NULL);
+    start_wait(&any, FALSE, event, port, NULL);
+    CHECK(SetEvent(event));
+    CHECK_RELEASED(&any, WAIT_OBJECT_0);
+    CHECK(!is_set(event));
+    CHECK(SetEvent(event)); /* is not enough */
+    CHECK_IS(cp_waiting(event), 1);
+    CHECK(PostQueuedCompletionStatus(port, 0, 7, NULL));
+    CHECK_RELEASED(&all, WAIT_OBJECT_0);
+    CHECK(!is_set(event));
+    CHECK_IS(WaitForMultipleObjects(2, any.handles, FALSE, INFINITE), WAIT_OBJECT_0 + 1);
+    CHECK_NEXT(port, 7, 0);
+    start_wait(&any, FALSE, event, port, NULL);
+    CHECK(CloseHandle(port));
+    CHECK_RELEASED(&any, WAIT_FAILED);
+    CHECK_IS(cp_waiting(event), 0);
+    CHECK(CloseHandle(event));
+}
+
+/* ---- all at once ------------------------------------------------------------------------------------ */
+
+static HANDLE pools[3];
+static volatile LONG taken, is_over;
+
+/* Whatever ends a wait, a time that is over or a signal, each signal is taken once. */
+static DWORD WINAPI takes(LPVOID argument)
+{
+    BOOL all = (ULONG_PTR)argument & 1;
+    DWORD limit = (ULONG_PTR)argument & 2 ? 0 : 1;
+    while (!is_over) {
+        DWORD result = WaitForMultipleObjects(3, pools, all, limit);
+        CHECK(result == WAIT_TIMEOUT || result < WAIT_OBJECT_0 + 3u);
+        if (result != WAIT_TIMEOUT)
+            InterlockedExchangeAdd(&taken, all ? 3 : 1);
+    }
+    return 0;
+}
+
+static DWORD WINAPI gives(LPVOID unused)
+{
+    int i;
+    (void)unused;
+    for (i = 0; i < (is_slow() ? 300 : 3000); i++) {
+        CHECK(ReleaseSemaphore(pools[i % 3], 1, NULL));
+        if (i % 64 == 0)
+            SwitchToThread();
+    }
+    return 0;
+}
+
+static void no_signal_is_lost_or_taken_twice(void)
+{
+    HANDLE takers[MOST], givers[2];
+    LONG given = 2 * (is_slow() ? 300 : 3000), left = 0;
+    int i;
+    for (i = 0; i < 3; i++)
+        pools[i] = CreateSemaphore(NULL, 0, 1000000, NULL);
+    for (i = 0; i < MOST; i++)
+        takers[i] = new_thread(takes, (LPVOID)(ULONG_PTR)i);
+    for (i = 0; i < 2; i++)
+        givers[i] = new_thread(gives, NULL);
+    for (i = 0; i < 2; i++)
+        join(givers[i]);
+    InterlockedExchange(&is_over, 1);
+    for (i = 0; i < MOST; i++)
+        join(takers[i]);
+    for (i = 0; i < 3; i++) {
+        while (is_set(pools[i]))
+            left++;
+        CHECK_IS(cp_waiting(pools[i]), 0);
+        CHECK(CloseHandle(pools[i]));
+    }
+    CHECK_IS(taken + left, given);
+}
+
+/* How often a thread has slept so far. */
+static long sleeps_of(DWORD thread)
+{
+    char path[64], line[256];
+    long count = -1;
+    FILE *file;
+    snprintf(path, sizeof path, "/proc/self/task/%u/status", thread);
+    file = fopen(path, "r");
+    CHECK(file != NULL);
+    while (fgets(line, sizeof line, file) != NULL)
+        if (strncmp(line, "voluntary_ctxt_switches:", 24) == 0)
+            count = strtol(line + 24, NULL, 10);
+    CHECK_IS(fclose(file), 0);
+    return count;
+}
+
+static void a_signal_wakes_no_thread_that_waits_for_another_object(void)
+{
+    HANDLE idle = event_of(TRUE), event = event_of(FALSE);
+    Waiter waiters[MOST];
+    long before[MOST];
+    int i;
+    for (i = 0; i < MOST; i++)
+        start_wait(&waiters[i], FALSE, idle, NULL, NULL);
+    until_the_others_sleep();
+    for (i = 0; i < MOST; i++)
+        before[i] = sleeps_of(GetThreadId(waiters[i].thread));
+    for (i = 0; i < 100; i++) {
+        CHECK(SetEvent(event));
+        CHECK(is_set(event));
+    }
+    until_the_others_sleep();
+    for (i = 0; i < MOST; i++)
+        CHECK_IS(sleeps_of(GetThreadId(waiters[i].thread)), before[i]);
+    CHECK(SetEvent(idle));
+    for (i = 0; i < MOST; i++)
+        CHECK_RELEASED(&waiters[i], WAIT_OBJECT_0);
+    CHECK(CloseHandle(idle) && CloseHandle(event));
+}
+
+/* A child has the objects, and none of the threads that wait for them. */
+static void a_child_has_the_objects_and_nobody_who_waits(void)
+{
+    HANDLE event = event_of(FALSE), set = event_of(FALSE);
+    Waiter waiter;
+    int status;
+    pid_t child;
+    CHECK(SetEvent(set));
+    start_wait(&waiter, FALSE, event, NULL, NULL);
+    child = fork_at_rest();
+    if (child == 0) {
+        CHECK_IS(cp_waiting(event), 0);
+        CHECK(is_set(set) && !is_set(set));
+        CHECK(SetEvent(event));
+        CHECK(is_set(event) && !is_set(event));
+        start_wait(&waiter, FALSE, event, set, NULL);
+        CHECK(SetEvent(event));
+        CHECK_RELEASED(&waiter, WAIT_OBJECT_0);
+        CHECK(CloseHandle(event) && CloseHandle(set));
+        _exit(0);
+    }
+    CHECK_IS(waitpid(child, &status, 0), child);
+    CHECK_IS(status, 0);
+    CHECK_IS(cp_waiting(event), 1);
+    CHECK(SetEvent(event));
+    CHECK_RELEASED(&waiter, WAIT_OBJECT_0);
+    CHECK(is_set(set));
+    CHECK(CloseHandle(event) && CloseHandle(set));
+}
+
+int main(void)
+{
+    start();
+    each_signal_releases_a_thread_that_waits();
+    a_reset_takes_nothing_back();
+    waits_end_in_their_order();
+    what_stays_signalled_releases_all();
+    a_wait_takes_one_signal_of_several();
+    a_wait_for_all_takes_all_at_once();
+    ports_are_waited_for_beside_objects();
+    no_signal_is_lost_or_taken_twice();
+    a_signal_wakes_no_thread_that_waits_for_another_object();
+    a_child_has_the_objects_and_nobody_who_waits();
+    return finish();
+}
