@@ -1,5 +1,5 @@
 /* Which threads a signal releases: those that wait at that moment, though they have not run before the next thing is done.
- * How many threads wait the library tells, so that no test depends on time. */
+ * And locks that keep no thread out for ever. How many threads wait the library tells, so that no test depends on time. */
 #include <winsock2.h>
 #include <windows.h>
 
@@ -392,6 +392,161 @@ static void a_child_has_the_objects_and_nobody_who_waits(void)
     CHECK(CloseHandle(event) && CloseHandle(set));
 }
 
+/* ---- locks ------------------------------------------------------------------------------------------ */
+
+static SRWLOCK lock = SRWLOCK_INIT;
+static HANDLE may_leave;
+static volatile LONG order;
+static LONG came[2];
+
+static DWORD WINAPI has_it_alone(LPVOID unused)
+{
+    (void)unused;
+    AcquireSRWLockExclusive(&lock);
+    came[0] = InterlockedIncrement(&order);
+    CHECK_IS(WaitForSingleObject(may_leave, SOON), WAIT_OBJECT_0);
+    ReleaseSRWLockExclusive(&lock);
+    return 0;
+}
+
+static DWORD WINAPI shares_it(LPVOID unused)
+{
+    (void)unused;
+    AcquireSRWLockShared(&lock);
+    came[1] = InterlockedIncrement(&order);
+    CHECK_IS(WaitForSingleObject(may_leave, SOON), WAIT_OBJECT_0);
+    ReleaseSRWLockShared(&lock);
+    return 0;
+}
+
+static void until_at_lock(uint64_t of, uint64_t count)
+{
+    while ((cp_srw_state(&lock) & of) != count)
+        SwitchToThread();
+}
+
+static void a_thread_that_waits_to_have_a_lock_alone_keeps_others_out(void)
+{
+    HANDLE alone, shares;
+    may_leave = CreateSemaphore(NULL, 0, MOST, NULL);
+    AcquireSRWLockShared(&lock);
+    alone = new_thread(has_it_alone, NULL);
+    until_at_lock(CP_SRW_WRITERS, CP_SRW_WRITER);
+    CHECK(!TryAcquireSRWLockShared(&lock)); /* so no chain of others keeps it out */
+    CHECK(!TryAcquireSRWLockExclusive(&lock));
+    shares = new_thread(shares_it, NULL);
+    until_at_lock(CP_SRW_READERS, CP_SRW_READER);
+    ReleaseSRWLockShared(&lock);
+    CHECK(ReleaseSemaphore(may_leave, 2, NULL));
+    join(alone);
+    join(shares);
+    CHECK_IS(came[0], 1);
+    CHECK_IS(came[1], 2);
+    CHECK_IS(cp_srw_state(&lock) & ~CP_SRW_TURN, cp_srw_state(&lock) & (UINT64_C(0x7FFF) << 49));
+    CHECK(CloseHandle(may_leave));
+}
+
+static void a_lock_that_was_had_alone_is_handed_to_those_that_share_it(void)
+{
+    HANDLE alone, shares[2];
+    int i;
+    order = 0;
+    may_leave = CreateSemaphore(NULL, 0, MOST, NULL);
+    AcquireSRWLockExclusive(&lock);
+    alone = new_thread(has_it_alone, NULL);
+    until_at_lock(CP_SRW_WRITERS, CP_SRW_WRITER);
+    for (i = 0; i < 2; i++)
+        shares[i] = new_thread(shares_it, NULL);
+    until_at_lock(CP_SRW_READERS, 2 * CP_SRW_READER);
+    ReleaseSRWLockExclusive(&lock);
+    CHECK(!TryAcquireSRWLockExclusive(&lock)); /* it is theirs, though they have not run */
+    CHECK_IS(cp_srw_state(&lock) & CP_SRW_HOLDERS, 2);
+    CHECK(!TryAcquireSRWLockShared(&lock));
+    CHECK(ReleaseSemaphore(may_leave, 3, NULL));
+    join(alone);
+    for (i = 0; i < 2; i++)
+        join(shares[i]);
+    CHECK_IS(came[0], 3);
+    CHECK(TryAcquireSRWLockExclusive(&lock));
+    ReleaseSRWLockExclusive(&lock);
+    CHECK(CloseHandle(may_leave));
+}
+
+/* A thread that has given a lock up does not touch it: the next one may free it. */
+typedef struct Freed {
+    SRWLOCK lock;
+    int shares;
+} Freed;
+
+static DWORD WINAPI frees_it(LPVOID argument)
+{
+    Freed *freed = (Freed *)argument;
+    AcquireSRWLockExclusive(&freed->lock);
+    ReleaseSRWLockExclusive(&freed->lock);
+    memset(argument, 0xFF, sizeof *freed);
+    free(freed);
+    return 0;
+}
+
+static void a_lock_may_be_freed_by_whom_it_is_handed_to(void)
+{
+    int i;
+    for (i = 0; i < tries(50, 5000); i++) {
+        Freed *freed = (Freed *)calloc(1, sizeof *freed);
+        HANDLE thread;
+        CHECK(freed != NULL);
+        InitializeSRWLock(&freed->lock);
+        if (i % 2)
+            AcquireSRWLockShared(&freed->lock);
+        else
+            AcquireSRWLockExclusive(&freed->lock);
+        thread = new_thread(frees_it, freed);
+        SwitchToThread();
+        if (i % 2)
+            ReleaseSRWLockShared(&freed->lock);
+        else
+            ReleaseSRWLockExclusive(&freed->lock);
+        join(thread);
+    }
+}
+
+static CONDITION_VARIABLE changed = CONDITION_VARIABLE_INIT;
+static LONG turn, sums[2];
+
+/* Each thread changes what the lock guards, looks at it with others, and waits for its turn in either way. */
+static DWORD WINAPI takes_turns(LPVOID argument)
+{
+    LONG mine = (LONG)(ULONG_PTR)argument, i;
+    for (i = 0; i < (is_slow() ? 20 : 200); i++) {
+        AcquireSRWLockShared(&lock);
+        while (turn % 4 != mine) {
+            CHECK_IS(sums[0], sums[1]);
+            CHECK(SleepConditionVariableSRW(&changed, &lock, INFINITE, CONDITION_VARIABLE_LOCKMODE_SHARED));
+        }
+        ReleaseSRWLockShared(&lock);
+        AcquireSRWLockExclusive(&lock);
+        sums[0]++;
+        turn++;
+        sums[1]++;
+        ReleaseSRWLockExclusive(&lock);
+        WakeAllConditionVariable(&changed);
+    }
+    return 0;
+}
+
+static void readers_and_writers_take_turns(void)
+{
+    HANDLE threads[4];
+    int i;
+    for (i = 0; i < 4; i++)
+        threads[i] = new_thread(takes_turns, (LPVOID)(ULONG_PTR)i);
+    for (i = 0; i < 4; i++)
+        join(threads[i]);
+    CHECK_IS(turn, 4 * (is_slow() ? 20 : 200));
+    CHECK_IS(sums[0], turn);
+    CHECK_IS(cp_srw_state(&lock) & (CP_SRW_HOLDERS | CP_SRW_WRITERS | CP_SRW_READERS | CP_SRW_WOKEN), 0);
+}
+
 int main(void)
 {
     start();
@@ -405,5 +560,9 @@ int main(void)
     no_signal_is_lost_or_taken_twice();
     a_signal_wakes_no_thread_that_waits_for_another_object();
     a_child_has_the_objects_and_nobody_who_waits();
+    a_thread_that_waits_to_have_a_lock_alone_keeps_others_out();
+    a_lock_that_was_had_alone_is_handed_to_those_that_share_it();
+    a_lock_may_be_freed_by_whom_it_is_handed_to();
+    readers_and_writers_take_turns();
     return finish();
 }

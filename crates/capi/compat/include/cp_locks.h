@@ -1,86 +1,196 @@
 /*
  * cp_locks.h: SRWLOCK, CRITICAL_SECTION, condition variables, one-time initialisation. Included by <windows.h>.
- *
- * A lock is not handed over in the order in which threads came.
  */
 #ifndef CP_LOCKS_H
 #define CP_LOCKS_H
+
+#include <sched.h>
 
 #include <cp_ports.h>
 
 /* ---- Locks ----------------------------------------------------------------------------------- */
 
-/* How many threads share it, or CP_ALONE; and whether a thread waits. One word, so that a thread that gives the
- * lock up does not touch it afterwards: its memory may be freed by then. */
+/*
+ * One word, so that a thread that gives the lock up does not touch it afterwards: its memory may be freed by then.
+ *
+ * Its lower half:
+ *   16 bits  how many threads share it, or CP_SRW_ALONE
+ *   16 bits  how many threads wait to have it alone
+ * Its upper half, at which they sleep, so that it changes with each wake:
+ *   15 bits  how many threads wait to share it
+ *    1 bit   the turn of those, which changes when they get it
+ *    1 bit   a thread that waits to have it alone was woken, and has not looked yet
+ *   15 bits  how often one was
+ *
+ * Neither sort of threads keeps the other out. While a thread waits to have the lock alone, none comes to share it. A
+ * thread that has had it alone hands it to all that wait to share it, before it lets another one have it alone. So:
+ *
+ *   threads wait to share it  =>  a thread has it alone, or waits for that
+ *   it is free, and threads wait to have it alone  =>  one of these was woken, and will look
+ *
+ * A thread that comes at the right moment may have it alone before one that has waited for longer.
+ */
 typedef struct _RTL_SRWLOCK {
-    uint32_t state;
-} SRWLOCK, *PSRWLOCK;
+    uint64_t state;
+} RTL_SRWLOCK, *PRTL_SRWLOCK, SRWLOCK, *PSRWLOCK;
 
-#define SRWLOCK_INIT {0}
-#define CP_ALONE 0x7FFFFFFFU
-#define CP_WAITED_FOR 0x80000000U
+#define RTL_SRWLOCK_INIT {0}
+#define SRWLOCK_INIT RTL_SRWLOCK_INIT
+
+#define CP_SRW_ALONE UINT64_C(0xFFFF)
+#define CP_SRW_HOLDERS UINT64_C(0xFFFF)
+#define CP_SRW_WRITER UINT64_C(0x10000)
+#define CP_SRW_WRITERS UINT64_C(0xFFFF0000)
+#define CP_SRW_READER (UINT64_C(1) << 32)
+#define CP_SRW_READERS (UINT64_C(0x7FFF) << 32)
+#define CP_SRW_TURN (UINT64_C(1) << 47)
+#define CP_SRW_WOKEN (UINT64_C(1) << 48)
+#define CP_SRW_WAKE (UINT64_C(1) << 49)
+
+/* The sorts of threads that sleep at a lock. */
+#define CP_SRW_SHARES 1U
+#define CP_SRW_IS_ALONE 2U
+
+CP_INLINE uint64_t cp_srw_state(PSRWLOCK lock) {
+    return __atomic_load_n(&lock->state, __ATOMIC_RELAXED);
+}
+
+/* Whether it was still `*from`, and is `to` now; otherwise `*from` is what it is. */
+CP_INLINE int cp_srw_change(PSRWLOCK lock, uint64_t *from, uint64_t to) {
+    return __atomic_compare_exchange_n(&lock->state, from, to, 0, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
+}
+
+/* The half at which threads sleep. */
+CP_INLINE const uint32_t *cp_srw_half(PSRWLOCK lock) {
+    return (const uint32_t *)(const void *)&lock->state + (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
+}
+
+CP_INLINE void cp_srw_sleep(PSRWLOCK lock, uint64_t state, uint32_t sort) {
+    cp_wait_word_as(cp_srw_half(lock), (uint32_t)(state >> 32), sort);
+}
+
+CP_INLINE int cp_srw_may_share(uint64_t state) {
+    return (state & CP_SRW_HOLDERS) < CP_SRW_ALONE - 1 && (state & CP_SRW_WRITERS) == 0;
+}
 
 CP_INLINE VOID WINAPI InitializeSRWLock(PSRWLOCK SRWLock) {
     SRWLock->state = 0;
 }
 
 CP_INLINE BOOLEAN WINAPI TryAcquireSRWLockExclusive(PSRWLOCK SRWLock) {
-    uint32_t state = __atomic_load_n(&SRWLock->state, __ATOMIC_RELAXED);
-    while ((state & CP_ALONE) == 0)
-        if (__atomic_compare_exchange_n(&SRWLock->state, &state, state | CP_ALONE, 0,
-                                        __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+    uint64_t state = cp_srw_state(SRWLock);
+    while ((state & CP_SRW_HOLDERS) == 0)
+        if (cp_srw_change(SRWLock, &state, state | CP_SRW_ALONE))
             return TRUE;
     return FALSE;
 }
 
 CP_INLINE BOOLEAN WINAPI TryAcquireSRWLockShared(PSRWLOCK SRWLock) {
-    uint32_t state = __atomic_load_n(&SRWLock->state, __ATOMIC_RELAXED);
-    while ((state & CP_ALONE) < CP_ALONE - 1)
-        if (__atomic_compare_exchange_n(&SRWLock->state, &state, state + 1, 0, __ATOMIC_SEQ_CST,
-                                        __ATOMIC_RELAXED))
+    uint64_t state = cp_srw_state(SRWLock);
+    while (cp_srw_may_share(state))
+        if (cp_srw_change(SRWLock, &state, state + 1))
             return TRUE;
     return FALSE;
 }
 
-/* Sleeps until the lock may be free. */
-CP_INLINE void cp_srwlock_wait(PSRWLOCK lock) {
-    uint32_t state = __atomic_load_n(&lock->state, __ATOMIC_SEQ_CST);
-    while ((state & CP_ALONE) != 0) {
-        uint32_t awaited = state | CP_WAITED_FOR;
-        if (state == awaited ||
-            __atomic_compare_exchange_n(&lock->state, &state, awaited, 0, __ATOMIC_SEQ_CST,
-                                        __ATOMIC_SEQ_CST)) {
-            cp_wait_word(&lock->state, awaited, INFINITE);
-            return;
+/* Counts the calling thread among those that wait, unless it gets the lock: then 0. Beyond the largest count it does
+ * not sleep. */
+CP_INLINE int cp_srw_wait_for_exclusive(PSRWLOCK lock, uint64_t *state) {
+    for (*state = cp_srw_state(lock);;) {
+        if ((*state & CP_SRW_HOLDERS) == 0) {
+            if (cp_srw_change(lock, state, *state | CP_SRW_ALONE))
+                return 0;
+        } else if ((*state & CP_SRW_WRITERS) == CP_SRW_WRITERS) {
+            sched_yield();
+            *state = cp_srw_state(lock);
+        } else if (cp_srw_change(lock, state, *state + CP_SRW_WRITER)) {
+            *state += CP_SRW_WRITER;
+            return 1;
+        }
+    }
+}
+
+CP_INLINE void cp_srw_acquire_exclusive(PSRWLOCK lock) {
+    uint64_t state;
+    if (!cp_srw_wait_for_exclusive(lock, &state))
+        return;
+    for (;;) {
+        /* Perhaps another thread was woken: this one looks for both. */
+        uint64_t seen = state & ~CP_SRW_WOKEN;
+        if ((state & CP_SRW_HOLDERS) == 0) {
+            if (cp_srw_change(lock, &state, (seen - CP_SRW_WRITER) | CP_SRW_ALONE))
+                return;
+        } else if (seen == state || cp_srw_change(lock, &state, seen)) {
+            cp_srw_sleep(lock, seen, CP_SRW_IS_ALONE);
+            state = cp_srw_state(lock);
         }
     }
 }
 
 CP_INLINE VOID WINAPI AcquireSRWLockExclusive(PSRWLOCK SRWLock) {
-    while (!TryAcquireSRWLockExclusive(SRWLock))
-        cp_srwlock_wait(SRWLock);
+    if (!TryAcquireSRWLockExclusive(SRWLock))
+        cp_srw_acquire_exclusive(SRWLock);
+}
+
+CP_INLINE void cp_srw_acquire_shared(PSRWLOCK lock) {
+    uint64_t state = cp_srw_state(lock), turn;
+    for (;;) {
+        if (cp_srw_may_share(state)) {
+            if (cp_srw_change(lock, &state, state + 1))
+                return;
+        } else if ((state & CP_SRW_READERS) == CP_SRW_READERS ||
+                   ((state & CP_SRW_HOLDERS) != CP_SRW_ALONE && (state & CP_SRW_WRITERS) == 0)) {
+            /* There are too many; nobody would hand it over. */
+            sched_yield();
+            state = cp_srw_state(lock);
+        } else if (cp_srw_change(lock, &state, state + CP_SRW_READER)) {
+            break;
+        }
+    }
+    turn = state & CP_SRW_TURN;
+    state += CP_SRW_READER;
+    /* It changes once, and not again before this thread has given the lock up. */
+    while ((state & CP_SRW_TURN) == turn) {
+        cp_srw_sleep(lock, state, CP_SRW_SHARES);
+        state = __atomic_load_n(&lock->state, __ATOMIC_SEQ_CST);
+    }
 }
 
 CP_INLINE VOID WINAPI AcquireSRWLockShared(PSRWLOCK SRWLock) {
-    while (!TryAcquireSRWLockShared(SRWLock))
-        cp_srwlock_wait(SRWLock);
+    if (!TryAcquireSRWLockShared(SRWLock))
+        cp_srw_acquire_shared(SRWLock);
+}
+
+/* The state of a lock after `state`, in which it is free: notes that a thread that waits to have it alone will be woken,
+ * unless one was woken already. */
+CP_INLINE uint64_t cp_srw_freed(uint64_t state) {
+    if ((state & CP_SRW_WRITERS) != 0 && (state & CP_SRW_WOKEN) == 0)
+        return (state | CP_SRW_WOKEN) + CP_SRW_WAKE;
+    return state;
 }
 
 CP_INLINE VOID WINAPI ReleaseSRWLockExclusive(PSRWLOCK SRWLock) {
-    /* A thread that is woken and finds the lock taken says again that it waits. */
-    if (__atomic_exchange_n(&SRWLock->state, 0U, __ATOMIC_SEQ_CST) & CP_WAITED_FOR)
-        cp_wake_word(&SRWLock->state, INT32_MAX);
+    uint64_t state = cp_srw_state(SRWLock), left, readers;
+    do {
+        readers = (state & CP_SRW_READERS) >> 32;
+        left = state & ~(CP_SRW_HOLDERS | CP_SRW_READERS);
+        left = readers > 0 ? (left | readers) ^ CP_SRW_TURN : cp_srw_freed(left);
+    } while (!cp_srw_change(SRWLock, &state, left));
+    if (readers > 0)
+        cp_wake_word_as(cp_srw_half(SRWLock), INT32_MAX, CP_SRW_SHARES);
+    else if (left != (state & ~CP_SRW_HOLDERS))
+        cp_wake_word_as(cp_srw_half(SRWLock), 1, CP_SRW_IS_ALONE);
 }
 
 CP_INLINE VOID WINAPI ReleaseSRWLockShared(PSRWLOCK SRWLock) {
-    uint32_t state = __atomic_load_n(&SRWLock->state, __ATOMIC_RELAXED);
-    uint32_t left;
+    uint64_t state = cp_srw_state(SRWLock), left;
     do {
-        left = (state & CP_ALONE) == 1 ? 0 : state - 1;
-    } while (!__atomic_compare_exchange_n(&SRWLock->state, &state, left, 0, __ATOMIC_SEQ_CST,
-                                          __ATOMIC_RELAXED));
-    if (left == 0 && (state & CP_WAITED_FOR) != 0)
-        cp_wake_word(&SRWLock->state, INT32_MAX);
+        left = state - 1;
+        if ((left & CP_SRW_HOLDERS) == 0)
+            left = cp_srw_freed(left);
+    } while (!cp_srw_change(SRWLock, &state, left));
+    if (left != state - 1)
+        cp_wake_word_as(cp_srw_half(SRWLock), 1, CP_SRW_IS_ALONE);
 }
 
 /* The same thread may enter it again. */
@@ -111,21 +221,29 @@ CP_INLINE VOID WINAPI DeleteCriticalSection(LPCRITICAL_SECTION lpCriticalSection
     (void)lpCriticalSection;
 }
 
+/* Whether the thread has it. Only this thread can have written its own number there. */
+CP_INLINE int cp_is_inside(LPCRITICAL_SECTION section, uint32_t thread) {
+    return __atomic_load_n(&section->owner, __ATOMIC_RELAXED) == thread;
+}
+
+CP_INLINE void cp_note_entry(LPCRITICAL_SECTION section, uint32_t thread) {
+    __atomic_store_n(&section->owner, thread, __ATOMIC_RELAXED);
+    section->depth++;
+}
+
 CP_INLINE BOOL WINAPI TryEnterCriticalSection(LPCRITICAL_SECTION lpCriticalSection) {
     uint32_t me = cp_thread_id();
-    /* Only this thread can have written its own number there. */
-    if (__atomic_load_n(&lpCriticalSection->owner, __ATOMIC_RELAXED) != me) {
-        if (!TryAcquireSRWLockExclusive(&lpCriticalSection->lock))
-            return FALSE;
-        __atomic_store_n(&lpCriticalSection->owner, me, __ATOMIC_RELAXED);
-    }
-    lpCriticalSection->depth++;
+    if (!cp_is_inside(lpCriticalSection, me) && !TryAcquireSRWLockExclusive(&lpCriticalSection->lock))
+        return FALSE;
+    cp_note_entry(lpCriticalSection, me);
     return TRUE;
 }
 
 CP_INLINE VOID WINAPI EnterCriticalSection(LPCRITICAL_SECTION lpCriticalSection) {
-    while (!TryEnterCriticalSection(lpCriticalSection))
-        cp_srwlock_wait(&lpCriticalSection->lock);
+    uint32_t me = cp_thread_id();
+    if (!cp_is_inside(lpCriticalSection, me))
+        AcquireSRWLockExclusive(&lpCriticalSection->lock);
+    cp_note_entry(lpCriticalSection, me);
 }
 
 CP_INLINE VOID WINAPI LeaveCriticalSection(LPCRITICAL_SECTION lpCriticalSection) {
