@@ -188,9 +188,10 @@ cp_bool cp_transmit_packets(uintptr_t socket, const void *packets, uint32_t coun
                             void *overlapped, uint32_t flags);
 const void *cp_extension(const void *guid);
 
-/* Functions that threads of the library call at the end of each operation of a descriptor. */
+/* Functions that threads of the library call at the end of each operation of a descriptor, or once. */
 cp_bool cp_bind_routine(cp_handle file, void (*routine)(uint32_t code, uint32_t bytes, void *overlapped),
                         uint32_t flags);
+cp_bool cp_queue_work(uint32_t (*function)(void *), void *context, uint32_t flags);
 void *cp_new_pool_io(cp_handle file,
                      void (*callback)(void *instance, void *context, void *overlapped, uint32_t code,
                                       uintptr_t bytes, void *io),

@@ -8,11 +8,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each file and what it imports of this crate, lowest layer first.
-const LAYERS: [(&str, &[&str]); 62] = [
+const LAYERS: [(&str, &[&str]); 63] = [
     ("abi", &[]),
     ("linux", &[]),
     ("linux/fetches", &[]),
     ("linux/last", &[]),
+    ("linux/crew", &[]),
     ("linux/messages", &[]),
     ("linux/process", &[]),
     ("linux/addresses", &[]),
@@ -178,6 +179,7 @@ const LAYERS: [(&str, &[&str]); 62] = [
             "errors",
             "handles",
             "linux/associations",
+            "linux/crew",
             "linux/descriptors",
             "linux/driver",
             "linux/numbers",
@@ -289,6 +291,7 @@ const LAYERS: [(&str, &[&str]); 62] = [
         "linux/modules",
         &[
             "errors",
+            "linux/callbacks",
             "linux/connections",
             "linux/operations",
             "linux/sockets",

@@ -47,7 +47,8 @@ int main(void)
     static const char *const of_the_kernel[] = {"CreateIoCompletionPort",     "GetQueuedCompletionStatus",
                                                 "GetQueuedCompletionStatusEx", "PostQueuedCompletionStatus",
                                                 "CloseHandle",                "GetLastError",
-                                                "SetLastError"};
+                                                "SetLastError",               "QueueUserWorkItem",
+                                                "BindIoCompletionCallback"};
     HMODULE module, again, kernel;
     POST_QUEUED_COMPLETION_STATUS post;
     HANDLE port;

@@ -1,4 +1,5 @@
-/* BindIoCompletionCallback and CreateThreadpoolIo: the ends of operations are calls in threads of the library. */
+/* BindIoCompletionCallback, CreateThreadpoolIo, QueueUserWorkItem: the ends of operations, and what else a program asks for,
+ * are calls in threads of the library. */
 #include <winsock2.h>
 #include <mswsock.h>
 
@@ -135,6 +136,143 @@ static void a_pool_io_calls_with_its_context(void)
     until_called(&last);
     CHECK_IS(last.code, closed_code());
     closesocket(far);
+}
+
+/* ---- calls that wait for each other -------------------------------------------------------------------- */
+
+/* More calls than the pool has threads at first. All but the last one wait for that. */
+enum { CALLS = 40 };
+static HANDLE last_has_come, all_are_done;
+static volatile LONG calls_to_come, calls_done;
+
+static void wait_for_the_last(void)
+{
+    if (InterlockedDecrement(&calls_to_come) == 0)
+        CHECK(SetEvent(last_has_come));
+    CHECK_IS(WaitForSingleObject(last_has_come, SOON), WAIT_OBJECT_0);
+    if (InterlockedIncrement(&calls_done) == CALLS)
+        CHECK(SetEvent(all_are_done));
+}
+
+static DWORD WINAPI waiting_work(LPVOID context)
+{
+    CHECK(context == &calls_done);
+    wait_for_the_last();
+    return 0;
+}
+
+static void CALLBACK waiting_routine(DWORD code, DWORD bytes, LPOVERLAPPED overlapped)
+{
+    (void)overlapped;
+    CHECK_IS(code, ERROR_SUCCESS);
+    CHECK_IS(bytes, 1);
+    wait_for_the_last();
+}
+
+static void CALLBACK waiting_io(PTP_CALLBACK_INSTANCE instance, PVOID context, PVOID overlapped, ULONG code,
+                                ULONG_PTR bytes, PTP_IO io)
+{
+    (void)instance;
+    (void)io;
+    CHECK(context == &calls_done);
+    waiting_routine(code, (DWORD)bytes, (LPOVERLAPPED)overlapped);
+}
+
+static void expect_calls(void)
+{
+    last_has_come = CreateEventA(NULL, TRUE, FALSE, NULL);
+    all_are_done = CreateEventA(NULL, TRUE, FALSE, NULL);
+    calls_to_come = CALLS;
+    calls_done = 0;
+}
+
+static void until_all_are_done(void)
+{
+    CHECK_IS(WaitForSingleObject(all_are_done, SOON), WAIT_OBJECT_0);
+    CHECK(CloseHandle(last_has_come));
+    CHECK(CloseHandle(all_are_done));
+}
+
+static void calls_at_ends_may_wait_for_later_ones(void)
+{
+    static OVERLAPPED sends[CALLS];
+    int with_io, i;
+    for (with_io = 0; with_io < 2; with_io++) {
+        SOCKET near, far;
+        PTP_IO io = NULL;
+        tcp_pair(&near, &far);
+        expect_calls();
+        if (with_io)
+            CHECK((io = CreateThreadpoolIo((HANDLE)near, waiting_io, (PVOID)&calls_done, NULL)) != NULL);
+        else
+            CHECK(BindIoCompletionCallback((HANDLE)near, waiting_routine, 0));
+        for (i = 0; i < CALLS; i++) {
+            sends[i] = fresh(NULL);
+            if (io)
+                StartThreadpoolIo(io);
+            CHECK_IS(send_from(near, "x", 1, NULL, &sends[i]), 0);
+        }
+        until_all_are_done();
+        if (io) {
+            WaitForThreadpoolIoCallbacks(io, FALSE);
+            CloseThreadpoolIo(io);
+        }
+        close_both(near, far);
+    }
+}
+
+static DWORD WINAPI quick_work(LPVOID context)
+{
+    if (InterlockedIncrement((volatile LONG *)context) == 10 * CALLS)
+        CHECK(SetEvent(all_are_done));
+    return 0;
+}
+
+#ifndef _WIN32
+/* Threads of the pool. */
+static int threads_of_the_pool(void)
+{
+    DIR *threads = opendir("/proc/self/task");
+    const struct dirent *thread;
+    int count = 0;
+    CHECK(threads != NULL);
+    while ((thread = readdir(threads)) != NULL) {
+        char path[sizeof thread->d_name + 32], name[32] = "";
+        FILE *file;
+        snprintf(path, sizeof path, "/proc/self/task/%s/comm", thread->d_name);
+        file = fopen(path, "r");
+        if (file == NULL)
+            continue;
+        count += fgets(name, sizeof name, file) != NULL && strcmp(name, "cp-pool\n") == 0;
+        CHECK_IS(fclose(file), 0);
+    }
+    CHECK_IS(closedir(threads), 0);
+    return count;
+}
+#endif
+
+static void work_is_done_by_the_pool(void)
+{
+    ULONG flags = WT_EXECUTELONGFUNCTION;
+    int i;
+#if HAS_SOCKET_CALLS
+    CHECK_FALSE(QueueUserWorkItem(NULL, NULL, 0), ERROR_INVALID_PARAMETER);
+    CHECK_FALSE(QueueUserWorkItem(quick_work, NULL, 0x8000), ERROR_INVALID_PARAMETER);
+#endif
+    expect_calls();
+    WT_SET_MAX_THREADPOOL_THREADS(flags, 500);
+    for (i = 0; i < CALLS; i++)
+        CHECK(QueueUserWorkItem(waiting_work, (PVOID)&calls_done, i % 2 ? flags : WT_EXECUTEDEFAULT));
+    until_all_are_done();
+    /* The threads that there are do what comes next. */
+    expect_calls();
+    for (i = 0; i < 10 * CALLS; i++)
+        CHECK(QueueUserWorkItem(quick_work, (PVOID)&calls_done, 0));
+    until_all_are_done();
+#ifndef _WIN32
+    CHECK(threads_of_the_pool() > CALLS);
+    CHECK(threads_of_the_pool() < 5 * CALLS);
+#endif
 }
 
 /* FILE_SKIP_COMPLETION_PORT_ON_SUCCESS: there is no call for a success at once, and the program takes back what it has
@@ -382,6 +520,8 @@ int main(void)
 #endif
     a_routine_is_called_at_each_end();
     a_pool_io_calls_with_its_context();
+    calls_at_ends_may_wait_for_later_ones();
+    work_is_done_by_the_pool();
     a_success_of_which_no_packet_tells_is_taken_back();
 #ifndef _WIN32
     what_was_announced_alone_is_waited_for_a_second();

@@ -296,7 +296,6 @@ static void threads_that_are_there_do_the_work(void)
     threads_left = 1;
     CHECK(BindIoCompletionCallback((HANDLE)near, routine, 0));
     CHECK(threads_left == 0 && threads_refused > 0);
-    threads_left = -1;
     for (place = 0; place < COUNT; place++) {
         called[place].overlapped = fresh(NULL);
         called[place].done = CreateEventA(NULL, TRUE, FALSE, NULL);
@@ -309,6 +308,7 @@ static void threads_that_are_there_do_the_work(void)
         CHECK_IS(bytes[place], "0123456789abcdef"[place]);
         CHECK(CloseHandle(called[place].done));
     }
+    threads_left = -1;
     close_both(near, far);
 }
 #endif

@@ -118,8 +118,6 @@ CP_ABSENT("the system's thread pool: threads that wait on a port")
 extern BOOL TrySubmitThreadpoolCallback(PTP_SIMPLE_CALLBACK pfns, PVOID pv, PTP_CALLBACK_ENVIRON pcbe);
 CP_ABSENT("the system's thread pool: a waitable timer")
 extern PTP_TIMER CreateThreadpoolTimer(PTP_TIMER_CALLBACK pfnti, PVOID pv, PTP_CALLBACK_ENVIRON pcbe);
-CP_ABSENT("the system's thread pool: threads that wait on a port")
-extern BOOL QueueUserWorkItem(DWORD(WINAPI *Function)(LPVOID), PVOID Context, ULONG Flags);
 CP_ABSENT("timer queues: a waitable timer") extern HANDLE CreateTimerQueue(void);
 CP_ABSENT("timer queues: a waitable timer")
 extern BOOL CreateTimerQueueTimer(PHANDLE phNewTimer, HANDLE TimerQueue,

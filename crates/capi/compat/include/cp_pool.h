@@ -1,6 +1,8 @@
 /*
- * cp_pool.h: functions that are called at the ends of operations, in threads of the library: BindIoCompletionCallback,
- * CreateThreadpoolIo. Included by <windows.h>.
+ * cp_pool.h: functions that threads of the library call, at the ends of operations or when the program asks for it:
+ * BindIoCompletionCallback, CreateThreadpoolIo, QueueUserWorkItem. Included by <windows.h>.
+ *
+ * While all threads are blocked and more is to be called, the pool grows, to 500 threads.
  *
  * What differs: there is one pool, so an environment has to be NULL, and the instance is NULL in each call.
  */
@@ -15,6 +17,24 @@ typedef struct _TP_CALLBACK_ENVIRON TP_CALLBACK_ENVIRON, *PTP_CALLBACK_ENVIRON;
 typedef VOID(CALLBACK *PTP_WIN32_IO_CALLBACK)(PTP_CALLBACK_INSTANCE Instance, PVOID Context,
                                               PVOID Overlapped, ULONG IoResult,
                                               ULONG_PTR NumberOfBytesTransferred, PTP_IO Io);
+
+#define WT_EXECUTEDEFAULT 0x00
+#define WT_EXECUTEINIOTHREAD 0x01
+#define WT_EXECUTEINWAITTHREAD 0x04
+#define WT_EXECUTEONLYONCE 0x08
+#define WT_EXECUTELONGFUNCTION 0x10
+#define WT_EXECUTEINPERSISTENTTHREAD 0x80
+#define WT_TRANSFER_IMPERSONATION 0x100
+#define WT_SET_MAX_THREADPOOL_THREADS(Flags, Limit) ((Flags) |= (Limit) << 16)
+
+typedef DWORD(WINAPI *LPTHREAD_START_ROUTINE)(LPVOID lpThreadParameter);
+typedef LPTHREAD_START_ROUTINE PTHREAD_START_ROUTINE;
+
+/* The flags that say which thread shall call it change nothing. WT_SET_MAX_THREADPOOL_THREADS says how many threads the
+ * pool may have from then on. */
+CP_INLINE BOOL WINAPI QueueUserWorkItem(LPTHREAD_START_ROUTINE Function, PVOID Context, ULONG Flags) {
+    return cp_queue_work(Function, Context, Flags);
+}
 
 CP_INLINE BOOL WINAPI BindIoCompletionCallback(HANDLE FileHandle, LPOVERLAPPED_COMPLETION_ROUTINE Function,
                                                ULONG Flags) {

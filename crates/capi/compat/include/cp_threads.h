@@ -12,15 +12,13 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <cp_pool.h>
 #include <cp_waits.h>
 
 #define STILL_ACTIVE 259
 #define CREATE_SUSPENDED 0x4
 #define STACK_SIZE_PARAM_IS_A_RESERVATION 0x10000
 #define TLS_OUT_OF_INDEXES 0xFFFFFFFFU
-
-typedef DWORD(WINAPI *LPTHREAD_START_ROUTINE)(LPVOID lpThreadParameter);
-typedef LPTHREAD_START_ROUTINE PTHREAD_START_ROUTINE;
 
 /* ---- Threads --------------------------------------------------------------------------------- */
 

@@ -1,9 +1,9 @@
-//! Operations whose ends call a function of the program, in threads of this library: `BindIoCompletionCallback` and
-//! `CreateThreadpoolIo`.
+//! Functions of the program that threads of this library call: at the ends of operations (`BindIoCompletionCallback`,
+//! `CreateThreadpoolIo`), or because the program asks for it (`QueueUserWorkItem`).
 //!
 //! The descriptor is associated with a port of the library's own, at which its threads wait; so these are packets like
-//! any others. There are twice as many threads as processors, four at least. As many run at once as there are
-//! processors, unless some sleep. A function may begin operations, and may take its time.
+//! any others. As many threads run at once as there are processors, unless some block. A function may begin operations,
+//! may take its time, and may wait for another one: [`Crew`] says how many threads there are.
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::RawFd;
@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use crate::abi::{Entry, Handle};
 use crate::errors::{code, guarded, set_last, succeeds};
 use crate::handles::{self, open_port, usable_port};
+use crate::linux::crew::Crew;
 use crate::linux::process::Own;
 use crate::linux::status::code_in_win32;
 use crate::linux::waiting;
@@ -23,6 +24,8 @@ use crate::taking::Changed;
 
 /// `LPOVERLAPPED_COMPLETION_ROUTINE`.
 pub type Routine = unsafe extern "C" fn(u32, u32, *mut c_void);
+/// `LPTHREAD_START_ROUTINE`.
+pub type WorkFunction = unsafe extern "C" fn(*mut c_void) -> u32;
 /// `PTP_WIN32_IO_CALLBACK`.
 pub type Callback =
     unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_void, u32, usize, *mut c_void);
@@ -32,6 +35,14 @@ pub type Callback =
 enum Binding {
     Routine(Routine),
     Io(Io),
+    /// The packet's pointer is a [`Work`].
+    Work,
+}
+
+/// What `QueueUserWorkItem` asks for.
+struct Work {
+    function: WorkFunction,
+    context: *mut c_void,
 }
 
 /// `TP_IO`.
@@ -68,15 +79,26 @@ impl Io {
     }
 }
 
+/// How many threads there may be, until `QueueUserWorkItem` says another number.
+const MOST: usize = 500;
+/// How long a thread waits for work before it leaves, if there are more than there were at first.
+const REST: Duration = Duration::from_secs(20);
+
 /// Of one process.
-#[derive(Default)]
 struct Pool {
     port: OnceLock<usize>,
+    crew: Crew,
     /// Those that are never given up: one for each function.
     routines: Mutex<Vec<&'static Binding>>,
 }
 
 static POOL: Own<Pool> = Own::new(begin_child);
+
+fn pool() -> &'static Pool {
+    POOL.get(|_| {
+        Box::new(Pool { port: OnceLock::new(), crew: Crew::new(MOST), routines: Mutex::default() })
+    })
+}
 
 extern "C" fn begin_child() {
     POOL.pass_on();
@@ -84,7 +106,7 @@ extern "C" fn begin_child() {
 
 /// The port, and the threads that wait there.
 fn port() -> Result<Handle, u32> {
-    let pool = POOL.get(|_| Box::default());
+    let pool = pool();
     if let Some(port) = pool.port.get() {
         return Ok(std::ptr::without_provenance_mut(*port));
     }
@@ -95,30 +117,57 @@ fn port() -> Result<Handle, u32> {
     let port = open_port(0)?;
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let address = port.addr();
-    let spawn = |_: &usize| driver::spawn("cp-pool", move || serve(address)).is_ok();
     // If the system refuses one, those that there are do the work.
-    if (0..(2 * processors).max(4)).take_while(spawn).count() == 0 {
+    if (0..(2 * processors).max(4)).take_while(|_| pool.start_thread(address)).count() == 0 {
         let _ = handles::close(port);
         return Err(code::NO_SYSTEM_RESOURCES);
     }
+    pool.crew.keep();
     let _ = usable_port(port)?.counts.set(count_call);
     let _ = pool.port.set(address);
     Ok(port)
 }
 
-/// What each thread does.
-fn serve(port: usize) {
-    let port: Handle = std::ptr::without_provenance_mut(port);
-    while let Ok(port) = usable_port(port) {
-        let mut entry = Entry { key: 0, overlapped: std::ptr::null_mut(), internal: 0, bytes: 0 };
-        // SAFETY: `take` demands room for so many entries.
-        // - there is room for one.
-        let taken = unsafe { waiting::take(&port, &raw mut entry, 1, None, Changed::AsAsked) };
-        if taken.is_err() {
-            return;
+impl Pool {
+    /// Starts another thread, unless there are enough. Whether it was started.
+    fn start_thread(&'static self, port: usize) -> bool {
+        if !self.crew.add() {
+            return false;
         }
-        drop(port);
-        call(&entry);
+        let was_started = driver::spawn("cp-pool", move || self.serve(port)).is_ok();
+        if !was_started {
+            self.crew.remove();
+        }
+        was_started
+    }
+
+    /// What each thread does.
+    fn serve(&'static self, address: usize) {
+        let handle: Handle = std::ptr::without_provenance_mut(address);
+        while let Ok(port) = usable_port(handle) {
+            let mut entry =
+                Entry { key: 0, overlapped: std::ptr::null_mut(), internal: 0, bytes: 0 };
+            self.crew.rest();
+            // SAFETY: `take` demands room for that many entries.
+            // - there is room for one.
+            let taken =
+                unsafe { waiting::take(&port, &raw mut entry, 1, Some(REST), Changed::AsAsked) };
+            match taken {
+                Ok(_) => {
+                    // If the system refuses it, the next thread tries again.
+                    let _ = self.crew.work() && self.start_thread(address);
+                    drop(port);
+                    call(&entry);
+                }
+                Err(code::WAIT_TIMEOUT) if self.crew.leave() => return,
+                Err(code::WAIT_TIMEOUT) => {}
+                Err(_) => {
+                    self.crew.work();
+                    self.crew.remove();
+                    return;
+                }
+            }
+        }
     }
 }
 
@@ -152,6 +201,14 @@ fn call(entry: &Entry) {
             // - that of this operation.
             unsafe { release(this) };
         }
+        Binding::Work => {
+            // SAFETY: `from_raw` demands a pointer of `into_raw` that is used nowhere else.
+            // - only `queue_work` posts packets with this key, each with one of its own.
+            let work = unsafe { Box::from_raw(entry.overlapped.cast::<Work>()) };
+            // SAFETY: the function demands the context that the program has given for it.
+            // - that is what it gets; the program says that any thread may call it at any time.
+            unsafe { (work.function)(work.context) };
+        }
     }
 }
 
@@ -163,6 +220,47 @@ fn count_call(key: usize, is_queued: bool) {
         let change = if is_queued { 1 } else { u32::MAX };
         io.calls.fetch_add(change, SeqCst);
     }
+}
+
+/// `WT_EXECUTEINIOTHREAD`, `WT_EXECUTELONGFUNCTION`, `WT_EXECUTEINPERSISTENTTHREAD`, `WT_TRANSFER_IMPERSONATION`: there is
+/// nothing for them to change.
+const WORK_FLAGS: u32 = 0x01 | 0x10 | 0x80 | 0x100;
+/// Above the flags: how many threads there may be, unless that is 0.
+const LIMIT_AT: u32 = 16;
+
+fn queue_work(function: WorkFunction, context: *mut c_void) -> Result<(), u32> {
+    static WORK: Binding = Binding::Work;
+    let port = usable_port(port()?)?;
+    let key = (&raw const WORK).expose_provenance();
+    let work = Box::into_raw(Box::new(Work { function, context }));
+    port.post_words(0, key, work.cast()).inspect_err(|_| {
+        // SAFETY: `from_raw` demands a pointer of `into_raw` that is used nowhere else.
+        // - it was made just now, and the packet was refused.
+        drop(unsafe { Box::from_raw(work) });
+    })
+}
+
+/// Lets a thread of the library call a function: `QueueUserWorkItem`.
+///
+/// # Safety
+///
+/// The function may be called with `context` from any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cp_queue_work(
+    function: Option<WorkFunction>,
+    context: *mut c_void,
+    flags: u32,
+) -> c_int {
+    succeeds(|| {
+        let function = function.ok_or(code::INVALID_PARAMETER)?;
+        if flags & !WORK_FLAGS & ((1 << LIMIT_AT) - 1) != 0 {
+            return Err(code::INVALID_PARAMETER);
+        }
+        if flags >> LIMIT_AT != 0 {
+            pool().crew.limit((flags >> LIMIT_AT) as usize);
+        }
+        queue_work(function, context)
+    })
 }
 
 /// Calls a function at the end of each operation of a descriptor: `BindIoCompletionCallback`.
@@ -179,8 +277,7 @@ pub unsafe extern "C" fn cp_bind_routine(
     succeeds(|| {
         let routine = routine.filter(|_| flags == 0).ok_or(code::INVALID_PARAMETER)?;
         let port = usable_port(port()?)?;
-        let pool = POOL.get(|_| Box::default());
-        let mut routines = pool.routines.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut routines = pool().routines.lock().unwrap_or_else(PoisonError::into_inner);
         let is_it = |known: &&&Binding| matches!(known, Binding::Routine(it) if *it as usize == routine as usize);
         let binding = match routines.iter().find(is_it) {
             Some(known) => known,

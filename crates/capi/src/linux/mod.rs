@@ -25,7 +25,7 @@
 //!  the system              descriptors        what sort of socket a descriptor is
 //!  memory                  addresses  rooms   a map by OVERLAPPEDs; boxes that are used again
 //!  waits for a word        waits  words       also for that of an OVERLAPPED
-//!  words                   errno  last  messages  process  status
+//!  words                   crew  errno  last  messages  process  status
 //! ```
 //!
 //! - [`numbers`] knows a port by the number of its handle only, so that a port's key can point into it. To reach
@@ -42,6 +42,7 @@ mod changes;
 pub mod closing;
 pub mod connections;
 pub mod controls;
+mod crew;
 mod descriptors;
 mod driver;
 pub mod errno;
