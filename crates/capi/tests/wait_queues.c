@@ -3,6 +3,7 @@
 #include <winsock2.h>
 #include <windows.h>
 
+#include <pthread.h>
 #include <sys/wait.h>
 
 #include "check.h"
@@ -392,6 +393,117 @@ static void a_child_has_the_objects_and_nobody_who_waits(void)
     CHECK(CloseHandle(event) && CloseHandle(set));
 }
 
+/* ---- mutexes ---------------------------------------------------------------------------------------- */
+
+static HANDLE mutex, other_mutex;
+
+static DWORD WINAPI ends_with_both(LPVOID unused)
+{
+    (void)unused;
+    CHECK_IS(WaitForSingleObject(mutex, SOON), WAIT_OBJECT_0);
+    CHECK_IS(WaitForSingleObject(mutex, SOON), WAIT_OBJECT_0);
+    CHECK_IS(WaitForSingleObject(other_mutex, SOON), WAIT_OBJECT_0);
+    return 0;
+}
+
+static void *ends_with_one(void *unused)
+{
+    CHECK_IS(WaitForSingleObject(mutex, SOON), WAIT_OBJECT_0);
+    return unused;
+}
+
+static DWORD WINAPI releases_what_it_has_not(LPVOID unused)
+{
+    (void)unused;
+    CHECK_FALSE(ReleaseMutex(mutex), ERROR_NOT_OWNER);
+    CHECK_IS(WaitForSingleObject(mutex, 0), WAIT_TIMEOUT);
+    return 0;
+}
+
+static void a_mutex_belongs_to_a_thread(void)
+{
+    HANDLE event = event_of(FALSE);
+    Waiter waiters[2];
+    int i;
+    mutex = CreateMutex(NULL, FALSE, NULL);
+    CHECK(mutex != NULL);
+    CHECK_FALSE(ReleaseMutex(mutex), ERROR_NOT_OWNER);
+    for (i = 0; i < 3; i++)
+        CHECK_IS(WaitForSingleObject(mutex, 0), WAIT_OBJECT_0); /* the same thread may */
+    join(new_thread(releases_what_it_has_not, NULL));
+    start_wait(&waiters[0], FALSE, mutex, NULL, NULL);
+    start_wait(&waiters[1], FALSE, event, mutex, NULL);
+    for (i = 0; i < 3; i++) {
+        CHECK_IS(cp_waiting(mutex), 2);
+        CHECK(ReleaseMutex(mutex));
+    }
+    CHECK_FALSE(ReleaseMutex(mutex), ERROR_NOT_OWNER); /* it was handed over */
+    CHECK_RELEASED(&waiters[0], WAIT_OBJECT_0);
+    CHECK_RELEASED(&waiters[1], WAIT_ABANDONED_0 + 1); /* the thread before has ended with it */
+    CHECK_IS(WaitForSingleObject(mutex, SOON), WAIT_ABANDONED);
+    CHECK(ReleaseMutex(mutex));
+    CHECK(CloseHandle(mutex) && CloseHandle(event));
+    mutex = CreateMutexEx(NULL, NULL, CREATE_MUTEX_INITIAL_OWNER, MUTEX_ALL_ACCESS);
+    join(new_thread(releases_what_it_has_not, NULL));
+    CHECK(ReleaseMutex(mutex));
+    CHECK_FALSE(ReleaseMutex(mutex), ERROR_NOT_OWNER);
+    CHECK(CloseHandle(mutex));
+    CHECK_FALSE(ReleaseMutex(mutex), ERROR_INVALID_HANDLE);
+    CHECK_FALSE(SetEvent(mutex), ERROR_INVALID_HANDLE);
+    SetLastError(0);
+    CHECK(CreateMutexA(NULL, FALSE, "name") == NULL);
+    CHECK_IS(GetLastError(), ERROR_NOT_SUPPORTED);
+}
+
+static void the_end_of_a_thread_abandons_its_mutexes(void)
+{
+    HANDLE all[3], thread;
+    pthread_t of_the_system;
+    mutex = CreateMutex(NULL, FALSE, NULL);
+    other_mutex = CreateMutex(NULL, TRUE, NULL);
+    CHECK(ReleaseMutex(other_mutex));
+    thread = new_thread(ends_with_both, NULL);
+    all[0] = mutex;
+    all[1] = other_mutex;
+    all[2] = thread;
+    /* When a thread is seen to have ended, its mutexes are free. */
+    CHECK_IS(WaitForSingleObject(thread, SOON), WAIT_OBJECT_0);
+    CHECK_IS(WaitForMultipleObjects(3, all, TRUE, 0), WAIT_ABANDONED_0);
+    CHECK_IS(WaitForMultipleObjects(3, all, TRUE, 0), WAIT_OBJECT_0); /* once more, of its own */
+    CHECK(ReleaseMutex(mutex) && ReleaseMutex(mutex) && ReleaseMutex(other_mutex) && ReleaseMutex(other_mutex));
+    CHECK_FALSE(ReleaseMutex(mutex), ERROR_NOT_OWNER);
+    CHECK(CloseHandle(thread));
+    /* Also one that the library has not made. */
+    CHECK_IS(pthread_create(&of_the_system, NULL, ends_with_one, NULL), 0);
+    CHECK_IS(pthread_join(of_the_system, NULL), 0);
+    CHECK_IS(WaitForSingleObject(mutex, SOON), WAIT_ABANDONED);
+    CHECK(CloseHandle(other_mutex) && CloseHandle(mutex)); /* it has it still */
+}
+
+static DWORD WINAPI counts_with_mutex(LPVOID count)
+{
+    int i;
+    for (i = 0; i < (is_slow() ? 100 : 1000); i++) {
+        CHECK_IS(WaitForSingleObject(mutex, SOON), WAIT_OBJECT_0);
+        ++*(int *)count;
+        CHECK(ReleaseMutex(mutex));
+    }
+    return 0;
+}
+
+static void a_mutex_excludes(void)
+{
+    HANDLE threads[4];
+    int count = 0, i;
+    mutex = CreateMutex(NULL, FALSE, NULL);
+    for (i = 0; i < 4; i++)
+        threads[i] = new_thread(counts_with_mutex, &count);
+    for (i = 0; i < 4; i++)
+        join(threads[i]);
+    CHECK_IS(count, 4 * (is_slow() ? 100 : 1000));
+    CHECK(CloseHandle(mutex));
+}
+
 /* ---- locks ------------------------------------------------------------------------------------------ */
 
 static SRWLOCK lock = SRWLOCK_INIT;
@@ -560,6 +672,9 @@ int main(void)
     no_signal_is_lost_or_taken_twice();
     a_signal_wakes_no_thread_that_waits_for_another_object();
     a_child_has_the_objects_and_nobody_who_waits();
+    a_mutex_belongs_to_a_thread();
+    the_end_of_a_thread_abandons_its_mutexes();
+    a_mutex_excludes();
     a_thread_that_waits_to_have_a_lock_alone_keeps_others_out();
     a_lock_that_was_had_alone_is_handed_to_those_that_share_it();
     a_lock_may_be_freed_by_whom_it_is_handed_to();

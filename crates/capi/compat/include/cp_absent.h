@@ -89,13 +89,12 @@ CP_ABSENT("WaitOnAddress: a condition variable, or futex(2)")
 extern BOOL WaitOnAddress(volatile VOID *Address, PVOID CompareAddress, SIZE_T AddressSize,
                           DWORD dwMilliseconds);
 
-/* ---- Mutexes, and objects with names -------------------------------------------------------------------- */
+/* ---- Objects with names --------------------------------------------------------------------------------- */
 
-CP_ABSENT("mutexes: use a CRITICAL_SECTION")
-extern HANDLE CreateMutexA(LPSECURITY_ATTRIBUTES lpMutexAttributes, BOOL bInitialOwner, LPCSTR lpName);
-CP_ABSENT("mutexes: use a CRITICAL_SECTION")
-extern HANDLE CreateMutexW(LPSECURITY_ATTRIBUTES lpMutexAttributes, BOOL bInitialOwner, LPCWSTR lpName);
-CP_ABSENT("mutexes: use a CRITICAL_SECTION") extern BOOL ReleaseMutex(HANDLE hMutex);
+CP_ABSENT("objects have no names")
+extern HANDLE OpenMutexA(DWORD dwDesiredAccess, BOOL bInheritHandle, LPCSTR lpName);
+CP_ABSENT("objects have no names")
+extern HANDLE OpenMutexW(DWORD dwDesiredAccess, BOOL bInheritHandle, LPCWSTR lpName);
 CP_ABSENT("objects have no names")
 extern HANDLE OpenEventA(DWORD dwDesiredAccess, BOOL bInheritHandle, LPCSTR lpName);
 CP_ABSENT("objects have no names")
@@ -178,12 +177,12 @@ CP_ABSENT("windows") extern BOOL ShowWindow(HWND hWnd, int nCmdShow);
 #endif
 
 #if defined UNICODE || defined _UNICODE
-#define CreateMutex CreateMutexW
+#define OpenMutex OpenMutexW
 #define OpenEvent OpenEventW
 #define CreateNamedPipe CreateNamedPipeW
 #define GetModuleFileName GetModuleFileNameW
 #else
-#define CreateMutex CreateMutexA
+#define OpenMutex OpenMutexA
 #define OpenEvent OpenEventA
 #define CreateNamedPipe CreateNamedPipeA
 #define GetModuleFileName GetModuleFileNameA

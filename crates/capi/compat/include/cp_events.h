@@ -1,4 +1,4 @@
-/* cp_events.h: events and semaphores, without names. Included by <windows.h>. */
+/* cp_events.h: events, semaphores and mutexes, without names. Included by <windows.h>. */
 #ifndef CP_EVENTS_H
 #define CP_EVENTS_H
 
@@ -83,11 +83,52 @@ CP_INLINE BOOL WINAPI ReleaseSemaphore(HANDLE hSemaphore, LONG lReleaseCount, LO
     return cp_release_semaphore(hSemaphore, lReleaseCount, lpPreviousCount);
 }
 
+/* ---- Mutexes ---------------------------------------------------------------------------------- */
+
+#define CREATE_MUTEX_INITIAL_OWNER 0x1
+#define MUTEX_MODIFY_STATE 0x1
+#define MUTEX_ALL_ACCESS 0x1F0001
+
+CP_INLINE HANDLE cp_nameless_mutex(int is_owned, int has_name) {
+    return cp_is_nameless(has_name) ? cp_new_mutex(is_owned) : NULL;
+}
+
+CP_INLINE HANDLE WINAPI CreateMutexA(LPSECURITY_ATTRIBUTES lpMutexAttributes, BOOL bInitialOwner, LPCSTR lpName) {
+    (void)lpMutexAttributes;
+    return cp_nameless_mutex(bInitialOwner != 0, lpName != NULL);
+}
+
+CP_INLINE HANDLE WINAPI CreateMutexW(LPSECURITY_ATTRIBUTES lpMutexAttributes, BOOL bInitialOwner, LPCWSTR lpName) {
+    (void)lpMutexAttributes;
+    return cp_nameless_mutex(bInitialOwner != 0, lpName != NULL);
+}
+
+CP_INLINE HANDLE WINAPI CreateMutexExA(LPSECURITY_ATTRIBUTES lpMutexAttributes, LPCSTR lpName, DWORD dwFlags,
+                                       DWORD dwDesiredAccess) {
+    (void)lpMutexAttributes;
+    (void)dwDesiredAccess;
+    return cp_nameless_mutex((dwFlags & CREATE_MUTEX_INITIAL_OWNER) != 0, lpName != NULL);
+}
+
+CP_INLINE HANDLE WINAPI CreateMutexExW(LPSECURITY_ATTRIBUTES lpMutexAttributes, LPCWSTR lpName, DWORD dwFlags,
+                                       DWORD dwDesiredAccess) {
+    return CreateMutexExA(lpMutexAttributes, lpName ? "" : NULL, dwFlags, dwDesiredAccess);
+}
+
+/* As often as the thread has waited for it. A thread that ends before abandons it: the next wait for it says so. */
+CP_INLINE BOOL WINAPI ReleaseMutex(HANDLE hMutex) {
+    return cp_release_mutex(hMutex);
+}
+
 #if defined UNICODE || defined _UNICODE
+#define CreateMutex CreateMutexW
+#define CreateMutexEx CreateMutexExW
 #define CreateEvent CreateEventW
 #define CreateEventEx CreateEventExW
 #define CreateSemaphore CreateSemaphoreW
 #else
+#define CreateMutex CreateMutexA
+#define CreateMutexEx CreateMutexExA
 #define CreateEvent CreateEventA
 #define CreateEventEx CreateEventExA
 #define CreateSemaphore CreateSemaphoreA
