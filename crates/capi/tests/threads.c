@@ -178,6 +178,88 @@ static void it_is_made_once(void)
     CHECK_IS(made, 2);
 }
 
+/* ---- the same in two calls ------------------------------------------------------------------------- */
+
+static INIT_ONCE in_steps = INIT_ONCE_STATIC_INIT;
+static volatile LONG tried;
+
+static DWORD WINAPI wants_it_in_steps(LPVOID unused)
+{
+    PVOID context = NULL;
+    BOOL pending = FALSE;
+    DWORD failures = 0;
+    (void)unused;
+    for (;;) {
+        CHECK_IS(InitOnceBeginInitialize(&in_steps, 0, &pending, &context), TRUE);
+        if (!pending) {
+            break;
+        }
+        Sleep(A_WHILE); /* the other threads come meanwhile */
+        if (InterlockedIncrement(&tried) == 1) {
+            failures++;
+            CHECK_IS(InitOnceComplete(&in_steps, INIT_ONCE_INIT_FAILED, NULL), TRUE);
+        } else {
+            CHECK_IS(InitOnceComplete(&in_steps, 0, &in_steps), TRUE);
+        }
+    }
+    CHECK(context == &in_steps);
+    return failures;
+}
+
+static void one_of_the_threads_initialises_it(void)
+{
+    uintptr_t threads[THREADS];
+    PVOID context = NULL;
+    BOOL pending = FALSE;
+    DWORD failures = 0;
+    int i;
+    CHECK_FALSE(InitOnceBeginInitialize(&in_steps, INIT_ONCE_CHECK_ONLY, &pending, &context), ERROR_GEN_FAILURE);
+    CHECK_FALSE(InitOnceComplete(&in_steps, 0, NULL), ERROR_GEN_FAILURE);
+    for (i = 0; i < THREADS; i++) {
+        threads[i] = (uintptr_t)CreateThread(NULL, 0, wants_it_in_steps, NULL, 0, NULL);
+    }
+    for (i = 0; i < THREADS; i++) {
+        failures += end_of(threads[i]);
+    }
+    CHECK_IS(failures, 1);
+    CHECK_IS(tried, 2);
+    CHECK_IS(InitOnceBeginInitialize(&in_steps, INIT_ONCE_CHECK_ONLY, &pending, &context), TRUE);
+    CHECK(!pending && context == &in_steps);
+    context = NULL;
+    CHECK_IS(InitOnceExecuteOnce(&in_steps, fails_once, NULL, &context), TRUE); /* is not called */
+    CHECK(context == &in_steps);
+    CHECK_FALSE(InitOnceComplete(&in_steps, 0, NULL), ERROR_GEN_FAILURE);
+}
+
+static void several_threads_may_try_and_the_first_wins(void)
+{
+    INIT_ONCE steps;
+    PVOID context = NULL;
+    BOOL pending = FALSE;
+    InitOnceInitialize(&steps);
+    CHECK_IS(InitOnceBeginInitialize(&steps, INIT_ONCE_ASYNC, &pending, &context), TRUE);
+    CHECK(pending);
+    pending = FALSE;
+    CHECK_IS(InitOnceBeginInitialize(&steps, INIT_ONCE_ASYNC, &pending, &context), TRUE);
+    CHECK(pending);
+    CHECK_FALSE(InitOnceBeginInitialize(&steps, 0, &pending, &context), ERROR_INVALID_PARAMETER);
+    CHECK_FALSE(InitOnceComplete(&steps, 0, &steps), ERROR_INVALID_PARAMETER);
+    CHECK_FALSE(InitOnceComplete(&steps, INIT_ONCE_ASYNC | INIT_ONCE_INIT_FAILED, NULL), ERROR_INVALID_PARAMETER);
+    CHECK_FALSE(InitOnceComplete(&steps, INIT_ONCE_ASYNC, (char *)&steps + 1), ERROR_INVALID_PARAMETER);
+    CHECK_IS(InitOnceComplete(&steps, INIT_ONCE_ASYNC, &steps), TRUE);
+    CHECK_FALSE(InitOnceComplete(&steps, INIT_ONCE_ASYNC, &place), ERROR_GEN_FAILURE);
+    CHECK_IS(InitOnceBeginInitialize(&steps, INIT_ONCE_ASYNC, &pending, &context), TRUE);
+    CHECK(!pending && context == &steps);
+    InitOnceInitialize(&steps);
+    CHECK_IS(InitOnceBeginInitialize(&steps, 0, &pending, NULL), TRUE);
+    CHECK_FALSE(InitOnceBeginInitialize(&steps, INIT_ONCE_ASYNC, &pending, NULL), ERROR_INVALID_PARAMETER);
+    CHECK_FALSE(InitOnceBeginInitialize(&steps, INIT_ONCE_CHECK_ONLY | INIT_ONCE_ASYNC, &pending, NULL),
+                ERROR_INVALID_PARAMETER);
+    CHECK_FALSE(InitOnceComplete(&steps, INIT_ONCE_INIT_FAILED, &steps), ERROR_INVALID_PARAMETER);
+    CHECK_IS(InitOnceComplete(&steps, INIT_ONCE_INIT_FAILED, NULL), TRUE);
+    CHECK_FALSE(InitOnceComplete(&steps, 0, NULL), ERROR_GEN_FAILURE);
+}
+
 int main(void)
 {
     start();
@@ -187,5 +269,7 @@ int main(void)
     a_simple_thread_closes_its_handle();
     each_thread_has_its_own_values();
     it_is_made_once();
+    one_of_the_threads_initialises_it();
+    several_threads_may_try_and_the_first_wins();
     return finish();
 }

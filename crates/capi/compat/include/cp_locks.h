@@ -256,9 +256,10 @@ CP_INLINE VOID WINAPI LeaveCriticalSection(LPCRITICAL_SECTION lpCriticalSection)
 /* Changes with each wake. */
 typedef struct _RTL_CONDITION_VARIABLE {
     uint32_t wakes;
-} CONDITION_VARIABLE, *PCONDITION_VARIABLE;
+} RTL_CONDITION_VARIABLE, *PRTL_CONDITION_VARIABLE, CONDITION_VARIABLE, *PCONDITION_VARIABLE;
 
-#define CONDITION_VARIABLE_INIT {0}
+#define RTL_CONDITION_VARIABLE_INIT {0}
+#define CONDITION_VARIABLE_INIT RTL_CONDITION_VARIABLE_INIT
 #define CONDITION_VARIABLE_LOCKMODE_SHARED 0x1
 
 CP_INLINE VOID WINAPI InitializeConditionVariable(PCONDITION_VARIABLE ConditionVariable) {
@@ -315,43 +316,108 @@ CP_INLINE BOOL WINAPI SleepConditionVariableSRW(PCONDITION_VARIABLE ConditionVar
 typedef struct _RTL_RUN_ONCE {
     uint32_t state;
     PVOID made;
-} INIT_ONCE, *PINIT_ONCE, *LPINIT_ONCE;
+} RTL_RUN_ONCE, *PRTL_RUN_ONCE, INIT_ONCE, *PINIT_ONCE, *LPINIT_ONCE;
 
 typedef BOOL(WINAPI *PINIT_ONCE_FN)(PINIT_ONCE InitOnce, PVOID Parameter, PVOID *Context);
 
-#define INIT_ONCE_STATIC_INIT {0, 0}
+#define RTL_RUN_ONCE_INIT {0, 0}
+#define INIT_ONCE_STATIC_INIT RTL_RUN_ONCE_INIT
+#define INIT_ONCE_CHECK_ONLY 0x1U
+#define INIT_ONCE_ASYNC 0x2U
+#define INIT_ONCE_INIT_FAILED 0x4U
+#define INIT_ONCE_CTX_RESERVED_BITS 2
+
+/* Nothing has begun; a thread initialises it; it is done; several threads do, and the first to complete wins; one of those
+ * is just completing it. */
+#define CP_ONCE_IS_NEW 0U
 #define CP_ONCE_RUNS 1U
 #define CP_ONCE_IS_DONE 2U
+#define CP_ONCE_RUNS_OFTEN 3U
+#define CP_ONCE_ENDS 4U
 
 CP_INLINE VOID WINAPI InitOnceInitialize(PINIT_ONCE InitOnce) {
     memset(InitOnce, 0, sizeof *InitOnce);
 }
 
-/* A thread that comes while another one runs `InitFn` waits for it. If that fails, the next thread runs it. */
-CP_INLINE BOOL WINAPI InitOnceExecuteOnce(PINIT_ONCE InitOnce, PINIT_ONCE_FN InitFn, PVOID Parameter,
-                                          LPVOID *Context) {
+CP_INLINE BOOL cp_once_fails(DWORD code) {
+    SetLastError(code);
+    return FALSE;
+}
+
+CP_INLINE void cp_once_set(PINIT_ONCE once, uint32_t state) {
+    __atomic_store_n(&once->state, state, __ATOMIC_SEQ_CST);
+    cp_wake_word(&once->state, INT32_MAX);
+}
+
+/* A thread that comes while another one initialises it waits, unless both say INIT_ONCE_ASYNC. `fPending` says whether
+ * the caller is to initialise it, and to call InitOnceComplete. */
+CP_INLINE BOOL WINAPI InitOnceBeginInitialize(LPINIT_ONCE lpInitOnce, DWORD dwFlags, PBOOL fPending,
+                                              LPVOID *lpContext) {
+    const uint32_t begun = dwFlags & INIT_ONCE_ASYNC ? CP_ONCE_RUNS_OFTEN : CP_ONCE_RUNS;
+    if ((dwFlags & ~(INIT_ONCE_CHECK_ONLY | INIT_ONCE_ASYNC)) != 0 ||
+        dwFlags == (INIT_ONCE_CHECK_ONLY | INIT_ONCE_ASYNC))
+        return cp_once_fails(ERROR_INVALID_PARAMETER);
     for (;;) {
-        uint32_t state = 0;
-        PVOID made = NULL;
-        BOOL done;
-        if (__atomic_compare_exchange_n(&InitOnce->state, &state, CP_ONCE_RUNS, 0, __ATOMIC_SEQ_CST,
-                                        __ATOMIC_SEQ_CST)) {
-            done = InitFn(InitOnce, Parameter, &made);
-            if (done)
-                InitOnce->made = made;
-            __atomic_store_n(&InitOnce->state, done ? CP_ONCE_IS_DONE : 0U, __ATOMIC_SEQ_CST);
-            cp_wake_word(&InitOnce->state, INT32_MAX);
-            if (!done)
-                return FALSE;
-            state = CP_ONCE_IS_DONE;
-        }
+        uint32_t state = __atomic_load_n(&lpInitOnce->state, __ATOMIC_SEQ_CST);
         if (state == CP_ONCE_IS_DONE) {
-            if (Context)
-                *Context = InitOnce->made;
+            if (lpContext)
+                *lpContext = lpInitOnce->made;
+            *fPending = FALSE;
             return TRUE;
         }
-        cp_wait_word(&InitOnce->state, CP_ONCE_RUNS, INFINITE);
+        if (dwFlags & INIT_ONCE_CHECK_ONLY) {
+            *fPending = TRUE;
+            return cp_once_fails(ERROR_GEN_FAILURE);
+        }
+        if ((state == CP_ONCE_IS_NEW && __atomic_compare_exchange_n(&lpInitOnce->state, &state, begun, 0,
+                                                                    __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) ||
+            (state == CP_ONCE_RUNS_OFTEN && begun == state)) {
+            *fPending = TRUE;
+            return TRUE;
+        }
+        if (begun != state && (state == CP_ONCE_RUNS || state == CP_ONCE_RUNS_OFTEN))
+            return cp_once_fails(ERROR_INVALID_PARAMETER);
+        if (state != CP_ONCE_IS_NEW && state != CP_ONCE_IS_DONE)
+            cp_wait_word(&lpInitOnce->state, state, INFINITE);
     }
+}
+
+/* With INIT_ONCE_INIT_FAILED the next thread is to initialise it. With INIT_ONCE_ASYNC it fails if another thread has
+ * completed it before. */
+CP_INLINE BOOL WINAPI InitOnceComplete(LPINIT_ONCE lpInitOnce, DWORD dwFlags, LPVOID lpContext) {
+    const int failed = (dwFlags & INIT_ONCE_INIT_FAILED) != 0;
+    uint32_t state = dwFlags & INIT_ONCE_ASYNC ? CP_ONCE_RUNS_OFTEN : CP_ONCE_RUNS;
+    if ((dwFlags & ~(INIT_ONCE_ASYNC | INIT_ONCE_INIT_FAILED)) != 0 ||
+        dwFlags == (INIT_ONCE_ASYNC | INIT_ONCE_INIT_FAILED) || (failed && lpContext) ||
+        ((uintptr_t)lpContext & ((1U << INIT_ONCE_CTX_RESERVED_BITS) - 1)) != 0)
+        return cp_once_fails(ERROR_INVALID_PARAMETER);
+    if (!__atomic_compare_exchange_n(&lpInitOnce->state, &state, CP_ONCE_ENDS, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+        return cp_once_fails(state == CP_ONCE_RUNS || state == CP_ONCE_RUNS_OFTEN ? ERROR_INVALID_PARAMETER
+                                                                                : ERROR_GEN_FAILURE);
+    if (!failed)
+        lpInitOnce->made = lpContext;
+    cp_once_set(lpInitOnce, failed ? CP_ONCE_IS_NEW : CP_ONCE_IS_DONE);
+    return TRUE;
+}
+
+/* If `InitFn` fails, the next thread runs it. */
+CP_INLINE BOOL WINAPI InitOnceExecuteOnce(PINIT_ONCE InitOnce, PINIT_ONCE_FN InitFn, PVOID Parameter,
+                                          LPVOID *Context) {
+    PVOID made = NULL;
+    BOOL pending = FALSE;
+    if (!InitOnceBeginInitialize(InitOnce, 0, &pending, Context))
+        return FALSE;
+    if (!pending)
+        return TRUE;
+    if (!InitFn(InitOnce, Parameter, &made)) {
+        cp_once_set(InitOnce, CP_ONCE_IS_NEW);
+        return FALSE;
+    }
+    InitOnce->made = made;
+    cp_once_set(InitOnce, CP_ONCE_IS_DONE);
+    if (Context)
+        *Context = made;
+    return TRUE;
 }
 
 #endif
