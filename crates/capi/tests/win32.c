@@ -419,6 +419,70 @@ static void atomic_operations_return_what_they_return(void)
     CHECK_IS(InterlockedIncrement(&word), (LONG)0x80000000);
 }
 
+/* ---- lists --------------------------------------------------------------------------------------------- */
+
+/* An entry that the program has memory beside. */
+typedef struct Listed {
+    SLIST_ENTRY entry;
+    volatile LONG is_taken;
+} Listed;
+
+static SLIST_HEADER list;
+
+static DWORD WINAPI pops_and_pushes(LPVOID unused)
+{
+    int i;
+    (void)unused;
+    for (i = 0; i < rounds(); i++) {
+        Listed *listed = (Listed *)(void *)InterlockedPopEntrySList(&list);
+        if (listed == NULL)
+            continue;
+        CHECK_IS(InterlockedExchange(&listed->is_taken, 1), 0); /* by no other thread */
+        listed->entry.Next = NULL;
+        InterlockedExchange(&listed->is_taken, 0);
+        InterlockedPushEntrySList(&list, &listed->entry);
+    }
+    return 0;
+}
+
+static void an_entry_is_popped_once(void)
+{
+    static Listed listed[3];
+    HANDLE threads[THREADS];
+    PSLIST_ENTRY entry;
+    int i;
+    memset(&list, 0xFF, sizeof list);
+    InitializeSListHead(&list);
+    CHECK_IS((uintptr_t)&list % MEMORY_ALLOCATION_ALIGNMENT + (uintptr_t)&listed[1] % MEMORY_ALLOCATION_ALIGNMENT, 0);
+    CHECK(InterlockedPopEntrySList(&list) == NULL);
+    CHECK(InterlockedFlushSList(&list) == NULL);
+    CHECK(InterlockedPushEntrySList(&list, &listed[0].entry) == NULL);
+    CHECK(InterlockedPushEntrySList(&list, &listed[1].entry) == &listed[0].entry);
+    CHECK_IS(QueryDepthSList(&list), 2);
+    CHECK(InterlockedPopEntrySList(&list) == &listed[1].entry);
+    CHECK(InterlockedPushEntrySList(&list, &listed[1].entry) == &listed[0].entry);
+    CHECK(InterlockedPushEntrySList(&list, &listed[2].entry) == &listed[1].entry);
+    for (i = 0; i < THREADS; i++)
+        threads[i] = new_thread(pops_and_pushes, NULL, NULL);
+    join_all(threads);
+    CHECK_IS(QueryDepthSList(&list), 3);
+    entry = InterlockedFlushSList(&list);
+    for (i = 0; i < 3; i++) {
+        CHECK(entry != NULL);
+        entry = entry->Next;
+    }
+    CHECK(entry == NULL);
+    CHECK_IS(QueryDepthSList(&list), 0);
+    /* Several that are linked already. */
+    listed[0].entry.Next = &listed[1].entry;
+    CHECK(InterlockedPushEntrySList(&list, &listed[2].entry) == NULL);
+    CHECK(InterlockedPushListSListEx(&list, &listed[0].entry, &listed[1].entry, 2) == &listed[2].entry);
+    CHECK_IS(QueryDepthSList(&list), 3);
+    for (i = 0; i < 3; i++)
+        CHECK(InterlockedPopEntrySList(&list) == &listed[i].entry);
+    CHECK_IS(QueryDepthSList(&list), 0);
+}
+
 int main(void)
 {
     start();
@@ -432,5 +496,6 @@ int main(void)
     condition_variables_wake();
     clocks_go_on();
     atomic_operations_return_what_they_return();
+    an_entry_is_popped_once();
     return finish();
 }
