@@ -192,6 +192,11 @@ const void *cp_extension(const void *guid);
 cp_bool cp_bind_routine(cp_handle file, void (*routine)(uint32_t code, uint32_t bytes, void *overlapped),
                         uint32_t flags);
 cp_bool cp_queue_work(uint32_t (*function)(void *), void *context, uint32_t flags);
+void *cp_new_pool_work(void (*callback)(void *instance, void *context, void *work), void *context);
+void cp_submit_pool_work(void *work);
+void cp_wait_for_pool_work(void *work, int cancels);
+void cp_close_pool_work(void *work);
+cp_bool cp_submit_pool_call(void (*callback)(void *instance, void *context), void *context);
 void *cp_new_pool_io(cp_handle file,
                      void (*callback)(void *instance, void *context, void *overlapped, uint32_t code,
                                       uintptr_t bytes, void *io),

@@ -1,5 +1,5 @@
-/* BindIoCompletionCallback, CreateThreadpoolIo, QueueUserWorkItem: the ends of operations, and what else a program asks for,
- * are calls in threads of the library. */
+/* BindIoCompletionCallback, CreateThreadpoolIo, QueueUserWorkItem, CreateThreadpoolWork: calls in threads of the library, at
+ * the ends of operations or when the program asks for them. */
 #include <winsock2.h>
 #include <mswsock.h>
 
@@ -140,8 +140,9 @@ static void a_pool_io_calls_with_its_context(void)
 
 /* ---- calls that wait for each other -------------------------------------------------------------------- */
 
-/* More calls than the pool has threads at first. All but the last one wait for that. */
-enum { CALLS = 40 };
+/* More calls than the pool has threads at first, which depends on the processors. All but the last one wait for that. */
+enum { MOST_CALLS = 1024 };
+static LONG calls;
 static HANDLE last_has_come, all_are_done;
 static volatile LONG calls_to_come, calls_done;
 
@@ -150,7 +151,7 @@ static void wait_for_the_last(void)
     if (InterlockedDecrement(&calls_to_come) == 0)
         CHECK(SetEvent(last_has_come));
     CHECK_IS(WaitForSingleObject(last_has_come, SOON), WAIT_OBJECT_0);
-    if (InterlockedIncrement(&calls_done) == CALLS)
+    if (InterlockedIncrement(&calls_done) == calls)
         CHECK(SetEvent(all_are_done));
 }
 
@@ -182,7 +183,7 @@ static void expect_calls(void)
 {
     last_has_come = CreateEventA(NULL, TRUE, FALSE, NULL);
     all_are_done = CreateEventA(NULL, TRUE, FALSE, NULL);
-    calls_to_come = CALLS;
+    calls_to_come = calls;
     calls_done = 0;
 }
 
@@ -195,7 +196,7 @@ static void until_all_are_done(void)
 
 static void calls_at_ends_may_wait_for_later_ones(void)
 {
-    static OVERLAPPED sends[CALLS];
+    static OVERLAPPED sends[MOST_CALLS];
     int with_io, i;
     for (with_io = 0; with_io < 2; with_io++) {
         SOCKET near, far;
@@ -206,7 +207,7 @@ static void calls_at_ends_may_wait_for_later_ones(void)
             CHECK((io = CreateThreadpoolIo((HANDLE)near, waiting_io, (PVOID)&calls_done, NULL)) != NULL);
         else
             CHECK(BindIoCompletionCallback((HANDLE)near, waiting_routine, 0));
-        for (i = 0; i < CALLS; i++) {
+        for (i = 0; i < calls; i++) {
             sends[i] = fresh(NULL);
             if (io)
                 StartThreadpoolIo(io);
@@ -223,7 +224,7 @@ static void calls_at_ends_may_wait_for_later_ones(void)
 
 static DWORD WINAPI quick_work(LPVOID context)
 {
-    if (InterlockedIncrement((volatile LONG *)context) == 10 * CALLS)
+    if (InterlockedIncrement((volatile LONG *)context) == 10 * calls)
         CHECK(SetEvent(all_are_done));
     return 0;
 }
@@ -261,17 +262,91 @@ static void work_is_done_by_the_pool(void)
 #endif
     expect_calls();
     WT_SET_MAX_THREADPOOL_THREADS(flags, 500);
-    for (i = 0; i < CALLS; i++)
+    for (i = 0; i < calls; i++)
         CHECK(QueueUserWorkItem(waiting_work, (PVOID)&calls_done, i % 2 ? flags : WT_EXECUTEDEFAULT));
     until_all_are_done();
     /* The threads that there are do what comes next. */
     expect_calls();
-    for (i = 0; i < 10 * CALLS; i++)
+    for (i = 0; i < 10 * calls; i++)
         CHECK(QueueUserWorkItem(quick_work, (PVOID)&calls_done, 0));
     until_all_are_done();
 #ifndef _WIN32
-    CHECK(threads_of_the_pool() > CALLS);
-    CHECK(threads_of_the_pool() < 5 * CALLS);
+    CHECK(threads_of_the_pool() < 5 * calls);
+#endif
+}
+
+static void CALLBACK waiting_work_of_its_own(PTP_CALLBACK_INSTANCE instance, PVOID context, PTP_WORK work)
+{
+    CHECK((instance == NULL) == HAS_SOCKET_CALLS && work != NULL);
+    CHECK(context == &calls_done);
+    wait_for_the_last();
+}
+
+static void CALLBACK waiting_simple_call(PTP_CALLBACK_INSTANCE instance, PVOID context)
+{
+    CHECK((instance == NULL) == HAS_SOCKET_CALLS && context == &calls_done);
+    wait_for_the_last();
+}
+
+static volatile LONG begun;
+
+/* Holds all threads that run until it may return, so that later calls do not begin. */
+static void CALLBACK stays_a_while(PTP_CALLBACK_INSTANCE instance, PVOID context, PTP_WORK work)
+{
+    (void)instance;
+    (void)context;
+    (void)work;
+    InterlockedIncrement(&begun);
+    CHECK_IS(WaitForSingleObject(last_has_come, SOON), WAIT_OBJECT_0);
+    InterlockedIncrement(&calls_done);
+}
+
+static void work_is_submitted_and_waited_for(void)
+{
+    PTP_WORK work = CreateThreadpoolWork(waiting_work_of_its_own, (PVOID)&calls_done, NULL);
+    int i;
+    CHECK(work != NULL);
+    expect_calls();
+    for (i = 0; i < calls / 2; i++) {
+        SubmitThreadpoolWork(work);
+        CHECK(TrySubmitThreadpoolCallback(waiting_simple_call, (PVOID)&calls_done, NULL));
+    }
+    WaitForThreadpoolWorkCallbacks(work, FALSE);
+    CHECK(calls_done >= calls / 2);
+    until_all_are_done();
+    WaitForThreadpoolWorkCallbacks(work, TRUE); /* none is left */
+    expect_calls();
+    for (i = 0; i < calls; i++)
+        SubmitThreadpoolWork(work);
+    CloseThreadpoolWork(work); /* it goes when its calls have returned */
+    until_all_are_done();
+    /* A call that was cancelled is not made; one that has begun is waited for. */
+    expect_calls();
+    begun = 0;
+    work = CreateThreadpoolWork(stays_a_while, NULL, NULL);
+    CHECK(work != NULL);
+    SubmitThreadpoolWork(work);
+    while (begun == 0)
+        SwitchToThread();
+    CHECK(SetEvent(last_has_come));
+    for (i = 0; i < 10 * calls; i++)
+        SubmitThreadpoolWork(work);
+    WaitForThreadpoolWorkCallbacks(work, TRUE);
+    CHECK_IS(begun, calls_done);
+    CHECK(begun >= 1 && begun <= 10 * calls + 1);
+    i = begun;
+    WaitForThreadpoolWorkCallbacks(work, FALSE);
+    CHECK_IS(begun, i);
+    CloseThreadpoolWork(work);
+    CHECK(CloseHandle(last_has_come) && CloseHandle(all_are_done));
+#if HAS_SOCKET_CALLS
+    SetLastError(0);
+    CHECK(CreateThreadpoolWork(NULL, NULL, NULL) == NULL);
+    CHECK_IS(GetLastError(), ERROR_INVALID_PARAMETER);
+    CHECK_FALSE(TrySubmitThreadpoolCallback(NULL, NULL, NULL), ERROR_INVALID_PARAMETER);
+    CHECK_FALSE(TrySubmitThreadpoolCallback(waiting_simple_call, NULL, (PTP_CALLBACK_ENVIRON)(void *)&i),
+                ERROR_NOT_SUPPORTED);
+    CHECK(CreateThreadpoolWork(stays_a_while, NULL, (PTP_CALLBACK_ENVIRON)(void *)&i) == NULL);
 #endif
 }
 
@@ -514,6 +589,10 @@ static void signals_are_left_to_the_threads_of_the_program(void)
 
 int main(void)
 {
+    SYSTEM_INFO machine;
+    GetSystemInfo(&machine);
+    calls = (LONG)machine.dwNumberOfProcessors * 2 + 8;
+    calls = calls < MOST_CALLS ? calls : MOST_CALLS;
     start();
 #ifndef _WIN32
     without_threads_nothing_is_left();
@@ -522,6 +601,7 @@ int main(void)
     a_pool_io_calls_with_its_context();
     calls_at_ends_may_wait_for_later_ones();
     work_is_done_by_the_pool();
+    work_is_submitted_and_waited_for();
     a_success_of_which_no_packet_tells_is_taken_back();
 #ifndef _WIN32
     what_was_announced_alone_is_waited_for_a_second();

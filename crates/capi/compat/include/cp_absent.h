@@ -102,19 +102,10 @@ extern HANDLE OpenEventW(DWORD dwDesiredAccess, BOOL bInheritHandle, LPCWSTR lpN
 
 /* ---- Thread pools and timer queues ------------------------------------------------------------------------ */
 
-typedef struct _TP_WORK TP_WORK, *PTP_WORK;
 typedef struct _TP_WAIT TP_WAIT, *PTP_WAIT;
 typedef struct _TP_TIMER TP_TIMER, *PTP_TIMER;
 typedef struct _TP_POOL TP_POOL, *PTP_POOL;
-typedef VOID(CALLBACK *PTP_WORK_CALLBACK)(PTP_CALLBACK_INSTANCE Instance, PVOID Context, PTP_WORK Work);
-typedef VOID(CALLBACK *PTP_SIMPLE_CALLBACK)(PTP_CALLBACK_INSTANCE Instance, PVOID Context);
 typedef VOID(CALLBACK *PTP_TIMER_CALLBACK)(PTP_CALLBACK_INSTANCE Instance, PVOID Context, PTP_TIMER Timer);
-CP_ABSENT("the system's thread pool: threads that wait on a port")
-extern PTP_WORK CreateThreadpoolWork(PTP_WORK_CALLBACK pfnwk, PVOID pv, PTP_CALLBACK_ENVIRON pcbe);
-CP_ABSENT("the system's thread pool: threads that wait on a port")
-extern VOID SubmitThreadpoolWork(PTP_WORK pwk);
-CP_ABSENT("the system's thread pool: threads that wait on a port")
-extern BOOL TrySubmitThreadpoolCallback(PTP_SIMPLE_CALLBACK pfns, PVOID pv, PTP_CALLBACK_ENVIRON pcbe);
 CP_ABSENT("the system's thread pool: a waitable timer")
 extern PTP_TIMER CreateThreadpoolTimer(PTP_TIMER_CALLBACK pfnti, PVOID pv, PTP_CALLBACK_ENVIRON pcbe);
 CP_ABSENT("timer queues: a waitable timer") extern HANDLE CreateTimerQueue(void);

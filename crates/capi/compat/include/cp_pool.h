@@ -1,6 +1,6 @@
 /*
  * cp_pool.h: functions that threads of the library call, at the ends of operations or when the program asks for it:
- * BindIoCompletionCallback, CreateThreadpoolIo, QueueUserWorkItem. Included by <windows.h>.
+ * BindIoCompletionCallback, CreateThreadpoolIo, QueueUserWorkItem, CreateThreadpoolWork. Included by <windows.h>.
  *
  * While all threads are blocked and more is to be called, the pool grows, to 500 threads.
  *
@@ -14,6 +14,9 @@
 typedef struct _TP_IO TP_IO, *PTP_IO;
 typedef struct _TP_CALLBACK_INSTANCE TP_CALLBACK_INSTANCE, *PTP_CALLBACK_INSTANCE;
 typedef struct _TP_CALLBACK_ENVIRON TP_CALLBACK_ENVIRON, *PTP_CALLBACK_ENVIRON;
+typedef struct _TP_WORK TP_WORK, *PTP_WORK;
+typedef VOID(CALLBACK *PTP_WORK_CALLBACK)(PTP_CALLBACK_INSTANCE Instance, PVOID Context, PTP_WORK Work);
+typedef VOID(CALLBACK *PTP_SIMPLE_CALLBACK)(PTP_CALLBACK_INSTANCE Instance, PVOID Context);
 typedef VOID(CALLBACK *PTP_WIN32_IO_CALLBACK)(PTP_CALLBACK_INSTANCE Instance, PVOID Context,
                                               PVOID Overlapped, ULONG IoResult,
                                               ULONG_PTR NumberOfBytesTransferred, PTP_IO Io);
@@ -41,12 +44,40 @@ CP_INLINE BOOL WINAPI BindIoCompletionCallback(HANDLE FileHandle, LPOVERLAPPED_C
     return cp_bind_routine(FileHandle, (void (*)(uint32_t, uint32_t, void *))(FARPROC)Function, Flags);
 }
 
+/* Whether the environment is the usual one. */
+CP_INLINE int cp_is_usual(PTP_CALLBACK_ENVIRON environment) {
+    if (environment)
+        cp_set_last_error(ERROR_NOT_SUPPORTED);
+    return !environment;
+}
+
+CP_INLINE PTP_WORK WINAPI CreateThreadpoolWork(PTP_WORK_CALLBACK pfnwk, PVOID pv, PTP_CALLBACK_ENVIRON pcbe) {
+    if (!cp_is_usual(pcbe))
+        return NULL;
+    return (PTP_WORK)cp_new_pool_work((void (*)(void *, void *, void *))(FARPROC)pfnwk, pv);
+}
+
+/* One call each time. */
+CP_INLINE VOID WINAPI SubmitThreadpoolWork(PTP_WORK pwk) {
+    cp_submit_pool_work(pwk);
+}
+
+CP_INLINE VOID WINAPI WaitForThreadpoolWorkCallbacks(PTP_WORK pwk, BOOL fCancelPendingCallbacks) {
+    cp_wait_for_pool_work(pwk, fCancelPendingCallbacks);
+}
+
+CP_INLINE VOID WINAPI CloseThreadpoolWork(PTP_WORK pwk) {
+    cp_close_pool_work(pwk);
+}
+
+CP_INLINE BOOL WINAPI TrySubmitThreadpoolCallback(PTP_SIMPLE_CALLBACK pfns, PVOID pv, PTP_CALLBACK_ENVIRON pcbe) {
+    return cp_is_usual(pcbe) && cp_submit_pool_call((void (*)(void *, void *))(FARPROC)pfns, pv);
+}
+
 CP_INLINE PTP_IO WINAPI CreateThreadpoolIo(HANDLE fl, PTP_WIN32_IO_CALLBACK pfnio, PVOID pv,
                                            PTP_CALLBACK_ENVIRON pcbe) {
-    if (pcbe) {
-        cp_set_last_error(ERROR_NOT_SUPPORTED);
+    if (!cp_is_usual(pcbe))
         return NULL;
-    }
     return (PTP_IO)cp_new_pool_io(
         fl, (void (*)(void *, void *, void *, uint32_t, uintptr_t, void *))(FARPROC)pfnio, pv);
 }

@@ -228,7 +228,8 @@ const WORK_FLAGS: u32 = 0x01 | 0x10 | 0x80 | 0x100;
 /// Above the flags: how many threads there may be, unless that is 0.
 const LIMIT_AT: u32 = 16;
 
-fn queue_work(function: WorkFunction, context: *mut c_void) -> Result<(), u32> {
+/// Lets a thread of the pool call a function, which any thread may call with this context.
+pub(crate) fn queue_work(function: WorkFunction, context: *mut c_void) -> Result<(), u32> {
     static WORK: Binding = Binding::Work;
     let port = usable_port(port()?)?;
     let key = (&raw const WORK).expose_provenance();

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!  look-up by name         modules
-//!  called at their ends    callbacks
+//!  called when asked for    pool_work
+//!  called at their ends    callbacks          and the threads that call
 //!  extensions by number    extensions
 //!  files over sockets      transmit
 //!  overlapped operations   transfers  connections  results  files
@@ -59,6 +60,7 @@ pub(crate) mod object;
 pub mod objects;
 pub mod opening;
 pub mod operations;
+pub mod pool_work;
 pub(crate) mod port;
 mod process;
 mod registered;
