@@ -1,5 +1,5 @@
 /* Which threads a signal releases: those that wait at that moment, though they have not run before the next thing is done.
- * And locks that keep no thread out for ever. How many threads wait the library tells, so that no test depends on time. */
+ * And locks that keep no thread out forever. How many threads wait the library tells, so that no test depends on time. */
 #include <winsock2.h>
 #include <windows.h>
 
@@ -12,7 +12,7 @@ enum { MOST = 8 };
 
 /* ---- threads that wait ------------------------------------------------------------------------------ */
 
-/* A wait, made by a thread of its own. */
+/* A wait, made by another thread. */
 typedef struct Waiter {
     HANDLE handles[3];
     DWORD count;
@@ -139,7 +139,7 @@ static void a_reset_takes_nothing_back(void)
     CHECK_FALSE(PulseEvent(event), ERROR_INVALID_HANDLE);
 }
 
-/* The oldest wait first, and one that is over is none. */
+/* The oldest wait first; a wait that has timed out takes no signal. */
 static void waits_end_in_their_order(void)
 {
     HANDLE event = event_of(FALSE);
@@ -209,7 +209,7 @@ static void a_wait_takes_one_signal_of_several(void)
     CHECK_RELEASED(&waiter, WAIT_OBJECT_0);
     CHECK(!is_set(one));
 
-    /* A handle that is closed while a thread waits: the wait goes on. */
+    /* A handle that is closed while a thread waits: the wait continues. */
     start_wait(&waiter, FALSE, one, other, NULL);
     CHECK(CloseHandle(one));
     CHECK_FALSE(SetEvent(one), ERROR_INVALID_HANDLE);
@@ -235,7 +235,7 @@ static void a_wait_for_all_takes_all_at_once(void)
     CHECK_RELEASED(&waiter, WAIT_OBJECT_0);
     CHECK(!is_set(once) && !is_set(stays) && !is_set(semaphore));
 
-    /* One that is over takes nothing. */
+    /* A wait that times out takes nothing. */
     CHECK(SetEvent(once));
     CHECK_IS(WaitForMultipleObjects(3, waiter.handles, TRUE, A_WHILE), WAIT_TIMEOUT);
     CHECK_IS(cp_waiting(once) + cp_waiting(stays) + cp_waiting(semaphore), 0);
@@ -243,7 +243,7 @@ static void a_wait_for_all_takes_all_at_once(void)
     CHECK(CloseHandle(once) && CloseHandle(stays) && CloseHandle(semaphore));
 }
 
-/* A port tells of packets only when it is asked. */
+/* Only a look finds the packets of a port. */
 static void ports_are_waited_for_beside_objects(void)
 {
     HANDLE port = new_port(0), event = event_of(FALSE);
@@ -267,12 +267,12 @@ static void ports_are_waited_for_beside_objects(void)
     CHECK(CloseHandle(event));
 }
 
-/* ---- all at once ------------------------------------------------------------------------------------ */
+/* ---- many threads ----------------------------------------------------------------------------------- */
 
 static HANDLE pools[3];
 static volatile LONG taken, is_over;
 
-/* Whatever ends a wait, a time that is over or a signal, each signal is taken once. */
+/* Each signal is taken once, although waits time out meanwhile. */
 static DWORD WINAPI takes(LPVOID argument)
 {
     BOOL all = (ULONG_PTR)argument & 1;

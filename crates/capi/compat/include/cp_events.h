@@ -115,7 +115,8 @@ CP_INLINE HANDLE WINAPI CreateMutexExW(LPSECURITY_ATTRIBUTES lpMutexAttributes, 
     return CreateMutexExA(lpMutexAttributes, lpName ? "" : NULL, dwFlags, dwDesiredAccess);
 }
 
-/* As often as the thread has waited for it. A thread that ends before abandons it: the next wait for it says so. */
+/* As often as the thread has waited for it. A thread that ends before that abandons it, and the next
+ * wait for it returns WAIT_ABANDONED. */
 CP_INLINE BOOL WINAPI ReleaseMutex(HANDLE hMutex) {
     return cp_release_mutex(hMutex);
 }

@@ -349,8 +349,8 @@ CP_INLINE void cp_once_set(PINIT_ONCE once, uint32_t state) {
     cp_wake_word(&once->state, INT32_MAX);
 }
 
-/* A thread that comes while another one initialises it waits, unless both say INIT_ONCE_ASYNC. `fPending` says whether
- * the caller is to initialise it, and to call InitOnceComplete. */
+/* A thread that comes while another one initialises it waits, unless both say INIT_ONCE_ASYNC. `fPending` is TRUE if
+ * the caller has to initialise it, and to call InitOnceComplete. */
 CP_INLINE BOOL WINAPI InitOnceBeginInitialize(LPINIT_ONCE lpInitOnce, DWORD dwFlags, PBOOL fPending,
                                               LPVOID *lpContext) {
     const uint32_t begun = dwFlags & INIT_ONCE_ASYNC ? CP_ONCE_RUNS_OFTEN : CP_ONCE_RUNS;

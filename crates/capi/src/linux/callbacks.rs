@@ -2,8 +2,8 @@
 //! `CreateThreadpoolIo`), or because the program asks for it (`QueueUserWorkItem`).
 //!
 //! The descriptor is associated with a port of the library's own, at which its threads wait; so these are packets like
-//! any others. As many threads run at once as there are processors, unless some block. A function may begin operations,
-//! may take its time, and may wait for another one: [`Crew`] says how many threads there are.
+//! any others. As many threads run as there are processors, and one more for each that blocks. A function may begin operations,
+//! may take its time, and may wait for another one: [`Crew`] decides how many threads there are.
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::RawFd;
@@ -203,7 +203,7 @@ fn call(entry: &Entry) {
         }
         Binding::Work => {
             // SAFETY: `from_raw` demands a pointer of `into_raw` that is used nowhere else.
-            // - only `queue_work` posts packets with this key, each with one of its own.
+            // - only `queue_work` posts packets with this key, each with another one.
             let work = unsafe { Box::from_raw(entry.overlapped.cast::<Work>()) };
             // SAFETY: the function demands the context that the program has given for it.
             // - that is what it gets; the program says that any thread may call it at any time.

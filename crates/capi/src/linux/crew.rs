@@ -1,9 +1,9 @@
 //! How many threads a pool has: one always waits for work, unless there are as many as there may be.
 //!
-//! The port lets as many threads run as there are processors, and one more for each that blocks. So all that the pool has to
-//! see to is that a thread is there to be let go. The thread that takes work and leaves none behind that waits starts
-//! another one first. A call that blocks costs a new thread only if no former one is idle; a call that runs costs none, since
-//! the one that waits is not let go meanwhile.
+//! The port releases as many threads as there are processors, and one more for each that blocks. The pool only has to keep a
+//! thread waiting. The last idle thread that takes work therefore starts another one before it does the work. A call that
+//! blocks costs a new thread only if no thread is idle. A call that runs costs none: the port releases no other thread
+//! meanwhile.
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
@@ -26,7 +26,7 @@ impl Crew {
         Self { threads, idle, most: AtomicUsize::new(most), least: AtomicUsize::new(0) }
     }
 
-    /// From now on there may be so many.
+    /// Changes how many there may be.
     pub(crate) fn limit(&self, most: usize) {
         self.most.store(most, SeqCst);
     }
@@ -72,7 +72,7 @@ impl Crew {
 mod tests {
     use super::*;
 
-    /// So many threads that wait for work, of which `least` stay.
+    /// A crew of `threads` that wait for work, of which `least` stay.
     fn crew(least: usize, threads: usize, most: usize) -> Crew {
         let crew = Crew::new(most);
         (0..least).for_each(|_| assert!(crew.add()));
@@ -106,7 +106,7 @@ mod tests {
         assert!(!crew.work() && !crew.work());
         assert!(!crew.leave());
         crew.rest();
-        // They have come back.
+        // The calls of the other two have returned.
         crew.rest();
         crew.rest();
         assert!(crew.leave());

@@ -1,7 +1,7 @@
 //! Waits that call a function when their object is signalled: `RegisterWaitForSingleObject`.
 //!
-//! Each has a thread of its own, which waits and calls the function: so a function may block, and the flags that say which
-//! thread shall call it change nothing. The object stays as long as the wait does, even if its handle is closed.
+//! Each has its own thread, which waits and calls the function. So a function may block, and the flags that choose a thread
+//! change nothing. The object lives as long as the wait, even if its handle is closed.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -110,7 +110,8 @@ impl Registered {
         state.is_calling
     }
 
-    /// From now on no call begins. `tell` is set when one that goes on has ended. Whether one goes on.
+    /// From now on no call begins. `tell` is set at the end of the call that has begun, if there is one. Returns whether there
+    /// is.
     pub(crate) fn stop(&self, tell: Option<Arc<Waitable>>) -> bool {
         let mut state = self.lock();
         self.stop.set();

@@ -7,14 +7,14 @@
 //!
 //! Whenever the lock is free:
 //!
-//! 1. A wait that goes on has an entry in the queue of each of its objects, the oldest wait first.
+//! 1. A wait that has not ended has an entry in the queue of each of its objects, the oldest wait first.
 //! 2. No wait in a queue can be satisfied: of a wait for any object none is signalled, of a wait for all of them not all
 //!    are.
-//! 3. A wait that was granted has no entry. Whatever it was granted was taken from its objects in the same step.
+//! 3. A wait that was granted has no entry. What it was granted was taken from its objects in the same step.
 //!
-//! So the thread that signals an object decides, before it returns, which waits that satisfies. What another thread does next,
-//! a second signal or a reset, finds them gone: they do not have to run first. A wait that is over, or fails, takes its
-//! entries out in the step in which it finds that nothing was granted to it.
+//! So the thread that signals an object decides before it returns which waits end. A second signal or a reset finds these
+//! waits gone, although their threads have not run. A wait that times out or fails removes its entries in the step in which
+//! it finds that nothing was granted to it.
 //!
 //! Two sorts of things change without a signal. A *timer* becomes due: each wait for it sleeps no longer than until then, and
 //! the first that looks signals it for all ([`Waitable::look`]). A *port* gets packets: only a look tells, so that a wait
@@ -22,9 +22,9 @@
 //!
 //! # Forks
 //!
-//! A child has the objects as they were, perhaps in the middle of a change, and none of the threads that wait. The count of
-//! signals is one word, and right. What else is guarded by the lock belongs to the process in whose `home` it was last
-//! used: another one begins with an empty queue.
+//! A child has the objects as they were, and none of the threads that wait. The count of signals is one word, and right. The
+//! queue belongs to the process that has used it last (`home`): a child begins with an empty one, since the parent's may be
+//! half changed. So may be the time of a timer and the owner of a mutex, if another thread changed them during the fork.
 
 use std::cell::{RefCell, UnsafeCell};
 use std::collections::VecDeque;
@@ -238,6 +238,18 @@ impl Waitable {
         false
     }
 
+    /// Ends a wait of the calling thread, if it is signalled now. Whether it is a mutex that was abandoned.
+    fn try_take(&self) -> Option<bool> {
+        if !matches!(self.kind, Kind::Timer | Kind::Mutex) && !self.is_signalled() {
+            return None;
+        }
+        let thread = this_thread();
+        Wakes::of(|key, wakes| {
+            self.look(key, wakes);
+            self.is_ready_for(thread, key).then(|| self.take(thread, key))
+        })
+    }
+
     /// Ends the waits that its signals satisfy, the oldest first.
     fn grant(&self, key: &mut Key, wakes: &mut Wakes) {
         let mut at = 0;
@@ -246,20 +258,20 @@ impl Waitable {
         {
             let (wait, place) = (Arc::clone(&entry.wait), entry.place);
             match wait.how {
-                // Its thread finds out itself whether this is enough, and goes on waiting where it stands.
+                // Its thread looks whether this is enough, and keeps its entries meanwhile.
                 How::Looks => {
                     wait.word.store(Wait::LOOK, Release);
                     wakes.0.push(wait);
                     at += 1;
                 }
-                // All its entries here are gone by that, and the next wait's stands in their place.
+                // That has removed all its entries here: the next wait's is at the same index.
                 _ if wait.satisfy(place, key) => wakes.0.push(wait),
                 _ => at += 1,
             }
         }
     }
 
-    /// Lets the threads that wait look at it anew.
+    /// Lets the threads that wait look at it again.
     fn stir(&self, key: &mut Key, wakes: &mut Wakes) {
         for entry in self.guarded(key).queue.iter() {
             entry.wait.word.store(Wait::LOOK, Release);
@@ -306,14 +318,14 @@ impl Waitable {
         })
     }
 
-    /// How many entries of waits its queue has.
+    /// How many entries its queue has.
     pub(crate) fn waiting(&self) -> usize {
         self.guarded(&mut lock()).queue.len()
     }
 
     // ---- Timers ----
 
-    /// Sets a timer: to so many nanoseconds from now, or to a time of the day.
+    /// Sets a timer: to `due` nanoseconds from now, or to a time of the day.
     pub(crate) fn set_timer(&self, due: u64, is_absolute: bool, period: u64) {
         let due = if is_absolute { due } else { cp_clock().saturating_add(due) };
         Wakes::of(|key, wakes| {
@@ -443,8 +455,11 @@ pub(crate) fn abandon_owned() {
     let _ = OWNED.try_with(|owned| owned.borrow_mut().abandon());
 }
 
-/// Notes what the calling thread has.
+/// Notes that the calling thread has an object, if that is a mutex.
 fn note_owned(mutex: &Arc<Waitable>) {
+    if !matches!(mutex.kind, Kind::Mutex) {
+        return;
+    }
     let _ = OWNED.try_with(|owned| {
         let owned = &mut owned.borrow_mut().0;
         owned.retain(|it| it.strong_count() > 0);
@@ -469,7 +484,7 @@ pub(crate) struct Awaited {
 enum How {
     /// The first signal.
     Any,
-    /// All objects are signalled at once.
+    /// All objects are signalled at the same time.
     All,
     /// The same, and there are ports among them: the thread itself has to look.
     Looks,
@@ -489,9 +504,9 @@ const PLACES: u32 = ABANDONED;
 
 impl Wait {
     const SLEEP: u32 = 0;
-    /// Its thread is to look at the objects anew.
+    /// Its thread is to look at the objects again.
     const LOOK: u32 = 1;
-    /// Set with what it was granted: a place, perhaps [`ABANDONED`].
+    /// Set together with the result: a place, perhaps [`ABANDONED`].
     const GRANTED: u32 = 1 << 31;
 
     fn of(awaited: Awaited, all: bool) -> Arc<Self> {
@@ -628,22 +643,26 @@ impl Drop for Linked<'_> {
 /// How often a wait for ports looks.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 
-/// Waits for the first of the objects and ports that is signalled, or until all are, at most so long. Returns the place of
-/// that one, perhaps with [`ABANDONED`], or the code of a time that is over or of a port that was closed.
+/// Waits for the first of the objects and ports that is signalled, or until all are, at most for `limit`. Returns the place
+/// of that one, perhaps with [`ABANDONED`]; or the code of a timeout, or of a port that was closed.
 pub(crate) fn wait(awaited: Awaited, all: bool, limit: Option<Duration>) -> Result<u32, u32> {
-    if let [(_, object)] = &*awaited.objects
+    if let [(place, object)] = &*awaited.objects
         && awaited.ports.is_empty()
-        && limit == Some(Duration::ZERO)
-        && !matches!(object.kind, Kind::Timer | Kind::Mutex)
-        && !object.is_signalled()
     {
-        return Err(code::WAIT_TIMEOUT);
+        // Most waits are for one object. One that ends now needs no entry, and so no memory.
+        match object.try_take() {
+            Some(was_abandoned) => {
+                note_owned(object);
+                return Ok(place + if was_abandoned { ABANDONED } else { 0 });
+            }
+            None if limit == Some(Duration::ZERO) => return Err(code::WAIT_TIMEOUT),
+            None => {}
+        }
     }
     let wait = Wait::of(awaited, all);
     let result = until_satisfied(&wait, limit)?;
     for (place, object) in &wait.awaited.objects {
-        let is_taken = all || *place == result % ABANDONED;
-        if matches!(object.kind, Kind::Mutex) && is_taken {
+        if all || *place == result % ABANDONED {
             note_owned(object);
         }
     }

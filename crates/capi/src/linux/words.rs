@@ -35,8 +35,8 @@ fn timespec(time: Duration) -> libc::timespec {
     }
 }
 
-/// Waits while the word is `expected`, at most so long, as a thread of these sorts; may return early. Whether the time is
-/// over.
+/// Waits while the word is `expected`, at most for `limit`, as a thread of these sorts; may return early. Returns whether the
+/// time has passed.
 ///
 /// # Safety
 ///
@@ -51,7 +51,7 @@ pub(crate) unsafe fn sleep(
     let end = limit.map(|limit| timespec(Duration::from_nanos(cp_clock()).saturating_add(limit)));
     let end = end.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     // SAFETY: futex(2) with FUTEX_WAIT_BITSET reads a word and a time.
-    // - valid: the caller says so of the word, and `end` is null or a local.
+    // - valid: the caller promises it of the word, and `end` is null or a local.
     let done = unsafe {
         libc::syscall(
             libc::SYS_futex,
@@ -66,14 +66,14 @@ pub(crate) unsafe fn sleep(
     done < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ETIMEDOUT)
 }
 
-/// Waits while a word of the library's own is `expected`, at most so long; may return early.
+/// Waits while a word of the library is `expected`, at most for `limit`; may return early.
 pub(crate) fn wait_while(word: &AtomicU32, expected: u32, limit: Option<Duration>) {
     // SAFETY: `sleep` demands a number that is only used atomically and stays there.
     // - it is an atomic number, and borrowed.
     unsafe { sleep(word.as_ptr(), expected, limit, ANY) };
 }
 
-/// Wakes at most so many threads that wait for the word. Only the address counts: nothing need be there any more.
+/// Wakes at most `count` threads that wait for the word. Only the address counts: the memory may be freed by now.
 pub(crate) fn wake(word: *const u32, count: i32, sorts: u32) {
     // SAFETY: futex(2) with FUTEX_WAKE_BITSET uses the address as a name only.
     unsafe {
@@ -89,8 +89,8 @@ pub(crate) fn wake(word: *const u32, count: i32, sorts: u32) {
     };
 }
 
-/// Waits while the word is `expected`, at most so many milliseconds; it may also return early. 0 if it
-/// was woken or the word is another, else the code of a time that is over.
+/// Waits while the word is `expected`, at most for this number of milliseconds; it may also return early. Returns 0 if it was
+/// woken or the word has changed, or the code of a timeout.
 ///
 /// # Safety
 ///
