@@ -327,7 +327,7 @@ static void work_is_submitted_and_waited_for(void)
     CHECK(work != NULL);
     SubmitThreadpoolWork(work);
     while (begun == 0)
-        SwitchToThread();
+        Sleep(1);
     CHECK(SetEvent(last_has_come));
     for (i = 0; i < 10 * calls; i++)
         SubmitThreadpoolWork(work);

@@ -35,10 +35,19 @@ static HANDLE new_thread(LPTHREAD_START_ROUTINE routine, void *argument)
     return thread;
 }
 
+/* Lets other threads run. */
+static void let_others_run(void)
+{
+    if (is_slow())
+        Sleep(1);
+    else
+        SwitchToThread();
+}
+
 static void until_waiting(HANDLE object, uint32_t count)
 {
     while (cp_waiting(object) != count)
-        SwitchToThread();
+        let_others_run();
 }
 
 /* The thread has ended. */
@@ -241,6 +250,35 @@ static void a_wait_for_all_takes_all_at_once(void)
     CHECK_IS(cp_waiting(once) + cp_waiting(stays) + cp_waiting(semaphore), 0);
     CHECK(is_set(once));
     CHECK(CloseHandle(once) && CloseHandle(stays) && CloseHandle(semaphore));
+}
+
+static void a_wait_has_at_most_64_places(void)
+{
+    HANDLE events[MAXIMUM_WAIT_OBJECTS + 1];
+    int i;
+    for (i = 0; i <= MAXIMUM_WAIT_OBJECTS; i++)
+        events[i] = event_of(FALSE);
+    CHECK(SetEvent(events[MAXIMUM_WAIT_OBJECTS - 1]));
+    CHECK_IS(WaitForMultipleObjects(MAXIMUM_WAIT_OBJECTS, events, TRUE, 0), WAIT_TIMEOUT);
+    CHECK_IS(WaitForMultipleObjects(MAXIMUM_WAIT_OBJECTS, events, FALSE, 0), MAXIMUM_WAIT_OBJECTS - 1);
+    SetLastError(0);
+    CHECK_IS(WaitForMultipleObjects(MAXIMUM_WAIT_OBJECTS + 1, events, FALSE, 0), WAIT_FAILED);
+    CHECK_IS(GetLastError(), ERROR_INVALID_PARAMETER);
+    SetLastError(0);
+    CHECK_IS(WaitForMultipleObjects(1, NULL, FALSE, 0), WAIT_FAILED);
+    CHECK_IS(GetLastError(), ERROR_INVALID_PARAMETER);
+    for (i = 0; i < MAXIMUM_WAIT_OBJECTS; i++)
+        CHECK(SetEvent(events[i]));
+    CHECK_IS(WaitForMultipleObjects(MAXIMUM_WAIT_OBJECTS, events, TRUE, 0), WAIT_OBJECT_0);
+    /* One handle that is closed, and nothing is taken of the others. */
+    CHECK(SetEvent(events[0]));
+    CHECK(CloseHandle(events[1]));
+    SetLastError(0);
+    CHECK_IS(WaitForMultipleObjects(2, events, FALSE, 0), WAIT_FAILED);
+    CHECK_IS(GetLastError(), ERROR_INVALID_HANDLE);
+    CHECK(is_set(events[0]));
+    for (i = 0; i <= MAXIMUM_WAIT_OBJECTS; i++)
+        CHECK(i == 1 || CloseHandle(events[i]));
 }
 
 /* Only a look finds the packets of a port. */
@@ -534,7 +572,7 @@ static DWORD WINAPI shares_it(LPVOID unused)
 static void until_at_lock(uint64_t of, uint64_t count)
 {
     while ((cp_srw_state(&lock) & of) != count)
-        SwitchToThread();
+        let_others_run();
 }
 
 static void a_thread_that_waits_to_have_a_lock_alone_keeps_others_out(void)
@@ -668,6 +706,7 @@ int main(void)
     what_stays_signalled_releases_all();
     a_wait_takes_one_signal_of_several();
     a_wait_for_all_takes_all_at_once();
+    a_wait_has_at_most_64_places();
     ports_are_waited_for_beside_objects();
     no_signal_is_lost_or_taken_twice();
     a_signal_wakes_no_thread_that_waits_for_another_object();

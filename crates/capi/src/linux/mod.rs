@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  look-up by name         modules
-//!  called when asked for    pool_work
+//!  called when asked for   pool_work
 //!  called at their ends    callbacks          and the threads that call
 //!  extensions by number    extensions
 //!  files over sockets      transmit
