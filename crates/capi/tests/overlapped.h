@@ -93,8 +93,10 @@ static inline DWORD closed_code(void)
 /* The call must have begun something that goes on. */
 #define CHECK_PENDING(call) CHECK_SOCKET_ERROR(call, WSA_IO_PENDING)
 
-/* The call must have ended at once; to Windows it may have begun something as well. */
-#define CHECK_AT_ONCE(call) CHECK((call) || (!HAS_SOCKET_CALLS && WSAGetLastError() == WSA_IO_PENDING))
+/* The call returns a BOOL. It must fail with WSA_IO_PENDING, even if its operation has ended by then. Under Wine it may
+ * return TRUE. */
+#define CHECK_BEGINS(call) \
+    (SetLastError(0), CHECK((call) ? !HAS_SOCKET_CALLS : WSAGetLastError() == WSA_IO_PENDING))
 
 /* The next packet must be that of an operation that has ended well. */
 static inline void ended_at(const char *file, int line, HANDLE port, ULONG_PTR key, LPOVERLAPPED overlapped,

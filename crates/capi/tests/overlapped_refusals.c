@@ -244,8 +244,7 @@ static void what_the_program_says_of_blocking_is_not_lost(void)
             CHECK_IS(ioctlsocket(s, FIONBIO, &mode), 0);
         wanted = sends ? NOTHING : blocks_behind ? BLOCKING : NONBLOCKING;
         times_wanted = 0;
-        if (!ConnectEx(s, (struct sockaddr *)&address, sizeof address, NULL, 0, NULL, &overlapped))
-            CHECK_IS(WSAGetLastError(), WSA_IO_PENDING);
+        CHECK_BEGINS(ConnectEx(s, (struct sockaddr *)&address, sizeof address, NULL, 0, NULL, &overlapped));
         CHECK_ENDED(port, KEY, &overlapped, 0);
         accepted = (SOCKET)accept(listener, NULL, NULL);
         CHECK(accepted != INVALID_SOCKET);
@@ -253,8 +252,7 @@ static void what_the_program_says_of_blocking_is_not_lost(void)
             CHECK_IS(ioctlsocket(s, FIONBIO, &mode), 0);
             wanted = blocks_behind ? BLOCKING : NONBLOCKING;
             memset(&overlapped, 0, sizeof overlapped);
-            if (!TransmitFile(s, file, 5, 0, &overlapped, NULL, 0))
-                CHECK_IS(WSAGetLastError(), WSA_IO_PENDING);
+            CHECK_BEGINS(TransmitFile(s, file, 5, 0, &overlapped, NULL, 0));
             CHECK_ENDED(port, KEY, &overlapped, 5);
             wanted = NOTHING;
             receive_all(accepted, bytes, 5);

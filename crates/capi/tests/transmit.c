@@ -87,8 +87,6 @@ static OVERLAPPED at(DWORD place)
     return overlapped;
 }
 
-#define CHECK_BEGUN(call) (SetLastError(0), CHECK((call) || GetLastError() == ERROR_IO_PENDING))
-
 static void a_file_goes_whole_with_what_is_beside_it(void)
 {
     TRANSMIT_FILE_BUFFERS buffers = beside("the head", "and the tail");
@@ -98,25 +96,25 @@ static void a_file_goes_whole_with_what_is_beside_it(void)
     tcp_pair(&near, &far);
     associate(near, port, KEY);
     begin_to_read(&reader, far, LENGTH + 20);
-    CHECK_BEGUN(TransmitFile(near, file, 0, 0, &overlapped, &buffers, 0));
+    CHECK_BEGINS(TransmitFile(near, file, 0, 0, &overlapped, &buffers, 0));
     CHECK_ENDED(port, KEY, &overlapped, LENGTH + 20);
     has_read(&reader, "the head", 0, LENGTH, "and the tail");
     /* A part of it. */
     overlapped = at(1000);
     begin_to_read(&reader, far, 5000);
-    CHECK_BEGUN(TransmitFile(near, file, 5000, 512, &overlapped, NULL, TF_USE_KERNEL_APC));
+    CHECK_BEGINS(TransmitFile(near, file, 5000, 512, &overlapped, NULL, TF_USE_KERNEL_APC));
     CHECK_ENDED(port, KEY, &overlapped, 5000);
     has_read(&reader, "", 1000, 5000, "");
     /* No file: what is beside it. */
     begin_to_read(&reader, far, 20);
-    CHECK_BEGUN(TransmitFile(near, NULL, 0, 0, &overlapped, &buffers, 0));
+    CHECK_BEGINS(TransmitFile(near, NULL, 0, 0, &overlapped, &buffers, 0));
     CHECK_ENDED(port, KEY, &overlapped, 20);
     has_read(&reader, "the head", 0, 0, "and the tail");
     /* Nothing. */
-    CHECK_BEGUN(TransmitFile(near, NULL, 0, 0, &overlapped, NULL, 0));
+    CHECK_BEGINS(TransmitFile(near, NULL, 0, 0, &overlapped, NULL, 0));
     CHECK_ENDED(port, KEY, &overlapped, 0);
     overlapped = at(LENGTH);
-    CHECK_BEGUN(TransmitFile(near, file, 0, 0, &overlapped, NULL, 0));
+    CHECK_BEGINS(TransmitFile(near, file, 0, 0, &overlapped, NULL, 0));
     CHECK_ENDED(port, KEY, &overlapped, 0);
     /* The socket blocks, as before. */
     CHECK_IS(fcntl((int)near, F_GETFL) & O_NONBLOCK, 0);
@@ -151,12 +149,11 @@ static void it_goes_on_as_the_peer_reads(void)
     /* It is cancelled as a send is. */
     tcp_pair(&near, &far);
     associate(near, port, KEY);
-    for (;;) { /* until it has to wait */
-        if (!TransmitFile(near, file, 0, 0, &overlapped, NULL, 0))
+    for (;;) { /* until one has to wait: nobody reads */
+        CHECK_BEGINS(TransmitFile(near, file, 0, 0, &overlapped, NULL, 0));
+        if (is_silent(port))
             break;
-        CHECK_ENDED(port, KEY, &overlapped, LENGTH);
     }
-    CHECK_IS(GetLastError(), ERROR_IO_PENDING);
     CHECK(CancelIoEx((HANDLE)near, &overlapped));
     SetLastError(0);
     CHECK(!GetOverlappedResult((HANDLE)near, &overlapped, &done, TRUE));
@@ -263,12 +260,8 @@ static void failures_begin_nothing_or_end_it(void)
     associate(near, port, KEY);
     /* More than the file has: what there is goes. */
     begin_to_read(&reader, far, 14);
-    SetLastError(0);
-    CHECK(!TransmitFile(near, file, 11, 0, &overlapped, &buffers, 0));
-    if (GetLastError() == ERROR_IO_PENDING)
-        CHECK_FAILED(port, KEY, &overlapped, 14, ERROR_HANDLE_EOF);
-    else
-        CHECK_IS(GetLastError(), ERROR_HANDLE_EOF);
+    CHECK_BEGINS(TransmitFile(near, file, 11, 0, &overlapped, &buffers, 0));
+    CHECK_FAILED(port, KEY, &overlapped, 14, ERROR_HANDLE_EOF);
     has_read(&reader, "head", LENGTH - 10, 10, "");
     overlapped = at(0);
     CHECK_FALSE(TransmitFile(near, INVALID_HANDLE_VALUE, 0, 0, &overlapped, NULL, 0), ERROR_INVALID_HANDLE);
@@ -380,15 +373,11 @@ static void a_head_goes_at_once_if_no_bytes_follow(void)
         overlapped = at(again == 0 ? 0 : LENGTH);
         tcp_pair(&near, &far);
         associate(near, port, KEY);
-        SetLastError(0);
-        if (TransmitFile(near, it, counted, 0, &overlapped, &buffers, 0)) {
-            CHECK_IS(counted, 0);
+        CHECK_BEGINS(TransmitFile(near, it, counted, 0, &overlapped, &buffers, 0));
+        if (counted == 0)
             CHECK_ENDED(port, KEY, &overlapped, 4);
-        } else if (GetLastError() == ERROR_IO_PENDING) {
+        else
             CHECK_FAILED(port, KEY, &overlapped, 4, ERROR_HANDLE_EOF);
-        } else {
-            CHECK_IS(GetLastError(), ERROR_HANDLE_EOF);
-        }
         CHECK_IS(held_back(near), 0);
         close_both(near, far);
     }
@@ -462,7 +451,7 @@ static void the_stream_ends_behind_it(void)
     tcp_pair(&near, &far);
     associate(near, port, KEY);
     begin_to_read(&reader, far, LENGTH + 1);
-    CHECK_BEGUN(TransmitFile(near, file, 0, 0, &overlapped, NULL, TF_DISCONNECT));
+    CHECK_BEGINS(TransmitFile(near, file, 0, 0, &overlapped, NULL, TF_DISCONNECT));
     CHECK_ENDED(port, KEY, &overlapped, LENGTH);
     has_read(&reader, "", 0, LENGTH, "");
     closesocket(near);
@@ -470,7 +459,7 @@ static void the_stream_ends_behind_it(void)
     tcp_pair(&near, &far);
     associate(near, port, KEY);
     begin_to_read(&reader, far, LENGTH + 1);
-    CHECK_BEGUN(TransmitFile(near, file, 0, 0, &overlapped, NULL, TF_DISCONNECT | TF_REUSE_SOCKET));
+    CHECK_BEGINS(TransmitFile(near, file, 0, 0, &overlapped, NULL, TF_DISCONNECT | TF_REUSE_SOCKET));
     CHECK_ENDED(port, KEY, &overlapped, LENGTH);
     has_read(&reader, "", 0, LENGTH, "");
     closesocket(far);
@@ -484,6 +473,31 @@ static void the_stream_ends_behind_it(void)
     closesocket(again);
     closesocket(listener);
     closesocket(near);
+}
+
+/* Both calls return WSA_IO_PENDING, and so make packets even with FILE_SKIP_COMPLETION_PORT_ON_SUCCESS. */
+static void a_pending_result_makes_a_packet_whatever_is_set(void)
+{
+    TRANSMIT_PACKETS_ELEMENT element;
+    TRANSMIT_FILE_BUFFERS buffers = beside("head", "");
+    OVERLAPPED overlapped = at(0), sending = at(0);
+    SOCKET near, far;
+    memset(&element, 0, sizeof element);
+    element.dwElFlags = TP_ELEMENT_MEMORY;
+    element.cLength = 3;
+    element.pBuffer = (void *)(uintptr_t)"one";
+    tcp_pair(&near, &far);
+    associate(near, port, KEY);
+    CHECK(SetFileCompletionNotificationModes((HANDLE)near, FILE_SKIP_COMPLETION_PORT_ON_SUCCESS));
+    CHECK_IS(send_from(near, "x", 1, NULL, &sending), 0);
+    CHECK(is_silent(port));
+    CHECK_BEGINS(TransmitFile(near, NULL, 0, 0, &overlapped, &buffers, 0));
+    CHECK_ENDED(port, KEY, &overlapped, 4);
+    CHECK_BEGINS(TransmitPackets(near, &element, 1, 0, &overlapped, 0));
+    CHECK_ENDED(port, KEY, &overlapped, 3);
+    CHECK_BEGINS(TransmitFile(near, NULL, 0, 0, &overlapped, NULL, TF_DISCONNECT));
+    CHECK_ENDED(port, KEY, &overlapped, 0);
+    close_both(near, far);
 }
 
 static void packets_are_memory_and_files(void)
@@ -517,12 +531,12 @@ static void packets_are_memory_and_files(void)
     elements[3].cLength = 4;
     elements[3].pBuffer = (void *)(uintptr_t)"last";
     begin_to_read(&reader, far, LENGTH + 2);
-    CHECK_BEGUN(transmit_packets(near, elements, 4, 0, &overlapped, 0));
+    CHECK_BEGINS(transmit_packets(near, elements, 4, 0, &overlapped, 0));
     CHECK_ENDED(port, KEY, &overlapped, LENGTH + 2);
     has_read(&reader, "one", 5, LENGTH - 5, "last");
     begin_to_read(&reader, far, 10);
     overlapped = at(7);
-    CHECK_BEGUN(transmit(near, file, 10, 0, &overlapped, NULL, 0));
+    CHECK_BEGINS(transmit(near, file, 10, 0, &overlapped, NULL, 0));
     CHECK_ENDED(port, KEY, &overlapped, 10);
     has_read(&reader, "", 7, 10, "");
     elements[1].dwElFlags = 3;
@@ -548,7 +562,7 @@ static void a_file_that_is_not_in_the_cache_goes_too(void)
         /* All of it, or what is behind a page of the largest sort. */
         was_evicted &= evict(descriptor, again == 1 ? 2 << 20 : 0);
         begin_to_read(&reader, far, LENGTH);
-        CHECK_BEGUN(TransmitFile(near, it, 0, 0, &overlapped, NULL, 0));
+        CHECK_BEGINS(TransmitFile(near, it, 0, 0, &overlapped, NULL, 0));
         CHECK_ENDED(port, KEY, &overlapped, LENGTH);
         has_read(&reader, "", 0, LENGTH, "");
         CHECK(CloseHandle(it));
@@ -558,7 +572,7 @@ static void a_file_that_is_not_in_the_cache_goes_too(void)
         printf("SKIPPED %s: this file system does not let go of a file in memory\n", __func__);
     /* The file may be closed meanwhile. */
     begin_to_read(&reader, far, LENGTH);
-    CHECK_BEGUN(TransmitFile(near, file, 0, 0, &overlapped, NULL, 0));
+    CHECK_BEGINS(TransmitFile(near, file, 0, 0, &overlapped, NULL, 0));
     CHECK(CloseHandle(file));
     CHECK_ENDED(port, KEY, &overlapped, LENGTH);
     has_read(&reader, "", 0, LENGTH, "");
@@ -593,6 +607,7 @@ int main(void)
     a_head_goes_at_once_if_no_bytes_follow();
     a_file_may_be_cut_off_meanwhile();
     the_stream_ends_behind_it();
+    a_pending_result_makes_a_packet_whatever_is_set();
     packets_are_memory_and_files();
     a_file_that_is_not_in_the_cache_goes_too();
     CHECK(CloseHandle(port) && DeleteFileA(name));

@@ -363,6 +363,10 @@ impl Work for Accepting {
         outcome
     }
 
+    fn succeeds_by_packet(&self) -> bool {
+        true
+    }
+
     /// The socket may be given to another accept.
     fn give_up(&mut self) {
         self.claim = None;
@@ -634,9 +638,13 @@ impl Work for Connecting {
         true
     }
 
+    fn succeeds_by_packet(&self) -> bool {
+        true
+    }
+
     /// What the peer answers may come while the call goes on; to the program that makes no difference.
-    fn fails_by_packet(&self) -> bool {
-        self.is_begun
+    fn fails_by_packet(&self, _: Outcome) -> bool {
+        self.is_begun || self.is_connected
     }
 
     /// The system would go on with it, and the next connect be taken for the end of this one. The entry of the number has
@@ -779,6 +787,10 @@ impl Work for Disconnecting {
     }
 
     fn begins_unasked(&self) -> bool {
+        true
+    }
+
+    fn succeeds_by_packet(&self) -> bool {
         true
     }
 

@@ -82,8 +82,15 @@ pub(crate) trait Work: Send + 'static {
         outcome
     }
 
-    /// Whether a packet tells of its failure, though it was found out by the call that has begun it.
-    fn fails_by_packet(&self) -> bool {
+    /// Whether the call that begins it returns `WSA_IO_PENDING` even if it has succeeded by then. A packet then always
+    /// reports the success.
+    fn succeeds_by_packet(&self) -> bool {
+        false
+    }
+
+    /// Whether a packet reports a failure that the call itself has found.
+    fn fails_by_packet(&self, outcome: Outcome) -> bool {
+        let _ = outcome;
         false
     }
 
@@ -342,14 +349,15 @@ impl<W: Work> Errand for Operation<W> {
             go_on(ticket, next, outcome);
             return Begun::Pending;
         }
-        if status::is_success(ended) {
+        let is_success = status::is_success(ended);
+        if is_success && !self.work.succeeds_by_packet() {
             // Before anything tells of the end, upon which the program may give the memory to something else.
             told.write(outcome);
             ticket.tell(ended, outcome, has_packet, None);
             return Begun::Done;
         }
-        if ended == status::CUT || self.work.fails_by_packet() {
-            // To the reference this is an end as others are: as if it had waited.
+        if is_success || ended == status::CUT || self.work.fails_by_packet(outcome) {
+            // As if it had waited: the notification modes do not count.
             ticket.tell(ended, outcome, true, None);
             return Begun::Pending;
         }

@@ -261,6 +261,15 @@ impl Work for Transmitting {
         }
     }
 
+    fn succeeds_by_packet(&self) -> bool {
+        true
+    }
+
+    /// What the socket refuses from the first byte on the call tells.
+    fn fails_by_packet(&self, outcome: Outcome) -> bool {
+        outcome.bytes > 0 || matches!(outcome.errno, ENDED | libc::EIO)
+    }
+
     fn status(&self, target: Target, errno: c_int) -> u32 {
         match errno {
             ENDED => status::END_OF_FILE,
