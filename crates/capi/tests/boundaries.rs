@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each file and what it imports of this crate, lowest layer first.
-const LAYERS: [(&str, &[&str]); 64] = [
+const LAYERS: [(&str, &[&str]); 66] = [
     ("abi", &[]),
     ("linux", &[]),
     ("linux/fetches", &[]),
@@ -250,6 +250,31 @@ const LAYERS: [(&str, &[&str]); 64] = [
         ],
     ),
     (
+        "linux/lingering",
+        &[
+            "linux/connections",
+            "linux/descriptors",
+            "linux/driver",
+            "linux/process",
+            "linux/sockets",
+        ],
+    ),
+    (
+        "linux/disconnects",
+        &[
+            "abi",
+            "errors",
+            "linux/connections",
+            "linux/descriptors",
+            "linux/errno",
+            "linux/lingering",
+            "linux/numbers",
+            "linux/operations",
+            "linux/port",
+            "linux/sockets",
+        ],
+    ),
+    (
         "linux/files",
         &[
             "abi",
@@ -274,6 +299,7 @@ const LAYERS: [(&str, &[&str]); 64] = [
             "errors",
             "linux/connections",
             "linux/descriptors",
+            "linux/disconnects",
             "linux/errno",
             "linux/fetches",
             "linux/file",
@@ -287,7 +313,7 @@ const LAYERS: [(&str, &[&str]); 64] = [
             "linux/visits",
         ],
     ),
-    ("linux/extensions", &["errors", "linux/connections", "linux/transmit"]),
+    ("linux/extensions", &["errors", "linux/connections", "linux/disconnects", "linux/transmit"]),
     (
         "linux/modules",
         &[

@@ -1121,10 +1121,17 @@ static void a_socket_is_disconnected_and_used_again(void)
     }
 #if HAS_SOCKET_CALLS
     {
-        /* Without reuse a pending receive gets the end. */
+        /* Without reuse a pending receive continues: the peer may still send. */
         OVERLAPPED receiving = fresh(NULL);
+        SOCKET peer = (SOCKET)accept(listener, NULL, NULL); /* that of the first connection */
+        closesocket(peer);
+        peer = (SOCKET)accept(listener, NULL, NULL);
         CHECK_PENDING(receive_into(again, &byte, 1, NULL, &receiving));
         CHECK_IS(DisconnectEx(again, NULL, 0, 0), TRUE);
+        CHECK_IS(recv(peer, &byte, 1, 0), 0);
+        CHECK_ENDED_BY_A_BYTE(peer, port, KEY, &receiving);
+        CHECK_PENDING(receive_into(again, &byte, 1, NULL, &receiving));
+        closesocket(peer);
         CHECK_ENDED(port, KEY, &receiving, 0);
     }
 #endif

@@ -9,6 +9,7 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 
 #include "check.h"
 #include "overlapped.h"
@@ -127,6 +128,8 @@ static void it_goes_on_as_the_peer_reads(void)
 {
     OVERLAPPED overlapped = at(0), behind = at(0);
     DWORD done = UNTOUCHED;
+    OVERLAPPED_ENTRY entry;
+    UINT32 count;
     READER reader;
     SOCKET near, far;
     tcp_pair(&near, &far);
@@ -151,7 +154,7 @@ static void it_goes_on_as_the_peer_reads(void)
     associate(near, port, KEY);
     for (;;) { /* until one has to wait: nobody reads */
         CHECK_BEGINS(TransmitFile(near, file, 0, 0, &overlapped, NULL, 0));
-        if (is_silent(port))
+        if (take_one(port, A_WHILE, &entry, &count) == WAIT_TIMEOUT)
             break;
     }
     CHECK(CancelIoEx((HANDLE)near, &overlapped));
@@ -580,6 +583,209 @@ static void a_file_that_is_not_in_the_cache_goes_too(void)
     closesocket(far);
 }
 
+enum { MUCH = 200000 };
+
+/* How many descriptors of sockets the process has. */
+static int count_sockets(void)
+{
+    DIR *all = opendir("/proc/self/fd");
+    const struct dirent *one;
+    int count = 0;
+    CHECK(all != NULL);
+    while ((one = readdir(all)) != NULL) {
+        struct stat about;
+        if (one->d_name[0] != '.' && fstat(atoi(one->d_name), &about) == 0)
+            count += S_ISSOCK(about.st_mode);
+    }
+    CHECK_IS(closedir(all), 0);
+    return count;
+}
+
+/* Whether the process has a thread of this name. */
+static int has_thread(const char *wanted)
+{
+    DIR *threads = opendir("/proc/self/task");
+    const struct dirent *thread;
+    int has = 0;
+    CHECK(threads != NULL);
+    while ((thread = readdir(threads)) != NULL) {
+        char path[sizeof thread->d_name + 32], text[32] = "";
+        FILE *of_thread;
+        snprintf(path, sizeof path, "/proc/self/task/%s/comm", thread->d_name);
+        of_thread = fopen(path, "r");
+        if (of_thread == NULL)
+            continue;
+        if (fgets(text, sizeof text, of_thread) != NULL)
+            has |= strncmp(text, wanted, strlen(wanted)) == 0;
+        CHECK_IS(fclose(of_thread), 0);
+    }
+    CHECK_IS(closedir(threads), 0);
+    return has;
+}
+
+/* Nothing is left of former connections. */
+static void until_none_lingers(int sockets)
+{
+    ULONGLONG began = GetTickCount64();
+    while (count_sockets() > sockets || has_thread("cp-linger")) {
+        CHECK(GetTickCount64() - began < SOON);
+        Sleep(1);
+    }
+}
+
+/* Ends a stream behind MUCH bytes, in one of three ways, by an operation or by a call that waits. */
+static void send_and_disconnect(SOCKET near, int way, int waits, int reuses)
+{
+    OVERLAPPED overlapped = at(0), sending = at(0);
+    LPOVERLAPPED how = waits ? NULL : &overlapped;
+    DWORD sent = 0, flags = TF_DISCONNECT | (reuses ? TF_REUSE_SOCKET : 0);
+    TRANSMIT_FILE_BUFFERS buffers;
+    TRANSMIT_PACKETS_ELEMENT element;
+    BOOL done;
+    if (way == 0) {
+        CHECK_IS(send_from(near, contents, MUCH, &sent, &sending), 0);
+        CHECK_ENDED(port, KEY, &sending, MUCH);
+        done = DisconnectEx(near, how, reuses ? TF_REUSE_SOCKET : 0, 0);
+        sent = 0;
+    } else if (way == 1) {
+        memset(&buffers, 0, sizeof buffers);
+        buffers.Head = contents;
+        buffers.HeadLength = sent = MUCH;
+        done = TransmitFile(near, NULL, 0, 0, how, &buffers, flags);
+    } else {
+        memset(&element, 0, sizeof element);
+        element.dwElFlags = TP_ELEMENT_MEMORY;
+        element.cLength = sent = MUCH;
+        element.pBuffer = contents;
+        done = TransmitPackets(near, &element, 1, 0, how, flags);
+    }
+    CHECK_IS(done, waits);
+    if (!waits) {
+        CHECK_IS(GetLastError(), WSA_IO_PENDING);
+        CHECK_ENDED(port, KEY, &overlapped, sent);
+    }
+}
+
+/* A pair. The system takes MUCH bytes from the first end, and the other end has little room. */
+static void pair_with_room(SOCKET *near, SOCKET *far)
+{
+    int much = MUCH * 4, little = 16384;
+    struct sockaddr_in address;
+    SOCKET listener = tcp_listener(&address);
+    *far = tcp_socket();
+    CHECK_IS(setsockopt(*far, SOL_SOCKET, SO_RCVBUF, (char *)&little, sizeof little), 0);
+    CHECK_IS(connect(*far, (struct sockaddr *)&address, sizeof address), 0);
+    *near = (SOCKET)accept(listener, NULL, NULL);
+    CHECK(*near != INVALID_SOCKET);
+    CHECK_IS(setsockopt(*near, SOL_SOCKET, SO_SNDBUF, (char *)&much, sizeof much), 0);
+    CHECK_IS(closesocket(listener), 0);
+    associate(*near, port, KEY);
+}
+
+/* Reads all that the other end has sent, and sends something before and between. */
+static void read_while_sending(SOCKET far)
+{
+    static char bytes[MUCH];
+    int got = 0;
+    while (got < MUCH) {
+        ssize_t part;
+        send_all(far, "something", 9);
+        part = recv(far, bytes + got, 8192 < MUCH - got ? 8192 : (size_t)(MUCH - got), 0);
+        CHECK(part > 0);
+        got += (int)part;
+    }
+    CHECK(memcmp(bytes, contents, MUCH) == 0);
+    send_all(far, "something", 9);
+    CHECK_IS(recv(far, bytes, 1, 0), 0);
+}
+
+/* The peer gets everything, though it sends meanwhile. Without TF_REUSE_SOCKET the socket receives that. */
+static void a_peer_that_goes_on_sending_gets_everything(void)
+{
+    int way, waits, reuses, before = count_sockets();
+    for (way = 0; way < 3; way++)
+        for (waits = 0; waits < 2; waits++)
+            for (reuses = 0; reuses < 2; reuses++) {
+                SOCKET near, far, again, listener;
+                struct sockaddr_in address;
+                char bytes[9];
+                OVERLAPPED overlapped = at(0);
+                pair_with_room(&near, &far);
+                send_all(far, "something", 9);
+                until(near, POLLIN); /* it is unread when the stream ends */
+                if (!reuses) {
+                    CHECK_IS(receive_into(near, bytes, 9, NULL, &overlapped), 0);
+                    CHECK_ENDED(port, KEY, &overlapped, 9);
+                }
+                send_and_disconnect(near, way, waits, reuses);
+                if (reuses) { /* it is free meanwhile */
+                    listener = tcp_listener(&address);
+                    CHECK_IS(connect(near, (struct sockaddr *)&address, sizeof address), 0);
+                    again = (SOCKET)accept(listener, NULL, NULL);
+                    send_all(again, "x", 1);
+                    receive_all(near, bytes, 1);
+                    close_both(again, listener);
+                } else {
+                    CHECK_SOCKET_ERROR(send_from(near, "x", 1, NULL, &overlapped), WSAESHUTDOWN);
+                }
+                read_while_sending(far);
+                if (!reuses) {
+                    receive_all(near, bytes, 9);
+                    CHECK(memcmp(bytes, "something", 9) == 0);
+                }
+                close_both(far, near);
+            }
+    until_none_lingers(before);
+}
+
+/* A process keeps few former connections, and a forked child none. All that was sent comes even so. */
+static void former_connections_are_few(void)
+{
+    enum { COUNT = 24, LIMIT = 128 };
+    SOCKET far[COUNT];
+    struct rlimit before, few;
+    int place, sockets = count_sockets(), status;
+    static char bytes[MUCH];
+    pid_t child;
+    for (place = 0; place < COUNT; place++) {
+        SOCKET near;
+        pair_with_room(&near, &far[place]);
+        send_and_disconnect(near, 0, 0, 1);
+        closesocket(near);
+    }
+    CHECK(count_sockets() >= sockets + 2 * COUNT);
+    child = fork_at_rest();
+    if (child == 0) {
+        CHECK_IS(count_sockets(), sockets + COUNT);
+        if (is_slow()) /* Valgrind asks about memory that the other threads have lost here */
+            execl("/bin/true", "true", (char *)NULL);
+        _exit(0);
+    }
+    CHECK_IS(waitpid(child, &status, 0), child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    /* A quarter of those that the process may have. */
+    CHECK_IS(getrlimit(RLIMIT_NOFILE, &before), 0);
+    few = before;
+    few.rlim_cur = LIMIT;
+    CHECK_IS(setrlimit(RLIMIT_NOFILE, &few), 0);
+    for (place = 0; place < COUNT; place++) {
+        SOCKET near;
+        closesocket(far[place]);
+        pair_with_room(&near, &far[place]);
+        send_and_disconnect(near, 0, 0, 1);
+        closesocket(near);
+    }
+    CHECK_IS(setrlimit(RLIMIT_NOFILE, &before), 0);
+    CHECK(count_sockets() <= sockets + COUNT + LIMIT / 4);
+    for (place = 0; place < COUNT; place++) {
+        receive_all(far[place], bytes, MUCH);
+        CHECK(memcmp(bytes, contents, MUCH) == 0);
+        CHECK_IS(recv(far[place], bytes, 1, 0), 0);
+        closesocket(far[place]);
+    }
+    until_none_lingers(sockets);
+}
+
 int main(void)
 {
     DWORD done;
@@ -609,6 +815,8 @@ int main(void)
     the_stream_ends_behind_it();
     a_pending_result_makes_a_packet_whatever_is_set();
     packets_are_memory_and_files();
+    a_peer_that_goes_on_sending_gets_everything();
+    former_connections_are_few();
     a_file_that_is_not_in_the_cache_goes_too();
     CHECK(CloseHandle(port) && DeleteFileA(name));
     free(contents);

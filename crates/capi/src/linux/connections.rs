@@ -1,4 +1,4 @@
-//! Overlapped accepts, connects and disconnects: `AcceptEx`, `ConnectEx`, `DisconnectEx`, and what comes with them.
+//! Overlapped accepts and connects: `AcceptEx`, `ConnectEx`, and what comes with them.
 //!
 //! An accept takes a socket that the program has made. The connection is put in its place: under the number that the
 //! program knows, with the association that this has, and its options. If the number stands for something else by
@@ -12,7 +12,7 @@ use completion_port::raw::{Attempt, Side};
 use libc::{iovec, sockaddr, socklen_t};
 
 use crate::abi::Overlapped;
-use crate::errors::{code, guarded, succeeds};
+use crate::errors::{code, guarded};
 use crate::linux::descriptors::{
     self, is_bound, is_connected, is_local, is_own_peer, is_unused, listens,
 };
@@ -30,11 +30,8 @@ const BESIDE_ADDRESS: u32 = 16;
 /// The status flags of a socket of which nothing was asked when it was made.
 const OF_NEW: c_int = libc::O_RDWR;
 
-/// `TF_DISCONNECT` and `TF_REUSE_SOCKET`.
-const REUSE: u32 = 2;
-
 /// The descriptor that a SOCKET is; one that is closed if it cannot be one.
-fn descriptor_of(socket: usize) -> RawFd {
+pub(crate) fn descriptor_of(socket: usize) -> RawFd {
     RawFd::try_from(socket).unwrap_or(-1)
 }
 
@@ -42,7 +39,7 @@ fn descriptor_of(socket: usize) -> RawFd {
 /// and the registration of the number go on with it. It `is_tcp`, a stream, or may be anything; an operation `begins` on it
 /// at once, or does not. What has ended by that is the caller's to tell; also if the system has refused, so that they go
 /// on with what they had.
-fn replace(
+pub(crate) fn replace(
     state: &mut State,
     number: &'static Number,
     descriptor: RawFd,
@@ -123,29 +120,8 @@ pub(crate) fn option(
     (done == 0).then_some((value, size))
 }
 
-/// Prepares a stream both of whose halves are shut to be closed at once, with what was sent on its way still: nothing
-/// waits for that, and nothing that has come is left unread, on which the system would reset the connection.
-fn let_go(descriptor: RawFd) {
-    let lingers: Choice = (libc::SOL_SOCKET, libc::SO_LINGER, 8);
-    // Whether it lingers, and for how many seconds. Without any it is to be reset.
-    if option(descriptor, lingers).is_some_and(|(value, _)| value[4..8] != [0; 4]) {
-        set_option(descriptor, lingers, &[0; 8]);
-    }
-    let mut place = [0_u8; 1 << 14];
-    // As much as may have come at most: what comes behind the end of the receiving half is not kept.
-    for _ in 0..1 << 16 {
-        let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
-        // SAFETY: recv(2) writes at most so many bytes at the pointer; of TCP it throws them away instead.
-        // - valid for writes: it is a local of that size.
-        let read = unsafe { libc::recv(descriptor, place.as_mut_ptr().cast(), place.len(), flags) };
-        if read <= 0 {
-            return;
-        }
-    }
-}
-
 /// Gives `to` the options that the program has set of `from`, whose entry is `number`.
-fn carry_options(number: &Number, from: RawFd, to: RawFd) {
+pub(crate) fn carry_options(number: &Number, from: RawFd, to: RawFd) {
     let set = number.options();
     if set == 0 {
         return;
@@ -171,7 +147,7 @@ fn carry_options(number: &Number, from: RawFd, to: RawFd) {
 }
 
 /// Sets an option, if the socket has it.
-fn set_option(descriptor: RawFd, (level, name, _): Choice, value: &[u8]) {
+pub(crate) fn set_option(descriptor: RawFd, (level, name, _): Choice, value: &[u8]) {
     let size = socklen_t::try_from(value.len()).unwrap_or(0);
     // SAFETY: setsockopt(2) reads `size` bytes at the pointer.
     // - valid for reads: that is how long the slice is.
@@ -179,7 +155,7 @@ fn set_option(descriptor: RawFd, (level, name, _): Choice, value: &[u8]) {
 }
 
 /// An option of sockets that is a whole number.
-fn whole(descriptor: RawFd, name: c_int) -> Option<c_int> {
+pub(crate) fn whole(descriptor: RawFd, name: c_int) -> Option<c_int> {
     let (value, _) = option(descriptor, (libc::SOL_SOCKET, name, 4))?;
     let [one, two, three, four, ..] = value;
     Some(c_int::from_ne_bytes([one, two, three, four]))
@@ -734,165 +710,6 @@ pub unsafe extern "C" fn cp_connect_ex(
         // SAFETY: `start` demands an OVERLAPPED that stays there until its end.
         // - the caller says so, and of `sent`, too.
         unsafe { start(how, connecting) }
-    };
-    guarded(0, || is_done(answered(begin())))
-}
-
-/// Whether a stream is connected, or was until both sides had ended it, which to the reference is connected still. One
-/// that was reset is not.
-fn is_or_was_connected(descriptor: RawFd) -> bool {
-    /// Where the system tells how many segments have come, and how much it tells at least then.
-    const SEGMENTS: std::ops::Range<usize> = 140..144;
-    if is_connected(descriptor) {
-        return true;
-    }
-    if numbers::find(descriptor).is_some_and(|number| number.lock().past(descriptor).was_reset) {
-        return false;
-    }
-    let mut info = [0_u8; SEGMENTS.end];
-    let mut size = socklen_t::try_from(info.len()).unwrap_or(0);
-    let place = info.as_mut_ptr().cast::<c_void>();
-    // SAFETY: getsockopt(2) writes at most `size` bytes at the first pointer, and the size at the other.
-    // - valid: both are locals, and the first has so many bytes.
-    let done = unsafe {
-        libc::getsockopt(descriptor, libc::IPPROTO_TCP, libc::TCP_INFO, place, &raw mut size)
-    };
-    done == 0 && size as usize == info.len() && info[SEGMENTS].iter().any(|byte| *byte != 0)
-}
-
-/// A disconnect.
-pub(crate) struct Disconnecting {
-    is_reused: bool,
-    /// The [identity](descriptors::identity) of the socket.
-    identity: u64,
-    /// Where its OVERLAPPED is, if it has one.
-    overlapped: Option<usize>,
-}
-
-impl Work for Disconnecting {
-    fn attempt(&mut self, descriptor: RawFd, outcome: &mut Outcome) -> Attempt {
-        let shut = || {
-            // SAFETY: shutdown(2) demands nothing of memory.
-            if unsafe { libc::shutdown(descriptor, libc::SHUT_RDWR) } < 0 {
-                // It was connected, so both sides have ended it.
-                outcome.errno = Some(errno()).filter(|errno| *errno != libc::ENOTCONN).unwrap_or(0);
-            }
-            outcome.errno == 0
-        };
-        match numbers::entry(descriptor) {
-            Some(number) => number.while_shutting(shut),
-            None => outcome.errno = libc::EBADF,
-        }
-        Attempt::Done
-    }
-
-    fn begins_unasked(&self) -> bool {
-        true
-    }
-
-    fn succeeds_by_packet(&self) -> bool {
-        true
-    }
-
-    fn finish(&mut self, target: Target, mut outcome: Outcome) -> Outcome {
-        if outcome.errno != 0 {
-            return outcome;
-        }
-        let Target { descriptor, .. } = target;
-        if self.is_reused {
-            outcome.errno = self.renew(descriptor).err().unwrap_or(0);
-        } else {
-            let note = |state: &mut State| state.remember(descriptor, |past| past.has_shut = true);
-            let _ = target.if_current(note);
-        }
-        outcome
-    }
-}
-
-impl Disconnecting {
-    pub(crate) fn new(descriptor: RawFd, is_reused: bool, overlapped: *mut c_void) -> Self {
-        let identity = descriptors::identity(descriptor);
-        let overlapped = Some(overlapped.addr()).filter(|address| *address != 0);
-        Self { is_reused, identity, overlapped }
-    }
-
-    /// Puts a new socket of the same sort in the place of the one that was disconnected.
-    fn renew(&self, descriptor: RawFd) -> Result<(), c_int> {
-        let number = numbers::entry(descriptor).ok_or(libc::EBADF)?;
-        let whole = |name| whole(descriptor, name).ok_or(libc::ENOTSOCK);
-        let (family, kind, protocol) =
-            (whole(libc::SO_DOMAIN)?, whole(libc::SO_TYPE)?, whole(libc::SO_PROTOCOL)?);
-        // SAFETY: socket(2) demands nothing of memory.
-        let made = unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol) };
-        if made < 0 {
-            return Err(errno());
-        }
-        // SAFETY: `from_raw_fd` demands a descriptor that has no other owner.
-        // - the call has made it just now.
-        let made = unsafe { OwnedFd::from_raw_fd(made) };
-        carry_options(number, descriptor, made.as_raw_fd());
-        let mut state = number.lock();
-        // A thread that closes the socket takes its operations out of the entry, under the lock, before it does so.
-        let is_closed =
-            self.overlapped.is_some_and(|overlapped| !state.flights.contains(overlapped));
-        if is_closed
-            || state.is_closing(descriptor)
-            || descriptors::identity(descriptor) != self.identity
-        {
-            return Err(libc::ECANCELED);
-        }
-        let_go(descriptor);
-        let is_tcp = (kind, protocol) == (libc::SOCK_STREAM, libc::IPPROTO_TCP);
-        let (ended, replaced) = replace(&mut state, number, descriptor, &made, is_tcp, false);
-        state.is_reused = replaced.is_ok();
-        drop(state);
-        ended.tell();
-        replaced
-    }
-}
-
-/// `DisconnectEx`.
-///
-/// # Safety
-///
-/// `overlapped` is null, or there for the operation until its end.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cp_disconnect_ex(
-    socket: usize,
-    overlapped: *mut c_void,
-    flags: u32,
-    reserved: u32,
-) -> c_int {
-    let descriptor = descriptor_of(socket);
-    let check = || {
-        descriptors::protocol(descriptor)?;
-        if reserved != 0 || flags & !REUSE != 0 {
-            return Err(code::WSAEINVAL);
-        }
-        if is_or_was_connected(descriptor) { Ok(()) } else { Err(code_of_errno(libc::ENOTCONN)) }
-    };
-    let mut work = Disconnecting::new(descriptor, flags & REUSE != 0, overlapped);
-    if overlapped.is_null() {
-        return succeeds(|| {
-            check()?;
-            let mut outcome = Outcome::default();
-            work.attempt(descriptor, &mut outcome);
-            let outcome = work.finish(Target::of(descriptor)?, outcome);
-            match outcome.errno {
-                0 => Ok(()),
-                errno => Err(code_of_errno(errno)),
-            }
-        });
-    }
-    let begin = || {
-        check()?;
-        let overlapped = overlapped.cast::<Overlapped>();
-        let told = Told::NOTHING;
-        let (side, tells_flags) = (Side::Out, false);
-        let how = Start { descriptor, overlapped, side, tells_flags, told, accept: 0 };
-        // SAFETY: `start` demands an OVERLAPPED that stays there until its end.
-        // - the caller says so.
-        unsafe { start(how, work) }
     };
     guarded(0, || is_done(answered(begin())))
 }

@@ -3,9 +3,8 @@
 use std::ffi::c_void;
 
 use crate::errors::guarded;
-use crate::linux::connections::{
-    cp_accept_ex, cp_accepted_addresses, cp_connect_ex, cp_disconnect_ex,
-};
+use crate::linux::connections::{cp_accept_ex, cp_accepted_addresses, cp_connect_ex};
+use crate::linux::disconnects::cp_disconnect_ex;
 use crate::linux::transmit::{cp_transmit_file, cp_transmit_packets};
 
 /// A number as it lies in memory, and the function.

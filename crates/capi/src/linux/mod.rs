@@ -6,9 +6,10 @@
 //!  called at their ends    callbacks          and the threads that call
 //!  extensions by number    extensions
 //!  files over sockets      transmit
-//!  overlapped operations   transfers  connections  results  files
+//!  overlapped operations   transfers  connections  disconnects  results  files
 //!  any of them             operations         how one is started, ends and is cancelled
 //!  several buffers         buffers
+//!  former connections      lingering          what lives on when a socket is used again
 //!  what stops a program    controls
 //!  the C functions         closing  sockets  opening
 //!  ports and changes       associations  changes  waiting
@@ -45,6 +46,7 @@ pub mod connections;
 pub mod controls;
 mod crew;
 mod descriptors;
+pub mod disconnects;
 mod driver;
 pub mod errno;
 pub mod extensions;
@@ -53,6 +55,7 @@ mod file;
 pub mod files;
 mod flights;
 pub(crate) mod last;
+mod lingering;
 pub mod messages;
 pub mod modules;
 mod numbers;

@@ -21,8 +21,9 @@ use libc::iovec;
 
 use crate::abi::{Handle, Overlapped};
 use crate::errors::{code, guarded, set_last};
-use crate::linux::connections::{Disconnecting, is_done, option};
+use crate::linux::connections::{is_done, option};
 use crate::linux::descriptors::{self, is_connected};
+use crate::linux::disconnects::Disconnecting;
 use crate::linux::errno::{Signals, code_of_errno};
 use crate::linux::fetches::Part;
 use crate::linux::file::{File, errno, seek, stat, without_signal};
