@@ -8,12 +8,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each file and what it imports of this crate, lowest layer first.
-const LAYERS: [(&str, &[&str]); 66] = [
+const LAYERS: [(&str, &[&str]); 68] = [
     ("abi", &[]),
     ("linux", &[]),
     ("linux/fetches", &[]),
     ("linux/last", &[]),
     ("linux/crew", &[]),
+    ("linux/later", &[]),
     ("linux/messages", &[]),
     ("linux/process", &[]),
     ("linux/addresses", &[]),
@@ -32,7 +33,14 @@ const LAYERS: [(&str, &[&str]); 66] = [
     ("windows/status", &["errors"]),
     (
         "linux/numbers",
-        &["linux/addresses", "linux/descriptors", "linux/process", "linux/rooms", "requests"],
+        &[
+            "linux/addresses",
+            "linux/descriptors",
+            "linux/later",
+            "linux/process",
+            "linux/rooms",
+            "requests",
+        ],
     ),
     ("linux/status", &["errors", "linux/errno"]),
     (
@@ -50,7 +58,7 @@ const LAYERS: [(&str, &[&str]); 66] = [
     ("linux/controls", &["errors", "linux/process", "linux/words"]),
     ("linux/waits", &["abi", "linux/words"]),
     ("linux/waitable", &["errors", "linux/port", "linux/process", "linux/waits", "linux/words"]),
-    ("linux/file", &["linux/addresses", "linux/process", "linux/waitable"]),
+    ("linux/file", &["linux/addresses", "linux/later", "linux/process", "linux/waitable"]),
     ("linux/registered", &["errors", "linux/driver", "linux/waitable"]),
     (
         "linux/object",
@@ -125,9 +133,11 @@ const LAYERS: [(&str, &[&str]); 66] = [
         &[
             "abi",
             "errors",
+            "handles",
             "linux/errno",
             "linux/fetches",
             "linux/file",
+            "linux/later",
             "linux/port",
             "linux/process",
             "linux/status",
@@ -161,6 +171,7 @@ const LAYERS: [(&str, &[&str]); 66] = [
             "linux/driver",
             "linux/errno",
             "linux/flights",
+            "linux/later",
             "linux/numbers",
             "linux/object",
             "linux/port",
@@ -170,6 +181,19 @@ const LAYERS: [(&str, &[&str]); 66] = [
             "linux/waitable",
             "linux/waits",
             "requests",
+        ],
+    ),
+    (
+        "linux/cancelling",
+        &[
+            "abi",
+            "errors",
+            "linux/flights",
+            "linux/numbers",
+            "linux/object",
+            "linux/operations",
+            "linux/registrations",
+            "linux/waits",
         ],
     ),
     (
@@ -319,6 +343,7 @@ const LAYERS: [(&str, &[&str]); 66] = [
         &[
             "errors",
             "linux/callbacks",
+            "linux/cancelling",
             "linux/connections",
             "linux/operations",
             "linux/sockets",

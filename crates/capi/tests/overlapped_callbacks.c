@@ -350,6 +350,38 @@ static void work_is_submitted_and_waited_for(void)
 #endif
 }
 
+#if HAS_SOCKET_CALLS /* What was not announced Windows takes for the end of something that was. */
+/* The routine is called at the ends of operations in flight. A pool io serves announced operations only. */
+static void what_is_in_flight_calls_a_routine(void)
+{
+    SOCKET near, far;
+    Call call = new_call(), none = new_call(), announced = new_call();
+    PTP_IO io;
+    DWORD count;
+    tcp_pair(&near, &far);
+    CHECK_PENDING(receive_into(near, &call.byte, 1, NULL, &call.overlapped));
+    CHECK(BindIoCompletionCallback((HANDLE)near, routine, 0));
+    send_all(far, "x", 1);
+    until_called(&call);
+    CHECK_IS(call.bytes, 1);
+    close_both(near, far);
+    tcp_pair(&near, &far);
+    CHECK_PENDING(receive_into(near, &none.byte, 1, NULL, &none.overlapped));
+    io = CreateThreadpoolIo((HANDLE)near, io_callback, NULL, NULL);
+    CHECK(io != NULL);
+    StartThreadpoolIo(io);
+    CHECK_PENDING(receive_into(near, &announced.byte, 1, NULL, &announced.overlapped));
+    send_all(far, "xy", 2);
+    until_called(&announced);
+    CHECK(GetOverlappedResult((HANDLE)near, &none.overlapped, &count, FALSE));
+    CHECK_IS(WaitForSingleObject(none.done, 0), WAIT_TIMEOUT);
+    WaitForThreadpoolIoCallbacks(io, FALSE);
+    CloseThreadpoolIo(io);
+    close_both(near, far);
+    CHECK(CloseHandle(none.done));
+}
+#endif
+
 /* FILE_SKIP_COMPLETION_PORT_ON_SUCCESS: there is no call for a success at once, and the program takes back what it has
  * announced. What goes on is called for as ever. */
 static void a_success_of_which_no_packet_tells_is_taken_back(void)
@@ -602,6 +634,9 @@ int main(void)
     calls_at_ends_may_wait_for_later_ones();
     work_is_done_by_the_pool();
     work_is_submitted_and_waited_for();
+#if HAS_SOCKET_CALLS
+    what_is_in_flight_calls_a_routine();
+#endif
     a_success_of_which_no_packet_tells_is_taken_back();
 #ifndef _WIN32
     what_was_announced_alone_is_waited_for_a_second();

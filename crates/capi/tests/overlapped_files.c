@@ -332,6 +332,31 @@ static void operations_end_though_no_thread_waits(void)
     CHECK(is_silent(port));
 }
 
+/* The association of a file counts for operations in flight, too. */
+static void an_association_counts_for_what_is_in_flight(void)
+{
+    HANDLE file = opens_pipe(), event = CreateEventA(NULL, TRUE, FALSE, NULL);
+    OVERLAPPED first = at(0, NULL), without = at(0, (HANDLE)((uintptr_t)event | 1)), behind = at(0, NULL);
+    OVERLAPPED write = at(0, (HANDLE)(uintptr_t)1);
+    char bytes[3];
+    CHECK_GOES_ON(ReadFile(file, &bytes[0], 1, NULL, &first));
+    CHECK(CreateIoCompletionPort(file, port, KEY, 0) == port);
+    CHECK_BEGUN(WriteFile(file, "a", 1, NULL, &write));
+    CHECK_ENDED(port, KEY, &first, 1);
+    until_ended(&write);
+    CHECK_GOES_ON(ReadFile(file, &bytes[1], 1, NULL, &without));
+    CHECK_BEGUN(WriteFile(file, "b", 1, NULL, &write));
+    CHECK_IS(WaitForSingleObject(event, SOON), WAIT_OBJECT_0);
+    until_ended(&write);
+    CHECK(is_silent(port));
+    CHECK_GOES_ON(ReadFile(file, &bytes[2], 1, NULL, &behind));
+    CHECK_BEGUN(WriteFile(file, "c", 1, NULL, &write));
+    CHECK_ENDED(port, KEY, &behind, 1);
+    until_ended(&write);
+    CHECK(CloseHandle(file));
+    CHECK(CloseHandle(event));
+}
+
 static DWORD WINAPI begins_a_read(LPVOID argument)
 {
     static char byte;
@@ -690,6 +715,7 @@ int main(void)
     without_a_port_results_and_events_tell();
     the_low_bit_of_an_event_suppresses_the_packet();
     operations_end_though_no_thread_waits();
+    an_association_counts_for_what_is_in_flight();
     what_is_cancelled_ends_once();
     if (!has_ring())
         what_a_thread_has_begun_it_does_to_its_end();

@@ -576,27 +576,133 @@ static void what_succeeds_at_once_may_make_no_packet(void)
     close_both(near, far);
 }
 
-#if HAS_SOCKET_CALLS /* To Windows counts what is associated when an operation ends. */
-/* A socket that is associated while operations are in flight, which end as they were begun. */
-static void an_association_counts_for_what_begins_later(void)
+/* A socket that is associated while operations are in flight: packets report those, too. */
+static void an_association_counts_for_what_is_in_flight(void)
 {
     SOCKET near, far;
-    char byte;
-    OVERLAPPED before = fresh(NULL), behind = fresh(NULL);
+    char bytes[4];
+    HANDLE event = new_event(TRUE);
+    OVERLAPPED before = fresh(NULL), without = fresh((HANDLE)((uintptr_t)event | 1)), behind = fresh(NULL);
+    OVERLAPPED cancelled = fresh(NULL);
     DWORD count = UNTOUCHED;
     tcp_pair(&near, &far);
-    CHECK_PENDING(receive_into(near, &byte, 1, NULL, &before));
+    CHECK_PENDING(receive_into(near, &bytes[0], 1, NULL, &before));
+    CHECK_PENDING(receive_into(near, &bytes[1], 1, NULL, &without));
     associate(near, port, KEY);
-    CHECK_PENDING(receive_into(near, &byte, 1, NULL, &behind));
+    CHECK_PENDING(receive_into(near, &bytes[2], 1, NULL, &behind));
+    CHECK_ENDED_BY_A_BYTE(far, port, KEY, &before);
+    send_all(far, "y", 1);
+    CHECK_IS(WaitForSingleObject(event, SOON), WAIT_OBJECT_0);
+    CHECK(is_silent(port));
+    CHECK_ENDED_BY_A_BYTE(far, port, KEY, &behind);
+    close_both(near, far);
+    /* Also if they end with the socket. */
+    tcp_pair(&near, &far);
+    CHECK_PENDING(receive_into(near, &bytes[3], 1, NULL, &cancelled));
+    associate(near, port, KEY);
+    CHECK_IS(closesocket(near), 0);
+    CHECK_FAILED(port, KEY, &cancelled, 0, closed_code());
+    closesocket(far);
+    /* Not those that have ended. */
+    tcp_pair(&near, &far);
+    CHECK_PENDING(receive_into(near, bytes, 1, NULL, &before));
     send_all(far, "x", 1);
     CHECK(GetOverlappedResult((HANDLE)near, &before, &count, TRUE));
+    CHECK_IS(send_from(near, "x", 1, NULL, &behind), 0);
+    associate(near, port, KEY);
     CHECK(is_silent(port));
-    send_all(far, "y", 1);
-    CHECK_ENDED(port, KEY, &behind, 1);
     close_both(near, far);
+    CHECK(CloseHandle(event));
 }
 
+#if HAS_SOCKET_CALLS
+/* The number is another socket's, of which the library knows nothing: what was in flight on the former one makes no
+ * packets at the port of that. */
+static void an_association_counts_for_its_own_socket(void)
+{
+    SOCKET near, far, next;
+    char byte;
+    OVERLAPPED before = fresh(NULL), behind = fresh(NULL);
+    int ends[2];
+    HANDLE own = new_port(1), other = new_port(1);
+    CHECK_IS(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    near = (SOCKET)ends[0];
+    far = (SOCKET)ends[1];
+    CHECK_PENDING(receive_into(near, &byte, 1, NULL, &before));
+    next = unseen_socket();
+    CHECK_IS(dup2((int)next, (int)near), near);
+    associate(near, own, KEY);
+    CHECK_PENDING(receive_into(near, &byte, 1, NULL, &behind));
+    until_ended(&before);
+    CHECK_IS((DWORD)before.Internal, CANCELLED);
+    CHECK(is_silent(own));
+    /* A port that is closed is none, and the next one counts. */
+    CHECK(CancelIoEx((HANDLE)near, &behind));
+    CHECK_FAILED(own, KEY, &behind, 0, ERROR_OPERATION_ABORTED);
+    CHECK(CloseHandle(own));
+    CHECK_PENDING(receive_into(near, &byte, 1, NULL, &behind));
+    associate(near, other, KEY + 1);
+    CHECK(CancelIoEx((HANDLE)near, &behind));
+    CHECK_FAILED(other, KEY + 1, &behind, 0, ERROR_OPERATION_ABORTED);
+    close_both(near, far);
+    closesocket(next);
+    CHECK(CloseHandle(other));
+}
 #endif
+
+typedef struct Sender {
+    SOCKET to;
+    volatile LONG is_open;
+} Sender;
+
+static DWORD WINAPI send_a_byte(LPVOID argument)
+{
+    Sender *sender = (Sender *)argument;
+    while (!InterlockedCompareExchange(&sender->is_open, 0, 0))
+        SwitchToThread();
+    send_all(sender->to, "x", 1);
+    return 0;
+}
+
+/* The operation ends while its socket is associated. If it is still pending then, a packet comes. */
+static void an_association_may_come_when_an_operation_ends(void)
+{
+    int round, rounds = is_slow() ? 10 : tries(200, 5000);
+    for (round = 0; round < rounds; round++) {
+        SOCKET near;
+        Sender sender;
+        char byte;
+        OVERLAPPED overlapped = fresh(NULL), sending = fresh(NULL);
+        OVERLAPPED_ENTRY entry;
+        UINT32 received;
+        HANDLE own = new_port(1), thread;
+        int turn, is_pending;
+        tcp_pair(&near, &sender.to);
+        sender.is_open = 0;
+        thread = CreateThread(NULL, 0, send_a_byte, &sender, 0, NULL);
+        CHECK(thread != NULL);
+        CHECK_PENDING(receive_into(near, &byte, 1, NULL, &overlapped));
+        InterlockedExchange(&sender.is_open, 1);
+        for (turn = 0; turn < round % 50; turn++)
+            SwitchToThread();
+        associate(near, own, KEY);
+        is_pending = !HasOverlappedIoCompleted(&overlapped);
+        if (is_pending) {
+            CHECK_ENDED(own, KEY, &overlapped, 1);
+        } else { /* one packet at most, and it is the first */
+            CHECK_IS(send_from(near, "y", 1, NULL, &sending), 0);
+            CHECK_IS(take_one(own, SOON, &entry, &received), NO_ERROR);
+            if (entry.lpOverlapped == &overlapped)
+                CHECK_ENDED(own, KEY, &sending, 1);
+            else
+                CHECK(entry.lpOverlapped == &sending);
+        }
+        CHECK_IS(WaitForSingleObject(thread, SOON), WAIT_OBJECT_0);
+        CHECK(CloseHandle(thread));
+        close_both(near, sender.to);
+        CHECK(CloseHandle(own));
+    }
+}
 
 /* A duplicate by the reference's call stands for the same port, with the same key. */
 static void a_duplicate_completes_on_the_port_of_its_socket(void)
@@ -723,9 +829,11 @@ int main(void)
     a_port_that_is_closed_ends_what_it_carries_out();
 #endif
     what_succeeds_at_once_may_make_no_packet();
+    an_association_counts_for_what_is_in_flight();
 #if HAS_SOCKET_CALLS
-    an_association_counts_for_what_begins_later();
+    an_association_counts_for_its_own_socket();
 #endif
+    an_association_may_come_when_an_operation_ends();
     a_duplicate_completes_on_the_port_of_its_socket();
     an_idle_socket_goes_over_to_its_port();
     CHECK(CloseHandle(port));

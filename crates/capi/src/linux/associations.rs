@@ -12,8 +12,22 @@ use crate::linux::object::{self, Object};
 use crate::linux::port::CompletionPort;
 use crate::linux::{descriptors, driver, flights, registrations};
 
+/// For which operations an association counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Counts {
+    /// Also for those that are in flight.
+    ForAll,
+    /// For those that begin later.
+    ForLaterOnes,
+}
+
 /// Lets the operations of a descriptor complete on a port.
-fn associate_descriptor(descriptor: usize, port: &CompletionPort, key: usize) -> Result<(), u32> {
+fn associate_descriptor(
+    descriptor: usize,
+    port: &CompletionPort,
+    key: usize,
+    counts: Counts,
+) -> Result<(), u32> {
     let descriptor = RawFd::try_from(descriptor).map_err(|_| code::INVALID_HANDLE)?;
     let identity = descriptors::identity(descriptor);
     if identity == 0 {
@@ -32,6 +46,9 @@ fn associate_descriptor(descriptor: usize, port: &CompletionPort, key: usize) ->
         return Err(code::INVALID_PARAMETER);
     }
     state.associated = Some(Associated { port: port.name(), key, identity });
+    if let Some(later) = state.take_later(identity).filter(|_| counts == Counts::ForAll) {
+        later.set(port.name(), key);
+    }
     let is_moved =
         |line: &Line| line.port != port.name() && !state.is_in_use() && state.registered.is_none();
     if let Some(line) = state.line.filter(is_moved) {
@@ -44,7 +61,12 @@ fn associate_descriptor(descriptor: usize, port: &CompletionPort, key: usize) ->
 }
 
 /// The same of a file.
-fn associate_file(file: &File, port: &CompletionPort, key: usize) -> Result<(), u32> {
+fn associate_file(
+    file: &File,
+    port: &CompletionPort,
+    key: usize,
+    counts: Counts,
+) -> Result<(), u32> {
     if file.is_inherited() {
         return Err(code::INVALID_HANDLE);
     }
@@ -56,14 +78,27 @@ fn associate_file(file: &File, port: &CompletionPort, key: usize) -> Result<(), 
         return Err(code::INVALID_PARAMETER);
     }
     state.associated = Some((port.name(), key));
+    if let Some(later) = state.later.take().filter(|_| counts == Counts::ForAll) {
+        later.set(port.name(), key);
+    }
     Ok(())
 }
 
-/// Lets the operations of a descriptor or a file complete on a port.
+/// Lets the operations of a descriptor or a file complete on a port, also those in flight.
 pub(crate) fn associate(file: Handle, port: &Arc<CompletionPort>, key: usize) -> Result<(), u32> {
+    associate_some(file, port, key, Counts::ForAll)
+}
+
+/// The same of the operations for which the association counts.
+pub(crate) fn associate_some(
+    file: Handle,
+    port: &Arc<CompletionPort>,
+    key: usize,
+    counts: Counts,
+) -> Result<(), u32> {
     match object::file(file) {
-        Ok(file) => associate_file(&file, port, key),
-        Err(_) => associate_descriptor(file.addr(), port, key),
+        Ok(file) => associate_file(&file, port, key, counts),
+        Err(_) => associate_descriptor(file.addr(), port, key, counts),
     }
 }
 

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use crate::abi::{Entry, Handle};
 use crate::errors::{code, guarded, set_last, succeeds};
 use crate::handles::{self, open_port, usable_port};
+use crate::linux::associations::Counts;
 use crate::linux::crew::Crew;
 use crate::linux::process::Own;
 use crate::linux::status::code_in_win32;
@@ -317,7 +318,9 @@ pub unsafe extern "C" fn cp_new_pool_io(
             identity,
         };
         let made = Box::into_raw(Box::new(Binding::Io(io)));
-        associations::associate(file, &port, made.expose_provenance()).inspect_err(|_| {
+        let key = made.expose_provenance();
+        // An operation in flight was not announced: it has no share, and the end of the last one would be its own.
+        associations::associate_some(file, &port, key, Counts::ForLaterOnes).inspect_err(|_| {
             // SAFETY: `from_raw` demands a pointer of `into_raw` that is used nowhere else.
             // - it was made just now, and is the key of nothing.
             drop(unsafe { Box::from_raw(made) });

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use completion_port::raw::{FileTaskId, OpenFile};
 
 use crate::linux::addresses::ByAddress;
+use crate::linux::later::Later;
 use crate::linux::process::Own;
 use crate::linux::waitable::{Kind, Waitable};
 
@@ -44,6 +45,8 @@ pub(crate) struct InFlight {
 pub(crate) struct State {
     /// The handle of the port on which its operations complete, and their key.
     pub(crate) associated: Option<(u64, usize)>,
+    /// What operations have that began without an association.
+    pub(crate) later: Option<Arc<Later>>,
     /// By the addresses of their OVERLAPPEDs.
     pub(crate) flights: ByAddress<InFlight>,
     /// Its handle was closed, which a thread may have looked up before. Noted only of what has no positions.

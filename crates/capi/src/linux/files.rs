@@ -16,7 +16,7 @@ use crate::abi::{Handle, Overlapped};
 use crate::errors::{code, cp_last_error, guarded, set_last};
 use crate::handles;
 use crate::linux::file::{File, seek};
-use crate::linux::flights::{Flight, Ticket, Transfer, hand_over, tasks};
+use crate::linux::flights::{Flight, Packet, Ticket, Transfer, hand_over, tasks};
 use crate::linux::object;
 use crate::linux::operations::{SKIP_EVENT_ON_HANDLE, SKIP_PACKET_ON_SUCCESS, Start, start};
 use crate::linux::port::{Begun, Told};
@@ -69,16 +69,18 @@ unsafe fn begin(
     }
     let tasks = tasks()?;
     let address = place.as_ptr().addr();
-    let associated = {
-        let state = file.lock();
+    let packet = {
+        let mut state = file.lock();
         if state.flights.contains_key(&address) {
             return Err(code::INVALID_PARAMETER);
         }
-        state.associated
+        let port = |(port, key)| Some((handles::port_named(port)?, key));
+        match state.associated.and_then(port) {
+            _ if !has_packet => Packet::None,
+            Some((port, key)) => Packet::To(port, key),
+            None => Packet::Later(Arc::clone(state.later.get_or_insert_default())),
+        }
     };
-    let packet = associated
-        .filter(|_| has_packet)
-        .and_then(|(port, key)| Some((handles::port_named(port)?, key)));
     let modes = file.modes.load(Relaxed);
     let signals = event.is_none() && modes & SKIP_EVENT_ON_HANDLE == 0;
     let signal = signals.then(|| Arc::clone(&file.signal));

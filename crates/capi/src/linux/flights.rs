@@ -19,9 +19,11 @@ use completion_port::{Buffer, FileEngine, Port};
 
 use crate::abi::Overlapped;
 use crate::errors::{code, code_of};
+use crate::handles;
 use crate::linux::errno::Signals;
 use crate::linux::fetches::{Awaited, Fetching, Part};
 use crate::linux::file::{File, InFlight, errno, without_signal};
+use crate::linux::later::Later;
 use crate::linux::port::{Begun, CompletionPort};
 use crate::linux::process::Own;
 use crate::linux::status;
@@ -154,6 +156,22 @@ impl Transfer {
     }
 }
 
+/// Where the packet of an operation on a file goes.
+pub(crate) enum Packet {
+    /// There is none.
+    None,
+    /// To this port, with this key.
+    To(Arc<CompletionPort>, usize),
+    /// The operation began without an association.
+    Later(Arc<Later>),
+}
+
+/// Where the packet goes of an operation that began without an association, and ends now: its port, and its key.
+pub(crate) fn port_of_later(later: &Later) -> Option<(Arc<CompletionPort>, usize)> {
+    let (port, key) = later.get()?;
+    Some((handles::port_named(port)?, key))
+}
+
 /// Who is told of the end of an operation on a file.
 pub(crate) struct Ticket {
     pub(crate) overlapped: NonNull<Overlapped>,
@@ -161,8 +179,7 @@ pub(crate) struct Ticket {
     pub(crate) event: Option<Arc<Waitable>>,
     /// Without an event: the handle itself is signalled.
     pub(crate) signal: Option<Arc<Waitable>>,
-    /// The port, and the key that its packet brings.
-    pub(crate) packet: Option<(Arc<CompletionPort>, usize)>,
+    pub(crate) packet: Packet,
 }
 
 // SAFETY: the ticket may be used by another thread than the one that has made it, though it has a pointer.
@@ -195,6 +212,12 @@ impl Ticket {
             signal.set();
         }
         wake_waiting(overlapped.as_ptr());
+        let packet = match packet {
+            Packet::None => None,
+            Packet::To(port, key) => Some((port, key)),
+            // The wake above is a fence behind the status.
+            Packet::Later(later) => port_of_later(&later),
+        };
         if let Some((port, key)) = packet.filter(|_| has_packet) {
             // Refused if the port was closed meanwhile, or if there is no memory.
             let _ = port.post_end(bytes, key, overlapped.as_ptr().cast::<c_void>(), ended);

@@ -7,7 +7,8 @@
 //!  extensions by number    extensions
 //!  files over sockets      transmit
 //!  overlapped operations   transfers  connections  disconnects  results  files
-//!  any of them             operations         how one is started, ends and is cancelled
+//!  their cancels           cancelling
+//!  any of them             operations         how one is started and ends
 //!  several buffers         buffers
 //!  former connections      lingering          what lives on when a socket is used again
 //!  what stops a program    controls
@@ -26,6 +27,7 @@
 //!  a process's numbers     numbers            what a descriptor's number stands for; the key of a port
 //!  the system              descriptors        what sort of socket a descriptor is
 //!  memory                  addresses  rooms   a map by OVERLAPPEDs; boxes that are used again
+//!  associations to come    later
 //!  waits for a word        waits  words       also for that of an OVERLAPPED
 //!  words                   crew  errno  last  messages  process  status
 //! ```
@@ -40,6 +42,7 @@ mod addresses;
 pub(crate) mod associations;
 pub mod buffers;
 pub mod callbacks;
+pub mod cancelling;
 mod changes;
 pub mod closing;
 pub mod connections;
@@ -55,6 +58,7 @@ mod file;
 pub mod files;
 mod flights;
 pub(crate) mod last;
+mod later;
 mod lingering;
 pub mod messages;
 pub mod modules;

@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_char, c_void};
 
 use crate::errors::{code, guarded, set_last};
-use crate::linux::{callbacks, connections, operations, sockets, transmit};
+use crate::linux::{callbacks, cancelling, connections, operations, sockets, transmit};
 use crate::{errors, notifications, queue};
 
 /// A module's names, in lower case and without an ending, and what it has.
@@ -46,8 +46,8 @@ static MODULES: [Module; 3] = [
             "SetLastError" => errors::cp_set_last_error,
             "BindIoCompletionCallback" => callbacks::cp_bind_routine,
             "QueueUserWorkItem" => callbacks::cp_queue_work,
-            "CancelIo" => operations::cp_cancel_own,
-            "CancelIoEx" => operations::cp_cancel,
+            "CancelIo" => cancelling::cp_cancel_own,
+            "CancelIoEx" => cancelling::cp_cancel,
             "SetFileCompletionNotificationModes" => operations::cp_set_completion_modes,
         },
     },

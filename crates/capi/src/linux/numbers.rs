@@ -15,7 +15,7 @@ use std::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Acquire,
     Ordering::Relaxed, Ordering::Release, Ordering::SeqCst,
 };
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use completion_port::raw::Hints;
@@ -24,6 +24,7 @@ use libc::socklen_t;
 
 use crate::linux::addresses::Few;
 use crate::linux::descriptors;
+use crate::linux::later::Later;
 use crate::linux::process::Own;
 use crate::linux::rooms::Rooms;
 use crate::requests::Terms;
@@ -153,6 +154,8 @@ pub(crate) struct Connected {
 pub(crate) struct State {
     pub(crate) registered: Option<Registered>,
     pub(crate) associated: Option<Associated>,
+    /// What operations have that began without an association, and the [identity](descriptors::identity) of their socket.
+    later: Option<(u64, Arc<Later>)>,
     pub(crate) line: Option<Line>,
     /// By the addresses of their OVERLAPPEDs.
     pub(crate) flights: Few<InFlight>,
@@ -201,6 +204,19 @@ impl State {
     /// The calling thread will come back to what the number stands for, if that has not ended by then.
     pub(crate) fn revisit(&mut self) {
         self.is_revisited = true;
+    }
+
+    /// Where an operation on `descriptor`, which is this number, looks for an association that comes later.
+    pub(crate) fn later(&mut self, descriptor: RawFd) -> Arc<Later> {
+        let begin = || (descriptors::identity(descriptor), Arc::default());
+        Arc::clone(&self.later.get_or_insert_with(begin).1)
+    }
+
+    /// The operations of the socket of this [identity](descriptors::identity) that began without an association look no
+    /// more, but where the result says.
+    pub(crate) fn take_later(&mut self, identity: u64) -> Option<Arc<Later>> {
+        let (socket, later) = self.later.take()?;
+        (socket == identity).then_some(later)
     }
 
     /// Whether a connect is in flight.

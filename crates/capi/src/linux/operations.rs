@@ -21,6 +21,7 @@ use crate::abi::{Handle, Overlapped, trigger};
 use crate::errors::{code, code_of, set_last, succeeds};
 use crate::handles;
 use crate::linux::errno::code_of_errno;
+use crate::linux::later::Later;
 use crate::linux::numbers::{self, Acceptance, InFlight, Key, Line, Number, Registered, State};
 use crate::linux::object;
 use crate::linux::port::{Begun, CompletionPort, Errand, Flight, Outcome, Told};
@@ -181,6 +182,16 @@ impl Work for Box<dyn Work> {
     }
 }
 
+/// Where the packet of an operation goes.
+enum Packet {
+    /// There is none.
+    None,
+    /// To this port, or to the one that carries the operation out; with this key.
+    To(Option<Arc<CompletionPort>>, usize),
+    /// The operation began without an association.
+    Later(Arc<Later>),
+}
+
 /// To what the end of an operation is told.
 struct Ticket {
     overlapped: NonNull<Overlapped>,
@@ -190,8 +201,7 @@ struct Ticket {
     event: Option<Arc<Waitable>>,
     /// The port that carries it out.
     port: Arc<CompletionPort>,
-    /// The port that gets its packet, if it is another one, and the key that the packet brings.
-    packet: Option<(Option<Arc<CompletionPort>>, usize)>,
+    packet: Packet,
     /// Flags are told in the OVERLAPPED.
     tells_flags: bool,
 }
@@ -230,7 +240,7 @@ impl Ticket {
     /// Another port carries out what is left of the operation.
     fn move_to(&mut self, port: &Arc<CompletionPort>) {
         let former = std::mem::replace(&mut self.port, Arc::clone(port));
-        if let Some((packet_of @ None, _)) = &mut self.packet {
+        if let Packet::To(packet_of @ None, _) = &mut self.packet {
             *packet_of = Some(former);
         }
     }
@@ -251,8 +261,13 @@ impl Ticket {
             event.set();
         }
         wake_waiting(address);
-        if let Some((other, key)) = self.packet.filter(|_| has_packet) {
-            let port = other.unwrap_or(self.port);
+        let packet = match self.packet {
+            Packet::To(port, key) => Some((port.unwrap_or(self.port), key)),
+            // The wake above is a fence behind the status.
+            Packet::Later(later) => flights::port_of_later(&later),
+            Packet::None => None,
+        };
+        if let Some((port, key)) = packet.filter(|_| has_packet) {
             // Refused if the port was closed meanwhile, or if there is no memory.
             let _ = port.post_end(outcome.bytes, key, address.cast::<c_void>(), ended);
         }
@@ -456,13 +471,7 @@ unsafe fn begin(
     words.status.store(status::PENDING as usize, Release);
     let refuse = |_: &u32| words.status.store(status::UNSUCCESSFUL as usize, Release);
     let (port, line) = line(&mut state, number, descriptor).inspect_err(refuse)?;
-    let packet = match state.associated.filter(|_| has_packet) {
-        Some(associated) if associated.port == line.port => Some((None, associated.key)),
-        Some(associated) => {
-            handles::port_named(associated.port).map(|port| (Some(port), associated.key))
-        }
-        None => None,
-    };
+    let packet = if has_packet { packet(&mut state, descriptor, &line) } else { Packet::None };
     let is_listed = work.is_listed();
     let carrier = Arc::clone(&port);
     let ticket =
@@ -525,6 +534,20 @@ unsafe fn begin(
             })
         }
     }
+}
+
+/// Where the packet of an operation goes that is about to begin on `line`.
+fn packet(state: &mut State, descriptor: RawFd, line: &Line) -> Packet {
+    match state.associated {
+        Some(it) if it.port == line.port => return Packet::To(None, it.key),
+        Some(it) => {
+            if let Some(port) = handles::port_named(it.port) {
+                return Packet::To(Some(port), it.key);
+            }
+        }
+        None => {}
+    }
+    Packet::Later(state.later(descriptor))
 }
 
 /// An accept goes on with its connection. It stands in the entry of the number on which it was begun still, whose
@@ -797,59 +820,11 @@ fn restored(
 }
 
 /// The descriptor that a handle is, if it is open.
-fn open_descriptor(file: Handle) -> Result<RawFd, u32> {
+pub(crate) fn open_descriptor(file: Handle) -> Result<RawFd, u32> {
     let descriptor = RawFd::try_from(file.addr()).map_err(|_| code::INVALID_HANDLE)?;
     // SAFETY: fcntl(2) with F_GETFD demands nothing of memory.
     let flags = unsafe { libc::fcntl(descriptor, libc::F_GETFD) };
     if flags < 0 { Err(code::INVALID_HANDLE) } else { Ok(descriptor) }
-}
-
-/// Cancels operations of a number: that of an OVERLAPPED, or all; those of a thread, or of any. How many there were.
-fn cancel(descriptor: RawFd, address: Option<usize>, thread: Option<u64>) -> usize {
-    let Some(number) = numbers::find(descriptor) else { return 0 };
-    let cancel = |flight: &mut InFlight| {
-        flight.is_called_off = true;
-        *flight
-    };
-    let meant: Vec<_> = {
-        let mut state = number.lock();
-        let flights = &mut state.flights;
-        match address {
-            Some(address) => flights.get_mut(address).map(cancel).into_iter().collect(),
-            None => {
-                let all = flights.values_mut();
-                let own = all.filter(|it| thread.is_none_or(|wanted| it.thread == wanted));
-                own.map(cancel).collect()
-            }
-        }
-    };
-    meant.into_iter().filter(|flight| registrations::cancel(*flight)).count()
-}
-
-/// Cancels the operations of a descriptor that the calling thread has begun: `CancelIo`.
-#[unsafe(no_mangle)]
-pub extern "C" fn cp_cancel_own(file: Handle) -> c_int {
-    succeeds(|| {
-        if let Ok(file) = object::file(file) {
-            flights::cancel(&file, None, Some(this_thread()));
-        } else {
-            cancel(open_descriptor(file)?, None, Some(this_thread()));
-        }
-        Ok(())
-    })
-}
-
-/// Cancels operations of a descriptor, that of an OVERLAPPED, or all if it is null: `CancelIoEx`.
-#[unsafe(no_mangle)]
-pub extern "C" fn cp_cancel(file: Handle, overlapped: *mut c_void) -> c_int {
-    succeeds(|| {
-        let address = (!overlapped.is_null()).then(|| overlapped.addr());
-        let count = match object::file(file) {
-            Ok(file) => flights::cancel(&file, address, None),
-            Err(_) => cancel(open_descriptor(file)?, address, None),
-        };
-        if count == 0 { Err(code::NOT_FOUND) } else { Ok(()) }
-    })
 }
 
 /// Says of what successes no packet tells: `SetFileCompletionNotificationModes`.

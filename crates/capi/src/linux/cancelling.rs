@@ -1,0 +1,59 @@
+//! How a program cancels operations of sockets and files: `CancelIo` and `CancelIoEx`.
+
+use std::ffi::{c_int, c_void};
+use std::os::fd::RawFd;
+
+use crate::abi::Handle;
+use crate::errors::{code, succeeds};
+use crate::linux::numbers::{self, InFlight};
+use crate::linux::operations::open_descriptor;
+use crate::linux::waits::this_thread;
+use crate::linux::{flights, object, registrations};
+
+/// Cancels operations of a number: that of an OVERLAPPED, or all; those of a thread, or of any. How many there were.
+fn cancel(descriptor: RawFd, address: Option<usize>, thread: Option<u64>) -> usize {
+    let Some(number) = numbers::find(descriptor) else { return 0 };
+    let cancel = |flight: &mut InFlight| {
+        flight.is_called_off = true;
+        *flight
+    };
+    let meant: Vec<_> = {
+        let mut state = number.lock();
+        let flights = &mut state.flights;
+        match address {
+            Some(address) => flights.get_mut(address).map(cancel).into_iter().collect(),
+            None => {
+                let all = flights.values_mut();
+                let own = all.filter(|it| thread.is_none_or(|wanted| it.thread == wanted));
+                own.map(cancel).collect()
+            }
+        }
+    };
+    meant.into_iter().filter(|flight| registrations::cancel(*flight)).count()
+}
+
+/// Cancels the operations of a descriptor that the calling thread has begun: `CancelIo`.
+#[unsafe(no_mangle)]
+pub extern "C" fn cp_cancel_own(file: Handle) -> c_int {
+    succeeds(|| {
+        if let Ok(file) = object::file(file) {
+            flights::cancel(&file, None, Some(this_thread()));
+        } else {
+            cancel(open_descriptor(file)?, None, Some(this_thread()));
+        }
+        Ok(())
+    })
+}
+
+/// Cancels operations of a descriptor, that of an OVERLAPPED, or all if it is null: `CancelIoEx`.
+#[unsafe(no_mangle)]
+pub extern "C" fn cp_cancel(file: Handle, overlapped: *mut c_void) -> c_int {
+    succeeds(|| {
+        let address = (!overlapped.is_null()).then(|| overlapped.addr());
+        let count = match object::file(file) {
+            Ok(file) => flights::cancel(&file, address, None),
+            Err(_) => cancel(open_descriptor(file)?, address, None),
+        };
+        if count == 0 { Err(code::NOT_FOUND) } else { Ok(()) }
+    })
+}
