@@ -168,6 +168,10 @@ uint32_t cp_error_of_name(int error, const char *name);
 cp_bool cp_overlapped_result(int descriptor, const void *overlapped, uint32_t *bytes, uint32_t *flags,
                              uint32_t milliseconds, uint32_t how);
 
+/* An operation that is done by the call which begins it: whether `overlapped` may be given to it, and its end. 0, or -1. */
+int cp_begin_instant(int descriptor, const void *overlapped);
+int cp_end_instant(int descriptor, void *overlapped, uint32_t bytes);
+
 /* Cancels the operation of `overlapped`, or all of the descriptor if that is NULL; or those that the calling thread has
  * begun. */
 cp_bool cp_cancel(cp_handle file, void *overlapped);

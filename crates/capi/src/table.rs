@@ -2,8 +2,8 @@
 //! never given out, is an error.
 //!
 //! Bit 62 is set, which no address of a process has, then come a generation and the place in the
-//! table; the two lowest bits are clear, as the reference has it. Places are used again in turn, each
-//! time with another generation, until it has had all.
+//! table. The two lowest bits are a program's own, as the reference has it: they are clear in each handle that is given
+//! out, and ignored. Places are used again in turn, each time with another generation, until it has had all.
 //!
 //! Each process has a table of its own. A forked child finds what it has inherited, as it was at the fork,
 //! and never waits for the locks around it; none of its own handles is one that it has inherited.
@@ -24,6 +24,8 @@ const GENERATION_BITS: u32 = 30;
 const GENERATION: u64 = (1 << GENERATION_BITS) - 1;
 /// Where the place stands.
 const PLACE_AT: u32 = 2;
+/// The bits of a program's own.
+pub(crate) const TAG: usize = 0x3;
 
 /// Places in a chunk, and chunks in the table.
 const CHUNK: usize = 256;
@@ -232,7 +234,7 @@ impl<T> Table<T> {
 
 /// The place and the generation in a handle, if it has the shape of one.
 fn parts(handle: Handle) -> Result<(usize, u64), u32> {
-    let bits = handle.addr() as u64;
+    let bits = (handle.addr() & !TAG) as u64;
     let number = (bits & u64::from(u32::MAX)) >> PLACE_AT;
     let generation = bits >> GENERATION_AT & GENERATION;
     match usize::try_from(number) {

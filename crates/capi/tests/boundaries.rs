@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each file and what it imports of this crate, lowest layer first.
-const LAYERS: [(&str, &[&str]); 68] = [
+const LAYERS: [(&str, &[&str]); 69] = [
     ("abi", &[]),
     ("linux", &[]),
     ("linux/fetches", &[]),
@@ -83,6 +83,7 @@ const LAYERS: [(&str, &[&str]); 68] = [
             "linux/registered",
             "linux/waitable",
             "linux/words",
+            "table",
         ],
     ),
     (
@@ -184,6 +185,19 @@ const LAYERS: [(&str, &[&str]); 68] = [
         ],
     ),
     (
+        "linux/instants",
+        &[
+            "abi",
+            "errors",
+            "handles",
+            "linux/numbers",
+            "linux/object",
+            "linux/operations",
+            "linux/status",
+            "linux/waits",
+        ],
+    ),
+    (
         "linux/cancelling",
         &[
             "abi",
@@ -223,9 +237,11 @@ const LAYERS: [(&str, &[&str]); 68] = [
             "errors",
             "linux/descriptors",
             "linux/numbers",
+            "linux/object",
             "linux/operations",
             "linux/port",
             "linux/status",
+            "linux/waitable",
             "linux/waits",
         ],
     ),

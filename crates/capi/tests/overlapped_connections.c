@@ -1390,6 +1390,30 @@ static void nothing_begins_on_a_socket_that_is_being_connected(void)
     }
 }
 
+/* ConnectEx refuses a socket that a non-blocking connect is connecting, and does not disturb that. */
+static void a_socket_that_the_program_connects_is_refused(void)
+{
+    struct sockaddr_in inet, own;
+    SOCKET listener = tcp_socket(), s = tcp_socket(), first;
+    OVERLAPPED overlapped = fresh(NULL);
+    int value = -1, size = (int)sizeof value;
+    inet = bind_to_loopback(listener);
+    CHECK_IS(listen(listener, 0), 0);
+    first = tcp_connected_to(&inet); /* the queue is full */
+    own = bind_to_loopback(s);
+    associate(s, port, KEY);
+    set_nonblocking(s);
+    CHECK_SOCKET_ERROR(connect(s, (struct sockaddr *)&inet, sizeof inet), WSAEWOULDBLOCK);
+    CHECK_FALSE(ConnectEx(s, (struct sockaddr *)&inet, sizeof inet, NULL, 0, NULL, &overlapped), WSAEINVAL);
+    CHECK_FALSE(ConnectEx(s, (struct sockaddr *)&own, sizeof own, NULL, 0, NULL, &overlapped), WSAEINVAL);
+    CHECK_IS(getsockopt(s, SOL_SOCKET, SO_ERROR, (char *)&value, &size), 0);
+    CHECK_IS(value, 0);
+    CHECK_SOCKET_ERROR(connect(s, (struct sockaddr *)&inet, sizeof inet), WSAEALREADY);
+    CHECK(is_silent(port));
+    close_both(s, first);
+    closesocket(listener);
+}
+
 /* Ends a connect that is in flight, in one of three ways; its memory is freed behind its packet. */
 static void end_connect(SOCKET s, const struct sockaddr *address, int length, int way)
 {
@@ -1540,18 +1564,6 @@ static void the_functions_are_looked_up_by_their_guids(void)
     CHECK_SOCKET_ERROR(WSAIoctl(INVALID_SOCKET, SIO_GET_EXTENSION_FUNCTION_POINTER, &accept_guid,
                                 sizeof accept_guid, &accept_ex, sizeof accept_ex, &bytes, NULL, NULL),
                        WSAENOTSOCK);
-#if HAS_SOCKET_CALLS
-    /* It is done when it returns, and takes no OVERLAPPED. */
-    connect_ex = NULL;
-    bytes = UNTOUCHED;
-    associate(s, port, KEY);
-    CHECK_SOCKET_ERROR(WSAIoctl(s, SIO_GET_EXTENSION_FUNCTION_POINTER, &connect_guid, sizeof connect_guid, &connect_ex,
-                                sizeof connect_ex, &bytes, &overlapped, NULL),
-                       WSAEOPNOTSUPP);
-    CHECK(connect_ex == NULL);
-    CHECK_IS(bytes, UNTOUCHED);
-    CHECK(is_silent(port));
-#endif
     CHECK(GetProcAddress(LoadLibraryA("mswsock.dll"), "AcceptEx") != NULL);
     CHECK(GetProcAddress(LoadLibraryA("kernel32"), "CancelIoEx") != NULL);
     closesocket(s);
@@ -1701,6 +1713,7 @@ int main(void)
 #ifndef _WIN32
     a_connect_within_the_machine_waits_for_room();
     nothing_begins_on_a_socket_that_is_being_connected();
+    a_socket_that_the_program_connects_is_refused();
     a_connect_is_cancelled();
     a_connect_that_is_cancelled_when_it_ends_is_over();
 #endif

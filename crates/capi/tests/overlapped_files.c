@@ -332,6 +332,40 @@ static void operations_end_though_no_thread_waits(void)
     CHECK(is_silent(port));
 }
 
+/* Calls ignore the two lowest bits of a handle. Of hEvent the lowest one has its meaning. */
+static void the_lowest_bits_of_a_handle_are_the_programs_own(void)
+{
+    unsigned tag;
+    for (tag = 1; tag < 4; tag++) {
+        HANDLE file = opens(name, GENERIC_READ | GENERIC_WRITE, OPEN_EXISTING, 0);
+        HANDLE event = CreateEventA(NULL, TRUE, FALSE, NULL);
+        HANDLE it = (HANDLE)((uintptr_t)file | tag), waited = (HANDLE)((uintptr_t)event | tag);
+        OVERLAPPED overlapped = at(0, waited);
+        char bytes[8];
+        DWORD done;
+        LARGE_INTEGER size;
+        CHECK(CreateIoCompletionPort(it, (HANDLE)((uintptr_t)port | tag), KEY, 0) != NULL);
+        CHECK_BEGUN(WriteFile(it, "contents", 8, NULL, &overlapped));
+        CHECK_IS(WaitForSingleObject(waited, SOON), WAIT_OBJECT_0);
+        CHECK(GetOverlappedResult(it, &overlapped, &done, TRUE));
+        CHECK_IS(done, 8);
+        if (!(tag & 1))
+            CHECK_ENDED(port, KEY, &overlapped, 8);
+        CHECK(is_silent(port));
+        CHECK_BEGUN(ReadFile(it, bytes, 8, NULL, &overlapped));
+        CHECK(GetOverlappedResultEx(it, &overlapped, &done, SOON, FALSE));
+        if (!(tag & 1))
+            CHECK_ENDED(port, KEY, &overlapped, 8);
+        CHECK(SetFileCompletionNotificationModes(it, FILE_SKIP_SET_EVENT_ON_HANDLE));
+        CHECK_FALSE(CancelIoEx(it, NULL), ERROR_NOT_FOUND);
+        CHECK(CancelIo(it));
+        CHECK(FlushFileBuffers(it) && GetFileSizeEx(it, &size) && size.QuadPart >= 8);
+        CHECK_IS(GetFileType(it), FILE_TYPE_DISK);
+        CHECK(CloseHandle(it) && CloseHandle(waited));
+        CHECK_FALSE(CloseHandle(file), ERROR_INVALID_HANDLE);
+    }
+}
+
 /* The association of a file counts for operations in flight, too. */
 static void an_association_counts_for_what_is_in_flight(void)
 {
@@ -715,6 +749,7 @@ int main(void)
     without_a_port_results_and_events_tell();
     the_low_bit_of_an_event_suppresses_the_packet();
     operations_end_though_no_thread_waits();
+    the_lowest_bits_of_a_handle_are_the_programs_own();
     an_association_counts_for_what_is_in_flight();
     what_is_cancelled_ends_once();
     if (!has_ring())

@@ -776,6 +776,106 @@ static void a_wait_for_the_result_takes_no_event(void)
     CHECK(CloseHandle(event));
 }
 
+static DWORD WINAPI set_event(LPVOID event)
+{
+    Sleep(A_WHILE);
+    CHECK(SetEvent((HANDLE)event));
+    return 0;
+}
+
+/* A wait for the result ends when any thread sets the event. Then the operation may still be pending. */
+static void a_wait_for_the_result_is_one_for_the_event(void)
+{
+    SOCKET near, far;
+    char byte;
+    int stays, by_winsock;
+    for (stays = 0; stays < 2; stays++)
+        for (by_winsock = 0; by_winsock < 2; by_winsock++) {
+            HANDLE event = new_event(stays), thread;
+            OVERLAPPED overlapped = fresh((HANDLE)((uintptr_t)event | (unsigned)by_winsock));
+            DWORD count = UNTOUCHED, flags;
+            tcp_pair(&near, &far);
+            if (by_winsock)
+                associate(near, port, KEY);
+            CHECK_PENDING(receive_into(near, &byte, 1, NULL, &overlapped));
+            thread = CreateThread(NULL, 0, set_event, event, 0, NULL);
+            if (by_winsock)
+                CHECK(WSAGetOverlappedResult(near, &overlapped, &count, TRUE, &flags));
+            else
+                CHECK(GetOverlappedResult((HANDLE)near, &overlapped, &count, TRUE));
+            CHECK_IS(count, 0);
+            CHECK(!HasOverlappedIoCompleted(&overlapped));
+            CHECK_IS(WaitForSingleObject(event, 0), stays ? WAIT_OBJECT_0 : WAIT_TIMEOUT);
+            CHECK(ResetEvent(event));
+            CHECK_FALSE(GetOverlappedResultEx((HANDLE)near, &overlapped, &count, 5, FALSE), WAIT_TIMEOUT);
+            CHECK_FALSE(GetOverlappedResult((HANDLE)near, &overlapped, &count, FALSE), ERROR_IO_INCOMPLETE);
+            send_all(far, "x", 1);
+            CHECK(GetOverlappedResult((HANDLE)near, &overlapped, &count, TRUE));
+            CHECK_IS(count, 1);
+            CHECK_IS(WaitForSingleObject(thread, SOON), WAIT_OBJECT_0);
+            CHECK(CloseHandle(thread) && CloseHandle(event));
+            close_both(near, far);
+        }
+    CHECK(is_silent(port));
+}
+
+/* WSAIoctl is done when it returns, and makes a packet as WSARecv does. */
+static void an_ioctl_with_an_overlapped_makes_a_packet(void)
+{
+    SOCKET near, far;
+    char bytes[3];
+    HANDLE event = new_event(FALSE);
+    OVERLAPPED overlapped = fresh(event), receive = fresh(NULL), bad = fresh(port);
+    DWORD waiting = UNTOUCHED, count = UNTOUCHED, flags = UNTOUCHED, on = 1;
+    associated_pair(port, KEY, &near, &far);
+#define IOCTL(s, size, told, overlapped) WSAIoctl(s, FIONREAD, NULL, 0, &waiting, size, told, overlapped, NULL)
+    send_all(far, "xyz", 3);
+    until(near, POLLIN);
+    CHECK_IS(IOCTL(near, sizeof waiting, &count, &overlapped), 0);
+    CHECK_IS(waiting, 3);
+    CHECK_IS(count, sizeof waiting);
+    CHECK_ENDED(port, KEY, &overlapped, sizeof waiting);
+    CHECK_IS(WaitForSingleObject(event, 0), WAIT_OBJECT_0);
+    CHECK(WSAGetOverlappedResult(near, &overlapped, &count, FALSE, &flags));
+    CHECK(count == sizeof waiting && flags == 0);
+    /* The place for the count may be NULL. */
+    CHECK_IS(IOCTL(near, sizeof waiting, NULL, &overlapped), 0);
+    CHECK_ENDED(port, KEY, &overlapped, sizeof waiting);
+    CHECK_SOCKET_ERROR(IOCTL(near, sizeof waiting, NULL, NULL), WSAEFAULT);
+    /* The low bit of the event suppresses the packet. A failure makes none. */
+    overlapped = fresh((HANDLE)((uintptr_t)event | 1));
+    CHECK_IS(IOCTL(near, sizeof waiting, &count, &overlapped), 0);
+    CHECK_IS(WaitForSingleObject(event, 0), WAIT_OBJECT_0);
+    overlapped = fresh(NULL);
+    CHECK_SOCKET_ERROR(IOCTL(near, 1, &count, &overlapped), WSAEFAULT);
+    CHECK_SOCKET_ERROR(WSAIoctl(near, 0x12345678, NULL, 0, NULL, 0, &count, &overlapped, NULL), WSAEOPNOTSUPP);
+    CHECK_SOCKET_ERROR(IOCTL(INVALID_SOCKET, sizeof waiting, &count, &overlapped), WSAENOTSOCK);
+    CHECK_SOCKET_ERROR(IOCTL(near, sizeof waiting, &count, &bad), ERROR_INVALID_HANDLE);
+    CHECK_SOCKET_ERROR(WSAIoctl(near, FIONBIO, &on, sizeof on, NULL, 0, &count, &overlapped,
+                                (LPWSAOVERLAPPED_COMPLETION_ROUTINE)(void (*)(void))start),
+                       WSAEOPNOTSUPP);
+    CHECK(!is_nonblocking(near));
+    receive_all(near, bytes, 3);
+    CHECK_PENDING(receive_into(near, bytes, 1, NULL, &receive));
+    CHECK_SOCKET_ERROR(IOCTL(near, sizeof waiting, &count, &receive), WSAEINVAL);
+    CHECK_IS(WSAIoctl(near, FIONBIO, &on, sizeof on, NULL, 0, &count, &overlapped, NULL), 0);
+    CHECK(is_nonblocking(near));
+    CHECK_ENDED(port, KEY, &overlapped, 0);
+    CHECK_ENDED_BY_A_BYTE(far, port, KEY, &receive);
+    CHECK(SetFileCompletionNotificationModes((HANDLE)near, FILE_SKIP_COMPLETION_PORT_ON_SUCCESS));
+    CHECK_IS(IOCTL(near, sizeof waiting, &count, &overlapped), 0);
+    CHECK(is_silent(port));
+    close_both(near, far);
+    /* Without a port. */
+    tcp_pair(&near, &far);
+    overlapped = fresh(event);
+    CHECK_IS(IOCTL(near, sizeof waiting, &count, &overlapped), 0);
+    CHECK_IS(WaitForSingleObject(event, 0), WAIT_OBJECT_0);
+    close_both(near, far);
+    CHECK(CloseHandle(event));
+#undef IOCTL
+}
+
 /* WSA_FLAG_OVERLAPPED says nothing here. */
 static void any_socket_takes_operations(void)
 {
@@ -816,6 +916,8 @@ int main(void)
     results_refuse_bad_arguments();
     a_wait_for_the_result_takes_no_event();
     any_socket_takes_operations();
+    a_wait_for_the_result_is_one_for_the_event();
+    an_ioctl_with_an_overlapped_makes_a_packet();
 #endif
     an_operation_is_cancelled();
     all_operations_of_a_socket_are_cancelled();

@@ -100,6 +100,62 @@ static void handles_of_one_kind_are_no_others(void)
     CHECK_IS(GetLastError(), ERROR_INVALID_HANDLE);
 }
 
+static HANDLE tagged(HANDLE handle, unsigned tag)
+{
+    return (HANDLE)((uintptr_t)handle | tag);
+}
+
+/* The two lowest bits of a handle say nothing to any call. overlapped_files.c has those of files. */
+static void the_lowest_bits_of_a_handle_are_the_programs_own(void)
+{
+    unsigned tag;
+    for (tag = 1; tag < 4; tag++) {
+        HANDLE event = CreateEvent(NULL, TRUE, FALSE, NULL), semaphore = CreateSemaphore(NULL, 0, 2, NULL), both[2];
+        HANDLE port = new_port(0), thread = CreateThread(NULL, 0, returns_its_argument, NULL, CREATE_SUSPENDED, NULL);
+        HANDLE timer = CreateWaitableTimer(NULL, TRUE, NULL);
+        LARGE_INTEGER at_once;
+        DWORD count, code;
+        ULONG_PTR key;
+        LPOVERLAPPED which;
+        SOCKET s = udp_socket();
+        OVERLAPPED_ENTRY entry;
+        CHECK(SetEvent(tagged(event, tag)));
+        CHECK_IS(WaitForSingleObject(tagged(event, tag), 0), WAIT_OBJECT_0);
+        CHECK(ResetEvent(tagged(event, tag)));
+        CHECK_IS(WaitForSingleObject(event, 0), WAIT_TIMEOUT);
+        both[0] = event;
+        both[1] = tagged(event, tag);
+        SetLastError(0);
+        CHECK_IS(WaitForMultipleObjects(2, both, TRUE, 0), WAIT_FAILED);
+        CHECK_IS(GetLastError(), ERROR_INVALID_PARAMETER);
+        CHECK(ReleaseSemaphore(tagged(semaphore, tag), 1, NULL));
+        CHECK_IS(WaitForSingleObject(tagged(semaphore, tag), 0), WAIT_OBJECT_0);
+        at_once.QuadPart = 0;
+        CHECK(SetWaitableTimer(tagged(timer, tag), &at_once, 0, NULL, NULL, FALSE));
+        CHECK_IS(WaitForSingleObject(tagged(timer, tag), SOON), WAIT_OBJECT_0);
+        CHECK(CancelWaitableTimer(tagged(timer, tag)));
+        CHECK_IS(ResumeThread(tagged(thread, tag)), 1);
+        CHECK_IS(WaitForSingleObject(tagged(thread, tag), SOON), WAIT_OBJECT_0);
+        CHECK(GetThreadId(tagged(thread, tag)) == GetThreadId(thread));
+        CHECK(GetExitCodeThread(tagged(thread, tag), &code));
+        CHECK(CreateIoCompletionPort((HANDLE)s, tagged(port, tag), 5, 0) != NULL);
+        CHECK(PostQueuedCompletionStatus(tagged(port, tag), 1, 2, NULL));
+        CHECK_IS(WaitForSingleObject(tagged(port, tag), SOON), WAIT_OBJECT_0);
+        CHECK(GetQueuedCompletionStatus(tagged(port, tag), &count, &key, &which, SOON));
+        CHECK_IS(key, 2);
+        CHECK_FALSE(GetQueuedCompletionStatusEx(tagged(port, tag), &entry, 1, &count, 0, FALSE), WAIT_TIMEOUT);
+        CHECK_IS(enable(tagged(port, tag), s, 6, FILTER_OUT, LEVEL_ONCE), ERROR_SUCCESS);
+        CHECK_NEXT(port, 6, SOCK_NOTIFY_EVENT_OUT);
+        CHECK_IS(closesocket(s), 0);
+        CHECK(SetHandleInformation(tagged(event, tag), HANDLE_FLAG_INHERIT, 0));
+        CHECK(CloseHandle(tagged(event, tag)) && CloseHandle(tagged(semaphore, tag)));
+        CHECK(CloseHandle(tagged(timer, tag)) && CloseHandle(tagged(thread, tag)) && CloseHandle(tagged(port, tag)));
+        CHECK_FALSE(CloseHandle(event), ERROR_INVALID_HANDLE);
+        CHECK_FALSE(CloseHandle(tagged(port, tag)), ERROR_INVALID_HANDLE);
+        CHECK_FALSE(SetEvent(tagged(NULL, tag)), ERROR_INVALID_HANDLE);
+    }
+}
+
 /* ---- ports ---------------------------------------------------------------------------------------- */
 
 static DWORD WINAPI posts_in_a_while(LPVOID port)
@@ -488,6 +544,7 @@ int main(void)
     start();
     threads_run_and_are_waited_for();
     handles_of_one_kind_are_no_others();
+    the_lowest_bits_of_a_handle_are_the_programs_own();
     ports_are_signalled_while_packets_are_queued();
     events_are_set_and_reset();
     events_are_made_by_flags_too();

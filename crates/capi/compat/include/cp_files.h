@@ -188,7 +188,7 @@ CP_INLINE BOOL cp_stream_done(BOOL done, DWORD bytes, LPOVERLAPPED overlapped) {
     HANDLE event;
     if (!done || !overlapped)
         return done;
-    event = (HANDLE)((uintptr_t)overlapped->hEvent & ~(uintptr_t)1);
+    event = (HANDLE)((uintptr_t)overlapped->hEvent & ~(uintptr_t)3);
     overlapped->InternalHigh = bytes;
     overlapped->Internal = 0;
     return event ? SetEvent(event) : TRUE;

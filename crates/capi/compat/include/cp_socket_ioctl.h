@@ -118,15 +118,25 @@ CP_INLINE int cp_wsa_ioctl(SOCKET s, DWORD command, const void *in, DWORD in_siz
     return done;
 }
 
-/* It is done when it returns. An OVERLAPPED is refused with WSAEOPNOTSUPP: nothing here takes so long. */
+/* It is done when it returns, also with an OVERLAPPED. Like WSARecv, it refuses a completion routine. */
 CP_INLINE int WSAAPI WSAIoctl(SOCKET s, DWORD dwIoControlCode, LPVOID lpvInBuffer, DWORD cbInBuffer,
                               LPVOID lpvOutBuffer, DWORD cbOutBuffer, LPDWORD lpcbBytesReturned,
                               LPWSAOVERLAPPED lpOverlapped,
                               LPWSAOVERLAPPED_COMPLETION_ROUTINE lpCompletionRoutine) {
-    (void)lpCompletionRoutine;
-    return lpOverlapped ? cp_wsa_fails(WSAEOPNOTSUPP)
-                        : cp_wsa_ioctl(s, dwIoControlCode, lpvInBuffer, cbInBuffer, lpvOutBuffer, cbOutBuffer,
-                                       lpcbBytesReturned);
+    DWORD returned = 0;
+    int done;
+    if (!lpOverlapped)
+        return cp_wsa_ioctl(s, dwIoControlCode, lpvInBuffer, cbInBuffer, lpvOutBuffer, cbOutBuffer, lpcbBytesReturned);
+    if (lpCompletionRoutine)
+        return cp_wsa_fails(WSAEOPNOTSUPP);
+    if (cp_begin_instant(cp_descriptor(s), lpOverlapped) != 0)
+        return SOCKET_ERROR;
+    done = cp_wsa_ioctl(s, dwIoControlCode, lpvInBuffer, cbInBuffer, lpvOutBuffer, cbOutBuffer, &returned);
+    if (done != 0)
+        return done;
+    if (lpcbBytesReturned)
+        *lpcbBytesReturned = returned;
+    return cp_end_instant(cp_descriptor(s), lpOverlapped, returned);
 }
 
 #endif

@@ -503,6 +503,8 @@ pub unsafe extern "C" fn cp_accepted_addresses(
 /// A connect, and what is sent behind it.
 struct Connecting {
     address: Address,
+    /// The program connects the socket already, by a call that did not wait.
+    is_late: bool,
     is_begun: bool,
     is_connected: bool,
     /// Nothing, if there is nothing to be sent.
@@ -597,6 +599,11 @@ impl Work for Connecting {
                 }
                 // The queue of a local listener is full. Nothing tells when it has room.
                 libc::EAGAIN if !self.is_begun && is_local(descriptor) => return Attempt::Scarce,
+                libc::EALREADY => {
+                    self.is_late = true;
+                    outcome.errno = libc::EINVAL;
+                    return Attempt::Done;
+                }
                 errno => {
                     outcome.errno = errno;
                     return Attempt::Done;
@@ -641,6 +648,9 @@ impl Work for Connecting {
     }
 
     fn finish(&mut self, target: Target, outcome: Outcome) -> Outcome {
+        if self.is_late {
+            return outcome;
+        }
         let is_refused = outcome.errno != 0 && !self.is_connected;
         let _ = target.if_current(|state| {
             state.forget_past();
@@ -702,7 +712,8 @@ pub unsafe extern "C" fn cp_connect_ex(
         let part = iovec { iov_base: data, iov_len: data_size as usize };
         let has_data = !data.is_null() && data_size > 0;
         let data = has_data.then(|| Sending::plain(Parts::One(part)));
-        let connecting = Connecting { address, is_begun: false, is_connected: false, data };
+        let connecting =
+            Connecting { address, is_late: false, is_begun: false, is_connected: false, data };
         let overlapped = overlapped.cast::<Overlapped>();
         let told = Told::bytes(sent);
         let (side, tells_flags) = (Side::Out, false);

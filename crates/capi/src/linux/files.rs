@@ -22,7 +22,6 @@ use crate::linux::operations::{SKIP_EVENT_ON_HANDLE, SKIP_PACKET_ON_SUCCESS, Sta
 use crate::linux::port::{Begun, Told};
 use crate::linux::sockets::{cp_recv, cp_send};
 use crate::linux::transfers::{Parts, Receiving, Sending};
-use crate::linux::waitable::Waitable;
 use crate::linux::{descriptors, status};
 
 /// Where an operation begins; `None`: behind the last byte.
@@ -32,14 +31,6 @@ fn offset_of(overlapped: &Overlapped, is_read: bool) -> Result<Option<i64>, u32>
         u64::MAX if !is_read => Ok(None),
         offset => i64::try_from(offset).map(Some).map_err(|_| code::INVALID_PARAMETER),
     }
-}
-
-/// The event of an OVERLAPPED, and whether a packet tells of its operation.
-fn event_of(overlapped: &Overlapped) -> Result<(Option<Arc<Waitable>>, bool), u32> {
-    let has_packet = overlapped.event.addr() & 1 == 0;
-    let event = overlapped.event.map_addr(|address| address & !1);
-    let event = if event.is_null() { None } else { Some(object::event(event)?) };
-    Ok((event, has_packet))
 }
 
 /// An operation on a file that was opened for such.
@@ -61,7 +52,7 @@ unsafe fn begin(
         return Err(code::INVALID_HANDLE);
     }
     transfer.check(&file)?;
-    let (event, has_packet) = event_of(overlapped)?;
+    let (event, has_packet) = object::event_of(overlapped)?;
     let offset = offset_of(overlapped, transfer.is_read)?;
     let position = offset.map_or(0, i64::cast_unsigned);
     if file.terms.is_unbuffered && !transfer.is_aligned(position) {
@@ -154,7 +145,7 @@ unsafe fn perform(
         Some(place) => place,
         None => None,
     };
-    let event = overlapped.map(event_of).transpose()?.and_then(|(event, _)| event);
+    let event = overlapped.map(object::event_of).transpose()?.and_then(|(event, _)| event);
     if file.terms.is_unbuffered {
         let place = || seek(file.descriptor(), 0, libc::SEEK_CUR);
         let place = from.or_else(place).unwrap_or(0);
@@ -246,6 +237,7 @@ fn answered(begun: Result<Begun, u32>) -> c_int {
         Ok(Begun::Done) => return 1,
         Ok(Begun::Pending) => code::IO_PENDING,
         Ok(Begun::Failed(ended)) => status::code_in_win32(ended),
+        Ok(Begun::Refused(code)) => in_win32(code),
         Err(code) => code,
     });
     0

@@ -7,6 +7,7 @@
 //!  extensions by number    extensions
 //!  files over sockets      transmit
 //!  overlapped operations   transfers  connections  disconnects  results  files
+//!  done by their calls     instants
 //!  their cancels           cancelling
 //!  any of them             operations         how one is started and ends
 //!  several buffers         buffers
@@ -57,6 +58,7 @@ mod fetches;
 mod file;
 pub mod files;
 mod flights;
+pub mod instants;
 pub(crate) mod last;
 mod later;
 mod lingering;

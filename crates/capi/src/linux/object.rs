@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::abi::Handle;
+use crate::abi::{Handle, Overlapped};
 use crate::linux::file::File;
 use crate::linux::port::CompletionPort;
 use crate::linux::process::Own;
 use crate::linux::registered::Registered;
 use crate::linux::waitable::{Awaited, Kind, Waitable};
-use crate::table::Table;
+use crate::table::{TAG, Table};
 
 /// What a handle stands for.
 #[derive(Clone)]
@@ -55,6 +55,14 @@ pub(crate) fn event(handle: Handle) -> Result<Arc<Waitable>, u32> {
         Object::Waitable(event) if matches!(event.kind(), Kind::Event) => Some(Arc::clone(event)),
         _ => None,
     })
+}
+
+/// The event of an OVERLAPPED, and whether a packet reports its operation.
+pub(crate) fn event_of(overlapped: &Overlapped) -> Result<(Option<Arc<Waitable>>, bool), u32> {
+    let has_packet = overlapped.event.addr() & 1 == 0;
+    let is_none = overlapped.event.addr() & !TAG == 0;
+    let event = if is_none { None } else { Some(event(overlapped.event)?) };
+    Ok((event, has_packet))
 }
 
 /// The file that a handle stands for, which lives on for the caller when its handle is closed.

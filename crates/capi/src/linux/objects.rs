@@ -14,6 +14,7 @@ use crate::linux::waitable::{
     self, ABANDONED, Awaited, Kind, ThreadWords, Waitable, abandon_owned,
 };
 use crate::linux::words::{ANY, cp_thread_id, wait_while, wake};
+use crate::table::TAG;
 
 fn opened(object: Arc<Waitable>) -> Handle {
     handles::open(|_| Ok(Object::Waitable(object))).unwrap_or_else(|code| {
@@ -329,7 +330,10 @@ pub unsafe extern "C" fn cp_wait_for(
         // SAFETY: a slice from a pointer demands `count` values there, which nothing changes meanwhile.
         // - the caller promises it.
         let handles = unsafe { std::slice::from_raw_parts(handles, count as usize) };
-        let is_copy = |(place, handle): (usize, &Handle)| handles[..place].contains(handle);
+        let is_same = |one: &Handle, other: &Handle| (one.addr() ^ other.addr()) & !TAG == 0;
+        let is_copy = |(place, handle): (usize, &Handle)| {
+            handles[..place].iter().any(|other| is_same(handle, other))
+        };
         // A signal that one wait takes cannot be there for each copy of a handle.
         if all != 0 && handles.iter().enumerate().any(is_copy) {
             return Err(code::INVALID_PARAMETER);

@@ -379,7 +379,7 @@ impl<W: Work> Errand for Operation<W> {
         // Nothing tells of it but the call.
         ticket.strike(None);
         ticket.overlapped().status.store(ended as usize, Release);
-        Begun::Failed(ended)
+        failed(ended, outcome.errno)
     }
 
     fn withdraw(mut self: Box<Self>) {
@@ -442,10 +442,7 @@ unsafe fn begin(
     // SAFETY: a shared reference demands a value that lives on and is not changed but as its type allows.
     // - lives on: the caller says so;
     // - not changed: the program has handed it over, and an operation that has it already writes atomic words only.
-    let event = unsafe { overlapped.as_ref() }.event;
-    let has_packet = event.addr() & 1 == 0;
-    let event = event.map_addr(|address| address & !1);
-    let event = if event.is_null() { None } else { Some(object::event(event)?) };
+    let (event, has_packet) = object::event_of(unsafe { overlapped.as_ref() })?;
     let number = numbers::entry(descriptor).ok_or(code::WSAENOTSOCK)?;
     let mut state = number.lock();
     if state.is_closing(descriptor) {
@@ -617,12 +614,21 @@ fn start_next(
     Some((port, target))
 }
 
+/// What the call returns of an operation that it has found to fail, with this status, by this error of the system.
+pub(crate) fn failed(ended: u32, errno: c_int) -> Begun {
+    match ended {
+        status::UNSUCCESSFUL => Begun::Refused(code_of_errno(errno)),
+        ended => Begun::Failed(ended),
+    }
+}
+
 /// What a call returns that has begun an operation: 0, or -1 and the last error.
 pub(crate) fn answered(begun: Result<Begun, u32>) -> c_int {
     let code = match begun {
         Ok(Begun::Done) => return 0,
         Ok(Begun::Pending) => code::IO_PENDING,
         Ok(Begun::Failed(ended)) => status::code_in_winsock(ended),
+        Ok(Begun::Refused(code)) => code,
         Err(code) => code,
     };
     set_last(code);
@@ -632,7 +638,11 @@ pub(crate) fn answered(begun: Result<Begun, u32>) -> c_int {
 /// If the number may name something else than it did, what is known of it is compared with the system. What has ended by
 /// that is the caller's to tell, when the number is not locked.
 #[inline]
-fn look_at(state: &mut State, number: &'static Number, descriptor: RawFd) -> Option<Ended> {
+pub(crate) fn look_at(
+    state: &mut State,
+    number: &'static Number,
+    descriptor: RawFd,
+) -> Option<Ended> {
     if registrations::is_believed(number) { None } else { compare(state, number, descriptor) }
 }
 

@@ -89,6 +89,8 @@ pub(crate) enum Begun {
     Pending,
     /// It has failed at once, with this status: nothing tells of it but the call.
     Failed(u32),
+    /// The same with this code of Winsock's, of which there is no status.
+    Refused(u32),
 }
 
 /// What an operation has come to, in the system's words.

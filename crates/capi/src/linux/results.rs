@@ -9,8 +9,9 @@ use crate::abi::{self, Overlapped};
 use crate::errors::{code, succeeds};
 use crate::linux::operations::port_of_flight;
 use crate::linux::port::CompletionPort;
+use crate::linux::waitable::{self, Awaited, Waitable};
 use crate::linux::waits::Waits;
-use crate::linux::{numbers, status};
+use crate::linux::{numbers, object, status};
 
 /// How a thread asks.
 pub const IN_WINSOCK: u32 = 1;
@@ -18,37 +19,59 @@ pub const IN_WINSOCK: u32 = 1;
 /// A port whose operations no thread sees to is looked at so often by a thread that waits for one of them.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 
+/// How long a thread that waits for an event sleeps until it looks at the status again.
+const WITHOUT_SIGNAL: Duration = Duration::from_millis(100);
+
 /// The status of an operation, if it has ended.
 fn ended(overlapped: &Overlapped) -> Option<u32> {
     let ended = u32::try_from(overlapped.status.load(Acquire)).unwrap_or(status::UNSUCCESSFUL);
     (ended != status::PENDING).then_some(ended)
 }
 
-/// Waits until an operation has ended, at most so long. Its port goes on by that.
+/// Waits until an operation has ended, or its event is set, at most so long. Meanwhile the thread sees to the operations of
+/// its port. If only the event is set, that is a success.
 fn wait(
     overlapped: &Overlapped,
     port: Option<&Arc<CompletionPort>>,
     limit: Option<Duration>,
 ) -> Option<u32> {
     let began = Instant::now();
+    let event = object::event(overlapped.event).ok();
     let waits = Waits::begin(overlapped);
     loop {
         if let Some(ended) = ended(overlapped) {
+            event.as_ref().inspect(|event| {
+                is_set_within(event, Some(Duration::ZERO));
+            });
             return Some(ended);
         }
         let mut pause = limit.map(|limit| limit.saturating_sub(began.elapsed()));
         if let Some(port) = port.filter(|port| port.name() != numbers::NO_PORT) {
             port.drive();
-            if let Some(ended) = ended(overlapped) {
-                return Some(ended);
+            if ended(overlapped).is_some() {
+                continue;
             }
             pause = Some(pause.unwrap_or(BETWEEN_LOOKS).min(BETWEEN_LOOKS));
         }
         if limit.is_some_and(|limit| began.elapsed() >= limit) {
             return None;
         }
-        waits.sleep(status::PENDING, pause);
+        let Some(event) = &event else {
+            waits.sleep(status::PENDING, pause);
+            continue;
+        };
+        // Another thread may take the signal of an event that a wait resets.
+        let pause = pause.unwrap_or(WITHOUT_SIGNAL).min(WITHOUT_SIGNAL);
+        if is_set_within(event, Some(pause)) {
+            return Some(ended(overlapped).unwrap_or(status::SUCCESS));
+        }
     }
+}
+
+/// Waits for an event, at most so long. Whether it was set; one that a wait resets is reset by that.
+fn is_set_within(event: &Arc<Waitable>, limit: Option<Duration>) -> bool {
+    let awaited = Awaited { objects: vec![(0, Arc::clone(event))], ports: Vec::new() };
+    waitable::wait(awaited, false, limit).is_ok()
 }
 
 /// What an operation has come to: `GetOverlappedResult`, `GetOverlappedResultEx` and, with [`IN_WINSOCK`],

@@ -32,7 +32,7 @@ use crate::linux::operations::{Start, Target, Wake, Work, answered, start};
 use crate::linux::port::{Begun, Outcome, Told};
 use crate::linux::transfers::{Parts, Sending, count, failed, status_of};
 use crate::linux::visits::{Visit, until_ready};
-use crate::linux::{numbers, object, status};
+use crate::linux::{numbers, object, operations, status};
 
 /// `TF_DISCONNECT`, `TF_REUSE_SOCKET`, and those that say nothing here: how the reference's threads share the work.
 const DISCONNECT: u32 = 0x1;
@@ -384,7 +384,7 @@ fn perform(descriptor: RawFd, mut work: Transmitting) -> Result<Begun, u32> {
     let outcome = work.finish(target, outcome);
     match outcome.errno {
         0 => Ok(Begun::Done),
-        errno => Ok(Begun::Failed(work.status(target, errno))),
+        errno => Ok(operations::failed(work.status(target, errno), errno)),
     }
 }
 
