@@ -192,6 +192,11 @@ cp_bool cp_transmit_packets(uintptr_t socket, const void *packets, uint32_t coun
                             void *overlapped, uint32_t flags);
 const void *cp_extension(const void *guid);
 
+/* WSARecvMsg and WSASendMsg, which has flags beside: a WSAMSG, and whether there is a routine. 0, or -1. */
+int cp_receive_message(uintptr_t socket, void *message, uint32_t *received, void *overlapped, const void *routine);
+int cp_send_message(uintptr_t socket, void *message, uint32_t flags, uint32_t *sent, void *overlapped,
+                    const void *routine);
+
 /* Functions that threads of the library call at the end of each operation of a descriptor, or once. */
 cp_bool cp_bind_routine(cp_handle file, void (*routine)(uint32_t code, uint32_t bytes, void *overlapped),
                         uint32_t flags);

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each file and what it imports of this crate, lowest layer first.
-const LAYERS: [(&str, &[&str]); 69] = [
+const LAYERS: [(&str, &[&str]); 70] = [
     ("abi", &[]),
     ("linux", &[]),
     ("linux/fetches", &[]),
@@ -260,6 +260,19 @@ const LAYERS: [(&str, &[&str]); 69] = [
         ],
     ),
     (
+        "linux/datagrams",
+        &[
+            "abi",
+            "errors",
+            "linux/buffers",
+            "linux/descriptors",
+            "linux/operations",
+            "linux/port",
+            "linux/sockets",
+            "linux/transfers",
+        ],
+    ),
+    (
         "queue",
         &[
             "abi",
@@ -353,7 +366,10 @@ const LAYERS: [(&str, &[&str]); 69] = [
             "linux/visits",
         ],
     ),
-    ("linux/extensions", &["errors", "linux/connections", "linux/disconnects", "linux/transmit"]),
+    (
+        "linux/extensions",
+        &["errors", "linux/connections", "linux/datagrams", "linux/disconnects", "linux/transmit"],
+    ),
     (
         "linux/modules",
         &[
@@ -361,6 +377,7 @@ const LAYERS: [(&str, &[&str]); 69] = [
             "linux/callbacks",
             "linux/cancelling",
             "linux/connections",
+            "linux/datagrams",
             "linux/operations",
             "linux/sockets",
             "linux/transmit",

@@ -284,6 +284,8 @@ static int(WSAAPI *const receive_from)(SOCKET, LPWSABUF, DWORD, LPDWORD, LPDWORD
                                        LPWSAOVERLAPPED, LPWSAOVERLAPPED_COMPLETION_ROUTINE) = WSARecvFrom;
 static int(WSAAPI *const send_some_to)(SOCKET, LPWSABUF, DWORD, LPDWORD, DWORD, const struct sockaddr *, int,
                                        LPWSAOVERLAPPED, LPWSAOVERLAPPED_COMPLETION_ROUTINE) = WSASendTo;
+static int(WSAAPI *const send_message)(SOCKET, LPWSAMSG, DWORD, LPDWORD, LPWSAOVERLAPPED,
+                                       LPWSAOVERLAPPED_COMPLETION_ROUTINE) = WSASendMsg;
 static int(WSAAPI *const command)(SOCKET, DWORD, LPVOID, DWORD, LPVOID, DWORD, LPDWORD, LPWSAOVERLAPPED,
                                   LPWSAOVERLAPPED_COMPLETION_ROUTINE) = WSAIoctl;
 static BOOL(WSAAPI *const wsa_result)(SOCKET, LPWSAOVERLAPPED, LPDWORD, BOOL, LPDWORD) = WSAGetOverlappedResult;
@@ -326,7 +328,7 @@ int main(void)
     (void)create_file, (void)read_file, (void)write_file, (void)result, (void)cancel, (void)cancel_one;
     (void)modes, (void)seek, (void)size_of, (void)flush, (void)cut_off, (void)transmit_file, (void)transmit_packets;
     (void)create_file_wide, (void)result_in_time, (void)receive, (void)send_some, (void)receive_from, (void)send_some_to;
-    (void)command, (void)wsa_result, (void)bind_routine, (void)create_io, (void)start_io, (void)cancel_io;
+    (void)command, (void)send_message, (void)wsa_result, (void)bind_routine, (void)create_io, (void)start_io, (void)cancel_io;
     (void)close_io, (void)wait_for_io, (void)accept_ex_as_it_is, (void)connect_ex_as_it_is;
     (void)disconnect_ex_as_it_is;
     return SocketNotificationRetrieveEvents(&entry) != (SOCK_NOTIFY_EVENT_IN | SOCK_NOTIFY_EVENT_REMOVE);

@@ -1,5 +1,6 @@
 /*
- * mswsock.h: the reference's extension functions: AcceptEx, ConnectEx, DisconnectEx, TransmitFile, TransmitPackets.
+ * mswsock.h: the reference's extension functions: AcceptEx, ConnectEx, DisconnectEx, TransmitFile, TransmitPackets, and the
+ * numbers of WSARecvMsg and WSASendMsg.
  *
  * What differs: an accept needs a descriptor beside the socket that it is given, for a moment. A connection is put in
  * that socket's place, so a duplicate of the socket stays what it was. A socket that was disconnected with
@@ -21,6 +22,9 @@
     {0xd9689da0, 0x1f90, 0x11d3, {0x99, 0x71, 0x00, 0xc0, 0x4f, 0x68, 0xc8, 0x76}}
 #define WSAID_DISCONNECTEX \
     {0x7fda2e11, 0x8630, 0x436f, {0xa0, 0x31, 0xf5, 0x36, 0xa6, 0xee, 0xc1, 0x57}}
+
+#define WSAID_WSARECVMSG {0xf689d7c8, 0x6f1f, 0x436b, {0x8a, 0x53, 0xe5, 0x4f, 0xe3, 0x51, 0xc3, 0x22}}
+#define WSAID_WSASENDMSG {0xa441e712, 0x754f, 0x43ca, {0x84, 0xa7, 0x0d, 0xee, 0x44, 0xcf, 0x60, 0x6d}}
 
 typedef BOOL(WINAPI *LPFN_ACCEPTEX)(SOCKET sListenSocket, SOCKET sAcceptSocket, PVOID lpOutputBuffer,
                                     DWORD dwReceiveDataLength, DWORD dwLocalAddressLength,

@@ -402,6 +402,7 @@ inline typename cp_winsock_length<Length>::result getpeername(SOCKET s, struct s
 #include <cp_socket_accept.h>
 #include <cp_socket_buffers.h>
 #include <cp_socket_ioctl.h>
+#include <cp_socket_messages.h>
 #include <cp_socket_poll.h>
 #include <cp_socket_protocols.h>
 

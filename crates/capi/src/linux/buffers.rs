@@ -145,7 +145,7 @@ pub(crate) unsafe fn gathered(
 /// # Safety
 ///
 /// `buffers` points to so many buffers, which can be read, or be written if it `receives`.
-unsafe fn with_parts(
+pub(crate) unsafe fn with_parts(
     buffers: *const Buffer,
     count: usize,
     receives: bool,
@@ -234,7 +234,7 @@ pub(crate) fn message(parts: &mut [iovec], address: *mut sockaddr, size: socklen
 }
 
 /// What a call returns for which there is no memory.
-fn no_memory(_: u32) -> isize {
+pub(crate) fn no_memory(_: u32) -> isize {
     set_errno(libc::ENOBUFS);
     -1
 }

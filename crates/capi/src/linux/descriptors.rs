@@ -158,6 +158,17 @@ pub(crate) fn size_of_address(descriptor: c_int) -> socklen_t {
     socklen_t::try_from(size).unwrap_or(0)
 }
 
+/// The name of an option to the system. `IPV6_PKTINFO` asks for control data there, if it has the size of a flag; the system has
+/// another name for that.
+pub(crate) fn name_of_option(level: c_int, name: c_int, size: usize) -> c_int {
+    match (level, name) {
+        (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) if size <= size_of::<c_int>() => {
+            libc::IPV6_RECVPKTINFO
+        }
+        (_, name) => name,
+    }
+}
+
 pub(crate) fn is_local(descriptor: c_int) -> bool {
     option(descriptor, libc::SO_DOMAIN) == Some(libc::AF_UNIX)
 }

@@ -4,6 +4,7 @@ use std::ffi::c_void;
 
 use crate::errors::guarded;
 use crate::linux::connections::{cp_accept_ex, cp_accepted_addresses, cp_connect_ex};
+use crate::linux::datagrams::{cp_receive_message, cp_send_message};
 use crate::linux::disconnects::cp_disconnect_ex;
 use crate::linux::transmit::{cp_transmit_file, cp_transmit_packets};
 
@@ -37,7 +38,7 @@ const fn extension(
     Extension(bytes, function)
 }
 
-static EXTENSIONS: [Extension; 6] = [
+static EXTENSIONS: [Extension; 8] = [
     extension(
         0xb536_7df0,
         0xcbac,
@@ -60,6 +61,14 @@ static EXTENSIONS: [Extension; 6] = [
         0x95ca_0080_5f48_a192,
         cp_accepted_addresses as *const c_void,
     ),
+    extension(
+        0xf689_d7c8,
+        0x6f1f,
+        0x436b,
+        0x8a53_e54f_e351_c322,
+        cp_receive_message as *const c_void,
+    ),
+    extension(0xa441_e712, 0x754f, 0x43ca, 0x84a7_0dee_44cf_606d, cp_send_message as *const c_void),
     extension(0x25a2_07b9, 0xddf3, 0x4660, 0x8ee9_76e5_8c74_063e, cp_connect_ex as *const c_void),
     extension(
         0x7fda_2e11,

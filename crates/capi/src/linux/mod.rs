@@ -6,7 +6,7 @@
 //!  called at their ends    callbacks          and the threads that call
 //!  extensions by number    extensions
 //!  files over sockets      transmit
-//!  overlapped operations   transfers  connections  disconnects  results  files
+//!  overlapped operations   transfers  datagrams  connections  disconnects  results  files
 //!  done by their calls     instants
 //!  their cancels           cancelling
 //!  any of them             operations         how one is started and ends
@@ -49,6 +49,7 @@ pub mod closing;
 pub mod connections;
 pub mod controls;
 mod crew;
+pub mod datagrams;
 mod descriptors;
 pub mod disconnects;
 mod driver;

@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_char, c_void};
 
 use crate::errors::{code, guarded, set_last};
-use crate::linux::{callbacks, cancelling, connections, operations, sockets, transmit};
+use crate::linux::{callbacks, cancelling, connections, datagrams, operations, sockets, transmit};
 use crate::{errors, notifications, queue};
 
 /// A module's names, in lower case and without an ending, and what it has.
@@ -32,6 +32,7 @@ static MODULES: [Module; 3] = [
             "WSAGetLastError" => errors::cp_last_error,
             "WSASetLastError" => errors::cp_set_last_error,
             "WSACleanup" => sockets::cp_cleanup,
+            "WSASendMsg" => datagrams::cp_send_message,
         },
     },
     Module {

@@ -717,6 +717,7 @@ pub unsafe extern "C" fn cp_getsockopt(
         // SAFETY: reading through a raw pointer demands that it is valid.
         // - the caller says so, if it is not null.
         let room = if size.is_null() { 0 } else { unsafe { size.read() } } as usize;
+        let name = descriptors::name_of_option(level, name, room);
         if is_flag(level, name) && (1..4).contains(&room) && !value.is_null() {
             let (mut flag, mut whole): (c_int, socklen_t) = (0, 4);
             let place = (&raw mut flag).cast();
@@ -845,6 +846,7 @@ pub unsafe extern "C" fn cp_setsockopt(
 ) -> c_int {
     let flag: c_int;
     let (mut value, mut size) = (value, size);
+    let name = descriptors::name_of_option(level, name, size as usize);
     if is_flag(level, name) && size == 0 {
         // Nothing can be read there.
         value = std::ptr::null();

@@ -53,7 +53,7 @@ impl Parts {
     /// # Safety
     ///
     /// `buffers` points to `count` buffers.
-    unsafe fn to_fill(buffers: *const Buffer, count: usize) -> Result<Self, u32> {
+    pub(crate) unsafe fn to_fill(buffers: *const Buffer, count: usize) -> Result<Self, u32> {
         if count == 1 {
             // SAFETY: reading through a raw pointer demands that it is valid.
             // - the caller says so of one.
@@ -71,7 +71,7 @@ impl Parts {
     /// # Safety
     ///
     /// `buffers` points to `count` buffers, which can be read.
-    unsafe fn to_send(buffers: *const Buffer, count: usize) -> Result<Self, u32> {
+    pub(crate) unsafe fn to_send(buffers: *const Buffer, count: usize) -> Result<Self, u32> {
         // SAFETY: `to_fill` demands what this call does.
         let mut parts = unsafe { Self::to_fill(buffers, count) }?;
         if let Self::Several(several) = &mut parts
@@ -92,7 +92,7 @@ impl Parts {
         }
     }
 
-    fn rest(&mut self) -> &mut [iovec] {
+    pub(crate) fn rest(&mut self) -> &mut [iovec] {
         match self {
             Self::One(part) if part.iov_len == 0 => &mut [],
             Self::One(part) => std::slice::from_mut(part),
@@ -105,7 +105,7 @@ impl Parts {
     /// # Safety
     ///
     /// The buffers can be written.
-    unsafe fn hand_out(&self, bytes: usize) {
+    pub(crate) unsafe fn hand_out(&self, bytes: usize) {
         if let Self::Several(several) = self
             && let Some(gathered) = &several.gathered
         {
@@ -161,7 +161,7 @@ pub(crate) fn failed(outcome: &mut Outcome) -> Attempt {
 }
 
 /// The same of a receive. `ENOBUFS` reports that the system has dropped messages, and is no shortage.
-fn not_received(outcome: &mut Outcome) -> Attempt {
+pub(crate) fn not_received(outcome: &mut Outcome) -> Attempt {
     if errno() == libc::ENOBUFS {
         outcome.errno = libc::ENOBUFS;
         return Attempt::Done;
@@ -387,20 +387,25 @@ impl Work for Sending {
     }
 
     fn status(&self, target: Target, errno: c_int) -> u32 {
-        let is_short = |address: &Address| {
-            let needed = target.if_current(|_| descriptors::size_of_address(target.descriptor));
-            needed.is_some_and(|needed| address.size < needed)
-        };
-        // To the reference that is a bad pointer, to the system a bad argument.
-        if errno == libc::EINVAL && self.address.as_deref().is_some_and(is_short) {
-            return status::of_errno(libc::EFAULT);
-        }
-        status_of(target, errno)
+        status_of_send(target, errno, self.address.as_deref())
     }
 }
 
+/// The status of a send to an address that has failed.
+pub(crate) fn status_of_send(target: Target, errno: c_int, address: Option<&Address>) -> u32 {
+    let is_short = |address: &Address| {
+        let needed = target.if_current(|_| descriptors::size_of_address(target.descriptor));
+        needed.is_some_and(|needed| address.size < needed)
+    };
+    // To the reference that is a bad pointer, to the system a bad argument.
+    if errno == libc::EINVAL && address.is_some_and(is_short) {
+        return status::of_errno(libc::EFAULT);
+    }
+    status_of(target, errno)
+}
+
 /// The system's flags among those of a call; refused if there are others.
-fn flags(asked: u32, known: c_int) -> Result<c_int, u32> {
+pub(crate) fn flags_of(asked: u32, known: c_int) -> Result<c_int, u32> {
     let asked = c_int::try_from(asked & !MEANINGLESS).map_err(|_| code::WSAEOPNOTSUPP)?;
     if asked & !known == 0 { Ok(asked) } else { Err(code::WSAEOPNOTSUPP) }
 }
@@ -430,7 +435,7 @@ pub unsafe extern "C" fn cp_start_receive(
         }
         // SAFETY: reading through a raw pointer demands that it is valid.
         // - the caller says so of one that is not null.
-        let flags = flags(unsafe { flags_told.read() }, OF_RECEIVE)?;
+        let flags = flags_of(unsafe { flags_told.read() }, OF_RECEIVE)?;
         let is_whole = flags & libc::MSG_WAITALL != 0;
         if is_whole
             && (flags & libc::MSG_PEEK != 0
@@ -478,7 +483,7 @@ pub unsafe extern "C" fn cp_start_send(
         if flags_asked & PARTIAL != 0 && !takes_parts(descriptor) {
             return Err(code::WSAEOPNOTSUPP);
         }
-        let flags = flags(flags_asked, OF_SEND)?;
+        let flags = flags_of(flags_asked, OF_SEND)?;
         let address = if address.is_null() {
             None
         } else {

@@ -1,0 +1,488 @@
+/* WSARecvMsg and WSASendMsg: datagrams with addresses and control data, with an OVERLAPPED and without. Over IPv4, and once
+ * more over IPv6. */
+#include <winsock2.h>
+#include <ws2tcpip.h>
+#include <mswsock.h>
+
+#include "check.h"
+#include "overlapped.h"
+
+#define KEY 17u
+
+typedef union Address {
+    struct sockaddr any;
+    struct sockaddr_in four;
+    struct sockaddr_in6 six;
+} Address;
+
+/* A message, and what it points to. */
+typedef struct Letter {
+    WSAMSG message;
+    Address address;
+    WSABUF buffers[2];
+    char bytes[2][8];
+    union {
+        WSACMSGHDR head;
+        char bytes[128];
+    } control;
+} Letter;
+
+static HANDLE port;
+static LPFN_WSARECVMSG receive_message;
+static LPFN_WSASENDMSG send_message;
+static int family = AF_INET;
+
+static void look_them_up(void)
+{
+    GUID receives = WSAID_WSARECVMSG, sends = WSAID_WSASENDMSG;
+    SOCKET s = udp_socket();
+    DWORD bytes;
+    CHECK_IS(WSAIoctl(s, SIO_GET_EXTENSION_FUNCTION_POINTER, &receives, sizeof receives, &receive_message,
+                      sizeof receive_message, &bytes, NULL, NULL),
+             0);
+    CHECK_IS(WSAIoctl(s, SIO_GET_EXTENSION_FUNCTION_POINTER, &sends, sizeof sends, &send_message,
+                      sizeof send_message, &bytes, NULL, NULL),
+             0);
+    CHECK(receive_message != NULL && send_message != NULL);
+    CHECK(GetProcAddress(LoadLibraryA("ws2_32.dll"), "WSASendMsg") != NULL);
+    CHECK_IS(closesocket(s), 0);
+}
+
+static int size_of_address(void)
+{
+    return family == AF_INET ? (int)sizeof(struct sockaddr_in) : (int)sizeof(struct sockaddr_in6);
+}
+
+/* The address of this machine in the family. */
+static Address own_address(void)
+{
+    static const unsigned char OWN[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
+    Address address;
+    memset(&address, 0, sizeof address);
+    address.any.sa_family = (sa_family_t)family;
+    if (family == AF_INET)
+        address.four.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    else
+        memcpy(&address.six.sin6_addr, OWN, sizeof OWN);
+    return address;
+}
+
+static SOCKET bound(Address *address)
+{
+    SOCKET s = socket(family, SOCK_DGRAM, IPPROTO_UDP);
+    int size = (int)sizeof *address;
+    CHECK(s != INVALID_SOCKET);
+    *address = own_address();
+    CHECK_IS(bind(s, &address->any, size_of_address()), 0);
+    CHECK_IS(getsockname(s, &address->any, &size), 0);
+    return s;
+}
+
+/* With room in two buffers for so many bytes each, for an address, and for so much control data. */
+static void make_room(Letter *letter, ULONG room, ULONG control)
+{
+    int place;
+    memset(letter, 0, sizeof *letter);
+    for (place = 0; place < 2; place++)
+        letter->buffers[place] = buffer_of(letter->bytes[place], room);
+    letter->message.name = &letter->address.any;
+    letter->message.namelen = (INT)sizeof letter->address;
+    letter->message.lpBuffers = letter->buffers;
+    letter->message.dwBufferCount = 2;
+    letter->message.Control = buffer_of(letter->control.bytes, control);
+}
+
+/* To this address, with this text in both buffers, and without control data. */
+static void write_letter(Letter *letter, const Address *to, const char *text)
+{
+    make_room(letter, (ULONG)strlen(text), 0);
+    memcpy(letter->bytes[0], text, strlen(text));
+    memcpy(letter->bytes[1], text, strlen(text));
+    letter->address = *to;
+    letter->message.namelen = size_of_address();
+}
+
+/* Says from which address it goes. */
+static void put_source(Letter *letter, const Address *source)
+{
+    WSACMSGHDR *head;
+    letter->message.Control = buffer_of(letter->control.bytes, sizeof letter->control);
+    head = WSA_CMSG_FIRSTHDR(&letter->message);
+    CHECK(head == &letter->control.head);
+    if (family == AF_INET) {
+        IN_PKTINFO info;
+        memset(&info, 0, sizeof info);
+        info.ipi_addr = source->four.sin_addr;
+        head->cmsg_level = IPPROTO_IP;
+        head->cmsg_type = IP_PKTINFO;
+        head->cmsg_len = WSA_CMSG_LEN(sizeof info);
+        memcpy(WSA_CMSG_DATA(head), &info, sizeof info);
+        letter->message.Control.len = WSA_CMSG_SPACE(sizeof info);
+    } else {
+        IN6_PKTINFO info;
+        memset(&info, 0, sizeof info);
+        info.ipi6_addr = source->six.sin6_addr;
+        head->cmsg_level = IPPROTO_IPV6;
+        head->cmsg_type = IPV6_PKTINFO;
+        head->cmsg_len = WSA_CMSG_LEN(sizeof info);
+        memcpy(WSA_CMSG_DATA(head), &info, sizeof info);
+        letter->message.Control.len = WSA_CMSG_SPACE(sizeof info);
+    }
+}
+
+static int wants_source(SOCKET s, DWORD on)
+{
+    return family == AF_INET ? setsockopt(s, IPPROTO_IP, IP_PKTINFO, (char *)&on, sizeof on)
+                             : setsockopt(s, IPPROTO_IPV6, IPV6_PKTINFO, (char *)&on, sizeof on);
+}
+
+/* The control data says that it has come to the address of this machine. */
+static void check_control(Letter *letter)
+{
+    WSACMSGHDR *head = WSA_CMSG_FIRSTHDR(&letter->message);
+    Address own = own_address();
+    CHECK(head != NULL);
+    if (family == AF_INET) {
+        IN_PKTINFO info;
+        CHECK(head->cmsg_level == IPPROTO_IP && head->cmsg_type == IP_PKTINFO);
+        CHECK_IS(head->cmsg_len, WSA_CMSG_LEN(sizeof info));
+        memcpy(&info, WSA_CMSG_DATA(head), sizeof info);
+        CHECK_IS(info.ipi_addr.s_addr, own.four.sin_addr.s_addr);
+        CHECK(info.ipi_ifindex > 0);
+    } else {
+        IN6_PKTINFO info;
+        CHECK(head->cmsg_level == IPPROTO_IPV6 && head->cmsg_type == IPV6_PKTINFO);
+        memcpy(&info, WSA_CMSG_DATA(head), sizeof info);
+        CHECK(memcmp(&info.ipi6_addr, &own.six.sin6_addr, sizeof info.ipi6_addr) == 0);
+        CHECK(info.ipi6_ifindex > 0);
+    }
+    CHECK(WSA_CMSG_NXTHDR(&letter->message, head) == NULL);
+}
+
+static void check_letter(Letter *letter, const Address *from, const char *text)
+{
+    size_t size = strlen(text);
+    CHECK_IS(letter->message.dwFlags, 0);
+    CHECK_IS(letter->message.namelen, size_of_address());
+    CHECK_IS(letter->address.four.sin_port, from->four.sin_port);
+    CHECK(memcmp(letter->bytes[0], text, size) == 0 && memcmp(letter->bytes[1], text, size) == 0);
+    check_control(letter);
+}
+
+/* In three ways: by calls that wait; as operations that end by their calls; as one that has to wait. */
+static void letters_come_with_all_that_is_beside(void)
+{
+    int way;
+    for (way = 0; way < 3; way++) {
+        Address address;
+        SOCKET s = bound(&address);
+        Letter in, out;
+        OVERLAPPED receiving = fresh(NULL), sending = fresh(NULL);
+        DWORD count = UNTOUCHED, flags = UNTOUCHED;
+        CHECK_IS(wants_source(s, 1), 0);
+        associate(s, port, KEY);
+        write_letter(&out, &address, "text");
+        put_source(&out, &address);
+        make_room(&in, 4, sizeof in.control);
+        if (way == 2)
+            CHECK_PENDING(receive_message(s, &in.message, &count, &receiving, NULL));
+        if (way == 0) {
+            CHECK_IS(WSASendMsg(s, &out.message, 0, &count, NULL, NULL), 0);
+            CHECK_IS(count, 8);
+            CHECK_IS(receive_message(s, &in.message, &count, NULL, NULL), 0);
+            CHECK_IS(count, 8);
+        } else {
+            CHECK_IS(send_message(s, &out.message, 0, NULL, &sending, NULL), 0);
+            CHECK_ENDED(port, KEY, &sending, 8);
+            if (way == 1) {
+                CHECK_IS(receive_message(s, &in.message, &count, &receiving, NULL), 0);
+                CHECK_IS(count, 8);
+            }
+            CHECK_ENDED(port, KEY, &receiving, 8);
+            CHECK(WSAGetOverlappedResult(s, &receiving, &count, FALSE, &flags));
+            CHECK_IS(flags, 0);
+        }
+        check_letter(&in, &address, "text");
+        CHECK_IS(closesocket(s), 0);
+    }
+}
+
+/* Of which there is too little room: for the data, for the control data, for both. */
+static void what_is_cut_fails_and_says_so(void)
+{
+    int way, is_overlapped;
+    for (way = 1; way < 4; way++)
+        for (is_overlapped = 0; is_overlapped < 2; is_overlapped++) {
+            Address address;
+            SOCKET s = bound(&address);
+            Letter in, out;
+            OVERLAPPED overlapped = fresh(NULL);
+            DWORD count = UNTOUCHED, flags = UNTOUCHED;
+            DWORD wanted = (DWORD)((way & 1 ? MSG_TRUNC : 0) | (way & 2 ? MSG_CTRUNC : 0));
+            CHECK_IS(wants_source(s, 1), 0);
+            associate(s, port, KEY);
+            write_letter(&out, &address, "text");
+            CHECK_IS(WSASendMsg(s, &out.message, 0, &count, NULL, NULL), 0);
+            make_room(&in, way & 1 ? 3 : 4, way & 2 ? 1 : sizeof in.control);
+            if (is_overlapped) {
+                CHECK_PENDING(receive_message(s, &in.message, NULL, &overlapped, NULL));
+                CHECK_FAILED(port, KEY, &overlapped, way & 1 ? 6 : 8, ERROR_MORE_DATA);
+                CHECK_FALSE(WSAGetOverlappedResult(s, &overlapped, &count, FALSE, &flags), WSAEMSGSIZE);
+                CHECK_IS(flags, wanted);
+            } else {
+                CHECK_SOCKET_ERROR(receive_message(s, &in.message, &count, NULL, NULL), WSAEMSGSIZE);
+            }
+            CHECK_IS(count, way & 1 ? 6 : 8);
+            CHECK_IS(in.message.dwFlags, wanted);
+            CHECK_IS(in.address.four.sin_port, address.four.sin_port);
+            if (!(way & 2))
+                check_control(&in);
+            else
+                CHECK(WSA_CMSG_FIRSTHDR(&in.message) == NULL);
+            /* It is gone. Without any room for control data none is wanted, nor an address without a place. */
+            CHECK_IS(WSASendMsg(s, &out.message, 0, &count, NULL, NULL), 0);
+            make_room(&in, 4, 0);
+            in.message.Control.buf = NULL;
+            in.message.name = NULL;
+            in.message.dwFlags = wanted; /* as the last one has left it */
+            CHECK_IS(receive_message(s, &in.message, &count, NULL, NULL), 0);
+            CHECK(count == 8 && in.message.dwFlags == 0 && in.message.Control.len == 0);
+            CHECK_IS(closesocket(s), 0);
+        }
+}
+
+static void a_letter_may_be_looked_at_or_be_empty(void)
+{
+    Address address;
+    SOCKET s = bound(&address);
+    Letter in, out;
+    OVERLAPPED overlapped = fresh(NULL);
+    DWORD count = UNTOUCHED, on = 0;
+    int size = (int)sizeof on;
+    CHECK_IS(wants_source(s, 1), 0);
+    CHECK_IS(family == AF_INET ? getsockopt(s, IPPROTO_IP, IP_PKTINFO, (char *)&on, &size)
+                               : getsockopt(s, IPPROTO_IPV6, IPV6_PKTINFO, (char *)&on, &size),
+             0);
+    CHECK_IS(on, 1);
+    write_letter(&out, &address, "text");
+    CHECK_IS(WSASendMsg(s, &out.message, 0, &count, NULL, NULL), 0);
+    make_room(&in, 4, sizeof in.control);
+    in.message.dwFlags = MSG_PEEK;
+    CHECK_IS(receive_message(s, &in.message, &count, NULL, NULL), 0);
+    check_letter(&in, &address, "text");
+    make_room(&in, 4, sizeof in.control);
+    in.message.dwFlags = MSG_PEEK;
+    CHECK_IS(receive_message(s, &in.message, &count, &overlapped, NULL), 0);
+    check_letter(&in, &address, "text");
+    make_room(&in, 4, sizeof in.control);
+    CHECK_IS(receive_message(s, &in.message, &count, NULL, NULL), 0);
+    set_nonblocking(s);
+    CHECK_SOCKET_ERROR(receive_message(s, &in.message, &count, NULL, NULL), WSAEWOULDBLOCK);
+    write_letter(&out, &address, "");
+    CHECK_IS(WSASendMsg(s, &out.message, 0, &count, NULL, NULL), 0);
+    CHECK_IS(count, 0);
+    make_room(&in, 4, sizeof in.control);
+    CHECK_IS(receive_message(s, &in.message, &count, NULL, NULL), 0);
+    CHECK_IS(count, 0);
+    check_letter(&in, &address, "");
+    CHECK_IS(closesocket(s), 0);
+}
+
+/* The sender chooses from which of its addresses a letter comes. */
+static void a_letter_comes_from_the_address_that_it_says(void)
+{
+    Address address, any, source;
+    SOCKET s = bound(&address), sender;
+    Letter in, out;
+    OVERLAPPED overlapped = fresh(NULL);
+    DWORD count = UNTOUCHED;
+    int is_overlapped;
+    memset(&any, 0, sizeof any);
+    any.any.sa_family = (sa_family_t)family;
+    source = own_address();
+    if (family == AF_INET)
+        source.four.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1);
+    for (is_overlapped = 0; is_overlapped < 2; is_overlapped++) {
+        sender = socket(family, SOCK_DGRAM, IPPROTO_UDP);
+        CHECK_IS(bind(sender, &any.any, size_of_address()), 0);
+        write_letter(&out, &address, "text");
+        put_source(&out, &source);
+        if (is_overlapped) {
+            CHECK_IS(WSASendMsg(sender, &out.message, 0, &count, &overlapped, NULL), 0);
+            until_ended(&overlapped);
+        } else {
+            CHECK_IS(WSASendMsg(sender, &out.message, 0, &count, NULL, NULL), 0);
+        }
+        make_room(&in, 4, 0);
+        CHECK_IS(receive_message(s, &in.message, &count, NULL, NULL), 0);
+        if (family == AF_INET)
+            CHECK_IS(in.address.four.sin_addr.s_addr, source.four.sin_addr.s_addr);
+        else
+            CHECK(memcmp(&in.address.six.sin6_addr, &source.six.sin6_addr, 16) == 0);
+        CHECK_IS(closesocket(sender), 0);
+    }
+    CHECK_IS(closesocket(s), 0);
+}
+
+static void it_is_cancelled_as_any_receive(void)
+{
+    int way;
+    for (way = 0; way < 2; way++) {
+        Address address;
+        SOCKET s = bound(&address);
+        Letter in;
+        OVERLAPPED overlapped = fresh(NULL);
+        associate(s, port, KEY);
+        make_room(&in, 4, sizeof in.control);
+        CHECK_PENDING(receive_message(s, &in.message, NULL, &overlapped, NULL));
+        CHECK_SOCKET_ERROR(receive_message(s, &in.message, NULL, &overlapped, NULL), WSAEINVAL);
+        if (way == 0)
+            CHECK(CancelIoEx((HANDLE)s, &overlapped));
+        else
+            CHECK_IS(closesocket(s), 0);
+        CHECK_FAILED(port, KEY, &overlapped, 0, ERROR_OPERATION_ABORTED);
+        CHECK(in.message.namelen == (INT)sizeof in.address && in.message.Control.len == sizeof in.control);
+        if (way == 0)
+            CHECK_IS(closesocket(s), 0);
+    }
+}
+
+static void bad_letters_are_refused(void)
+{
+    Address address;
+    SOCKET s = bound(&address), stream = socket(family, SOCK_STREAM, IPPROTO_TCP);
+    Letter in, out;
+    OVERLAPPED overlapped = fresh(NULL), bad = fresh(port);
+    LPWSAOVERLAPPED_COMPLETION_ROUTINE routine = (LPWSAOVERLAPPED_COMPLETION_ROUTINE)(void (*)(void))start;
+    int is_overlapped;
+    set_nonblocking(s);
+    for (is_overlapped = 0; is_overlapped < 2; is_overlapped++) {
+        LPOVERLAPPED how = is_overlapped ? &overlapped : NULL;
+        DWORD count = UNTOUCHED;
+#define RECEIVE(s) receive_message(s, &in.message, &count, how, NULL)
+#define SEND(s) WSASendMsg(s, &out.message, 0, &count, how, NULL)
+        make_room(&in, 4, sizeof in.control);
+        write_letter(&out, &address, "text");
+        CHECK_SOCKET_ERROR(receive_message(s, NULL, &count, how, NULL), WSAEFAULT);
+        CHECK_SOCKET_ERROR(WSASendMsg(s, NULL, 0, &count, how, NULL), WSAEFAULT);
+        CHECK_SOCKET_ERROR(RECEIVE(INVALID_SOCKET), WSAENOTSOCK);
+        CHECK_SOCKET_ERROR(SEND(INVALID_SOCKET), WSAENOTSOCK);
+        CHECK_SOCKET_ERROR(RECEIVE(stream), WSAEOPNOTSUPP);
+        CHECK_SOCKET_ERROR(SEND(stream), WSAEOPNOTSUPP);
+        in.message.dwFlags = MSG_OOB;
+        CHECK_SOCKET_ERROR(RECEIVE(s), WSAEOPNOTSUPP);
+        CHECK_SOCKET_ERROR(WSASendMsg(s, &out.message, MSG_OOB, &count, how, NULL), WSAEOPNOTSUPP);
+        CHECK_SOCKET_ERROR(WSASendMsg(s, &out.message, MSG_PARTIAL, &count, how, NULL), WSAEOPNOTSUPP);
+        in.message.dwFlags = 0;
+        in.message.namelen = size_of_address() - 1;
+        out.message.namelen = 8; /* of IPv6 the system takes 24 bytes, too */
+        CHECK_SOCKET_ERROR(RECEIVE(s), WSAEFAULT);
+        CHECK_SOCKET_ERROR(SEND(s), WSAEFAULT);
+        in.message.namelen = out.message.namelen = -1;
+        CHECK_SOCKET_ERROR(RECEIVE(s), WSAEFAULT);
+        CHECK_SOCKET_ERROR(SEND(s), WSAEFAULT);
+        in.message.namelen = out.message.namelen = size_of_address();
+        in.message.Control.buf = out.message.Control.buf = NULL;
+        out.message.Control.len = 1;
+        CHECK_SOCKET_ERROR(RECEIVE(s), WSAEFAULT);
+        CHECK_SOCKET_ERROR(SEND(s), WSAEFAULT);
+        in.message.Control.len = out.message.Control.len = 0;
+        in.message.dwBufferCount = out.message.dwBufferCount = 0;
+        CHECK_SOCKET_ERROR(RECEIVE(s), WSAEINVAL);
+        CHECK_SOCKET_ERROR(SEND(s), WSAEINVAL);
+        in.message.lpBuffers = out.message.lpBuffers = NULL;
+        CHECK_SOCKET_ERROR(RECEIVE(s), WSAEFAULT);
+        CHECK_SOCKET_ERROR(SEND(s), WSAEFAULT);
+        /* Control data that is longer than there is, or shorter than its own head. */
+        write_letter(&out, &address, "text");
+        put_source(&out, &address);
+        out.control.head.cmsg_len = sizeof out.control + 1;
+        CHECK_SOCKET_ERROR(SEND(s), WSAEINVAL);
+        out.control.head.cmsg_len = 1;
+        CHECK_SOCKET_ERROR(SEND(s), WSAEINVAL);
+        CHECK(WSA_CMSG_NXTHDR(&out.message, &out.control.head) == NULL);
+        out.control.head.cmsg_len = 0;
+        CHECK_SOCKET_ERROR(SEND(s), WSAEINVAL);
+        CHECK(WSA_CMSG_NXTHDR(&out.message, &out.control.head) == NULL);
+#undef RECEIVE
+#undef SEND
+    }
+    make_room(&in, 4, 0);
+    write_letter(&out, &address, "text");
+    CHECK_SOCKET_ERROR(receive_message(s, &in.message, NULL, NULL, NULL), WSAEFAULT);
+    CHECK_SOCKET_ERROR(WSASendMsg(s, &out.message, 0, NULL, NULL, NULL), WSAEFAULT);
+    CHECK_SOCKET_ERROR(receive_message(s, &in.message, NULL, &overlapped, routine), WSAEOPNOTSUPP);
+    CHECK_SOCKET_ERROR(WSASendMsg(s, &out.message, 0, NULL, &overlapped, routine), WSAEOPNOTSUPP);
+    CHECK_SOCKET_ERROR(receive_message(s, &in.message, NULL, &bad, NULL), ERROR_INVALID_HANDLE);
+    CHECK_SOCKET_ERROR(WSASendMsg(s, &out.message, 0, NULL, &bad, NULL), ERROR_INVALID_HANDLE);
+    CHECK(is_silent(port));
+    close_both(s, stream);
+}
+
+/* Several pieces of control data are found one behind the other, and none beyond the end. */
+static void control_data_is_found_by_the_macros(void)
+{
+    Letter letter;
+    WSACMSGHDR *head;
+    int value, found = 0;
+    CHECK_IS(sizeof(WSAMSG), 56);
+    CHECK_IS(sizeof(WSACMSGHDR), 16);
+    CHECK_IS(WSA_CMSG_LEN(5), 21);
+    CHECK_IS(WSA_CMSG_SPACE(5), 24);
+    CHECK_IS(WSA_CMSG_SPACE(0), 16);
+    make_room(&letter, 1, 3 * WSA_CMSG_SPACE(sizeof value));
+    for (head = WSA_CMSG_FIRSTHDR(&letter.message); head; head = WSA_CMSG_NXTHDR(&letter.message, head)) {
+        head->cmsg_level = found++;
+        head->cmsg_len = WSA_CMSG_LEN(sizeof value);
+        memcpy(WSA_CMSG_DATA(head), &found, sizeof found);
+    }
+    CHECK_IS(found, 3);
+    CHECK(WSA_CMSG_NXTHDR(&letter.message, NULL) == &letter.control.head);
+    memcpy(&value, letter.control.bytes + 2 * WSA_CMSG_SPACE(sizeof value) + 16, sizeof value);
+    CHECK_IS(value, 3);
+    letter.message.Control.len = 15;
+    CHECK(WSA_CMSG_FIRSTHDR(&letter.message) == NULL);
+    letter.message.Control.len = 39; /* of the second there is not all of the head */
+    CHECK(WSA_CMSG_NXTHDR(&letter.message, WSA_CMSG_FIRSTHDR(&letter.message)) == NULL);
+    letter.message.Control.buf = NULL;
+    CHECK(WSA_CMSG_FIRSTHDR(&letter.message) == NULL);
+}
+
+static void letters_of_a_family(void)
+{
+    letters_come_with_all_that_is_beside();
+    what_is_cut_fails_and_says_so();
+    a_letter_may_be_looked_at_or_be_empty();
+    a_letter_comes_from_the_address_that_it_says();
+    it_is_cancelled_as_any_receive();
+    bad_letters_are_refused();
+}
+
+/* Whether the system has the other family, and an address of it. */
+static int has_version_six(void)
+{
+    SOCKET s = socket(AF_INET6, SOCK_DGRAM, IPPROTO_UDP);
+    Address address;
+    int has;
+    family = AF_INET6;
+    address = own_address();
+    has = s != INVALID_SOCKET && bind(s, &address.any, size_of_address()) == 0;
+    if (s != INVALID_SOCKET)
+        CHECK_IS(closesocket(s), 0);
+    if (!has)
+        printf("SKIPPED datagrams over IPv6: this system has no address of its own\n");
+    return has;
+}
+
+int main(void)
+{
+    start();
+    port = new_port(1);
+    look_them_up();
+    control_data_is_found_by_the_macros();
+    letters_of_a_family();
+    if (has_version_six())
+        letters_of_a_family();
+    CHECK(CloseHandle(port));
+    return finish();
+}
