@@ -166,9 +166,12 @@ pub(crate) enum Packet {
     Later(Arc<Later>),
 }
 
-/// Where the packet goes of an operation that began without an association, and ends now: its port, and its key.
-pub(crate) fn port_of_later(later: &Later) -> Option<(Arc<CompletionPort>, usize)> {
-    let (port, key) = later.get()?;
+/// Where the packet goes of an operation that began without an association, and ends now by `end`: its port, and its key.
+pub(crate) fn port_of_later(
+    later: &Later,
+    end: impl FnOnce(),
+) -> Option<(Arc<CompletionPort>, usize)> {
+    let (port, key) = later.get(end)?;
     Some((handles::port_named(port)?, key))
 }
 
@@ -203,7 +206,18 @@ impl Ticket {
         // First: when the program hears of the end of the last operation of a file that it has closed, that is closed.
         drop(file);
         // SAFETY: as in `overlapped`.
-        unsafe { overlapped.as_ref() }.status.store(ended as usize, Release);
+        let end = || unsafe { overlapped.as_ref() }.status.store(ended as usize, Release);
+        let packet = match packet {
+            Packet::Later(later) => port_of_later(&later, end),
+            Packet::To(port, key) => {
+                end();
+                Some((port, key))
+            }
+            Packet::None => {
+                end();
+                None
+            }
+        };
         // From here on the program may have freed it.
         if let Some(event) = event {
             event.set();
@@ -212,12 +226,6 @@ impl Ticket {
             signal.set();
         }
         wake_waiting(overlapped.as_ptr());
-        let packet = match packet {
-            Packet::None => None,
-            Packet::To(port, key) => Some((port, key)),
-            // The wake above is a fence behind the status.
-            Packet::Later(later) => port_of_later(&later),
-        };
         if let Some((port, key)) = packet.filter(|_| has_packet) {
             // Refused if the port was closed meanwhile, or if there is no memory.
             let _ = port.post_end(bytes, key, overlapped.as_ptr().cast::<c_void>(), ended);

@@ -248,28 +248,35 @@ impl Ticket {
     /// The operation has ended, and what it was is gone, but for its memory: tells everyone.
     fn tell(self, ended: u32, outcome: Outcome, has_packet: bool, emptied: Option<Emptied>) {
         self.strike(emptied);
-        let address = self.overlapped.as_ptr();
         let overlapped = self.overlapped();
         if self.tells_flags {
             overlapped.offset.store(outcome.flags, Relaxed);
         }
         overlapped.bytes.store(outcome.bytes as usize, Relaxed);
+        let Self { overlapped, event, port: carrier, packet, .. } = self;
         // Before the thread looks who waits, as a thread that comes to wait looks at the status last.
-        overlapped.status.store(ended as usize, Release);
+        // SAFETY: as in `overlapped`.
+        let end = || unsafe { overlapped.as_ref() }.status.store(ended as usize, Release);
+        let packet = match packet {
+            Packet::Later(later) => flights::port_of_later(&later, end),
+            Packet::To(port, key) => {
+                end();
+                Some((port.unwrap_or(carrier), key))
+            }
+            Packet::None => {
+                end();
+                None
+            }
+        };
         // From here on the program may have freed it.
-        if let Some(event) = self.event {
+        if let Some(event) = event {
             event.set();
         }
-        wake_waiting(address);
-        let packet = match self.packet {
-            Packet::To(port, key) => Some((port.unwrap_or(self.port), key)),
-            // The wake above is a fence behind the status.
-            Packet::Later(later) => flights::port_of_later(&later),
-            Packet::None => None,
-        };
+        wake_waiting(overlapped.as_ptr());
         if let Some((port, key)) = packet.filter(|_| has_packet) {
             // Refused if the port was closed meanwhile, or if there is no memory.
-            let _ = port.post_end(outcome.bytes, key, address.cast::<c_void>(), ended);
+            let place = overlapped.as_ptr().cast::<c_void>();
+            let _ = port.post_end(outcome.bytes, key, place, ended);
         }
     }
 }
