@@ -306,7 +306,8 @@ pub(crate) fn install(places: &Places) -> io::Result<()> {
     let compat = include.join("completion_port/compat");
     let pkg_configs = library.join("pkgconfig");
     let cmakes = library.join("cmake/completion_port");
-    for folder in [&library, &include, &compat, &pkg_configs, &cmakes] {
+    let sys = compat.join("sys");
+    for folder in [&library, &include, &compat, &sys, &pkg_configs, &cmakes] {
         fs::create_dir_all(folder)?;
     }
 
@@ -326,9 +327,14 @@ pub(crate) fn install(places: &Places) -> io::Result<()> {
     copy(&compile_object(&built)?, &library.join("completion_port_close.o"))?;
 
     let headers = workspace().join("crates/capi");
-    for (from, to) in [("include", &include), ("compat/include", &compat)] {
+    for (from, to) in
+        [("include", &include), ("compat/include", &compat), ("compat/include/sys", &sys)]
+    {
         for entry in fs::read_dir(headers.join(from))? {
             let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                continue;
+            }
             copy(&entry.path(), &to.join(entry.file_name()))?;
         }
     }

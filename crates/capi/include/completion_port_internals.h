@@ -108,6 +108,12 @@ cp_bool cp_set_control_handler(int (*routine)(uint32_t), int add);
 /* What a code means, in one line; NULL if it has no message. */
 const char *cp_message(uint32_t code);
 
+/* ---- Waits for several sockets ----------------------------------------------------------------- */
+
+/* select. A set begins with a count of four bytes; the sockets follow, aligned. */
+struct timeval;
+int cp_select(int ignored, void *reads, void *writes, void *excepts, const struct timeval *time);
+
 /* ---- Calls on several buffers ------------------------------------------------------------------ */
 
 typedef struct cp_buffer {

@@ -129,6 +129,8 @@ IS_AT(TRANSMIT_PACKETS_ELEMENT, hFile, 0x10, 8);
 IS_AT(TRANSMIT_PACKETS_ELEMENT, pBuffer, 0x08, 8);
 
 HOLDS(sizeof(WSABUF) == 16);
+HOLDS(sizeof(fd_set) == 520 && FD_SETSIZE == 64);
+HOLDS(offsetof(fd_set, fd_array) == 8 && sizeof(struct fd_set) == sizeof(FD_SET));
 IS_AT(WSABUF, len, 0x00, 4);
 IS_AT(WSABUF, buf, 0x08, 8);
 

@@ -1,8 +1,12 @@
-/* WSAPoll, WSAIoctl, and addresses as text and in parts. */
+/* select, WSAPoll, WSAIoctl, and addresses as text and in parts. */
+#define FD_SETSIZE 100 /* also where a header of the system comes first that has its own */
+#include <stdlib.h>
 #include <winsock2.h>
 #include <mstcpip.h>
 #include <ws2tcpip.h>
 #include <windows.h>
+
+#include <pthread.h>
 
 #include "check.h"
 
@@ -112,6 +116,259 @@ static void a_handle_is_inherited_or_not(void)
     CHECK(CloseHandle(event));
 }
 
+/* ---- select ------------------------------------------------------------------------------------------- */
+
+static void sets_are_counts_and_arrays(void)
+{
+    struct fd_set set;
+    LPFD_SET sockets = &set;
+    SOCKET s;
+    CHECK_IS(sizeof set, (FD_SETSIZE + 1) * sizeof(SOCKET));
+    FD_ZERO(&set);
+    CHECK_IS(set.fd_count, 0);
+    for (s = 1000; s < 1000 + FD_SETSIZE + 3; s++) {
+        FD_SET(s, &set);
+        if (set.fd_count == 3)
+            FD_SET(s, sockets); /* it stands there once */
+    }
+    CHECK_IS(sockets->fd_count, 100); /* and what is full stays as it is */
+    CHECK_IS(set.fd_array[0], 1000);
+    CHECK_IS(set.fd_array[99], 1099);
+    CHECK(FD_ISSET(1099, &set) && !FD_ISSET(1100, &set) && __WSAFDIsSet(1050, &set));
+    FD_CLR(1000, &set);
+    FD_CLR(1100, &set);
+    FD_CLR(1099, &set);
+    CHECK_IS(set.fd_count, 98);
+    CHECK_IS(set.fd_array[0], 1001);
+    CHECK_IS(set.fd_array[97], 1098);
+    CHECK(!FD_ISSET(1000, &set) && !FD_ISSET(1099, &set));
+}
+
+#if HAS_SOCKET_CALLS
+#define LIMIT(time) (time)
+#else
+#define LIMIT(time) ((PTIMEVAL)(time)) /* some headers declare that it is written, which it is not */
+#endif
+
+static fd_set set_of(SOCKET s)
+{
+    fd_set set;
+    FD_ZERO(&set);
+    FD_SET(s, &set);
+    return set;
+}
+
+/* In which sets a socket is reported within a time, of reading (1), writing (2) and exceptions (4). */
+static int selected(SOCKET s, int wanted, const struct timeval *limit)
+{
+    fd_set reads = set_of(s), writes = reads, excepts = reads;
+    int count = select(0, wanted & 1 ? &reads : NULL, wanted & 2 ? &writes : NULL, wanted & 4 ? &excepts : NULL,
+                       LIMIT(limit));
+    int found = (wanted & 1 && FD_ISSET(s, &reads) ? 1 : 0) | (wanted & 2 && FD_ISSET(s, &writes) ? 2 : 0) |
+                (wanted & 4 && FD_ISSET(s, &excepts) ? 4 : 0);
+    CHECK_IS(count, (found & 1) + (found >> 1 & 1) + (found >> 2));
+    return found;
+}
+
+static const struct timeval at_once = {0, 0}, a_while = {0, A_WHILE * 1000}, soon = {SOON / 1000, 0};
+
+static void sockets_are_selected(void)
+{
+    struct sockaddr_in address;
+    SOCKET listener = tcp_listener(&address), near, far;
+    fd_set reads, writes, both;
+    struct timeval limit = a_while;
+    ULONGLONG began = GetTickCount64();
+    char byte;
+    tcp_pair(&near, &far);
+    reads = set_of(near);
+    CHECK_IS(select(0, &reads, NULL, NULL, &limit), 0);
+    CHECK(GetTickCount64() - began >= A_WHILE - 1);
+    CHECK_IS(limit.tv_usec, A_WHILE * 1000); /* nothing is written there */
+    CHECK_IS(reads.fd_count, 0);
+    CHECK_IS(selected(near, 7, &at_once), 2);
+    send_all(far, "x", 1);
+    CHECK_IS(selected(near, 1, &soon), 1);
+    CHECK_IS(selected(near, 7, NULL), 3);
+    CHECK_IS(selected(listener, 7, &at_once), 0);
+    closesocket(far);
+    CHECK_IS(recv(near, &byte, 1, 0), 1);
+    CHECK_IS(selected(near, 1, &soon), 1); /* the end of the stream */
+    far = tcp_connected_to(&address);
+    CHECK_IS(selected(listener, 1, &soon), 1);
+
+    /* All sets are counted, and those that are ready stay in their order. */
+    FD_ZERO(&both);
+    FD_SET(far, &both);
+    FD_SET(listener, &both);
+    FD_SET(near, &both);
+    reads = writes = both;
+    CHECK_IS(select(-1, &reads, &writes, &both, LIMIT(&soon)), 4);
+    CHECK_IS(reads.fd_count, 2);
+    CHECK_IS(reads.fd_array[0], listener);
+    CHECK_IS(reads.fd_array[1], near);
+    CHECK_IS(writes.fd_count, 2);
+    CHECK_IS(writes.fd_array[0], far);
+    CHECK_IS(both.fd_count, 0);
+    both = set_of(near); /* one set for two */
+    CHECK_IS(select(0, &both, &both, NULL, LIMIT(&soon)), 1);
+    CHECK_IS(both.fd_count, 1);
+    CHECK_IS(both.fd_array[0], near);
+    closesocket(near);
+    closesocket(far);
+    closesocket(listener);
+}
+
+static void what_cannot_be_selected_is_refused(void)
+{
+    SOCKET s = udp_socket(), gone = udp_socket();
+    struct timeval negative = {0, -1}, long_ago = {-1, 0};
+    fd_set set = set_of(s), none;
+    uintptr_t file, ends[2];
+    FD_ZERO(&none);
+    CHECK_SOCKET_ERROR(select(0, NULL, NULL, NULL, NULL), WSAEINVAL);
+    CHECK_SOCKET_ERROR(select(0, NULL, NULL, NULL, LIMIT(&at_once)), WSAEINVAL);
+    CHECK_SOCKET_ERROR(select(5, &none, &none, &none, LIMIT(&at_once)), WSAEINVAL);
+#if HAS_SOCKET_CALLS
+    CHECK_SOCKET_ERROR(select(0, &set, NULL, NULL, &negative), WSAEINVAL);
+    CHECK_SOCKET_ERROR(select(0, &set, NULL, NULL, &long_ago), WSAEINVAL);
+#else
+    (void)negative;
+    (void)long_ago;
+#endif
+    closesocket(gone);
+    FD_SET(gone, &set);
+    CHECK_SOCKET_ERROR(select(0, &set, NULL, NULL, NULL), WSAENOTSOCK);
+    CHECK_SOCKET_ERROR(select(0, NULL, NULL, &set, LIMIT(&at_once)), WSAENOTSOCK);
+    CHECK_IS(set.fd_count, 2);
+    set = set_of(INVALID_SOCKET);
+    CHECK_SOCKET_ERROR(select(0, &set, NULL, NULL, NULL), WSAENOTSOCK);
+#if HAS_SOCKET_CALLS
+    open_file_and_pipe(&file, ends);
+    set = set_of((SOCKET)ends[0]);
+    CHECK_SOCKET_ERROR(select(0, &set, NULL, NULL, NULL), WSAENOTSOCK);
+    close_file_and_pipe(file, ends);
+#else
+    (void)file;
+    (void)ends;
+#endif
+    closesocket(s);
+}
+
+/* A failed connect is an exception, a reset connection is readable, and a stream that was never connected is neither. */
+static void exceptions_are_failed_connects_and_urgent_bytes(void)
+{
+    SOCKET keeper, fresh = tcp_socket(), s = tcp_socket(), near, far, listener;
+    struct sockaddr_in refuses = an_address_that_refuses(&keeper), address;
+    int error = 0, size = sizeof error, on = 1;
+    char byte;
+    CHECK_IS(selected(fresh, 7, &at_once), 0);
+    CHECK_IS(selected(fresh, 7, &a_while), 0);
+    set_nonblocking(s);
+    CHECK_SOCKET_ERROR(connect(s, (struct sockaddr *)&refuses, sizeof refuses), WSAEWOULDBLOCK);
+    CHECK_IS(selected(s, 6, &soon), 4);
+    CHECK_IS(selected(s, 7, &at_once), 4);
+    CHECK_IS(selected(s, 3, &a_while), 0);
+    CHECK_IS(getsockopt(s, SOL_SOCKET, SO_ERROR, (char *)&error, &size), 0);
+    CHECK_IS(error, WSAECONNREFUSED);
+    CHECK_IS(selected(s, 7, &soon), 4);
+    closesocket(s);
+
+    /* A connect that is found to have succeeded by another way, if at all: what comes then is no failure of it. */
+    listener = tcp_listener(&address);
+    s = tcp_socket();
+    set_nonblocking(s);
+    CHECK_SOCKET_ERROR(connect(s, (struct sockaddr *)&address, sizeof address), WSAEWOULDBLOCK);
+    CHECK_IS(selected(s, 6, &soon), 2);
+    far = accept(listener, NULL, NULL);
+    abort_connection(far);
+    if (getenv("TEST_IS_EMULATED") == NULL) { /* an emulator does not tell whether there ever was a connection */
+        CHECK_IS(selected(s, 5, &soon), 1);
+        CHECK_IS(selected(s, 4, &a_while), 0);
+    }
+    closesocket(s);
+    s = tcp_connected_to(&address);
+    far = accept(listener, NULL, NULL);
+    abort_connection(s);
+    CHECK_IS(selected(far, 5, &soon), 1);
+    closesocket(far);
+    closesocket(listener);
+
+    tcp_pair(&near, &far);
+    CHECK_IS(send(far, "!", 1, MSG_OOB), 1);
+    CHECK_IS(selected(near, 4, &soon), 4);
+    CHECK_IS(selected(near, 5, &soon), 4);
+    CHECK_IS(recv(near, &byte, 1, MSG_OOB), 1);
+    CHECK_IS(selected(near, 4, &at_once), 0);
+    CHECK_IS(setsockopt(near, SOL_SOCKET, SO_OOBINLINE, (char *)&on, sizeof on), 0);
+    CHECK_IS(send(far, "!", 1, MSG_OOB), 1);
+    CHECK_IS(selected(near, 5, &soon), 1);
+    closesocket(near);
+    closesocket(far);
+    closesocket(fresh);
+    closesocket(keeper);
+}
+
+typedef struct Blocked {
+    SOCKET s;
+    int reads, count, is_there, code;
+} Blocked;
+
+static void *waits_in_select(void *argument)
+{
+    Blocked *it = (Blocked *)argument;
+    fd_set set = set_of(it->s);
+    it->count = select(0, it->reads ? &set : NULL, NULL, it->reads ? NULL : &set, NULL);
+    it->code = WSAGetLastError();
+    it->is_there = FD_ISSET(it->s, &set);
+    return NULL;
+}
+
+/* What another thread closes is readable, or an error. */
+static void a_blocked_select_sees_a_socket_closed(void)
+{
+    int reads, attempt;
+    for (reads = 0; reads <= 1; reads++) {
+        for (attempt = 0; attempt < 1000; attempt++) {
+            pthread_t thread;
+            Blocked it;
+            it.s = udp_socket();
+            it.reads = reads;
+            CHECK_IS(pthread_create(&thread, NULL, waits_in_select, &it), 0);
+            until_the_others_sleep();
+            CHECK_IS(closesocket(it.s), 0);
+            CHECK_IS(pthread_join(thread, NULL), 0);
+            if (it.count == 1) {
+                CHECK(reads && it.is_there);
+                break;
+            }
+            CHECK_IS(it.count, SOCKET_ERROR);
+            CHECK_IS(it.code, WSAENOTSOCK);
+            if (!reads)
+                break; /* else it was closed before the wait began */
+        }
+        CHECK(attempt < 1000);
+    }
+}
+
+/* A set may be larger than FD_SETSIZE: the program's own memory. */
+static void large_sets_are_selected(void)
+{
+    enum { MANY = 3 * FD_SETSIZE };
+    struct { u_int count; SOCKET sockets[MANY]; } set, writes;
+    int i;
+    set.count = MANY;
+    for (i = 0; i < MANY; i++)
+        set.sockets[i] = udp_socket();
+    send_to_itself(set.sockets[MANY - 2]);
+    writes = set;
+    CHECK_IS(select(0, (fd_set *)(void *)&set, (fd_set *)(void *)&writes, NULL, LIMIT(&soon)), MANY + 1);
+    CHECK_IS(set.count, 1);
+    CHECK_IS(set.sockets[0], writes.sockets[MANY - 2]);
+    for (i = 0; i < MANY; i++)
+        closesocket(writes.sockets[i]);
+}
+
 /* ---- WSAPoll ------------------------------------------------------------------------------------------ */
 
 static WSAPOLLFD asked(SOCKET s, SHORT events)
@@ -127,7 +384,8 @@ static void sockets_are_polled(void)
 {
     struct sockaddr_in address;
     SOCKET listener = tcp_listener(&address), one, other, gone;
-    WSAPOLLFD sockets[3], many[100];
+    WSAPOLLFD sockets[3];
+    WSAPOLLFD many[100];
     ULONGLONG began;
     int i;
     tcp_pair(&one, &other);
@@ -342,6 +600,12 @@ int main(void)
     a_socket_is_duplicated();
     lingering_is_turned_off_by_either_option();
     a_handle_is_inherited_or_not();
+    sets_are_counts_and_arrays();
+    sockets_are_selected();
+    what_cannot_be_selected_is_refused();
+    exceptions_are_failed_connects_and_urgent_bytes();
+    a_blocked_select_sees_a_socket_closed();
+    large_sets_are_selected();
     sockets_are_polled();
     what_cannot_be_polled_is_refused();
     a_refused_connect_is_an_error_and_a_hang_up();

@@ -91,7 +91,6 @@ typedef struct in6_addr IN6_ADDR, *PIN6_ADDR, *LPIN6_ADDR;
 typedef struct hostent HOSTENT, *PHOSTENT, *LPHOSTENT;
 typedef struct linger LINGER, *PLINGER, *LPLINGER;
 typedef struct timeval TIMEVAL, *PTIMEVAL, *LPTIMEVAL;
-typedef fd_set FD_SET, *PFD_SET, *LPFD_SET;
 typedef struct servent SERVENT, *PSERVENT, *LPSERVENT;
 typedef struct ip_mreq IP_MREQ, *PIP_MREQ;
 typedef struct ipv6_mreq IPV6_MREQ, *PIPV6_MREQ;
@@ -405,5 +404,6 @@ inline typename cp_winsock_length<Length>::result getpeername(SOCKET s, struct s
 #include <cp_socket_messages.h>
 #include <cp_socket_poll.h>
 #include <cp_socket_protocols.h>
+#include <cp_socket_select.h>
 
 #endif

@@ -99,6 +99,26 @@ pub(crate) fn listens(descriptor: c_int) -> Option<bool> {
     option::<c_int>(descriptor, libc::SO_ACCEPTCONN).map(|listens| listens != 0)
 }
 
+/// Whether what its peer sends as urgent stands among the rest.
+pub(crate) fn has_urgent_inline(descriptor: c_int) -> bool {
+    option::<c_int>(descriptor, libc::SO_OOBINLINE).is_some_and(|is_inline| is_inline != 0)
+}
+
+/// Whether a TCP stream has had a peer since its last connect: that has confirmed something, or sent something. The
+/// system knows it also of a stream that has ended.
+pub(crate) fn was_connected(descriptor: c_int) -> bool {
+    // The beginning of the system's struct: `tcpi_bytes_acked` and `tcpi_bytes_received` are its last two numbers here.
+    let mut words = [0_u64; 17];
+    let mut size = socklen_t::try_from(size_of_val(&words)).unwrap_or(0);
+    let (level, name) = (libc::IPPROTO_TCP, libc::TCP_INFO);
+    // SAFETY: getsockopt(2) writes at most `size` bytes at the first pointer, and the size at the other.
+    // - valid: both are locals, `size` is that of the first, and any bytes are such numbers.
+    unsafe {
+        libc::getsockopt(descriptor, level, name, words.as_mut_ptr().cast(), &raw mut size);
+    }
+    words[15] != 0 || words[16] != 0
+}
+
 /// Whether a stream has neither a port of its own, nor a peer, nor a queue of connections.
 pub(crate) fn is_unused(descriptor: c_int) -> bool {
     match address_of(descriptor, libc::getsockname) {

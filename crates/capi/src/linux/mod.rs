@@ -17,6 +17,7 @@
 //!  ports and changes       associations  changes  waiting
 //!  operations on files     flights            how they go on, end and are cancelled
 //!  parts of files          fetches            that go over sockets when they have been read
+//!  several sockets         selecting          a wait until one of them is ready
 //!  objects and waits       objects            events, threads, …, as the headers have them
 //!  both tables             registrations      what ends a number's registration at its port
 //!  a process's handles     object             what a handle stands for: a port, a file, an event, …
@@ -77,6 +78,7 @@ mod registered;
 pub mod registrations;
 pub mod results;
 mod rooms;
+pub mod selecting;
 pub mod sockets;
 pub(crate) mod status;
 pub mod transfers;

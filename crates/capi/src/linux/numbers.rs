@@ -139,6 +139,8 @@ pub(crate) struct Past {
     pub(crate) has_shut: bool,
     /// It was to be connected, and was refused.
     pub(crate) was_refused: bool,
+    /// A connect of it was in progress when the call returned.
+    pub(crate) is_connecting: bool,
 }
 
 /// Since when a socket has been connected.

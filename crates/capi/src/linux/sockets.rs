@@ -15,7 +15,7 @@ use crate::linux::descriptors::{self, is_bound, is_connected, is_local, kind, pr
 use crate::linux::errno::code_of_errno;
 use crate::linux::numbers::{self, Number, OPTIONS, Past, RECEIVE_ROOM, SEND_ROOM, State};
 use crate::linux::visits::{Visit, until_ready};
-use crate::linux::{registrations, status};
+use crate::linux::{registrations, selecting, status};
 
 /// `SOCKET_ERROR`.
 const FAILED: c_int = -1;
@@ -401,6 +401,7 @@ pub extern "C" fn cp_close_socket(descriptor: c_int) -> c_int {
     called(|| {
         let Some(identity) = descriptors::identity_of_socket(descriptor) else { return FAILED };
         let close = || {
+            selecting::note_close(descriptor);
             // SAFETY: close(2) demands that the descriptor is not used any more.
             // - it is the caller's, and the caller asks for it.
             unsafe { libc::close(descriptor) }
@@ -472,6 +473,9 @@ pub unsafe extern "C" fn cp_connect(
         let mut state = number.lock();
         state.forget_past();
         state.begin_connection();
+        if goes_on {
+            state.remember(descriptor, |past| past.is_connecting = true);
+        }
     }
     if goes_on {
         set_last(code::WSAEWOULDBLOCK);

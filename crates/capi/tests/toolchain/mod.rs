@@ -309,7 +309,7 @@ impl Build {
             text += &format!("{name}={:?}\n", env::var_os(name));
         }
         // A new header may come before one of the same name.
-        for folder in ["include", "compat/include", "tests"] {
+        for folder in ["include", "compat/include", "compat/include/sys", "tests"] {
             let files = fs::read_dir(package().join(folder)).unwrap();
             let names: BTreeSet<_> = files.map(|file| file.unwrap().file_name()).collect();
             text += &format!("{folder}: {names:?}\n");

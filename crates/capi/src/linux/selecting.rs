@@ -1,0 +1,402 @@
+//! `select`, with the reference's sets: a count and an array of sockets.
+//!
+//! The system's poll(2) waits. It goes on waiting for a socket that another thread closes, so `closesocket` tells the
+//! waits that have the socket's number.
+
+use std::ffi::c_int;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use libc::{pollfd, timeval};
+
+use crate::errors::{code, guarded, set_last};
+use crate::linux::descriptors;
+use crate::linux::numbers::{self, Number};
+use crate::linux::process::Own;
+
+const READ: u8 = 1;
+const WRITE: u8 = 2;
+const EXCEPT: u8 = 4;
+
+/// A socket of one set or more: by which sets it is watched, and in which it is to be reported.
+#[derive(Clone, Copy)]
+struct Watched {
+    descriptor: RawFd,
+    wanted: u8,
+    ready: u8,
+}
+
+/// What the program passes for one of the three sets: its `fd_set`, which begins with the count.
+struct Given {
+    set: *mut u32,
+    sort: u8,
+    sockets: Vec<RawFd>,
+}
+
+/// Where a socket stands in a set. The first one stands behind the count, aligned as in an array.
+fn place_in(set: *mut u32, place: usize) -> *mut usize {
+    set.cast::<usize>().wrapping_add(1 + place)
+}
+
+impl Given {
+    /// # Safety
+    ///
+    /// `set` is null or points to a count and so many sockets.
+    unsafe fn new(set: *mut u32, sort: u8) -> Result<Self, u32> {
+        let mut sockets = Vec::new();
+        if !set.is_null() {
+            // SAFETY: reading through a raw pointer demands that it is valid.
+            // - the caller says so of one that is not null.
+            let count = unsafe { set.read() } as usize;
+            sockets.try_reserve_exact(count).map_err(|_| code::WSAENOBUFS)?;
+            for place in 0..count {
+                // SAFETY: as above: the caller says that there are so many sockets.
+                let socket = unsafe { place_in(set, place).read() };
+                sockets.push(RawFd::try_from(socket).map_err(|_| code::WSAENOTSOCK)?);
+            }
+        }
+        Ok(Self { set, sort, sockets })
+    }
+
+    /// Leaves the sockets in the set that are ready; how many there are. If it `has_some`, since the program has passed the
+    /// same set for another one, each of them stands there once.
+    ///
+    /// # Safety
+    ///
+    /// As for `new`, and nothing else uses the set.
+    unsafe fn report(&self, watched: &[Watched], has_some: bool) -> u32 {
+        if self.set.is_null() {
+            return 0;
+        }
+        // SAFETY: reading through a raw pointer demands that it is valid.
+        // - as the caller says.
+        let had = if has_some { unsafe { self.set.read() } } else { 0 };
+        // SAFETY: as above: the caller says that the set has room for as many as it had at first.
+        let has = |place: u32| unsafe { place_in(self.set, place as usize).read() };
+        let mut count = had;
+        for &socket in &self.sockets {
+            let place = watched.binary_search_by_key(&socket, |it| it.descriptor);
+            let is_ready = place.is_ok_and(|place| watched[place].ready & self.sort != 0);
+            let socket = usize::try_from(socket).unwrap_or(usize::MAX);
+            if is_ready && !(0..had).any(|place| has(place) == socket) {
+                // SAFETY: writing through a raw pointer demands that it is valid.
+                // - as above: no more are written than the set had.
+                unsafe { place_in(self.set, count as usize).write(socket) };
+                count += 1;
+            }
+        }
+        // SAFETY: as above.
+        unsafe { self.set.write(count) };
+        count - had
+    }
+}
+
+/// The sockets of all sets, each once, ordered by their numbers.
+fn merged(given: &[Given; 3]) -> Vec<Watched> {
+    let all = given.iter().flat_map(|given| {
+        let watched = |&descriptor: &RawFd| Watched { descriptor, wanted: given.sort, ready: 0 };
+        given.sockets.iter().map(watched)
+    });
+    let mut all: Vec<_> = all.collect();
+    all.sort_unstable_by_key(|it| it.descriptor);
+    all.dedup_by(|next, kept| {
+        let is_same = next.descriptor == kept.descriptor;
+        if is_same {
+            kept.wanted |= next.wanted;
+        }
+        is_same
+    });
+    all
+}
+
+/// What poll(2) tells of one socket at this moment.
+fn look(descriptor: RawFd, events: i16) -> i16 {
+    let mut asked = pollfd { fd: descriptor, events, revents: 0 };
+    // SAFETY: poll(2) reads and writes so many entries.
+    // - valid: there is one.
+    unsafe { libc::poll(&raw mut asked, 1, 0) };
+    asked.revents
+}
+
+/// Whether the socket has come to its end because the program's connect failed.
+fn has_failed(descriptor: RawFd) -> bool {
+    let past = numbers::find(descriptor).map(|number| number.lock().past(descriptor));
+    past.is_some_and(|past| past.was_refused || past.is_connecting)
+        && !descriptors::was_connected(descriptor)
+}
+
+impl Watched {
+    fn events(&self) -> i16 {
+        let sorts = [
+            (READ, libc::POLLIN | libc::POLLRDHUP),
+            (WRITE, libc::POLLOUT),
+            (EXCEPT, libc::POLLPRI),
+        ];
+        let wanted = sorts.iter().filter(|(sort, _)| self.wanted & sort != 0);
+        wanted.fold(0, |events, (_, event)| events | event)
+    }
+
+    /// In which sets a socket is to be reported, of which poll(2) tells this.
+    fn ready_by(&self, told: i16) -> u8 {
+        let is_over = told & libc::POLLHUP != 0;
+        if is_over && (told | look(self.descriptor, libc::POLLRDHUP)) & libc::POLLRDHUP == 0 {
+            // A stream that was never connected: the system says that it has a hang-up and room.
+            return 0;
+        }
+        if is_over && has_failed(self.descriptor) {
+            return self.wanted & EXCEPT;
+        }
+        let mut ready = 0;
+        if told & (libc::POLLIN | libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR) != 0 {
+            ready |= READ;
+        }
+        if told & libc::POLLOUT != 0 {
+            ready |= WRITE;
+        }
+        if told & libc::POLLPRI != 0 && !descriptors::has_urgent_inline(self.descriptor) {
+            ready |= EXCEPT;
+        }
+        ready & self.wanted
+    }
+}
+
+/// A wait that goes on.
+struct Waiter {
+    /// What it waits for, ordered.
+    descriptors: Vec<RawFd>,
+    /// Which of these were closed meanwhile.
+    closed: Mutex<Vec<RawFd>>,
+    /// Becomes readable then; none if there was no descriptor left.
+    bell: Option<OwnedFd>,
+}
+
+type Waiters = Mutex<Vec<Arc<Waiter>>>;
+
+static WAITERS: Own<Waiters> = Own::new(begin_child);
+
+extern "C" fn begin_child() {
+    WAITERS.pass_on();
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A socket is about to be closed: the waits that have it are told.
+pub(crate) fn note_close(descriptor: RawFd) {
+    let Some(waiters) = WAITERS.find() else { return };
+    for waiter in locked(waiters).iter() {
+        if waiter.descriptors.binary_search(&descriptor).is_ok() {
+            locked(&waiter.closed).push(descriptor);
+            if let Some(bell) = &waiter.bell {
+                // It takes as many as 2^64 of these.
+                // SAFETY: eventfd_write(3) demands nothing of memory.
+                unsafe { libc::eventfd_write(bell.as_raw_fd(), 1) };
+            }
+        }
+    }
+}
+
+impl Waiter {
+    fn begin(watched: &[Watched]) -> Arc<Self> {
+        // SAFETY: eventfd(2) demands nothing of memory.
+        let bell = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        // SAFETY: `from_raw_fd` demands a descriptor that has no other owner.
+        // - the call has made it just now.
+        let bell = (bell >= 0).then(|| unsafe { OwnedFd::from_raw_fd(bell) });
+        let descriptors = watched.iter().map(|it| it.descriptor).collect();
+        let waiter = Arc::new(Self { descriptors, closed: Mutex::default(), bell });
+        locked(WAITERS.get(|_| Box::default())).push(Arc::clone(&waiter));
+        waiter
+    }
+
+    fn end(self: &Arc<Self>) {
+        if let Some(waiters) = WAITERS.find() {
+            locked(waiters).retain(|it| !Arc::ptr_eq(it, self));
+        }
+    }
+
+    /// How a wait ends in which sockets were closed: one that was watched for reading is readable, as on the reference.
+    /// `None` if none was closed.
+    fn outcome(&self, watched: &mut [Watched]) -> Option<Result<(), u32>> {
+        let closed = locked(&self.closed);
+        for descriptor in closed.iter() {
+            let place = watched.binary_search_by_key(descriptor, |it| it.descriptor);
+            let Some(it) = place.ok().and_then(|place| watched.get_mut(place)) else { continue };
+            if it.wanted & READ == 0 {
+                return Some(Err(code::WSAENOTSOCK));
+            }
+            it.ready |= READ;
+        }
+        (!closed.is_empty()).then_some(Ok(()))
+    }
+}
+
+/// How long a wait goes on without a look at what poll(2) would report again and again, or, where there is no bell, at
+/// what was closed.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// What poll(2) is asked, of the sockets in the same order; the bell is the last.
+struct Polled {
+    asked: Vec<pollfd>,
+    /// There are sockets of which it tells something that is not reported.
+    has_parked: bool,
+}
+
+impl Polled {
+    fn new(watched: &[Watched]) -> Self {
+        let asked = |it: &Watched| pollfd { fd: it.descriptor, events: it.events(), revents: 0 };
+        let bell = pollfd { fd: -1, events: libc::POLLIN, revents: 0 };
+        let asked = watched.iter().map(asked).chain([bell]).collect();
+        Self { asked, has_parked: false }
+    }
+
+    /// Waits, at most until this time. Refused if one of them is no socket any more.
+    fn wait(&mut self, watched: &mut [Watched], until: Option<Instant>) -> Result<bool, u32> {
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let left = match left {
+            Some(left) if self.has_parked => Some(left.min(LOOK)),
+            None if self.has_parked => Some(LOOK),
+            left => left,
+        };
+        let time = left.map(|left| libc::timespec {
+            tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX),
+            tv_nsec: left.subsec_nanos().into(),
+        });
+        let time = time.as_ref().map_or(ptr::null(), ptr::from_ref);
+        let count = self.asked.len() as libc::nfds_t;
+        // SAFETY: ppoll(2) reads and writes so many entries, and reads a time unless that is null.
+        // - valid: they are the vector's; the time is a local.
+        let told = unsafe { libc::ppoll(self.asked.as_mut_ptr(), count, time, ptr::null()) };
+        if told < 0 {
+            let errno = std::io::Error::last_os_error().raw_os_error();
+            return if errno == Some(libc::EINTR) { Ok(false) } else { Err(code::WSAENOBUFS) };
+        }
+        self.sort(watched)
+    }
+
+    /// Whether any is ready. Others of which something is told are not asked about until the next look.
+    fn sort(&mut self, watched: &mut [Watched]) -> Result<bool, u32> {
+        let (mut has_ready, mut has_parked) = (false, false);
+        for (it, asked) in watched.iter_mut().zip(&mut self.asked) {
+            if asked.fd < 0 {
+                asked.fd = it.descriptor;
+                continue;
+            }
+            if asked.revents & libc::POLLNVAL != 0 {
+                return Err(code::WSAENOTSOCK);
+            }
+            if asked.revents == 0 {
+                continue;
+            }
+            it.ready = it.ready_by(asked.revents);
+            has_ready |= it.ready != 0;
+            if it.ready == 0 {
+                has_parked = true;
+                asked.fd = -1;
+            }
+        }
+        self.has_parked = has_parked;
+        Ok(has_ready)
+    }
+}
+
+/// Waits until any of the sockets is ready, or the time is over.
+fn wait(watched: &mut [Watched], limit: Option<Duration>) -> Result<(), u32> {
+    let mut polled = Polled::new(watched);
+    // What is there already costs no more than this.
+    let now = Instant::now();
+    if polled.wait(watched, Some(now))? || limit == Some(Duration::ZERO) {
+        return Ok(());
+    }
+    let until = limit.and_then(|limit| now.checked_add(limit));
+    let waiter = Waiter::begin(watched);
+    if let (Some(bell), Some(asked)) = (&waiter.bell, polled.asked.last_mut()) {
+        asked.fd = bell.as_raw_fd();
+    }
+    let outcome = loop {
+        if let Some(outcome) = waiter.outcome(watched) {
+            break outcome;
+        }
+        polled.has_parked |= waiter.bell.is_none();
+        match polled.wait(watched, until) {
+            Ok(false) if until.is_none_or(|until| Instant::now() < until) => {}
+            // What a closed number tells is another thing.
+            outcome => {
+                break waiter.outcome(watched).unwrap_or(outcome.map(|_| ()));
+            }
+        }
+    };
+    waiter.end();
+    outcome
+}
+
+fn is_socket(descriptor: RawFd) -> bool {
+    numbers::find(descriptor).is_some_and(Number::is_vouched)
+        || descriptors::protocol(descriptor).is_ok()
+}
+
+/// How long to wait at most; `None` for ever.
+///
+/// # Safety
+///
+/// `time` is null or points to a time.
+unsafe fn limit(time: *const timeval) -> Result<Option<Duration>, u32> {
+    if time.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: reading through a raw pointer demands that it is valid.
+    // - the caller says so of one that is not null.
+    let timeval { tv_sec, tv_usec } = unsafe { time.read() };
+    let seconds = u64::try_from(tv_sec).map_err(|_| code::WSAEINVAL)?;
+    let more = u64::try_from(tv_usec).map_err(|_| code::WSAEINVAL)?;
+    Ok(Some(Duration::from_secs(seconds).saturating_add(Duration::from_micros(more))))
+}
+
+/// `select`. How many sockets are in the sets when it returns, or -1. The first argument means nothing.
+///
+/// # Safety
+///
+/// Each of the sets is null or points to an `fd_set` that nothing else uses meanwhile; `time` is null or points to a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cp_select(
+    _: c_int,
+    reads: *mut u32,
+    writes: *mut u32,
+    excepts: *mut u32,
+    time: *const timeval,
+) -> c_int {
+    let select = || {
+        // SAFETY: `limit` demands null or a time.
+        // - the caller says so.
+        let limit = unsafe { limit(time) }?;
+        // SAFETY: `Given::new` demands null, or a count and so many sockets.
+        // - the caller says so, of each.
+        let given = |set, sort| unsafe { Given::new(set, sort) };
+        let given = [given(reads, READ)?, given(writes, WRITE)?, given(excepts, EXCEPT)?];
+        let mut watched = merged(&given);
+        if watched.is_empty() {
+            return Err(code::WSAEINVAL);
+        }
+        if !watched.iter().all(|it| is_socket(it.descriptor)) {
+            return Err(code::WSAENOTSOCK);
+        }
+        wait(&mut watched, limit)?;
+        let mut count = 0;
+        for (place, it) in given.iter().enumerate() {
+            let has_some = given[..place].iter().any(|other| other.set == it.set);
+            // SAFETY: `report` demands what `new` does, and that nothing else uses the set.
+            // - the caller says so.
+            count += unsafe { it.report(&watched, has_some) };
+        }
+        Ok(c_int::try_from(count).unwrap_or(c_int::MAX))
+    };
+    guarded(-1, || {
+        select().unwrap_or_else(|code| {
+            set_last(code);
+            -1
+        })
+    })
+}
