@@ -127,7 +127,7 @@ static inline SOCKET another(SOCKET s)
 /* Waits until the kernel says this of the socket, without the port. */
 static inline void until(SOCKET s, int condition)
 {
-    struct pollfd asked;
+    cp_system_pollfd asked;
     asked.fd = (int)s;
     asked.events = (short)condition;
     do {

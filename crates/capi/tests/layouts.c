@@ -131,6 +131,7 @@ IS_AT(TRANSMIT_PACKETS_ELEMENT, pBuffer, 0x08, 8);
 HOLDS(sizeof(WSABUF) == 16);
 HOLDS(sizeof(fd_set) == 520 && FD_SETSIZE == 64);
 HOLDS(offsetof(fd_set, fd_array) == 8 && sizeof(struct fd_set) == sizeof(FD_SET));
+HOLDS(sizeof(struct pollfd) == 16 && sizeof(struct pollfd) == sizeof(WSAPOLLFD));
 IS_AT(WSABUF, len, 0x00, 4);
 IS_AT(WSABUF, buf, 0x08, 8);
 

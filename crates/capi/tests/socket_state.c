@@ -384,7 +384,7 @@ static void sockets_are_polled(void)
 {
     struct sockaddr_in address;
     SOCKET listener = tcp_listener(&address), one, other, gone;
-    WSAPOLLFD sockets[3];
+    struct pollfd sockets[3];
     WSAPOLLFD many[100];
     ULONGLONG began;
     int i;

@@ -9,6 +9,12 @@
 
 #include <windows.h>
 
+/* <winsock2.h> has its own by this tag. */
+#ifndef CP_SYSTEM_POLLFD
+#define CP_SYSTEM_POLLFD
+typedef struct pollfd cp_system_pollfd;
+#endif
+
 /* Keys come at once and are not shown, as long as this call looks. Returns whether the input is a terminal. */
 CP_INLINE int cp_keys_come_at_once(struct termios *before) {
     struct termios raw;
@@ -24,7 +30,7 @@ CP_INLINE int cp_keys_come_at_once(struct termios *before) {
 /* Whether a key was pressed, or there is input that was redirected. */
 CP_INLINE int _kbhit(void) {
     struct termios before;
-    struct pollfd input = {0, POLLIN, 0};
+    cp_system_pollfd input = {0, POLLIN, 0};
     int is_terminal = cp_keys_come_at_once(&before);
     int there = poll(&input, 1, 0) > 0;
     if (is_terminal)

@@ -20,7 +20,15 @@
 #define CP_POLLRDHUP 0x2000
 #endif
 
-/* The system's own is `struct pollfd`, of another size: a SOCKET is no `int`. */
+/* The system's own has the same tag and another size: a SOCKET is no `int`. */
+#ifndef CP_SYSTEM_POLLFD
+#define CP_SYSTEM_POLLFD
+typedef struct pollfd cp_system_pollfd;
+#endif
+#ifndef CP_NO_SOCKET_CALLS
+#define pollfd cp_wsa_pollfd
+#endif
+
 typedef struct cp_wsa_pollfd {
     SOCKET fd;
     SHORT events;
@@ -31,7 +39,7 @@ typedef struct cp_wsa_pollfd {
 #define CP_POLL_KNOWN (POLLIN | POLLRDNORM | POLLRDBAND | POLLOUT | POLLWRNORM)
 #define CP_POLL_OF_FEW 64
 
-CP_INLINE int cp_wsa_poll(WSAPOLLFD *asked, ULONG count, INT timeout, struct pollfd *polled) {
+CP_INLINE int cp_wsa_poll(WSAPOLLFD *asked, ULONG count, INT timeout, cp_system_pollfd *polled) {
     uint64_t began = cp_clock();
     INT left = timeout < 0 ? -1 : timeout;
     ULONG at, invalid = 0;
@@ -72,13 +80,13 @@ CP_INLINE int cp_wsa_poll(WSAPOLLFD *asked, ULONG count, INT timeout, struct pol
 
 /* An entry whose socket is INVALID_SOCKET is not counted; its `revents` becomes POLLNVAL. */
 CP_INLINE int WSAAPI WSAPoll(LPWSAPOLLFD fdArray, ULONG fds, INT timeout) {
-    struct pollfd few[CP_POLL_OF_FEW];
-    struct pollfd *polled = few;
+    cp_system_pollfd few[CP_POLL_OF_FEW];
+    cp_system_pollfd *polled = few;
     int found;
     if (!fdArray || fds == 0)
         return cp_wsa_fails(fds == 0 ? WSAEINVAL : WSAEFAULT);
     if (fds > CP_POLL_OF_FEW)
-        polled = (struct pollfd *)calloc(fds, sizeof *polled);
+        polled = (cp_system_pollfd *)calloc(fds, sizeof *polled);
     if (!polled)
         return cp_wsa_fails(WSAENOBUFS);
     found = cp_wsa_poll(fdArray, fds, timeout, polled);
