@@ -13,7 +13,7 @@
 //!  several buffers         buffers
 //!  former connections      lingering          what lives on when a socket is used again
 //!  what stops a program    controls
-//!  the C functions         closing  sockets  opening
+//!  the C functions         closing  sockets  options  opening
 //!  ports and changes       associations  changes  waiting
 //!  operations on files     flights            how they go on, end and are cancelled
 //!  parts of files          fetches            that go over sockets when they have been read
@@ -71,6 +71,7 @@ pub(crate) mod object;
 pub mod objects;
 pub mod opening;
 pub mod operations;
+pub mod options;
 pub mod pool_work;
 pub(crate) mod port;
 mod process;
