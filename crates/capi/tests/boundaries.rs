@@ -162,10 +162,12 @@ const LAYERS: [(&str, &[&str]); 72] = [
             "linux/driver",
             "linux/file",
             "linux/flights",
+            "linux/last",
             "linux/numbers",
             "linux/object",
             "linux/port",
             "linux/registrations",
+            "linux/sockets",
         ],
     ),
     (

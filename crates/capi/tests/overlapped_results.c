@@ -529,6 +529,30 @@ static void closesocket_ends_what_is_in_flight(void)
 }
 
 #if HAS_SOCKET_CALLS
+/* CloseHandle does it as closesocket does. */
+static void a_socket_is_closed_by_its_handle(void)
+{
+    HANDLE own_port = new_port(0);
+    SOCKET s = udp_socket();
+    OVERLAPPED overlapped;
+    OVERLAPPED_ENTRY entry;
+    UINT32 count = 0;
+    WSABUF buffer;
+    DWORD flags = 0;
+    char byte;
+    bind_to_loopback(s);
+    memset(&overlapped, 0, sizeof overlapped);
+    buffer.len = 1;
+    buffer.buf = &byte;
+    CHECK(CreateIoCompletionPort((HANDLE)(uintptr_t)s, own_port, 7, 0) == own_port);
+    CHECK_SOCKET_ERROR(WSARecv(s, &buffer, 1, NULL, &flags, &overlapped, NULL), WSA_IO_PENDING);
+    CHECK(CloseHandle((HANDLE)(uintptr_t)s));
+    CHECK_IS(take_one(own_port, SOON, &entry, &count), ERROR_SUCCESS);
+    CHECK(entry.lpOverlapped == &overlapped);
+    CHECK_FALSE(GetOverlappedResult((HANDLE)(uintptr_t)s, &overlapped, &flags, FALSE), ERROR_OPERATION_ABORTED);
+    CHECK(CloseHandle(own_port));
+}
+
 static void a_port_that_is_closed_ends_what_it_carries_out(void)
 {
     SOCKET near, far;
@@ -932,6 +956,7 @@ int main(void)
 #endif
     closesocket_ends_what_is_in_flight();
 #if HAS_SOCKET_CALLS
+    a_socket_is_closed_by_its_handle();
     a_port_that_is_closed_ends_what_it_carries_out();
 #endif
     what_succeeds_at_once_may_make_no_packet();

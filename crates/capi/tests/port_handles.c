@@ -147,17 +147,20 @@ static void a_socket_is_associated_once(void)
     CHECK_IS(CloseHandle(other), TRUE);
 }
 
-/* CloseHandle closes what this library hands out, and nothing else. */
+/* CloseHandle closes sockets and what this library hands out, and nothing else. */
 static void closing_what_is_no_handle_closes_nothing(void)
 {
     SOCKET s = udp_socket();
     int file = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
     CHECK(file >= 0);
-    CHECK_FALSE(CloseHandle((HANDLE)(uintptr_t)s), ERROR_INVALID_HANDLE);
     CHECK_FALSE(CloseHandle((HANDLE)(uintptr_t)file), ERROR_INVALID_HANDLE);
+    CHECK_FALSE(CloseHandle(NULL), ERROR_INVALID_HANDLE);
     CHECK(fcntl(file, F_GETFD) != -1);
     CHECK_IS(close(file), 0);
-    CHECK_IS(closesocket(s), 0);
+    CHECK(CloseHandle((HANDLE)(uintptr_t)s));
+    CHECK(fcntl((int)s, F_GETFD) == -1);
+    CHECK_FALSE(CloseHandle((HANDLE)(uintptr_t)s), ERROR_INVALID_HANDLE);
+    CHECK_SOCKET_ERROR(closesocket(s), WSAENOTSOCK);
 }
 
 /* Row 31, and that a closed port drops the packets that are left on it. */

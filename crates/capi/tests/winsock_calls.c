@@ -608,6 +608,106 @@ static void a_stream_is_closed_in_its_directions(void)
     CHECK_IS(closesocket(far), 0);
 }
 
+/* What is not bound has no address and does not listen; what listens does not connect. */
+static void sockets_are_bound_before_they_have_an_address(void)
+{
+    struct sockaddr_in address, refuses;
+    SOCKET s = tcp_socket(), datagrams = udp_socket(), keeper, listener, near, far;
+    int size = sizeof address;
+    CHECK_SOCKET_ERROR(getsockname(s, (struct sockaddr *)&address, &size), WSAEINVAL);
+    CHECK_SOCKET_ERROR(getsockname(datagrams, (struct sockaddr *)&address, &size), WSAEINVAL);
+    CHECK_IS(size, sizeof address);
+    CHECK_SOCKET_ERROR(listen(s, 1), WSAEINVAL);
+    CHECK_SOCKET_ERROR(getsockname(s, (struct sockaddr *)&address, &size), WSAEINVAL);
+    CHECK_SOCKET_ERROR(listen(datagrams, 1), WSAEOPNOTSUPP);
+    send_to_itself(datagrams);
+    CHECK_IS(getsockname(datagrams, (struct sockaddr *)&address, &size), 0);
+    closesocket(datagrams);
+    bind_to_loopback(s);
+    CHECK_IS(listen(s, 1), 0);
+    CHECK_IS(listen(s, 2), 0);
+    refuses = an_address_that_refuses(&keeper);
+    CHECK_SOCKET_ERROR(connect(s, (struct sockaddr *)&refuses, sizeof refuses), WSAEINVAL);
+    closesocket(s);
+    closesocket(keeper);
+    listener = tcp_listener(&address);
+    near = tcp_connected_to(&address);
+    far = accept(listener, NULL, NULL);
+    CHECK_IS(getsockname(near, (struct sockaddr *)&address, &size), 0); /* given by the connect */
+    CHECK_SOCKET_ERROR(listen(near, 1), WSAEISCONN);
+    CHECK_SOCKET_ERROR(connect(near, (struct sockaddr *)&address, sizeof address), WSAEISCONN);
+    closesocket(near);
+    closesocket(far);
+    closesocket(listener);
+}
+
+/* With too little room nothing is written, and nothing is lost: neither a connection nor a datagram nor an error. */
+static void a_call_without_room_takes_nothing(void)
+{
+    struct sockaddr_in address, listens, refuses;
+    SOCKET listener = tcp_listener(&listens), client = tcp_connected_to(&listens), accepted, datagrams = udp_socket();
+    SOCKET keeper;
+    struct sockaddr *place = (struct sockaddr *)&address;
+    struct linger linger;
+    int none = 0, negative = -1, little = sizeof address - 1, size, error;
+    char byte;
+    int *const shorts[] = {NULL, &none, &negative, &little};
+    size_t i;
+    memset(&address, 0x55, sizeof address);
+    for (i = 0; i < sizeof shorts / sizeof *shorts; i++) {
+        CHECK_NO_SOCKET(accept(listener, place, shorts[i]), WSAEFAULT);
+        CHECK_NO_SOCKET(WSAAccept(listener, place, shorts[i], NULL, 0), WSAEFAULT);
+        CHECK_SOCKET_ERROR(getsockname(listener, place, shorts[i]), WSAEFAULT);
+        CHECK_SOCKET_ERROR(getpeername(client, place, shorts[i]), WSAEFAULT);
+    }
+    CHECK_SOCKET_ERROR(getsockname(listener, NULL, &little), WSAEFAULT);
+    CHECK_SOCKET_ERROR(getpeername(client, NULL, &little), WSAEFAULT);
+    CHECK_IS(address.sin_family, 0x5555);
+    CHECK_IS(little, sizeof address - 1);
+    set_nonblocking(listener);
+    size = sizeof address;
+    accepted = accept(listener, place, &size);
+    CHECK(accepted != INVALID_SOCKET);
+    CHECK_IS(size, sizeof address);
+    CHECK_IS(address.sin_family, AF_INET);
+
+    bind_to_loopback(datagrams);
+    send_to_itself(datagrams);
+    for (i = 0; i < sizeof shorts / sizeof *shorts; i++)
+        CHECK_SOCKET_ERROR(recvfrom(datagrams, &byte, 1, 0, place, shorts[i]), WSAEFAULT);
+    CHECK_IS(recvfrom(datagrams, &byte, 1, 0, place, &size), 1);
+    /* A stream tells of no sender, whatever the room is. */
+    for (i = 0; i < sizeof shorts / sizeof *shorts; i++) {
+        send_all(client, "x", 1);
+        CHECK_IS(recvfrom(accepted, &byte, 1, 0, place, shorts[i]), 1);
+    }
+
+    closesocket(client);
+    client = tcp_socket();
+    refuses = an_address_that_refuses(&keeper);
+    set_nonblocking(client);
+    CHECK_SOCKET_ERROR(connect(client, (struct sockaddr *)&refuses, sizeof refuses), WSAEWOULDBLOCK);
+    until(client, POLLERR);
+    size = 3;
+    CHECK_SOCKET_ERROR(getsockopt(client, SOL_SOCKET, SO_ERROR, (char *)&error, &size), WSAEFAULT);
+    CHECK_SOCKET_ERROR(getsockopt(client, SOL_SOCKET, SO_ERROR, (char *)&error, NULL), WSAEFAULT);
+    size = sizeof error;
+    CHECK_SOCKET_ERROR(getsockopt(client, SOL_SOCKET, SO_ERROR, NULL, &size), WSAEFAULT);
+    CHECK_IS(getsockopt(client, SOL_SOCKET, SO_ERROR, (char *)&error, &size), 0);
+    CHECK_IS(error, WSAECONNREFUSED);
+    size = sizeof linger - 1;
+    CHECK_SOCKET_ERROR(getsockopt(client, SOL_SOCKET, SO_LINGER, (char *)&linger, &size), WSAEFAULT);
+    closesocket(client);
+    CHECK_NO_SOCKET(accept(client, place, &none), WSAENOTSOCK);
+    CHECK_SOCKET_ERROR(getsockname(client, place, &none), WSAENOTSOCK);
+    size = 3;
+    CHECK_SOCKET_ERROR(getsockopt(client, SOL_SOCKET, SO_ERROR, (char *)&error, &size), WSAENOTSOCK);
+    closesocket(accepted);
+    closesocket(datagrams);
+    closesocket(listener);
+    closesocket(keeper);
+}
+
 int main(void)
 {
     start();
@@ -626,6 +726,10 @@ int main(void)
     an_address_that_is_too_short_is_a_bad_pointer();
     ioctlsocket_reads_and_writes_a_whole_u_long();
     lengths_are_ints();
+    sockets_are_bound_before_they_have_an_address();
+#if HAS_SOCKET_CALLS
+    a_call_without_room_takes_nothing();
+#endif
     time_outs_are_milliseconds();
     an_accepted_socket_blocks_as_its_listener_does();
     sockets_are_made_by_the_longer_call_too();

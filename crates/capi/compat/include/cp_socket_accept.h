@@ -33,7 +33,15 @@ CP_INLINE SOCKET WSAAPI WSAAccept(SOCKET s, struct sockaddr *addr, LPINT addrlen
                                   DWORD_PTR dwCallbackData) {
     struct sockaddr_storage peer, own;
     socklen_t peer_size = sizeof peer, own_size = sizeof own;
-    int connection = cp_accept(cp_descriptor(s), (struct sockaddr *)(void *)&peer, &peer_size);
+    int connection;
+    /* Asked before there is a connection that would be lost. */
+    if (addr && cp_getsockname(cp_descriptor(s), (struct sockaddr *)(void *)&own, &own_size) == 0 &&
+        (!addrlen || *addrlen < (INT)(own.ss_family == AF_UNIX ? sizeof own.ss_family : own_size))) {
+        cp_set_last_error(WSAEFAULT);
+        return INVALID_SOCKET;
+    }
+    own_size = sizeof own;
+    connection = cp_accept(cp_descriptor(s), (struct sockaddr *)(void *)&peer, &peer_size);
     if (connection < 0)
         return INVALID_SOCKET;
     if (lpfnCondition) {

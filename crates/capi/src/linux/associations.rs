@@ -7,10 +7,10 @@ use crate::abi::Handle;
 use crate::errors::code;
 use crate::handles::{self, usable_port};
 use crate::linux::file::File;
-use crate::linux::numbers::{self, Associated, Line};
+use crate::linux::numbers::{self, Associated, Line, Number};
 use crate::linux::object::{self, Object};
 use crate::linux::port::CompletionPort;
-use crate::linux::{descriptors, driver, flights, registrations};
+use crate::linux::{descriptors, driver, flights, last, registrations, sockets};
 
 /// For which operations an association counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,8 +102,26 @@ pub(crate) fn associate_some(
     }
 }
 
+/// Closes a socket by its handle.
+fn close_descriptor(descriptor: RawFd) -> Result<(), u32> {
+    // A null handle is a mistake, unless this library has given number 0 to a socket.
+    if descriptor == 0 && !numbers::find(0).is_some_and(Number::is_vouched) {
+        return Err(code::INVALID_HANDLE);
+    }
+    match sockets::cp_close_socket(descriptor) {
+        0 => Ok(()),
+        _ => match last::last() {
+            code::WSAENOTSOCK => Err(code::INVALID_HANDLE),
+            code => Err(code),
+        },
+    }
+}
+
 /// What `CloseHandle` does.
 pub(crate) fn close(handle: Handle) -> Result<(), u32> {
+    if let Ok(descriptor) = RawFd::try_from(handle.addr()) {
+        return close_descriptor(descriptor);
+    }
     // The last share is given up here, where nothing is locked.
     let closed = handles::close(handle)?;
     if let Some(Object::File(file)) = &closed {

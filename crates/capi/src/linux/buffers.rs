@@ -10,7 +10,7 @@ use crate::errors::code;
 use crate::linux::descriptors;
 use crate::linux::sockets::{
     attempt, called, note_datagram, note_read, note_short_address, note_time, note_write, refused,
-    set_errno, with_reset,
+    room_for_sender, set_errno, with_reset,
 };
 
 /// `WSABUF`.
@@ -189,34 +189,6 @@ pub(crate) fn checked(buffers: *const Buffer, count: u32) -> Result<usize, u32> 
         0 => Err(code::WSAEINVAL),
         count => Ok(count as usize),
     }
-}
-
-/// How much room there is for the address of a sender. Too little for any is refused; streams tell of no sender.
-///
-/// # Safety
-///
-/// `size` is null or points to a number.
-pub(crate) unsafe fn room_for_sender(
-    descriptor: c_int,
-    address: *const sockaddr,
-    size: *const c_int,
-) -> Result<socklen_t, u32> {
-    if address.is_null() {
-        return Ok(0);
-    }
-    let room = if size.is_null() {
-        0
-    } else {
-        // SAFETY: reading through a raw pointer demands that it is valid.
-        // - the caller says so of one that is not null.
-        socklen_t::try_from(unsafe { size.read() }).unwrap_or(0)
-    };
-    let is_enough = || {
-        room as usize >= size_of::<libc::sockaddr_in6>()
-            || room >= descriptors::size_of_address(descriptor)
-    };
-    let tells = || !matches!(descriptors::kind(descriptor), None | Some(libc::SOCK_STREAM));
-    if !is_enough() && tells() { Err(code::WSAEFAULT) } else { Ok(room) }
 }
 
 pub(crate) fn message(parts: &mut [iovec], address: *mut sockaddr, size: socklen_t) -> msghdr {

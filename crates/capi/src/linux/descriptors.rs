@@ -94,6 +94,15 @@ pub(crate) fn is_bound(descriptor: c_int) -> bool {
     address_of(descriptor, libc::getsockname).is_some_and(|address| address.sin6_port != 0)
 }
 
+/// Whether it has neither a port or a name of its own nor a peer, though its family has such.
+pub(crate) fn is_unbound(descriptor: c_int) -> bool {
+    let own = address_of(descriptor, libc::getsockname).filter(|own| {
+        matches!(own.sin6_family.into(), libc::AF_INET | libc::AF_INET6 | libc::AF_UNIX)
+    });
+    // A name stands where the port does.
+    own.is_some_and(|own| own.sin6_port == 0) && !is_connected(descriptor)
+}
+
 /// Whether a socket listens; none if it is no socket.
 pub(crate) fn listens(descriptor: c_int) -> Option<bool> {
     option::<c_int>(descriptor, libc::SO_ACCEPTCONN).map(|listens| listens != 0)

@@ -55,6 +55,17 @@ fn is_flag(level: c_int, name: c_int) -> bool {
     }
 }
 
+/// How much room the value of an option needs: of a few that are no flags.
+fn least_room(level: c_int, name: c_int) -> usize {
+    match (level, name) {
+        (libc::SOL_SOCKET, libc::SO_LINGER) => size_of::<libc::linger>(),
+        (libc::SOL_SOCKET, libc::SO_ERROR | libc::SO_TYPE | libc::SO_SNDBUF | libc::SO_RCVBUF) => {
+            size_of::<c_int>()
+        }
+        _ => 0,
+    }
+}
+
 /// How a socket lingers when it is closed, and what the system call returns.
 fn lingers(descriptor: c_int) -> (c_int, libc::linger) {
     let mut linger = libc::linger { l_onoff: 0, l_linger: 0 };
@@ -96,7 +107,8 @@ pub unsafe extern "C" fn cp_getsockopt(
     called(|| {
         // SAFETY: reading through a raw pointer demands that it is valid.
         // - the caller says so, if it is not null.
-        let room = if size.is_null() { 0 } else { unsafe { size.read() } } as usize;
+        let room = if size.is_null() { 0 } else { unsafe { size.cast::<c_int>().read() } };
+        let room = if value.is_null() { 0 } else { usize::try_from(room).unwrap_or(0) };
         let name = descriptors::name_of_option(level, name, room);
         if is_flag(level, name) && (1..4).contains(&room) && !value.is_null() {
             let (mut flag, mut whole): (c_int, socklen_t) = (0, 4);
@@ -168,6 +180,11 @@ pub unsafe extern "C" fn cp_getsockopt(
                 return FAILED;
             }
             return done;
+        }
+        if room < least_room(level, name) {
+            // The system cuts the value; and it tells an error once, though there is no room for that.
+            set_errno(if protocol(descriptor).is_ok() { libc::EFAULT } else { libc::ENOTSOCK });
+            return FAILED;
         }
         // SAFETY: as the caller says.
         let done = unsafe { libc::getsockopt(descriptor, level, name, value, size) };

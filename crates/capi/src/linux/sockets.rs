@@ -6,12 +6,16 @@
 
 use std::ffi::{c_int, c_ulong, c_void};
 use std::io;
+use std::mem::MaybeUninit;
+use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Relaxed};
 
-use libc::{sockaddr, socklen_t};
+use libc::{sockaddr, sockaddr_storage, socklen_t};
 
 use crate::errors::{code, guarded, set_last};
-use crate::linux::descriptors::{self, is_bound, is_connected, is_local, kind, protocol};
+use crate::linux::descriptors::{
+    self, is_bound, is_connected, is_local, is_unbound, kind, protocol,
+};
 use crate::linux::errno::code_of_errno;
 use crate::linux::numbers::{self, Number, Past, State};
 use crate::linux::visits::{Visit, until_ready};
@@ -332,6 +336,12 @@ pub unsafe extern "C" fn cp_accept(
     address: *mut sockaddr,
     size: *mut socklen_t,
 ) -> c_int {
+    // SAFETY: `has_room` demands null or a number.
+    // - the caller says so.
+    if !address.is_null() && !unsafe { has_room(listener, size) } {
+        // What the system would refuse when the connection is there, and lost.
+        return refused(protocol(listener).map_or_else(|code| code, |_| code::WSAEFAULT));
+    }
     let made = called(|| {
         let attempt = attempt(listener);
         // SAFETY: fcntl(2) with F_GETFL demands nothing of memory.
@@ -443,8 +453,19 @@ pub(crate) fn note_short_address(failed: bool, descriptor: c_int, size: socklen_
 /// `listen`.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_listen(descriptor: c_int, backlog: c_int) -> c_int {
-    // SAFETY: listen(2) demands nothing of memory.
-    called(|| unsafe { libc::listen(descriptor, backlog) })
+    let listening = called(|| {
+        // The system binds such a one to a port of its own choice.
+        if kind(descriptor) == Some(libc::SOCK_STREAM) && is_unbound(descriptor) {
+            set_errno(libc::EINVAL);
+            return FAILED;
+        }
+        // SAFETY: listen(2) demands nothing of memory.
+        unsafe { libc::listen(descriptor, backlog) }
+    });
+    if listening < 0 && errno() == libc::EINVAL && is_connected(descriptor) {
+        return refused(code_of_errno(libc::EISCONN));
+    }
+    listening
 }
 
 /// `connect`. One that goes on is refused with `WSAEWOULDBLOCK`, as on the reference.
@@ -466,6 +487,9 @@ pub unsafe extern "C" fn cp_connect(
         connected => connected,
     });
     note_short_address(connected < 0, descriptor, size);
+    if connected < 0 && errno() == libc::EISCONN && descriptors::listens(descriptor) == Some(true) {
+        return refused(code::WSAEINVAL);
+    }
     let goes_on = connected < 0 && errno() == libc::EINPROGRESS;
     if (connected == 0 || goes_on)
         && let Some(number) = numbers::find(descriptor)
@@ -482,6 +506,34 @@ pub unsafe extern "C" fn cp_connect(
         note_time(descriptor, true, 0, libc::EINPROGRESS);
     }
     connected
+}
+
+/// How much room there is for the address of a sender. Too little for any is refused; streams tell of no sender.
+///
+/// # Safety
+///
+/// `size` is null or points to a number.
+pub(crate) unsafe fn room_for_sender(
+    descriptor: c_int,
+    address: *const sockaddr,
+    size: *const c_int,
+) -> Result<socklen_t, u32> {
+    if address.is_null() {
+        return Ok(0);
+    }
+    let room = if size.is_null() {
+        0
+    } else {
+        // SAFETY: reading through a raw pointer demands that it is valid.
+        // - the caller says so of one that is not null.
+        socklen_t::try_from(unsafe { size.read() }).unwrap_or(0)
+    };
+    let is_enough = || {
+        room as usize >= size_of::<libc::sockaddr_in6>()
+            || room >= descriptors::size_of_address(descriptor)
+    };
+    let tells = || !matches!(descriptors::kind(descriptor), None | Some(libc::SOCK_STREAM));
+    if !is_enough() && tells() { Err(code::WSAEFAULT) } else { Ok(room) }
 }
 
 /// A receive by `call`, which makes the system's one and returns what that returns.
@@ -542,6 +594,15 @@ pub unsafe extern "C" fn cp_recvfrom(
     address: *mut sockaddr,
     address_size: *mut socklen_t,
 ) -> isize {
+    let (mut address, mut address_size) = (address, address_size);
+    // SAFETY: `room_for_sender` demands null or a number.
+    // - the caller says so.
+    match unsafe { room_for_sender(descriptor, address, address_size.cast()) } {
+        Ok(1..) => {}
+        // A stream tells of no sender.
+        Ok(0) => (address, address_size) = (ptr::null_mut(), ptr::null_mut()),
+        Err(code) => return refused(code) as isize,
+    }
     // SAFETY: as the caller says.
     receive(descriptor, size, flags, || unsafe {
         libc::recvfrom(descriptor, buffer, size, flags, address, address_size)
@@ -607,6 +668,62 @@ pub extern "C" fn cp_shutdown(descriptor: c_int, how: c_int) -> c_int {
     done
 }
 
+/// Whether there is room for an address of the socket's family.
+///
+/// # Safety
+///
+/// `size` is null or points to a number.
+unsafe fn has_room(descriptor: c_int, size: *const socklen_t) -> bool {
+    // SAFETY: reading through a raw pointer demands that it is valid.
+    // - the caller says so of one that is not null.
+    !size.is_null()
+        && unsafe { size.cast::<c_int>().read() }
+            .try_into()
+            .is_ok_and(|room: socklen_t| room >= descriptors::size_of_address(descriptor))
+}
+
+/// Brings an address that `call` tells of a socket, all of it or nothing; or nothing, if `has_none`.
+///
+/// # Safety
+///
+/// `size` is null or points to a number, `address` is null or has room for so many bytes.
+unsafe fn tell_address(
+    address: *mut sockaddr,
+    size: *mut socklen_t,
+    call: impl FnOnce(*mut sockaddr, *mut socklen_t) -> c_int,
+    has_none: impl FnOnce() -> bool,
+) -> c_int {
+    called(|| {
+        let mut found = MaybeUninit::<sockaddr_storage>::zeroed();
+        let mut needed = socklen_t::try_from(size_of_val(&found)).unwrap_or(0);
+        if call(found.as_mut_ptr().cast(), &raw mut needed) < 0 {
+            return FAILED;
+        }
+        // SAFETY: `assume_init_ref` demands a value.
+        // - of numbers all bits zero are one, and so are those that the call has written.
+        let told = unsafe { found.assume_init_ref() };
+        if has_none() {
+            set_errno(libc::EINVAL);
+            return FAILED;
+        }
+        // SAFETY: reading through a raw pointer demands that it is valid.
+        // - the caller says so of one that is not null.
+        let room = if size.is_null() { 0 } else { unsafe { size.cast::<c_int>().read() } };
+        if address.is_null() || !socklen_t::try_from(room).is_ok_and(|room| room >= needed) {
+            set_errno(libc::EFAULT);
+            return FAILED;
+        }
+        let bytes = ptr::from_ref(told).cast::<u8>();
+        // SAFETY: `copy_nonoverlapping` demands so many bytes at both places, which do not overlap.
+        // - the caller says that there is room for more; the other one is a local of the largest size.
+        unsafe { bytes.copy_to_nonoverlapping(address.cast(), needed as usize) };
+        // SAFETY: writing through a raw pointer demands that it is valid.
+        // - the caller says so, and it is not null.
+        unsafe { size.write(needed) };
+        0
+    })
+}
+
 /// `getsockname`.
 ///
 /// # Safety
@@ -618,8 +735,11 @@ pub unsafe extern "C" fn cp_getsockname(
     address: *mut sockaddr,
     size: *mut socklen_t,
 ) -> c_int {
-    // SAFETY: as the caller says.
-    called(|| unsafe { libc::getsockname(descriptor, address, size) })
+    // SAFETY: getsockname(2) writes an address where it is told to, and its size.
+    // - `tell_address` gives it room for any.
+    let call = |address, size| unsafe { libc::getsockname(descriptor, address, size) };
+    // SAFETY: `tell_address` demands what this call does.
+    unsafe { tell_address(address, size, call, || is_unbound(descriptor)) }
 }
 
 /// `getpeername`.
@@ -633,8 +753,11 @@ pub unsafe extern "C" fn cp_getpeername(
     address: *mut sockaddr,
     size: *mut socklen_t,
 ) -> c_int {
-    // SAFETY: as the caller says.
-    called(|| unsafe { libc::getpeername(descriptor, address, size) })
+    // SAFETY: getpeername(2) writes an address where it is told to, and its size.
+    // - `tell_address` gives it room for any.
+    let call = |address, size| unsafe { libc::getpeername(descriptor, address, size) };
+    // SAFETY: `tell_address` demands what this call does.
+    unsafe { tell_address(address, size, call, || false) }
 }
 
 /// `FIONBIO`, `FIONREAD` and `SIOCATMARK`, as the system and as the reference number them.

@@ -8,14 +8,12 @@ use libc::{iovec, sockaddr, socklen_t};
 
 use crate::abi::Overlapped;
 use crate::errors::{code, guarded};
-use crate::linux::buffers::{
-    Buffer, Gathered, PARTIAL, checked, gathered, message, room_for_sender, takes_parts,
-};
+use crate::linux::buffers::{Buffer, Gathered, PARTIAL, checked, gathered, message, takes_parts};
 use crate::linux::descriptors;
 use crate::linux::errno::Signals;
 use crate::linux::operations::{CUT, Start, Target, Work, answered, start};
 use crate::linux::port::{Outcome, Told};
-use crate::linux::sockets::{errno, status_of_transfer, why_ended};
+use crate::linux::sockets::{errno, room_for_sender, status_of_transfer, why_ended};
 use crate::linux::status;
 
 /// Flags that change nothing here: that a part of a message is welcome, and that data is to be handed over at once.
