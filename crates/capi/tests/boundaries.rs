@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each file and what it imports of this crate, lowest layer first.
-const LAYERS: [(&str, &[&str]); 72] = [
+const LAYERS: [(&str, &[&str]); 74] = [
     ("abi", &[]),
     ("linux", &[]),
     ("linux/fetches", &[]),
@@ -24,6 +24,7 @@ const LAYERS: [(&str, &[&str]); 72] = [
     ("windows/message", &[]),
     ("errors", &["linux/last", "windows/last"]),
     ("linux/descriptors", &["errors"]),
+    ("linux/choices", &["linux/descriptors"]),
     ("linux/errno", &["errors"]),
     ("requests", &["abi", "errors"]),
     ("table", &["abi", "errors"]),
@@ -35,6 +36,7 @@ const LAYERS: [(&str, &[&str]); 72] = [
         "linux/numbers",
         &[
             "linux/addresses",
+            "linux/choices",
             "linux/descriptors",
             "linux/later",
             "linux/process",
@@ -115,6 +117,7 @@ const LAYERS: [(&str, &[&str]); 72] = [
             "requests",
         ],
     ),
+    ("linux/sharing", &["linux/choices", "linux/descriptors", "linux/numbers"]),
     ("linux/selecting", &["errors", "linux/descriptors", "linux/numbers", "linux/process"]),
     (
         "linux/sockets",
@@ -125,13 +128,21 @@ const LAYERS: [(&str, &[&str]); 72] = [
             "linux/numbers",
             "linux/registrations",
             "linux/selecting",
+            "linux/sharing",
             "linux/status",
             "linux/visits",
         ],
     ),
     (
         "linux/options",
-        &["errors", "linux/descriptors", "linux/errno", "linux/numbers", "linux/sockets"],
+        &[
+            "errors",
+            "linux/descriptors",
+            "linux/errno",
+            "linux/numbers",
+            "linux/sharing",
+            "linux/sockets",
+        ],
     ),
     ("windows/names", &["abi", "notifications"]),
     ("linux/buffers", &["errors", "linux/descriptors", "linux/sockets"]),
@@ -306,6 +317,7 @@ const LAYERS: [(&str, &[&str]); 72] = [
             "linux/operations",
             "linux/port",
             "linux/registrations",
+            "linux/sharing",
             "linux/sockets",
             "linux/transfers",
         ],

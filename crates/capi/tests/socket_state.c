@@ -116,6 +116,152 @@ static void a_handle_is_inherited_or_not(void)
     CHECK(CloseHandle(event));
 }
 
+/* ---- Ports that are in use ------------------------------------------------------------------------------ */
+
+static int flag_of(SOCKET s, int name)
+{
+    int value = 7, size = sizeof value;
+    CHECK_IS(getsockopt(s, SOL_SOCKET, name, (char *)&value, &size), 0);
+    CHECK_IS(size, sizeof value);
+    return value;
+}
+
+static int set_flag(SOCKET s, int name, int value)
+{
+    return setsockopt(s, SOL_SOCKET, name, (const char *)&value, sizeof value);
+}
+
+static int binds(SOCKET s, const struct sockaddr_in *address)
+{
+    return bind(s, (const struct sockaddr *)address, (int)sizeof *address);
+}
+
+/* Makes a connection whose accepted end is closed first, so that it keeps the port for a while. */
+static SOCKET left_connection(SOCKET listener, const struct sockaddr_in *address, SOCKET *accepted)
+{
+    SOCKET client = tcp_connected_to(address), served = accept(listener, NULL, NULL);
+    char byte;
+    CHECK(served != INVALID_SOCKET);
+    CHECK_IS(flag_of(served, SO_REUSEADDR), 0);
+    if (accepted) {
+        *accepted = served;
+        return client;
+    }
+    CHECK_IS(closesocket(served), 0);
+    CHECK_IS(recv(client, &byte, 1, 0), 0);
+    return client;
+}
+
+static void a_server_starts_again_at_its_port(void)
+{
+    int how;
+    for (how = 0; how < 3; how++) {
+        struct sockaddr_in address;
+        SOCKET listener = tcp_socket(), client, other, accepted = INVALID_SOCKET, second;
+        CHECK_IS(set_flag(listener, SO_EXCLUSIVEADDRUSE, how == 2), 0);
+        address = bind_to_loopback(listener);
+        CHECK_IS(listen(listener, 5), 0);
+        CHECK_IS(flag_of(listener, SO_REUSEADDR), 0);
+        client = left_connection(listener, &address, NULL);
+        closesocket(client);
+        other = left_connection(listener, &address, how == 1 ? &accepted : NULL);
+        second = tcp_socket();
+        CHECK_SOCKET_ERROR(binds(second, &address), WSAEADDRINUSE); /* a listener is there */
+        closesocket(listener);
+        if (how != 1)
+            closesocket(other); /* otherwise the connection goes on */
+#if HAS_SOCKET_CALLS
+        {
+            /* Without that the port is in use. */
+            int plain = (int)syscall(SYS_socket, AF_INET, SOCK_STREAM, 0);
+            CHECK_IS(syscall(SYS_bind, plain, &address, sizeof address), -1);
+            CHECK_IS(errno, EADDRINUSE);
+            CHECK_IS(close(plain), 0);
+        }
+#endif
+        listener = tcp_socket();
+        CHECK_IS(set_flag(listener, SO_EXCLUSIVEADDRUSE, how == 2), 0);
+        CHECK_IS(binds(listener, &address), 0);
+        CHECK_IS(flag_of(listener, SO_REUSEADDR), 0);
+        /* What is bound has the port for itself, whether it listens or not. */
+        CHECK_SOCKET_ERROR(binds(second, &address), WSAEADDRINUSE);
+        CHECK_IS(listen(listener, 5), 0);
+        CHECK_SOCKET_ERROR(binds(second, &address), WSAEADDRINUSE);
+        client = left_connection(listener, &address, NULL);
+        if (how == 1) {
+            closesocket(other);
+            closesocket(accepted);
+        }
+        closesocket(client);
+        closesocket(second);
+        closesocket(listener);
+    }
+}
+
+static void a_client_starts_again_at_its_port(void)
+{
+    struct sockaddr_in address, own;
+    SOCKET listener = tcp_listener(&address), client = tcp_socket(), served;
+    char byte;
+    do { /* until no other program is quicker */
+        own = bind_to_loopback(client);
+        closesocket(client);
+        client = tcp_socket();
+    } while (binds(client, &own) != 0);
+    CHECK_IS(connect(client, (struct sockaddr *)&address, sizeof address), 0);
+    served = accept(listener, NULL, NULL);
+    CHECK_IS(shutdown(client, SD_SEND), 0);
+    CHECK_IS(recv(served, &byte, 1, 0), 0);
+    closesocket(served);
+    CHECK_IS(recv(client, &byte, 1, 0), 0);
+    closesocket(client);
+    client = tcp_socket();
+    CHECK_IS(binds(client, &own), 0);
+    CHECK_IS(flag_of(client, SO_REUSEADDR), 0);
+    closesocket(client);
+    closesocket(listener);
+}
+
+static void a_port_is_shared_or_exclusive(void)
+{
+    struct sockaddr_in address;
+    SOCKET one = tcp_socket(), other = tcp_socket(), datagrams = udp_socket(), more = udp_socket();
+    CHECK_IS(flag_of(one, SO_REUSEADDR), 0);
+    CHECK_IS(flag_of(one, SO_EXCLUSIVEADDRUSE), 0);
+    CHECK_IS(set_flag(one, SO_REUSEADDR, 5), 0);
+    CHECK_IS(flag_of(one, SO_REUSEADDR), 1);
+    CHECK_SOCKET_ERROR(set_flag(one, SO_EXCLUSIVEADDRUSE, 1), WSAEINVAL);
+    CHECK_IS(set_flag(one, SO_EXCLUSIVEADDRUSE, 0), 0);
+    CHECK_IS(set_flag(one, SO_REUSEADDR, 0), 0);
+    CHECK_IS(set_flag(one, SO_EXCLUSIVEADDRUSE, 1), 0);
+    CHECK_IS(flag_of(one, SO_EXCLUSIVEADDRUSE), 1);
+    CHECK_SOCKET_ERROR(set_flag(one, SO_REUSEADDR, 1), WSAEINVAL);
+    CHECK_IS(flag_of(one, SO_REUSEADDR), 0);
+    CHECK_SOCKET_ERROR(setsockopt(one, SOL_SOCKET, SO_EXCLUSIVEADDRUSE, NULL, 4), WSAEFAULT);
+    CHECK_IS(set_flag(one, SO_EXCLUSIVEADDRUSE, 0), 0);
+    /* Both say so. */
+    CHECK_IS(set_flag(one, SO_REUSEADDR, 1), 0);
+    CHECK_IS(set_flag(other, SO_REUSEADDR, 1), 0);
+    address = bind_to_loopback(one);
+    CHECK_IS(binds(other, &address), 0);
+    CHECK_IS(listen(one, 1), 0);
+#if HAS_SOCKET_CALLS
+    CHECK_SOCKET_ERROR(listen(other, 1), WSAEADDRINUSE); /* the system has no two listeners at one port */
+#endif
+    CHECK_IS(flag_of(one, SO_REUSEADDR), 1);
+    CHECK_IS(set_flag(datagrams, SO_REUSEADDR, 1), 0);
+    address = bind_to_loopback(datagrams);
+    CHECK_SOCKET_ERROR(binds(more, &address), WSAEADDRINUSE);
+    CHECK_IS(set_flag(more, SO_REUSEADDR, 1), 0);
+    CHECK_IS(binds(more, &address), 0);
+    closesocket(one);
+    CHECK_SOCKET_ERROR(set_flag(one, SO_EXCLUSIVEADDRUSE, 1), WSAENOTSOCK);
+    CHECK_SOCKET_ERROR(set_flag(one, SO_REUSEADDR, 1), WSAENOTSOCK);
+    closesocket(other);
+    closesocket(datagrams);
+    closesocket(more);
+}
+
 /* ---- select ------------------------------------------------------------------------------------------- */
 
 static void sets_are_counts_and_arrays(void)
@@ -600,6 +746,9 @@ int main(void)
     a_socket_is_duplicated();
     lingering_is_turned_off_by_either_option();
     a_handle_is_inherited_or_not();
+    a_server_starts_again_at_its_port();
+    a_client_starts_again_at_its_port();
+    a_port_is_shared_or_exclusive();
     sets_are_counts_and_arrays();
     sockets_are_selected();
     what_cannot_be_selected_is_refused();

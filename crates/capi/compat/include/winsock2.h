@@ -95,7 +95,7 @@ typedef struct servent SERVENT, *PSERVENT, *LPSERVENT;
 typedef struct ip_mreq IP_MREQ, *PIP_MREQ;
 typedef struct ipv6_mreq IPV6_MREQ, *PIPV6_MREQ;
 
-/* Names that only the reference has; setsockopt accepts the last three and does nothing. */
+/* Names that only the reference has. */
 #define SO_DONTLINGER ((int)(~SO_LINGER))
 #define SO_CONNECT_TIME 0x700C
 #define SO_EXCLUSIVEADDRUSE ((int)(~SO_REUSEADDR))

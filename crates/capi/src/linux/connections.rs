@@ -20,9 +20,9 @@ use crate::linux::errno::{Signals, code_of_errno};
 use crate::linux::numbers::{self, Acceptance, Associated, Number, RECEIVE_ROOM, SEND_ROOM, State};
 use crate::linux::operations::{Next, Start, Target, Work, answered, move_registration, start};
 use crate::linux::port::{Begun, Outcome, Told};
-use crate::linux::registrations;
 use crate::linux::sockets::errno;
 use crate::linux::transfers::{Address, Parts, Receiving, Sending, repeated};
+use crate::linux::{registrations, sharing};
 
 /// What the reference has in its blocks beside an address.
 const BESIDE_ADDRESS: u32 = 16;
@@ -48,7 +48,7 @@ pub(crate) fn replace(
     begins: bool,
 ) -> (registrations::Ended, Result<(), c_int>) {
     let was_vouched = number.is_vouched();
-    let State { associated, registered, modes, .. } = *state;
+    let State { associated, registered, modes, chosen, .. } = *state;
     let options = number.options();
     let ended = number.retire_locked(state, registrations::end);
     let done = number.with_blocking_kept(|| {
@@ -79,6 +79,7 @@ pub(crate) fn replace(
     state.tcp = Some(identity).filter(|_| is_tcp && done.is_ok());
     state.associated = associated.map(|it| Associated { identity, ..it });
     state.modes = modes;
+    state.chosen = chosen.handed_on(identity);
     // Those that were carried over; they are to be so the next time, too.
     number.set_options(options);
     move_registration(state, number, descriptor, registered, begins && done.is_ok());
@@ -709,6 +710,7 @@ pub unsafe extern "C" fn cp_connect_ex(
         if address.size < descriptors::size_of_address(descriptor) {
             return Err(code::WSAEFAULT);
         }
+        sharing::before_connect(descriptor);
         let part = iovec { iov_base: data, iov_len: data_size as usize };
         let has_data = !data.is_null() && data_size > 0;
         let data = has_data.then(|| Sending::plain(Parts::One(part)));

@@ -12,12 +12,13 @@ use libc::{cmsghdr, msghdr, sockaddr, socklen_t};
 
 use crate::abi::Overlapped;
 use crate::errors::{code, guarded};
-use crate::linux::buffers::{Buffer, checked, message, no_memory, room_for_sender, with_parts};
+use crate::linux::buffers::{Buffer, checked, message, no_memory, with_parts};
 use crate::linux::descriptors;
 use crate::linux::operations::{CUT, Start, Target, Work, answered, start};
 use crate::linux::port::{Begun, Outcome, Told};
 use crate::linux::sockets::{
     attempt, called, note_datagram, note_read, note_short_address, note_time, note_write, refused,
+    room_for_sender,
 };
 use crate::linux::transfers::{
     Address, Parts, count, failed, flags_of, not_received, repeated, status_of, status_of_send,

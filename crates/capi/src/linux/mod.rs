@@ -27,6 +27,8 @@
 //!  what threads wait for   waitable           events, threads, …; the queues of waits
 //!  a port                  port
 //!  a process's numbers     numbers            what a descriptor's number stands for; the key of a port
+//!  ports of TCP            sharing            which sockets may have one at the same time
+//!  a program's choices     choices            what it has said of a socket, and the system is not told
 //!  the system              descriptors        what sort of socket a descriptor is
 //!  memory                  addresses  rooms   a map by OVERLAPPEDs; boxes that are used again
 //!  associations to come    later
@@ -46,6 +48,7 @@ pub mod buffers;
 pub mod callbacks;
 pub mod cancelling;
 mod changes;
+mod choices;
 pub mod closing;
 pub mod connections;
 pub mod controls;
@@ -80,6 +83,7 @@ pub mod registrations;
 pub mod results;
 mod rooms;
 pub mod selecting;
+mod sharing;
 pub mod sockets;
 pub(crate) mod status;
 pub mod transfers;

@@ -23,6 +23,7 @@ use completion_port::{Id, OpId, SharedId};
 use libc::socklen_t;
 
 use crate::linux::addresses::Few;
+use crate::linux::choices::Chosen;
 use crate::linux::descriptors;
 use crate::linux::later::Later;
 use crate::linux::process::Own;
@@ -180,6 +181,7 @@ pub(crate) struct State {
     pub(crate) tcp: Option<u64>,
     /// A call that waits, and holds nothing meanwhile, comes back to it: its end is one of an epoch.
     is_revisited: bool,
+    pub(crate) chosen: Chosen,
     past: Past,
 }
 

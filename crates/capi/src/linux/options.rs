@@ -5,13 +5,20 @@ use std::ffi::{c_int, c_void};
 use libc::socklen_t;
 
 use crate::errors::{code, set_last};
-use crate::linux::descriptors::{self, is_connected, kind, protocol};
+use crate::linux::descriptors::{self, is_connected, kind, listens, protocol};
 use crate::linux::errno::code_of_errno;
 use crate::linux::numbers::{self, Number, OPTIONS, RECEIVE_ROOM, SEND_ROOM};
-use crate::linux::sockets::{called, refused, remember_reset, set_errno};
+use crate::linux::sharing;
+use crate::linux::sockets::{called, errno, remember_reset, set_errno};
 
 /// `SOCKET_ERROR`.
 const FAILED: c_int = -1;
+
+/// A call fails with an error of the system.
+fn failed(errno: c_int) -> c_int {
+    set_errno(errno);
+    FAILED
+}
 
 /// Whether the value of an option is a number of milliseconds to the reference, and a `timeval` here.
 fn is_time(level: c_int, name: c_int, size: usize) -> bool {
@@ -22,7 +29,7 @@ fn is_time(level: c_int, name: c_int, size: usize) -> bool {
 
 /// `SO_LINGER` from the other side: whether a socket does not linger when it is closed.
 const DO_NOT_LINGER: c_int = !libc::SO_LINGER;
-/// Options that exist on the reference only and that change nothing here.
+/// Options that exist on the reference only.
 const EXCLUSIVE_ADDRESS: c_int = !libc::SO_REUSEADDR;
 const UPDATE_ACCEPT_CONTEXT: c_int = 0x700B;
 /// For how many seconds a socket has been connected.
@@ -90,6 +97,76 @@ fn connect_time(descriptor: c_int) -> Result<u32, c_int> {
     }
 }
 
+/// How many milliseconds an operation may take, by one of the two options for that.
+fn milliseconds(descriptor: c_int, name: c_int) -> Result<u32, c_int> {
+    let mut time = libc::timeval { tv_sec: 0, tv_usec: 0 };
+    let mut size = socklen_t::try_from(size_of_val(&time)).unwrap_or(16);
+    let (level, place) = (libc::SOL_SOCKET, (&raw mut time).cast());
+    // SAFETY: getsockopt(2) writes at most `size` bytes at `time`.
+    // - valid: both are locals of the right type.
+    if unsafe { libc::getsockopt(descriptor, level, name, place, &raw mut size) } != 0 {
+        return Err(errno());
+    }
+    let whole = time.tv_sec.saturating_mul(1000).saturating_add(time.tv_usec / 1000);
+    Ok(u32::try_from(whole).unwrap_or(u32::MAX))
+}
+
+/// The value of an option that the system has in another form, or does not have. `None` if it is the system's.
+fn own_value(
+    descriptor: c_int,
+    level: c_int,
+    name: c_int,
+    room: usize,
+) -> Option<Result<u32, c_int>> {
+    if level != libc::SOL_SOCKET {
+        return None;
+    }
+    let of_socket = |value: u32| {
+        if protocol(descriptor).is_ok() { Ok(value) } else { Err(libc::ENOTSOCK) }
+    };
+    match name {
+        CONNECT_TIME => Some(connect_time(descriptor)),
+        DO_NOT_LINGER => Some(match lingers(descriptor) {
+            (0, linger) => Ok((linger.l_onoff == 0).into()),
+            _ => Err(errno()),
+        }),
+        EXCLUSIVE_ADDRESS => Some(of_socket(sharing::chosen(descriptor).is_exclusive.into())),
+        // The system has it of sockets of which the program has not said so.
+        libc::SO_REUSEADDR if numbers::find(descriptor).is_some_and(Number::is_vouched) => {
+            Some(of_socket(sharing::chosen(descriptor).is_shared.into()))
+        }
+        _ if is_time(level, name, room) => Some(milliseconds(descriptor, name)),
+        _ => None,
+    }
+}
+
+/// Brings a flag, for which there is less room than four bytes, in one.
+///
+/// # Safety
+///
+/// Both pointers are valid.
+unsafe fn tell_flag(
+    descriptor: c_int,
+    level: c_int,
+    name: c_int,
+    value: *mut u8,
+    size: *mut socklen_t,
+) -> c_int {
+    let (mut flag, mut whole): (c_int, socklen_t) = (0, 4);
+    let place = (&raw mut flag).cast();
+    // SAFETY: `cp_getsockopt` demands room for as many bytes at the pointer as the other one says.
+    // - both are locals.
+    let done = unsafe { cp_getsockopt(descriptor, level, name, place, &raw mut whole) };
+    if done == 0 {
+        // SAFETY: writing through a raw pointer demands that it is valid.
+        // - the caller guarantees it.
+        unsafe { value.write((flag != 0).into()) };
+        // SAFETY: as above.
+        unsafe { size.write(1) };
+    }
+    done
+}
+
 /// `getsockopt`. The error of a socket is a code of the reference, a time is a number of milliseconds if
 /// there is room for no more.
 ///
@@ -110,85 +187,33 @@ pub unsafe extern "C" fn cp_getsockopt(
         let room = if size.is_null() { 0 } else { unsafe { size.cast::<c_int>().read() } };
         let room = if value.is_null() { 0 } else { usize::try_from(room).unwrap_or(0) };
         let name = descriptors::name_of_option(level, name, room);
-        if is_flag(level, name) && (1..4).contains(&room) && !value.is_null() {
-            let (mut flag, mut whole): (c_int, socklen_t) = (0, 4);
-            let place = (&raw mut flag).cast();
-            // SAFETY: `cp_getsockopt` demands room for so many bytes at the pointer, and the number of them.
-            // - both are locals.
-            let done = unsafe { cp_getsockopt(descriptor, level, name, place, &raw mut whole) };
-            if done == 0 {
-                // SAFETY: writing through a raw pointer demands that it is valid.
-                // - the caller says that there is room for `room` bytes, of which this is the first.
-                unsafe { value.cast::<u8>().write((flag != 0).into()) };
-                // SAFETY: as above.
-                unsafe { size.write(1) };
-            }
-            return done;
+        if is_flag(level, name) && (1..4).contains(&room) {
+            // SAFETY: `tell_flag` demands two valid pointers.
+            // - the caller says that they are, and neither is null.
+            return unsafe { tell_flag(descriptor, level, name, value.cast(), size) };
         }
-        if is_time(level, name, room) && room >= size_of::<u32>() && !value.is_null() {
-            let mut time = libc::timeval { tv_sec: 0, tv_usec: 0 };
-            let mut time_size = socklen_t::try_from(size_of_val(&time)).unwrap_or(16);
-            // SAFETY: getsockopt(2) writes at most `time_size` bytes at `time`.
-            // - valid: both are locals of the right type.
-            let done = unsafe {
-                libc::getsockopt(
-                    descriptor,
-                    level,
-                    name,
-                    (&raw mut time).cast(),
-                    &raw mut time_size,
-                )
-            };
-            if done == 0 {
-                let whole = time.tv_sec.saturating_mul(1000).saturating_add(time.tv_usec / 1000);
-                let milliseconds = u32::try_from(whole).unwrap_or(u32::MAX);
+        if let Some(own) = own_value(descriptor, level, name, room) {
+            let told = own.and_then(|own| if room < 4 { Err(libc::EFAULT) } else { Ok(own) });
+            return told.map_or_else(failed, |told| {
                 // SAFETY: writing through a raw pointer demands that it is valid.
                 // - the caller says that there is room for `room` bytes, which is enough.
-                unsafe { value.cast::<u32>().write_unaligned(milliseconds) };
+                unsafe { value.cast::<u32>().write_unaligned(told) };
                 // SAFETY: as above.
                 unsafe { size.write(4) };
-            }
-            return done;
-        }
-        if level == libc::SOL_SOCKET && name == CONNECT_TIME {
-            let has_room = room >= size_of::<u32>() && !value.is_null();
-            let time = connect_time(descriptor)
-                .and_then(|time| if has_room { Ok(time) } else { Err(libc::EFAULT) });
-            return match time {
-                Ok(seconds) => {
-                    // SAFETY: as above.
-                    unsafe { value.cast::<u32>().write_unaligned(seconds) };
-                    // SAFETY: as above.
-                    unsafe { size.write(4) };
-                    0
-                }
-                Err(errno) => {
-                    set_errno(errno);
-                    FAILED
-                }
-            };
-        }
-        if level == libc::SOL_SOCKET && name == DO_NOT_LINGER {
-            let (done, linger) = lingers(descriptor);
-            if done == 0 && room >= size_of::<c_int>() && !value.is_null() {
-                // SAFETY: as above.
-                unsafe { value.cast::<c_int>().write_unaligned((linger.l_onoff == 0).into()) };
-                // SAFETY: as above.
-                unsafe { size.write(4) };
-            } else if done == 0 {
-                set_errno(libc::EFAULT);
-                return FAILED;
-            }
-            return done;
+                0
+            });
         }
         if room < least_room(level, name) {
             // The system cuts the value; and it tells an error once, though there is no room for that.
-            set_errno(if protocol(descriptor).is_ok() { libc::EFAULT } else { libc::ENOTSOCK });
-            return FAILED;
+            return failed(if protocol(descriptor).is_ok() {
+                libc::EFAULT
+            } else {
+                libc::ENOTSOCK
+            });
         }
         // SAFETY: as the caller says.
         let done = unsafe { libc::getsockopt(descriptor, level, name, value, size) };
-        if done == 0 && level == libc::SOL_SOCKET && name == libc::SO_ERROR && room >= 4 {
+        if done == 0 && level == libc::SOL_SOCKET && name == libc::SO_ERROR {
             let value = value.cast::<c_int>();
             // SAFETY: reading through a raw pointer demands that it is valid.
             // - the call has written a whole number there.
@@ -224,8 +249,82 @@ unsafe fn update_accept_context(descriptor: c_int, value: *const c_void, size: s
             false => libc::ENOTSOCK,
         }
     };
-    set_errno(errno);
-    FAILED
+    failed(errno)
+}
+
+/// `SO_REUSEADDR` and `SO_EXCLUSIVEADDRUSE`, which exclude each other.
+fn set_sharing(descriptor: c_int, name: c_int, is_on: bool) -> c_int {
+    let Some(number) = numbers::entry(descriptor).filter(|_| protocol(descriptor).is_ok()) else {
+        return failed(libc::ENOTSOCK);
+    };
+    let mut state = number.lock();
+    let chosen = state.chosen.of(descriptor);
+    let is_exclusive = name == EXCLUSIVE_ADDRESS;
+    if is_on && if is_exclusive { chosen.is_shared } else { chosen.is_exclusive } {
+        return failed(libc::EINVAL);
+    }
+    if is_exclusive {
+        // What it excludes, the system does anyway.
+        chosen.is_exclusive = is_on;
+        return 0;
+    }
+    chosen.is_shared = is_on;
+    // A listener has it in any case.
+    if is_on || listens(descriptor) != Some(true) {
+        sharing::set_reuse(descriptor, is_on);
+    }
+    0
+}
+
+/// `SO_DONTLINGER`.
+fn set_no_linger(descriptor: c_int, is_on: bool) -> c_int {
+    let (done, mut linger) = lingers(descriptor);
+    if done < 0 {
+        return done;
+    }
+    linger.l_onoff = (!is_on).into();
+    let size = socklen_t::try_from(size_of_val(&linger)).unwrap_or(8);
+    let (level, place) = (libc::SOL_SOCKET, (&raw const linger).cast());
+    // SAFETY: setsockopt(2) reads `size` bytes at the pointer.
+    // - valid: `linger` is a local of that size.
+    unsafe { libc::setsockopt(descriptor, level, libc::SO_LINGER, place, size) }
+}
+
+/// How long an operation may take, in milliseconds.
+fn set_milliseconds(descriptor: c_int, name: c_int, milliseconds: u32) -> c_int {
+    let time = libc::timeval {
+        tv_sec: (milliseconds / 1000).into(),
+        tv_usec: (milliseconds % 1000 * 1000).into(),
+    };
+    let size = socklen_t::try_from(size_of_val(&time)).unwrap_or(16);
+    let (level, place) = (libc::SOL_SOCKET, (&raw const time).cast());
+    // SAFETY: setsockopt(2) reads `size` bytes at the pointer.
+    // - valid: `time` is a local of that size.
+    let done = unsafe { libc::setsockopt(descriptor, level, name, place, size) };
+    if done == 0
+        && let Some(number) = numbers::entry(descriptor)
+    {
+        number.set_time();
+    }
+    done
+}
+
+/// Sets an option that the system has in another form, or does not have. `value` is what its value begins with, if that
+/// has four bytes. `None` if the option is the system's.
+fn set_own(descriptor: c_int, name: c_int, value: Option<u32>, size: usize) -> Option<c_int> {
+    let set: fn(c_int, c_int, u32) -> c_int = match name {
+        EXCLUSIVE_ADDRESS | libc::SO_REUSEADDR => {
+            |descriptor, name, value| set_sharing(descriptor, name, value != 0)
+        }
+        DO_NOT_LINGER => |descriptor, _, value| set_no_linger(descriptor, value != 0),
+        libc::SO_RCVTIMEO | libc::SO_SNDTIMEO if size == 4 => set_milliseconds,
+        _ => return None,
+    };
+    Some(match value {
+        Some(value) => set(descriptor, name, value),
+        None if protocol(descriptor).is_err() => failed(libc::ENOTSOCK),
+        None => failed(libc::EFAULT),
+    })
 }
 
 /// `setsockopt`. A time of four bytes is a number of milliseconds.
@@ -268,59 +367,23 @@ pub unsafe extern "C" fn cp_setsockopt(
             // SAFETY: `update_accept_context` demands what this call does.
             return unsafe { update_accept_context(descriptor, value, size) };
         }
-        let is_ours = [EXCLUSIVE_ADDRESS, UPDATE_CONNECT_CONTEXT];
-        if level == libc::SOL_SOCKET && is_ours.contains(&name) {
-            return match protocol(descriptor) {
-                Ok(_) => 0,
-                Err(code) => {
-                    set_errno(libc::ENOTSOCK);
-                    refused(code)
-                }
-            };
+        if (level, name) == (libc::SOL_SOCKET, UPDATE_CONNECT_CONTEXT) {
+            return if protocol(descriptor).is_ok() { 0 } else { failed(libc::ENOTSOCK) };
         }
-        if level == libc::SOL_SOCKET && name == DO_NOT_LINGER {
-            let (done, mut linger) = lingers(descriptor);
-            if done < 0 || value.is_null() || (size as usize) < size_of::<c_int>() {
-                if done == 0 {
-                    set_errno(libc::EFAULT);
-                }
-                return FAILED;
-            }
-            // SAFETY: reading through a raw pointer demands that it is valid.
-            // - the caller says that there are four bytes.
-            linger.l_onoff = (unsafe { value.cast::<c_int>().read_unaligned() } == 0).into();
-            let size = socklen_t::try_from(size_of_val(&linger)).unwrap_or(8);
-            let place = (&raw const linger).cast();
-            // SAFETY: setsockopt(2) reads `size` bytes at the pointer.
-            // - valid: `linger` is a local of that size.
-            return unsafe { libc::setsockopt(descriptor, level, libc::SO_LINGER, place, size) };
+        let is_whole = size >= 4 && c_int::try_from(size).is_ok() && !value.is_null();
+        // SAFETY: reading through a raw pointer demands that it is valid.
+        // - the caller says that there are so many bytes, which are four at least.
+        let number = is_whole.then(|| unsafe { value.cast::<u32>().read_unaligned() });
+        if level == libc::SOL_SOCKET
+            && let Some(done) = set_own(descriptor, name, number, size as usize)
+        {
+            return done;
         }
         if level == libc::IPPROTO_TCP
             && name == libc::TCP_ULP
             && let Some(number) = numbers::entry(descriptor)
         {
             number.put_layer();
-        }
-        if is_time(level, name, size as usize) && size == 4 && !value.is_null() {
-            // SAFETY: reading through a raw pointer demands that it is valid.
-            // - the caller says that there are four bytes.
-            let milliseconds = unsafe { value.cast::<u32>().read_unaligned() };
-            let time = libc::timeval {
-                tv_sec: (milliseconds / 1000).into(),
-                tv_usec: (milliseconds % 1000 * 1000).into(),
-            };
-            let size = socklen_t::try_from(size_of_val(&time)).unwrap_or(16);
-            // SAFETY: setsockopt(2) reads `size` bytes at the pointer.
-            // - valid: `time` is a local of that size.
-            let done = unsafe {
-                libc::setsockopt(descriptor, level, name, (&raw const time).cast(), size)
-            };
-            if done == 0
-                && let Some(number) = numbers::entry(descriptor)
-            {
-                number.set_time();
-            }
-            return done;
         }
         // SAFETY: as the caller says.
         unsafe { libc::setsockopt(descriptor, level, name, value, size) }

@@ -19,7 +19,7 @@ use crate::linux::descriptors::{
 use crate::linux::errno::code_of_errno;
 use crate::linux::numbers::{self, Number, Past, State};
 use crate::linux::visits::{Visit, until_ready};
-use crate::linux::{registrations, selecting, status};
+use crate::linux::{registrations, selecting, sharing, status};
 
 /// `SOCKET_ERROR`.
 const FAILED: c_int = -1;
@@ -435,7 +435,18 @@ pub unsafe extern "C" fn cp_bind(
     size: socklen_t,
 ) -> c_int {
     // SAFETY: as the caller says.
-    let bound = called(|| unsafe { libc::bind(descriptor, address, size) });
+    let bind = || unsafe { libc::bind(descriptor, address, size) };
+    let bound = called(|| match bind() {
+        FAILED if errno() == libc::EADDRINUSE => {
+            sharing::bind_beside_connections(descriptor, bind).unwrap_or(FAILED)
+        }
+        bound => bound,
+    });
+    // SAFETY: reading through a raw pointer demands that it is valid.
+    // - the system has read `size` bytes there.
+    if bound == 0 && size >= 4 && unsafe { address.cast::<[u16; 2]>().read_unaligned() }[1] != 0 {
+        sharing::note_bound(descriptor);
+    }
     note_short_address(bound < 0, descriptor, size);
     bound
 }
@@ -459,8 +470,13 @@ pub extern "C" fn cp_listen(descriptor: c_int, backlog: c_int) -> c_int {
             set_errno(libc::EINVAL);
             return FAILED;
         }
-        // SAFETY: listen(2) demands nothing of memory.
-        unsafe { libc::listen(descriptor, backlog) }
+        let mut listening = FAILED;
+        sharing::listen(descriptor, || {
+            // SAFETY: listen(2) demands nothing of memory.
+            listening = unsafe { libc::listen(descriptor, backlog) };
+            listening == 0
+        });
+        listening
     });
     if listening < 0 && errno() == libc::EINVAL && is_connected(descriptor) {
         return refused(code_of_errno(libc::EISCONN));
@@ -481,6 +497,7 @@ pub unsafe extern "C" fn cp_connect(
 ) -> c_int {
     // SAFETY: as the caller says.
     let connect = || unsafe { libc::connect(descriptor, address, size) };
+    sharing::before_connect(descriptor);
     let connected = called(|| match connect() {
         // The system says once more that an earlier connect has failed; the reference does not.
         FAILED if errno() == libc::ECONNABORTED => connect(),
