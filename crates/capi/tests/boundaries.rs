@@ -273,6 +273,7 @@ const LAYERS: [(&str, &[&str]); 74] = [
             "linux/buffers",
             "linux/descriptors",
             "linux/operations",
+            "linux/options",
             "linux/port",
             "linux/sockets",
             "linux/status",

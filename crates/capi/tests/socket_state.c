@@ -222,6 +222,116 @@ static void a_client_starts_again_at_its_port(void)
     closesocket(listener);
 }
 
+/* ---- Room ---------------------------------------------------------------------------------------------- */
+
+static int room_of(SOCKET s, int name)
+{
+    return flag_of(s, name);
+}
+
+/* How much the system has, whatever the program has set. */
+static int own_room(SOCKET s, int name)
+{
+#if HAS_SOCKET_CALLS
+    int value = 0;
+    socklen_t size = sizeof value;
+    CHECK_IS(syscall(SYS_getsockopt, (int)s, SOL_SOCKET, name, &value, &size), 0);
+    return value;
+#else
+    (void)s;
+    (void)name;
+    return 0;
+#endif
+}
+
+static void room_is_what_the_program_has_set(void)
+{
+    struct sockaddr_in address;
+    const int names[] = {SO_SNDBUF, SO_RCVBUF};
+    int kind, i;
+    SOCKET listener, near, far;
+    for (kind = 0; kind < 2; kind++) {
+        for (i = 0; i < 2; i++) {
+            SOCKET s = kind ? udp_socket() : tcp_socket();
+            int usual = own_room(s, names[i]);
+            CHECK_IS(set_flag(s, names[i], 0), 0);
+            CHECK_IS(room_of(s, names[i]), 0);
+            CHECK_IS(own_room(s, names[i]), usual); /* as before: not none at all */
+            CHECK_IS(set_flag(s, names[i], 30000), 0);
+            CHECK_IS(room_of(s, names[i]), 30000);
+            CHECK(own_room(s, names[i]) >= (HAS_SOCKET_CALLS ? 30000 : 0));
+            CHECK_IS(set_flag(s, names[i], 0), 0);
+            CHECK_IS(room_of(s, names[i]), 0);
+#if HAS_SOCKET_CALLS
+            CHECK_SOCKET_ERROR(setsockopt(s, SOL_SOCKET, names[i], (const char *)&usual, 3), WSAEFAULT);
+            CHECK_SOCKET_ERROR(setsockopt(s, SOL_SOCKET, names[i], NULL, 4), WSAEFAULT);
+#endif
+            CHECK_IS(room_of(s, names[i]), 0);
+            closesocket(s);
+            CHECK_SOCKET_ERROR(set_flag(s, names[i], 0), WSAENOTSOCK);
+        }
+    }
+    /* A connection has what its listener has. */
+    listener = tcp_listener(&address);
+    CHECK_IS(set_flag(listener, SO_RCVBUF, 40000), 0);
+    near = tcp_connected_to(&address);
+    far = accept(listener, NULL, NULL);
+    CHECK_IS(room_of(far, SO_RCVBUF), 40000);
+    closesocket(near);
+    closesocket(far);
+    closesocket(listener);
+}
+
+#if HAS_SOCKET_CALLS
+
+enum { IN_FLIGHT = 128, LENGTH = 1400 };
+
+/* With a receive in flight for each of them, no datagram is lost, if the system gives enough room. */
+static void receives_in_flight_are_room_for_datagrams(int asked)
+{
+    static OVERLAPPED overlapped[IN_FLIGHT];
+    static char bytes[IN_FLIGHT][LENGTH], datagram[LENGTH];
+    SOCKET s = udp_socket(), from = udp_socket();
+    struct sockaddr_in address = bind_to_loopback(s);
+    int i, sent, usual = own_room(s, SO_RCVBUF), most = 0;
+    FILE *limit = fopen("/proc/sys/net/core/rmem_max", "r");
+    if (asked >= 0)
+        CHECK_IS(set_flag(s, SO_RCVBUF, asked), 0);
+    memset(overlapped, 0, sizeof overlapped);
+    for (i = 0; i < IN_FLIGHT; i++) {
+        DWORD flags = 0;
+        WSABUF buffer;
+        buffer.len = LENGTH;
+        buffer.buf = bytes[i];
+        CHECK_SOCKET_ERROR(WSARecv(s, &buffer, 1, NULL, &flags, &overlapped[i], NULL), WSA_IO_PENDING);
+    }
+    if (limit) {
+        CHECK_IS(fscanf(limit, "%d", &most), 1);
+        fclose(limit);
+    }
+    if (most > 4 << 20)
+        most = 4 << 20;
+    if (most * 2 > usual)
+        CHECK(own_room(s, SO_RCVBUF) >= most * 2);
+    CHECK(asked < 0 || room_of(s, SO_RCVBUF) == asked);
+    sent = most >= 1 << 20 && asked != 0 ? IN_FLIGHT : 16; /* otherwise there is too little for all of them */
+    for (i = 0; i < sent; i++)
+        send_to(from, datagram, LENGTH, &address);
+    for (i = 0; i < sent; i++) {
+        DWORD count = 0, flags = 0;
+        CHECK(WSAGetOverlappedResult(s, &overlapped[i], &count, TRUE, &flags));
+        CHECK_IS(count, LENGTH);
+    }
+    closesocket(s);
+    for (; i < IN_FLIGHT; i++) {
+        DWORD count = 0;
+        CHECK(!GetOverlappedResult((HANDLE)s, &overlapped[i], &count, TRUE));
+    }
+    closesocket(from);
+}
+
+#endif
+
 static void a_port_is_shared_or_exclusive(void)
 {
     struct sockaddr_in address;
@@ -749,6 +859,12 @@ int main(void)
     a_server_starts_again_at_its_port();
     a_client_starts_again_at_its_port();
     a_port_is_shared_or_exclusive();
+    room_is_what_the_program_has_set();
+#if HAS_SOCKET_CALLS
+    receives_in_flight_are_room_for_datagrams(-1);
+    receives_in_flight_are_room_for_datagrams(0);
+    receives_in_flight_are_room_for_datagrams(20000);
+#endif
     sets_are_counts_and_arrays();
     sockets_are_selected();
     what_cannot_be_selected_is_refused();

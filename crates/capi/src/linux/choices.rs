@@ -15,6 +15,10 @@ pub(crate) struct Chosen {
     pub(crate) is_exclusive: bool,
     /// It is a stream with a port of the program's choice.
     pub(crate) has_port: bool,
+    /// `SO_SNDBUF`.
+    pub(crate) send_room: Option<u32>,
+    /// `SO_RCVBUF`.
+    pub(crate) receive_room: Option<u32>,
 }
 
 impl Chosen {
@@ -39,5 +43,16 @@ impl Chosen {
     /// The same of the socket with this identity, which takes the place of the other one and has no port.
     pub(crate) fn handed_on(self, identity: u64) -> Self {
         if self.socket == 0 { self } else { Self { socket: identity, has_port: false, ..self } }
+    }
+
+    /// What a connection has of those of its listener, if that is anything.
+    pub(crate) fn inherited(self, listener: RawFd, connection: RawFd) -> Option<Self> {
+        // Most have none, and ask nothing.
+        if self.send_room.is_none() && self.receive_room.is_none() {
+            return None;
+        }
+        let Self { send_room, receive_room, .. } = self.known(listener);
+        let socket = descriptors::identity(connection);
+        Some(Self { socket, send_room, receive_room, ..Self::default() })
     }
 }

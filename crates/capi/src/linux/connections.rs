@@ -17,7 +17,9 @@ use crate::linux::descriptors::{
     self, is_bound, is_connected, is_local, is_own_peer, is_unused, listens,
 };
 use crate::linux::errno::{Signals, code_of_errno};
-use crate::linux::numbers::{self, Acceptance, Associated, Number, RECEIVE_ROOM, SEND_ROOM, State};
+use crate::linux::numbers::{
+    self, Acceptance, Associated, Number, RECEIVE_ROOM, ROOM_FOR_DATAGRAMS, SEND_ROOM, State,
+};
 use crate::linux::operations::{Next, Start, Target, Work, answered, move_registration, start};
 use crate::linux::port::{Begun, Outcome, Told};
 use crate::linux::sockets::errno;
@@ -123,7 +125,7 @@ pub(crate) fn option(
 
 /// Gives `to` the options that the program has set of `from`, whose entry is `number`.
 pub(crate) fn carry_options(number: &Number, from: RawFd, to: RawFd) {
-    let set = number.options();
+    let set = number.options() & !ROOM_FOR_DATAGRAMS;
     if set == 0 {
         return;
     }

@@ -311,6 +311,8 @@ pub(crate) const OPTIONS: u8 = 1;
 /// The program has set how much room there is for what is sent, or for what has come. Otherwise the system chooses that.
 pub(crate) const SEND_ROOM: u8 = 2;
 pub(crate) const RECEIVE_ROOM: u8 = 4;
+/// It has as much room for datagrams as the library gives, since a receive is in flight.
+pub(crate) const ROOM_FOR_DATAGRAMS: u8 = 8;
 
 /// Numbers in a chunk, and chunks in the table.
 const CHUNK: usize = 512;

@@ -1,13 +1,14 @@
 //! `getsockopt` and `setsockopt`: options that the reference has in another form, or alone.
 
 use std::ffi::{c_int, c_void};
+use std::sync::OnceLock;
 
 use libc::socklen_t;
 
 use crate::errors::{code, set_last};
 use crate::linux::descriptors::{self, is_connected, kind, listens, protocol};
 use crate::linux::errno::code_of_errno;
-use crate::linux::numbers::{self, Number, OPTIONS, RECEIVE_ROOM, SEND_ROOM};
+use crate::linux::numbers::{self, Number, OPTIONS, RECEIVE_ROOM, ROOM_FOR_DATAGRAMS, SEND_ROOM};
 use crate::linux::sharing;
 use crate::linux::sockets::{called, errno, remember_reset, set_errno};
 
@@ -135,6 +136,8 @@ fn own_value(
         libc::SO_REUSEADDR if numbers::find(descriptor).is_some_and(Number::is_vouched) => {
             Some(of_socket(sharing::chosen(descriptor).is_shared.into()))
         }
+        libc::SO_SNDBUF => sharing::chosen(descriptor).send_room.map(of_socket),
+        libc::SO_RCVBUF => sharing::chosen(descriptor).receive_room.map(of_socket),
         _ if is_time(level, name, room) => Some(milliseconds(descriptor, name)),
         _ => None,
     }
@@ -276,6 +279,74 @@ fn set_sharing(descriptor: c_int, name: c_int, is_on: bool) -> c_int {
     0
 }
 
+/// How much room the system is to give at most for datagrams.
+const MOST_ROOM: c_int = 4 << 20;
+
+/// The size of one of the two buffers of a socket.
+fn room_of(descriptor: c_int, name: c_int) -> c_int {
+    let mut room: c_int = 0;
+    let mut size = socklen_t::try_from(size_of_val(&room)).unwrap_or(4);
+    let place = (&raw mut room).cast();
+    // SAFETY: getsockopt(2) writes at most `size` bytes at the first pointer, and the size at the other.
+    // - valid: both are locals, `size` is that of the first.
+    unsafe { libc::getsockopt(descriptor, libc::SOL_SOCKET, name, place, &raw mut size) };
+    room
+}
+
+/// Asks the system for room, of which it gives twice as much.
+fn ask_room(descriptor: c_int, name: c_int, room: c_int) -> c_int {
+    let size = socklen_t::try_from(size_of_val(&room)).unwrap_or(4);
+    let place = (&raw const room).cast();
+    // SAFETY: setsockopt(2) reads `size` bytes at the pointer.
+    // - valid: `room` is a local of that size.
+    unsafe { libc::setsockopt(descriptor, libc::SOL_SOCKET, name, place, size) }
+}
+
+/// `SO_SNDBUF` and `SO_RCVBUF`. No room at all is what programs ask for whose operations bring the memory: here nothing
+/// could be sent without waiting for the peer, and no datagram come that has to wait for a thread. So that is not done.
+fn set_room(descriptor: c_int, name: c_int, room: u32) -> c_int {
+    let Some(number) = numbers::entry(descriptor).filter(|_| protocol(descriptor).is_ok()) else {
+        return failed(libc::ENOTSOCK);
+    };
+    let asked = c_int::try_from(room).unwrap_or(c_int::MAX);
+    let is_receive = name == libc::SO_RCVBUF;
+    let has_enough = is_receive
+        && number.options() & ROOM_FOR_DATAGRAMS != 0
+        && asked.saturating_mul(2) <= room_of(descriptor, name);
+    if room > 0 && !has_enough {
+        if ask_room(descriptor, name, asked) < 0 {
+            return FAILED;
+        }
+        number.set_options(if is_receive { RECEIVE_ROOM } else { SEND_ROOM });
+    }
+    let mut state = number.lock();
+    let chosen = state.chosen.of(descriptor);
+    *(if is_receive { &mut chosen.receive_room } else { &mut chosen.send_room }) = Some(room);
+    0
+}
+
+/// A receive of datagrams is in flight. On the reference its buffer is room for one more; here the system has all the
+/// room, and gets as much as it allows.
+pub(crate) fn give_room(descriptor: c_int) {
+    static MOST: OnceLock<c_int> = OnceLock::new();
+    let Some(number) = numbers::find(descriptor) else { return };
+    if number.options() & ROOM_FOR_DATAGRAMS != 0 {
+        return;
+    }
+    number.set_options(ROOM_FOR_DATAGRAMS);
+    if kind(descriptor) != Some(libc::SOCK_DGRAM) {
+        return;
+    }
+    let most = *MOST.get_or_init(|| {
+        let limit = std::fs::read_to_string("/proc/sys/net/core/rmem_max");
+        let limit = limit.ok().and_then(|limit| limit.trim().parse().ok());
+        MOST_ROOM.min(limit.unwrap_or(0))
+    });
+    if most.saturating_mul(2) > room_of(descriptor, libc::SO_RCVBUF) {
+        ask_room(descriptor, libc::SO_RCVBUF, most);
+    }
+}
+
 /// `SO_DONTLINGER`.
 fn set_no_linger(descriptor: c_int, is_on: bool) -> c_int {
     let (done, mut linger) = lingers(descriptor);
@@ -318,6 +389,7 @@ fn set_own(descriptor: c_int, name: c_int, value: Option<u32>, size: usize) -> O
         }
         DO_NOT_LINGER => |descriptor, _, value| set_no_linger(descriptor, value != 0),
         libc::SO_RCVTIMEO | libc::SO_SNDTIMEO if size == 4 => set_milliseconds,
+        libc::SO_SNDBUF | libc::SO_RCVBUF => set_room,
         _ => return None,
     };
     Some(match value {
@@ -357,11 +429,7 @@ pub unsafe extern "C" fn cp_setsockopt(
     }
     let done = called(|| {
         if let Some(number) = numbers::find(descriptor) {
-            number.set_options(match (level, name) {
-                (libc::SOL_SOCKET, libc::SO_SNDBUF) => OPTIONS | SEND_ROOM,
-                (libc::SOL_SOCKET, libc::SO_RCVBUF) => OPTIONS | RECEIVE_ROOM,
-                _ => OPTIONS,
-            });
+            number.set_options(OPTIONS);
         }
         if (level, name) == (libc::SOL_SOCKET, UPDATE_ACCEPT_CONTEXT) {
             // SAFETY: `update_accept_context` demands what this call does.

@@ -358,8 +358,12 @@ pub unsafe extern "C" fn cp_accept(
         let made = if waits { accept_blocking(listener, call) } else { call() };
         if made >= 0 {
             registrations::give_out(made);
+            let chosen = numbers::find(listener).map(|number| number.lock().chosen);
+            let chosen = chosen.and_then(|chosen| chosen.inherited(listener, made));
             if let Some(number) = numbers::find(made) {
-                number.lock().begin_connection();
+                let mut state = number.lock();
+                state.begin_connection();
+                state.chosen = chosen.unwrap_or_default();
             }
         } else {
             note_read(attempt, -1, 0, 0);

@@ -12,6 +12,7 @@ use crate::linux::buffers::{Buffer, Gathered, PARTIAL, checked, gathered, messag
 use crate::linux::descriptors;
 use crate::linux::errno::Signals;
 use crate::linux::operations::{CUT, Start, Target, Work, answered, start};
+use crate::linux::options::give_room;
 use crate::linux::port::{Outcome, Told};
 use crate::linux::sockets::{errno, room_for_sender, status_of_transfer, why_ended};
 use crate::linux::status;
@@ -256,7 +257,13 @@ impl Work for Receiving {
             // - valid for writes: the program leaves both to the operation until its end, as `cp_start_receive`
             //   demands.
             let read = repeated(|| unsafe { libc::recvmsg(descriptor, &raw mut message, flags) });
-            let Ok(read) = usize::try_from(read) else { return not_received(outcome) };
+            let Ok(read) = usize::try_from(read) else {
+                let attempt = not_received(outcome);
+                if matches!(attempt, Attempt::Blocked) && !outcome.is_tcp {
+                    give_room(descriptor);
+                }
+                return attempt;
+            };
             if room > 0 {
                 let size = message.msg_namelen.min(room);
                 // SAFETY: writing through a raw pointer demands that it is valid.
