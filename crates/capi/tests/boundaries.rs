@@ -272,6 +272,7 @@ const LAYERS: [(&str, &[&str]); 74] = [
             "errors",
             "linux/buffers",
             "linux/descriptors",
+            "linux/numbers",
             "linux/operations",
             "linux/options",
             "linux/port",

@@ -925,6 +925,83 @@ static void any_socket_takes_operations(void)
 }
 #endif
 
+#if HAS_SOCKET_CALLS
+
+static SOCKET local_listener(struct sockaddr_un *address, socklen_t *size)
+{
+    SOCKET s = socket(AF_UNIX, SOCK_STREAM, 0);
+    memset(address, 0, sizeof *address);
+    address->sun_family = AF_UNIX;
+    CHECK_IS(bind(s, (struct sockaddr *)address, sizeof address->sun_family), 0);
+    *size = sizeof *address;
+    CHECK_IS(getsockname(s, (struct sockaddr *)address, size), 0);
+    CHECK_IS(listen(s, 1), 0);
+    return s;
+}
+
+static DWORD WINAPI accepts_in_vain(LPVOID argument)
+{
+    SOCKET made = accept(*(SOCKET *)argument, NULL, NULL);
+    CHECK(made == INVALID_SOCKET);
+    return (DWORD)WSAGetLastError();
+}
+
+/* As a call that blocks they end, though the system tells an attempt that does not block nothing. */
+static void the_own_shutdown_ends_receives_and_accepts(void)
+{
+    struct sockaddr_un local;
+    struct sockaddr_in own;
+    socklen_t size;
+    int way, pair[2];
+    for (way = 0; way < 4; way++) {
+        SOCKET s = udp_socket(), other = INVALID_SOCKET;
+        OVERLAPPED overlapped;
+        WSABUF buffer;
+        DWORD flags = 0, count = 7;
+        char byte;
+        memset(&overlapped, 0, sizeof overlapped);
+        own = bind_to_loopback(s);
+        CHECK_IS(connect(s, (struct sockaddr *)&own, sizeof own), 0);
+        if (way & 1) {
+            CHECK_IS(socketpair(AF_UNIX, SOCK_DGRAM, 0, pair), 0);
+            closesocket(s);
+            s = (SOCKET)pair[0];
+            other = (SOCKET)pair[1];
+        }
+        buffer.buf = &byte;
+        buffer.len = way & 2 ? 0 : 1; /* also one that only waits */
+        CHECK_SOCKET_ERROR(WSARecv(s, &buffer, 1, NULL, &flags, &overlapped, NULL), WSA_IO_PENDING);
+        CHECK_IS(shutdown(s, SD_RECEIVE), 0);
+        CHECK(WSAGetOverlappedResult(s, &overlapped, &count, TRUE, &flags));
+        CHECK_IS(count, 0);
+        closesocket(s);
+        closesocket(other);
+    }
+    for (way = 0; way < 2; way++) {
+        SOCKET listener = way ? local_listener(&local, &size) : tcp_listener(&own);
+        SOCKET accepted = socket(way ? AF_UNIX : AF_INET, SOCK_STREAM, 0);
+        char room[2 * (sizeof(struct sockaddr_un) + 16)];
+        OVERLAPPED overlapped;
+        DWORD count, flags, block = sizeof room / 2;
+        HANDLE thread;
+        memset(&overlapped, 0, sizeof overlapped);
+        CHECK_FALSE(AcceptEx(listener, accepted, room, 0, block, block, &count, &overlapped), ERROR_IO_PENDING);
+        thread = CreateThread(NULL, 0, accepts_in_vain, &listener, 0, NULL);
+        CHECK(thread != NULL);
+        CHECK_IS(shutdown(listener, SD_BOTH), 0);
+        CHECK(!WSAGetOverlappedResult(listener, &overlapped, &count, TRUE, &flags));
+        CHECK_IS(WSAGetLastError(), WSAEINVAL);
+        CHECK_IS(WaitForSingleObject(thread, SOON), WAIT_OBJECT_0);
+        CHECK(GetExitCodeThread(thread, &count));
+        CHECK_IS(count, WSAEINVAL);
+        CHECK(CloseHandle(thread));
+        closesocket(listener);
+        closesocket(accepted);
+    }
+}
+
+#endif
+
 int main(void)
 {
     start();
@@ -946,6 +1023,7 @@ int main(void)
     any_socket_takes_operations();
     a_wait_for_the_result_is_one_for_the_event();
     an_ioctl_with_an_overlapped_makes_a_packet();
+    the_own_shutdown_ends_receives_and_accepts();
 #endif
     an_operation_is_cancelled();
     all_operations_of_a_socket_are_cancelled();

@@ -708,6 +708,85 @@ static void a_call_without_room_takes_nothing(void)
     closesocket(keeper);
 }
 
+#if HAS_SOCKET_CALLS
+
+/* A local listener whose queue is full refuses, or lets wait for as long as the program says. */
+static void a_full_queue_refuses_a_local_connect(void)
+{
+    enum { MANY = 16 };
+    struct sockaddr_un address;
+    socklen_t size = sizeof address;
+    SOCKET listener = socket(AF_UNIX, SOCK_STREAM, 0), s[MANY], last = socket(AF_UNIX, SOCK_STREAM, 0);
+    int i, limit = 20;
+    memset(&address, 0, sizeof address);
+    address.sun_family = AF_UNIX;
+    CHECK_IS(bind(listener, (struct sockaddr *)&address, sizeof address.sun_family), 0);
+    CHECK_IS(getsockname(listener, (struct sockaddr *)&address, &size), 0);
+    CHECK_IS(listen(listener, 0), 0);
+    for (i = 0; i < MANY; i++) {
+        s[i] = socket(AF_UNIX, SOCK_STREAM, 0);
+        set_nonblocking(s[i]);
+        if (connect(s[i], (struct sockaddr *)&address, size) != 0)
+            break;
+    }
+    CHECK(0 < i && i < MANY);
+    CHECK_IS(WSAGetLastError(), WSAECONNREFUSED);
+    CHECK_IS(setsockopt(last, SOL_SOCKET, SO_SNDTIMEO, (const char *)&limit, sizeof limit), 0);
+    CHECK_SOCKET_ERROR(connect(last, (struct sockaddr *)&address, size), WSAETIMEDOUT);
+    /* When there is room each of them connects. */
+    closesocket(accept(listener, NULL, NULL));
+    CHECK_IS(connect(s[i], (struct sockaddr *)&address, size), 0);
+    closesocket(accept(listener, NULL, NULL));
+    CHECK_IS(connect(last, (struct sockaddr *)&address, size), 0);
+    for (; i >= 0; i--)
+        closesocket(s[i]);
+    closesocket(last);
+    closesocket(listener);
+}
+
+/* A socket that lingers and does not block is not closed before its data has come. */
+static void who_does_not_block_does_not_linger(void)
+{
+    static char bytes[1 << 16];
+    SOCKET near, far;
+    struct linger linger;
+    long sent = 0, received = 0;
+    int done, attempts = 0;
+    linger.l_onoff = 1;
+    linger.l_linger = SOON / 1000;
+    tcp_pair(&near, &far);
+    CHECK_IS(setsockopt(near, SOL_SOCKET, SO_LINGER, (const char *)&linger, sizeof linger), 0);
+    set_nonblocking(near);
+    while ((done = (int)send(near, bytes, sizeof bytes, 0)) > 0)
+        sent += done;
+    CHECK_SOCKET_ERROR(closesocket(near), WSAEWOULDBLOCK);
+    CHECK_FALSE(CloseHandle((HANDLE)near), WSAEWOULDBLOCK);
+    while (received < sent) {
+        done = (int)recv(far, bytes, sizeof bytes, 0);
+        CHECK(done > 0);
+        received += done;
+    }
+    while (closesocket(near) != 0) { /* until the last bytes are confirmed */
+        CHECK_IS(WSAGetLastError(), WSAEWOULDBLOCK);
+        CHECK(attempts++ < SOON);
+        Sleep(1);
+    }
+    CHECK_SOCKET_ERROR(closesocket(near), WSAENOTSOCK);
+    CHECK_IS(recv(far, bytes, 1, 0), 0);
+    closesocket(far);
+
+    /* A time of 0 resets immediately. */
+    tcp_pair(&near, &far);
+    set_nonblocking(near);
+    while (send(near, bytes, sizeof bytes, 0) > 0) {
+    }
+    abort_connection(near);
+    until(far, POLLERR);
+    closesocket(far);
+}
+
+#endif
+
 int main(void)
 {
     start();
@@ -729,6 +808,8 @@ int main(void)
     sockets_are_bound_before_they_have_an_address();
 #if HAS_SOCKET_CALLS
     a_call_without_room_takes_nothing();
+    a_full_queue_refuses_a_local_connect();
+    who_does_not_block_does_not_linger();
 #endif
     time_outs_are_milliseconds();
     an_accepted_socket_blocks_as_its_listener_does();

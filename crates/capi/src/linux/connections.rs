@@ -18,7 +18,7 @@ use crate::linux::descriptors::{
 };
 use crate::linux::errno::{Signals, code_of_errno};
 use crate::linux::numbers::{
-    self, Acceptance, Associated, Number, RECEIVE_ROOM, ROOM_FOR_DATAGRAMS, SEND_ROOM, State,
+    self, Acceptance, Associated, Number, OPTIONS, RECEIVE_ROOM, SEND_ROOM, State, has_shut_reading,
 };
 use crate::linux::operations::{Next, Start, Target, Work, answered, move_registration, start};
 use crate::linux::port::{Begun, Outcome, Told};
@@ -125,7 +125,7 @@ pub(crate) fn option(
 
 /// Gives `to` the options that the program has set of `from`, whose entry is `number`.
 pub(crate) fn carry_options(number: &Number, from: RawFd, to: RawFd) {
-    let set = number.options() & !ROOM_FOR_DATAGRAMS;
+    let set = number.options() & (OPTIONS | SEND_ROOM | RECEIVE_ROOM);
     if set == 0 {
         return;
     }
@@ -280,6 +280,10 @@ impl Work for Accepting {
                     }
                 }
                 errno if signals.ended(errno) => {}
+                libc::EAGAIN if has_shut_reading(listener) => {
+                    outcome.errno = libc::EINVAL;
+                    return Attempt::Done;
+                }
                 libc::EAGAIN => return Attempt::Blocked,
                 libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM => {
                     return Attempt::Scarce;

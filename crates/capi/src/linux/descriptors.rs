@@ -108,6 +108,44 @@ pub(crate) fn listens(descriptor: c_int) -> Option<bool> {
     option::<c_int>(descriptor, libc::SO_ACCEPTCONN).map(|listens| listens != 0)
 }
 
+/// How a socket lingers when it is closed, and what the system call returns.
+pub(crate) fn lingers(descriptor: c_int) -> (c_int, libc::linger) {
+    let mut linger = libc::linger { l_onoff: 0, l_linger: 0 };
+    let mut size = socklen_t::try_from(size_of_val(&linger)).unwrap_or(8);
+    let (level, name, place) = (libc::SOL_SOCKET, libc::SO_LINGER, (&raw mut linger).cast());
+    // SAFETY: getsockopt(2) writes at most `size` bytes at `linger`.
+    // - valid: both are locals of the right type.
+    let done = unsafe { libc::getsockopt(descriptor, level, name, place, &raw mut size) };
+    (done, linger)
+}
+
+/// From here on it does not linger when it is closed.
+pub(crate) fn stop_lingering(descriptor: c_int) {
+    let linger = libc::linger { l_onoff: 0, l_linger: 0 };
+    let size = socklen_t::try_from(size_of_val(&linger)).unwrap_or(8);
+    let (level, name, place) = (libc::SOL_SOCKET, libc::SO_LINGER, (&raw const linger).cast());
+    // SAFETY: setsockopt(2) reads `size` bytes at the pointer.
+    // - valid: `linger` is a local of that size.
+    unsafe { libc::setsockopt(descriptor, level, name, place, size) };
+}
+
+/// How many bytes a stream has sent, or is to send, that its peer has not confirmed.
+pub(crate) fn unconfirmed(descriptor: c_int) -> c_int {
+    let mut bytes: c_int = 0;
+    // SAFETY: ioctl(2) with this request writes an int at the pointer.
+    // - valid: it is a local of that type.
+    unsafe { libc::ioctl(descriptor, libc::TIOCOUTQ, &raw mut bytes) };
+    bytes
+}
+
+/// Whether nothing more will come, as poll(2) says.
+pub(crate) fn is_ended(descriptor: c_int) -> bool {
+    let mut asked = libc::pollfd { fd: descriptor, events: libc::POLLRDHUP, revents: 0 };
+    // SAFETY: poll(2) reads and writes so many entries.
+    // - valid: there is one.
+    unsafe { libc::poll(&raw mut asked, 1, 0) > 0 && asked.revents & libc::POLLRDHUP != 0 }
+}
+
 /// Whether what its peer sends as urgent stands among the rest.
 pub(crate) fn has_urgent_inline(descriptor: c_int) -> bool {
     option::<c_int>(descriptor, libc::SO_OOBINLINE).is_some_and(|is_inline| is_inline != 0)

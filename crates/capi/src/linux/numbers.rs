@@ -313,6 +313,10 @@ pub(crate) const SEND_ROOM: u8 = 2;
 pub(crate) const RECEIVE_ROOM: u8 = 4;
 /// It has as much room for datagrams as the library gives, since a receive is in flight.
 pub(crate) const ROOM_FOR_DATAGRAMS: u8 = 8;
+/// The program has shut its reading half.
+pub(crate) const READING_SHUT: u8 = 16;
+/// The program has chosen how it lingers when it is closed.
+pub(crate) const LINGERS: u8 = 32;
 
 /// Numbers in a chunk, and chunks in the table.
 const CHUNK: usize = 512;
@@ -406,6 +410,13 @@ impl Table {
 /// The entry of a number, if it or one beside it was ever used.
 pub(crate) fn find(descriptor: RawFd) -> Option<&'static Number> {
     TABLE.find()?.find(usize::try_from(descriptor).ok()?)
+}
+
+/// Whether a receive or an accept that finds nothing will find nothing any more, since the program has shut the reading
+/// half. Of sockets for datagrams and of local listeners an attempt that does not wait is not told that.
+pub(crate) fn has_shut_reading(descriptor: RawFd) -> bool {
+    let has_said = |number: &Number| number.options() & READING_SHUT != 0;
+    find(descriptor).is_some_and(has_said) && descriptors::is_ended(descriptor)
 }
 
 /// The entry of a number; `None` if it cannot be one.

@@ -6,9 +6,11 @@ use std::sync::OnceLock;
 use libc::socklen_t;
 
 use crate::errors::{code, set_last};
-use crate::linux::descriptors::{self, is_connected, kind, listens, protocol};
+use crate::linux::descriptors::{self, is_connected, kind, lingers, listens, protocol};
 use crate::linux::errno::code_of_errno;
-use crate::linux::numbers::{self, Number, OPTIONS, RECEIVE_ROOM, ROOM_FOR_DATAGRAMS, SEND_ROOM};
+use crate::linux::numbers::{
+    self, LINGERS, Number, OPTIONS, RECEIVE_ROOM, ROOM_FOR_DATAGRAMS, SEND_ROOM,
+};
 use crate::linux::sharing;
 use crate::linux::sockets::{called, errno, remember_reset, set_errno};
 
@@ -72,17 +74,6 @@ fn least_room(level: c_int, name: c_int) -> usize {
         }
         _ => 0,
     }
-}
-
-/// How a socket lingers when it is closed, and what the system call returns.
-fn lingers(descriptor: c_int) -> (c_int, libc::linger) {
-    let mut linger = libc::linger { l_onoff: 0, l_linger: 0 };
-    let mut size = socklen_t::try_from(size_of_val(&linger)).unwrap_or(8);
-    let (level, name, place) = (libc::SOL_SOCKET, libc::SO_LINGER, (&raw mut linger).cast());
-    // SAFETY: getsockopt(2) writes at most `size` bytes at `linger`.
-    // - valid: both are locals of the right type.
-    let done = unsafe { libc::getsockopt(descriptor, level, name, place, &raw mut size) };
-    (done, linger)
 }
 
 /// For how many seconds a stream has been connected: all ones if it is not. The system's error, if it is no stream.
@@ -429,7 +420,10 @@ pub unsafe extern "C" fn cp_setsockopt(
     }
     let done = called(|| {
         if let Some(number) = numbers::find(descriptor) {
-            number.set_options(OPTIONS);
+            number.set_options(match (level, name) {
+                (libc::SOL_SOCKET, libc::SO_LINGER | DO_NOT_LINGER) => OPTIONS | LINGERS,
+                _ => OPTIONS,
+            });
         }
         if (level, name) == (libc::SOL_SOCKET, UPDATE_ACCEPT_CONTEXT) {
             // SAFETY: `update_accept_context` demands what this call does.

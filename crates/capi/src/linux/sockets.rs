@@ -17,7 +17,7 @@ use crate::linux::descriptors::{
     self, is_bound, is_connected, is_local, is_unbound, kind, protocol,
 };
 use crate::linux::errno::code_of_errno;
-use crate::linux::numbers::{self, Number, Past, State};
+use crate::linux::numbers::{self, LINGERS, Number, Past, READING_SHUT, State};
 use crate::linux::visits::{Visit, until_ready};
 use crate::linux::{registrations, selecting, sharing, status};
 
@@ -358,13 +358,7 @@ pub unsafe extern "C" fn cp_accept(
         let made = if waits { accept_blocking(listener, call) } else { call() };
         if made >= 0 {
             registrations::give_out(made);
-            let chosen = numbers::find(listener).map(|number| number.lock().chosen);
-            let chosen = chosen.and_then(|chosen| chosen.inherited(listener, made));
-            if let Some(number) = numbers::find(made) {
-                let mut state = number.lock();
-                state.begin_connection();
-                state.chosen = chosen.unwrap_or_default();
-            }
+            begin_connection(listener, made);
         } else {
             note_read(attempt, -1, 0, 0);
         }
@@ -372,6 +366,21 @@ pub unsafe extern "C" fn cp_accept(
     });
     note_time(listener, made < 0, 0, libc::EAGAIN);
     made
+}
+
+/// `made` is a connection from here on, with the choices of its listener.
+fn begin_connection(listener: c_int, made: c_int) {
+    let of_listener = numbers::find(listener).map(|number| {
+        let chosen = number.lock().chosen;
+        (chosen.inherited(listener, made), number.options() & LINGERS)
+    });
+    if let Some(number) = numbers::find(made) {
+        let (chosen, options) = of_listener.unwrap_or_default();
+        number.set_options(options);
+        let mut state = number.lock();
+        state.begin_connection();
+        state.chosen = chosen.unwrap_or_default();
+    }
 }
 
 /// For how many milliseconds a read may wait; -1 if for ever.
@@ -397,6 +406,10 @@ fn accept_blocking(listener: c_int, call: impl Fn() -> c_int) -> c_int {
                 set_errno(errno);
                 return Ok(made);
             }
+            if numbers::has_shut_reading(listener) {
+                set_errno(libc::EINVAL);
+                return Ok(FAILED);
+            }
             if !until_ready(&mut visit, libc::POLLIN, limit_of_reads(listener))? {
                 set_errno(libc::EAGAIN);
                 return Ok(FAILED);
@@ -409,11 +422,36 @@ fn accept_blocking(listener: c_int, call: impl Fn() -> c_int) -> c_int {
     })
 }
 
+/// Whether a socket that does not block would wait when it is closed. If only the peer's answer to the end is missing, it
+/// is not waited for: the socket lingers no more.
+fn waits_when_closed(descriptor: c_int) -> bool {
+    let chooses =
+        |number: &Number| number.options() & LINGERS != 0 && !number.is_nonblocking_unasked();
+    if !numbers::find(descriptor).is_some_and(chooses)
+        || descriptors::blocks(descriptor) != Some(false)
+    {
+        return false;
+    }
+    let (done, linger) = descriptors::lingers(descriptor);
+    if done < 0 || linger.l_onoff == 0 || linger.l_linger <= 0 {
+        return false;
+    }
+    if is_connected(descriptor) && descriptors::unconfirmed(descriptor) > 0 {
+        return true;
+    }
+    descriptors::stop_lingering(descriptor);
+    false
+}
+
 /// `closesocket`. What is no socket stays open.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_close_socket(descriptor: c_int) -> c_int {
     called(|| {
         let Some(identity) = descriptors::identity_of_socket(descriptor) else { return FAILED };
+        if waits_when_closed(descriptor) {
+            set_errno(libc::EAGAIN);
+            return FAILED;
+        }
         let close = || {
             selecting::note_close(descriptor);
             // SAFETY: close(2) demands that the descriptor is not used any more.
@@ -510,6 +548,12 @@ pub unsafe extern "C" fn cp_connect(
     note_short_address(connected < 0, descriptor, size);
     if connected < 0 && errno() == libc::EISCONN && descriptors::listens(descriptor) == Some(true) {
         return refused(code::WSAEINVAL);
+    }
+    if connected < 0 && errno() == libc::EAGAIN && is_local(descriptor) {
+        // The listener's queue is full, and no event reports when it has room.
+        let has_waited = descriptors::blocks(descriptor) == Some(true);
+        let refusal = code_of_errno(libc::ECONNREFUSED);
+        return refused(if has_waited { code::WSAETIMEDOUT } else { refusal });
     }
     let goes_on = connected < 0 && errno() == libc::EINPROGRESS;
     if (connected == 0 || goes_on)
@@ -676,7 +720,14 @@ pub unsafe extern "C" fn cp_sendto(
 pub extern "C" fn cp_shutdown(descriptor: c_int, how: c_int) -> c_int {
     // SAFETY: shutdown(2) demands nothing of memory.
     let shut = || called(|| unsafe { libc::shutdown(descriptor, how) });
-    let number = numbers::entry(descriptor).filter(|_| how != libc::SHUT_RD);
+    let number = numbers::entry(descriptor);
+    if how != libc::SHUT_WR
+        && let Some(number) = number
+    {
+        // First: what the system then has tried again finds it.
+        number.set_options(READING_SHUT);
+    }
+    let number = number.filter(|_| how != libc::SHUT_RD);
     let Some(number) = number else { return shut() };
     let mut done = FAILED;
     number.while_shutting(|| {

@@ -11,6 +11,7 @@ use crate::errors::{code, guarded};
 use crate::linux::buffers::{Buffer, Gathered, PARTIAL, checked, gathered, message, takes_parts};
 use crate::linux::descriptors;
 use crate::linux::errno::Signals;
+use crate::linux::numbers::has_shut_reading;
 use crate::linux::operations::{CUT, Start, Target, Work, answered, start};
 use crate::linux::options::give_room;
 use crate::linux::port::{Outcome, Told};
@@ -168,6 +169,19 @@ pub(crate) fn not_received(outcome: &mut Outcome) -> Attempt {
     failed(outcome)
 }
 
+/// The same of a socket that may have datagrams: the own shutdown ends the receive, with nothing.
+fn not_received_yet(descriptor: RawFd, outcome: &mut Outcome) -> Attempt {
+    let attempt = not_received(outcome);
+    if !matches!(attempt, Attempt::Blocked) || outcome.is_tcp {
+        return attempt;
+    }
+    if has_shut_reading(descriptor) {
+        return Attempt::Done;
+    }
+    give_room(descriptor);
+    attempt
+}
+
 /// The status of a receive or send that has failed. Of a socket that is gone nothing is asked, and nothing noted.
 pub(crate) fn status_of(target: Target, errno: c_int) -> u32 {
     let status = target.if_current(|state| status_of_transfer(state, target.descriptor, errno));
@@ -216,7 +230,7 @@ impl Receiving {
         // - valid for writes: it is a local.
         let seen = repeated(|| unsafe { libc::recv(descriptor, place, 1, flags) });
         self.has_seen = seen > 0;
-        if seen < 0 { not_received(outcome) } else { Attempt::Done }
+        if seen < 0 { not_received_yet(descriptor, outcome) } else { Attempt::Done }
     }
 }
 
@@ -258,11 +272,7 @@ impl Work for Receiving {
             //   demands.
             let read = repeated(|| unsafe { libc::recvmsg(descriptor, &raw mut message, flags) });
             let Ok(read) = usize::try_from(read) else {
-                let attempt = not_received(outcome);
-                if matches!(attempt, Attempt::Blocked) && !outcome.is_tcp {
-                    give_room(descriptor);
-                }
-                return attempt;
+                return not_received_yet(descriptor, outcome);
             };
             if room > 0 {
                 let size = message.msg_namelen.min(room);
