@@ -108,6 +108,11 @@ cp_bool cp_set_control_handler(int (*routine)(uint32_t), int add);
 /* What a code means, in one line; NULL if it has no message. */
 const char *cp_message(uint32_t code);
 
+/* ---- Pointers ---------------------------------------------------------------------------------- */
+
+/* Whether an address has memory for so many bytes; not whether it may be written. */
+int cp_is_memory(uintptr_t place, size_t size);
+
 /* ---- Waits for several sockets ----------------------------------------------------------------- */
 
 /* select. A set begins with a count of four bytes; the sockets follow, aligned. */

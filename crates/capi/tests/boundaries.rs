@@ -8,13 +8,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each file and what it imports of this crate, lowest layer first.
-const LAYERS: [(&str, &[&str]); 74] = [
+const LAYERS: [(&str, &[&str]); 76] = [
     ("abi", &[]),
     ("linux", &[]),
     ("linux/fetches", &[]),
     ("linux/last", &[]),
     ("linux/crew", &[]),
     ("linux/later", &[]),
+    ("linux/memory", &[]),
     ("linux/messages", &[]),
     ("linux/process", &[]),
     ("linux/addresses", &[]),
@@ -118,13 +119,17 @@ const LAYERS: [(&str, &[&str]); 74] = [
         ],
     ),
     ("linux/sharing", &["linux/choices", "linux/descriptors", "linux/numbers"]),
-    ("linux/selecting", &["errors", "linux/descriptors", "linux/numbers", "linux/process"]),
+    (
+        "linux/selecting",
+        &["errors", "linux/descriptors", "linux/memory", "linux/numbers", "linux/process"],
+    ),
     (
         "linux/sockets",
         &[
             "errors",
             "linux/descriptors",
             "linux/errno",
+            "linux/memory",
             "linux/numbers",
             "linux/registrations",
             "linux/selecting",
@@ -139,13 +144,15 @@ const LAYERS: [(&str, &[&str]); 74] = [
             "errors",
             "linux/descriptors",
             "linux/errno",
+            "linux/memory",
             "linux/numbers",
             "linux/sharing",
             "linux/sockets",
         ],
     ),
     ("windows/names", &["abi", "notifications"]),
-    ("linux/buffers", &["errors", "linux/descriptors", "linux/sockets"]),
+    ("linux/buffers", &["errors", "linux/descriptors", "linux/memory", "linux/sockets"]),
+    ("linux/ioctls", &["linux/descriptors", "linux/memory", "linux/numbers", "linux/sockets"]),
     (
         "linux/flights",
         &[
@@ -272,6 +279,7 @@ const LAYERS: [(&str, &[&str]); 74] = [
             "errors",
             "linux/buffers",
             "linux/descriptors",
+            "linux/memory",
             "linux/numbers",
             "linux/operations",
             "linux/options",
@@ -315,6 +323,7 @@ const LAYERS: [(&str, &[&str]); 74] = [
             "errors",
             "linux/descriptors",
             "linux/errno",
+            "linux/memory",
             "linux/numbers",
             "linux/operations",
             "linux/port",

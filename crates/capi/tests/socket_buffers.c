@@ -3,6 +3,10 @@
 #include <mswsock.h>
 #include <windows.h>
 
+#ifndef _WIN32
+#include <sys/mman.h>
+#endif
+
 #include "check.h"
 
 static WSABUF buffer(char *bytes, ULONG size)
@@ -310,9 +314,159 @@ static void events_have_winsocks_names_too(void)
     CHECK_IS(WSACloseEvent(event), TRUE);
 }
 
+#if HAS_SOCKET_CALLS
+
+/* An address without memory. */
+static void *nowhere(void)
+{
+    void *place = mmap(NULL, 1 << 16, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(place != MAP_FAILED);
+    CHECK_IS(munmap(place, 1 << 16), 0);
+    return place;
+}
+
+#define CHECK_IS_NONE(call) \
+    do { \
+        SOCKET check_made = (SOCKET)(INT_PTR)(call); \
+        CHECK(check_made == INVALID_SOCKET); \
+        CHECK_IS(WSAGetLastError(), WSAEFAULT); \
+    } while (0)
+
+/* Of calls that move no data. */
+static void a_pointer_to_no_memory_is_refused(SOCKET s, SOCKET listener, void *bad)
+{
+    struct sockaddr_in address;
+    int value = 1, size = sizeof address;
+    DWORD count, number = 1;
+    struct sockaddr *name = (struct sockaddr *)bad;
+    GUID accept_ex = WSAID_ACCEPTEX;
+    LPFN_ACCEPTEX function;
+    CHECK_IS(WSAStartup(MAKEWORD(2, 2), (LPWSADATA)bad), WSAEFAULT);
+    CHECK_SOCKET_ERROR(ioctlsocket(s, FIONBIO, (u_long *)bad), WSAEFAULT);
+    CHECK_SOCKET_ERROR(ioctlsocket(s, FIONREAD, (u_long *)bad), WSAEFAULT);
+    CHECK_SOCKET_ERROR(ioctlsocket(s, FIONREAD, (DWORD *)bad), WSAEFAULT);
+    CHECK_SOCKET_ERROR(WSAIoctl(s, FIONBIO, bad, 4, NULL, 0, &count, NULL, NULL), WSAEFAULT);
+    CHECK_SOCKET_ERROR(WSAIoctl(s, FIONREAD, NULL, 0, bad, 4, &count, NULL, NULL), WSAEFAULT);
+    CHECK_SOCKET_ERROR(WSAIoctl(s, FIONBIO, &number, 4, NULL, 0, (DWORD *)bad, NULL, NULL), WSAEFAULT);
+    CHECK_SOCKET_ERROR(WSAIoctl(s, SIO_KEEPALIVE_VALS, bad, 12, NULL, 0, &count, NULL, NULL), WSAEFAULT);
+    CHECK_SOCKET_ERROR(WSAIoctl(s, SIO_GET_EXTENSION_FUNCTION_POINTER, bad, 16, &function, sizeof function, &count,
+                                NULL, NULL), WSAEFAULT);
+    CHECK_SOCKET_ERROR(WSAIoctl(s, SIO_GET_EXTENSION_FUNCTION_POINTER, &accept_ex, 16, bad, sizeof function, &count,
+                                NULL, NULL), WSAEFAULT);
+    CHECK_SOCKET_ERROR(getsockopt(s, SOL_SOCKET, SO_ERROR, (char *)bad, &size), WSAEFAULT);
+    CHECK_SOCKET_ERROR(getsockopt(s, SOL_SOCKET, SO_REUSEADDR, (char *)bad, &size), WSAEFAULT);
+    CHECK_SOCKET_ERROR(getsockopt(s, SOL_SOCKET, SO_RCVTIMEO, (char *)bad, &size), WSAEFAULT);
+    CHECK_SOCKET_ERROR(getsockopt(s, IPPROTO_TCP, TCP_NODELAY, (char *)bad, &size), WSAEFAULT);
+    CHECK_SOCKET_ERROR(getsockopt(s, SOL_SOCKET, SO_TYPE, (char *)&value, (int *)bad), WSAEFAULT);
+    CHECK_SOCKET_ERROR(setsockopt(s, SOL_SOCKET, SO_KEEPALIVE, (char *)bad, 4), WSAEFAULT);
+    CHECK_SOCKET_ERROR(setsockopt(s, SOL_SOCKET, SO_KEEPALIVE, (char *)bad, 1), WSAEFAULT);
+    CHECK_SOCKET_ERROR(setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, (char *)bad, 4), WSAEFAULT);
+    CHECK_SOCKET_ERROR(setsockopt(s, SOL_SOCKET, SO_UPDATE_ACCEPT_CONTEXT, (char *)bad, 8), WSAEFAULT);
+    CHECK_SOCKET_ERROR(setsockopt(s, IPPROTO_TCP, TCP_NODELAY, (char *)bad, 4), WSAEFAULT);
+    CHECK_SOCKET_ERROR(getsockname(s, name, &size), WSAEFAULT);
+    CHECK_SOCKET_ERROR(getsockname(s, (struct sockaddr *)&address, (int *)bad), WSAEFAULT);
+    CHECK_SOCKET_ERROR(getpeername(s, name, &size), WSAEFAULT);
+    CHECK_SOCKET_ERROR(getpeername(s, (struct sockaddr *)&address, (int *)bad), WSAEFAULT);
+    CHECK_IS_NONE(accept(listener, name, &size));
+    CHECK_IS_NONE(accept(listener, (struct sockaddr *)&address, (int *)bad));
+    CHECK_IS_NONE(WSAAccept(listener, name, &size, NULL, 0));
+    CHECK_IS_NONE(WSAAccept(listener, (struct sockaddr *)&address, (int *)bad, NULL, 0));
+    CHECK_IS_NONE(WSASocketA(AF_INET, SOCK_STREAM, 0, (LPWSAPROTOCOL_INFOA)bad, 0, 0));
+    CHECK_SOCKET_ERROR(WSADuplicateSocketA(s, GetCurrentProcessId(), (LPWSAPROTOCOL_INFOA)bad), WSAEFAULT);
+    CHECK_SOCKET_ERROR(WSADuplicateSocketW(s, GetCurrentProcessId(), (LPWSAPROTOCOL_INFOW)bad), WSAEFAULT);
+    CHECK_SOCKET_ERROR(WSAEnumProtocolsA(NULL, NULL, (DWORD *)bad), WSAEFAULT);
+    CHECK_SOCKET_ERROR(WSAEnumProtocolsA((int *)bad, NULL, &count), WSAEFAULT);
+    CHECK_SOCKET_ERROR(bind(s, name, sizeof address), WSAEFAULT);
+    CHECK_SOCKET_ERROR(connect(s, name, sizeof address), WSAEFAULT);
+    CHECK_SOCKET_ERROR(WSAConnect(s, (struct sockaddr *)&address, sizeof address, NULL, (LPWSABUF)bad, NULL, NULL),
+                       WSAEFAULT);
+    /* What the system reads and writes itself. */
+    CHECK_SOCKET_ERROR(send(s, (char *)bad, 1, 0), WSAEFAULT);
+    CHECK_SOCKET_ERROR(recv(s, (char *)bad, 1, 0), WSAEFAULT);
+    CHECK_SOCKET_ERROR(sendto(s, (char *)&value, 1, 0, name, sizeof address), WSAEFAULT);
+}
+
+/* Of calls that move data, and those that wait for it: an address that cannot be one. */
+static void what_is_no_pointer_is_refused(SOCKET s, SOCKET datagrams, void *bad)
+{
+    char byte = 'x';
+    DWORD count = 0, flags = 0;
+    WSABUF part;
+    WSAOVERLAPPED overlapped;
+    struct sockaddr_in address;
+    int size = sizeof address;
+    fd_set set;
+    FD_ZERO(&set);
+    FD_SET(s, &set);
+    memset(&overlapped, 0, sizeof overlapped);
+    part.len = 1;
+    part.buf = &byte;
+    CHECK_SOCKET_ERROR(WSASend(s, (LPWSABUF)bad, 1, &count, 0, NULL, NULL), WSAEFAULT);
+    CHECK_SOCKET_ERROR(WSASend(s, &part, 1, (DWORD *)bad, 0, NULL, NULL), WSAEFAULT);
+    CHECK_SOCKET_ERROR(WSASend(s, (LPWSABUF)bad, 1, NULL, 0, &overlapped, NULL), WSAEFAULT);
+    CHECK_SOCKET_ERROR(WSASend(s, &part, 1, (DWORD *)bad, 0, &overlapped, NULL), WSAEFAULT);
+    CHECK_SOCKET_ERROR(WSASend(s, &part, 1, NULL, 0, (WSAOVERLAPPED *)bad, NULL), WSAEFAULT);
+    CHECK_SOCKET_ERROR(WSASendTo(datagrams, &part, 1, NULL, 0, (struct sockaddr *)bad, size, &overlapped, NULL),
+                       WSAEFAULT);
+    CHECK_SOCKET_ERROR(WSARecv(s, (LPWSABUF)bad, 1, &count, &flags, NULL, NULL), WSAEFAULT);
+    CHECK_SOCKET_ERROR(WSARecv(s, &part, 1, (DWORD *)bad, &flags, NULL, NULL), WSAEFAULT);
+    CHECK_SOCKET_ERROR(WSARecv(s, &part, 1, &count, (DWORD *)bad, NULL, NULL), WSAEFAULT);
+    CHECK_SOCKET_ERROR(WSARecv(s, (LPWSABUF)bad, 1, NULL, &flags, &overlapped, NULL), WSAEFAULT);
+    CHECK_SOCKET_ERROR(WSARecv(s, &part, 1, NULL, (DWORD *)bad, &overlapped, NULL), WSAEFAULT);
+    CHECK_SOCKET_ERROR(WSARecv(s, &part, 1, NULL, &flags, (WSAOVERLAPPED *)bad, NULL), WSAEFAULT);
+    CHECK_SOCKET_ERROR(WSARecvFrom(datagrams, &part, 1, &count, &flags, (struct sockaddr *)bad, &size, NULL, NULL),
+                       WSAEFAULT);
+    CHECK_SOCKET_ERROR(WSARecvFrom(datagrams, &part, 1, &count, &flags, (struct sockaddr *)&address, (int *)bad, NULL,
+                                   NULL), WSAEFAULT);
+    CHECK_SOCKET_ERROR(WSARecvFrom(datagrams, &part, 1, NULL, &flags, (struct sockaddr *)&address, (int *)bad,
+                                   &overlapped, NULL), WSAEFAULT);
+    CHECK_SOCKET_ERROR(recvfrom(datagrams, &byte, 1, 0, (struct sockaddr *)bad, &size), WSAEFAULT);
+    CHECK_SOCKET_ERROR(recvfrom(datagrams, &byte, 1, 0, (struct sockaddr *)&address, (int *)bad), WSAEFAULT);
+    CHECK_SOCKET_ERROR(select(0, (fd_set *)bad, NULL, NULL, NULL), WSAEFAULT);
+    CHECK_SOCKET_ERROR(select(0, &set, NULL, (fd_set *)bad, NULL), WSAEFAULT);
+    CHECK_SOCKET_ERROR(select(0, &set, NULL, NULL, (struct timeval *)bad), WSAEFAULT);
+    CHECK_SOCKET_ERROR(WSAPoll((LPWSAPOLLFD)bad, 1, 0), WSAEFAULT);
+}
+
+static void bad_pointers_are_refused(void)
+{
+    struct sockaddr_in address;
+    SOCKET listener = tcp_listener(&address), s = tcp_connected_to(&address), far = accept(listener, NULL, NULL);
+    SOCKET waiting = tcp_connected_to(&address), datagrams = udp_socket();
+    char byte = 'x';
+    send_to_itself(datagrams);
+    send_all(far, "x", 1);
+    until(s, POLLIN);
+    what_is_no_pointer_is_refused(s, datagrams, (void *)(uintptr_t)1);
+    what_is_no_pointer_is_refused(s, datagrams, (void *)(uintptr_t)65535);
+    if (!is_slow()) { /* Valgrind complains of what the system refuses */
+        a_pointer_to_no_memory_is_refused(s, listener, (void *)(uintptr_t)1);
+        a_pointer_to_no_memory_is_refused(s, listener, (void *)(uintptr_t)65535);
+        a_pointer_to_no_memory_is_refused(s, listener, nowhere());
+    }
+    /* Nothing was taken. */
+    set_nonblocking(datagrams);
+    CHECK_IS(recv(datagrams, &byte, 1, 0), 1);
+    CHECK_IS(recv(s, &byte, 1, 0), 1);
+    CHECK_IS(byte, 'x');
+    closesocket(far);
+    far = accept(listener, NULL, NULL);
+    CHECK(far != INVALID_SOCKET);
+    closesocket(far);
+    closesocket(waiting);
+    closesocket(s);
+    closesocket(datagrams);
+    closesocket(listener);
+}
+
+#endif
+
 int main(void)
 {
     start();
+#if HAS_SOCKET_CALLS
+    bad_pointers_are_refused();
+#endif
     several_buffers_are_one_stream();
     what_cannot_be_is_refused();
 #if HAS_NOTIFICATIONS

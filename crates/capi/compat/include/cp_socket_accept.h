@@ -36,7 +36,7 @@ CP_INLINE SOCKET WSAAPI WSAAccept(SOCKET s, struct sockaddr *addr, LPINT addrlen
     int connection;
     /* Asked before there is a connection that would be lost. */
     if (addr && cp_getsockname(cp_descriptor(s), (struct sockaddr *)(void *)&own, &own_size) == 0 &&
-        (!addrlen || *addrlen < (INT)(own.ss_family == AF_UNIX ? sizeof own.ss_family : own_size))) {
+        (!cp_is_memory((uintptr_t)addr, sizeof *addr) || !cp_is_memory((uintptr_t)addrlen, sizeof *addrlen) || *addrlen < (INT)(own.ss_family == AF_UNIX ? sizeof own.ss_family : own_size))) {
         cp_set_last_error(WSAEFAULT);
         return INVALID_SOCKET;
     }
@@ -75,6 +75,8 @@ CP_INLINE int WSAAPI WSAConnect(SOCKET s, const struct sockaddr *name, int namel
     (void)lpCallerData;
     (void)lpSQOS;
     (void)lpGQOS;
+    if (lpCalleeData && !cp_is_memory((uintptr_t)lpCalleeData, sizeof *lpCalleeData))
+        return cp_wsa_fails(WSAEFAULT);
     if (lpCalleeData)
         lpCalleeData->len = 0;
     return cp_connect(cp_descriptor(s), name, (socklen_t)namelen);

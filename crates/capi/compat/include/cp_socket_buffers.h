@@ -23,8 +23,12 @@ CP_INLINE int cp_wsa_send(SOCKET s, const WSABUF *buffers, DWORD count, DWORD *s
 
 CP_INLINE int cp_wsa_receive(SOCKET s, const WSABUF *buffers, DWORD count, DWORD *received, DWORD *flags,
                              struct sockaddr *from, int *size) {
-    socklen_t room = size && *size > 0 ? (socklen_t)*size : 0;
-    int done = cp_receive_buffers(cp_descriptor(s), (const cp_buffer *)(const void *)buffers, count, received,
+    socklen_t room;
+    int done;
+    if ((uintptr_t)size < 65536) /* NULL, or no pointer at all */
+        size = NULL;
+    room = size && *size > 0 ? (socklen_t)*size : 0;
+    done = cp_receive_buffers(cp_descriptor(s), (const cp_buffer *)(const void *)buffers, count, received,
                                   flags, from, size ? &room : NULL);
     /* Also of a datagram that was cut, which is a failure. */
     if (size && from && *size > 0)

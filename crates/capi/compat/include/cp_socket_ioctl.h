@@ -64,20 +64,20 @@ CP_INLINE int cp_wsa_ioctl(SOCKET s, DWORD command, const void *in, DWORD in_siz
     DWORD number = 0;
     int done;
     socklen_t size = sizeof done;
-    if (!returned)
+    if (!cp_is_memory((uintptr_t)returned, sizeof *returned))
         return cp_wsa_fails(WSAEFAULT);
     *returned = 0;
     switch (command) {
     case SIO_KEEPALIVE_VALS: {
         struct tcp_keepalive wanted;
-        if (!in || in_size < sizeof wanted)
+        if (in_size < sizeof wanted || !cp_is_memory((uintptr_t)in, sizeof wanted))
             return cp_wsa_fails(WSAEFAULT);
         memcpy(&wanted, in, sizeof wanted);
         return cp_keep_alive(cp_descriptor(s), &wanted);
     }
     case SIO_UDP_CONNRESET:
         /* Only a connected socket is told here, so there is nothing to turn off; nor can the rest be turned on. */
-        if (!in || in_size < sizeof number)
+        if (in_size < sizeof number || !cp_is_memory((uintptr_t)in, sizeof number))
             return cp_wsa_fails(WSAEFAULT);
         memcpy(&number, in, sizeof number);
         if (number)
@@ -85,7 +85,8 @@ CP_INLINE int cp_wsa_ioctl(SOCKET s, DWORD command, const void *in, DWORD in_siz
         return cp_getsockopt(cp_descriptor(s), SOL_SOCKET, SO_TYPE, &done, &size);
     case SIO_GET_EXTENSION_FUNCTION_POINTER: {
         const void *function;
-        if (!in || in_size < 16 || !out || out_size < sizeof function)
+        if (in_size < 16 || !cp_is_memory((uintptr_t)in, 16) || out_size < sizeof function ||
+            !cp_is_memory((uintptr_t)out, sizeof function))
             return cp_wsa_fails(WSAEFAULT);
         if (cp_getsockopt(cp_descriptor(s), SOL_SOCKET, SO_TYPE, &done, &size) != 0)
             return SOCKET_ERROR;
@@ -102,11 +103,11 @@ CP_INLINE int cp_wsa_ioctl(SOCKET s, DWORD command, const void *in, DWORD in_siz
     if (command != (DWORD)FIONBIO && command != (DWORD)FIONREAD && command != (DWORD)SIOCATMARK)
         return cp_wsa_fails(WSAEOPNOTSUPP);
     if (command == (DWORD)FIONBIO) {
-        if (!in || in_size < sizeof number)
+        if (in_size < sizeof number || !cp_is_memory((uintptr_t)in, sizeof number))
             return cp_wsa_fails(WSAEFAULT);
         memcpy(&number, in, sizeof number);
         value = number;
-    } else if (!out || out_size < sizeof number) {
+    } else if (out_size < sizeof number || !cp_is_memory((uintptr_t)out, sizeof number)) {
         return cp_wsa_fails(WSAEFAULT);
     }
     done = cp_ioctl_socket(cp_descriptor(s), command, &value);

@@ -83,7 +83,7 @@ CP_INLINE int WSAAPI WSAPoll(LPWSAPOLLFD fdArray, ULONG fds, INT timeout) {
     cp_system_pollfd few[CP_POLL_OF_FEW];
     cp_system_pollfd *polled = few;
     int found;
-    if (!fdArray || fds == 0)
+    if ((uintptr_t)fdArray < 65536 || fds == 0) /* there nothing is */
         return cp_wsa_fails(fds == 0 ? WSAEINVAL : WSAEFAULT);
     if (fds > CP_POLL_OF_FEW)
         polled = (cp_system_pollfd *)calloc(fds, sizeof *polled);

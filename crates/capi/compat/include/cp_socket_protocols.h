@@ -114,12 +114,12 @@ CP_INLINE int cp_protocols(const INT *wanted, const void *place, LPDWORD room, s
     WSAPROTOCOL_INFOA info;
     DWORD needed;
     int count = 0;
-    if (!room)
+    if (!cp_is_memory((uintptr_t)room, sizeof *room) || (wanted && !cp_is_memory((uintptr_t)wanted, sizeof *wanted)))
         return cp_wsa_fails(WSAEFAULT);
     while (cp_protocol(wanted, count, &info))
         count++;
     needed = (DWORD)((size_t)count * each);
-    if (*room < needed || (!place && count)) {
+    if (*room < needed || (!cp_is_memory((uintptr_t)place, needed) && count)) {
         *room = needed;
         return cp_wsa_fails(WSAENOBUFS);
     }
@@ -152,7 +152,7 @@ CP_INLINE int WSAAPI WSAEnumProtocolsW(LPINT lpiProtocols, LPWSAPROTOCOL_INFOW l
  * the process: otherwise the call fails with WSAEOPNOTSUPP, and unix(7) has a way. */
 CP_INLINE int WSAAPI WSADuplicateSocketA(SOCKET s, DWORD dwProcessId, LPWSAPROTOCOL_INFOA lpProtocolInfo) {
     socklen_t size = sizeof(int);
-    if (!lpProtocolInfo)
+    if (!cp_is_memory((uintptr_t)lpProtocolInfo, sizeof *lpProtocolInfo))
         return cp_wsa_fails(WSAEFAULT);
     if (dwProcessId != (DWORD)getpid())
         return cp_wsa_fails(WSAEOPNOTSUPP);
@@ -168,7 +168,7 @@ CP_INLINE int WSAAPI WSADuplicateSocketA(SOCKET s, DWORD dwProcessId, LPWSAPROTO
 
 CP_INLINE int WSAAPI WSADuplicateSocketW(SOCKET s, DWORD dwProcessId, LPWSAPROTOCOL_INFOW lpProtocolInfo) {
     WSAPROTOCOL_INFOA info;
-    if (!lpProtocolInfo)
+    if (!cp_is_memory((uintptr_t)lpProtocolInfo, sizeof *lpProtocolInfo))
         return cp_wsa_fails(WSAEFAULT);
     if (WSADuplicateSocketA(s, dwProcessId, &info) < 0)
         return SOCKET_ERROR;
@@ -182,6 +182,11 @@ CP_INLINE int WSAAPI WSADuplicateSocketW(SOCKET s, DWORD dwProcessId, LPWSAPROTO
 CP_INLINE SOCKET WSAAPI WSASocketA(int af, int type, int protocol, LPWSAPROTOCOL_INFOA lpProtocolInfo,
                                    GROUP g, DWORD dwFlags) {
     (void)g;
+    if (lpProtocolInfo &&
+        !cp_is_memory((uintptr_t)lpProtocolInfo, offsetof(WSAPROTOCOL_INFOA, szProtocol))) {
+        cp_set_last_error(WSAEFAULT);
+        return INVALID_SOCKET;
+    }
     if (lpProtocolInfo && lpProtocolInfo->dwProviderReserved)
         return (SOCKET)(INT_PTR)cp_duplicate_socket((int)(lpProtocolInfo->dwProviderReserved - 1),
                                                     !(dwFlags & WSA_FLAG_NO_HANDLE_INHERIT));

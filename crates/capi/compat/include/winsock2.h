@@ -120,7 +120,7 @@ typedef struct WSAData {
 
 /* Other calls work without it. */
 CP_INLINE int WSAAPI WSAStartup(WORD wVersionRequested, LPWSADATA lpWSAData) {
-    if (!lpWSAData)
+    if (!cp_is_memory((uintptr_t)lpWSAData, sizeof *lpWSAData))
         return WSAEFAULT;
     memset(lpWSAData, 0, sizeof *lpWSAData);
     lpWSAData->wHighVersion = WINSOCK_VERSION;
@@ -254,10 +254,14 @@ CP_INLINE int WSAAPI closesocket(SOCKET s) {
 
 /* `u_long` has eight bytes here; the system's ioctl would write four. */
 CP_INLINE int WSAAPI ioctlsocket(SOCKET s, long cmd, u_long *argp) {
-    if ((unsigned long)cmd >> 32 == 1 && argp) {
+    if ((unsigned long)cmd >> 32 == 1) {
         DWORD *narrow = (DWORD *)(void *)argp;
-        u_long value = *narrow;
-        int done = cp_ioctl_socket(cp_descriptor(s), (unsigned long)cmd, &value);
+        u_long value;
+        int done;
+        if (!cp_is_memory((uintptr_t)narrow, sizeof *narrow))
+            return cp_wsa_fails(WSAEFAULT);
+        value = *narrow;
+        done = cp_ioctl_socket(cp_descriptor(s), (unsigned long)cmd, &value);
         if (done == 0)
             *narrow = (DWORD)value;
         return done;

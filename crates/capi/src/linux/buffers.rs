@@ -7,11 +7,11 @@ use std::mem::MaybeUninit;
 use libc::{iovec, msghdr, sockaddr, socklen_t};
 
 use crate::errors::code;
-use crate::linux::descriptors;
 use crate::linux::sockets::{
     attempt, called, note_datagram, note_read, note_short_address, note_time, note_write, refused,
     room_for_sender, set_errno, with_reset,
 };
+use crate::linux::{descriptors, memory};
 
 /// `WSABUF`.
 #[repr(C)]
@@ -185,7 +185,7 @@ pub(crate) unsafe fn with_parts(
 /// Whether a call with so many buffers can be made; the code if it cannot.
 pub(crate) fn checked(buffers: *const Buffer, count: u32) -> Result<usize, u32> {
     match count {
-        _ if buffers.is_null() => Err(code::WSAEFAULT),
+        _ if !memory::may_be(buffers) => Err(code::WSAEFAULT),
         0 => Err(code::WSAEINVAL),
         count => Ok(count as usize),
     }
@@ -229,7 +229,7 @@ pub unsafe extern "C" fn cp_receive_buffers(
     address_size: *mut socklen_t,
 ) -> c_int {
     let count = match checked(buffers, count) {
-        Ok(count) if !received.is_null() && !flags.is_null() => count,
+        Ok(count) if memory::may_be(received) && memory::may_be(flags) => count,
         Ok(_) => return refused(code::WSAEFAULT),
         Err(code) => return refused(code),
     };
@@ -298,7 +298,7 @@ pub unsafe extern "C" fn cp_send_buffers(
     address_size: socklen_t,
 ) -> c_int {
     let count = match checked(buffers, count) {
-        Ok(count) if !sent.is_null() => count,
+        Ok(count) if memory::may_be(sent) => count,
         Ok(_) => return refused(code::WSAEFAULT),
         Err(code) => return refused(code),
     };

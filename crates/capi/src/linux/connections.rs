@@ -24,7 +24,7 @@ use crate::linux::operations::{Next, Start, Target, Work, answered, move_registr
 use crate::linux::port::{Begun, Outcome, Told};
 use crate::linux::sockets::errno;
 use crate::linux::transfers::{Address, Parts, Receiving, Sending, repeated};
-use crate::linux::{registrations, sharing};
+use crate::linux::{memory, registrations, sharing};
 
 /// What the reference has in its blocks beside an address.
 const BESIDE_ADDRESS: u32 = 16;
@@ -694,7 +694,7 @@ pub unsafe extern "C" fn cp_connect_ex(
         if overlapped.is_null() {
             return Err(code::INVALID_PARAMETER);
         }
-        if name.is_null() {
+        if !memory::is_there(name, size_of::<libc::sa_family_t>()) {
             return Err(code::WSAEFAULT);
         }
         if kind != libc::SOCK_STREAM {

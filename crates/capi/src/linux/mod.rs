@@ -13,7 +13,7 @@
 //!  several buffers         buffers
 //!  former connections      lingering          what lives on when a socket is used again
 //!  what stops a program    controls
-//!  the C functions         closing  sockets  options  opening
+//!  the C functions         closing  sockets  options  ioctls  opening
 //!  ports and changes       associations  changes  waiting
 //!  operations on files     flights            how they go on, end and are cancelled
 //!  parts of files          fetches            that go over sockets when they have been read
@@ -32,6 +32,7 @@
 //!  the system              descriptors        what sort of socket a descriptor is
 //!  memory                  addresses  rooms   a map by OVERLAPPEDs; boxes that are used again
 //!  associations to come    later
+//!  pointers of programs    memory             whether there is memory
 //!  waits for a word        waits  words       also for that of an OVERLAPPED
 //!  words                   crew  errno  last  messages  process  status
 //! ```
@@ -64,9 +65,11 @@ mod file;
 pub mod files;
 mod flights;
 pub mod instants;
+pub mod ioctls;
 pub(crate) mod last;
 mod later;
 mod lingering;
+pub mod memory;
 pub mod messages;
 pub mod modules;
 mod numbers;

@@ -11,8 +11,8 @@ use crate::linux::errno::code_of_errno;
 use crate::linux::numbers::{
     self, LINGERS, Number, OPTIONS, RECEIVE_ROOM, ROOM_FOR_DATAGRAMS, SEND_ROOM,
 };
-use crate::linux::sharing;
 use crate::linux::sockets::{called, errno, remember_reset, set_errno};
+use crate::linux::{memory, sharing};
 
 /// `SOCKET_ERROR`.
 const FAILED: c_int = -1;
@@ -176,10 +176,12 @@ pub unsafe extern "C" fn cp_getsockopt(
     size: *mut socklen_t,
 ) -> c_int {
     called(|| {
+        let has_size = memory::is_there(size, size_of::<socklen_t>());
         // SAFETY: reading through a raw pointer demands that it is valid.
-        // - the caller says so, if it is not null.
-        let room = if size.is_null() { 0 } else { unsafe { size.cast::<c_int>().read() } };
-        let room = if value.is_null() { 0 } else { usize::try_from(room).unwrap_or(0) };
+        // - the caller says so of one where there is memory.
+        let room = if has_size { unsafe { size.cast::<c_int>().read() } } else { 0 };
+        let has_value = memory::is_there(value, size_of::<c_int>());
+        let room = if has_value { usize::try_from(room).unwrap_or(0) } else { 0 };
         let name = descriptors::name_of_option(level, name, room);
         if is_flag(level, name) && (1..4).contains(&room) {
             // SAFETY: `tell_flag` demands two valid pointers.
@@ -406,7 +408,8 @@ pub unsafe extern "C" fn cp_setsockopt(
     let flag: c_int;
     let (mut value, mut size) = (value, size);
     let name = descriptors::name_of_option(level, name, size as usize);
-    if is_flag(level, name) && size == 0 {
+    let has_value = size == 0 || memory::is_there(value, size_of::<c_int>().min(size as usize));
+    if is_flag(level, name) && size == 0 || !has_value {
         // Nothing can be read there.
         value = std::ptr::null();
         size = 4;

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use libc::{pollfd, timeval};
 
 use crate::errors::{code, guarded, set_last};
-use crate::linux::descriptors;
 use crate::linux::numbers::{self, Number};
 use crate::linux::process::Own;
+use crate::linux::{descriptors, memory};
 
 const READ: u8 = 1;
 const WRITE: u8 = 2;
@@ -46,6 +46,9 @@ impl Given {
     /// `set` is null or points to a count and so many sockets.
     unsafe fn new(set: *mut u32, sort: u8) -> Result<Self, u32> {
         let mut sockets = Vec::new();
+        if !set.is_null() && !memory::may_be(set) {
+            return Err(code::WSAEFAULT);
+        }
         if !set.is_null() {
             // SAFETY: reading through a raw pointer demands that it is valid.
             // - the caller says so of one that is not null.
@@ -346,6 +349,9 @@ fn is_socket(descriptor: RawFd) -> bool {
 unsafe fn limit(time: *const timeval) -> Result<Option<Duration>, u32> {
     if time.is_null() {
         return Ok(None);
+    }
+    if !memory::may_be(time) {
+        return Err(code::WSAEFAULT);
     }
     // SAFETY: reading through a raw pointer demands that it is valid.
     // - the caller says so of one that is not null.

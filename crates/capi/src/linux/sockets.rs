@@ -4,7 +4,7 @@
 //!
 //! The system's calls do the work; `errno` is left as they set it.
 
-use std::ffi::{c_int, c_ulong, c_void};
+use std::ffi::{c_int, c_void};
 use std::io;
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -19,7 +19,7 @@ use crate::linux::descriptors::{
 use crate::linux::errno::code_of_errno;
 use crate::linux::numbers::{self, LINGERS, Number, Past, READING_SHUT, State};
 use crate::linux::visits::{Visit, until_ready};
-use crate::linux::{registrations, selecting, sharing, status};
+use crate::linux::{memory, registrations, selecting, sharing, status};
 
 /// `SOCKET_ERROR`.
 const FAILED: c_int = -1;
@@ -336,9 +336,11 @@ pub unsafe extern "C" fn cp_accept(
     address: *mut sockaddr,
     size: *mut socklen_t,
 ) -> c_int {
-    // SAFETY: `has_room` demands null or a number.
+    // SAFETY: `has_room` demands a number, or what is no memory.
     // - the caller says so.
-    if !address.is_null() && !unsafe { has_room(listener, size) } {
+    let has_room = || unsafe { has_room(listener, size) };
+    let is_wanted = !address.is_null();
+    if is_wanted && !(memory::is_there(address, size_of::<sockaddr>()) && has_room()) {
         // What the system would refuse when the connection is there, and lost.
         return refused(protocol(listener).map_or_else(|code| code, |_| code::WSAEFAULT));
     }
@@ -586,12 +588,12 @@ pub(crate) unsafe fn room_for_sender(
     if address.is_null() {
         return Ok(0);
     }
-    let room = if size.is_null() {
-        0
-    } else {
+    let room = if memory::may_be(address) && memory::may_be(size) {
         // SAFETY: reading through a raw pointer demands that it is valid.
-        // - the caller says so of one that is not null.
+        // - the caller says so of one that can be one.
         socklen_t::try_from(unsafe { size.read() }).unwrap_or(0)
+    } else {
+        0
     };
     let is_enough = || {
         room as usize >= size_of::<libc::sockaddr_in6>()
@@ -744,11 +746,11 @@ pub extern "C" fn cp_shutdown(descriptor: c_int, how: c_int) -> c_int {
 ///
 /// # Safety
 ///
-/// `size` is null or points to a number.
+/// `size` points to a number, or to no memory.
 unsafe fn has_room(descriptor: c_int, size: *const socklen_t) -> bool {
     // SAFETY: reading through a raw pointer demands that it is valid.
-    // - the caller says so of one that is not null.
-    !size.is_null()
+    // - the caller says so of one where there is memory.
+    memory::is_there(size, size_of::<socklen_t>())
         && unsafe { size.cast::<c_int>().read() }
             .try_into()
             .is_ok_and(|room: socklen_t| room >= descriptors::size_of_address(descriptor))
@@ -778,10 +780,13 @@ unsafe fn tell_address(
             set_errno(libc::EINVAL);
             return FAILED;
         }
+        let has_size = memory::is_there(size, size_of::<socklen_t>());
         // SAFETY: reading through a raw pointer demands that it is valid.
-        // - the caller says so of one that is not null.
-        let room = if size.is_null() { 0 } else { unsafe { size.cast::<c_int>().read() } };
-        if address.is_null() || !socklen_t::try_from(room).is_ok_and(|room| room >= needed) {
+        // - the caller says so of one where there is memory.
+        let room = if has_size { unsafe { size.cast::<c_int>().read() } } else { 0 };
+        if !socklen_t::try_from(room).is_ok_and(|room| room >= needed)
+            || !memory::is_there(address, needed as usize)
+        {
             set_errno(libc::EFAULT);
             return FAILED;
         }
@@ -830,61 +835,4 @@ pub unsafe extern "C" fn cp_getpeername(
     let call = |address, size| unsafe { libc::getpeername(descriptor, address, size) };
     // SAFETY: `tell_address` demands what this call does.
     unsafe { tell_address(address, size, call, || false) }
-}
-
-/// `FIONBIO`, `FIONREAD` and `SIOCATMARK`, as the system and as the reference number them.
-const NON_BLOCKING: [u32; 2] = [0x5421, 0x8004_667e];
-const UNREAD: [u32; 2] = [0x541b, 0x4004_667f];
-const AT_MARK: [u32; 2] = [0x8905, 0x4004_7307];
-
-/// `ioctlsocket`.
-///
-/// # Safety
-///
-/// `argument` is null or points to a number of eight bytes that no other thread uses meanwhile.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cp_ioctl_socket(
-    descriptor: c_int,
-    request: c_ulong,
-    argument: *mut c_ulong,
-) -> c_int {
-    called(|| {
-        if argument.is_null() {
-            set_errno(libc::EFAULT);
-            return FAILED;
-        }
-        #[allow(clippy::cast_possible_truncation, reason = "32 bits, with or without a sign")]
-        let request = request as u32;
-        let known = [(NON_BLOCKING, libc::FIONBIO), (UNREAD, libc::FIONREAD), (AT_MARK, 0x8905)];
-        let Some((_, call)) = known.into_iter().find(|(names, _)| names.contains(&request)) else {
-            set_errno(libc::EINVAL);
-            return FAILED;
-        };
-        // SAFETY: reading through a raw pointer demands that it is valid.
-        // - the caller says so of one that is not null.
-        let mut value = c_int::from(unsafe { argument.read() } != 0);
-        let wanted = value != 0;
-        let place = &raw mut value;
-        // SAFETY: ioctl(2) with these requests reads or writes an int at the pointer.
-        // - valid: `value` is a local of that type.
-        let tell = || unsafe { libc::ioctl(descriptor, call, place) };
-        let number = match call {
-            libc::FIONBIO if descriptors::blocks(descriptor).is_some() => {
-                numbers::entry(descriptor)
-            }
-            _ => None,
-        };
-        let done = match number {
-            Some(number) => number.ask_nonblocking(wanted, tell),
-            None => tell(),
-        };
-        if done == 0 && call != libc::FIONBIO {
-            let value = c_ulong::try_from(value).unwrap_or(0);
-            // SAFETY: writing through a raw pointer demands that it is valid, and that no other thread uses
-            // the place.
-            // - the caller says so.
-            unsafe { argument.write(value) };
-        }
-        done
-    })
 }

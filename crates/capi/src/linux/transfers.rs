@@ -16,7 +16,7 @@ use crate::linux::operations::{CUT, Start, Target, Work, answered, start};
 use crate::linux::options::give_room;
 use crate::linux::port::{Outcome, Told};
 use crate::linux::sockets::{errno, room_for_sender, status_of_transfer, why_ended};
-use crate::linux::status;
+use crate::linux::{memory, status};
 
 /// Flags that change nothing here: that a part of a message is welcome, and that data is to be handed over at once.
 const MEANINGLESS: u32 = PARTIAL | 0x2000_0000;
@@ -338,7 +338,10 @@ impl Address {
     /// `address` points to so many bytes.
     pub(crate) unsafe fn new(address: *const sockaddr, size: c_int) -> Result<Self, u32> {
         let size = usize::try_from(size).map_err(|_| code::WSAEFAULT)?;
-        if size < size_of::<libc::sa_family_t>() || size > size_of::<libc::sockaddr_storage>() {
+        if !memory::may_be(address)
+            || size < size_of::<libc::sa_family_t>()
+            || size > size_of::<libc::sockaddr_storage>()
+        {
             return Err(code::WSAEFAULT);
         }
         // SAFETY: `assume_init` demands a value.
@@ -445,7 +448,7 @@ pub unsafe extern "C" fn cp_start_receive(
 ) -> c_int {
     let begin = || {
         let count = checked(buffers, count)?;
-        if flags_told.is_null() {
+        if !memory::may_be(flags_told) || !can_be_told(received, overlapped) {
             return Err(code::WSAEFAULT);
         }
         // SAFETY: reading through a raw pointer demands that it is valid.
@@ -476,6 +479,11 @@ pub unsafe extern "C" fn cp_start_receive(
     guarded(-1, || answered(begin()))
 }
 
+/// Whether the number of bytes and the end of an operation can be told there. The former need not be.
+fn can_be_told(bytes: *const u32, overlapped: *const c_void) -> bool {
+    (bytes.is_null() || memory::may_be(bytes)) && memory::may_be(overlapped)
+}
+
 /// `WSASend` and `WSASendTo` with an OVERLAPPED. 0, or -1.
 ///
 /// # Safety
@@ -495,6 +503,9 @@ pub unsafe extern "C" fn cp_start_send(
 ) -> c_int {
     let begin = || {
         let count = checked(buffers, count)?;
+        if !can_be_told(sent, overlapped) {
+            return Err(code::WSAEFAULT);
+        }
         if flags_asked & PARTIAL != 0 && !takes_parts(descriptor) {
             return Err(code::WSAEOPNOTSUPP);
         }
