@@ -86,7 +86,7 @@ struct Blocking {
     is_listener: bool,
     /// The program has not asked for that: to it, the socket blocks.
     is_unasked: bool,
-    /// How many bytes an address of the listener's family has at least; 0 if that was not asked yet.
+    /// How many bytes an address of the socket's family has at least; 0 if that was not asked yet.
     size_of_address: socklen_t,
     /// How often the number has come to stand for something else.
     round: u32,
@@ -528,7 +528,7 @@ impl Number {
         true
     }
 
-    /// How many bytes an address of the listener `descriptor`, which is this number, has at least: what was found the last
+    /// How many bytes an address of the socket `descriptor`, which is this number, has at least: what was found the last
     /// time, if that `is_believed`.
     pub(crate) fn size_of_address(&self, descriptor: RawFd, is_believed: bool) -> socklen_t {
         let (known, round) = {

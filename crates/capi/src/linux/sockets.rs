@@ -595,10 +595,12 @@ pub(crate) unsafe fn room_for_sender(
     } else {
         0
     };
-    let is_enough = || {
-        room as usize >= size_of::<libc::sockaddr_in6>()
-            || room >= descriptors::size_of_address(descriptor)
+    // Asked once of a socket that this library has given out: datagrams are received often.
+    let needed = || match numbers::find(descriptor) {
+        Some(number) => number.size_of_address(descriptor, registrations::is_believed(number)),
+        None => descriptors::size_of_address(descriptor),
     };
+    let is_enough = || room as usize >= size_of::<libc::sockaddr_in6>() || room >= needed();
     let tells = || !matches!(descriptors::kind(descriptor), None | Some(libc::SOCK_STREAM));
     if !is_enough() && tells() { Err(code::WSAEFAULT) } else { Ok(room) }
 }
