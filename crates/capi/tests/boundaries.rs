@@ -373,7 +373,6 @@ const LAYERS: [(&str, &[&str]); 76] = [
             "linux/sockets",
             "linux/status",
             "linux/transfers",
-            "linux/waitable",
         ],
     ),
     (

@@ -40,9 +40,6 @@ fn wait(
     let waits = Waits::begin(overlapped);
     loop {
         if let Some(ended) = ended(overlapped) {
-            event.as_ref().inspect(|event| {
-                is_set_within(event, Some(Duration::ZERO));
-            });
             return Some(ended);
         }
         let mut pause = limit.map(|limit| limit.saturating_sub(began.elapsed()));
@@ -63,7 +60,9 @@ fn wait(
         // Another thread may take the signal of an event that a wait resets.
         let pause = pause.unwrap_or(WITHOUT_SIGNAL).min(WITHOUT_SIGNAL);
         if is_set_within(event, Some(pause)) {
-            return Some(ended(overlapped).unwrap_or(status::SUCCESS));
+            // The end of the operation has set the event, and leaves it set. What the program has set before is taken.
+            let ended = ended(overlapped).inspect(|_| event.set());
+            return Some(ended.unwrap_or(status::SUCCESS));
         }
     }
 }
