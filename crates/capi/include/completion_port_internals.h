@@ -38,8 +38,8 @@ int cp_cleanup(void);
 #define CP_ERROR_MODULE_NOT_FOUND UINT32_C(126)
 #define CP_ERROR_FUNCTION_NOT_FOUND UINT32_C(127)
 
-/* One of ws2_32, kernel32 and mswsock, with or without .dll, in any case; NULL if it is none of these,
- * with CP_ERROR_MODULE_NOT_FOUND. */
+/* One of ws2_32, kernel32, mswsock, iphlpapi, ntdll, user32 and winmm, with or without .dll, in any case; NULL if it is
+ * none of these, with CP_ERROR_MODULE_NOT_FOUND. */
 const void *cp_module(const char *name);
 
 /* The address of a function that the module has, by the reference's name; NULL if it has none, with

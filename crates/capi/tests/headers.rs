@@ -11,7 +11,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use toolchain::{Language, STRICT, compilers, include_flags, package, scratch, succeed};
+use toolchain::{Build, Language, STRICT, compilers, include_flags, package, scratch, succeed};
 
 /// The standards of a language in which the headers are read, the strict ones and those with additions.
 fn standards(language: Language) -> &'static [&'static str] {
@@ -595,6 +595,164 @@ fn the_standard_library_of_cxx_may_come_before_and_after(by: By) {
             for flags in [&[][..], FOR_WINDOWS[0]] {
                 compile(by, &compiler, "c++17", flags, &source);
             }
+        }
+    }
+}
+
+/// What is inline or a macro to the reference as well, or belongs to its C runtime: no module here has it.
+const IN_NO_MODULE: [&str; 7] = [
+    "ConnectEx",
+    "DisconnectEx",
+    "RtlSecureZeroMemory",
+    "SocketNotificationRetrieveEvents",
+    "TransmitPackets",
+    "htonll",
+    "ntohll",
+];
+const HEADERS_IN_NO_MODULE: [&str; 5] =
+    ["conio.h", "cp_atomics.h", "cp_crt.h", "process.h", "strsafe.h"];
+/// What Winsock has and the system's headers declare.
+const OF_THE_SYSTEM: [&str; 19] = [
+    "freeaddrinfo",
+    "getaddrinfo",
+    "gethostbyaddr",
+    "gethostbyname",
+    "gethostname",
+    "getnameinfo",
+    "getprotobyname",
+    "getprotobynumber",
+    "getservbyname",
+    "getservbyport",
+    "htonl",
+    "htons",
+    "inet_addr",
+    "inet_ntoa",
+    "inet_ntop",
+    "inet_pton",
+    "ntohl",
+    "ntohs",
+    "select",
+];
+
+/// The functions that a header defines or maps, by the reference's names.
+fn functions_of(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for (start, is_inline) in [("CP_INLINE ", true), ("static inline ", true), ("\nextern ", false)]
+    {
+        for (at, _) in text.match_indices(start) {
+            let line = text[..at].rfind('\n').map_or(0, |it| it + 1);
+            let is_directive = is_inline && text[line..].starts_with('#');
+            let rest = &text[at + start.len()..];
+            let (Some(parenthesis), false) = (rest.find('('), is_directive) else {
+                continue;
+            };
+            let name = |text: &str| {
+                let begin = text.rfind(|it: char| !(it.is_ascii_alphanumeric() || it == '_'));
+                text[begin.map_or(0, |it| it + 1)..].to_owned()
+            };
+            let mut own = name(rest[..parenthesis].trim_end());
+            // `WINAPI(name)(...)`: so that no macro of that name is taken for it.
+            if own == "WINAPI" {
+                let inner = &rest[parenthesis + 1..];
+                own = name(&inner[..inner.find(')').unwrap()]);
+            }
+            // Only those of the mapped calls are of this library.
+            let declaration = &rest[..rest.find(';').unwrap_or(rest.len())];
+            let is_ours = is_inline || declaration.contains("__asm__(\"cp_");
+            let is_pasted = rest[..parenthesis].contains("##");
+            if is_ours && !is_pasted && !own.starts_with("cp_") && !found.contains(&own) {
+                found.push(own);
+            }
+        }
+    }
+    found
+}
+
+/// Each function of the headers, and the module in which the reference has it.
+fn exported() -> Vec<(String, &'static str)> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(package().join("compat/include")).unwrap() {
+        let entry = entry.unwrap();
+        let header = entry.file_name().into_string().unwrap();
+        if HEADERS_IN_NO_MODULE.contains(&header.as_str()) {
+            continue;
+        }
+        for name in functions_of(&fs::read_to_string(entry.path()).unwrap()) {
+            let module = match header.as_str() {
+                _ if name.starts_with("MessageBox") => "user32",
+                _ if name.starts_with("time") => "winmm",
+                "mswsock.h" => "mswsock",
+                "iphlpapi.h" => "iphlpapi",
+                "winsock2.h" | "ws2tcpip.h" => "ws2_32",
+                _ if header.starts_with("cp_socket_") => "ws2_32",
+                _ => "kernel32",
+            };
+            all.push((name, module));
+        }
+    }
+    all.extend(OF_THE_SYSTEM.map(|name| (name.to_owned(), "ws2_32")));
+    all.sort();
+    all.dedup();
+    all
+}
+
+/// This test fails if a new function is in no table.
+#[test]
+fn each_function_of_the_headers_is_found_by_its_name() {
+    let all = exported();
+    for some in
+        ["CreateFileW", "recv", "accept", "WSARecv", "SetWaitableTimer", "AcceptEx", "Sleep"]
+    {
+        assert!(all.iter().any(|(name, _)| name == some), "the functions were not read: {all:?}");
+    }
+    assert!(all.len() > 200, "the functions were not read: {}", all.len());
+    let rows = all.iter().map(|(name, module)| {
+        let module = if IN_NO_MODULE.contains(&name.as_str()) { "" } else { module };
+        format!("    {{\"{name}\", \"{module}\"}},\n")
+    });
+    let rows: String = rows.collect();
+    let headers = "#include <ws2tcpip.h>\n#include <stdio.h>\n";
+    let text = format!(
+        "{OURS}{headers}static const struct {{ const char *name, *module; }} all[] = {{\n{rows}}};\n\
+         static const char *const modules[] = {{\"ws2_32\", \"kernel32\", \"mswsock\", \"ntdll\", \"iphlpapi\", \
+         \"user32\", \"winmm\"}};\n\
+         int main(void) {{\n    size_t i, j;\n    int faults = 0;\n\
+         \x20   for (i = 0; i < sizeof all / sizeof *all; i++) {{\n\
+         \x20       for (j = 0; j < sizeof modules / sizeof *modules; j++) {{\n\
+         \x20           int is_found = GetProcAddress(GetModuleHandleA(modules[j]), all[i].name) != NULL;\n\
+         \x20           if (is_found != (strcmp(modules[j], all[i].module) == 0)) {{\n\
+         \x20               printf(\"%s: %s in %s\\n\", all[i].name, is_found ? \"found\" : \"missing\", modules[j]);\n\
+         \x20               faults++;\n            }}\n        }}\n    }}\n    return faults != 0;\n}}\n"
+    );
+    let directory = scratch("by-name");
+    let source = directory.join("all.c");
+    fs::write(&source, text).unwrap();
+    for build in [Build::of(&[]), Build::of(&[]).in_cxx()] {
+        let build = Build { sources: vec![source.clone()], ..build };
+        if let Some(program) = build.program(&directory) {
+            succeed(&mut Command::new(program));
+        }
+    }
+}
+
+/// A unit that never asks for a function has no table in its code, and nothing that a table names.
+#[test]
+fn a_unit_that_looks_nothing_up_has_no_table() {
+    let directory = scratch("no-table");
+    let [source, object] = ["unit.c", "unit.o"].map(|name| directory.join(name));
+    let unit = |call: &str| format!("{OURS}int main(void) {{ return {call}; }}\n");
+    for (call, has_table) in [
+        ("(int)GetLastError()", false),
+        ("GetProcAddress(GetModuleHandleA(\"kernel32\"), \"Sleep\") == NULL", true),
+    ] {
+        fs::write(&source, unit(call)).unwrap();
+        let mut command = Command::new(toolchain::cc());
+        command.args(["-std=c11", "-O0", "-c"]).args(include_flags()).arg(&source).arg("-o");
+        succeed(command.arg(&object));
+        let object = fs::read(&object).unwrap();
+        let is_named = |name: &[u8]| object.windows(name.len()).any(|it| it == name);
+        for name in ["CreateSemaphoreA", "cp_exports_of_windows"] {
+            assert_eq!(is_named(name.as_bytes()), has_table, "{name} in {call}");
         }
     }
 }

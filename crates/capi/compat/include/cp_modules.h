@@ -4,7 +4,55 @@
 
 #include <cp_ports.h>
 
-/* Knows ws2_32, kernel32 and mswsock, and of those the functions on ports and ProcessSocketNotifications. */
+/* ---- The functions of headers ------------------------------------------------------------------------ */
+
+/* Most functions are inline, so their addresses are those of the unit that asks. A header lists its functions in a table
+ * after them, which ends with NULL. GetProcAddress, which is defined before, reaches the table by a reference to the
+ * assembler's name of it: that is NULL in a unit without the header. Nothing else refers to a table, so a unit that never
+ * calls GetProcAddress has none in its code. */
+typedef struct cp_export {
+    const char *module;
+    const char *name;
+    FARPROC function;
+} cp_export;
+
+#define CP_EXPORT(module, function) {module, #function, (FARPROC)(function)}
+#define CP_EXPORT_OF(module, name, function) {module, name, (FARPROC)(function)}
+
+#define CP_EXPORTS(group) \
+    static const cp_export *cp_exports_##group(void) __attribute__((__weakref__("cp_exports_of_" #group)))
+#define CP_EXPORTS_BEGIN(group)                                                                      \
+    static inline const cp_export *cp_exports_list_##group(void) __asm__("cp_exports_of_" #group);   \
+    static inline const cp_export *cp_exports_list_##group(void) {                                   \
+        static const cp_export names[] = {
+#define CP_EXPORTS_END      \
+        {NULL, NULL, NULL}, \
+    };                      \
+    return names;           \
+    }
+
+CP_EXPORTS(windows);
+CP_EXPORTS(winsock);
+CP_EXPORTS(tcpip);
+CP_EXPORTS(mswsock);
+
+static inline FARPROC cp_export_find(HMODULE module, LPCSTR name) {
+    const cp_export *(*const groups[])(void) = {cp_exports_windows, cp_exports_winsock, cp_exports_tcpip,
+                                                cp_exports_mswsock};
+    size_t at;
+    for (at = 0; at < sizeof groups / sizeof *groups; at++) {
+        const cp_export *it = groups[at] ? groups[at]() : NULL;
+        for (; it && it->name; it++) {
+            if (strcmp(it->name, name) == 0 && cp_module(it->module) == (const void *)module)
+                return it->function;
+        }
+    }
+    return NULL;
+}
+
+/* ---- Modules ------------------------------------------------------------------------------------------- */
+
+/* Knows the modules that have functions of these headers, and ntdll. */
 CP_INLINE HMODULE WINAPI LoadLibraryA(LPCSTR lpLibFileName) {
     return (HMODULE)(uintptr_t)cp_module(lpLibFileName);
 }
@@ -41,13 +89,19 @@ CP_INLINE HMODULE WINAPI GetModuleHandleW(LPCWSTR lpModuleName) {
     return LoadLibraryW(lpModuleName);
 }
 
-CP_INLINE FARPROC WINAPI GetProcAddress(HMODULE hModule, LPCSTR lpProcName) {
+/* The functions of the headers that the unit includes, before the call or after it, and a few of the library whatever it
+ * includes. A number in place of a name finds none. In C++ each unit has its own of this, since it has its own tables. */
+static inline FARPROC WINAPI GetProcAddress(HMODULE hModule, LPCSTR lpProcName) {
     /* ISO C has no cast from the address of an object to that of a function; POSIX says they are alike. */
     union {
         const void *address;
         FARPROC function;
     } found;
-    found.address = cp_function(hModule, lpProcName);
+    found.function = NULL;
+    if (hModule && (uintptr_t)lpProcName >= 0x10000)
+        found.function = cp_export_find(hModule, lpProcName);
+    if (!found.function)
+        found.address = cp_function(hModule, lpProcName);
     return found.function;
 }
 

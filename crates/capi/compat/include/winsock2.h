@@ -410,4 +410,7 @@ inline typename cp_winsock_length<Length>::result getpeername(SOCKET s, struct s
 #include <cp_socket_protocols.h>
 #include <cp_socket_select.h>
 
+/* Behind all of them. */
+#include <cp_socket_names.h>
+
 #endif

@@ -69,6 +69,13 @@ CP_INLINE INT WSAAPI InetPtonW(INT Family, PCWSTR pszAddrString, PVOID pAddrBuf)
     return InetPtonA(Family, text, pAddrBuf);
 }
 
+CP_EXPORTS_BEGIN(tcpip)
+    CP_EXPORT("ws2_32", InetNtopA),
+    CP_EXPORT("ws2_32", InetPtonA),
+    CP_EXPORT("ws2_32", InetNtopW),
+    CP_EXPORT("ws2_32", InetPtonW),
+CP_EXPORTS_END
+
 #if defined UNICODE || defined _UNICODE
 #define InetNtop InetNtopW
 #define InetPton InetPtonW

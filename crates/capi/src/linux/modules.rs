@@ -1,4 +1,7 @@
-//! The functions of this library, looked up by the reference's names of modules and functions.
+//! The modules that the reference has, by their names, and some functions of this library by theirs.
+//!
+//! `GetProcAddress` looks into the tables of the headers first, which have every function of theirs. What is listed here
+//! is found by a unit, too, that does not include the function's header.
 
 use std::ffi::{CStr, c_char, c_void};
 
@@ -24,7 +27,7 @@ macro_rules! functions {
     };
 }
 
-static MODULES: [Module; 3] = [
+static MODULES: [Module; 7] = [
     Module {
         name: "ws2_32",
         functions: functions! {
@@ -60,6 +63,11 @@ static MODULES: [Module; 3] = [
             "TransmitFile" => transmit::cp_transmit_file,
         },
     },
+    // All of their functions are in headers, or absent.
+    Module { name: "iphlpapi", functions: &[] },
+    Module { name: "ntdll", functions: &[] },
+    Module { name: "user32", functions: &[] },
+    Module { name: "winmm", functions: &[] },
 ];
 
 /// A module by its name, with or without `.dll`, in any case; null if it is not one of ours.
