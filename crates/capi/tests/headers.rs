@@ -130,6 +130,7 @@ by_one_and_by_all! {
     an_argument_of_another_type_does_not_compile;
     a_call_of_what_is_not_there_is_refused_with_the_reason;
     a_compiler_without_the_attribute_refuses_nothing_that_is_there;
+    a_call_without_a_declaration_is_refused;
     unicode_names_are_the_wide_ones;
     the_standard_library_of_cxx_may_come_before_and_after;
 }
@@ -546,6 +547,31 @@ fn a_compiler_without_the_attribute_refuses_nothing_that_is_there(by: By) {
                 let said = toolchain::said(&toolchain::run(&mut command));
                 assert_eq!(said.contains("unavailable"), is_refused, "{compiler}: {said}");
                 assert_eq!(said.contains("error"), is_refused, "{compiler}: {said}");
+            }
+        }
+    }
+}
+
+/// A function that no header declares is no guess of the compiler's, in either language, unless the program wants that.
+fn a_call_without_a_declaration_is_refused(by: By) {
+    let directory = scratch(&format!("undeclared-{by:?}"));
+    for (language, name) in [(Language::C11, "unit.c"), (Language::Cxx17, "unit.cpp")] {
+        let source = directory.join(name);
+        for header in ["winsock2.h", "windows.h"] {
+            let call = "int used(void);\nint used(void) { return WSANothing(1); }\n";
+            fs::write(&source, format!("#include <{header}>\n{call}")).unwrap();
+            for compiler in by.compilers(language) {
+                for (flag, is_taken) in [("-O0", false), ("-DCP_IMPLICIT_FUNCTIONS", true)] {
+                    let mut command = Command::new(&compiler);
+                    command.arg(format!("-std={}", standards(language)[0])).args(include_flags());
+                    command.args([flag, "-c", "-o", "/dev/null"]).arg(&source);
+                    let output = toolchain::run(&mut command);
+                    let said = toolchain::said(&output);
+                    // From GCC 14 and Clang 16 on it is an error of C, whatever is asked.
+                    let may_be = is_taken && language == Language::C11;
+                    assert!(may_be || !output.status.success(), "{compiler} {flag}: {said}");
+                    assert!(may_be || said.contains("WSANothing"), "{compiler} {flag}: {said}");
+                }
             }
         }
     }

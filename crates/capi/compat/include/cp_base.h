@@ -45,6 +45,12 @@
 #endif
 struct cp_nothing;
 
+/* In C a compiler may guess the declaration of a function that it does not know, and the program fails when it is linked,
+ * or has half a pointer. C++ never does. Not a flag of the command line, since g++ has a warning for it there. */
+#if !defined __cplusplus && !defined CP_IMPLICIT_FUNCTIONS
+#pragma GCC diagnostic error "-Wimplicit-function-declaration"
+#endif
+
 /* ---- Words of the reference's compilers -------------------------------------------------------- */
 
 /* Sources for the reference name the libraries they need by #pragma comment. (Before GCC 13 a C++ compiler
