@@ -46,6 +46,17 @@ const void *cp_module(const char *name);
  * CP_ERROR_FUNCTION_NOT_FOUND. */
 const void *cp_function(const void *module, const char *name);
 
+/* ---- Names of hosts ---------------------------------------------------------------------------- */
+
+struct addrinfo;
+
+/* getaddrinfo(3), freeaddrinfo(3) and getnameinfo(3) with Winsock's codes, each of which is the last error, too. */
+int cp_getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
+                   struct addrinfo **result);
+void cp_freeaddrinfo(struct addrinfo *list);
+int cp_getnameinfo(const struct sockaddr *address, socklen_t size, char *node, socklen_t node_size,
+                   char *service, socklen_t service_size, int flags);
+
 /* ---- Threads and events ----------------------------------------------------------------------- */
 
 /* Objects that threads wait for. One that `stays` signalled ends any number of waits. NULL if it fails. */

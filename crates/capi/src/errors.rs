@@ -22,6 +22,7 @@ pub mod code {
     pub const NOT_SUPPORTED: u32 = 50;
     pub const FILE_EXISTS: u32 = 80;
     pub const INVALID_PARAMETER: u32 = 87;
+    pub const INSUFFICIENT_BUFFER: u32 = 122;
     pub const MOD_NOT_FOUND: u32 = 126;
     pub const PROC_NOT_FOUND: u32 = 127;
     pub const NEGATIVE_SEEK: u32 = 131;
@@ -46,11 +47,18 @@ pub mod code {
     pub const WSAEWOULDBLOCK: u32 = 10035;
     pub const WSAENOTSOCK: u32 = 10038;
     pub const WSAEMSGSIZE: u32 = 10040;
+    pub const WSAESOCKTNOSUPPORT: u32 = 10044;
     pub const WSAEOPNOTSUPP: u32 = 10045;
+    pub const WSAEAFNOSUPPORT: u32 = 10047;
     pub const WSAENOBUFS: u32 = 10055;
     pub const WSAETIMEDOUT: u32 = 10060;
     pub const WSASYSCALLFAILURE: u32 = 10107;
     pub const WSANOTINITIALISED: u32 = 10093;
+    pub const WSATYPE_NOT_FOUND: u32 = 10109;
+    pub const WSAHOST_NOT_FOUND: u32 = 11001;
+    pub const WSATRY_AGAIN: u32 = 11002;
+    pub const WSANO_RECOVERY: u32 = 11003;
+    pub const WSANO_DATA: u32 = 11004;
 }
 
 /// Sets the calling thread's last error.

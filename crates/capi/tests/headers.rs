@@ -626,12 +626,14 @@ fn the_standard_library_of_cxx_may_come_before_and_after(by: By) {
 }
 
 /// What is inline or a macro to the reference as well, or belongs to its C runtime: no module here has it.
-const IN_NO_MODULE: [&str; 7] = [
+const IN_NO_MODULE: [&str; 9] = [
     "ConnectEx",
     "DisconnectEx",
     "RtlSecureZeroMemory",
     "SocketNotificationRetrieveEvents",
     "TransmitPackets",
+    "gai_strerrorA",
+    "gai_strerrorW",
     "htonll",
     "ntohll",
 ];

@@ -115,6 +115,7 @@ programs! {
     hints: "hints.c" => compiles_as_cxx;
     winsock_calls: "winsock_calls.c" => runs_as_cxx;
     lookup: "lookup.c" => compiles_as_cxx;
+    hosts: "hosts.c" => runs_as_cxx;
     two_units: "two_units_one.c", "two_units_two.c" => runs_as_cxx;
     members: "members.cpp";
     members_in_c: "members_in_c.c" => runs_as_cxx;

@@ -23,8 +23,6 @@ typedef struct _WSANETWORKEVENTS {
     int iErrorCode[FD_MAX_EVENTS];
 } WSANETWORKEVENTS, *LPWSANETWORKEVENTS;
 
-typedef struct addrinfoW ADDRINFOW, *PADDRINFOW;
-
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -49,29 +47,6 @@ CP_ABSENT("shutdown, which says as much")
 extern int WSAAPI WSASendDisconnect(SOCKET s, LPWSABUF lpOutboundDisconnectData);
 CP_ABSENT("shutdown, which says as much")
 extern int WSAAPI WSARecvDisconnect(SOCKET s, LPWSABUF lpInboundDisconnectData);
-CP_ABSENT("wide names: getaddrinfo")
-extern INT WSAAPI GetAddrInfoW(PCWSTR pNodeName, PCWSTR pServiceName, const ADDRINFOW *pHints,
-                               PADDRINFOW *ppResult);
-CP_ABSENT("wide names: freeaddrinfo") extern VOID WSAAPI FreeAddrInfoW(PADDRINFOW pAddrInfo);
-CP_ABSENT("wide names: getnameinfo")
-extern INT WSAAPI GetNameInfoW(const SOCKADDR *pSockaddr, socklen_t SockaddrLength, WCHAR *pNodeBuffer,
-                               DWORD NodeBufferSize, WCHAR *pServiceBuffer, DWORD ServiceBufferSize, INT Flags);
-CP_ABSENT("getnameinfo with NI_NUMERICHOST")
-extern INT WSAAPI WSAAddressToStringA(LPSOCKADDR lpsaAddress, DWORD dwAddressLength,
-                                      LPWSAPROTOCOL_INFOA lpProtocolInfo, LPSTR lpszAddressString,
-                                      LPDWORD lpdwAddressStringLength);
-CP_ABSENT("getnameinfo with NI_NUMERICHOST")
-extern INT WSAAPI WSAAddressToStringW(LPSOCKADDR lpsaAddress, DWORD dwAddressLength,
-                                      LPWSAPROTOCOL_INFOW lpProtocolInfo, LPWSTR lpszAddressString,
-                                      LPDWORD lpdwAddressStringLength);
-CP_ABSENT("getaddrinfo with AI_NUMERICHOST")
-extern INT WSAAPI WSAStringToAddressA(LPSTR AddressString, INT AddressFamily,
-                                      LPWSAPROTOCOL_INFOA lpProtocolInfo, LPSOCKADDR lpAddress,
-                                      LPINT lpAddressLength);
-CP_ABSENT("getaddrinfo with AI_NUMERICHOST")
-extern INT WSAAPI WSAStringToAddressW(LPWSTR AddressString, INT AddressFamily,
-                                      LPWSAPROTOCOL_INFOW lpProtocolInfo, LPSOCKADDR lpAddress,
-                                      LPINT lpAddressLength);
 
 #ifdef __cplusplus
 }
@@ -80,13 +55,9 @@ extern INT WSAAPI WSAStringToAddressW(LPWSTR AddressString, INT AddressFamily,
 #if defined UNICODE || defined _UNICODE
 #define WSAConnectByName WSAConnectByNameW
 #define WSADuplicateSocket WSADuplicateSocketW
-#define WSAAddressToString WSAAddressToStringW
-#define WSAStringToAddress WSAStringToAddressW
 #else
 #define WSAConnectByName WSAConnectByNameA
 #define WSADuplicateSocket WSADuplicateSocketA
-#define WSAAddressToString WSAAddressToStringA
-#define WSAStringToAddress WSAStringToAddressA
 #endif
 
 #endif

@@ -139,11 +139,18 @@ CP_EXPORTS_BEGIN(winsock)
     CP_EXPORT("ws2_32", inet_pton),
     CP_EXPORT("ws2_32", ntohs),
     CP_EXPORT("ws2_32", select),
+    CP_EXPORT_OF("ws2_32", "getaddrinfo", cp_getaddrinfo),
+    CP_EXPORT_OF("ws2_32", "freeaddrinfo", cp_freeaddrinfo),
+    CP_EXPORT_OF("ws2_32", "getnameinfo", cp_getnameinfo),
 #ifdef AI_PASSIVE
-    CP_EXPORT("ws2_32", getaddrinfo),
-    CP_EXPORT("ws2_32", freeaddrinfo),
-    CP_EXPORT("ws2_32", getnameinfo),
+    CP_EXPORT("ws2_32", GetAddrInfoW),
+    CP_EXPORT("ws2_32", FreeAddrInfoW),
+    CP_EXPORT("ws2_32", GetNameInfoW),
 #endif
+    CP_EXPORT("ws2_32", WSAStringToAddressA),
+    CP_EXPORT("ws2_32", WSAStringToAddressW),
+    CP_EXPORT("ws2_32", WSAAddressToStringA),
+    CP_EXPORT("ws2_32", WSAAddressToStringW),
 CP_EXPORTS_END
 
 #endif

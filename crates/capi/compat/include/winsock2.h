@@ -48,8 +48,18 @@ typedef union cp_in_addr_parts {
 } cp_in_addr_parts;
 #ifndef _NETINET_IN_H
 #define s_addr : 0; __extension__ union { in_addr_t s_addr; cp_in_addr_parts S_un; }
+/* One of IPv6 is a union `u` of bytes and words. The system's struct has such a union as well: its names, which are
+ * reserved ones of glibc and of musl, become those of the reference. `s6_addr` and the like lead there. */
+#define __in6_u u
+#define __u6_addr8 Byte
+#define __u6_addr16 Word
+#define __in6_union u
+#define __s6_addr Byte
+#define __s6_addr16 Word
 #include <netinet/in.h>
 #undef s_addr
+#define s6_bytes u.Byte
+#define s6_words u.Word
 #endif
 
 #include <arpa/inet.h>
@@ -408,7 +418,9 @@ inline typename cp_winsock_length<Length>::result getpeername(SOCKET s, struct s
 #include <cp_socket_messages.h>
 #include <cp_socket_poll.h>
 #include <cp_socket_protocols.h>
+#include <cp_socket_resolve.h>
 #include <cp_socket_select.h>
+#include <cp_socket_text.h>
 
 /* Behind all of them. */
 #include <cp_socket_names.h>

@@ -4,8 +4,6 @@
 
 #include <winsock2.h>
 
-typedef struct addrinfo ADDRINFOA, *PADDRINFOA;
-
 /* Room for any address of the family, and its zero. */
 #ifndef INET_ADDRSTRLEN
 #define INET_ADDRSTRLEN 16

@@ -6,7 +6,7 @@ use std::ffi::{CStr, c_char};
 type Message = (u32, &'static CStr);
 
 #[rustfmt::skip]
-static MESSAGES: [Message; 163] = [
+static MESSAGES: [Message; 164] = [
     (0, c"The call has succeeded."),
     (1, c"The call is not possible for this object."),
     (2, c"There is no file of this name."),
@@ -166,6 +166,7 @@ static MESSAGES: [Message; 163] = [
     (10093, c"WSAStartup was not called."),
     (10101, c"The peer has closed the connection in order."),
     (10107, c"A system call has failed."),
+    (10109, c"There is no such service."),
     (11001, c"There is no such host."),
     (11002, c"The name server has not answered."),
     (11003, c"The name server has failed for good."),

@@ -5,6 +5,7 @@
 //!  called when asked for   pool_work
 //!  called at their ends    callbacks          and the threads that call
 //!  extensions by number    extensions
+//!  names of hosts          resolving
 //!  files over sockets      transmit
 //!  overlapped operations   transfers  datagrams  connections  disconnects  results  files
 //!  done by their calls     instants
@@ -83,6 +84,7 @@ pub(crate) mod port;
 mod process;
 mod registered;
 pub mod registrations;
+pub mod resolving;
 pub mod results;
 mod rooms;
 pub mod selecting;
