@@ -31,9 +31,9 @@ const SONAME: &str = "libcompletion_port.so.0";
 /// As sources spell them for file systems that do not care, and headers that are parts of `windows.h` to the
 /// reference. Links, so that the tree can be kept on such a file system.
 const SPELLINGS: [(&str, &[&str]); 9] = [
-    ("winsock2.h", &["WinSock2.h", "Winsock2.h", "WINSOCK2.H"]),
-    ("ws2tcpip.h", &["WS2tcpip.h", "Ws2tcpip.h", "WS2TCPIP.H"]),
-    ("mswsock.h", &["MSWSock.h", "Mswsock.h", "MSWSOCK.H"]),
+    ("winsock2.h", &["WinSock2.h", "Winsock2.h", "WINSOCK2.h", "WINSOCK2.H"]),
+    ("ws2tcpip.h", &["WS2tcpip.h", "Ws2tcpip.h", "Ws2TcpIp.h", "WS2TCPIP.h", "WS2TCPIP.H"]),
+    ("mswsock.h", &["MSWSock.h", "MSWsock.h", "MsWSock.h", "Mswsock.h", "MSWSOCK.H"]),
     ("mstcpip.h", &["MSTcpIP.h", "Mstcpip.h", "mstcpIP.h"]),
     ("ioapiset.h", &["IoAPISet.h"]),
     ("sdkddkver.h", &["SDKDDKVer.h", "SdkDdkVer.h"]),
@@ -43,6 +43,7 @@ const SPELLINGS: [(&str, &[&str]); 9] = [
 ];
 const WINDOWS: &[&str] = &[
     "Windows.h",
+    "WINDOWS.h",
     "WINDOWS.H",
     "basetsd.h",
     "consoleapi.h",
@@ -355,4 +356,24 @@ pub(crate) fn install(places: &Places) -> io::Result<()> {
         print!("{}", how_to_start(places));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spelling_is_that_of_a_header_and_no_two_are_the_same() {
+        let headers = workspace().join("crates/capi/compat/include");
+        let mut all = std::collections::BTreeSet::new();
+        for (name, spellings) in SPELLINGS {
+            assert!(headers.join(name).exists(), "{name}");
+            for spelling in spellings {
+                assert!(all.insert(spelling), "{spelling} is there twice");
+                assert!(!headers.join(spelling).exists(), "{spelling} would replace a header");
+                let is_part_of_windows = name == "windows.h";
+                assert!(is_part_of_windows || spelling.eq_ignore_ascii_case(name), "{spelling}");
+            }
+        }
+    }
 }

@@ -57,6 +57,11 @@ void cp_freeaddrinfo(struct addrinfo *list);
 int cp_getnameinfo(const struct sockaddr *address, socklen_t size, char *node, socklen_t node_size,
                    char *service, socklen_t service_size, int flags);
 
+/* ---- Protocols --------------------------------------------------------------------------------- */
+
+/* Writes the WSAPROTOCOL_INFOA of the protocol at a place of the list, and returns its number; 0 behind the last. */
+int cp_known_protocol(int place, void *info);
+
 /* ---- Threads and events ----------------------------------------------------------------------- */
 
 /* Objects that threads wait for. One that `stays` signalled ends any number of waits. NULL if it fails. */

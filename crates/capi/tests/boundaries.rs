@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each file and what it imports of this crate, lowest layer first.
-const LAYERS: [(&str, &[&str]); 77] = [
+const LAYERS: [(&str, &[&str]); 78] = [
     ("abi", &[]),
     ("linux", &[]),
     ("linux/fetches", &[]),
@@ -18,6 +18,7 @@ const LAYERS: [(&str, &[&str]); 77] = [
     ("linux/memory", &[]),
     ("linux/messages", &[]),
     ("linux/process", &[]),
+    ("linux/protocols", &[]),
     ("linux/addresses", &[]),
     ("linux/rooms", &[]),
     ("windows", &[]),
@@ -147,6 +148,7 @@ const LAYERS: [(&str, &[&str]); 77] = [
             "linux/errno",
             "linux/memory",
             "linux/numbers",
+            "linux/protocols",
             "linux/sharing",
             "linux/sockets",
         ],

@@ -42,6 +42,57 @@ static void protocols_are_told_and_sockets_made_of_them(void)
     closesocket(s);
 }
 
+/* A socket tells of its protocol what WSAEnumProtocols tells. */
+static void a_socket_tells_its_protocol(void)
+{
+    static const struct {
+        int family, type, protocol;
+    } kinds[] = {{AF_INET, SOCK_STREAM, IPPROTO_TCP},
+                 {AF_INET, SOCK_DGRAM, IPPROTO_UDP},
+                 {AF_INET6, SOCK_STREAM, IPPROTO_TCP},
+                 {AF_INET6, SOCK_DGRAM, IPPROTO_UDP}};
+    WSAPROTOCOL_INFOA infos[4], narrow;
+    WSAPROTOCOL_INFOW wides[4], wide;
+    DWORD room = sizeof infos, wide_room = sizeof wides;
+    int i, size;
+    SOCKET s;
+    CHECK_IS(WSAEnumProtocolsA(NULL, infos, &room), 4);
+    CHECK_IS(WSAEnumProtocolsW(NULL, wides, &wide_room), 4);
+    for (i = 0; i < 4; i++) {
+        s = socket(kinds[i].family, kinds[i].type, 0);
+        if (s == INVALID_SOCKET && kinds[i].family == AF_INET6)
+            continue; /* a system without IPv6 */
+        size = (int)sizeof narrow;
+        memset(&narrow, 0xFF, sizeof narrow);
+        CHECK_IS(getsockopt(s, SOL_SOCKET, SO_PROTOCOL_INFOA, (char *)&narrow, &size), 0);
+        CHECK_IS(size, sizeof narrow);
+        CHECK_IS(narrow.iAddressFamily, kinds[i].family);
+        CHECK_IS(narrow.iSocketType, kinds[i].type);
+        CHECK_IS(narrow.iProtocol, kinds[i].protocol);
+        CHECK(narrow.dwServiceFlags1 & XP1_IFS_HANDLES);
+        CHECK(memcmp(&narrow, &infos[i], sizeof narrow) == 0);
+        size = (int)sizeof wide;
+        CHECK_IS(getsockopt(s, SOL_SOCKET, SO_PROTOCOL_INFOW, (char *)&wide, &size), 0);
+        CHECK_IS(size, sizeof wide);
+        CHECK(memcmp(&wide, &wides[i], sizeof wide) == 0);
+
+        size = (int)sizeof narrow - 1;
+        CHECK_SOCKET_ERROR(getsockopt(s, SOL_SOCKET, SO_PROTOCOL_INFOA, (char *)&narrow, &size), WSAEFAULT);
+        CHECK_IS(size, sizeof narrow);
+        CHECK_SOCKET_ERROR(getsockopt(s, SOL_SOCKET, SO_PROTOCOL_INFOW, (char *)&wide, &size), WSAEFAULT);
+        CHECK_SOCKET_ERROR(getsockopt(s, SOL_SOCKET, SO_PROTOCOL_INFO, NULL, &size), WSAEFAULT);
+        CHECK_IS(closesocket(s), 0);
+    }
+    s = socket(AF_UNIX, SOCK_STREAM, 0);
+    size = (int)sizeof narrow;
+    CHECK_IS(getsockopt(s, SOL_SOCKET, SO_PROTOCOL_INFOA, (char *)&narrow, &size), 0);
+    CHECK_IS(narrow.iAddressFamily, AF_UNIX);
+    CHECK(narrow.dwServiceFlags1 & XP1_IFS_HANDLES);
+    CHECK(!(narrow.dwServiceFlags1 & XP1_MESSAGE_ORIENTED));
+    CHECK_IS(closesocket(s), 0);
+    CHECK_SOCKET_ERROR(getsockopt(s, SOL_SOCKET, SO_PROTOCOL_INFOA, (char *)&narrow, &size), WSAENOTSOCK);
+}
+
 #endif
 
 /* A duplicate within the process. */
@@ -852,6 +903,7 @@ int main(void)
     start();
 #if HAS_SOCKET_CALLS
     protocols_are_told_and_sockets_made_of_them();
+    a_socket_tells_its_protocol();
 #endif
     a_socket_is_duplicated();
     lingering_is_turned_off_by_either_option();

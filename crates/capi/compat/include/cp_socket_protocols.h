@@ -66,45 +66,16 @@ typedef struct _WSAPROTOCOLCHAIN {
 struct _WSAPROTOCOL_INFOA CP_PROTOCOL_INFO(CHAR);
 struct _WSAPROTOCOL_INFOW CP_PROTOCOL_INFO(WCHAR);
 
-/* The number `place` of those that are wanted, if there are so many. */
+/* Describes the number `place` of those that are wanted, if there are so many. */
 CP_INLINE BOOL cp_protocol(const INT *wanted, int place, WSAPROTOCOL_INFOA *info) {
-    static const struct {
-        int family, type, protocol;
-        const char *name;
-    } known[] = {
-        {AF_INET, SOCK_STREAM, IPPROTO_TCP, "TCP/IPv4"},
-        {AF_INET, SOCK_DGRAM, IPPROTO_UDP, "UDP/IPv4"},
-        {AF_INET6, SOCK_STREAM, IPPROTO_TCP, "TCP/IPv6"},
-        {AF_INET6, SOCK_DGRAM, IPPROTO_UDP, "UDP/IPv6"},
-    };
-    size_t at;
-    for (at = 0; at < sizeof known / sizeof *known; at++) {
+    int at, protocol;
+    for (at = 0; (protocol = cp_known_protocol(at, info)) != 0; at++) {
         BOOL is_wanted = !wanted;
         int number;
         for (number = 0; wanted && wanted[number]; number++)
-            is_wanted = is_wanted || wanted[number] == known[at].protocol;
-        if (!is_wanted || place-- > 0)
-            continue;
-        memset(info, 0, sizeof *info);
-        info->dwServiceFlags1 = XP1_IFS_HANDLES
-                                | (known[at].type == SOCK_STREAM
-                                       ? XP1_GUARANTEED_DELIVERY | XP1_GUARANTEED_ORDER | XP1_GRACEFUL_CLOSE
-                                             | XP1_EXPEDITED_DATA
-                                       : XP1_CONNECTIONLESS | XP1_MESSAGE_ORIENTED | XP1_SUPPORT_BROADCAST
-                                             | XP1_SUPPORT_MULTIPOINT);
-        info->dwProviderFlags = PFL_MATCHES_PROTOCOL_ZERO;
-        info->dwCatalogEntryId = (DWORD)at + 1;
-        info->ProtocolChain.ChainLen = BASE_PROTOCOL;
-        info->iVersion = 2;
-        info->iAddressFamily = known[at].family;
-        info->iMaxSockAddr = info->iMinSockAddr =
-            (int)(known[at].family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6));
-        info->iSocketType = known[at].type;
-        info->iProtocol = known[at].protocol;
-        info->iNetworkByteOrder = BIGENDIAN;
-        info->dwMessageSize = known[at].type == SOCK_STREAM ? 0 : 65507;
-        memcpy(info->szProtocol, known[at].name, strlen(known[at].name));
-        return TRUE;
+            is_wanted = is_wanted || wanted[number] == protocol;
+        if (is_wanted && place-- == 0)
+            return TRUE;
     }
     return FALSE;
 }
@@ -213,11 +184,13 @@ CP_INLINE SOCKET WSAAPI WSASocketW(int af, int type, int protocol, LPWSAPROTOCOL
 #define WSASocket WSASocketW
 #define WSADuplicateSocket WSADuplicateSocketW
 #define WSAEnumProtocols WSAEnumProtocolsW
+#define SO_PROTOCOL_INFO SO_PROTOCOL_INFOW
 typedef WSAPROTOCOL_INFOW WSAPROTOCOL_INFO, *LPWSAPROTOCOL_INFO;
 #else
 #define WSASocket WSASocketA
 #define WSADuplicateSocket WSADuplicateSocketA
 #define WSAEnumProtocols WSAEnumProtocolsA
+#define SO_PROTOCOL_INFO SO_PROTOCOL_INFOA
 typedef WSAPROTOCOL_INFOA WSAPROTOCOL_INFO, *LPWSAPROTOCOL_INFO;
 #endif
 

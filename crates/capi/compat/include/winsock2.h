@@ -108,6 +108,8 @@ typedef struct ipv6_mreq IPV6_MREQ, *PIPV6_MREQ;
 /* Names that only the reference has. */
 #define SO_DONTLINGER ((int)(~SO_LINGER))
 #define SO_CONNECT_TIME 0x700C
+#define SO_PROTOCOL_INFOA 0x2004
+#define SO_PROTOCOL_INFOW 0x2005
 #define SO_EXCLUSIVEADDRUSE ((int)(~SO_REUSEADDR))
 #define SO_UPDATE_ACCEPT_CONTEXT 0x700B
 #define SO_UPDATE_CONNECT_CONTEXT 0x7010

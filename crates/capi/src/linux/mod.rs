@@ -30,6 +30,7 @@
 //!  a process's numbers     numbers            what a descriptor's number stands for; the key of a port
 //!  ports of TCP            sharing            which sockets may have one at the same time
 //!  a program's choices     choices            what it has said of a socket, and the system is not told
+//!  descriptions            protocols
 //!  the system              descriptors        what sort of socket a descriptor is
 //!  memory                  addresses  rooms   a map by OVERLAPPEDs; boxes that are used again
 //!  associations to come    later
@@ -82,6 +83,7 @@ pub mod options;
 pub mod pool_work;
 pub(crate) mod port;
 mod process;
+pub mod protocols;
 mod registered;
 pub mod registrations;
 pub mod resolving;

@@ -183,6 +183,14 @@ pub unsafe extern "C" fn cp_getsockopt(
         let has_value = memory::is_there(value, size_of::<c_int>());
         let room = if has_value { usize::try_from(room).unwrap_or(0) } else { 0 };
         let name = descriptors::name_of_option(level, name, room);
+        let (its_value, its_size) = (
+            if has_value { value } else { std::ptr::null_mut() },
+            if has_size { size } else { std::ptr::null_mut() },
+        );
+        // SAFETY: as the caller says of pointers where there is memory.
+        if let Some(told) = unsafe { protocol_info(descriptor, level, name, its_value, its_size) } {
+            return told.map_or_else(failed, |()| 0);
+        }
         if is_flag(level, name) && (1..4).contains(&room) {
             // SAFETY: `tell_flag` demands two valid pointers.
             // - the caller says that they are, and neither is null.
