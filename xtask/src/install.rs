@@ -30,10 +30,11 @@ fn absolute(path: &str) -> std::io::Result<PathBuf> {
 const SONAME: &str = "libcompletion_port.so.0";
 /// As sources spell them for file systems that do not care, and headers that are parts of `windows.h` to the
 /// reference. Links, so that the tree can be kept on such a file system.
-const SPELLINGS: [(&str, &[&str]); 9] = [
+const SPELLINGS: [(&str, &[&str]); 10] = [
     ("winsock2.h", &["WinSock2.h", "Winsock2.h", "WINSOCK2.h", "WINSOCK2.H"]),
     ("ws2tcpip.h", &["WS2tcpip.h", "Ws2tcpip.h", "Ws2TcpIp.h", "WS2TCPIP.h", "WS2TCPIP.H"]),
     ("mswsock.h", &["MSWSock.h", "MSWsock.h", "MsWSock.h", "Mswsock.h", "MSWSOCK.H"]),
+    ("iphlpapi.h", &["Iphlpapi.h", "IPHlpApi.h", "IpHlpApi.h", "IPHLPAPI.H"]),
     ("mstcpip.h", &["MSTcpIP.h", "Mstcpip.h", "mstcpIP.h"]),
     ("ioapiset.h", &["IoAPISet.h"]),
     ("sdkddkver.h", &["SDKDDKVer.h", "SdkDdkVer.h"]),

@@ -739,7 +739,7 @@ fn each_function_of_the_headers_is_found_by_its_name() {
         format!("    {{\"{name}\", \"{module}\"}},\n")
     });
     let rows: String = rows.collect();
-    let headers = "#include <ws2tcpip.h>\n#include <stdio.h>\n";
+    let headers = "#include <ws2tcpip.h>\n#include <iphlpapi.h>\n#include <stdio.h>\n";
     let text = format!(
         "{OURS}{headers}static const struct {{ const char *name, *module; }} all[] = {{\n{rows}}};\n\
          static const char *const modules[] = {{\"ws2_32\", \"kernel32\", \"mswsock\", \"ntdll\", \"iphlpapi\", \

@@ -1,5 +1,6 @@
 /* Hosts by their names, and addresses of sockets as text: Winsock's codes, which are the last error, too. */
 #include <winsock2.h>
+#include <iphlpapi.h>
 #include <ws2tcpip.h>
 #include <windows.h>
 
@@ -253,6 +254,73 @@ static void an_address_has_bytes_and_words(void)
     CHECK_IS(four.S_un.S_un_b.s_b1, 1);
 }
 
+static PIP_ADAPTER_ADDRESSES adapters(ULONG family, ULONG flags)
+{
+    PIP_ADAPTER_ADDRESSES list = NULL;
+    ULONG size = 0, code = ERROR_BUFFER_OVERFLOW;
+    /* One may come between two calls. */
+    while (code == ERROR_BUFFER_OVERFLOW) {
+        free(list);
+        list = NULL;
+        code = GetAdaptersAddresses(family, flags, NULL, NULL, &size);
+        CHECK_IS(code, ERROR_BUFFER_OVERFLOW);
+        CHECK(size >= sizeof *list);
+        list = (PIP_ADAPTER_ADDRESSES)malloc(size);
+        CHECK(list != NULL);
+        code = GetAdaptersAddresses(family, flags, NULL, list, &size);
+    }
+    CHECK_IS(code, ERROR_SUCCESS);
+    return list;
+}
+
+/* The loopback interface is everywhere, with its address. */
+static void the_adapters_have_their_addresses(void)
+{
+    PIP_ADAPTER_ADDRESSES list = adapters(AF_INET, 0), it, loop = NULL;
+    PIP_ADAPTER_UNICAST_ADDRESS unicast;
+    struct sockaddr_in address;
+    char name[IF_NAMESIZE];
+    ULONG size;
+    size_t i;
+    for (it = list; it != NULL; it = it->Next) {
+        CHECK_IS(it->Length, sizeof *it);
+        CHECK(it->IfIndex == if_nametoindex(it->AdapterName));
+        CHECK(wcslen(it->Description) == strlen(it->AdapterName));
+        CHECK(wcscmp(it->Description, it->FriendlyName) == 0 && it->DnsSuffix[0] == L'\0');
+        for (i = 0; i <= strlen(it->AdapterName); i++)
+            CHECK_IS(it->FriendlyName[i], it->AdapterName[i]);
+        for (unicast = it->FirstUnicastAddress; unicast != NULL; unicast = unicast->Next)
+            CHECK_IS(unicast->Address.lpSockaddr->sa_family, AF_INET);
+        if (it->IfType == IF_TYPE_SOFTWARE_LOOPBACK)
+            loop = it;
+    }
+    CHECK(loop != NULL && loop->FirstUnicastAddress != NULL);
+    CHECK(if_indextoname(loop->IfIndex, name) != NULL && strcmp(name, loop->AdapterName) == 0);
+    CHECK_IS(loop->OperStatus, IfOperStatusUp);
+    CHECK_IS(loop->PhysicalAddressLength, 0);
+    CHECK(loop->Flags & IP_ADAPTER_IPV4_ENABLED);
+    unicast = loop->FirstUnicastAddress;
+    CHECK_IS(unicast->Address.iSockaddrLength, sizeof address);
+    memcpy(&address, unicast->Address.lpSockaddr, sizeof address);
+    CHECK_IS(address.sin_addr.S_un.S_un_b.s_b1, 127);
+    CHECK(unicast->OnLinkPrefixLength >= 8 && unicast->OnLinkPrefixLength <= 32);
+    free(list);
+
+    list = adapters(AF_UNSPEC, GAA_FLAG_SKIP_UNICAST | GAA_FLAG_SKIP_FRIENDLY_NAME);
+    for (it = list; it != NULL; it = it->Next)
+        CHECK(it->FirstUnicastAddress == NULL && it->FriendlyName == NULL);
+    /* What is too small is not written beyond its end. */
+    size = sizeof *list;
+    it = (PIP_ADAPTER_ADDRESSES)malloc(size);
+    CHECK_IS(GetAdaptersAddresses(AF_UNSPEC, 0, NULL, it, &size), ERROR_BUFFER_OVERFLOW);
+    CHECK(size > sizeof *list);
+    free(it);
+    free(list);
+    CHECK_IS(GetAdaptersAddresses(AF_UNSPEC, 0, NULL, NULL, NULL), ERROR_INVALID_PARAMETER);
+    CHECK_IS(GetAdaptersAddresses(AF_UNIX, 0, NULL, NULL, &size), ERROR_INVALID_PARAMETER);
+    free(adapters(AF_INET6, 0));
+}
+
 int main(void)
 {
     start();
@@ -263,5 +331,6 @@ int main(void)
     an_address_of_a_socket_is_text();
     text_needs_a_place();
     an_address_has_bytes_and_words();
+    the_adapters_have_their_addresses();
     return finish();
 }

@@ -35,10 +35,11 @@ CP_EXPORTS(windows);
 CP_EXPORTS(winsock);
 CP_EXPORTS(tcpip);
 CP_EXPORTS(mswsock);
+CP_EXPORTS(iphlpapi);
 
 static inline FARPROC cp_export_find(HMODULE module, LPCSTR name) {
     const cp_export *(*const groups[])(void) = {cp_exports_windows, cp_exports_winsock, cp_exports_tcpip,
-                                                cp_exports_mswsock};
+                                                cp_exports_mswsock, cp_exports_iphlpapi};
     size_t at;
     for (at = 0; at < sizeof groups / sizeof *groups; at++) {
         const cp_export *it = groups[at] ? groups[at]() : NULL;

@@ -6,7 +6,7 @@ use std::ffi::{CStr, c_char};
 type Message = (u32, &'static CStr);
 
 #[rustfmt::skip]
-static MESSAGES: [Message; 164] = [
+static MESSAGES: [Message; 165] = [
     (0, c"The call has succeeded."),
     (1, c"The call is not possible for this object."),
     (2, c"There is no file of this name."),
@@ -52,6 +52,7 @@ static MESSAGES: [Message; 164] = [
     (86, c"The password is not right."),
     (87, c"A parameter is not valid."),
     (109, c"The other end of the pipe is closed."),
+    (111, c"The name or the data is too long for the buffer."),
     (112, c"The disk is full."),
     (120, c"The call is not implemented on this system."),
     (121, c"The time for a wait is over."),

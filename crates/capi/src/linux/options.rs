@@ -11,6 +11,7 @@ use crate::linux::errno::code_of_errno;
 use crate::linux::numbers::{
     self, LINGERS, Number, OPTIONS, RECEIVE_ROOM, ROOM_FOR_DATAGRAMS, SEND_ROOM,
 };
+use crate::linux::protocols::protocol_info;
 use crate::linux::sockets::{called, errno, remember_reset, set_errno};
 use crate::linux::{memory, sharing};
 
