@@ -182,6 +182,28 @@ cp_bool cp_file_cut(cp_handle file);
 cp_bool cp_file_flush(cp_handle file);
 uint32_t cp_file_type(cp_handle file, int stream);
 
+/* The facts that the system reports of a file. Times are FILETIMEs; one that the file system does not keep is 0. */
+typedef struct cp_facts {
+    uint32_t attributes;
+    uint32_t links;
+    uint64_t device;
+    uint64_t index;
+    int64_t size;
+    int64_t allocated;
+    int64_t created;
+    int64_t accessed;
+    int64_t written;
+    int64_t changed;
+} cp_facts;
+
+/* Of an open file, or of a descriptor if that is not negative; of a name, or of a link itself that leads nowhere. */
+cp_bool cp_file_facts(cp_handle file, int stream, cp_facts *facts);
+cp_bool cp_name_facts(const char *name, int itself, cp_facts *facts);
+
+/* SetFileTime; a time that is 0 or negative stays. FileEndOfFileInfo. */
+cp_bool cp_file_set_times(cp_handle file, int64_t accessed, int64_t written);
+cp_bool cp_file_resize(cp_handle file, int64_t size);
+
 /* MoveFileEx. */
 cp_bool cp_move_file(const char *from, const char *to, int replaces);
 

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each file and what it imports of this crate, lowest layer first.
-const LAYERS: [(&str, &[&str]); 78] = [
+const LAYERS: [(&str, &[&str]); 79] = [
     ("abi", &[]),
     ("linux", &[]),
     ("linux/fetches", &[]),
@@ -94,6 +94,10 @@ const LAYERS: [(&str, &[&str]); 78] = [
     (
         "linux/opening",
         &["abi", "errors", "handles", "linux/errno", "linux/file", "linux/object", "linux/status"],
+    ),
+    (
+        "linux/facts",
+        &["abi", "errors", "linux/file", "linux/object", "linux/opening", "linux/status"],
     ),
     (
         "linux/registrations",

@@ -3,6 +3,7 @@
 #include <winsock2.h>
 #include <windows.h>
 
+#include <pthread.h>
 #include <sys/stat.h>
 
 #include "check.h"
@@ -416,6 +417,206 @@ static void a_pipe_is_read_as_it_comes(void)
     CHECK(CloseHandle(reader) && DeleteFileA(in("/pipe")));
 }
 
+/* ---- files of a folder ---------------------------------------------------------------------------------- */
+
+/* How many names are found, and the names, with a space behind each. */
+static int finds(const char *pattern, char *names, size_t room)
+{
+    WIN32_FIND_DATAA found;
+    int count = 0;
+    HANDLE search;
+    names[0] = 0;
+    SetLastError(0);
+    search = FindFirstFileA(pattern, &found);
+    if (search == INVALID_HANDLE_VALUE) {
+        CHECK_IS(GetLastError(), ERROR_FILE_NOT_FOUND);
+        return 0;
+    }
+    do {
+        CHECK(strlen(names) + strlen(found.cFileName) + 2 < room);
+        strcat(strcat(names, found.cFileName), " ");
+        count++;
+    } while (FindNextFileA(search, &found));
+    CHECK_IS(GetLastError(), ERROR_NO_MORE_FILES);
+    CHECK_FALSE(FindNextFileA(search, &found), ERROR_NO_MORE_FILES);
+    CHECK(FindClose(search));
+    return count;
+}
+
+static void makes(const char *name)
+{
+    CHECK(CloseHandle(opens(name, GENERIC_WRITE, CREATE_NEW)));
+}
+
+static void a_pattern_is_that_of_the_reference(void)
+{
+    static const struct {
+        const char *pattern, *name;
+        int matches;
+    } cases[] = {
+        {"*", "a", 1},           {"*.*", "a", 1},          {"*.*", "a.b.c", 1},     {"*.txt", "a.txt", 1},
+        {"*.txt", ".txt", 1},    {"*.txt", "a.b.txt", 1},  {"*.txt", "a.txt.b", 0}, {"*.txt", "a.txtx", 0},
+        {"*.txt", "txt", 0},     {"a*", "abc", 1},         {"a*", "b", 0},          {"*c", "a.b.c", 1},
+        {"a*c", "abcabc", 1},    {"?", "a", 1},            {"?", "ab", 0},          {"???", "a", 1},
+        {"a?", "a", 1},          {"?b", "b", 0},           {"??.txt", "a.txt", 1},  {"??.txt", "abc.txt", 0},
+        {"a?c", "a.c", 0},       {"a?c", "abc", 1},        {"a.*", "a", 1},         {"a.*", "a.b", 1},
+        {"a.*", "ab", 0},        {"a.?", "a", 1},          {"a.?", "a.b", 1},       {"a.?", "a.bc", 0},
+        {"*.", "a", 1},          {"*.", "a.b", 0},         {"a*.*", "ab", 1},       {"a*.*", "a.b", 1},
+        {"*.*x", "a.bx", 1},     {"*.*x", "ax", 0},        {"?", "\xC3\xA4", 1},    {"?", "\xFF", 1},
+        {"*\xFF", "a\xFF", 1},   {"*\xFE", "a\xFF", 0},    {"*A", "ba", 0},         {"*[a]", "x[a]", 1},
+        {"*<", "a", 0},          {"*a*a*a*a*a*a*a*a*b", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", 0},
+    };
+    char names[600], pattern[160];
+    size_t at;
+    CHECK(CreateDirectoryA(in("\\found"), NULL));
+    for (at = 0; at < sizeof cases / sizeof *cases; at++) {
+        char name[80];
+        int dots;
+        snprintf(name, sizeof name, "\\found\\%s", cases[at].name);
+        makes(name);
+        snprintf(pattern, sizeof pattern, "%s\\found\\%s", folder, cases[at].pattern);
+        finds(pattern, names, sizeof names);
+        dots = strncmp(names, ". .. ", 5) == 0 ? 5 : strncmp(names, ".. ", 3) == 0 ? 3 : 0;
+        if ((names[dots] != 0) != cases[at].matches ||
+            (names[dots] && strncmp(names + dots, cases[at].name, strlen(cases[at].name)) != 0)) {
+            fprintf(stderr, "%s of %s finds \"%s\"\n", cases[at].pattern, cases[at].name, names);
+            exit(1);
+        }
+        CHECK(DeleteFileA(in(name)));
+    }
+    CHECK_IS(finds(in("\\found\\*"), names, sizeof names), 2);
+    CHECK(strcmp(names, ". .. ") == 0);
+    CHECK(RemoveDirectoryA(in("\\found")));
+}
+
+static void what_is_found_is_told(void)
+{
+    WIN32_FIND_DATAA found;
+    WIN32_FIND_DATAW wide;
+    WCHAR wide_name[160];
+    FILETIME now;
+    HANDLE search, file;
+    LARGE_INTEGER size;
+    CHECK(CreateDirectoryA(in("\\found"), NULL));
+    file = opens("\\found\\big", GENERIC_WRITE, CREATE_NEW);
+    size.QuadPart = 0x100000003LL;
+    CHECK(SetFilePointerEx(file, size, NULL, FILE_BEGIN) && SetEndOfFile(file) && CloseHandle(file));
+    memset(&found, 0xA5, sizeof found);
+    search = FindFirstFileA(in("/found/big"), &found);
+    CHECK(search != INVALID_HANDLE_VALUE);
+    CHECK(strcmp(found.cFileName, "big") == 0);
+    CHECK(found.nFileSizeHigh == 1 && found.nFileSizeLow == 3);
+    CHECK_IS(found.dwFileAttributes, FILE_ATTRIBUTE_NORMAL);
+    CHECK(found.dwReserved0 == 0 && found.cAlternateFileName[0] == 0);
+    GetSystemTimeAsFileTime(&now);
+    CHECK(now.dwHighDateTime - found.ftLastWriteTime.dwHighDateTime <= 100); /* of 429 seconds each */
+    /* The handle is good for nothing else, and for nothing when it was closed. */
+    CHECK_FALSE(CloseHandle(search), ERROR_INVALID_HANDLE);
+    CHECK_IS(WaitForSingleObject(search, 0), WAIT_FAILED);
+    CHECK_FALSE(FindNextFileA(search, NULL), ERROR_INVALID_PARAMETER);
+    CHECK_FALSE(FindNextFileA(search, &found), ERROR_NO_MORE_FILES);
+    CHECK(FindClose(search));
+    CHECK_FALSE(FindClose(search), ERROR_INVALID_HANDLE);
+    CHECK_FALSE(FindNextFileA(search, &found), ERROR_INVALID_HANDLE);
+    CHECK_FALSE(FindNextFileW(search, &wide), ERROR_INVALID_HANDLE);
+    CHECK_FALSE(FindClose(NULL), ERROR_INVALID_HANDLE);
+    CHECK_FALSE(FindClose(INVALID_HANDLE_VALUE), ERROR_INVALID_HANDLE);
+    file = CreateEventA(NULL, TRUE, FALSE, NULL);
+    CHECK_FALSE(FindClose(file), ERROR_INVALID_HANDLE);
+    CHECK_FALSE(FindNextFileA(file, &found), ERROR_INVALID_HANDLE);
+    CHECK(CloseHandle(file));
+    CHECK(DeleteFileA(in("\\found\\big")));
+    /* Wide names; what cannot be written; a link that leads nowhere. */
+    CHECK(MultiByteToWideChar(CP_UTF8, 0, in("\\found\\\xC3\xA4?"), -1, wide_name, 160) > 0);
+    file = OPENED("\\found\\\xC3\xA4\xE2\x82\xAC", GENERIC_WRITE, CREATE_NEW, FILE_ATTRIBUTE_READONLY);
+    CHECK(file != INVALID_HANDLE_VALUE && CloseHandle(file));
+    search = FindFirstFileW(wide_name, &wide);
+    CHECK(search != INVALID_HANDLE_VALUE && FindClose(search));
+    CHECK(wide.cFileName[0] == 0xE4 && wide.cFileName[1] == 0x20AC && wide.cFileName[2] == 0);
+    CHECK_IS(wide.dwFileAttributes, FILE_ATTRIBUTE_READONLY);
+    CHECK(DeleteFileA(in("\\found\\\xC3\xA4\xE2\x82\xAC")));
+    CHECK_IS(symlink("nowhere", in("/found/link")), 0);
+    search = FindFirstFileExA(in("/found/l*k"), FindExInfoBasic, &found, FindExSearchLimitToDirectories, NULL,
+                              FIND_FIRST_EX_LARGE_FETCH);
+    CHECK(search != INVALID_HANDLE_VALUE && strcmp(found.cFileName, "link") == 0);
+    CHECK(FindClose(search) && DeleteFileA(in("/found/link")));
+    /* The folder itself, and what is not there. */
+    search = FindFirstFileA(in("\\found"), &found);
+    CHECK(search != INVALID_HANDLE_VALUE && FindClose(search));
+    CHECK(found.dwFileAttributes == FILE_ATTRIBUTE_DIRECTORY && found.nFileSizeLow == 0);
+    CHECK_NO_FILE(FindFirstFileA(in("\\found\\"), &found), ERROR_FILE_NOT_FOUND);
+    CHECK_NO_FILE(FindFirstFileA(in("\\found\\none"), &found), ERROR_FILE_NOT_FOUND);
+    CHECK_NO_FILE(FindFirstFileA(in("\\found\\none*"), &found), ERROR_FILE_NOT_FOUND);
+    CHECK_NO_FILE(FindFirstFileA(in("\\none\\*"), &found), ERROR_PATH_NOT_FOUND);
+    CHECK_NO_FILE(FindFirstFileA(in("\\none\\a"), &found), ERROR_PATH_NOT_FOUND);
+    CHECK_NO_FILE(FindFirstFileA("", &found), ERROR_PATH_NOT_FOUND);
+    CHECK_NO_FILE(FindFirstFileA(NULL, &found), ERROR_PATH_NOT_FOUND);
+    CHECK_NO_FILE(FindFirstFileW(NULL, &wide), ERROR_PATH_NOT_FOUND);
+    CHECK_NO_FILE(FindFirstFileA("*", NULL), ERROR_INVALID_PARAMETER);
+    CHECK_NO_FILE(FindFirstFileW(L"*", NULL), ERROR_INVALID_PARAMETER);
+    CHECK_NO_FILE(FindFirstFileExA("*", FindExInfoMaxInfoLevel, &found, FindExSearchNameMatch, NULL, 0),
+                     ERROR_INVALID_PARAMETER);
+    CHECK_NO_FILE(FindFirstFileExA("*", FindExInfoStandard, &found, FindExSearchLimitToDevices, NULL, 0),
+                     ERROR_INVALID_PARAMETER);
+    CHECK_NO_FILE(FindFirstFileExA("*", FindExInfoStandard, &found, FindExSearchNameMatch, &found, 0),
+                     ERROR_INVALID_PARAMETER);
+    CHECK_NO_FILE(FindFirstFileExA("*", FindExInfoStandard, &found, FindExSearchNameMatch, NULL, 8),
+                     ERROR_INVALID_PARAMETER);
+    CHECK(RemoveDirectoryA(in("\\found")));
+    if (geteuid() != 0) {
+        CHECK_IS(mkdir(in("/shut"), 0), 0);
+        CHECK_NO_FILE(FindFirstFileA(in("/shut/*"), &found), ERROR_ACCESS_DENIED);
+        CHECK(RemoveDirectoryA(in("/shut")));
+    }
+}
+
+enum { FILES_FOUND = 300, FINDERS = 4 };
+static unsigned char times_found[FILES_FOUND];
+
+static void *finds_its_part(void *search)
+{
+    WIN32_FIND_DATAA found;
+    while (FindNextFileA((HANDLE)search, &found))
+        __atomic_add_fetch(&times_found[atoi(found.cFileName)], 1, __ATOMIC_SEQ_CST);
+    CHECK_IS(GetLastError(), ERROR_NO_MORE_FILES);
+    return NULL;
+}
+
+/* Each file is found by one thread. What is deleted meanwhile is not found. */
+static void threads_find_together(void)
+{
+    WIN32_FIND_DATAA found;
+    pthread_t threads[FINDERS];
+    char name[40];
+    HANDLE search;
+    int at;
+    CHECK(CreateDirectoryA(in("\\many"), NULL));
+    for (at = 0; at < FILES_FOUND; at++) {
+        snprintf(name, sizeof name, "\\many\\%d.x", at);
+        makes(name);
+    }
+    search = FindFirstFileA(in("\\many\\*.x"), &found);
+    CHECK(search != INVALID_HANDLE_VALUE);
+    times_found[atoi(found.cFileName)]++;
+    for (at = 0; at < FINDERS; at++)
+        CHECK_IS(pthread_create(&threads[at], NULL, finds_its_part, search), 0);
+    for (at = 0; at < FINDERS; at++)
+        CHECK_IS(pthread_join(threads[at], NULL), 0);
+    CHECK(FindClose(search));
+    for (at = 0; at < FILES_FOUND; at++)
+        CHECK_IS(times_found[at], 1);
+    search = FindFirstFileA(in("\\many\\*"), &found);
+    CHECK(search != INVALID_HANDLE_VALUE && strcmp(found.cFileName, ".") == 0);
+    CHECK(FindNextFileA(search, &found) && strcmp(found.cFileName, "..") == 0);
+    for (at = 0; at < FILES_FOUND; at++) {
+        snprintf(name, sizeof name, "\\many\\%d.x", at);
+        CHECK(DeleteFileA(in(name)));
+    }
+    CHECK_FALSE(FindNextFileA(search, &found), ERROR_NO_MORE_FILES);
+    CHECK(FindClose(search));
+    CHECK(RemoveDirectoryA(in("\\many")));
+}
+
 int main(void)
 {
     start();
@@ -430,6 +631,9 @@ int main(void)
     names_are_changed();
     an_overlapped_says_where_though_the_call_waits();
     a_pipe_is_read_as_it_comes();
+    a_pattern_is_that_of_the_reference();
+    what_is_found_is_told();
+    threads_find_together();
     CHECK(DeleteFileA(in("/c")) && DeleteFileA(in("/d")) && DeleteFileA(in("/e")));
     CHECK(RemoveDirectoryA(folder));
     return finish();

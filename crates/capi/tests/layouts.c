@@ -54,6 +54,14 @@ IS_AT(OVERLAPPED, OffsetHigh, 0x14, 4);
 IS_AT(OVERLAPPED, Pointer, 0x10, 8);
 IS_AT(OVERLAPPED, hEvent, 0x18, 8);
 
+HOLDS(sizeof(WIN32_FIND_DATAA) == 320);
+IS_AT(WIN32_FIND_DATAA, ftCreationTime, 0x04, 8);
+IS_AT(WIN32_FIND_DATAA, ftLastWriteTime, 0x14, 8);
+IS_AT(WIN32_FIND_DATAA, nFileSizeHigh, 0x1C, 4);
+IS_AT(WIN32_FIND_DATAA, nFileSizeLow, 0x20, 4);
+IS_AT(WIN32_FIND_DATAA, cFileName, 0x2C, 260);
+HOLDS(offsetof(WIN32_FIND_DATAW, cFileName) == 0x2C);
+
 HOLDS(sizeof(GUID) == 16 && sizeof(LPFN_ACCEPTEX) == 8);
 HOLDS(sizeof(WSAOVERLAPPED) == sizeof(OVERLAPPED));
 IS(STATUS_PENDING, 0x103);

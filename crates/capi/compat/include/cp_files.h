@@ -320,13 +320,8 @@ CP_INLINE BOOL WINAPI RemoveDirectoryW(LPCWSTR lpPathName) {
 
 /* Of those the system has: whether it is a folder, and whether nobody may write to it. */
 CP_INLINE DWORD cp_attributes(const cp_name *name) {
-    struct stat found;
-    DWORD attributes;
-    if (!cp_name_result(name, stat(name->text, &found)))
-        return INVALID_FILE_ATTRIBUTES;
-    attributes = (S_ISDIR(found.st_mode) ? FILE_ATTRIBUTE_DIRECTORY : 0U) |
-                 ((found.st_mode & 0222) == 0 ? FILE_ATTRIBUTE_READONLY : 0U);
-    return attributes ? attributes : FILE_ATTRIBUTE_NORMAL;
+    cp_facts facts;
+    return cp_name_facts(name->text, 0, &facts) ? facts.attributes : INVALID_FILE_ATTRIBUTES;
 }
 
 CP_INLINE DWORD WINAPI GetFileAttributesA(LPCSTR lpFileName) {

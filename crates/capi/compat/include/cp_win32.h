@@ -15,6 +15,7 @@
 #include <cp_crt.h>
 #include <cp_events.h>
 #include <cp_files.h>
+#include <cp_find.h>
 #include <cp_lists.h>
 #include <cp_locks.h>
 #include <cp_machine.h>

@@ -23,6 +23,8 @@ use crate::linux::waitable::{Kind, Waitable};
 pub(crate) struct Terms {
     pub(crate) reads: bool,
     pub(crate) writes: bool,
+    /// Its times may be set.
+    pub(crate) sets_facts: bool,
     /// Its operations may go on when the call that has begun them has returned.
     pub(crate) is_overlapped: bool,
     /// Past the cache: offsets, counts and buffers are multiples of a block.

@@ -14,7 +14,7 @@
 //!  several buffers         buffers
 //!  former connections      lingering          what lives on when a socket is used again
 //!  what stops a program    controls
-//!  the C functions         closing  sockets  options  ioctls  opening
+//!  the C functions         closing  sockets  options  ioctls  opening  facts
 //!  ports and changes       associations  changes  waiting
 //!  operations on files     flights            how they go on, end and are cancelled
 //!  parts of files          fetches            that go over sockets when they have been read
@@ -62,6 +62,7 @@ pub mod disconnects;
 mod driver;
 pub mod errno;
 pub mod extensions;
+pub mod facts;
 mod fetches;
 mod file;
 pub mod files;

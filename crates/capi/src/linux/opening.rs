@@ -20,6 +20,7 @@ mod access {
     pub(crate) const READ_DATA: u32 = 0x1;
     pub(crate) const WRITE_DATA: u32 = 0x2;
     pub(crate) const APPEND_DATA: u32 = 0x4;
+    pub(crate) const WRITE_ATTRIBUTES: u32 = 0x100;
     /// Of the generic rights: all, to execute, to write, to read; and as much as may be had.
     pub(crate) const ALL: u32 = 0x1000_0000;
     pub(crate) const EXECUTE: u32 = 0x2000_0000;
@@ -49,7 +50,7 @@ mod flag {
 }
 
 /// The code of a system error of a call that is given the name of a file.
-fn code_of_name(errno: c_int, name: &CStr) -> u32 {
+pub(crate) fn code_of_name(errno: c_int, name: &CStr) -> u32 {
     match errno {
         libc::ENOENT => {
             let path = Path::new(OsStr::from_bytes(name.to_bytes()));
@@ -138,6 +139,7 @@ impl Asked {
         Terms {
             reads: self.may(access::READ | access::READ_DATA | access::EXECUTE),
             writes: self.may(access::WRITE | access::WRITE_DATA | access::APPEND_DATA),
+            sets_facts: self.may(access::WRITE | access::WRITE_ATTRIBUTES),
             is_overlapped: self.has(flag::OVERLAPPED),
             is_unbuffered: self.has(flag::NO_BUFFERING),
             goes_when_closed: self.has(flag::DELETE_ON_CLOSE),
