@@ -200,6 +200,10 @@ typedef struct cp_facts {
 cp_bool cp_file_facts(cp_handle file, int stream, cp_facts *facts);
 cp_bool cp_name_facts(const char *name, int itself, cp_facts *facts);
 
+/* Of the attributes the system keeps one: that nobody may write to the file. A folder stays as it is. */
+cp_bool cp_name_set_attributes(const char *name, uint32_t attributes);
+cp_bool cp_file_set_attributes(cp_handle file, uint32_t attributes);
+
 /* SetFileTime; a time that is 0 or negative stays. FileEndOfFileInfo. */
 cp_bool cp_file_set_times(cp_handle file, int64_t accessed, int64_t written);
 cp_bool cp_file_resize(cp_handle file, int64_t size);

@@ -617,6 +617,224 @@ static void threads_find_together(void)
     CHECK(RemoveDirectoryA(in("\\many")));
 }
 
+/* ---- what a file is ---------------------------------------------------------------------------------------- */
+
+static FILETIME time_of(LONGLONG ticks)
+{
+    FILETIME time;
+    time.dwLowDateTime = (DWORD)ticks;
+    time.dwHighDateTime = (DWORD)(ticks >> 32);
+    return time;
+}
+
+static LONGLONG ticks_of(FILETIME time)
+{
+    return (LONGLONG)((ULONGLONG)time.dwHighDateTime << 32 | time.dwLowDateTime);
+}
+
+/* 2001-09-09 01:46:40.1234567, and 1969. */
+#define A_TIME 126444736001234567LL
+#define AN_OLD_TIME 116444735990000000LL
+
+static void a_file_has_times(void)
+{
+    FILETIME created, accessed, written, now, wanted = time_of(A_TIME);
+    WIN32_FILE_ATTRIBUTE_DATA data;
+    HANDLE file = opens("/t", GENERIC_READ | GENERIC_WRITE, CREATE_NEW);
+    CHECK(GetFileTime(file, &created, &accessed, &written));
+    GetSystemTimeAsFileTime(&now);
+    CHECK(ticks_of(written) > A_TIME && ticks_of(written) <= ticks_of(now) + 10000000);
+    CHECK(ticks_of(created) == 0 || ticks_of(created) > A_TIME); /* 0: the file system has none */
+    CHECK(SetFileTime(file, NULL, NULL, &wanted));
+    CHECK(GetFileTime(file, NULL, &now, &written));
+    CHECK_IS(ticks_of(written), A_TIME);
+    CHECK_IS(ticks_of(now), ticks_of(accessed));
+    CHECK_IS(CompareFileTime(&written, &accessed), -1);
+    CHECK_IS(CompareFileTime(&accessed, &written), 1);
+    CHECK_IS(CompareFileTime(&written, &wanted), 0);
+    wanted = time_of(AN_OLD_TIME);
+    CHECK(SetFileTime(file, &wanted, &wanted, NULL));
+    CHECK(GetFileAttributesExA(in("\\t"), GetFileExInfoStandard, &data));
+    CHECK_IS(ticks_of(data.ftLastAccessTime), AN_OLD_TIME);
+    CHECK_IS(ticks_of(data.ftLastWriteTime), A_TIME);
+    CHECK_IS(ticks_of(data.ftCreationTime), ticks_of(created));
+    /* What leaves a time as it is, and what is none. */
+    wanted = time_of(0);
+    CHECK(SetFileTime(file, NULL, &wanted, NULL));
+    wanted = time_of(-1);
+    CHECK(SetFileTime(file, &wanted, &wanted, &wanted));
+    CHECK(SetFileTime(file, NULL, NULL, NULL));
+    CHECK(GetFileTime(file, NULL, &accessed, &written));
+    CHECK(ticks_of(accessed) == AN_OLD_TIME && ticks_of(written) == A_TIME);
+    wanted = time_of(-3);
+    CHECK_FALSE(SetFileTime(file, NULL, NULL, &wanted), ERROR_INVALID_PARAMETER);
+    CHECK_FALSE(SetFileTime(file, &wanted, NULL, NULL), ERROR_INVALID_PARAMETER);
+    CHECK(CloseHandle(file));
+    wanted = time_of(A_TIME);
+    CHECK_FALSE(SetFileTime(file, NULL, NULL, &wanted), ERROR_INVALID_HANDLE);
+    CHECK_FALSE(GetFileTime(file, NULL, NULL, &written), ERROR_INVALID_HANDLE);
+    file = opens("/t", GENERIC_READ, OPEN_EXISTING);
+    CHECK_FALSE(SetFileTime(file, NULL, &wanted, NULL), ERROR_ACCESS_DENIED);
+    CHECK(CloseHandle(file));
+    /* Of one that was opened for nothing else. */
+    file = opens("/t", FILE_WRITE_ATTRIBUTES, OPEN_EXISTING);
+    CHECK(SetFileTime(file, NULL, &wanted, NULL) && GetFileTime(file, NULL, &accessed, NULL));
+    CHECK_IS(ticks_of(accessed), A_TIME);
+    CHECK(CloseHandle(file) && DeleteFileA(in("/t")));
+}
+
+static void a_file_has_an_identity(void)
+{
+    BY_HANDLE_FILE_INFORMATION one, other;
+    FILE_ID_INFO id, other_id;
+    FILE_STANDARD_INFO standard;
+    FILE_BASIC_INFO basic;
+    FILE_ATTRIBUTE_TAG_INFO tag;
+    HANDLE file = opens("/i", GENERIC_READ | GENERIC_WRITE, CREATE_NEW), again;
+    writes(file, "12345");
+    CHECK_IS(link(in("/i"), in("/j")), 0);
+    again = opens("/j", GENERIC_READ, OPEN_EXISTING);
+    memset(&one, 0xA5, sizeof one);
+    memset(&other, 0x5A, sizeof other);
+    CHECK(GetFileInformationByHandle(file, &one) && GetFileInformationByHandle(again, &other));
+    CHECK(one.nFileIndexHigh == other.nFileIndexHigh && one.nFileIndexLow == other.nFileIndexLow);
+    CHECK_IS(one.dwVolumeSerialNumber, other.dwVolumeSerialNumber);
+    CHECK(one.nNumberOfLinks == 2 && one.nFileSizeLow == 5 && one.nFileSizeHigh == 0);
+    CHECK_IS(one.dwFileAttributes, FILE_ATTRIBUTE_NORMAL);
+    CHECK(GetFileInformationByHandleEx(file, FileIdInfo, &id, sizeof id));
+    CHECK(GetFileInformationByHandleEx(again, FileIdInfo, &other_id, sizeof other_id));
+    CHECK(memcmp(&id, &other_id, sizeof id) == 0);
+    CHECK(CloseHandle(again));
+    again = opens("/k", GENERIC_WRITE, CREATE_NEW);
+    CHECK(GetFileInformationByHandleEx(again, FileIdInfo, &other_id, sizeof other_id));
+    CHECK(memcmp(&id, &other_id, sizeof id) != 0);
+    CHECK(CloseHandle(again) && DeleteFileA(in("/k")) && DeleteFileA(in("/j")));
+    CHECK(GetFileInformationByHandleEx(file, FileStandardInfo, &standard, sizeof standard));
+    CHECK(standard.EndOfFile.QuadPart == 5 && standard.NumberOfLinks == 1 && !standard.Directory);
+    CHECK(GetFileInformationByHandleEx(file, FileAttributeTagInfo, &tag, sizeof tag));
+    CHECK(tag.FileAttributes == FILE_ATTRIBUTE_NORMAL && tag.ReparseTag == 0);
+    /* Times and attributes are set by a class, too. */
+    CHECK(GetFileInformationByHandleEx(file, FileBasicInfo, &basic, sizeof basic));
+    basic.LastWriteTime.QuadPart = A_TIME;
+    basic.FileAttributes = FILE_ATTRIBUTE_READONLY;
+    CHECK(SetFileInformationByHandle(file, FileBasicInfo, &basic, sizeof basic));
+    CHECK(GetFileInformationByHandleEx(file, FileBasicInfo, &basic, sizeof basic));
+    CHECK(basic.LastWriteTime.QuadPart == A_TIME && basic.FileAttributes == FILE_ATTRIBUTE_READONLY);
+    memset(&basic, 0, sizeof basic);
+    CHECK(SetFileInformationByHandle(file, FileBasicInfo, &basic, sizeof basic));
+    CHECK_IS(GetFileAttributesA(in("/i")), FILE_ATTRIBUTE_READONLY);
+    CHECK(CloseHandle(file) && SetFileAttributesA(in("/i"), FILE_ATTRIBUTE_NORMAL));
+    file = opens("/i", GENERIC_WRITE, OPEN_EXISTING);
+    CHECK(DeleteFileA(in("/i")));
+    CHECK(GetFileInformationByHandleEx(file, FileStandardInfo, &standard, sizeof standard));
+    CHECK(standard.DeletePending && standard.NumberOfLinks == 0);
+    CHECK(CloseHandle(file));
+    file = OPENED("", GENERIC_READ, OPEN_EXISTING, FILE_FLAG_BACKUP_SEMANTICS);
+    CHECK(GetFileInformationByHandle(file, &one));
+    CHECK(one.dwFileAttributes == FILE_ATTRIBUTE_DIRECTORY && one.nFileSizeLow == 0);
+    CHECK(CloseHandle(file));
+    CHECK(GetFileInformationByHandle(GetStdHandle(STD_ERROR_HANDLE), &one));
+}
+
+static void what_is_asked_wrongly_fails(void)
+{
+    BY_HANDLE_FILE_INFORMATION information;
+    WIN32_FILE_ATTRIBUTE_DATA data;
+    FILE_END_OF_FILE_INFO end;
+    FILE_BASIC_INFO basic;
+    WCHAR wide[160];
+    HANDLE event = CreateEventA(NULL, TRUE, FALSE, NULL);
+    HANDLE file = opens("/w", GENERIC_READ | GENERIC_WRITE, CREATE_NEW);
+    end.EndOfFile.QuadPart = 7;
+    CHECK(SetFileInformationByHandle(file, FileEndOfFileInfo, &end, sizeof end));
+    CHECK_IS(size_of(file), 7);
+    CHECK_IS(seeks(file, 0, FILE_CURRENT), 0);
+    end.EndOfFile.QuadPart = -1;
+    CHECK_FALSE(SetFileInformationByHandle(file, FileEndOfFileInfo, &end, sizeof end), ERROR_INVALID_PARAMETER);
+    CHECK_FALSE(SetFileInformationByHandle(file, FileEndOfFileInfo, &end, 7), ERROR_BAD_LENGTH);
+    CHECK_FALSE(SetFileInformationByHandle(file, FileEndOfFileInfo, NULL, 8), ERROR_INVALID_PARAMETER);
+    CHECK_FALSE(SetFileInformationByHandle(file, FileStandardInfo, &end, sizeof end), ERROR_NOT_SUPPORTED);
+    CHECK_FALSE(GetFileInformationByHandleEx(file, FileStreamInfo, &data, sizeof data), ERROR_NOT_SUPPORTED);
+    CHECK_FALSE(GetFileInformationByHandleEx(file, MaximumFileInfoByHandleClass, &data, sizeof data),
+                ERROR_INVALID_PARAMETER);
+    CHECK_FALSE(GetFileInformationByHandleEx(file, FileBasicInfo, &data, 39), ERROR_BAD_LENGTH);
+    CHECK_FALSE(GetFileInformationByHandleEx(event, FileBasicInfo, &basic, sizeof basic), ERROR_INVALID_HANDLE);
+    CHECK_FALSE(GetFileInformationByHandle(file, NULL), ERROR_INVALID_PARAMETER);
+    CHECK_FALSE(GetFileInformationByHandle(event, &information), ERROR_INVALID_HANDLE);
+    CHECK_FALSE(GetFileInformationByHandle(INVALID_HANDLE_VALUE, &information), ERROR_INVALID_HANDLE);
+    CHECK(CloseHandle(file));
+    CHECK_FALSE(GetFileInformationByHandle(file, &information), ERROR_INVALID_HANDLE);
+    file = opens("/w", GENERIC_READ, OPEN_EXISTING);
+    end.EndOfFile.QuadPart = 1;
+    memset(&basic, 0, sizeof basic);
+    basic.FileAttributes = FILE_ATTRIBUTE_READONLY;
+    CHECK_FALSE(SetFileInformationByHandle(file, FileEndOfFileInfo, &end, sizeof end), ERROR_ACCESS_DENIED);
+    CHECK_FALSE(SetFileInformationByHandle(file, FileBasicInfo, &basic, sizeof basic), ERROR_ACCESS_DENIED);
+    CHECK(CloseHandle(file) && CloseHandle(event));
+    memset(&data, 0xA5, sizeof data);
+    CHECK(MultiByteToWideChar(CP_UTF8, 0, in("\\w"), -1, wide, 160) > 0);
+    CHECK(GetFileAttributesExW(wide, GetFileExInfoStandard, &data));
+    CHECK(data.dwFileAttributes == FILE_ATTRIBUTE_NORMAL && data.nFileSizeLow == 7 && data.nFileSizeHigh == 0);
+    CHECK_FALSE(GetFileAttributesExA(in("\\w"), GetFileExMaxInfoLevel, &data), ERROR_INVALID_PARAMETER);
+    CHECK_FALSE(GetFileAttributesExA(in("\\w"), GetFileExInfoStandard, NULL), ERROR_INVALID_PARAMETER);
+    CHECK_FALSE(GetFileAttributesExA(in("\\none"), GetFileExInfoStandard, &data), ERROR_FILE_NOT_FOUND);
+    CHECK_FALSE(GetFileAttributesExA(in("\\none\\w"), GetFileExInfoStandard, &data), ERROR_PATH_NOT_FOUND);
+    CHECK_FALSE(GetFileAttributesExA(NULL, GetFileExInfoStandard, &data), ERROR_PATH_NOT_FOUND);
+    CHECK(SetFileAttributesW(wide, FILE_ATTRIBUTE_READONLY | FILE_ATTRIBUTE_HIDDEN));
+    CHECK_IS(GetFileAttributesW(wide), FILE_ATTRIBUTE_READONLY);
+    CHECK(SetFileAttributesA(in("/w"), FILE_ATTRIBUTE_ARCHIVE));
+    CHECK_IS(GetFileAttributesW(wide), FILE_ATTRIBUTE_NORMAL);
+    CHECK(SetFileAttributesA(folder, FILE_ATTRIBUTE_READONLY));
+    CHECK_IS(GetFileAttributesA(folder), FILE_ATTRIBUTE_DIRECTORY);
+    CHECK_FALSE(SetFileAttributesA(in("/none"), FILE_ATTRIBUTE_READONLY), ERROR_FILE_NOT_FOUND);
+    CHECK_FALSE(SetFileAttributesA(NULL, FILE_ATTRIBUTE_READONLY), ERROR_PATH_NOT_FOUND);
+    CHECK(DeleteFileA(in("/w")));
+}
+
+static void whole_is(const char *name, const char *whole, const char *last)
+{
+    char text[300], *part = text;
+    CHECK_IS(GetFullPathNameA(name, sizeof text, text, &part), strlen(whole));
+    if (strcmp(text, whole) != 0 || (last ? part == NULL || strcmp(part, last) != 0 : part != NULL)) {
+        fprintf(stderr, "%s is %s\n", name, text);
+        exit(1);
+    }
+}
+
+static void a_name_has_a_whole_form(void)
+{
+    char before[300], text[300];
+    WCHAR wide[300], *part = NULL;
+    CHECK(GetCurrentDirectoryA(sizeof before, before) < sizeof before);
+    CHECK(SetCurrentDirectoryA(folder));
+    CHECK_IS(GetCurrentDirectoryA(sizeof text, text), strlen(folder));
+    CHECK(strcmp(text, folder) == 0);
+    CHECK_IS(GetCurrentDirectoryA((DWORD)strlen(folder), text), strlen(folder) + 1);
+    CHECK_IS(GetCurrentDirectoryW(300, wide), strlen(folder));
+    CHECK_IS(GetCurrentDirectoryW(0, NULL), strlen(folder) + 1);
+    whole_is("a", in("/a"), "a");
+    whole_is(".\\a\\..\\b\\.\\c", in("/b/c"), "c");
+    whole_is("a\\", in("/a/"), NULL);
+    whole_is("\\x\\\\y\\..\\..\\..\\z", "/z", "z");
+    whole_is("\\..", "/", NULL);
+    whole_is("\\x\\..", "/", NULL);
+    whole_is("\\x\\y\\..", "/x", "x");
+    whole_is("\\x\\.", "/x", "x");
+    whole_is(".", folder, strrchr(folder, '/') + 1);
+    whole_is("\\..x\\.y\\...", "/..x/.y/...", "...");
+    CHECK_IS(GetFullPathNameA("\\four", 5, text, NULL), 6);
+    CHECK_IS(GetFullPathNameA("\\four", 6, text, NULL), 5);
+    CHECK_IS(GetFullPathNameW(L"\\x\\y", 300, wide, &part), 4);
+    CHECK(wcscmp(wide, L"/x/y") == 0 && part == wide + 3);
+    CHECK_IS(GetFullPathNameW(L"\\x\\y", 4, wide, NULL), 5);
+    CHECK_FALSE(GetFullPathNameA("", sizeof text, text, NULL), ERROR_INVALID_NAME);
+    CHECK_FALSE(GetFullPathNameA(NULL, sizeof text, text, NULL), ERROR_INVALID_NAME);
+    CHECK_FALSE(GetFullPathNameW(NULL, 300, wide, NULL), ERROR_INVALID_NAME);
+    CHECK_FALSE(SetCurrentDirectoryA("none"), ERROR_FILE_NOT_FOUND);
+    CHECK_FALSE(SetCurrentDirectoryW(NULL), ERROR_PATH_NOT_FOUND);
+    CHECK(SetCurrentDirectoryA(before));
+}
+
 int main(void)
 {
     start();
@@ -634,6 +852,10 @@ int main(void)
     a_pattern_is_that_of_the_reference();
     what_is_found_is_told();
     threads_find_together();
+    a_file_has_times();
+    a_file_has_an_identity();
+    what_is_asked_wrongly_fails();
+    a_name_has_a_whole_form();
     CHECK(DeleteFileA(in("/c")) && DeleteFileA(in("/d")) && DeleteFileA(in("/e")));
     CHECK(RemoveDirectoryA(folder));
     return finish();

@@ -62,6 +62,18 @@ IS_AT(WIN32_FIND_DATAA, nFileSizeLow, 0x20, 4);
 IS_AT(WIN32_FIND_DATAA, cFileName, 0x2C, 260);
 HOLDS(offsetof(WIN32_FIND_DATAW, cFileName) == 0x2C);
 
+HOLDS(sizeof(BY_HANDLE_FILE_INFORMATION) == 52 && sizeof(WIN32_FILE_ATTRIBUTE_DATA) == 36);
+IS_AT(BY_HANDLE_FILE_INFORMATION, dwVolumeSerialNumber, 0x1C, 4);
+IS_AT(BY_HANDLE_FILE_INFORMATION, nFileIndexLow, 0x30, 4);
+IS_AT(WIN32_FILE_ATTRIBUTE_DATA, nFileSizeLow, 0x20, 4);
+HOLDS(sizeof(FILE_BASIC_INFO) == 40 && sizeof(FILE_STANDARD_INFO) == 24 && sizeof(FILE_ATTRIBUTE_TAG_INFO) == 8);
+HOLDS(sizeof(FILE_ID_128) == 16 && sizeof(FILE_ID_INFO) == 24 && sizeof(FILE_END_OF_FILE_INFO) == 8);
+IS_AT(FILE_BASIC_INFO, FileAttributes, 0x20, 4);
+IS_AT(FILE_STANDARD_INFO, DeletePending, 0x14, 1);
+IS_AT(FILE_STANDARD_INFO, Directory, 0x15, 1);
+IS(FileIdInfo, 18);
+IS(FileEndOfFileInfo, 6);
+
 HOLDS(sizeof(GUID) == 16 && sizeof(LPFN_ACCEPTEX) == 8);
 HOLDS(sizeof(WSAOVERLAPPED) == sizeof(OVERLAPPED));
 IS(STATUS_PENDING, 0x103);

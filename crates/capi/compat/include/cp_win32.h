@@ -14,6 +14,7 @@
 #include <cp_console.h>
 #include <cp_crt.h>
 #include <cp_events.h>
+#include <cp_facts.h>
 #include <cp_files.h>
 #include <cp_find.h>
 #include <cp_lists.h>
@@ -21,6 +22,7 @@
 #include <cp_machine.h>
 #include <cp_memory.h>
 #include <cp_pages.h>
+#include <cp_paths.h>
 #include <cp_pool.h>
 #include <cp_text.h>
 #include <cp_threads.h>

@@ -210,11 +210,60 @@ fn set_times(file: &File, times: &[libc::timespec; 2]) -> Result<(), c_int> {
         return Err(error);
     }
     // It was opened for its attributes alone: only its name in /proc takes times.
-    let link = CString::new(format!("/proc/self/fd/{}", file.descriptor())).unwrap_or_default();
+    let link = link_to(file);
     // SAFETY: utimensat(2) reads text that ends with a zero, and two times.
     // - valid: `link` is such text, the times are a local of the caller's.
     let done = unsafe { libc::utimensat(libc::AT_FDCWD, link.as_ptr(), times.as_ptr(), 0) };
     if done == 0 { Ok(()) } else { Err(errno()) }
+}
+
+/// The name in /proc of an open file.
+fn link_to(file: &File) -> CString {
+    CString::new(format!("/proc/self/fd/{}", file.descriptor())).unwrap_or_default()
+}
+
+/// Takes every right to write to a file away, or gives its owner the right if nobody has it. A folder stays as it is:
+/// the reference keeps the attribute of one, and it stops nothing there.
+fn set_attributes(name: &CStr, attributes: u32) -> Result<(), c_int> {
+    let found = statx(libc::AT_FDCWD, name, 0)?;
+    let mode = libc::mode_t::from(found.mode);
+    let is_read_only = attributes & attribute::READ_ONLY != 0;
+    if mode & libc::S_IFMT == libc::S_IFDIR || is_read_only == (mode & 0o222 == 0) {
+        return Ok(());
+    }
+    let mode = if is_read_only { mode & !0o222 } else { mode | 0o200 };
+    // SAFETY: chmod(2) reads text that ends with a zero.
+    // - `name` is such.
+    let done = unsafe { libc::chmod(name.as_ptr(), mode & 0o7777) };
+    if done == 0 { Ok(()) } else { Err(errno()) }
+}
+
+/// Sets the attributes of a name, of which the system keeps one, `FILE_ATTRIBUTE_READONLY`: `SetFileAttributes`.
+///
+/// # Safety
+///
+/// `name` points to text that ends with a zero.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cp_name_set_attributes(name: *const c_char, attributes: u32) -> c_int {
+    succeeds(|| {
+        // SAFETY: `from_ptr` demands text that ends with a zero.
+        // - the caller says so.
+        let name = unsafe { CStr::from_ptr(name) };
+        set_attributes(name, attributes).map_err(|errno| code_of_name(errno, name))
+    })
+}
+
+/// The same of an open file.
+#[unsafe(no_mangle)]
+pub extern "C" fn cp_file_set_attributes(file: Handle, attributes: u32) -> c_int {
+    succeeds(|| {
+        let file = object::file(file)?;
+        if !file.terms.sets_facts {
+            return Err(code::ACCESS_DENIED);
+        }
+        let link = link_to(&file);
+        set_attributes(&link, attributes).map_err(|errno| code_of_name(errno, &link))
+    })
 }
 
 /// Makes a file so long, whatever its position: `FileEndOfFileInfo`.
