@@ -208,6 +208,13 @@ cp_bool cp_file_set_attributes(cp_handle file, uint32_t attributes);
 cp_bool cp_file_set_times(cp_handle file, int64_t accessed, int64_t written);
 cp_bool cp_file_resize(cp_handle file, int64_t size);
 
+/* CreateFileMapping of a file, or of memory for (void *)-1; NULL if it fails. MapViewOfFileEx, UnmapViewOfFile and
+ * FlushViewOfFile. */
+cp_handle cp_create_mapping(cp_handle file, uint32_t protect, uint64_t size);
+void *cp_map_view(cp_handle mapping, uint32_t access, uint64_t offset, size_t count, void *place);
+cp_bool cp_unmap_view(const void *place);
+cp_bool cp_flush_view(const void *place, size_t count);
+
 /* MoveFileEx. */
 cp_bool cp_move_file(const char *from, const char *to, int replaces);
 

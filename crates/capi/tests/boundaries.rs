@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each file and what it imports of this crate, lowest layer first.
-const LAYERS: [(&str, &[&str]); 79] = [
+const LAYERS: [(&str, &[&str]); 81] = [
     ("abi", &[]),
     ("linux", &[]),
     ("linux/fetches", &[]),
@@ -25,6 +25,7 @@ const LAYERS: [(&str, &[&str]); 79] = [
     ("windows/last", &[]),
     ("windows/message", &[]),
     ("errors", &["linux/last", "windows/last"]),
+    ("linux/mapping", &["errors"]),
     ("linux/descriptors", &["errors"]),
     ("linux/choices", &["linux/descriptors"]),
     ("linux/errno", &["errors"]),
@@ -70,6 +71,7 @@ const LAYERS: [(&str, &[&str]); 79] = [
         &[
             "abi",
             "linux/file",
+            "linux/mapping",
             "linux/port",
             "linux/process",
             "linux/registered",
@@ -98,6 +100,19 @@ const LAYERS: [(&str, &[&str]); 79] = [
     (
         "linux/facts",
         &["abi", "errors", "linux/file", "linux/object", "linux/opening", "linux/status"],
+    ),
+    (
+        "linux/views",
+        &[
+            "abi",
+            "errors",
+            "handles",
+            "linux/file",
+            "linux/mapping",
+            "linux/object",
+            "linux/process",
+            "linux/status",
+        ],
     ),
     (
         "linux/registrations",

@@ -142,6 +142,7 @@ programs! {
     files: "files.c" => compiles_as_cxx;
     overlapped_files: "overlapped_files.c" => compiles_as_cxx;
     files_forked: "files_forked.c" => compiles_as_cxx;
+    files_mapped: "files_mapped.c" => compiles_as_cxx;
     files_stress: "files_stress.c" => compiles_as_cxx;
     transmit: "transmit.c" => compiles_as_cxx;
     transmit_disk: "transmit_disk.c" => compiles_as_cxx;

@@ -100,6 +100,11 @@ extern HANDLE OpenEventA(DWORD dwDesiredAccess, BOOL bInheritHandle, LPCSTR lpNa
 CP_ABSENT("objects have no names")
 extern HANDLE OpenEventW(DWORD dwDesiredAccess, BOOL bInheritHandle, LPCWSTR lpName);
 
+CP_ABSENT("objects have no names: a view that a forked child inherits, or shm_open(3)")
+extern HANDLE OpenFileMappingA(DWORD dwDesiredAccess, BOOL bInheritHandle, LPCSTR lpName);
+CP_ABSENT("objects have no names: a view that a forked child inherits, or shm_open(3)")
+extern HANDLE OpenFileMappingW(DWORD dwDesiredAccess, BOOL bInheritHandle, LPCWSTR lpName);
+
 /* ---- Thread pools and timer queues ------------------------------------------------------------------------ */
 
 typedef struct _TP_WAIT TP_WAIT, *PTP_WAIT;
@@ -170,11 +175,13 @@ CP_ABSENT("windows") extern BOOL ShowWindow(HWND hWnd, int nCmdShow);
 #if defined UNICODE || defined _UNICODE
 #define OpenMutex OpenMutexW
 #define OpenEvent OpenEventW
+#define OpenFileMapping OpenFileMappingW
 #define CreateNamedPipe CreateNamedPipeW
 #define GetModuleFileName GetModuleFileNameW
 #else
 #define OpenMutex OpenMutexA
 #define OpenEvent OpenEventA
+#define OpenFileMapping OpenFileMappingA
 #define CreateNamedPipe CreateNamedPipeA
 #define GetModuleFileName GetModuleFileNameA
 #endif

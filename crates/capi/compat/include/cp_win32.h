@@ -20,6 +20,7 @@
 #include <cp_lists.h>
 #include <cp_locks.h>
 #include <cp_machine.h>
+#include <cp_mappings.h>
 #include <cp_memory.h>
 #include <cp_pages.h>
 #include <cp_paths.h>

@@ -14,7 +14,7 @@
 //!  several buffers         buffers
 //!  former connections      lingering          what lives on when a socket is used again
 //!  what stops a program    controls
-//!  the C functions         closing  sockets  options  ioctls  opening  facts
+//!  the C functions         closing  sockets  options  ioctls  opening  facts  views
 //!  ports and changes       associations  changes  waiting
 //!  operations on files     flights            how they go on, end and are cancelled
 //!  parts of files          fetches            that go over sockets when they have been read
@@ -25,6 +25,7 @@
 //!  that call a function    registered         waits that have a thread each
 //!  who sees to operations  driver             a thread for those to which no other thread sees
 //!  an open file            file
+//!  a mapping of one        mapping
 //!  what threads wait for   waitable           events, threads, …; the queues of waits
 //!  a port                  port
 //!  a process's numbers     numbers            what a descriptor's number stands for; the key of a port
@@ -72,6 +73,7 @@ pub mod ioctls;
 pub(crate) mod last;
 mod later;
 mod lingering;
+mod mapping;
 pub mod memory;
 pub mod messages;
 pub mod modules;
@@ -96,6 +98,7 @@ pub mod sockets;
 pub(crate) mod status;
 pub mod transfers;
 pub mod transmit;
+pub mod views;
 mod visits;
 mod waitable;
 pub(crate) mod waiting;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::abi::{Handle, Overlapped};
 use crate::linux::file::File;
+use crate::linux::mapping::Mapping;
 use crate::linux::port::CompletionPort;
 use crate::linux::process::Own;
 use crate::linux::registered::Registered;
@@ -17,6 +18,8 @@ pub(crate) enum Object {
     Port(Arc<CompletionPort>),
     /// An open file.
     File(Arc<File>),
+    /// A file mapping.
+    Mapping(Arc<Mapping>),
     /// An event, a thread, and what else threads wait for.
     Waitable(Arc<Waitable>),
     /// A wait of the library's own, which calls a function.
@@ -33,7 +36,7 @@ impl Object {
     pub(crate) fn port(&self) -> Option<&Arc<CompletionPort>> {
         match self {
             Self::Port(port) => Some(port),
-            Self::File(_) | Self::Waitable(_) | Self::Registered(_) => None,
+            Self::File(_) | Self::Mapping(_) | Self::Waitable(_) | Self::Registered(_) => None,
         }
     }
 }
@@ -73,6 +76,14 @@ pub(crate) fn file(handle: Handle) -> Result<Arc<File>, u32> {
     })
 }
 
+/// The mapping that a handle stands for, which lives on for the caller when its handle is closed.
+pub(crate) fn mapping(handle: Handle) -> Result<Arc<Mapping>, u32> {
+    handles().look_up(handle, |object| match object {
+        Object::Mapping(mapping) => Some(Arc::clone(mapping)),
+        _ => None,
+    })
+}
+
 /// The objects and ports of these handles, for a wait. They live on for it when the handles are closed.
 pub(crate) fn awaited(wanted: &[Handle]) -> Result<Awaited, u32> {
     let mut awaited = Awaited::default();
@@ -82,7 +93,7 @@ pub(crate) fn awaited(wanted: &[Handle]) -> Result<Awaited, u32> {
                 Object::Port(port) => awaited.ports.push((place, Arc::clone(port))),
                 Object::File(file) => awaited.objects.push((place, Arc::clone(&file.signal))),
                 Object::Waitable(it) => awaited.objects.push((place, Arc::clone(it))),
-                Object::Registered(_) => return None,
+                Object::Mapping(_) | Object::Registered(_) => return None,
             }
             Some(())
         })?;
