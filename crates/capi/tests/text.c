@@ -6,6 +6,9 @@
 #include <strsafe.h>
 #include <windows.h>
 
+#include <stdarg.h>
+#include <wchar.h>
+
 #include "check.h"
 
 enum { SYSTEM = FORMAT_MESSAGE_FROM_SYSTEM | FORMAT_MESSAGE_IGNORE_INSERTS };
@@ -163,6 +166,172 @@ static void what_does_not_fit_is_told(void)
     CHECK_IS(_strnicmp("GET /", "get x", 4), 0);
 }
 
+/* ---- formats of the reference ------------------------------------------------------------------------ */
+
+static int narrow(char *to, size_t size, const char *format, ...)
+{
+    va_list arguments;
+    int length;
+    va_start(arguments, format);
+    length = vsprintf_s(to, size, format, arguments);
+    va_end(arguments);
+    return length;
+}
+
+static int wide(wchar_t *to, size_t size, const wchar_t *format, ...)
+{
+    va_list arguments;
+    int length;
+    va_start(arguments, format);
+    length = vswprintf_s(to, size, format, arguments);
+    va_end(arguments);
+    return length;
+}
+
+static int length_of(const char *format, ...)
+{
+    va_list arguments;
+    int length;
+    va_start(arguments, format);
+    length = _vscprintf(format, arguments);
+    va_end(arguments);
+    return length;
+}
+
+#define CHECK_WIDE(expected, ...) \
+    do { \
+        wchar_t check_text[200]; \
+        int check_length = wide(check_text, 200, __VA_ARGS__); \
+        CHECK_IS(check_length, (int)wcslen(expected)); \
+        CHECK(wcscmp(check_text, expected) == 0); \
+    } while (0)
+#define CHECK_NARROW(expected, ...) \
+    do { \
+        char check_text[200]; \
+        int check_length = narrow(check_text, 200, __VA_ARGS__); \
+        CHECK_IS(check_length, (int)strlen(expected)); \
+        CHECK(strcmp(check_text, expected) == 0); \
+    } while (0)
+
+static void formats_are_those_of_the_reference(void)
+{
+    const long long large = -0x123456789ALL;
+    CHECK_NARROW("-78187493530|78187493530", "%I64d|%I64u", large, (unsigned long long)-large);
+    CHECK_NARROW("123456789a|    7|7    |00007", "%I64x|%5I64d|%-5I64d|%05I64d", -large, 7LL, 7LL, 7LL);
+    CHECK_NARROW("7 8 9", "%I32d %Id %Iu", 7, (INT_PTR)8, (SIZE_T)9);
+    CHECK_NARROW("-1 255", "%I32d %I32u", -1, 255U);
+    CHECK_NARROW("wide narrow w n", "%S %s %C %c", L"wide", "narrow", L'w', 'n');
+    CHECK_NARROW("wide wide narrow", "%ls %ws %hs", L"wide", L"wide", "narrow");
+    CHECK_NARROW("100% 5", "100%% %I64d", 5LL);
+    CHECK_WIDE(L"wide narrow w n", L"%s %S %c %C", L"wide", "narrow", L'w', 'n');
+    CHECK_WIDE(L"wide wide narrow", L"%ls %ws %hs", L"wide", L"wide", "narrow");
+    CHECK_WIDE(L"  ab|ab  |  a|a", L"%4s|%-4s|%3.1s|%.1s", L"ab", L"ab", L"ab", L"ab");
+    CHECK_WIDE(L"   w|w   ", L"%4c|%-4c", L'w', L'w');
+    CHECK_WIDE(L"  ab|ab  ", L"%*s|%*s", 4, L"ab", -4, L"ab");
+    CHECK_WIDE(L"-78187493530|78187493530", L"%I64d|%I64u", large, (unsigned long long)-large);
+    CHECK_WIDE(L"-5 5 17 1f 1F 0x1f", L"%d %u %o %x %X %#x", -5, 5U, 15U, 31U, 31U, 31U);
+    CHECK_WIDE(L"+5| 5|005|  005", L"%+d|% d|%.3d|%5.3d", 5, 5, 5, 5);
+    CHECK_WIDE(L"1.50 1.5", L"%.2f %g", 1.5, 1.5);
+    CHECK_WIDE(L"-1 65535 100%", L"%hd %hu 100%%", 0x1FFFF, 0x1FFFF);
+    CHECK_WIDE(L"-1 18446744073709551615", L"%lld %llu", -1LL, ~0ULL);
+    CHECK_WIDE(L"(null) (null)", L"%s %S", (wchar_t *)NULL, (char *)NULL);
+    CHECK_IS(length_of("%I64d %S", 12345LL, L"abc"), 9);
+    CHECK_IS(length_of("%d", 12345), 5);
+}
+
+#if HAS_SOCKET_CALLS
+static void a_format_may_have_any_length_and_letter(void)
+{
+    static char narrow_text[2000];
+    static wchar_t wide_text[2000];
+    CHECK_WIDE(L"\x20AC \x1F600", L"%S", "\xE2\x82\xAC \xF0\x9F\x98\x80");
+    CHECK_NARROW("\xE2\x82\xAC\xC3\xA4", "%S%C", L"\x20AC", L'\xE4');
+    CHECK_WIDE(L"\xE4|", L"%c|", L'\xE4');
+    CHECK_IS(narrow(narrow_text, 2000, "%1000I64d|%.900I64d", 1LL, 2LL), 1901);
+    CHECK(narrow_text[999] == '1' && narrow_text[1001] == '0' && narrow_text[1900] == '2');
+    CHECK_IS(wide(wide_text, 2000, L"%1000d|%.900f", 1, 0.5), 1903);
+    CHECK(wide_text[999] == L'1' && wide_text[1002] == L'.');
+    /* What is no format is told, and writes nothing through pointers. */
+    CHECK_IS(narrow(narrow_text, 100, "%I64n", narrow_text), -1);
+    CHECK_IS(errno, EINVAL);
+    CHECK_IS(narrow_text[0], 0);
+    CHECK_IS(wide(wide_text, 100, L"%y", 1), -1);
+    CHECK_IS(wide(wide_text, 100, L"%", 1), -1);
+    CHECK_IS(wide(wide_text, 100, L"%5", 1), -1);
+    CHECK_IS(wide(NULL, 100, L"a"), -1);
+    CHECK_IS(wide(wide_text, 0, L"a"), -1);
+    CHECK_IS(wide(wide_text, 100, NULL), -1);
+    CHECK_IS(wide(wide_text, 3, L"%s", L"abc"), -1);
+    CHECK_IS(errno, ERANGE);
+    CHECK_IS(wide_text[0], 0);
+    CHECK_IS(narrow(narrow_text, 3, "%S", L"abc"), -1);
+    CHECK_IS(errno, ERANGE);
+    CHECK_IS(length_of(NULL), -1);
+    CHECK_IS(_snwprintf(NULL, 4, L"a"), -1);
+    CHECK_IS(StringCchPrintfA(narrow_text, 5, "%ls", L"abcdef"), STRSAFE_E_INSUFFICIENT_BUFFER);
+    CHECK(strcmp(narrow_text, "abcd") == 0);
+}
+#endif
+
+static void wide_text_is_copied_and_told(void)
+{
+    wchar_t text[6] = L"";
+    char narrow_text[6];
+    char *end;
+    CHECK_IS(_snwprintf(text, 6, L"%s", L"1234567"), -1);
+    CHECK(wmemcmp(text, L"123456", 6) == 0); /* no zero */
+    CHECK_IS(_snwprintf(text, 6, L"%s", L"123456"), 6);
+    CHECK_IS(_snwprintf(text, 6, L"%s", L"12345"), 5);
+    CHECK_IS(swprintf_s(text, 6, L"%d", 12345), 5);
+    CHECK_IS(_scwprintf(L"%s %d", L"abc", 17), 6);
+    CHECK_IS(_scprintf("%s %d", "abc", 17), 6);
+    CHECK_IS(_snprintf(NULL, 0, "%s", "abcdef"), 6);
+    CHECK_IS(_snprintf(narrow_text, 6, "%ls", L"abcdef"), 6);
+    CHECK(memcmp(narrow_text, "abcdef", 6) == 0);
+    CHECK_IS(wcscpy_s(text, 6, L"abc"), 0);
+    CHECK_IS(wcscat_s(text, 6, L"de"), 0);
+    CHECK(wcscmp(text, L"abcde") == 0);
+    CHECK_IS(wcsncpy_s(text, 6, L"1234567", _TRUNCATE), STRUNCATE);
+    CHECK(wcscmp(text, L"12345") == 0);
+    CHECK_IS(wcsncpy_s(text, 6, L"123456", 3), 0);
+    CHECK(wcscmp(text, L"123") == 0);
+#if HAS_SOCKET_CALLS
+    CHECK_IS(wcscat_s(text, 6, L"456"), ERANGE);
+    CHECK_IS(text[0], 0);
+    CHECK_IS(wcscpy_s(text, 6, L"123456"), ERANGE);
+    CHECK_IS(wcsncpy_s(text, 6, L"123456", 6), ERANGE);
+    CHECK_IS(wcscpy_s(NULL, 6, L"1"), EINVAL);
+    CHECK_IS(wcscpy_s(text, 0, L"1"), EINVAL);
+    CHECK_IS(wcscpy_s(text, 6, NULL), EINVAL);
+    CHECK_IS(wcsncpy_s(text, 6, NULL, 1), EINVAL);
+    CHECK_IS(wcscat_s(text, 6, NULL), EINVAL);
+    wmemset(text, L'x', 6);
+    CHECK_IS(wcscat_s(text, 6, L"y"), EINVAL);
+    CHECK_IS(strnlen_s("four", 10), 4);
+    CHECK_IS(strnlen_s("four", 3), 3);
+    CHECK_IS(strnlen_s(NULL, 3), 0);
+    CHECK_IS(wcsnlen_s(L"four", 10), 4);
+    CHECK_IS(wcsnlen_s(NULL, 3), 0);
+#endif
+    CHECK_IS(_wcsicmp(L"Content-Length", L"content-length"), 0);
+    CHECK(_wcsicmp(L"a", L"B") < 0 && _wcsicmp(L"b", L"A") > 0 && _wcsicmp(L"a", L"ab") < 0);
+    CHECK_IS(_wcsnicmp(L"GET /", L"get x", 4), 0);
+    CHECK_IS(_strtoi64("-9223372036854775808x", &end, 10), INT64_MIN);
+    CHECK_IS(*end, 'x');
+    CHECK(_strtoui64("FFFFFFFFFFFFFFFF", NULL, 16) == UINT64_MAX);
+    CHECK_IS(_strtoui64("0x10", NULL, 0), 16);
+    errno = 0;
+    CHECK(_strtoi64("99999999999999999999", NULL, 10) == INT64_MAX && errno == ERANGE);
+    CHECK_IS(_atoi64("-12345678901"), -12345678901LL);
+#if defined __cplusplus && HAS_SOCKET_CALLS
+    CHECK_IS(swprintf_s(text, L"%s", L"abc"), 3);
+    CHECK_IS(wcscpy_s(text, L"123456"), ERANGE);
+    CHECK_IS(wcscpy_s(text, L"12"), 0);
+    CHECK_IS(wcscat_s(text, L"34"), 0);
+    CHECK_IS(wcsncpy_s(text, L"123456", _TRUNCATE), STRUNCATE);
+#endif
+}
+
 /* ---- what the reference's C library has besides --------------------------------------------------- */
 
 static void times_have_parts_and_text(void)
@@ -230,6 +399,11 @@ int main(void)
     text_has_two_forms();
 #endif
     what_does_not_fit_is_told();
+    formats_are_those_of_the_reference();
+#if HAS_SOCKET_CALLS
+    a_format_may_have_any_length_and_letter();
+#endif
+    wide_text_is_copied_and_told();
     times_have_parts_and_text();
     memory_is_copied_if_there_is_room();
     files_are_opened();

@@ -14,8 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <wchar.h>
 
 #include <cp_clocks.h>
+#include <cp_formats.h>
 
 #ifndef CP_ERRNO_T_DEFINED
 #define CP_ERRNO_T_DEFINED
@@ -30,23 +32,24 @@ typedef int errno_t;
 
 /* ---- Text into a buffer ---------------------------------------------------------------------------------- */
 
-/* As there: -1 if it does not fit, and then there is no zero at the end if there is no room for it. */
+/* As there: -1 if it does not fit, and then there is no zero at the end if there is no room for it. Without a buffer and
+ * a count, how long the text would be. */
 __attribute__((__format__(__printf__, 3, 0))) CP_INLINE int _vsnprintf(char *buffer, size_t count,
                                                                        const char *format, va_list arguments) {
     va_list again;
     int length;
     __builtin_va_copy(again, arguments);
-    length = vsnprintf(NULL, 0, format, again);
+    length = cp_vsnprintf(NULL, 0, format, again);
     va_end(again);
-    if (length < 0)
-        return -1;
+    if (length < 0 || (!buffer && count == 0))
+        return length;
     if ((size_t)length < count)
-        return vsnprintf(buffer, count, format, arguments);
+        return cp_vsnprintf(buffer, count, format, arguments);
     if (count > 0) {
         char *whole = (char *)malloc((size_t)length + 1);
         if (!whole)
             return -1;
-        vsnprintf(whole, (size_t)length + 1, format, arguments);
+        cp_vsnprintf(whole, (size_t)length + 1, format, arguments);
         memcpy(buffer, whole, count);
         free(whole);
     }
@@ -71,11 +74,12 @@ __attribute__((__format__(__printf__, 3, 0))) CP_INLINE int vsprintf_s(char *buf
         errno = EINVAL;
         return -1;
     }
-    length = vsnprintf(buffer, size, format, arguments);
+    length = cp_vsnprintf(buffer, size, format, arguments);
     if (length >= 0 && (size_t)length < size)
         return length;
     buffer[0] = '\0';
-    errno = ERANGE;
+    if (length >= 0)
+        errno = ERANGE;
     return -1;
 }
 
@@ -85,6 +89,24 @@ __attribute__((__format__(__printf__, 3, 4))) CP_INLINE int sprintf_s(char *buff
     int length;
     va_start(arguments, format);
     length = vsprintf_s(buffer, size, format, arguments);
+    va_end(arguments);
+    return length;
+}
+
+/* How long the text would be. */
+__attribute__((__format__(__printf__, 1, 0))) CP_INLINE int _vscprintf(const char *format, va_list arguments) {
+    if (!format) {
+        errno = EINVAL;
+        return -1;
+    }
+    return cp_vsnprintf(NULL, 0, format, arguments);
+}
+
+__attribute__((__format__(__printf__, 1, 2))) CP_INLINE int _scprintf(const char *format, ...) {
+    va_list arguments;
+    int length;
+    va_start(arguments, format);
+    length = _vscprintf(format, arguments);
     va_end(arguments);
     return length;
 }
@@ -166,6 +188,11 @@ inline errno_t strcat_s(char (&to)[Size], const char *from) {
     return strcat_s(to, Size, from);
 }
 template <size_t Size>
+__attribute__((__format__(__printf__, 2, 0))) inline int vsprintf_s(char (&buffer)[Size], const char *format,
+                                                                    va_list arguments) {
+    return vsprintf_s(buffer, Size, format, arguments);
+}
+template <size_t Size>
 __attribute__((__format__(__printf__, 2, 3))) inline int sprintf_s(char (&buffer)[Size], const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
@@ -174,6 +201,182 @@ __attribute__((__format__(__printf__, 2, 3))) inline int sprintf_s(char (&buffer
     return length;
 }
 #endif
+
+/* ---- Wide text ------------------------------------------------------------------------------------------- */
+
+/* As _vsnprintf. */
+CP_INLINE int _vsnwprintf(wchar_t *buffer, size_t count, const wchar_t *format, va_list arguments) {
+    cp_out out = {NULL, buffer, count, 0};
+    cp_format text = {NULL, format};
+    int length;
+    if (!format || (!buffer && count > 0)) {
+        errno = EINVAL;
+        return -1;
+    }
+    if (!buffer)
+        return cp_vsnwprintf(NULL, 0, format, arguments);
+    length = cp_out_format(&out, text, arguments);
+    if (length >= 0 && (size_t)length < count)
+        buffer[length] = L'\0';
+    return length >= 0 && (size_t)length <= count ? length : -1;
+}
+
+CP_INLINE int _snwprintf(wchar_t *buffer, size_t count, const wchar_t *format, ...) {
+    va_list arguments;
+    int length;
+    va_start(arguments, format);
+    length = _vsnwprintf(buffer, count, format, arguments);
+    va_end(arguments);
+    return length;
+}
+
+CP_INLINE int _vscwprintf(const wchar_t *format, va_list arguments) {
+    return _vsnwprintf(NULL, 0, format, arguments);
+}
+
+CP_INLINE int _scwprintf(const wchar_t *format, ...) {
+    va_list arguments;
+    int length;
+    va_start(arguments, format);
+    length = _vscwprintf(format, arguments);
+    va_end(arguments);
+    return length;
+}
+
+/* What does not fit leaves the buffer empty. */
+CP_INLINE int vswprintf_s(wchar_t *buffer, size_t size, const wchar_t *format, va_list arguments) {
+    int length;
+    if (!buffer || size == 0 || !format) {
+        errno = EINVAL;
+        return -1;
+    }
+    length = cp_vsnwprintf(buffer, size, format, arguments);
+    if (length >= 0 && (size_t)length < size)
+        return length;
+    buffer[0] = L'\0';
+    if (length >= 0)
+        errno = ERANGE;
+    return -1;
+}
+
+CP_INLINE int swprintf_s(wchar_t *buffer, size_t size, const wchar_t *format, ...) {
+    va_list arguments;
+    int length;
+    va_start(arguments, format);
+    length = vswprintf_s(buffer, size, format, arguments);
+    va_end(arguments);
+    return length;
+}
+
+CP_INLINE errno_t cp_refuse_wide_copy(wchar_t *to, size_t size, errno_t code) {
+    if (to && size > 0)
+        to[0] = L'\0';
+    errno = code;
+    return code;
+}
+
+CP_INLINE errno_t wcscpy_s(wchar_t *to, size_t size, const wchar_t *from) {
+    if (!to || size == 0 || !from)
+        return cp_refuse_wide_copy(to, size, EINVAL);
+    if (wcslen(from) >= size)
+        return cp_refuse_wide_copy(to, size, ERANGE);
+    wmemcpy(to, from, wcslen(from) + 1);
+    return 0;
+}
+
+/* With _TRUNCATE what does not fit is cut, which STRUNCATE tells. */
+CP_INLINE errno_t wcsncpy_s(wchar_t *to, size_t size, const wchar_t *from, size_t count) {
+    size_t length = 0;
+    if (!to || size == 0 || !from)
+        return cp_refuse_wide_copy(to, size, EINVAL);
+    while (length < count && length < size && from[length])
+        length++;
+    if (length == size) {
+        if (count != _TRUNCATE)
+            return cp_refuse_wide_copy(to, size, ERANGE);
+        wmemcpy(to, from, size - 1);
+        to[size - 1] = L'\0';
+        return STRUNCATE;
+    }
+    wmemcpy(to, from, length);
+    to[length] = L'\0';
+    return 0;
+}
+
+CP_INLINE errno_t wcscat_s(wchar_t *to, size_t size, const wchar_t *from) {
+    size_t length = 0;
+    if (!to || size == 0 || !from)
+        return cp_refuse_wide_copy(to, size, EINVAL);
+    while (length < size && to[length])
+        length++;
+    if (length == size)
+        return cp_refuse_wide_copy(to, size, EINVAL);
+    if (wcslen(from) >= size - length)
+        return cp_refuse_wide_copy(to, size, ERANGE);
+    wmemcpy(to + length, from, wcslen(from) + 1);
+    return 0;
+}
+
+#ifdef __cplusplus
+template <size_t Size>
+inline errno_t wcscpy_s(wchar_t (&to)[Size], const wchar_t *from) {
+    return wcscpy_s(to, Size, from);
+}
+template <size_t Size>
+inline errno_t wcsncpy_s(wchar_t (&to)[Size], const wchar_t *from, size_t count) {
+    return wcsncpy_s(to, Size, from, count);
+}
+template <size_t Size>
+inline errno_t wcscat_s(wchar_t (&to)[Size], const wchar_t *from) {
+    return wcscat_s(to, Size, from);
+}
+template <size_t Size>
+inline int vswprintf_s(wchar_t (&buffer)[Size], const wchar_t *format, va_list arguments) {
+    return vswprintf_s(buffer, Size, format, arguments);
+}
+template <size_t Size>
+inline int swprintf_s(wchar_t (&buffer)[Size], const wchar_t *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vswprintf_s(buffer, Size, format, arguments);
+    va_end(arguments);
+    return length;
+}
+#endif
+
+/* How long text is, at most `most`; 0 for none. */
+CP_INLINE size_t strnlen_s(const char *text, size_t most) {
+    size_t length = 0;
+    while (text && length < most && text[length])
+        length++;
+    return length;
+}
+
+CP_INLINE size_t wcsnlen_s(const wchar_t *text, size_t most) {
+    size_t length = 0;
+    while (text && length < most && text[length])
+        length++;
+    return length;
+}
+
+/* Letters of other alphabets are told apart. */
+CP_INLINE int _wcsnicmp(const wchar_t *one, const wchar_t *other, size_t count) {
+    size_t at;
+    for (at = 0; at < count; at++) {
+        wchar_t a = one[at], b = other[at];
+        a += a >= L'A' && a <= L'Z' ? L'a' - L'A' : 0;
+        b += b >= L'A' && b <= L'Z' ? L'a' - L'A' : 0;
+        if (a != b)
+            return a < b ? -1 : 1;
+        if (a == 0)
+            break;
+    }
+    return 0;
+}
+
+CP_INLINE int _wcsicmp(const wchar_t *one, const wchar_t *other) {
+    return _wcsnicmp(one, other, (size_t)-1);
+}
 
 /* ---- Text out ------------------------------------------------------------------------------------------- */
 
@@ -208,6 +411,18 @@ CP_INLINE int _strnicmp(const char *one, const char *other, size_t count) {
 
 CP_INLINE int _stricmp(const char *one, const char *other) {
     return _strnicmp(one, other, (size_t)-1);
+}
+
+CP_INLINE __int64 _strtoi64(const char *text, char **end, int base) {
+    return strtoll(text, end, base);
+}
+
+CP_INLINE unsigned __int64 _strtoui64(const char *text, char **end, int base) {
+    return strtoull(text, end, base);
+}
+
+CP_INLINE __int64 _atoi64(const char *text) {
+    return strtoll(text, NULL, 10);
 }
 
 #ifndef __cplusplus

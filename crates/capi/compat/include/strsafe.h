@@ -18,7 +18,7 @@ __attribute__((__format__(__printf__, 3, 0))) CP_INLINE HRESULT StringCchVPrintf
     int length;
     if (size == 0 || size > STRSAFE_MAX_CCH)
         return STRSAFE_E_INVALID_PARAMETER;
-    length = vsnprintf(to, size, format, arguments);
+    length = cp_vsnprintf(to, size, format, arguments);
     return length >= 0 && (size_t)length < size ? S_OK : STRSAFE_E_INSUFFICIENT_BUFFER;
 }
 
