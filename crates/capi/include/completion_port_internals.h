@@ -215,6 +215,12 @@ void *cp_map_view(cp_handle mapping, uint32_t access, uint64_t offset, size_t co
 cp_bool cp_unmap_view(const void *place);
 cp_bool cp_flush_view(const void *place, size_t count);
 
+/* The handle of a descriptor, the same each time, or (void *)-1; a descriptor for a handle, or -1. A descriptor that is
+ * closed next loses its handle. */
+cp_handle cp_descriptor_handle(int descriptor);
+int cp_descriptor_for(cp_handle handle);
+void cp_descriptor_ends(int descriptor);
+
 /* MoveFileEx. */
 cp_bool cp_move_file(const char *from, const char *to, int replaces);
 

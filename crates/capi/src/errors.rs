@@ -13,6 +13,7 @@ pub mod code {
     pub const SUCCESS: u32 = 0;
     pub const FILE_NOT_FOUND: u32 = 2;
     pub const PATH_NOT_FOUND: u32 = 3;
+    pub const TOO_MANY_OPEN_FILES: u32 = 4;
     pub const ACCESS_DENIED: u32 = 5;
     pub const INVALID_HANDLE: u32 = 6;
     pub const NOT_ENOUGH_MEMORY: u32 = 8;

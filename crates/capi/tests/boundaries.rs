@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each file and what it imports of this crate, lowest layer first.
-const LAYERS: [(&str, &[&str]); 81] = [
+const LAYERS: [(&str, &[&str]); 82] = [
     ("abi", &[]),
     ("linux", &[]),
     ("linux/fetches", &[]),
@@ -208,6 +208,18 @@ const LAYERS: [(&str, &[&str]); 81] = [
             "linux/port",
             "linux/registrations",
             "linux/sockets",
+        ],
+    ),
+    (
+        "linux/numbered",
+        &[
+            "abi",
+            "errors",
+            "handles",
+            "linux/associations",
+            "linux/file",
+            "linux/object",
+            "linux/process",
         ],
     ),
     (

@@ -6,7 +6,7 @@ use std::ffi::{CStr, c_char};
 type Message = (u32, &'static CStr);
 
 #[rustfmt::skip]
-static MESSAGES: [Message; 165] = [
+static MESSAGES: [Message; 167] = [
     (0, c"The call has succeeded."),
     (1, c"The call is not possible for this object."),
     (2, c"There is no file of this name."),

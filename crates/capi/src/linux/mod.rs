@@ -14,7 +14,7 @@
 //!  several buffers         buffers
 //!  former connections      lingering          what lives on when a socket is used again
 //!  what stops a program    controls
-//!  the C functions         closing  sockets  options  ioctls  opening  facts  views
+//!  the C functions         closing  sockets  options  ioctls  opening  facts  views  numbered
 //!  ports and changes       associations  changes  waiting
 //!  operations on files     flights            how they go on, end and are cancelled
 //!  parts of files          fetches            that go over sockets when they have been read
@@ -77,6 +77,7 @@ mod mapping;
 pub mod memory;
 pub mod messages;
 pub mod modules;
+pub mod numbered;
 mod numbers;
 pub(crate) mod object;
 pub mod objects;
