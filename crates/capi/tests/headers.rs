@@ -435,7 +435,7 @@ fn an_argument_of_another_type_does_not_compile(by: By) {
 }
 
 /// What a source calls, and what the compilers say in its place.
-const REFUSED: [(&str, &str); 13] = [
+const REFUSED: [(&str, &str); 16] = [
     ("DeviceIoControl(handle, 0, NULL, 0, NULL, 0, &count, &overlapped)", "ioctl(2)"),
     ("ConnectNamedPipe(handle, &overlapped)", "AF_UNIX sockets"),
     ("CancelSynchronousIo(handle)", "CancelIoEx"),
@@ -452,6 +452,9 @@ const REFUSED: [(&str, &str); 13] = [
     ("WSAEventSelect(s, handle, FD_READ)", "port"),
     ("(int)SetThreadAffinityMask(handle, 1)", "affinity"),
     ("ShowWindow(NULL, 0)", "windows"),
+    ("OpenFileMappingA(FILE_MAP_READ, FALSE, NULL) != NULL", "shm_open(3)"),
+    ("ReadConsoleInputW(handle, NULL, 0, &count)", "termios(3)"),
+    ("RegCloseKey(HKEY_LOCAL_MACHINE)", "registry"),
 ];
 /// What may be called.
 const TAKEN: [&str; 6] = [

@@ -133,7 +133,23 @@ CP_ABSENT("blocks do not tell their size") extern SIZE_T HeapSize(HANDLE hHeap, 
 
 /* ---- Pipes, and what else is a file there ------------------------------------------------------------------ */
 
+#define PIPE_ACCESS_INBOUND 0x1
+#define PIPE_ACCESS_OUTBOUND 0x2
 #define PIPE_ACCESS_DUPLEX 0x3
+#define PIPE_CLIENT_END 0x0
+#define PIPE_SERVER_END 0x1
+#define PIPE_WAIT 0x0
+#define PIPE_NOWAIT 0x1
+#define PIPE_READMODE_BYTE 0x0
+#define PIPE_READMODE_MESSAGE 0x2
+#define PIPE_TYPE_BYTE 0x0
+#define PIPE_TYPE_MESSAGE 0x4
+#define PIPE_ACCEPT_REMOTE_CLIENTS 0x0
+#define PIPE_REJECT_REMOTE_CLIENTS 0x8
+#define PIPE_UNLIMITED_INSTANCES 255
+#define NMPWAIT_WAIT_FOREVER 0xFFFFFFFFU
+#define NMPWAIT_NOWAIT 0x1
+#define NMPWAIT_USE_DEFAULT_WAIT 0x0
 
 CP_ABSENT("pipes")
 extern HANDLE CreateNamedPipeA(LPCSTR lpName, DWORD dwOpenMode, DWORD dwPipeMode, DWORD nMaxInstances,
@@ -146,6 +162,13 @@ extern HANDLE CreateNamedPipeW(LPCWSTR lpName, DWORD dwOpenMode, DWORD dwPipeMod
 CP_ABSENT("pipes: pipe(2)")
 extern BOOL CreatePipe(PHANDLE hReadPipe, PHANDLE hWritePipe, LPSECURITY_ATTRIBUTES lpPipeAttributes,
                        DWORD nSize);
+CP_ABSENT("pipes with names")
+extern BOOL SetNamedPipeHandleState(HANDLE hNamedPipe, LPDWORD lpMode, LPDWORD lpMaxCollectionCount,
+                                    LPDWORD lpCollectDataTimeout);
+CP_ABSENT("pipes with names") extern BOOL DisconnectNamedPipe(HANDLE hNamedPipe);
+CP_ABSENT("pipes: poll(2), and ioctl(2) with FIONREAD")
+extern BOOL PeekNamedPipe(HANDLE hNamedPipe, LPVOID lpBuffer, DWORD nBufferSize, LPDWORD lpBytesRead,
+                          LPDWORD lpTotalBytesAvail, LPDWORD lpBytesLeftThisMessage);
 CP_ABSENT("the program's path: readlink(\"/proc/self/exe\")")
 extern DWORD GetModuleFileNameA(HMODULE hModule, LPSTR lpFilename, DWORD nSize);
 CP_ABSENT("the program's path: readlink(\"/proc/self/exe\")")
@@ -158,10 +181,151 @@ extern DWORD GetModuleFileNameW(HMODULE hModule, LPWSTR lpFilename, DWORD nSize)
 #define FOREGROUND_RED 0x4
 #define FOREGROUND_INTENSITY 0x8
 
+typedef struct _COORD {
+    SHORT X;
+    SHORT Y;
+} COORD, *PCOORD;
+
+typedef struct _SMALL_RECT {
+    SHORT Left;
+    SHORT Top;
+    SHORT Right;
+    SHORT Bottom;
+} SMALL_RECT, *PSMALL_RECT;
+
+typedef struct _CONSOLE_SCREEN_BUFFER_INFO {
+    COORD dwSize;
+    COORD dwCursorPosition;
+    WORD wAttributes;
+    SMALL_RECT srWindow;
+    COORD dwMaximumWindowSize;
+} CONSOLE_SCREEN_BUFFER_INFO, *PCONSOLE_SCREEN_BUFFER_INFO;
+
+typedef struct _CONSOLE_CURSOR_INFO {
+    DWORD dwSize;
+    BOOL bVisible;
+} CONSOLE_CURSOR_INFO, *PCONSOLE_CURSOR_INFO;
+
+typedef struct _KEY_EVENT_RECORD {
+    BOOL bKeyDown;
+    WORD wRepeatCount;
+    WORD wVirtualKeyCode;
+    WORD wVirtualScanCode;
+    union {
+        WCHAR UnicodeChar;
+        CHAR AsciiChar;
+    } uChar;
+    DWORD dwControlKeyState;
+} KEY_EVENT_RECORD, *PKEY_EVENT_RECORD;
+
+typedef struct _MOUSE_EVENT_RECORD {
+    COORD dwMousePosition;
+    DWORD dwButtonState;
+    DWORD dwControlKeyState;
+    DWORD dwEventFlags;
+} MOUSE_EVENT_RECORD, *PMOUSE_EVENT_RECORD;
+
+typedef struct _WINDOW_BUFFER_SIZE_RECORD {
+    COORD dwSize;
+} WINDOW_BUFFER_SIZE_RECORD, *PWINDOW_BUFFER_SIZE_RECORD;
+
+typedef struct _MENU_EVENT_RECORD {
+    UINT dwCommandId;
+} MENU_EVENT_RECORD, *PMENU_EVENT_RECORD;
+
+typedef struct _FOCUS_EVENT_RECORD {
+    BOOL bSetFocus;
+} FOCUS_EVENT_RECORD, *PFOCUS_EVENT_RECORD;
+
+typedef struct _INPUT_RECORD {
+    WORD EventType;
+    union {
+        KEY_EVENT_RECORD KeyEvent;
+        MOUSE_EVENT_RECORD MouseEvent;
+        WINDOW_BUFFER_SIZE_RECORD WindowBufferSizeEvent;
+        MENU_EVENT_RECORD MenuEvent;
+        FOCUS_EVENT_RECORD FocusEvent;
+    } Event;
+} INPUT_RECORD, *PINPUT_RECORD;
+
+#define KEY_EVENT 0x1
+#define MOUSE_EVENT 0x2
+#define WINDOW_BUFFER_SIZE_EVENT 0x4
+#define MENU_EVENT 0x8
+#define FOCUS_EVENT 0x10
+#define ENABLE_PROCESSED_INPUT 0x1
+#define ENABLE_LINE_INPUT 0x2
+#define ENABLE_ECHO_INPUT 0x4
+#define ENABLE_WINDOW_INPUT 0x8
+#define ENABLE_MOUSE_INPUT 0x10
+#define ENABLE_VIRTUAL_TERMINAL_INPUT 0x200
+#define ENABLE_PROCESSED_OUTPUT 0x1
+#define ENABLE_WRAP_AT_EOL_OUTPUT 0x2
+#define ENABLE_VIRTUAL_TERMINAL_PROCESSING 0x4
+
+CP_ABSENT("the console's events: read(2), termios(3)")
+extern BOOL ReadConsoleInputA(HANDLE hConsoleInput, PINPUT_RECORD lpBuffer, DWORD nLength,
+                              LPDWORD lpNumberOfEventsRead);
+CP_ABSENT("the console's events: read(2), termios(3)")
+extern BOOL ReadConsoleInputW(HANDLE hConsoleInput, PINPUT_RECORD lpBuffer, DWORD nLength,
+                              LPDWORD lpNumberOfEventsRead);
+CP_ABSENT("the console's events: poll(2)")
+extern BOOL GetNumberOfConsoleInputEvents(HANDLE hConsoleInput, LPDWORD lpcNumberOfEvents);
+CP_ABSENT("the console's screen: ioctl(2) with TIOCGWINSZ")
+extern BOOL GetConsoleScreenBufferInfo(HANDLE hConsoleOutput,
+                                       PCONSOLE_SCREEN_BUFFER_INFO lpConsoleScreenBufferInfo);
+CP_ABSENT("the console's cursor: escape sequences")
+extern BOOL SetConsoleCursorPosition(HANDLE hConsoleOutput, COORD dwCursorPosition);
+CP_ABSENT("the console's cursor: escape sequences")
+extern BOOL SetConsoleCursorInfo(HANDLE hConsoleOutput, const CONSOLE_CURSOR_INFO *lpConsoleCursorInfo);
 CP_ABSENT("console attributes: escape sequences")
 extern BOOL SetConsoleTextAttribute(HANDLE hConsoleOutput, WORD wAttributes);
 CP_ABSENT("console modes: termios(3)") extern BOOL GetConsoleMode(HANDLE hConsoleHandle, LPDWORD lpMode);
 CP_ABSENT("console modes: termios(3)") extern BOOL SetConsoleMode(HANDLE hConsoleHandle, DWORD dwMode);
+
+/* ---- The registry ------------------------------------------------------------------------------------------- */
+
+typedef struct HKEY__ *HKEY, **PHKEY;
+typedef ACCESS_MASK REGSAM;
+typedef LONG LSTATUS;
+
+#define HKEY_CLASSES_ROOT ((HKEY)(ULONG_PTR)(LONG)0x80000000)
+#define HKEY_CURRENT_USER ((HKEY)(ULONG_PTR)(LONG)0x80000001)
+#define HKEY_LOCAL_MACHINE ((HKEY)(ULONG_PTR)(LONG)0x80000002)
+#define HKEY_USERS ((HKEY)(ULONG_PTR)(LONG)0x80000003)
+#define KEY_QUERY_VALUE 0x1
+#define KEY_SET_VALUE 0x2
+#define KEY_CREATE_SUB_KEY 0x4
+#define KEY_ENUMERATE_SUB_KEYS 0x8
+#define KEY_NOTIFY 0x10
+#define KEY_READ 0x20019
+#define KEY_WRITE 0x20006
+#define KEY_ALL_ACCESS 0xF003F
+#define REG_NONE 0
+#define REG_SZ 1
+#define REG_EXPAND_SZ 2
+#define REG_BINARY 3
+#define REG_DWORD 4
+#define REG_MULTI_SZ 7
+#define REG_QWORD 11
+
+CP_ABSENT("the registry")
+extern LSTATUS RegOpenKeyExA(HKEY hKey, LPCSTR lpSubKey, DWORD ulOptions, REGSAM samDesired, PHKEY phkResult);
+CP_ABSENT("the registry")
+extern LSTATUS RegOpenKeyExW(HKEY hKey, LPCWSTR lpSubKey, DWORD ulOptions, REGSAM samDesired, PHKEY phkResult);
+CP_ABSENT("the registry")
+extern LSTATUS RegQueryValueExA(HKEY hKey, LPCSTR lpValueName, LPDWORD lpReserved, LPDWORD lpType, LPBYTE lpData,
+                                LPDWORD lpcbData);
+CP_ABSENT("the registry")
+extern LSTATUS RegQueryValueExW(HKEY hKey, LPCWSTR lpValueName, LPDWORD lpReserved, LPDWORD lpType, LPBYTE lpData,
+                                LPDWORD lpcbData);
+CP_ABSENT("the registry")
+extern LSTATUS RegSetValueExA(HKEY hKey, LPCSTR lpValueName, DWORD Reserved, DWORD dwType, const BYTE *lpData,
+                              DWORD cbData);
+CP_ABSENT("the registry")
+extern LSTATUS RegSetValueExW(HKEY hKey, LPCWSTR lpValueName, DWORD Reserved, DWORD dwType, const BYTE *lpData,
+                              DWORD cbData);
+CP_ABSENT("the registry") extern LSTATUS RegCloseKey(HKEY hKey);
 
 /* ---- Windows and their messages --------------------------------------------------------------------------- */
 
@@ -177,12 +341,20 @@ CP_ABSENT("windows") extern BOOL ShowWindow(HWND hWnd, int nCmdShow);
 #define OpenEvent OpenEventW
 #define OpenFileMapping OpenFileMappingW
 #define CreateNamedPipe CreateNamedPipeW
+#define ReadConsoleInput ReadConsoleInputW
+#define RegOpenKeyEx RegOpenKeyExW
+#define RegQueryValueEx RegQueryValueExW
+#define RegSetValueEx RegSetValueExW
 #define GetModuleFileName GetModuleFileNameW
 #else
 #define OpenMutex OpenMutexA
 #define OpenEvent OpenEventA
 #define OpenFileMapping OpenFileMappingA
 #define CreateNamedPipe CreateNamedPipeA
+#define ReadConsoleInput ReadConsoleInputA
+#define RegOpenKeyEx RegOpenKeyExA
+#define RegQueryValueEx RegQueryValueExA
+#define RegSetValueEx RegSetValueExA
 #define GetModuleFileName GetModuleFileNameA
 #endif
 
