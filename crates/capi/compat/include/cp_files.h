@@ -101,20 +101,29 @@ CP_INLINE int cp_is_device(const char *name, const char *known) {
     return *known == 0 && (*name == 0 || (*name == ':' && name[1] == 0));
 }
 
+/* A loop, since compilers warn of strncmp where a constant is shorter. */
+CP_INLINE int cp_begins(const char *name, const char *with) {
+    while (*with && *name == *with) {
+        name++;
+        with++;
+    }
+    return *with == 0;
+}
+
 /* Makes it one of the system's; fails with the last error. */
 CP_INLINE int cp_name_make(cp_name *it) {
     char *at = it->text;
-    if (strncmp(at, "\\\\?\\", 4) == 0) {
+    if (cp_begins(at, "\\\\?\\")) {
         memmove(at, at + 4, strlen(at + 4) + 1);
-        if (strncmp(at, "UNC\\", 4) == 0) {
+        if (cp_begins(at, "UNC\\")) {
             SetLastError(ERROR_BAD_NETPATH);
             return 0;
         }
-    } else if (strncmp(at, "\\\\.\\", 4) == 0) {
+    } else if (cp_begins(at, "\\\\.\\")) {
         /* A device, or a pipe. */
         SetLastError(ERROR_FILE_NOT_FOUND);
         return 0;
-    } else if (strncmp(at, "\\\\", 2) == 0) {
+    } else if (cp_begins(at, "\\\\")) {
         SetLastError(ERROR_BAD_NETPATH);
         return 0;
     }
