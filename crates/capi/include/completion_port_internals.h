@@ -87,6 +87,14 @@ uint32_t cp_thread_number(cp_handle thread);
 uint32_t cp_resume_thread(cp_handle thread);
 cp_bool cp_thread_result(cp_handle thread, uint32_t goes_on, uint32_t *result);
 
+/* A handle for an object of the caller's, which cp_close_handle closes and no wait takes. It takes over one share of the
+ * object, which is given up by `release`, also if there is no handle left and NULL is returned. The two functions may be
+ * called from any thread. */
+cp_handle cp_open_object(void *object, uint32_t kind, void (*retain)(void *), void (*release)(void *));
+
+/* The object of a handle, if it is of that kind, with a share of it for the caller; or NULL. */
+void *cp_find_object(cp_handle handle, uint32_t kind);
+
 /* WaitForMultipleObjects; how many waits are queued at an object. */
 uint32_t cp_wait_for(const cp_handle *handles, uint32_t count, int all, uint32_t milliseconds);
 uint32_t cp_waiting(cp_handle object);

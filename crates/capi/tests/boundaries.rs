@@ -8,10 +8,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each file and what it imports of this crate, lowest layer first.
-const LAYERS: [(&str, &[&str]); 82] = [
+const LAYERS: [(&str, &[&str]); 83] = [
     ("abi", &[]),
     ("linux", &[]),
     ("linux/fetches", &[]),
+    ("linux/foreign", &[]),
     ("linux/last", &[]),
     ("linux/crew", &[]),
     ("linux/later", &[]),
@@ -71,6 +72,7 @@ const LAYERS: [(&str, &[&str]); 82] = [
         &[
             "abi",
             "linux/file",
+            "linux/foreign",
             "linux/mapping",
             "linux/port",
             "linux/process",
@@ -86,6 +88,7 @@ const LAYERS: [(&str, &[&str]); 82] = [
             "abi",
             "errors",
             "handles",
+            "linux/foreign",
             "linux/object",
             "linux/registered",
             "linux/waitable",

@@ -640,8 +640,8 @@ const IN_NO_MODULE: [&str; 9] = [
     "htonll",
     "ntohll",
 ];
-const HEADERS_IN_NO_MODULE: [&str; 5] =
-    ["conio.h", "cp_atomics.h", "cp_crt.h", "process.h", "strsafe.h"];
+const HEADERS_IN_NO_MODULE: [&str; 6] =
+    ["conio.h", "cp_atomics.h", "cp_crt.h", "io.h", "process.h", "strsafe.h"];
 /// What Winsock has and the system's headers declare.
 const OF_THE_SYSTEM: [&str; 19] = [
     "freeaddrinfo",
@@ -705,7 +705,8 @@ fn exported() -> Vec<(String, &'static str)> {
     for entry in fs::read_dir(package().join("compat/include")).unwrap() {
         let entry = entry.unwrap();
         let header = entry.file_name().into_string().unwrap();
-        if HEADERS_IN_NO_MODULE.contains(&header.as_str()) {
+        // The folder `sys` stands in front of the system's own headers.
+        if header == "sys" || HEADERS_IN_NO_MODULE.contains(&header.as_str()) {
             continue;
         }
         for name in functions_of(&fs::read_to_string(entry.path()).unwrap()) {

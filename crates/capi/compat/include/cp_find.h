@@ -165,7 +165,7 @@ CP_INLINE void cp_search_release(void *object) {
 
 /* FindClose alone closes it: CloseHandle knows no handle with this bit. */
 CP_INLINE HANDLE cp_search_handle(HANDLE handle) {
-    return (HANDLE)((uintptr_t)handle ^ 1);
+    return (HANDLE)((uintptr_t)handle ^ (uintptr_t)1 << 62);
 }
 
 CP_INLINE int cp_search_add(cp_search *search, const char *name) {

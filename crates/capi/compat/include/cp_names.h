@@ -16,7 +16,7 @@ CP_INLINE BOOL WINAPI cp_named_set_timer(HANDLE hTimer, const LARGE_INTEGER *lpD
     (void)lpArgToCompletionRoutine;
     (void)fResume;
     if (!pfnCompletionRoutine)
-        return cp_set_timer(hTimer, lpDueTime, lPeriod);
+        return cp_set_timer_to(hTimer, lpDueTime, lPeriod);
     SetLastError(ERROR_NOT_SUPPORTED);
     return FALSE;
 }
@@ -180,6 +180,54 @@ CP_EXPORTS_BEGIN(windows)
     CP_EXPORT("kernel32", WaitForSingleObject),
     CP_EXPORT("kernel32", WaitForSingleObjectEx),
     CP_EXPORT("kernel32", WaitForMultipleObjectsEx),
+    CP_EXPORT("kernel32", CloseThreadpoolWork),
+    CP_EXPORT("kernel32", CompareFileTime),
+    CP_EXPORT("kernel32", CreateFileMappingA),
+    CP_EXPORT("kernel32", CreateFileMappingW),
+    CP_EXPORT("kernel32", CreateMutexA),
+    CP_EXPORT("kernel32", CreateMutexExA),
+    CP_EXPORT("kernel32", CreateMutexExW),
+    CP_EXPORT("kernel32", CreateMutexW),
+    CP_EXPORT("kernel32", CreateThreadpoolWork),
+    CP_EXPORT("kernel32", FindClose),
+    CP_EXPORT("kernel32", FindFirstFileA),
+    CP_EXPORT("kernel32", FindFirstFileExA),
+    CP_EXPORT("kernel32", FindFirstFileExW),
+    CP_EXPORT("kernel32", FindFirstFileW),
+    CP_EXPORT("kernel32", FindNextFileA),
+    CP_EXPORT("kernel32", FindNextFileW),
+    CP_EXPORT("kernel32", FlushViewOfFile),
+    CP_EXPORT("kernel32", GetCurrentDirectoryA),
+    CP_EXPORT("kernel32", GetCurrentDirectoryW),
+    CP_EXPORT("kernel32", GetFileAttributesExA),
+    CP_EXPORT("kernel32", GetFileAttributesExW),
+    CP_EXPORT("kernel32", GetFileInformationByHandle),
+    CP_EXPORT("kernel32", GetFileInformationByHandleEx),
+    CP_EXPORT("kernel32", GetFileTime),
+    CP_EXPORT("kernel32", GetFullPathNameA),
+    CP_EXPORT("kernel32", GetFullPathNameW),
+    CP_EXPORT("kernel32", InitOnceBeginInitialize),
+    CP_EXPORT("kernel32", InitOnceComplete),
+    CP_EXPORT("kernel32", InitializeSListHead),
+    CP_EXPORT("kernel32", InterlockedFlushSList),
+    CP_EXPORT("kernel32", InterlockedPopEntrySList),
+    CP_EXPORT("kernel32", InterlockedPushEntrySList),
+    CP_EXPORT("kernel32", InterlockedPushListSListEx),
+    CP_EXPORT("kernel32", MapViewOfFile),
+    CP_EXPORT("kernel32", MapViewOfFileEx),
+    CP_EXPORT("kernel32", PulseEvent),
+    CP_EXPORT("kernel32", QueryDepthSList),
+    CP_EXPORT("kernel32", ReleaseMutex),
+    CP_EXPORT("kernel32", SetCurrentDirectoryA),
+    CP_EXPORT("kernel32", SetCurrentDirectoryW),
+    CP_EXPORT("kernel32", SetFileAttributesA),
+    CP_EXPORT("kernel32", SetFileAttributesW),
+    CP_EXPORT("kernel32", SetFileInformationByHandle),
+    CP_EXPORT("kernel32", SetFileTime),
+    CP_EXPORT("kernel32", SubmitThreadpoolWork),
+    CP_EXPORT("kernel32", TrySubmitThreadpoolCallback),
+    CP_EXPORT("kernel32", UnmapViewOfFile),
+    CP_EXPORT("kernel32", WaitForThreadpoolWorkCallbacks),
 #endif
 CP_EXPORTS_END
 

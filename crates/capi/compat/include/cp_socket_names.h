@@ -138,7 +138,10 @@ CP_EXPORTS_BEGIN(winsock)
     CP_EXPORT("ws2_32", inet_ntop),
     CP_EXPORT("ws2_32", inet_pton),
     CP_EXPORT("ws2_32", ntohs),
-    CP_EXPORT("ws2_32", select),
+    CP_EXPORT_OF("ws2_32", "select", cp_select),
+#ifndef CP_NO_SOCKET_CALLS
+    CP_EXPORT("ws2_32", __WSAFDIsSet),
+#endif
     CP_EXPORT_OF("ws2_32", "getaddrinfo", cp_getaddrinfo),
     CP_EXPORT_OF("ws2_32", "freeaddrinfo", cp_freeaddrinfo),
     CP_EXPORT_OF("ws2_32", "getnameinfo", cp_getnameinfo),

@@ -37,6 +37,7 @@
 //!  associations to come    later
 //!  pointers of programs    memory             whether there is memory
 //!  waits for a word        waits  words       also for that of an OVERLAPPED
+//!  objects of headers      foreign
 //!  words                   crew  errno  last  messages  process  status
 //! ```
 //!
@@ -68,6 +69,7 @@ mod fetches;
 mod file;
 pub mod files;
 mod flights;
+mod foreign;
 pub mod instants;
 pub mod ioctls;
 pub(crate) mod last;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::abi::{Handle, Overlapped};
 use crate::linux::file::File;
+use crate::linux::foreign::Foreign;
 use crate::linux::mapping::Mapping;
 use crate::linux::port::CompletionPort;
 use crate::linux::process::Own;
@@ -20,6 +21,8 @@ pub(crate) enum Object {
     File(Arc<File>),
     /// A file mapping.
     Mapping(Arc<Mapping>),
+    /// Something that a header of this library has made.
+    Foreign(Arc<Foreign>),
     /// An event, a thread, and what else threads wait for.
     Waitable(Arc<Waitable>),
     /// A wait of the library's own, which calls a function.
@@ -36,7 +39,11 @@ impl Object {
     pub(crate) fn port(&self) -> Option<&Arc<CompletionPort>> {
         match self {
             Self::Port(port) => Some(port),
-            Self::File(_) | Self::Mapping(_) | Self::Waitable(_) | Self::Registered(_) => None,
+            Self::File(_)
+            | Self::Mapping(_)
+            | Self::Foreign(_)
+            | Self::Waitable(_)
+            | Self::Registered(_) => None,
         }
     }
 }
@@ -93,7 +100,7 @@ pub(crate) fn awaited(wanted: &[Handle]) -> Result<Awaited, u32> {
                 Object::Port(port) => awaited.ports.push((place, Arc::clone(port))),
                 Object::File(file) => awaited.objects.push((place, Arc::clone(&file.signal))),
                 Object::Waitable(it) => awaited.objects.push((place, Arc::clone(it))),
-                Object::Mapping(_) | Object::Registered(_) => return None,
+                Object::Mapping(_) | Object::Foreign(_) | Object::Registered(_) => return None,
             }
             Some(())
         })?;

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Release, Orderin
 use crate::abi::{self, Handle};
 use crate::errors::{code, guarded, set_last, succeeds};
 use crate::handles;
+use crate::linux::foreign::{self, Foreign};
 use crate::linux::object::{self, Object};
 use crate::linux::registered::{Call, Registered};
 use crate::linux::waitable::{
@@ -300,6 +301,47 @@ pub unsafe extern "C" fn cp_thread_result(thread: Handle, goes_on: u32, result: 
         // - the caller promises it.
         unsafe { result.write(told) };
         Ok(())
+    })
+}
+
+// ---- Objects of headers --------------------------------------------------------------------------
+
+/// A handle for an object, which takes over a share of it; null if there is none left.
+///
+/// # Safety
+///
+/// `retain` and `release` may be called with `object` from any thread, and `release` once more than
+/// `retain`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cp_open_object(
+    object: *mut c_void,
+    kind: u32,
+    retain: foreign::Callback,
+    release: foreign::Callback,
+) -> Handle {
+    guarded(std::ptr::null_mut(), || {
+        // SAFETY: `new` demands functions that may be called from any thread, and a share that `release` gives up.
+        // - the caller says so of both.
+        let object = unsafe { Foreign::new(object, kind, retain, release) };
+        handles::open(|_| Ok(Object::Foreign(object.into()))).unwrap_or_else(|code| {
+            set_last(code);
+            std::ptr::null_mut()
+        })
+    })
+}
+
+/// The object of a handle, with a share of it for the caller; null if it is not one of this kind.
+#[unsafe(no_mangle)]
+pub extern "C" fn cp_find_object(handle: Handle, kind: u32) -> *mut c_void {
+    guarded(std::ptr::null_mut(), || {
+        let found = handles::find(handle, |object| match object {
+            Object::Foreign(foreign) => foreign.share(kind),
+            _ => None,
+        });
+        found.unwrap_or_else(|code| {
+            set_last(code);
+            std::ptr::null_mut()
+        })
     })
 }
 
