@@ -211,11 +211,16 @@ pub(crate) fn see_next(engine: &Engine, seat: &Seat) -> Option<Seen> {
     next(engine, seat).map(Seen::of)
 }
 
-/// Waits for a packet, takes it and goes.
+/// Waits for a packet, takes it and goes. What a wait was handed may be taken back before its thread comes to it: then it waits
+/// on, as the iterator of a wait does.
 pub(crate) fn take_any(engine: &Engine) -> Seen {
     let seat = engine.join();
-    assert_eq!(engine.wait(&seat, &mut scratch(), 1, None, &NoTasks), Waited::Packets);
-    let seen = see_next(engine, &seat).unwrap();
+    let seen = loop {
+        assert_eq!(engine.wait(&seat, &mut scratch(), 1, None, &NoTasks), Waited::Packets);
+        if let Some(seen) = see_next(engine, &seat) {
+            break seen;
+        }
+    };
     engine.leave(&seat);
     seen
 }
