@@ -689,14 +689,14 @@ fn each_is_idle(service: Service, ask: fn(&mut TcpStream)) {
     assert!(busy.is_empty(), "busy while idle: {busy:?}");
 }
 
-/// Runs `test` of this module once more, in a process of its own, and returns whether this is that process. Elsewhere the tests
-/// of other modules use the processor, too: on a busy machine they take longer than all windows of [`is_busy`].
+/// Runs `test` of this module once more in its own process, and returns whether this is that process. In a shared process the
+/// tests of other modules use the processor, too. On a busy machine they run longer than all windows of [`is_busy`].
 fn is_alone(test: &str) -> bool {
     testkit::in_a_process_of_its_own(&format!("contenders::tests::{test}"))
 }
 
-/// Whether the process has used the processor's time in each of several windows. The server's threads may still finish
-/// what came before in the first ones.
+/// Whether the process has used processor time in each of several windows. In the first windows the server's threads may
+/// still be finishing earlier work.
 fn is_busy() -> bool {
     const WINDOW: Duration = Duration::from_millis(300);
     const QUIET: Duration = Duration::from_micros(200);

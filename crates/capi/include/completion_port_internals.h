@@ -38,8 +38,8 @@ int cp_cleanup(void);
 #define CP_ERROR_MODULE_NOT_FOUND UINT32_C(126)
 #define CP_ERROR_FUNCTION_NOT_FOUND UINT32_C(127)
 
-/* One of ws2_32, kernel32, mswsock, iphlpapi, ntdll, user32 and winmm, with or without .dll, in any case; NULL if it is
- * none of these, with CP_ERROR_MODULE_NOT_FOUND. */
+/* One of ws2_32, kernel32, mswsock, iphlpapi, ntdll, user32 and winmm, with or without .dll, in any case. NULL for any
+ * other name, with CP_ERROR_MODULE_NOT_FOUND. */
 const void *cp_module(const char *name);
 
 /* The address of a function that the module has, by the reference's name; NULL if it has none, with
@@ -50,7 +50,7 @@ const void *cp_function(const void *module, const char *name);
 
 struct addrinfo;
 
-/* getaddrinfo(3), freeaddrinfo(3) and getnameinfo(3) with Winsock's codes, each of which is the last error, too. */
+/* getaddrinfo(3), freeaddrinfo(3) and getnameinfo(3) with Winsock's codes, which are also the last error. */
 int cp_getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
                    struct addrinfo **result);
 void cp_freeaddrinfo(struct addrinfo *list);
@@ -59,12 +59,13 @@ int cp_getnameinfo(const struct sockaddr *address, socklen_t size, char *node, s
 
 /* ---- Protocols --------------------------------------------------------------------------------- */
 
-/* Writes the WSAPROTOCOL_INFOA of the protocol at a place of the list, and returns its number; 0 behind the last. */
+/* Writes the WSAPROTOCOL_INFOA of the protocol at an index of the list, and returns its number; 0 at the end of the
+ * list. */
 int cp_known_protocol(int place, void *info);
 
 /* ---- Threads and events ----------------------------------------------------------------------- */
 
-/* Objects that threads wait for. One that `stays` signalled ends any number of waits. NULL if it fails. */
+/* Objects that threads wait for. One that `stays` signalled ends any number of waits. NULL on failure. */
 cp_handle cp_new_event(int stays, int is_set);
 cp_bool cp_set_event(cp_handle event);
 cp_bool cp_reset_event(cp_handle event);
@@ -77,8 +78,8 @@ cp_bool cp_cancel_timer(cp_handle timer);
 cp_handle cp_new_mutex(int is_owned);
 cp_bool cp_release_mutex(cp_handle mutex);
 
-/* The handle of a thread that is about to be started, and what it gives to cp_begin_thread, which returns when the
- * thread may run. If the thread was not started, cp_discard_thread takes that instead. */
+/* Creates the handle of a thread that is about to be started, and the value that the thread passes to cp_begin_thread.
+ * That call returns when the thread may run. If the thread was not started, pass the value to cp_discard_thread. */
 cp_handle cp_new_thread(int is_suspended, void **thread);
 void cp_begin_thread(void *thread);
 void cp_end_thread(uint32_t result);
@@ -87,19 +88,19 @@ uint32_t cp_thread_number(cp_handle thread);
 uint32_t cp_resume_thread(cp_handle thread);
 cp_bool cp_thread_result(cp_handle thread, uint32_t goes_on, uint32_t *result);
 
-/* A handle for an object of the caller's, which cp_close_handle closes and no wait takes. It takes over one share of the
- * object, which is given up by `release`, also if there is no handle left and NULL is returned. The two functions may be
- * called from any thread. */
+/* Creates a handle for an object of the caller's. cp_close_handle closes it, and waits do not accept it. It takes over
+ * one share of the object, which `release` gives up, even if no handle is free and the result is NULL. Any thread may
+ * call the two functions. */
 cp_handle cp_open_object(void *object, uint32_t kind, void (*retain)(void *), void (*release)(void *));
 
 /* The object of a handle, if it is of that kind, with a share of it for the caller; or NULL. */
 void *cp_find_object(cp_handle handle, uint32_t kind);
 
-/* WaitForMultipleObjects; how many waits are queued at an object. */
+/* WaitForMultipleObjects, and the number of waits queued at an object. */
 uint32_t cp_wait_for(const cp_handle *handles, uint32_t count, int all, uint32_t milliseconds);
 uint32_t cp_waiting(cp_handle object);
 
-/* A function that a thread of the library calls whenever the handle is signalled; NULL if it fails. */
+/* Registers a function that a thread of the library calls whenever the handle is signalled. NULL on failure. */
 cp_handle cp_register_wait(cp_handle handle, void (*callback)(void *context, uint8_t timed_out), void *context,
                            uint32_t milliseconds, uint32_t flags);
 cp_bool cp_unregister_wait(cp_handle wait, cp_handle event);
@@ -117,7 +118,7 @@ uint32_t cp_wait_word(const uint32_t *word, uint32_t expected, uint32_t millisec
 /* Wakes at most `count` threads that wait for that word. */
 void cp_wake_word(const uint32_t *word, int count);
 
-/* The same for threads of sorts: of one whose bit is set in both. */
+/* The same by kinds of threads: a wake reaches a thread if both have a bit in common. */
 void cp_wait_word_as(const uint32_t *word, uint32_t expected, uint32_t sorts);
 void cp_wake_word_as(const uint32_t *word, int count, uint32_t sorts);
 
@@ -134,7 +135,7 @@ const char *cp_message(uint32_t code);
 
 /* ---- Pointers ---------------------------------------------------------------------------------- */
 
-/* Whether an address has memory for so many bytes; not whether it may be written. */
+/* Whether there is memory for that many bytes at an address. Does not check whether it is writable. */
 int cp_is_memory(uintptr_t place, size_t size);
 
 /* ---- Waits for several sockets ----------------------------------------------------------------- */
@@ -190,7 +191,7 @@ cp_bool cp_file_cut(cp_handle file);
 cp_bool cp_file_flush(cp_handle file);
 uint32_t cp_file_type(cp_handle file, int stream);
 
-/* The facts that the system reports of a file. Times are FILETIMEs; one that the file system does not keep is 0. */
+/* The metadata that the system reports for a file. Times are FILETIMEs; 0 if the file system does not record one. */
 typedef struct cp_facts {
     uint32_t attributes;
     uint32_t links;
@@ -204,27 +205,28 @@ typedef struct cp_facts {
     int64_t changed;
 } cp_facts;
 
-/* Of an open file, or of a descriptor if that is not negative; of a name, or of a link itself that leads nowhere. */
+/* For an open file, or for a descriptor if that is not negative; for a name, or for a link itself that leads nowhere.
+ * */
 cp_bool cp_file_facts(cp_handle file, int stream, cp_facts *facts);
 cp_bool cp_name_facts(const char *name, int itself, cp_facts *facts);
 
-/* Of the attributes the system keeps one: that nobody may write to the file. A folder stays as it is. */
+/* The system keeps only one attribute: that nobody may write to the file. Folders stay unchanged. */
 cp_bool cp_name_set_attributes(const char *name, uint32_t attributes);
 cp_bool cp_file_set_attributes(cp_handle file, uint32_t attributes);
 
-/* SetFileTime; a time that is 0 or negative stays. FileEndOfFileInfo. */
+/* SetFileTime, where a time of 0 or less stays unchanged. FileEndOfFileInfo. */
 cp_bool cp_file_set_times(cp_handle file, int64_t accessed, int64_t written);
 cp_bool cp_file_resize(cp_handle file, int64_t size);
 
-/* CreateFileMapping of a file, or of memory for (void *)-1; NULL if it fails. MapViewOfFileEx, UnmapViewOfFile and
+/* CreateFileMapping of a file, or of memory for (void *)-1; NULL on failure. MapViewOfFileEx, UnmapViewOfFile and
  * FlushViewOfFile. */
 cp_handle cp_create_mapping(cp_handle file, uint32_t protect, uint64_t size);
 void *cp_map_view(cp_handle mapping, uint32_t access, uint64_t offset, size_t count, void *place);
 cp_bool cp_unmap_view(const void *place);
 cp_bool cp_flush_view(const void *place, size_t count);
 
-/* The handle of a descriptor, the same each time, or (void *)-1; a descriptor for a handle, or -1. A descriptor that is
- * closed next loses its handle. */
+/* Returns the handle of a descriptor, the same each time, or (void *)-1; a descriptor for a handle, or -1. The last one
+ * closes the handle of a descriptor that is closed next. */
 cp_handle cp_descriptor_handle(int descriptor);
 int cp_descriptor_for(cp_handle handle);
 void cp_descriptor_ends(int descriptor);
@@ -242,7 +244,7 @@ uint32_t cp_error_of_name(int error, const char *name);
 cp_bool cp_overlapped_result(int descriptor, const void *overlapped, uint32_t *bytes, uint32_t *flags,
                              uint32_t milliseconds, uint32_t how);
 
-/* An operation that is done by the call which begins it: whether `overlapped` may be given to it, and its end. 0, or -1. */
+/* An operation that finishes within its call: whether it may use `overlapped`, and its end. Return 0 or -1. */
 int cp_begin_instant(int descriptor, const void *overlapped);
 int cp_end_instant(int descriptor, void *overlapped, uint32_t bytes);
 
@@ -266,7 +268,8 @@ cp_bool cp_transmit_packets(uintptr_t socket, const void *packets, uint32_t coun
                             void *overlapped, uint32_t flags);
 const void *cp_extension(const void *guid);
 
-/* WSARecvMsg and WSASendMsg, which has flags beside: a WSAMSG, and whether there is a routine. 0, or -1. */
+/* WSARecvMsg and WSASendMsg, which also has flags. They take a WSAMSG, and whether there is a routine. Return 0 or -1.
+ * */
 int cp_receive_message(uintptr_t socket, void *message, uint32_t *received, void *overlapped, const void *routine);
 int cp_send_message(uintptr_t socket, void *message, uint32_t flags, uint32_t *sent, void *overlapped,
                     const void *routine);

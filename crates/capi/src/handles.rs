@@ -136,7 +136,7 @@ mod tests {
             assert_eq!(close(handle).err(), Some(code::INVALID_HANDLE), "{handle:?}");
         }
         let handle = new_port();
-        // The two lowest bits are a program's own.
+        // The two lowest bits belong to the program.
         assert!((0..4).all(|tag| port(handle.wrapping_byte_add(tag)).is_ok()));
         assert!(port(handle.wrapping_byte_add(4)).is_err() || new_port() != handle);
         assert!(port(handle).is_ok());

@@ -1,9 +1,9 @@
 //! Handles: numbers in the shape of pointers, which are looked up and never followed. A number that was closed, or
 //! never given out, is an error.
 //!
-//! Bit 62 is set, which no address of a process has, then come a generation and the place in the
-//! table. The two lowest bits are a program's own, as the reference has it: they are clear in each handle that is given
-//! out, and ignored. Places are used again in turn, each time with another generation, until it has had all.
+//! Bit 62 is set, which no address of a process has, then come a generation and the place in the table. The two lowest bits
+//! belong to the program, as on the reference: they are clear in each handle that is given out, and ignored. Places are used
+//! again in turn, each time with another generation, until it has had all.
 //!
 //! Each process has a table of its own. A forked child finds what it has inherited, as it was at the fork,
 //! and never waits for the locks around it; none of its own handles is one that it has inherited.
@@ -24,7 +24,7 @@ const GENERATION_BITS: u32 = 30;
 const GENERATION: u64 = (1 << GENERATION_BITS) - 1;
 /// Where the place stands.
 const PLACE_AT: u32 = 2;
-/// The bits of a program's own.
+/// The bits that belong to the program.
 pub(crate) const TAG: usize = 0x3;
 
 /// Places in a chunk, and chunks in the table.

@@ -219,7 +219,7 @@ static inline long peak_memory(void)
     return (long)(counters.PeakWorkingSetSize / 1024);
 }
 
-/* Waits until other threads of this process have most likely come to their waits. */
+/* Waits until other threads of this process have most likely reached their waits. */
 static inline void until_the_others_sleep(void)
 {
     Sleep(200);

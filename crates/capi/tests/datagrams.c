@@ -1,5 +1,5 @@
-/* WSARecvMsg and WSASendMsg: datagrams with addresses and control data, with an OVERLAPPED and without. Over IPv4, and once
- * more over IPv6. */
+/* WSARecvMsg and WSASendMsg: datagrams with addresses and control data, with and without an OVERLAPPED, over IPv4 and
+ * then over IPv6. */
 #include <winsock2.h>
 #include <ws2tcpip.h>
 #include <mswsock.h>
@@ -15,7 +15,7 @@ typedef union Address {
     struct sockaddr_in6 six;
 } Address;
 
-/* A message, and what it points to. */
+/* A message and everything it points to. */
 typedef struct Letter {
     WSAMSG message;
     Address address;
@@ -53,7 +53,7 @@ static int size_of_address(void)
     return family == AF_INET ? (int)sizeof(struct sockaddr_in) : (int)sizeof(struct sockaddr_in6);
 }
 
-/* The address of this machine in the family. */
+/* This machine's address in the family. */
 static Address own_address(void)
 {
     static const unsigned char OWN[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
@@ -78,7 +78,7 @@ static SOCKET bound(Address *address)
     return s;
 }
 
-/* With room in two buffers for so many bytes each, for an address, and for so much control data. */
+/* Makes room: two buffers of `room` bytes each, an address, and `control` bytes of control data. */
 static void make_room(Letter *letter, ULONG room, ULONG control)
 {
     int place;
@@ -92,7 +92,7 @@ static void make_room(Letter *letter, ULONG room, ULONG control)
     letter->message.Control = buffer_of(letter->control.bytes, control);
 }
 
-/* To this address, with this text in both buffers, and without control data. */
+/* Writes a message to this address, with this text in both buffers and no control data. */
 static void write_letter(Letter *letter, const Address *to, const char *text)
 {
     make_room(letter, (ULONG)strlen(text), 0);
@@ -102,7 +102,7 @@ static void write_letter(Letter *letter, const Address *to, const char *text)
     letter->message.namelen = size_of_address();
 }
 
-/* Says from which address it goes. */
+/* Sets the source address of a message. */
 static void put_source(Letter *letter, const Address *source)
 {
     WSACMSGHDR *head;
@@ -136,7 +136,7 @@ static int wants_source(SOCKET s, DWORD on)
                              : setsockopt(s, IPPROTO_IPV6, IPV6_PKTINFO, (char *)&on, sizeof on);
 }
 
-/* The control data says that it has come to the address of this machine. */
+/* Checks that the control data names this machine's address as the destination. */
 static void check_control(Letter *letter)
 {
     WSACMSGHDR *head = WSA_CMSG_FIRSTHDR(&letter->message);
@@ -169,7 +169,7 @@ static void check_letter(Letter *letter, const Address *from, const char *text)
     check_control(letter);
 }
 
-/* In three ways: by calls that wait; as operations that end by their calls; as one that has to wait. */
+/* In three ways: blocking calls, operations that end within their calls, and an operation that has to wait. */
 static void letters_come_with_all_that_is_beside(void)
 {
     int way;
@@ -207,7 +207,7 @@ static void letters_come_with_all_that_is_beside(void)
     }
 }
 
-/* Of which there is too little room: for the data, for the control data, for both. */
+/* Too little room for the data, for the control data, or for both. */
 static void what_is_cut_fails_and_says_so(void)
 {
     int way, is_overlapped;
@@ -239,12 +239,12 @@ static void what_is_cut_fails_and_says_so(void)
                 check_control(&in);
             else
                 CHECK(WSA_CMSG_FIRSTHDR(&in.message) == NULL);
-            /* It is gone. Without any room for control data none is wanted, nor an address without a place. */
+            /* The datagram is gone. Without room for control data or an address, the program wants none. */
             CHECK_IS(WSASendMsg(s, &out.message, 0, &count, NULL, NULL), 0);
             make_room(&in, 4, 0);
             in.message.Control.buf = NULL;
             in.message.name = NULL;
-            in.message.dwFlags = wanted; /* as the last one has left it */
+            in.message.dwFlags = wanted; /* left over from the previous call */
             CHECK_IS(receive_message(s, &in.message, &count, NULL, NULL), 0);
             CHECK(count == 8 && in.message.dwFlags == 0 && in.message.Control.len == 0);
             CHECK_IS(closesocket(s), 0);
@@ -288,7 +288,7 @@ static void a_letter_may_be_looked_at_or_be_empty(void)
     CHECK_IS(closesocket(s), 0);
 }
 
-/* The sender chooses from which of its addresses a letter comes. */
+/* The sender chooses the source address of a message. */
 static void a_letter_comes_from_the_address_that_it_says(void)
 {
     Address address, any, source;
@@ -375,7 +375,7 @@ static void bad_letters_are_refused(void)
         CHECK_SOCKET_ERROR(WSASendMsg(s, &out.message, MSG_PARTIAL, &count, how, NULL), WSAEOPNOTSUPP);
         in.message.dwFlags = 0;
         in.message.namelen = size_of_address() - 1;
-        out.message.namelen = 8; /* of IPv6 the system takes 24 bytes, too */
+        out.message.namelen = 8; /* for IPv6 the system also accepts 24 bytes */
         CHECK_SOCKET_ERROR(RECEIVE(s), WSAEFAULT);
         CHECK_SOCKET_ERROR(SEND(s), WSAEFAULT);
         in.message.namelen = out.message.namelen = -1;
@@ -393,7 +393,7 @@ static void bad_letters_are_refused(void)
         in.message.lpBuffers = out.message.lpBuffers = NULL;
         CHECK_SOCKET_ERROR(RECEIVE(s), WSAEFAULT);
         CHECK_SOCKET_ERROR(SEND(s), WSAEFAULT);
-        /* Control data that is longer than there is, or shorter than its own head. */
+        /* Control data longer than its room, or shorter than its own header. */
         write_letter(&out, &address, "text");
         put_source(&out, &address);
         out.control.head.cmsg_len = sizeof out.control + 1;
@@ -419,7 +419,7 @@ static void bad_letters_are_refused(void)
     close_both(s, stream);
 }
 
-/* Several pieces of control data are found one behind the other, and none beyond the end. */
+/* The macros find several pieces of control data in order, and none beyond the end. */
 static void control_data_is_found_by_the_macros(void)
 {
     Letter letter;
@@ -442,7 +442,7 @@ static void control_data_is_found_by_the_macros(void)
     CHECK_IS(value, 3);
     letter.message.Control.len = 15;
     CHECK(WSA_CMSG_FIRSTHDR(&letter.message) == NULL);
-    letter.message.Control.len = 39; /* of the second there is not all of the head */
+    letter.message.Control.len = 39; /* the second one's header is incomplete */
     CHECK(WSA_CMSG_NXTHDR(&letter.message, WSA_CMSG_FIRSTHDR(&letter.message)) == NULL);
     letter.message.Control.buf = NULL;
     CHECK(WSA_CMSG_FIRSTHDR(&letter.message) == NULL);
@@ -458,7 +458,7 @@ static void letters_of_a_family(void)
     bad_letters_are_refused();
 }
 
-/* Whether the system has the other family, and an address of it. */
+/* Whether the system supports the other family and has an address of it. */
 static int has_version_six(void)
 {
     SOCKET s = socket(AF_INET6, SOCK_DGRAM, IPPROTO_UDP);

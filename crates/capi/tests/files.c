@@ -417,9 +417,9 @@ static void a_pipe_is_read_as_it_comes(void)
     CHECK(CloseHandle(reader) && DeleteFileA(in("/pipe")));
 }
 
-/* ---- files of a folder ---------------------------------------------------------------------------------- */
+/* ---- files in a folder ---------------------------------------------------------------------------------- */
 
-/* How many names are found, and the names, with a space behind each. */
+/* Counts the matching names, and joins them with a space after each. */
 static int finds(const char *pattern, char *names, size_t room)
 {
     WIN32_FIND_DATAA found;
@@ -509,8 +509,8 @@ static void what_is_found_is_told(void)
     CHECK_IS(found.dwFileAttributes, FILE_ATTRIBUTE_NORMAL);
     CHECK(found.dwReserved0 == 0 && found.cAlternateFileName[0] == 0);
     GetSystemTimeAsFileTime(&now);
-    CHECK(now.dwHighDateTime - found.ftLastWriteTime.dwHighDateTime <= 100); /* of 429 seconds each */
-    /* The handle is good for nothing else, and for nothing when it was closed. */
+    CHECK(now.dwHighDateTime - found.ftLastWriteTime.dwHighDateTime <= 100); /* units of 429 seconds */
+    /* The handle works with no other call, and with none after it is closed. */
     CHECK_FALSE(CloseHandle(search), ERROR_INVALID_HANDLE);
     CHECK_IS(WaitForSingleObject(search, 0), WAIT_FAILED);
     CHECK_FALSE(FindNextFileA(search, NULL), ERROR_INVALID_PARAMETER);
@@ -526,7 +526,7 @@ static void what_is_found_is_told(void)
     CHECK_FALSE(FindNextFileA(file, &found), ERROR_INVALID_HANDLE);
     CHECK(CloseHandle(file));
     CHECK(DeleteFileA(in("\\found\\big")));
-    /* Wide names; what cannot be written; a link that leads nowhere. */
+    /* Wide names, bytes that are not UTF-8, and a link that leads nowhere. */
     CHECK(MultiByteToWideChar(CP_UTF8, 0, in("\\found\\\xC3\xA4?"), -1, wide_name, 160) > 0);
     file = OPENED("\\found\\\xC3\xA4\xE2\x82\xAC", GENERIC_WRITE, CREATE_NEW, FILE_ATTRIBUTE_READONLY);
     CHECK(file != INVALID_HANDLE_VALUE && CloseHandle(file));
@@ -540,7 +540,7 @@ static void what_is_found_is_told(void)
                               FIND_FIRST_EX_LARGE_FETCH);
     CHECK(search != INVALID_HANDLE_VALUE && strcmp(found.cFileName, "link") == 0);
     CHECK(FindClose(search) && DeleteFileA(in("/found/link")));
-    /* The folder itself, and what is not there. */
+    /* The folder itself, and names that do not exist. */
     search = FindFirstFileA(in("\\found"), &found);
     CHECK(search != INVALID_HANDLE_VALUE && FindClose(search));
     CHECK(found.dwFileAttributes == FILE_ATTRIBUTE_DIRECTORY && found.nFileSizeLow == 0);
@@ -582,7 +582,7 @@ static void *finds_its_part(void *search)
     return NULL;
 }
 
-/* Each file is found by one thread. What is deleted meanwhile is not found. */
+/* Each file goes to one thread. Files deleted meanwhile are not found. */
 static void threads_find_together(void)
 {
     WIN32_FIND_DATAA found;
@@ -617,7 +617,7 @@ static void threads_find_together(void)
     CHECK(RemoveDirectoryA(in("\\many")));
 }
 
-/* ---- what a file is ---------------------------------------------------------------------------------------- */
+/* ---- metadata ---------------------------------------------------------------------------------------------- */
 
 static FILETIME time_of(LONGLONG ticks)
 {
@@ -632,7 +632,7 @@ static LONGLONG ticks_of(FILETIME time)
     return (LONGLONG)((ULONGLONG)time.dwHighDateTime << 32 | time.dwLowDateTime);
 }
 
-/* 2001-09-09 01:46:40.1234567, and 1969. */
+/* 2001-09-09 01:46:40.1234567; the other is in 1969. */
 #define A_TIME 126444736001234567LL
 #define AN_OLD_TIME 116444735990000000LL
 
@@ -644,7 +644,7 @@ static void a_file_has_times(void)
     CHECK(GetFileTime(file, &created, &accessed, &written));
     GetSystemTimeAsFileTime(&now);
     CHECK(ticks_of(written) > A_TIME && ticks_of(written) <= ticks_of(now) + 10000000);
-    CHECK(ticks_of(created) == 0 || ticks_of(created) > A_TIME); /* 0: the file system has none */
+    CHECK(ticks_of(created) == 0 || ticks_of(created) > A_TIME); /* 0: the file system does not record it */
     CHECK(SetFileTime(file, NULL, NULL, &wanted));
     CHECK(GetFileTime(file, NULL, &now, &written));
     CHECK_IS(ticks_of(written), A_TIME);
@@ -658,7 +658,7 @@ static void a_file_has_times(void)
     CHECK_IS(ticks_of(data.ftLastAccessTime), AN_OLD_TIME);
     CHECK_IS(ticks_of(data.ftLastWriteTime), A_TIME);
     CHECK_IS(ticks_of(data.ftCreationTime), ticks_of(created));
-    /* What leaves a time as it is, and what is none. */
+    /* Values that leave a time unchanged, and an invalid one. */
     wanted = time_of(0);
     CHECK(SetFileTime(file, NULL, &wanted, NULL));
     wanted = time_of(-1);
@@ -676,7 +676,7 @@ static void a_file_has_times(void)
     file = opens("/t", GENERIC_READ, OPEN_EXISTING);
     CHECK_FALSE(SetFileTime(file, NULL, &wanted, NULL), ERROR_ACCESS_DENIED);
     CHECK(CloseHandle(file));
-    /* Of one that was opened for nothing else. */
+    /* On a file opened only for its attributes. */
     file = opens("/t", FILE_WRITE_ATTRIBUTES, OPEN_EXISTING);
     CHECK(SetFileTime(file, NULL, &wanted, NULL) && GetFileTime(file, NULL, &accessed, NULL));
     CHECK_IS(ticks_of(accessed), A_TIME);
@@ -713,7 +713,7 @@ static void a_file_has_an_identity(void)
     CHECK(standard.EndOfFile.QuadPart == 5 && standard.NumberOfLinks == 1 && !standard.Directory);
     CHECK(GetFileInformationByHandleEx(file, FileAttributeTagInfo, &tag, sizeof tag));
     CHECK(tag.FileAttributes == FILE_ATTRIBUTE_NORMAL && tag.ReparseTag == 0);
-    /* Times and attributes are set by a class, too. */
+    /* A class can set times and attributes, too. */
     CHECK(GetFileInformationByHandleEx(file, FileBasicInfo, &basic, sizeof basic));
     basic.LastWriteTime.QuadPart = A_TIME;
     basic.FileAttributes = FILE_ATTRIBUTE_READONLY;

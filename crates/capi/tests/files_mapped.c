@@ -1,4 +1,4 @@
-/* File mappings and their views: of files and of memory, in any order of closing, and what is asked wrongly. */
+/* File mappings and their views, of files and of memory: closing in any order, and invalid arguments. */
 #include <winsock2.h>
 #include <windows.h>
 
@@ -85,12 +85,12 @@ static void a_file_is_read_and_written_by_views(void)
     CHECK(FlushViewOfFile(view, 4));
     file = opens("a", BOTH, OPEN_EXISTING);
     CHECK(ReadFile(file, bytes, 5, &done, NULL) && done == 5 && memcmp(bytes, "view4", 5) == 0);
-    /* What is written comes to the view. */
+    /* The view shows what is written to the file. */
     CHECK(WriteFile(file, "file", 4, &done, NULL));
     CHECK(memcmp(view, "view4file9", 10) == 0);
     CHECK(UnmapViewOfFile(view));
     CHECK_IS(size_of(file), 10);
-    /* A mapping that is larger lengthens the file. */
+    /* A larger mapping extends the file. */
     mapping = MAPPED(file, PAGE_READWRITE, 100000);
     CHECK(mapping != NULL);
     CHECK_IS(size_of(file), 100000);
@@ -100,7 +100,7 @@ static void a_file_is_read_and_written_by_views(void)
     CHECK(SetFilePointer(file, -1, NULL, FILE_END) == 99999 && ReadFile(file, bytes, 1, &done, NULL));
     CHECK(done == 1 && bytes[0] == 'z');
     CHECK(UnmapViewOfFile(view) && CloseHandle(mapping));
-    /* Copies never come to the file, whatever it was opened for. */
+    /* A private copy never changes the file, however the file was opened. */
     CHECK(CloseHandle(file));
     file = opens("a", GENERIC_READ, OPEN_EXISTING);
     mapping = MAPPED(file, PAGE_WRITECOPY | SEC_COMMIT, 0);
@@ -113,7 +113,7 @@ static void a_file_is_read_and_written_by_views(void)
     deletes("a");
 }
 
-/* A view keeps nobody from opening the file for itself alone, as the handle did. */
+/* Unlike the handle, a view does not keep others from opening the file exclusively. */
 static void a_view_is_no_share_of_the_file(void)
 {
     char name[160];
@@ -191,7 +191,7 @@ static void a_view_that_cannot_be_is_refused(void)
     CHECK_NULL(MapViewOfFile(NULL, FILE_MAP_READ, 0, 0, 0), ERROR_INVALID_HANDLE);
     CHECK_NULL(MapViewOfFile(INVALID_HANDLE_VALUE, FILE_MAP_READ, 0, 0, 0), ERROR_INVALID_HANDLE);
     CHECK_IS(WaitForSingleObject(mapping, 0), WAIT_FAILED);
-    /* Where the program says: if nothing is there. */
+    /* At the program's address, if it is free. */
     view = ALL_OF(mapping, FILE_MAP_WRITE);
     CHECK(view != NULL);
     CHECK_NULL(MapViewOfFileEx(mapping, FILE_MAP_READ, 0, 0, 0, view), ERROR_INVALID_ADDRESS);
@@ -200,7 +200,7 @@ static void a_view_that_cannot_be_is_refused(void)
     CHECK(at != NULL && UnmapViewOfFile(at));
     fixed = (char *)MapViewOfFileEx(mapping, FILE_MAP_READ, 0, 0, 0, at);
     CHECK(fixed == at && UnmapViewOfFile(fixed));
-    /* What is no view. */
+    /* Addresses that are not a view's. */
     CHECK_FALSE(UnmapViewOfFile(NULL), ERROR_INVALID_ADDRESS);
     CHECK_FALSE(UnmapViewOfFile(view + 0x10000), ERROR_INVALID_ADDRESS);
     CHECK_FALSE(UnmapViewOfFile(&view), ERROR_INVALID_ADDRESS);

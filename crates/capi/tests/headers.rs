@@ -178,7 +178,7 @@ fn compile(by: By, compiler: &str, standard: &str, flags: &[&str], source: &Path
 
 const PLAIN: &[&[&str]] = &[&[]];
 
-/// The files of a directory, by name.
+/// The names of the files in a directory.
 fn files_of(directory: &str) -> Vec<String> {
     let entries = fs::read_dir(package().join(directory)).unwrap().map(Result::unwrap);
     let files = entries.filter(|entry| entry.path().is_file());
@@ -555,7 +555,7 @@ fn a_compiler_without_the_attribute_refuses_nothing_that_is_there(by: By) {
     }
 }
 
-/// A function that no header declares is no guess of the compiler's, in either language, unless the program wants that.
+/// In both languages, calling an undeclared function is an error, unless the program asks for the compiler's guess.
 fn a_call_without_a_declaration_is_refused(by: By) {
     let directory = scratch(&format!("undeclared-{by:?}"));
     for (language, name) in [(Language::C11, "unit.c"), (Language::Cxx17, "unit.cpp")] {
@@ -570,7 +570,7 @@ fn a_call_without_a_declaration_is_refused(by: By) {
                     command.args([flag, "-c", "-o", "/dev/null"]).arg(&source);
                     let output = toolchain::run(&mut command);
                     let said = toolchain::said(&output);
-                    // From GCC 14 and Clang 16 on it is an error of C, whatever is asked.
+                    // From GCC 14 and Clang 16 on, C makes it an error in any case.
                     let may_be = is_taken && language == Language::C11;
                     assert!(may_be || !output.status.success(), "{compiler} {flag}: {said}");
                     assert!(may_be || said.contains("WSANothing"), "{compiler} {flag}: {said}");
@@ -628,7 +628,7 @@ fn the_standard_library_of_cxx_may_come_before_and_after(by: By) {
     }
 }
 
-/// What is inline or a macro to the reference as well, or belongs to its C runtime: no module here has it.
+/// Functions that are inline or macros on the reference, too, or belong to its C runtime. No module here has them.
 const IN_NO_MODULE: [&str; 9] = [
     "ConnectEx",
     "DisconnectEx",
@@ -642,7 +642,7 @@ const IN_NO_MODULE: [&str; 9] = [
 ];
 const HEADERS_IN_NO_MODULE: [&str; 6] =
     ["conio.h", "cp_atomics.h", "cp_crt.h", "io.h", "process.h", "strsafe.h"];
-/// What Winsock has and the system's headers declare.
+/// Functions of Winsock that the system's headers declare.
 const OF_THE_SYSTEM: [&str; 19] = [
     "freeaddrinfo",
     "getaddrinfo",
@@ -665,7 +665,7 @@ const OF_THE_SYSTEM: [&str; 19] = [
     "select",
 ];
 
-/// The functions that a header defines or maps, by the reference's names.
+/// The functions that a header defines or maps, with the reference's names.
 fn functions_of(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for (start, is_inline) in [("CP_INLINE ", true), ("static inline ", true), ("\nextern ", false)]
@@ -682,12 +682,12 @@ fn functions_of(text: &str) -> Vec<String> {
                 text[begin.map_or(0, |it| it + 1)..].to_owned()
             };
             let mut own = name(rest[..parenthesis].trim_end());
-            // `WINAPI(name)(...)`: so that no macro of that name is taken for it.
+            // `WINAPI(name)(...)` keeps the compiler from expanding a macro of that name.
             if own == "WINAPI" {
                 let inner = &rest[parenthesis + 1..];
                 own = name(&inner[..inner.find(')').unwrap()]);
             }
-            // Only those of the mapped calls are of this library.
+            // Only the mapped calls are this library's.
             let declaration = &rest[..rest.find(';').unwrap_or(rest.len())];
             let is_ours = is_inline || declaration.contains("__asm__(\"cp_");
             let is_pasted = rest[..parenthesis].contains("##");
@@ -699,13 +699,13 @@ fn functions_of(text: &str) -> Vec<String> {
     found
 }
 
-/// Each function of the headers, and the module in which the reference has it.
+/// Each function of the headers, with the reference's module that exports it.
 fn exported() -> Vec<(String, &'static str)> {
     let mut all = Vec::new();
     for entry in fs::read_dir(package().join("compat/include")).unwrap() {
         let entry = entry.unwrap();
         let header = entry.file_name().into_string().unwrap();
-        // The folder `sys` stands in front of the system's own headers.
+        // The folder `sys` comes before the system's own headers.
         if header == "sys" || HEADERS_IN_NO_MODULE.contains(&header.as_str()) {
             continue;
         }
@@ -728,7 +728,7 @@ fn exported() -> Vec<(String, &'static str)> {
     all
 }
 
-/// This test fails if a new function is in no table.
+/// Fails if a new function is missing from the tables.
 #[test]
 fn each_function_of_the_headers_is_found_by_its_name() {
     let all = exported();
@@ -767,7 +767,7 @@ fn each_function_of_the_headers_is_found_by_its_name() {
     }
 }
 
-/// A unit that never asks for a function has no table in its code, and nothing that a table names.
+/// A unit that never looks up a function contains no table, and nothing that a table refers to.
 #[test]
 fn a_unit_that_looks_nothing_up_has_no_table() {
     let directory = scratch("no-table");

@@ -1,4 +1,4 @@
-/* Hosts by their names, and addresses of sockets as text: Winsock's codes, which are the last error, too. */
+/* Host names, and socket addresses as text: Winsock's codes, which are also the last error. */
 #include <winsock2.h>
 #include <iphlpapi.h>
 #include <ws2tcpip.h>
@@ -122,7 +122,7 @@ static void wide_names_are_as_good(void)
     CHECK_CODE(GetAddrInfoW(L"127.0.0.1", NULL, &hints, &found), WSANO_RECOVERY);
 }
 
-/* What the text says, and the text that it becomes again, in both widths. */
+/* Checks the address that a text denotes, and the text made from it, in both widths. */
 static void check_text(const char *text, int family, const char *again)
 {
     union {
@@ -150,7 +150,7 @@ static void check_text(const char *text, int family, const char *again)
     CHECK_IS(WSAAddressToStringA(&address.any, (DWORD)size, NULL, back, &letters), 0);
     CHECK_IS(letters, needed);
     CHECK(strcmp(back, again) == 0);
-    /* A letter less is too little, and what is needed is said. */
+    /* One character less is too little, and the call reports the room needed. */
     letters = needed - 1;
     CHECK_SOCKET_ERROR(WSAAddressToStringA(&address.any, (DWORD)size, NULL, back, &letters), WSAEFAULT);
     CHECK_IS(letters, needed);
@@ -229,7 +229,7 @@ static void text_needs_a_place(void)
     CHECK_SOCKET_ERROR(WSAAddressToStringA(it, sizeof address, NULL, back, &letters), WSAEINVAL);
 }
 
-/* The reference's names of an address's parts, beside the system's. */
+/* The reference's names for the parts of an address, along with the system's. */
 static void an_address_has_bytes_and_words(void)
 {
     IN6_ADDR six;
@@ -258,7 +258,7 @@ static PIP_ADAPTER_ADDRESSES adapters(ULONG family, ULONG flags)
 {
     PIP_ADAPTER_ADDRESSES list = NULL;
     ULONG size = 0, code = ERROR_BUFFER_OVERFLOW;
-    /* One may come between two calls. */
+    /* An interface may appear between two calls. */
     while (code == ERROR_BUFFER_OVERFLOW) {
         free(list);
         list = NULL;
@@ -273,7 +273,7 @@ static PIP_ADAPTER_ADDRESSES adapters(ULONG family, ULONG flags)
     return list;
 }
 
-/* The loopback interface is everywhere, with its address. */
+/* Every machine has the loopback interface and its address. */
 static void the_adapters_have_their_addresses(void)
 {
     PIP_ADAPTER_ADDRESSES list = adapters(AF_INET, 0), it, loop = NULL;
@@ -309,7 +309,7 @@ static void the_adapters_have_their_addresses(void)
     list = adapters(AF_UNSPEC, GAA_FLAG_SKIP_UNICAST | GAA_FLAG_SKIP_FRIENDLY_NAME);
     for (it = list; it != NULL; it = it->Next)
         CHECK(it->FirstUnicastAddress == NULL && it->FriendlyName == NULL);
-    /* What is too small is not written beyond its end. */
+    /* Never writes beyond the end of a buffer that is too small. */
     size = sizeof *list;
     it = (PIP_ADAPTER_ADDRESSES)malloc(size);
     CHECK_IS(GetAdaptersAddresses(AF_UNSPEC, 0, NULL, it, &size), ERROR_BUFFER_OVERFLOW);

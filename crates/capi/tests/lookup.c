@@ -53,8 +53,8 @@ typedef int(WSAAPI *GETHOSTNAME_FUNCTION)(char *, int);
 typedef u_long(WSAAPI *HTONL_FUNCTION)(u_long);
 typedef INT(WSAAPI *INETPTON_FUNCTION)(INT, PCSTR, PVOID);
 
-/* A socket function that was looked up has the reference's types: its results and lengths are of other sizes than those
- * of the system's function. */
+/* A looked-up socket function has the reference's types. Its result and lengths differ in size from those of the
+ * system's function. */
 static void a_socket_function_has_the_types_of_the_reference(HMODULE winsock)
 {
     SOCKET_FUNCTION a_socket = (SOCKET_FUNCTION)GetProcAddress(winsock, "socket");
@@ -121,7 +121,7 @@ typedef BOOL(WINAPI *SET_EVENT)(HANDLE);
 typedef DWORD(WINAPI *WAIT)(HANDLE, DWORD);
 typedef FARPROC(WINAPI *GET_PROC_ADDRESS)(HMODULE, LPCSTR);
 
-/* What is inline in the headers has an address, too. */
+/* Functions that are inline in the headers have an address, too. */
 static void an_inline_function_is_found_and_works(HMODULE kernel)
 {
     CREATE_EVENT create = (CREATE_EVENT)GetProcAddress(kernel, "CreateEventA");
@@ -145,7 +145,8 @@ static void an_inline_function_is_found_and_works(HMODULE kernel)
 #define CHECK_NOT_FOUND(module, name, code) \
     (SetLastError(0), CHECK(GetProcAddress((module), (name)) == NULL), CHECK_IS(GetLastError(), (code)))
 
-/* A function is its own module's, has its letter if it takes text, and is in none if the library does not have it. */
+/* A function is found only in its own module. Those that take text end with A or W, and those that the library lacks
+ * are found nowhere. */
 static void what_is_not_there_is_not_found(HMODULE winsock, HMODULE kernel)
 {
     HMODULE ntdll = GetModuleHandleA("NTDLL.DLL");
@@ -157,7 +158,7 @@ static void what_is_not_there_is_not_found(HMODULE winsock, HMODULE kernel)
     CHECK_NOT_FOUND(kernel, "CreateEvent", ERROR_PROC_NOT_FOUND);
     CHECK_NOT_FOUND(kernel, "createeventa", ERROR_PROC_NOT_FOUND);
     CHECK_NOT_FOUND(winsock, "Recv", ERROR_PROC_NOT_FOUND);
-    CHECK_NOT_FOUND(GetModuleHandle(TEXT("mswsock.dll")), "ConnectEx", ERROR_PROC_NOT_FOUND); /* by its GUID */
+    CHECK_NOT_FOUND(GetModuleHandle(TEXT("mswsock.dll")), "ConnectEx", ERROR_PROC_NOT_FOUND); /* only by its GUID */
     CHECK(GetProcAddress(GetModuleHandle(TEXT("mswsock.dll")), "TransmitFile") != NULL);
 #ifndef _WIN32
     CHECK_NOT_FOUND(winsock, (LPCSTR)(ULONG_PTR)16, ERROR_PROC_NOT_FOUND); /* an ordinal */

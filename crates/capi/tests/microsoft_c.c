@@ -81,7 +81,7 @@ static void a_descriptor_is_opened_and_moved(void)
     CHECK(fd > 2 && fcntl(fd, F_GETFD) == 0);
     other = _dup(fd);
     CHECK(other > 2 && other != fd);
-    CHECK_IS(_dup2(fd, other), 0); /* and no number */
+    CHECK_IS(_dup2(fd, other), 0); /* not the number */
     CHECK_ERRNO(_dup2(-1, other), EBADF);
     CHECK(_close(fd) == 0 && _close(other) == 0);
     CHECK_ERRNO(_open("/tmp\\none\\such", _O_RDONLY), ENOENT);
@@ -109,7 +109,7 @@ static void a_descriptor_has_a_handle(void)
     CHECK(handle != INVALID_HANDLE_VALUE);
     CHECK((HANDLE)_get_osfhandle(fd) == handle);
     CHECK_IS(GetFileType(handle), FILE_TYPE_DISK);
-    /* Both are where the file is. */
+    /* Both share the file position. */
     CHECK_IS(_write(fd, "abc", 3), 3);
     CHECK(WriteFile(handle, "def", 3, &done, NULL));
     CHECK_IS(_lseeki64(fd, 0, SEEK_CUR), 6);
@@ -120,7 +120,8 @@ static void a_descriptor_has_a_handle(void)
     CHECK_ERRNO(_get_osfhandle(fd), EBADF);
     CHECK_ERRNO(_get_osfhandle(-1), EBADF);
     CHECK_ERRNO(_get_osfhandle(1000000), EBADF);
-    /* By dup2(2), which nothing reports, the number stands for another file. A handle may be closed by itself. */
+    /* dup2(2), which the library does not see, makes the number name another file. A handle may also be closed alone.
+     * */
     fd = _open(name, _O_RDONLY);
     handle = (HANDLE)_get_osfhandle(fd);
     CHECK_FALSE(WriteFile(handle, "x", 1, &done, NULL), ERROR_ACCESS_DENIED);
@@ -133,12 +134,12 @@ static void a_descriptor_has_a_handle(void)
     CHECK(CloseHandle(other));
     handle = (HANDLE)_get_osfhandle(fd);
     CHECK(handle != INVALID_HANDLE_VALUE && handle != other && WriteFile(handle, "p", 1, &done, NULL));
-    /* Nothing keeps the pipe open behind _close. */
+    /* Nothing keeps the pipe open after _close. */
     CHECK(_close(pipes[1]) == 0 && _close(fd) == 0);
     CHECK_IS(_read(pipes[0], bytes, 8), 1);
     CHECK_IS(_read(pipes[0], bytes, 8), 0);
     CHECK_IS(_close(pipes[0]), 0);
-    /* What _dup2 closes loses its handle. */
+    /* A descriptor that _dup2 closes loses its handle. */
     fd = _open(name, _O_RDONLY);
     again = _open(name, _O_RDONLY);
     handle = (HANDLE)_get_osfhandle(again);
@@ -162,7 +163,7 @@ static void a_handle_has_a_descriptor(void)
     CHECK_IS(_lseeki64(fd, 0, SEEK_END), 4);
     CHECK_IS(_close(fd), 0);
     CHECK_FALSE(CloseHandle(handle), ERROR_INVALID_HANDLE);
-    /* It was not shared, and is closed. */
+    /* The file was not shared, and is closed. */
     handle = CreateFileA(name, GENERIC_READ, 0, NULL, OPEN_EXISTING, 0, NULL);
     CHECK(handle != INVALID_HANDLE_VALUE);
     CHECK_ERRNO(_open_osfhandle((intptr_t)INVALID_HANDLE_VALUE, 0), EBADF);
@@ -171,7 +172,7 @@ static void a_handle_has_a_descriptor(void)
     CHECK_ERRNO(_open_osfhandle((intptr_t)event, 0), EBADF);
     CHECK(CloseHandle(event) && CloseHandle(handle));
     CHECK_ERRNO(_open_osfhandle((intptr_t)handle, 0), EBADF);
-    /* The standard streams, and sockets. */
+    /* Standard streams and sockets. */
     CHECK((HANDLE)_get_osfhandle(1) == GetStdHandle(STD_OUTPUT_HANDLE));
     CHECK((HANDLE)_get_osfhandle(_fileno(stderr)) == GetStdHandle(STD_ERROR_HANDLE));
     CHECK_IS(_open_osfhandle((intptr_t)GetStdHandle(STD_ERROR_HANDLE), 0), 2);

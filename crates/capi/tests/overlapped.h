@@ -93,8 +93,8 @@ static inline DWORD closed_code(void)
 /* The call must have begun something that goes on. */
 #define CHECK_PENDING(call) CHECK_SOCKET_ERROR(call, WSA_IO_PENDING)
 
-/* The call returns a BOOL. It must fail with WSA_IO_PENDING, even if its operation has ended by then. Under Wine it may
- * return TRUE. */
+/* Makes a call that returns a BOOL and must fail with WSA_IO_PENDING, even if its operation has already ended. Under
+ * Wine it may return TRUE. */
 #define CHECK_BEGINS(call) \
     (SetLastError(0), CHECK((call) ? !HAS_SOCKET_CALLS : WSAGetLastError() == WSA_IO_PENDING))
 

@@ -1,5 +1,5 @@
-/* BindIoCompletionCallback, CreateThreadpoolIo, QueueUserWorkItem, CreateThreadpoolWork: calls in threads of the library, at
- * the ends of operations or when the program asks for them. */
+/* BindIoCompletionCallback, CreateThreadpoolIo, QueueUserWorkItem, CreateThreadpoolWork: calls by threads of the
+ * library, when operations end or at the program's request. */
 #include <winsock2.h>
 #include <mswsock.h>
 
@@ -140,7 +140,8 @@ static void a_pool_io_calls_with_its_context(void)
 
 /* ---- calls that wait for each other -------------------------------------------------------------------- */
 
-/* More calls than the pool has threads at first, which depends on the processors. All but the last one wait for that. */
+/* More calls than the pool has threads at first, which depends on the number of processors. All others wait for the
+ * last one. */
 enum { MOST_CALLS = 1024 };
 static LONG calls;
 static HANDLE last_has_come, all_are_done;
@@ -230,7 +231,7 @@ static DWORD WINAPI quick_work(LPVOID context)
 }
 
 #ifndef _WIN32
-/* Threads of the pool. */
+/* The number of threads in the pool. */
 static int threads_of_the_pool(void)
 {
     DIR *threads = opendir("/proc/self/task");
@@ -265,7 +266,7 @@ static void work_is_done_by_the_pool(void)
     for (i = 0; i < calls; i++)
         CHECK(QueueUserWorkItem(waiting_work, (PVOID)&calls_done, i % 2 ? flags : WT_EXECUTEDEFAULT));
     until_all_are_done();
-    /* The threads that there are do what comes next. */
+    /* The existing threads make the next calls. */
     expect_calls();
     for (i = 0; i < 10 * calls; i++)
         CHECK(QueueUserWorkItem(quick_work, (PVOID)&calls_done, 0));
@@ -290,7 +291,7 @@ static void CALLBACK waiting_simple_call(PTP_CALLBACK_INSTANCE instance, PVOID c
 
 static volatile LONG begun;
 
-/* Holds all threads that run until it may return, so that later calls do not begin. */
+/* Occupies all running threads until it may return, so that later calls do not begin. */
 static void CALLBACK stays_a_while(PTP_CALLBACK_INSTANCE instance, PVOID context, PTP_WORK work)
 {
     (void)instance;
@@ -318,9 +319,9 @@ static void work_is_submitted_and_waited_for(void)
     expect_calls();
     for (i = 0; i < calls; i++)
         SubmitThreadpoolWork(work);
-    CloseThreadpoolWork(work); /* it goes when its calls have returned */
+    CloseThreadpoolWork(work); /* freed when its calls have returned */
     until_all_are_done();
-    /* A call that was cancelled is not made; one that has begun is waited for. */
+    /* A cancelled call is not made. The wait includes a call that has begun. */
     expect_calls();
     begun = 0;
     work = CreateThreadpoolWork(stays_a_while, NULL, NULL);
@@ -350,8 +351,8 @@ static void work_is_submitted_and_waited_for(void)
 #endif
 }
 
-#if HAS_SOCKET_CALLS /* What was not announced Windows takes for the end of something that was. */
-/* The routine is called at the ends of operations in flight. A pool io serves announced operations only. */
+#if HAS_SOCKET_CALLS /* Windows takes an unannounced operation for the end of an announced one. */
+/* The routine is called when operations in flight end. A pool io object serves announced operations only. */
 static void what_is_in_flight_calls_a_routine(void)
 {
     SOCKET near, far;

@@ -243,7 +243,7 @@ static void a_pending_result_makes_a_packet_whatever_is_set(void)
     close_both(accept.s, client);
     CHECK_BEGINS(ConnectEx(s, TO(address), NULL, 0, NULL, &overlapped));
     CHECK_ENDED(port, KEY, &overlapped, 0);
-    /* The low bit of an event has its meaning. */
+    /* The low bit of an event suppresses the packet. */
     accept.overlapped = fresh((HANDLE)((uintptr_t)event | 1));
     accept.s = new_socket();
     CHECK_BEGINS(AcceptEx(listener, accept.s, accept.place, 0, BLOCK, BLOCK, NULL, &accept.overlapped));
@@ -1123,7 +1123,7 @@ static void a_socket_is_disconnected_and_used_again(void)
     {
         /* Without reuse a pending receive continues: the peer may still send. */
         OVERLAPPED receiving = fresh(NULL);
-        SOCKET peer = (SOCKET)accept(listener, NULL, NULL); /* that of the first connection */
+        SOCKET peer = (SOCKET)accept(listener, NULL, NULL); /* the peer of the first connection */
         closesocket(peer);
         peer = (SOCKET)accept(listener, NULL, NULL);
         CHECK_PENDING(receive_into(again, &byte, 1, NULL, &receiving));
@@ -1390,7 +1390,7 @@ static void nothing_begins_on_a_socket_that_is_being_connected(void)
     }
 }
 
-/* ConnectEx refuses a socket that a non-blocking connect is connecting, and does not disturb that. */
+/* ConnectEx rejects a socket that a non-blocking connect is connecting, and leaves that connect alone. */
 static void a_socket_that_the_program_connects_is_refused(void)
 {
     struct sockaddr_in inet, own;

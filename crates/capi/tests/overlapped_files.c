@@ -332,7 +332,7 @@ static void operations_end_though_no_thread_waits(void)
     CHECK(is_silent(port));
 }
 
-/* Calls ignore the two lowest bits of a handle. Of hEvent the lowest one has its meaning. */
+/* Calls ignore the two lowest bits of a handle. In hEvent the lowest bit has its usual meaning. */
 static void the_lowest_bits_of_a_handle_are_the_programs_own(void)
 {
     unsigned tag;
@@ -366,7 +366,7 @@ static void the_lowest_bits_of_a_handle_are_the_programs_own(void)
     }
 }
 
-/* The association of a file counts for operations in flight, too. */
+/* A file's association also applies to operations in flight. */
 static void an_association_counts_for_what_is_in_flight(void)
 {
     HANDLE file = opens_pipe(), event = CreateEventA(NULL, TRUE, FALSE, NULL);

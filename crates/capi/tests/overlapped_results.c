@@ -529,7 +529,7 @@ static void closesocket_ends_what_is_in_flight(void)
 }
 
 #if HAS_SOCKET_CALLS
-/* CloseHandle does it as closesocket does. */
+/* CloseHandle works like closesocket. */
 static void a_socket_is_closed_by_its_handle(void)
 {
     HANDLE own_port = new_port(0);
@@ -600,7 +600,7 @@ static void what_succeeds_at_once_may_make_no_packet(void)
     close_both(near, far);
 }
 
-/* A socket that is associated while operations are in flight: packets report those, too. */
+/* A socket is associated while operations are in flight. Packets report those, too. */
 static void an_association_counts_for_what_is_in_flight(void)
 {
     SOCKET near, far;
@@ -620,14 +620,14 @@ static void an_association_counts_for_what_is_in_flight(void)
     CHECK(is_silent(port));
     CHECK_ENDED_BY_A_BYTE(far, port, KEY, &behind);
     close_both(near, far);
-    /* Also if they end with the socket. */
+    /* Even if they end with the socket. */
     tcp_pair(&near, &far);
     CHECK_PENDING(receive_into(near, &bytes[3], 1, NULL, &cancelled));
     associate(near, port, KEY);
     CHECK_IS(closesocket(near), 0);
     CHECK_FAILED(port, KEY, &cancelled, 0, closed_code());
     closesocket(far);
-    /* Not those that have ended. */
+    /* But not operations that have already ended. */
     tcp_pair(&near, &far);
     CHECK_PENDING(receive_into(near, bytes, 1, NULL, &before));
     send_all(far, "x", 1);
@@ -640,8 +640,8 @@ static void an_association_counts_for_what_is_in_flight(void)
 }
 
 #if HAS_SOCKET_CALLS
-/* The number is another socket's, of which the library knows nothing: what was in flight on the former one makes no
- * packets at the port of that. */
+/* The number now names another socket, which the library does not know. Operations in flight on the former one make no
+ * packets at the new one's port. */
 static void an_association_counts_for_its_own_socket(void)
 {
     SOCKET near, far, next;
@@ -660,7 +660,7 @@ static void an_association_counts_for_its_own_socket(void)
     until_ended(&before);
     CHECK_IS((DWORD)before.Internal, CANCELLED);
     CHECK(is_silent(own));
-    /* A port that is closed is none, and the next one counts. */
+    /* A closed port does not count, and the next association applies. */
     CHECK(CancelIoEx((HANDLE)near, &behind));
     CHECK_FAILED(own, KEY, &behind, 0, ERROR_OPERATION_ABORTED);
     CHECK(CloseHandle(own));
@@ -688,8 +688,8 @@ static DWORD WINAPI send_a_byte(LPVOID argument)
     return 0;
 }
 
-/* The operation ends while its socket is associated. If it is still pending then, a packet comes. If a thread has found
- * before that it has ended, none comes. */
+/* An operation ends while its socket is being associated. If it is still pending after that, a packet comes. If a
+ * thread has already seen its end, none comes. */
 static void an_association_may_come_when_an_operation_ends(void)
 {
     int round, rounds = is_slow() ? 10 : tries(200, 5000);
@@ -811,7 +811,7 @@ static DWORD WINAPI set_event(LPVOID event)
     return 0;
 }
 
-/* A wait for the result ends when any thread sets the event. Then the operation may still be pending. */
+/* A wait for the result ends when any thread sets the event. The operation may then still be pending. */
 static void a_wait_for_the_result_is_one_for_the_event(void)
 {
     SOCKET near, far;
@@ -847,7 +847,7 @@ static void a_wait_for_the_result_is_one_for_the_event(void)
     CHECK(is_silent(port));
 }
 
-/* WSAIoctl is done when it returns, and makes a packet as WSARecv does. */
+/* WSAIoctl has finished when it returns, and makes a packet as WSARecv does. */
 static void an_ioctl_with_an_overlapped_makes_a_packet(void)
 {
     SOCKET near, far;
@@ -866,7 +866,7 @@ static void an_ioctl_with_an_overlapped_makes_a_packet(void)
     CHECK_IS(WaitForSingleObject(event, 0), WAIT_OBJECT_0);
     CHECK(WSAGetOverlappedResult(near, &overlapped, &count, FALSE, &flags));
     CHECK(count == sizeof waiting && flags == 0);
-    /* The place for the count may be NULL. */
+    /* The pointer to the count may be NULL. */
     CHECK_IS(IOCTL(near, sizeof waiting, NULL, &overlapped), 0);
     CHECK_ENDED(port, KEY, &overlapped, sizeof waiting);
     CHECK_SOCKET_ERROR(IOCTL(near, sizeof waiting, NULL, NULL), WSAEFAULT);
@@ -946,7 +946,7 @@ static DWORD WINAPI accepts_in_vain(LPVOID argument)
     return (DWORD)WSAGetLastError();
 }
 
-/* As a call that blocks they end, though the system tells an attempt that does not block nothing. */
+/* They end as a blocking call does, although the system does not report the shutdown to a non-blocking attempt. */
 static void the_own_shutdown_ends_receives_and_accepts(void)
 {
     struct sockaddr_un local;
@@ -969,7 +969,7 @@ static void the_own_shutdown_ends_receives_and_accepts(void)
             other = (SOCKET)pair[1];
         }
         buffer.buf = &byte;
-        buffer.len = way & 2 ? 0 : 1; /* also one that only waits */
+        buffer.len = way & 2 ? 0 : 1; /* also one that only waits for data */
         CHECK_SOCKET_ERROR(WSARecv(s, &buffer, 1, NULL, &flags, &overlapped, NULL), WSA_IO_PENDING);
         CHECK_IS(shutdown(s, SD_RECEIVE), 0);
         CHECK(WSAGetOverlappedResult(s, &overlapped, &count, TRUE, &flags));

@@ -157,7 +157,7 @@ static void a_socket_is_associated_once(void)
     CHECK_IS(CloseHandle(other), TRUE);
 }
 
-/* CloseHandle closes sockets and what this library hands out, and nothing else. */
+/* CloseHandle closes sockets and handles of this library, and nothing else. */
 static void closing_what_is_no_handle_closes_nothing(void)
 {
     SOCKET s = udp_socket();

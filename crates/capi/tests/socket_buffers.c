@@ -316,7 +316,7 @@ static void events_have_winsocks_names_too(void)
 
 #if HAS_SOCKET_CALLS
 
-/* An address without memory. */
+/* Returns an address without memory. */
 static void *nowhere(void)
 {
     void *place = mmap(NULL, 1 << 16, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -332,7 +332,7 @@ static void *nowhere(void)
         CHECK_IS(WSAGetLastError(), WSAEFAULT); \
     } while (0)
 
-/* Of calls that move no data. */
+/* For calls that move no data. */
 static void a_pointer_to_no_memory_is_refused(SOCKET s, SOCKET listener, void *bad)
 {
     struct sockaddr_in address;
@@ -380,13 +380,13 @@ static void a_pointer_to_no_memory_is_refused(SOCKET s, SOCKET listener, void *b
     CHECK_SOCKET_ERROR(connect(s, name, sizeof address), WSAEFAULT);
     CHECK_SOCKET_ERROR(WSAConnect(s, (struct sockaddr *)&address, sizeof address, NULL, (LPWSABUF)bad, NULL, NULL),
                        WSAEFAULT);
-    /* What the system reads and writes itself. */
+    /* Memory that the system reads or writes itself. */
     CHECK_SOCKET_ERROR(send(s, (char *)bad, 1, 0), WSAEFAULT);
     CHECK_SOCKET_ERROR(recv(s, (char *)bad, 1, 0), WSAEFAULT);
     CHECK_SOCKET_ERROR(sendto(s, (char *)&value, 1, 0, name, sizeof address), WSAEFAULT);
 }
 
-/* Of calls that move data, and those that wait for it: an address that cannot be one. */
+/* For calls that move data or wait for it: an address that cannot be valid. */
 static void what_is_no_pointer_is_refused(SOCKET s, SOCKET datagrams, void *bad)
 {
     char byte = 'x';
@@ -439,12 +439,12 @@ static void bad_pointers_are_refused(void)
     until(s, POLLIN);
     what_is_no_pointer_is_refused(s, datagrams, (void *)(uintptr_t)1);
     what_is_no_pointer_is_refused(s, datagrams, (void *)(uintptr_t)65535);
-    if (!is_slow()) { /* Valgrind complains of what the system refuses */
+    if (!is_slow()) { /* Valgrind complains about pointers that the system rejects */
         a_pointer_to_no_memory_is_refused(s, listener, (void *)(uintptr_t)1);
         a_pointer_to_no_memory_is_refused(s, listener, (void *)(uintptr_t)65535);
         a_pointer_to_no_memory_is_refused(s, listener, nowhere());
     }
-    /* Nothing was taken. */
+    /* No data was taken. */
     set_nonblocking(datagrams);
     CHECK_IS(recv(datagrams, &byte, 1, 0), 1);
     CHECK_IS(recv(s, &byte, 1, 0), 1);

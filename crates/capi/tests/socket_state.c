@@ -1,5 +1,5 @@
 /* select, WSAPoll, WSAIoctl, and addresses as text and in parts. */
-#define FD_SETSIZE 100 /* also where a header of the system comes first that has its own */
+#define FD_SETSIZE 100 /* also if a system header with its own definition comes first */
 #include <stdlib.h>
 #include <winsock2.h>
 #include <mstcpip.h>
@@ -42,7 +42,7 @@ static void protocols_are_told_and_sockets_made_of_them(void)
     closesocket(s);
 }
 
-/* A socket tells of its protocol what WSAEnumProtocols tells. */
+/* SO_PROTOCOL_INFO returns the same description as WSAEnumProtocols. */
 static void a_socket_tells_its_protocol(void)
 {
     static const struct {
@@ -187,7 +187,7 @@ static int binds(SOCKET s, const struct sockaddr_in *address)
     return bind(s, (const struct sockaddr *)address, (int)sizeof *address);
 }
 
-/* Makes a connection whose accepted end is closed first, so that it keeps the port for a while. */
+/* Makes a connection and closes its accepted end first, so that it holds the port for a while. */
 static SOCKET left_connection(SOCKET listener, const struct sockaddr_in *address, SOCKET *accepted)
 {
     SOCKET client = tcp_connected_to(address), served = accept(listener, NULL, NULL);
@@ -220,10 +220,10 @@ static void a_server_starts_again_at_its_port(void)
         CHECK_SOCKET_ERROR(binds(second, &address), WSAEADDRINUSE); /* a listener is there */
         closesocket(listener);
         if (how != 1)
-            closesocket(other); /* otherwise the connection goes on */
+            closesocket(other); /* otherwise the connection stays open */
 #if HAS_SOCKET_CALLS
         {
-            /* Without that the port is in use. */
+            /* Without the option the port is in use. */
             int plain = (int)syscall(SYS_socket, AF_INET, SOCK_STREAM, 0);
             CHECK_IS(syscall(SYS_bind, plain, &address, sizeof address), -1);
             CHECK_IS(errno, EADDRINUSE);
@@ -234,7 +234,7 @@ static void a_server_starts_again_at_its_port(void)
         CHECK_IS(set_flag(listener, SO_EXCLUSIVEADDRUSE, how == 2), 0);
         CHECK_IS(binds(listener, &address), 0);
         CHECK_IS(flag_of(listener, SO_REUSEADDR), 0);
-        /* What is bound has the port for itself, whether it listens or not. */
+        /* A bound socket has the port to itself, whether it listens or not. */
         CHECK_SOCKET_ERROR(binds(second, &address), WSAEADDRINUSE);
         CHECK_IS(listen(listener, 5), 0);
         CHECK_SOCKET_ERROR(binds(second, &address), WSAEADDRINUSE);
@@ -254,7 +254,7 @@ static void a_client_starts_again_at_its_port(void)
     struct sockaddr_in address, own;
     SOCKET listener = tcp_listener(&address), client = tcp_socket(), served;
     char byte;
-    do { /* until no other program is quicker */
+    do { /* repeat if another program takes the port first */
         own = bind_to_loopback(client);
         closesocket(client);
         client = tcp_socket();
@@ -273,14 +273,14 @@ static void a_client_starts_again_at_its_port(void)
     closesocket(listener);
 }
 
-/* ---- Room ---------------------------------------------------------------------------------------------- */
+/* ---- Buffer sizes -------------------------------------------------------------------------------------- */
 
 static int room_of(SOCKET s, int name)
 {
     return flag_of(s, name);
 }
 
-/* How much the system has, whatever the program has set. */
+/* The system's actual size, whatever the program has set. */
 static int own_room(SOCKET s, int name)
 {
 #if HAS_SOCKET_CALLS
@@ -307,7 +307,7 @@ static void room_is_what_the_program_has_set(void)
             int usual = own_room(s, names[i]);
             CHECK_IS(set_flag(s, names[i], 0), 0);
             CHECK_IS(room_of(s, names[i]), 0);
-            CHECK_IS(own_room(s, names[i]), usual); /* as before: not none at all */
+            CHECK_IS(own_room(s, names[i]), usual); /* unchanged, and not 0 */
             CHECK_IS(set_flag(s, names[i], 30000), 0);
             CHECK_IS(room_of(s, names[i]), 30000);
             CHECK(own_room(s, names[i]) >= (HAS_SOCKET_CALLS ? 30000 : 0));
@@ -322,7 +322,7 @@ static void room_is_what_the_program_has_set(void)
             CHECK_SOCKET_ERROR(set_flag(s, names[i], 0), WSAENOTSOCK);
         }
     }
-    /* A connection has what its listener has. */
+    /* A connection inherits its listener's sizes. */
     listener = tcp_listener(&address);
     CHECK_IS(set_flag(listener, SO_RCVBUF, 40000), 0);
     near = tcp_connected_to(&address);
@@ -337,7 +337,7 @@ static void room_is_what_the_program_has_set(void)
 
 enum { IN_FLIGHT = 128, LENGTH = 1400 };
 
-/* With a receive in flight for each of them, no datagram is lost, if the system gives enough room. */
+/* With a receive in flight for each, no datagram is lost if the system grants enough room. */
 static void receives_in_flight_are_room_for_datagrams(int asked)
 {
     static OVERLAPPED overlapped[IN_FLIGHT];
@@ -365,7 +365,7 @@ static void receives_in_flight_are_room_for_datagrams(int asked)
     if (most * 2 > usual)
         CHECK(own_room(s, SO_RCVBUF) >= most * 2);
     CHECK(asked < 0 || room_of(s, SO_RCVBUF) == asked);
-    sent = most >= 1 << 20 && asked != 0 ? IN_FLIGHT : 16; /* otherwise there is too little for all of them */
+    sent = most >= 1 << 20 && asked != 0 ? IN_FLIGHT : 16; /* otherwise there is too little room for all */
     for (i = 0; i < sent; i++)
         send_to(from, datagram, LENGTH, &address);
     for (i = 0; i < sent; i++) {
@@ -400,14 +400,14 @@ static void a_port_is_shared_or_exclusive(void)
     CHECK_IS(flag_of(one, SO_REUSEADDR), 0);
     CHECK_SOCKET_ERROR(setsockopt(one, SOL_SOCKET, SO_EXCLUSIVEADDRUSE, NULL, 4), WSAEFAULT);
     CHECK_IS(set_flag(one, SO_EXCLUSIVEADDRUSE, 0), 0);
-    /* Both say so. */
+    /* Both set the option. */
     CHECK_IS(set_flag(one, SO_REUSEADDR, 1), 0);
     CHECK_IS(set_flag(other, SO_REUSEADDR, 1), 0);
     address = bind_to_loopback(one);
     CHECK_IS(binds(other, &address), 0);
     CHECK_IS(listen(one, 1), 0);
 #if HAS_SOCKET_CALLS
-    CHECK_SOCKET_ERROR(listen(other, 1), WSAEADDRINUSE); /* the system has no two listeners at one port */
+    CHECK_SOCKET_ERROR(listen(other, 1), WSAEADDRINUSE); /* the system allows one listener per port */
 #endif
     CHECK_IS(flag_of(one, SO_REUSEADDR), 1);
     CHECK_IS(set_flag(datagrams, SO_REUSEADDR, 1), 0);
@@ -436,9 +436,9 @@ static void sets_are_counts_and_arrays(void)
     for (s = 1000; s < 1000 + FD_SETSIZE + 3; s++) {
         FD_SET(s, &set);
         if (set.fd_count == 3)
-            FD_SET(s, sockets); /* it stands there once */
+            FD_SET(s, sockets); /* it is listed once */
     }
-    CHECK_IS(sockets->fd_count, 100); /* and what is full stays as it is */
+    CHECK_IS(sockets->fd_count, 100); /* a full set stays unchanged */
     CHECK_IS(set.fd_array[0], 1000);
     CHECK_IS(set.fd_array[99], 1099);
     CHECK(FD_ISSET(1099, &set) && !FD_ISSET(1100, &set) && __WSAFDIsSet(1050, &set));
@@ -454,7 +454,7 @@ static void sets_are_counts_and_arrays(void)
 #if HAS_SOCKET_CALLS
 #define LIMIT(time) (time)
 #else
-#define LIMIT(time) ((PTIMEVAL)(time)) /* some headers declare that it is written, which it is not */
+#define LIMIT(time) ((PTIMEVAL)(time)) /* some headers lack the const, but it is never written */
 #endif
 
 static fd_set set_of(SOCKET s)
@@ -465,7 +465,7 @@ static fd_set set_of(SOCKET s)
     return set;
 }
 
-/* In which sets a socket is reported within a time, of reading (1), writing (2) and exceptions (4). */
+/* The sets that report a socket within the limit: reading (1), writing (2) and exceptions (4). */
 static int selected(SOCKET s, int wanted, const struct timeval *limit)
 {
     fd_set reads = set_of(s), writes = reads, excepts = reads;
@@ -504,7 +504,7 @@ static void sockets_are_selected(void)
     far = tcp_connected_to(&address);
     CHECK_IS(selected(listener, 1, &soon), 1);
 
-    /* All sets are counted, and those that are ready stay in their order. */
+    /* Counts all sets. Ready sockets keep their order. */
     FD_ZERO(&both);
     FD_SET(far, &both);
     FD_SET(listener, &both);
@@ -581,7 +581,7 @@ static void exceptions_are_failed_connects_and_urgent_bytes(void)
     CHECK_IS(selected(s, 7, &soon), 4);
     closesocket(s);
 
-    /* A connect that is found to have succeeded by another way, if at all: what comes then is no failure of it. */
+    /* A connect whose success is detected in another way, if at all: later errors are not its failure. */
     listener = tcp_listener(&address);
     s = tcp_socket();
     set_nonblocking(s);
@@ -589,7 +589,7 @@ static void exceptions_are_failed_connects_and_urgent_bytes(void)
     CHECK_IS(selected(s, 6, &soon), 2);
     far = accept(listener, NULL, NULL);
     abort_connection(far);
-    if (getenv("TEST_IS_EMULATED") == NULL) { /* an emulator does not tell whether there ever was a connection */
+    if (getenv("TEST_IS_EMULATED") == NULL) { /* an emulator does not report whether the socket was ever connected */
         CHECK_IS(selected(s, 5, &soon), 1);
         CHECK_IS(selected(s, 4, &a_while), 0);
     }
@@ -631,7 +631,7 @@ static void *waits_in_select(void *argument)
     return NULL;
 }
 
-/* What another thread closes is readable, or an error. */
+/* A socket that another thread closes is readable, or an error. */
 static void a_blocked_select_sees_a_socket_closed(void)
 {
     int reads, attempt;
@@ -652,13 +652,13 @@ static void a_blocked_select_sees_a_socket_closed(void)
             CHECK_IS(it.count, SOCKET_ERROR);
             CHECK_IS(it.code, WSAENOTSOCK);
             if (!reads)
-                break; /* else it was closed before the wait began */
+                break; /* otherwise it was closed before the wait began */
         }
         CHECK(attempt < 1000);
     }
 }
 
-/* A set may be larger than FD_SETSIZE: the program's own memory. */
+/* A set in the program's own memory may be larger than FD_SETSIZE. */
 static void large_sets_are_selected(void)
 {
     enum { MANY = 3 * FD_SETSIZE };

@@ -251,7 +251,7 @@ static void a_format_may_have_any_length_and_letter(void)
     CHECK(narrow_text[999] == '1' && narrow_text[1001] == '0' && narrow_text[1900] == '2');
     CHECK_IS(wide(wide_text, 2000, L"%1000d|%.900f", 1, 0.5), 1903);
     CHECK(wide_text[999] == L'1' && wide_text[1002] == L'.');
-    /* What is no format is told, and writes nothing through pointers. */
+    /* Invalid formats are reported, and nothing is written through pointers. */
     CHECK_IS(narrow(narrow_text, 100, "%I64n", narrow_text), -1);
     CHECK_IS(errno, EINVAL);
     CHECK_IS(narrow_text[0], 0);

@@ -194,7 +194,7 @@ static DWORD WINAPI wants_it_in_steps(LPVOID unused)
         if (!pending) {
             break;
         }
-        Sleep(A_WHILE); /* the other threads come meanwhile */
+        Sleep(A_WHILE); /* the other threads arrive meanwhile */
         if (InterlockedIncrement(&tried) == 1) {
             failures++;
             CHECK_IS(InitOnceComplete(&in_steps, INIT_ONCE_INIT_FAILED, NULL), TRUE);

@@ -152,7 +152,7 @@ static void it_goes_on_as_the_peer_reads(void)
     /* It is cancelled as a send is. */
     tcp_pair(&near, &far);
     associate(near, port, KEY);
-    for (;;) { /* until one has to wait: nobody reads */
+    for (;;) { /* until one has to wait, because nobody reads */
         CHECK_BEGINS(TransmitFile(near, file, 0, 0, &overlapped, NULL, 0));
         if (take_one(port, A_WHILE, &entry, &count) == WAIT_TIMEOUT)
             break;
@@ -478,7 +478,7 @@ static void the_stream_ends_behind_it(void)
     closesocket(near);
 }
 
-/* Both calls return WSA_IO_PENDING, and so make packets even with FILE_SKIP_COMPLETION_PORT_ON_SUCCESS. */
+/* Both calls return WSA_IO_PENDING, so they make packets even with FILE_SKIP_COMPLETION_PORT_ON_SUCCESS. */
 static void a_pending_result_makes_a_packet_whatever_is_set(void)
 {
     TRANSMIT_PACKETS_ELEMENT element;
@@ -585,7 +585,7 @@ static void a_file_that_is_not_in_the_cache_goes_too(void)
 
 enum { MUCH = 200000 };
 
-/* How many descriptors of sockets the process has. */
+/* The number of socket descriptors in the process. */
 static int count_sockets(void)
 {
     DIR *all = opendir("/proc/self/fd");
@@ -623,7 +623,7 @@ static int has_thread(const char *wanted)
     return has;
 }
 
-/* Nothing is left of former connections. */
+/* Waits until no former connection remains. */
 static void until_none_lingers(int sockets)
 {
     ULONGLONG began = GetTickCount64();
@@ -633,7 +633,7 @@ static void until_none_lingers(int sockets)
     }
 }
 
-/* Ends a stream behind MUCH bytes, in one of three ways, by an operation or by a call that waits. */
+/* Ends a stream after MUCH bytes, in one of three ways, with an operation or a blocking call. */
 static void send_and_disconnect(SOCKET near, int way, int waits, int reuses)
 {
     OVERLAPPED overlapped = at(0), sending = at(0);
@@ -666,7 +666,7 @@ static void send_and_disconnect(SOCKET near, int way, int waits, int reuses)
     }
 }
 
-/* A pair. The system takes MUCH bytes from the first end, and the other end has little room. */
+/* Makes a pair. The system accepts MUCH bytes from the first end, and the other end has little room. */
 static void pair_with_room(SOCKET *near, SOCKET *far)
 {
     int much = MUCH * 4, little = 16384;
@@ -682,7 +682,7 @@ static void pair_with_room(SOCKET *near, SOCKET *far)
     associate(*near, port, KEY);
 }
 
-/* Reads all that the other end has sent, and sends something before and between. */
+/* Reads everything the other end has sent, and sends some data before and in between. */
 static void read_while_sending(SOCKET far)
 {
     static char bytes[MUCH];
@@ -699,7 +699,7 @@ static void read_while_sending(SOCKET far)
     CHECK_IS(recv(far, bytes, 1, 0), 0);
 }
 
-/* The peer gets everything, though it sends meanwhile. Without TF_REUSE_SOCKET the socket receives that. */
+/* The peer gets everything, even if it sends meanwhile. Without TF_REUSE_SOCKET the socket receives what it sends. */
 static void a_peer_that_goes_on_sending_gets_everything(void)
 {
     int way, waits, reuses, before = count_sockets();
@@ -712,13 +712,13 @@ static void a_peer_that_goes_on_sending_gets_everything(void)
                 OVERLAPPED overlapped = at(0);
                 pair_with_room(&near, &far);
                 send_all(far, "something", 9);
-                until(near, POLLIN); /* it is unread when the stream ends */
+                until(near, POLLIN); /* the data is still unread when the stream ends */
                 if (!reuses) {
                     CHECK_IS(receive_into(near, bytes, 9, NULL, &overlapped), 0);
                     CHECK_ENDED(port, KEY, &overlapped, 9);
                 }
                 send_and_disconnect(near, way, waits, reuses);
-                if (reuses) { /* it is free meanwhile */
+                if (reuses) { /* the socket can be used meanwhile */
                     listener = tcp_listener(&address);
                     CHECK_IS(connect(near, (struct sockaddr *)&address, sizeof address), 0);
                     again = (SOCKET)accept(listener, NULL, NULL);
@@ -738,7 +738,7 @@ static void a_peer_that_goes_on_sending_gets_everything(void)
     until_none_lingers(before);
 }
 
-/* A process keeps few former connections, and a forked child none. All that was sent comes even so. */
+/* A process keeps few former connections, and a forked child none. All sent data arrives anyway. */
 static void former_connections_are_few(void)
 {
     enum { COUNT = 24, LIMIT = 128 };
@@ -757,13 +757,13 @@ static void former_connections_are_few(void)
     child = fork_at_rest();
     if (child == 0) {
         CHECK_IS(count_sockets(), sockets + COUNT);
-        if (is_slow()) /* Valgrind asks about memory that the other threads have lost here */
+        if (is_slow()) /* Valgrind would report memory of threads that do not exist here */
             execl("/bin/true", "true", (char *)NULL);
         _exit(0);
     }
     CHECK_IS(waitpid(child, &status, 0), child);
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    /* A quarter of those that the process may have. */
+    /* A quarter of the process's limit. */
     CHECK_IS(getrlimit(RLIMIT_NOFILE, &before), 0);
     few = before;
     few.rlim_cur = LIMIT;

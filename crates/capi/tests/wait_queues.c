@@ -1,5 +1,5 @@
-/* Which threads a signal releases: those that wait at that moment, though they have not run before the next thing is done.
- * And locks that keep no thread out forever. How many threads wait the library tells, so that no test depends on time. */
+/* Which threads a signal releases: those waiting at that moment, even if none of them runs before the next call. Also
+ * locks that starve no thread. The library reports how many threads wait, so no test depends on time. */
 #include <winsock2.h>
 #include <windows.h>
 
@@ -12,7 +12,7 @@ enum { MOST = 8 };
 
 /* ---- threads that wait ------------------------------------------------------------------------------ */
 
-/* A wait, made by another thread. */
+/* A wait in another thread. */
 typedef struct Waiter {
     HANDLE handles[3];
     DWORD count;
@@ -50,14 +50,14 @@ static void until_waiting(HANDLE object, uint32_t count)
         let_others_run();
 }
 
-/* The thread has ended. */
+/* Waits until the thread has ended, and closes it. */
 static void join(HANDLE thread)
 {
     CHECK_IS(WaitForSingleObject(thread, SOON), WAIT_OBJECT_0);
     CHECK(CloseHandle(thread));
 }
 
-/* A thread that waits for one to three objects; returns when it does. */
+/* Starts a thread that waits for one to three objects. Returns once it is waiting. */
 static Waiter *start_wait(Waiter *waiter, BOOL all, HANDLE one, HANDLE other, HANDLE third)
 {
     uint32_t before = cp_waiting(one);
@@ -102,12 +102,12 @@ static void each_signal_releases_a_thread_that_waits(void)
     for (i = 0; i < MOST; i++) {
         CHECK(SetEvent(event));
         CHECK_IS(cp_waiting(event), MOST - 1 - i);
-        CHECK(!is_set(event)); /* it is not this thread's */
+        CHECK(!is_set(event)); /* the signal is not this thread's */
     }
     for (i = 0; i < MOST; i++)
         CHECK_RELEASED(&waiters[i], WAIT_OBJECT_0);
     CHECK(SetEvent(event));
-    CHECK(SetEvent(event)); /* nobody waits: it stays set, once */
+    CHECK(SetEvent(event)); /* nobody waits, so it stays set for one wait */
     CHECK(is_set(event) && !is_set(event));
 
     for (i = 0; i < 3; i++)
@@ -115,7 +115,7 @@ static void each_signal_releases_a_thread_that_waits(void)
     CHECK(ReleaseSemaphore(semaphore, 2, &before));
     CHECK_IS(before, 0);
     CHECK(!is_set(semaphore));
-    CHECK(ReleaseSemaphore(semaphore, 3, &before)); /* two more than are wanted */
+    CHECK(ReleaseSemaphore(semaphore, 3, &before)); /* two more than needed */
     CHECK_IS(before, 0);
     for (i = 0; i < 3; i++)
         CHECK_RELEASED(&waiters[i], WAIT_OBJECT_0);
@@ -148,7 +148,7 @@ static void a_reset_takes_nothing_back(void)
     CHECK_FALSE(PulseEvent(event), ERROR_INVALID_HANDLE);
 }
 
-/* The oldest wait first; a wait that has timed out takes no signal. */
+/* The oldest wait ends first. A wait that has timed out takes no signal. */
 static void waits_end_in_their_order(void)
 {
     HANDLE event = event_of(FALSE);
@@ -166,7 +166,7 @@ static void waits_end_in_their_order(void)
     CHECK(!is_set(event));
     start_wait(&waiters[0], FALSE, event, NULL, NULL);
     start_wait(&late, FALSE, event, NULL, NULL);
-    CHECK(PulseEvent(event)); /* one of them */
+    CHECK(PulseEvent(event)); /* releases one of them */
     CHECK_RELEASED(&waiters[0], WAIT_OBJECT_0);
     CHECK_IS(cp_waiting(event), 1);
     CHECK(SetEvent(event));
@@ -218,7 +218,7 @@ static void a_wait_takes_one_signal_of_several(void)
     CHECK_RELEASED(&waiter, WAIT_OBJECT_0);
     CHECK(!is_set(one));
 
-    /* A handle that is closed while a thread waits: the wait continues. */
+    /* A wait continues if a handle is closed meanwhile. */
     start_wait(&waiter, FALSE, one, other, NULL);
     CHECK(CloseHandle(one));
     CHECK_FALSE(SetEvent(one), ERROR_INVALID_HANDLE);
@@ -234,12 +234,12 @@ static void a_wait_for_all_takes_all_at_once(void)
     start_wait(&waiter, TRUE, once, stays, semaphore);
     CHECK(SetEvent(once));
     CHECK(ReleaseSemaphore(semaphore, 1, NULL));
-    CHECK(is_set(once)); /* which this thread may take */
+    CHECK(is_set(once)); /* this thread may take it */
     CHECK(SetEvent(stays));
     CHECK(ResetEvent(stays));
     CHECK_IS(cp_waiting(once), 1);
     CHECK(SetEvent(once));
-    CHECK(PulseEvent(stays)); /* for that moment all are there */
+    CHECK(PulseEvent(stays)); /* at that moment all are signalled */
     CHECK_IS(cp_waiting(once) + cp_waiting(stays) + cp_waiting(semaphore), 0);
     CHECK_RELEASED(&waiter, WAIT_OBJECT_0);
     CHECK(!is_set(once) && !is_set(stays) && !is_set(semaphore));
@@ -270,7 +270,7 @@ static void a_wait_has_at_most_64_places(void)
     for (i = 0; i < MAXIMUM_WAIT_OBJECTS; i++)
         CHECK(SetEvent(events[i]));
     CHECK_IS(WaitForMultipleObjects(MAXIMUM_WAIT_OBJECTS, events, TRUE, 0), WAIT_OBJECT_0);
-    /* One handle that is closed, and nothing is taken of the others. */
+    /* If one handle is closed, the wait takes nothing from the others. */
     CHECK(SetEvent(events[0]));
     CHECK(CloseHandle(events[1]));
     SetLastError(0);
@@ -281,7 +281,7 @@ static void a_wait_has_at_most_64_places(void)
         CHECK(i == 1 || CloseHandle(events[i]));
 }
 
-/* Only a look finds the packets of a port. */
+/* Only polling finds the packets of a port. */
 static void ports_are_waited_for_beside_objects(void)
 {
     HANDLE port = new_port(0), event = event_of(FALSE);
@@ -291,7 +291,7 @@ static void ports_are_waited_for_beside_objects(void)
     CHECK(SetEvent(event));
     CHECK_RELEASED(&any, WAIT_OBJECT_0);
     CHECK(!is_set(event));
-    CHECK(SetEvent(event)); /* is not enough */
+    CHECK(SetEvent(event)); /* not enough */
     CHECK_IS(cp_waiting(event), 1);
     CHECK(PostQueuedCompletionStatus(port, 0, 7, NULL));
     CHECK_RELEASED(&all, WAIT_OBJECT_0);
@@ -310,7 +310,7 @@ static void ports_are_waited_for_beside_objects(void)
 static HANDLE pools[3];
 static volatile LONG taken, is_over;
 
-/* Each signal is taken once, although waits time out meanwhile. */
+/* Each signal is taken once, even if waits time out meanwhile. */
 static DWORD WINAPI takes(LPVOID argument)
 {
     BOOL all = (ULONG_PTR)argument & 1;
@@ -401,7 +401,7 @@ static void a_signal_wakes_no_thread_that_waits_for_another_object(void)
     CHECK(CloseHandle(idle) && CloseHandle(event));
 }
 
-/* A child has the objects, and none of the threads that wait for them. */
+/* A child has the objects, but none of the threads that wait for them. */
 static void a_child_has_the_objects_and_nobody_who_waits(void)
 {
     HANDLE event = event_of(FALSE), set = event_of(FALSE);
@@ -467,7 +467,7 @@ static void a_mutex_belongs_to_a_thread(void)
     CHECK(mutex != NULL);
     CHECK_FALSE(ReleaseMutex(mutex), ERROR_NOT_OWNER);
     for (i = 0; i < 3; i++)
-        CHECK_IS(WaitForSingleObject(mutex, 0), WAIT_OBJECT_0); /* the same thread may */
+        CHECK_IS(WaitForSingleObject(mutex, 0), WAIT_OBJECT_0); /* its owner may wait again */
     join(new_thread(releases_what_it_has_not, NULL));
     start_wait(&waiters[0], FALSE, mutex, NULL, NULL);
     start_wait(&waiters[1], FALSE, event, mutex, NULL);
@@ -475,9 +475,9 @@ static void a_mutex_belongs_to_a_thread(void)
         CHECK_IS(cp_waiting(mutex), 2);
         CHECK(ReleaseMutex(mutex));
     }
-    CHECK_FALSE(ReleaseMutex(mutex), ERROR_NOT_OWNER); /* it was handed over */
+    CHECK_FALSE(ReleaseMutex(mutex), ERROR_NOT_OWNER); /* it has a new owner */
     CHECK_RELEASED(&waiters[0], WAIT_OBJECT_0);
-    CHECK_RELEASED(&waiters[1], WAIT_ABANDONED_0 + 1); /* the thread before has ended with it */
+    CHECK_RELEASED(&waiters[1], WAIT_ABANDONED_0 + 1); /* the previous owner has ended without releasing it */
     CHECK_IS(WaitForSingleObject(mutex, SOON), WAIT_ABANDONED);
     CHECK(ReleaseMutex(mutex));
     CHECK(CloseHandle(mutex) && CloseHandle(event));
@@ -504,18 +504,18 @@ static void the_end_of_a_thread_abandons_its_mutexes(void)
     all[0] = mutex;
     all[1] = other_mutex;
     all[2] = thread;
-    /* When a thread is seen to have ended, its mutexes are free. */
+    /* Once a thread is seen to have ended, its mutexes are free. */
     CHECK_IS(WaitForSingleObject(thread, SOON), WAIT_OBJECT_0);
     CHECK_IS(WaitForMultipleObjects(3, all, TRUE, 0), WAIT_ABANDONED_0);
-    CHECK_IS(WaitForMultipleObjects(3, all, TRUE, 0), WAIT_OBJECT_0); /* once more, of its own */
+    CHECK_IS(WaitForMultipleObjects(3, all, TRUE, 0), WAIT_OBJECT_0); /* once more, as their owner */
     CHECK(ReleaseMutex(mutex) && ReleaseMutex(mutex) && ReleaseMutex(other_mutex) && ReleaseMutex(other_mutex));
     CHECK_FALSE(ReleaseMutex(mutex), ERROR_NOT_OWNER);
     CHECK(CloseHandle(thread));
-    /* Also one that the library has not made. */
+    /* Also for a thread that the library did not create. */
     CHECK_IS(pthread_create(&of_the_system, NULL, ends_with_one, NULL), 0);
     CHECK_IS(pthread_join(of_the_system, NULL), 0);
     CHECK_IS(WaitForSingleObject(mutex, SOON), WAIT_ABANDONED);
-    CHECK(CloseHandle(other_mutex) && CloseHandle(mutex)); /* it has it still */
+    CHECK(CloseHandle(other_mutex) && CloseHandle(mutex)); /* it still owns it */
 }
 
 static DWORD WINAPI counts_with_mutex(LPVOID count)
@@ -582,7 +582,7 @@ static void a_thread_that_waits_to_have_a_lock_alone_keeps_others_out(void)
     AcquireSRWLockShared(&lock);
     alone = new_thread(has_it_alone, NULL);
     until_at_lock(CP_SRW_WRITERS, CP_SRW_WRITER);
-    CHECK(!TryAcquireSRWLockShared(&lock)); /* so no chain of others keeps it out */
+    CHECK(!TryAcquireSRWLockShared(&lock)); /* so a chain of shared uses cannot keep it out */
     CHECK(!TryAcquireSRWLockExclusive(&lock));
     shares = new_thread(shares_it, NULL);
     until_at_lock(CP_SRW_READERS, CP_SRW_READER);
@@ -609,7 +609,7 @@ static void a_lock_that_was_had_alone_is_handed_to_those_that_share_it(void)
         shares[i] = new_thread(shares_it, NULL);
     until_at_lock(CP_SRW_READERS, 2 * CP_SRW_READER);
     ReleaseSRWLockExclusive(&lock);
-    CHECK(!TryAcquireSRWLockExclusive(&lock)); /* it is theirs, though they have not run */
+    CHECK(!TryAcquireSRWLockExclusive(&lock)); /* it is theirs, even before they run */
     CHECK_IS(cp_srw_state(&lock) & CP_SRW_HOLDERS, 2);
     CHECK(!TryAcquireSRWLockShared(&lock));
     CHECK(ReleaseSemaphore(may_leave, 3, NULL));
@@ -622,7 +622,7 @@ static void a_lock_that_was_had_alone_is_handed_to_those_that_share_it(void)
     CHECK(CloseHandle(may_leave));
 }
 
-/* A thread that has given a lock up does not touch it: the next one may free it. */
+/* A thread that has released a lock does not touch it: the next one may free it. */
 typedef struct Freed {
     SRWLOCK lock;
     int shares;
@@ -663,7 +663,8 @@ static void a_lock_may_be_freed_by_whom_it_is_handed_to(void)
 static CONDITION_VARIABLE changed = CONDITION_VARIABLE_INIT;
 static LONG turn, sums[2];
 
-/* Each thread changes what the lock guards, looks at it with others, and waits for its turn in either way. */
+/* Each thread changes the data that the lock guards, reads it together with others, and waits for its turn in both
+ * ways. */
 static DWORD WINAPI takes_turns(LPVOID argument)
 {
     LONG mine = (LONG)(ULONG_PTR)argument, i;

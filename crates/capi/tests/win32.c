@@ -105,7 +105,7 @@ static HANDLE tagged(HANDLE handle, unsigned tag)
     return (HANDLE)((uintptr_t)handle | tag);
 }
 
-/* The two lowest bits of a handle say nothing to any call. overlapped_files.c has those of files. */
+/* Calls ignore the two lowest bits of a handle. overlapped_files.c tests those of files. */
 static void the_lowest_bits_of_a_handle_are_the_programs_own(void)
 {
     unsigned tag;
@@ -430,7 +430,7 @@ static void locks_are_made_by_calls_too(void)
     }
 }
 
-/* Each order gives the results of the full one. */
+/* Each memory order gives the same results as the full one. */
 #define CHECK_ORDER(order)                                                                                \
     do {                                                                                                  \
         volatile LONG word = 5;                                                                           \
@@ -477,7 +477,7 @@ static void atomic_operations_return_what_they_return(void)
 
 /* ---- lists --------------------------------------------------------------------------------------------- */
 
-/* An entry that the program has memory beside. */
+/* An entry that is part of the program's own memory. */
 typedef struct Listed {
     SLIST_ENTRY entry;
     volatile LONG is_taken;
@@ -493,7 +493,7 @@ static DWORD WINAPI pops_and_pushes(LPVOID unused)
         Listed *listed = (Listed *)(void *)InterlockedPopEntrySList(&list);
         if (listed == NULL)
             continue;
-        CHECK_IS(InterlockedExchange(&listed->is_taken, 1), 0); /* by no other thread */
+        CHECK_IS(InterlockedExchange(&listed->is_taken, 1), 0); /* no other thread took it */
         listed->entry.Next = NULL;
         InterlockedExchange(&listed->is_taken, 0);
         InterlockedPushEntrySList(&list, &listed->entry);
@@ -529,7 +529,7 @@ static void an_entry_is_popped_once(void)
     }
     CHECK(entry == NULL);
     CHECK_IS(QueryDepthSList(&list), 0);
-    /* Several that are linked already. */
+    /* Pushes several entries that are already linked. */
     listed[0].entry.Next = &listed[1].entry;
     CHECK(InterlockedPushEntrySList(&list, &listed[2].entry) == NULL);
     CHECK(InterlockedPushListSListEx(&list, &listed[0].entry, &listed[1].entry, 2) == &listed[2].entry);

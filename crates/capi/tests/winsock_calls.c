@@ -608,7 +608,7 @@ static void a_stream_is_closed_in_its_directions(void)
     CHECK_IS(closesocket(far), 0);
 }
 
-/* What is not bound has no address and does not listen; what listens does not connect. */
+/* An unbound socket has no address and does not listen. A listener does not connect. */
 static void sockets_are_bound_before_they_have_an_address(void)
 {
     struct sockaddr_in address, refuses;
@@ -633,7 +633,7 @@ static void sockets_are_bound_before_they_have_an_address(void)
     listener = tcp_listener(&address);
     near = tcp_connected_to(&address);
     far = accept(listener, NULL, NULL);
-    CHECK_IS(getsockname(near, (struct sockaddr *)&address, &size), 0); /* given by the connect */
+    CHECK_IS(getsockname(near, (struct sockaddr *)&address, &size), 0); /* assigned by the connect */
     CHECK_SOCKET_ERROR(listen(near, 1), WSAEISCONN);
     CHECK_SOCKET_ERROR(connect(near, (struct sockaddr *)&address, sizeof address), WSAEISCONN);
     closesocket(near);
@@ -641,7 +641,7 @@ static void sockets_are_bound_before_they_have_an_address(void)
     closesocket(listener);
 }
 
-/* With too little room nothing is written, and nothing is lost: neither a connection nor a datagram nor an error. */
+/* A call with too little room writes nothing and loses nothing: neither a connection nor a datagram nor an error. */
 static void a_call_without_room_takes_nothing(void)
 {
     struct sockaddr_in address, listens, refuses;
@@ -676,7 +676,7 @@ static void a_call_without_room_takes_nothing(void)
     for (i = 0; i < sizeof shorts / sizeof *shorts; i++)
         CHECK_SOCKET_ERROR(recvfrom(datagrams, &byte, 1, 0, place, shorts[i]), WSAEFAULT);
     CHECK_IS(recvfrom(datagrams, &byte, 1, 0, place, &size), 1);
-    /* A stream tells of no sender, whatever the room is. */
+    /* A stream reports no sender, whatever the room. */
     for (i = 0; i < sizeof shorts / sizeof *shorts; i++) {
         send_all(client, "x", 1);
         CHECK_IS(recvfrom(accepted, &byte, 1, 0, place, shorts[i]), 1);
@@ -710,7 +710,7 @@ static void a_call_without_room_takes_nothing(void)
 
 #if HAS_SOCKET_CALLS
 
-/* A local listener whose queue is full refuses, or lets wait for as long as the program says. */
+/* A local listener with a full queue refuses a connect, or makes it wait for as long as the program allows. */
 static void a_full_queue_refuses_a_local_connect(void)
 {
     enum { MANY = 16 };
@@ -733,7 +733,7 @@ static void a_full_queue_refuses_a_local_connect(void)
     CHECK_IS(WSAGetLastError(), WSAECONNREFUSED);
     CHECK_IS(setsockopt(last, SOL_SOCKET, SO_SNDTIMEO, (const char *)&limit, sizeof limit), 0);
     CHECK_SOCKET_ERROR(connect(last, (struct sockaddr *)&address, size), WSAETIMEDOUT);
-    /* When there is room each of them connects. */
+    /* Each of them connects once there is room. */
     closesocket(accept(listener, NULL, NULL));
     CHECK_IS(connect(s[i], (struct sockaddr *)&address, size), 0);
     closesocket(accept(listener, NULL, NULL));
@@ -744,7 +744,7 @@ static void a_full_queue_refuses_a_local_connect(void)
     closesocket(listener);
 }
 
-/* A socket that lingers and does not block is not closed before its data has come. */
+/* A non-blocking socket that lingers is not closed before its data has arrived. */
 static void who_does_not_block_does_not_linger(void)
 {
     static char bytes[1 << 16];
@@ -766,7 +766,7 @@ static void who_does_not_block_does_not_linger(void)
         CHECK(done > 0);
         received += done;
     }
-    while (closesocket(near) != 0) { /* until the last bytes are confirmed */
+    while (closesocket(near) != 0) { /* until the peer has acknowledged the last bytes */
         CHECK_IS(WSAGetLastError(), WSAEWOULDBLOCK);
         CHECK(attempts++ < SOON);
         Sleep(1);

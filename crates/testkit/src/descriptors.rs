@@ -29,11 +29,12 @@ pub fn assert_same(before: &BTreeMap<i32, String>, after: &BTreeMap<i32, String>
     assert!(new.is_empty(), "descriptors were left open: {new:?}");
 }
 
-/// Waits until every open descriptor was in `before`: a thread of the library may outlive its port, and then closes what it has.
+/// Waits until all open descriptors were already in `before`. A thread of the library may outlive its port, and only then
+/// closes its descriptors.
 ///
 /// # Panics
 ///
-/// Panics if there are others for long.
+/// Panics if others stay open for too long.
 #[track_caller]
 #[allow(clippy::disallowed_methods, reason = "nothing tells that a thread has closed a descriptor")]
 pub fn await_same(before: &BTreeMap<i32, String>) {

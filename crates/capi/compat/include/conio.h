@@ -9,7 +9,7 @@
 
 #include <windows.h>
 
-/* <winsock2.h> has its own by this tag. */
+/* <winsock2.h> has its own struct with this tag. */
 #ifndef CP_SYSTEM_POLLFD
 #define CP_SYSTEM_POLLFD
 typedef struct pollfd cp_system_pollfd;

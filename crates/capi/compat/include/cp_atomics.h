@@ -5,8 +5,8 @@
 #include <cp_base.h>
 
 /*
- * The functions on a number of `Type`, with memory ordered as `order` says; `order_if_not` is the order of a comparison
- * that fails. The name of the order comes last, but before the 64 of a number of 64 bits (`late`) or behind it (`early`).
+ * The functions on a number of `Type`. `order` is the memory order, `order_if_not` that of a failed comparison. The
+ * name of the order comes last, but before the 64 of a 64-bit function (`late`) or after it (`early`).
  */
 #define CP_INTERLOCKED(Type, early, late, order, order_if_not)                                            \
     CP_INLINE Type WINAPI InterlockedIncrement##late(volatile Type *Addend) {                             \
@@ -56,7 +56,7 @@ CP_INLINE SHORT WINAPI InterlockedExchange16(volatile SHORT *Target, SHORT Value
     return __atomic_exchange_n(Target, Value, __ATOMIC_SEQ_CST);
 }
 
-/* The same of pointers. */
+/* The same for pointers. */
 #define CP_INTERLOCKED_POINTER(suffix, order, order_if_not)                                               \
     CP_INLINE PVOID WINAPI InterlockedExchangePointer##suffix(PVOID volatile *Target, PVOID Value) {      \
         return __atomic_exchange_n(Target, Value, order);                                                 \

@@ -45,8 +45,8 @@
 #endif
 struct cp_nothing;
 
-/* In C a compiler may guess the declaration of a function that it does not know, and the program fails when it is linked,
- * or has half a pointer. C++ never does. Not a flag of the command line, since g++ has a warning for it there. */
+/* In C a compiler may guess the declaration of an unknown function. The program then fails to link, or gets half of a
+ * pointer. C++ never guesses. A command-line flag would not do, because g++ warns about it. */
 #if !defined __cplusplus && !defined CP_IMPLICIT_FUNCTIONS
 #pragma GCC diagnostic error "-Wimplicit-function-declaration"
 #endif

@@ -27,7 +27,7 @@ CP_INLINE HANDLE WINAPI GetStdHandle(DWORD nStdHandle) {
 
 CP_INLINE int cp_is_standard_stream(HANDLE handle) {
     uintptr_t offset = (uintptr_t)handle - CP_STANDARD_STREAMS;
-    return offset < 12; /* whatever the two lowest bits are, which are a program's own */
+    return offset < 12; /* ignores the two lowest bits, which belong to the program */
 }
 
 /* ---- Messages ---------------------------------------------------------------------------------------- */

@@ -32,8 +32,8 @@ typedef int errno_t;
 
 /* ---- Text into a buffer ---------------------------------------------------------------------------------- */
 
-/* As there: -1 if it does not fit, and then there is no zero at the end if there is no room for it. Without a buffer and
- * a count, how long the text would be. */
+/* As on the reference: returns -1 if the text does not fit, and omits the final zero if there is no room for it.
+ * Without a buffer and a count, returns the length of the text. */
 __attribute__((__format__(__printf__, 3, 0))) CP_INLINE int _vsnprintf(char *buffer, size_t count,
                                                                        const char *format, va_list arguments) {
     va_list again;
@@ -93,7 +93,7 @@ __attribute__((__format__(__printf__, 3, 4))) CP_INLINE int sprintf_s(char *buff
     return length;
 }
 
-/* How long the text would be. */
+/* Returns the length of the text. */
 __attribute__((__format__(__printf__, 1, 0))) CP_INLINE int _vscprintf(const char *format, va_list arguments) {
     if (!format) {
         errno = EINVAL;
@@ -204,7 +204,7 @@ __attribute__((__format__(__printf__, 2, 3))) inline int sprintf_s(char (&buffer
 
 /* ---- Wide text ------------------------------------------------------------------------------------------- */
 
-/* As _vsnprintf. */
+/* Like _vsnprintf. */
 CP_INLINE int _vsnwprintf(wchar_t *buffer, size_t count, const wchar_t *format, va_list arguments) {
     cp_out out = {NULL, buffer, count, 0};
     cp_format text = {NULL, format};
@@ -243,7 +243,7 @@ CP_INLINE int _scwprintf(const wchar_t *format, ...) {
     return length;
 }
 
-/* What does not fit leaves the buffer empty. */
+/* Text that does not fit leaves the buffer empty. */
 CP_INLINE int vswprintf_s(wchar_t *buffer, size_t size, const wchar_t *format, va_list arguments) {
     int length;
     if (!buffer || size == 0 || !format) {
@@ -284,7 +284,7 @@ CP_INLINE errno_t wcscpy_s(wchar_t *to, size_t size, const wchar_t *from) {
     return 0;
 }
 
-/* With _TRUNCATE what does not fit is cut, which STRUNCATE tells. */
+/* With _TRUNCATE, text that does not fit is truncated and the result is STRUNCATE. */
 CP_INLINE errno_t wcsncpy_s(wchar_t *to, size_t size, const wchar_t *from, size_t count) {
     size_t length = 0;
     if (!to || size == 0 || !from)
@@ -344,7 +344,7 @@ inline int swprintf_s(wchar_t (&buffer)[Size], const wchar_t *format, ...) {
 }
 #endif
 
-/* How long text is, at most `most`; 0 for none. */
+/* Returns the length of the text, at most `most`; 0 if there is no text. */
 CP_INLINE size_t strnlen_s(const char *text, size_t most) {
     size_t length = 0;
     while (text && length < most && text[length])
@@ -359,7 +359,7 @@ CP_INLINE size_t wcsnlen_s(const wchar_t *text, size_t most) {
     return length;
 }
 
-/* Letters of other alphabets are told apart. */
+/* Ignores case only for ASCII letters. */
 CP_INLINE int _wcsnicmp(const wchar_t *one, const wchar_t *other, size_t count) {
     size_t at;
     for (at = 0; at < count; at++) {

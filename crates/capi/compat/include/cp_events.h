@@ -45,8 +45,9 @@ CP_INLINE HANDLE WINAPI CreateEventExW(LPSECURITY_ATTRIBUTES lpEventAttributes, 
     return CreateEventExA(lpEventAttributes, lpName ? "" : NULL, dwFlags, dwDesiredAccess);
 }
 
-/* The thread that has waited longest is released, or all that wait if the event stays set, though none of them runs before
- * this returns: another SetEvent releases another thread, and a ResetEvent takes nothing back. */
+/* Releases the thread that has waited longest, or all waiting threads if the event stays set. This happens before the
+ * call returns, even if none of them has run: another SetEvent releases another thread, and a ResetEvent takes nothing
+ * back. */
 CP_INLINE BOOL WINAPI SetEvent(HANDLE hEvent) {
     return cp_set_event(hEvent);
 }
@@ -55,7 +56,7 @@ CP_INLINE BOOL WINAPI ResetEvent(HANDLE hEvent) {
     return cp_reset_event(hEvent);
 }
 
-/* Releases the threads that wait now, or one of them, and leaves the event reset. */
+/* Releases one or all of the threads waiting now, and leaves the event reset. */
 CP_INLINE BOOL WINAPI PulseEvent(HANDLE hEvent) {
     return cp_pulse_event(hEvent);
 }
@@ -115,7 +116,7 @@ CP_INLINE HANDLE WINAPI CreateMutexExW(LPSECURITY_ATTRIBUTES lpMutexAttributes, 
     return CreateMutexExA(lpMutexAttributes, lpName ? "" : NULL, dwFlags, dwDesiredAccess);
 }
 
-/* As often as the thread has waited for it. A thread that ends before that abandons it, and the next
+/* The thread must release it as often as it has waited for it. A thread that ends before that abandons it, and the next
  * wait for it returns WAIT_ABANDONED. */
 CP_INLINE BOOL WINAPI ReleaseMutex(HANDLE hMutex) {
     return cp_release_mutex(hMutex);

@@ -1,8 +1,9 @@
 /*
- * cp_facts.h: what a file is, beside its bytes: its times, size, attributes and identity. Included by <windows.h>.
+ * cp_facts.h: a file's metadata: times, size, attributes and identity. Included by <windows.h>.
  *
- * What differs: of the attributes that are set only FILE_ATTRIBUTE_READONLY is kept, and none of a folder. A time that the file system does not keep is 0, and the time of creation cannot be set. Folders, and
- * all that is no plain file, have the size 0. The volume's number is made of the device's, and a file's of its inode.
+ * What differs: SetFileAttributes keeps only FILE_ATTRIBUTE_READONLY, and changes no folder. A time that the file
+ * system does not record is 0, and the creation time cannot be set. Anything that is not a plain file has the size 0.
+ * The volume's number comes from the device number, a file's index from its inode.
  */
 #ifndef CP_FACTS_H
 #define CP_FACTS_H
@@ -96,7 +97,7 @@ typedef struct _FILE_ID_INFO {
     FILE_ID_128 FileId;
 } FILE_ID_INFO, *PFILE_ID_INFO;
 
-/* Of an open file, or of a standard stream. */
+/* For an open file, or for a standard stream. */
 CP_INLINE BOOL cp_facts_of(HANDLE file, cp_facts *facts) {
     return cp_file_facts(file, cp_is_standard_stream(file) ? cp_standard_stream(file) : -1, facts);
 }
@@ -181,7 +182,7 @@ CP_INLINE int64_t cp_ticks_of(const FILETIME *time) {
     return time ? (int64_t)((uint64_t)time->dwHighDateTime << 32 | time->dwLowDateTime) : 0;
 }
 
-/* -1 and -2 have a meaning; less is no time. */
+/* -1 and -2 have a meaning; anything less is not a time. */
 CP_INLINE BOOL cp_set_file_times(HANDLE file, int64_t created, int64_t accessed, int64_t written) {
     if (created < -2 || accessed < -2 || written < -2)
         return cp_facts_fail(ERROR_INVALID_PARAMETER);
@@ -201,7 +202,7 @@ CP_INLINE LONG WINAPI CompareFileTime(const FILETIME *lpFileTime1, const FILETIM
 
 /* ---- By class ---------------------------------------------------------------------------------------------- */
 
-/* Whether there is room for the class's struct; `size` is 0 if the class is not here. */
+/* Whether there is room for the class's struct; `size` is 0 if the class is not supported. */
 CP_INLINE BOOL cp_class_fits(FILE_INFO_BY_HANDLE_CLASS which, size_t size, const void *information, DWORD room) {
     if ((unsigned)which >= MaximumFileInfoByHandleClass || !information)
         return cp_facts_fail(ERROR_INVALID_PARAMETER);
@@ -262,7 +263,7 @@ CP_INLINE BOOL WINAPI GetFileInformationByHandleEx(HANDLE hFile, FILE_INFO_BY_HA
     return TRUE;
 }
 
-/* FileBasicInfo, of which attributes that are 0 stay, and FileEndOfFileInfo. */
+/* FileBasicInfo, where attributes of 0 change nothing, and FileEndOfFileInfo. */
 CP_INLINE BOOL WINAPI SetFileInformationByHandle(HANDLE hFile, FILE_INFO_BY_HANDLE_CLASS FileInformationClass,
                                                  LPVOID lpFileInformation, DWORD dwBufferSize) {
     size_t size = FileInformationClass == FileBasicInfo       ? sizeof(FILE_BASIC_INFO)

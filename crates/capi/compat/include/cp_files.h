@@ -101,7 +101,7 @@ CP_INLINE int cp_is_device(const char *name, const char *known) {
     return *known == 0 && (*name == 0 || (*name == ':' && name[1] == 0));
 }
 
-/* A loop, since compilers warn of strncmp where a constant is shorter. */
+/* A loop, because compilers warn about strncmp with a shorter constant. */
 CP_INLINE int cp_begins(const char *name, const char *with) {
     while (*with && *name == *with) {
         name++;

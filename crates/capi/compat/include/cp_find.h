@@ -1,12 +1,12 @@
 /*
  * cp_find.h: the files of a folder whose names match a pattern. Included by <windows.h>.
  *
- * FindFirstFile reads the names of the folder, and each call then looks at the file of the next one. Files that are
- * gone by then are left out, and files that come later are not found. `.` and `..` come first, the others in the order
+ * FindFirstFile reads the names in the folder. Each call then looks up the file of the next name. Files that have been
+ * deleted by then are left out, and files created later are not found. `.` and `..` come first, the others in the order
  * of the file system.
  *
- * A name of MAX_PATH bytes or more is left out. In a wide name bytes that are no UTF-8 become U+FFFD. There are no
- * short names, and capital letters and small ones are different ones.
+ * A name of MAX_PATH bytes or more is left out. In a wide name, bytes that are not UTF-8 become U+FFFD. There are no
+ * short names, and patterns are case-sensitive.
  */
 #ifndef CP_FIND_H
 #define CP_FIND_H
@@ -59,15 +59,15 @@ typedef enum _FINDEX_SEARCH_OPS {
 
 /* ---- Patterns -------------------------------------------------------------------------------------------- */
 
-/* What a pattern is made of beside letters. */
+/* The parts of a pattern besides letters. */
 enum {
-    CP_ANY = 0x110000, /* any letters */
-    CP_ANY_TO_DOT,     /* `*` in front of a dot: any letters but the last dot */
-    CP_ONE,            /* `?`: one letter; none in front of a dot and at the end */
-    CP_DOT             /* a dot in front of `*` or `?`: a dot, or the end */
+    CP_ANY = 0x110000, /* any number of letters */
+    CP_ANY_TO_DOT,     /* `*` before a dot: any letters, but not the last dot */
+    CP_ONE,            /* `?`: one letter; may match none before a dot or at the end */
+    CP_DOT             /* a dot before `*` or `?`: a dot, or the end */
 };
 
-/* A pattern has no more parts than a name of the system has bytes. */
+/* A pattern has no more parts than a name in the file system has bytes. */
 typedef struct cp_pattern {
     uint32_t parts[4097];
     size_t count;
@@ -80,12 +80,12 @@ CP_INLINE void cp_pattern_make(cp_pattern *it, const char *text) {
         text = "*", left = 1;
     for (; left > 0; text += bytes, left -= bytes) {
         uint32_t letter = cp_letter((const unsigned char *)text, left, &bytes);
-        /* A byte that is no letter stands for itself. */
+        /* A byte that is not valid UTF-8 matches itself. */
         uint32_t part = letter == 0xFFFD && bytes == 1 ? 0x200000 | (unsigned char)*text : letter;
         uint32_t *before = it->count > 0 ? &it->parts[it->count - 1] : NULL;
         if (letter == '.' && before && *before == CP_ANY) {
             *before = CP_ANY_TO_DOT;
-            /* A dot at the end is no part of a name. */
+            /* A dot at the end is not part of a name. */
             if (left == 1)
                 break;
         }
@@ -98,7 +98,7 @@ CP_INLINE void cp_pattern_make(cp_pattern *it, const char *text) {
     }
 }
 
-/* Marks the places behind parts that may match nothing, in front of this letter or at the end (0). */
+/* Marks the places after parts that may match nothing, before this letter or at the end (0). */
 CP_INLINE void cp_pattern_skip(const cp_pattern *it, char *places, uint32_t letter) {
     size_t at;
     for (at = 0; at < it->count; at++) {
@@ -109,7 +109,7 @@ CP_INLINE void cp_pattern_skip(const cp_pattern *it, char *places, uint32_t lett
     }
 }
 
-/* All places that the pattern may have come to are kept at once, so that no pattern takes long. */
+/* Tracks all possible places in the pattern simultaneously, so no pattern takes long. */
 CP_INLINE int cp_pattern_matches(const cp_pattern *it, const char *name) {
     char places[2][sizeof it->parts / sizeof it->parts[0] + 1];
     const char *last_dot = strrchr(name, '.');
@@ -139,10 +139,10 @@ CP_INLINE int cp_pattern_matches(const cp_pattern *it, const char *name) {
 
 /* ---- What was found -------------------------------------------------------------------------------------- */
 
-/* The names that were found, each with a zero at its end, and their folder. */
+/* The names that were found, each with a final zero, and their folder. */
 typedef struct cp_search {
     uint32_t shares;
-    size_t at; /* the name that comes next */
+    size_t at; /* the next name */
     size_t length;
     size_t room;
     char *names;
@@ -163,7 +163,7 @@ CP_INLINE void cp_search_release(void *object) {
     free(search);
 }
 
-/* FindClose alone closes it: CloseHandle knows no handle with this bit. */
+/* Only FindClose closes it: CloseHandle knows no handle with this bit. */
 CP_INLINE HANDLE cp_search_handle(HANDLE handle) {
     return (HANDLE)((uintptr_t)handle ^ (uintptr_t)1 << 62);
 }
@@ -187,7 +187,7 @@ CP_INLINE int cp_search_add(cp_search *search, const char *name) {
     return 1;
 }
 
-/* All names of the folder that match; fails with the last error. */
+/* Reads all matching names of the folder. Fails with the last error. */
 CP_INLINE int cp_search_read(cp_search *search, const cp_pattern *pattern) {
     static const char *const both[] = {".", ".."};
     DIR *folder = opendir(*search->folder ? search->folder : ".");
@@ -215,14 +215,14 @@ CP_INLINE int cp_search_read(cp_search *search, const cp_pattern *pattern) {
     return good && !failed;
 }
 
-/* The next one that is there still: its name in the folder, and what it is. NULL if there is none. */
+/* Returns the next name that still exists, relative to the folder, and its metadata. NULL if there is none. */
 CP_INLINE const char *cp_search_next(cp_search *search, cp_facts *facts) {
     char path[sizeof search->folder + MAX_PATH];
     size_t at = __atomic_load_n(&search->at, __ATOMIC_RELAXED);
     while (at < search->length) {
         const char *name = search->names + at;
         size_t next = at + strlen(name) + 1;
-        /* Each is given to one thread. */
+        /* Each name goes to one thread. */
         if (!__atomic_compare_exchange_n(&search->at, &at, next, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
             continue;
         strcpy(path, search->folder);
@@ -266,7 +266,7 @@ CP_INLINE void cp_found_wide(LPWIN32_FIND_DATAW to, const WIN32_FIND_DATAA *from
 
 /* ---- Searches -------------------------------------------------------------------------------------------- */
 
-/* Splits the name into the folder and the pattern, and finds all names; fails with the last error. */
+/* Splits the name into the folder and the pattern, and finds all matching names. Fails with the last error. */
 CP_INLINE int cp_search_fill(cp_search *search, const cp_name *name) {
     const char *slash = strrchr(name->text, '/');
     const char *last = slash ? slash + 1 : name->text;
@@ -315,8 +315,8 @@ CP_INLINE HANDLE cp_search_begin(const cp_name *name, LPWIN32_FIND_DATAA found) 
     return handle ? cp_search_handle(handle) : INVALID_HANDLE_VALUE;
 }
 
-/* What FindFirstFileEx takes: names alone are looked at, and `LimitToDirectories` is a hint that no file system here
- * takes. */
+/* What FindFirstFileEx accepts: it filters only by file name, and `LimitToDirectories` is a hint that no file system
+ * here uses. */
 CP_INLINE int cp_search_is_known(FINDEX_INFO_LEVELS level, const void *found, FINDEX_SEARCH_OPS operation,
                                  const void *filter, DWORD flags) {
     const DWORD known = FIND_FIRST_EX_CASE_SENSITIVE | FIND_FIRST_EX_LARGE_FETCH | FIND_FIRST_EX_ON_DISK_ENTRIES_ONLY;

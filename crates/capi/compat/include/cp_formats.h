@@ -1,9 +1,9 @@
 /*
- * cp_formats.h: formats as the reference's C library has them. Included by <cp_crt.h>.
+ * cp_formats.h: formats as in the reference's C library. Included by <cp_crt.h>.
  *
- * In a wide format %s and %c are wide, %S and %C narrow; in a narrow one it is the other way round. %hs is narrow and
- * %ls and %ws are wide in both. %I64d, %I32d and %Id have 64 bits, 32 bits and those of a pointer. Narrow text is
- * UTF-8, whatever the locale is. %n is refused.
+ * In a wide format %s and %c are wide, %S and %C narrow. In a narrow format it is the other way round. In both, %hs is
+ * narrow, and %ls and %ws are wide. %I64d has 64 bits, %I32d has 32, and %Id has as many as a pointer. Narrow text is
+ * UTF-8, whatever the locale. %n is rejected.
  */
 #ifndef CP_FORMATS_H
 #define CP_FORMATS_H
@@ -17,7 +17,7 @@
 
 #include <cp_text.h>
 
-/* Where the text goes: what has no room is counted. `room` and `length` are in characters of the text. */
+/* The destination. Text that does not fit is only counted. `room` and `length` are in characters of the text. */
 typedef struct cp_out {
     char *narrow;
     wchar_t *wide;
@@ -25,15 +25,16 @@ typedef struct cp_out {
     size_t length;
 } cp_out;
 
-/* A va_list is an array on some machines, which a pointer to a parameter cannot be. */
+/* On some machines va_list is an array, and then a pointer to a parameter would have the wrong type. */
 typedef struct cp_arguments {
     va_list list;
 } cp_arguments;
 
-/* How large an argument is, or text wide: none, or `h`, `hh`, `l`, `ll`, `L`, and those of the size of a pointer. */
+/* The size of an argument, or whether text is wide: none, or `h`, `hh`, `l`, `ll`, `L`, and those with the size of a
+ * pointer. */
 enum { CP_SIZE_PLAIN, CP_SIZE_SHORT, CP_SIZE_CHAR, CP_SIZE_LONG, CP_SIZE_64, CP_SIZE_LONG_DOUBLE, CP_SIZE_POINTER };
 
-/* What stands behind a `%`. */
+/* The specification that follows a `%`. */
 typedef struct cp_spec {
     char flags[8];
     int width;
@@ -42,7 +43,7 @@ typedef struct cp_spec {
     uint32_t kind;
 } cp_spec;
 
-/* A character of the format; it is in `narrow` or in `wide`. */
+/* A position in the format, which is in `narrow` or in `wide`. */
 typedef struct cp_format {
     const char *narrow;
     const wchar_t *wide;
@@ -59,7 +60,7 @@ CP_INLINE void cp_format_step(cp_format *it) {
         it->narrow++;
 }
 
-/* Takes this character, if it is the next one. */
+/* Consumes this character if it comes next. */
 CP_INLINE int cp_format_takes(cp_format *it, char wanted) {
     if (cp_format_at(it) != (unsigned char)wanted)
         return 0;
@@ -67,7 +68,7 @@ CP_INLINE int cp_format_takes(cp_format *it, char wanted) {
     return 1;
 }
 
-/* One character of the text as it is: a byte, or a wide one. */
+/* Writes one character of the text unchanged: a byte or a wide character. */
 CP_INLINE void cp_out_unit(cp_out *out, uint32_t unit) {
     if (out->length < out->room && out->wide)
         out->wide[out->length] = (wchar_t)unit;
@@ -93,7 +94,7 @@ CP_INLINE void cp_out_spaces(cp_out *out, int width, size_t taken) {
         cp_out_unit(out, ' ');
 }
 
-/* Narrow text, of at most so many bytes. */
+/* Writes narrow text of at most `size` bytes. */
 CP_INLINE void cp_out_narrow(cp_out *out, const char *text, size_t size) {
     size_t bytes;
     for (; size > 0; text += bytes, size -= bytes) {
@@ -104,7 +105,7 @@ CP_INLINE void cp_out_narrow(cp_out *out, const char *text, size_t size) {
     }
 }
 
-/* Text of either sort, with its width and its precision, which counts characters of the argument. */
+/* Writes narrow or wide text, with its width and its precision, which counts characters of the argument. */
 CP_INLINE void cp_out_text(cp_out *out, const cp_spec *spec, const char *narrow, const wchar_t *wide) {
     size_t most = spec->precision < 0 ? (size_t)-1 : (size_t)spec->precision;
     int is_left = strchr(spec->flags, '-') != NULL;
@@ -131,7 +132,7 @@ CP_INLINE void cp_out_text(cp_out *out, const cp_spec *spec, const char *narrow,
         cp_out_spaces(out, spec->width, measured.length);
 }
 
-/* Whether this text comes next; takes it then. */
+/* Consumes this text if it comes next, and returns whether it did. */
 CP_INLINE int cp_format_takes_all(cp_format *it, const char *wanted) {
     cp_format ahead = *it;
     for (; *wanted; wanted++)
@@ -157,7 +158,7 @@ CP_INLINE int cp_spec_read_size(cp_format *format) {
     return CP_SIZE_PLAIN;
 }
 
-/* Digits, or an argument for `*`. */
+/* Reads digits, or an argument for `*`. */
 CP_INLINE int cp_spec_read_number(cp_format *format, cp_arguments *arguments) {
     int number = 0;
     if (cp_format_takes(format, '*'))
@@ -169,12 +170,12 @@ CP_INLINE int cp_spec_read_number(cp_format *format, cp_arguments *arguments) {
     return number;
 }
 
-/* Reads what stands behind a `%`; 0 if that is nothing known. */
+/* Reads the specification after a `%`. Returns 0 if it is unknown. */
 CP_INLINE int cp_spec_read(cp_spec *spec, cp_format *format, cp_arguments *arguments) {
     static const char known[] = "-+ #0";
     memset(spec, 0, sizeof *spec);
     while (cp_format_at(format) && cp_format_at(format) < 0x80 && strchr(known, (int)cp_format_at(format))) {
-        /* Each once. */
+        /* Each flag once. */
         if (!strchr(spec->flags, (int)cp_format_at(format)))
             spec->flags[strlen(spec->flags)] = (char)cp_format_at(format);
         cp_format_step(format);
@@ -194,7 +195,7 @@ CP_INLINE int cp_spec_read(cp_spec *spec, cp_format *format, cp_arguments *argum
     return 1;
 }
 
-/* Numbers of the argument's size, as 64 bits. */
+/* Returns a number of the argument's size as 64 bits. */
 CP_INLINE long long cp_signed_argument(const cp_spec *spec, cp_arguments *arguments) {
     switch (spec->size) {
     case CP_SIZE_64:
@@ -229,7 +230,7 @@ CP_INLINE unsigned long long cp_unsigned_argument(const cp_spec *spec, cp_argume
     }
 }
 
-/* A number, as the C library writes it; 0 if there is no memory. */
+/* Writes a number as the C library does. Returns 0 if there is no memory. */
 CP_INLINE int cp_out_number(cp_out *out, const cp_spec *spec, cp_arguments *arguments) {
     const int is_pointer = spec->kind == 'p', is_signed = spec->kind == 'd' || spec->kind == 'i';
     const int is_float = strchr("aAeEfFgG", (int)spec->kind) != NULL, is_long = spec->size == CP_SIZE_LONG_DOUBLE;
@@ -282,7 +283,7 @@ CP_INLINE int cp_spec_is_wide(const cp_spec *spec, int format_is_wide) {
     return (spec->kind == 's' || spec->kind == 'c') == format_is_wide;
 }
 
-/* Writes the text, without a zero at its end. How long it is or would be; -1 if that cannot be told. */
+/* Writes the text without a final zero. Returns its full length, or -1 if that cannot be determined. */
 CP_INLINE int cp_out_format(cp_out *out, cp_format format, va_list list) {
     const int format_is_wide = format.wide != NULL;
     cp_arguments arguments;
@@ -324,7 +325,7 @@ CP_INLINE int cp_out_format(cp_out *out, cp_format format, va_list list) {
     return good ? (int)out->length : -1;
 }
 
-/* Whether a narrow format has something that the system's functions take for something else. */
+/* Whether a narrow format contains something that the system's functions read differently. */
 CP_INLINE int cp_format_is_own(const char *format) {
     while ((format = strchr(format, '%')) != NULL) {
         format++;
@@ -338,7 +339,7 @@ CP_INLINE int cp_format_is_own(const char *format) {
     return 0;
 }
 
-/* As vsnprintf, with formats of the reference. */
+/* Like vsnprintf, with the reference's formats. */
 __attribute__((__format__(__printf__, 3, 0))) CP_INLINE int cp_vsnprintf(char *buffer, size_t size,
                                                                          const char *format, va_list arguments) {
     cp_out out = {buffer, NULL, size > 0 ? size - 1 : 0, 0};

@@ -1,8 +1,8 @@
 /*
  * cp_lists.h: lists that several threads push to and pop from, last in, first out. Included by <windows.h>.
  *
- * What differs: a list has a lock, which a thread has for a few instructions. So the memory of an entry that was popped
- * may be freed at any time, there as here, and no count of changes is needed to tell a list from a former one.
+ * What differs: a list has a lock, which a thread holds for a few instructions. So the memory of a popped entry may be
+ * freed at any time, as on the reference, and no change counter is needed to detect that a list has changed.
  */
 #ifndef CP_LISTS_H
 #define CP_LISTS_H
@@ -11,12 +11,12 @@
 
 #define MEMORY_ALLOCATION_ALIGNMENT 16
 
-/* Entries, and the list, are aligned as HeapAlloc and _aligned_malloc(…, MEMORY_ALLOCATION_ALIGNMENT) do it. */
+/* Entries and the list have the alignment of HeapAlloc and of _aligned_malloc(…, MEMORY_ALLOCATION_ALIGNMENT). */
 typedef struct __attribute__((__aligned__(16))) _SLIST_ENTRY {
     struct _SLIST_ENTRY *Next;
 } SLIST_ENTRY, *PSLIST_ENTRY;
 
-/* `lock`: 0 if it is free, 1 if a thread has it, 2 if others may wait. */
+/* `lock`: 0 if free, 1 if a thread holds it, 2 if others may be waiting. */
 typedef struct __attribute__((__aligned__(16))) _SLIST_HEADER {
     PSLIST_ENTRY first;
     uint32_t lock;
@@ -40,7 +40,7 @@ CP_INLINE void cp_list_unlock(PSLIST_HEADER list) {
         cp_wake_word(&list->lock, 1);
 }
 
-/* Pushes entries that are linked to each other. Returns what was the first entry, or NULL. */
+/* Pushes entries that are linked to each other. Returns the previous first entry, or NULL. */
 CP_INLINE PSLIST_ENTRY WINAPI InterlockedPushListSListEx(PSLIST_HEADER ListHead, PSLIST_ENTRY List,
                                                          PSLIST_ENTRY ListEnd, ULONG Count) {
     PSLIST_ENTRY former;
@@ -57,7 +57,7 @@ CP_INLINE PSLIST_ENTRY WINAPI InterlockedPushEntrySList(PSLIST_HEADER ListHead, 
     return InterlockedPushListSListEx(ListHead, ListEntry, ListEntry, 1);
 }
 
-/* The first entry, or NULL. */
+/* Returns the first entry, or NULL. */
 CP_INLINE PSLIST_ENTRY WINAPI InterlockedPopEntrySList(PSLIST_HEADER ListHead) {
     PSLIST_ENTRY first;
     cp_list_lock(ListHead);
@@ -70,7 +70,7 @@ CP_INLINE PSLIST_ENTRY WINAPI InterlockedPopEntrySList(PSLIST_HEADER ListHead) {
     return first;
 }
 
-/* All entries, linked to each other, or NULL. */
+/* Returns all entries, linked to each other, or NULL. */
 CP_INLINE PSLIST_ENTRY WINAPI InterlockedFlushSList(PSLIST_HEADER ListHead) {
     PSLIST_ENTRY first;
     cp_list_lock(ListHead);

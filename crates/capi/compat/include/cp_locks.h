@@ -11,24 +11,25 @@
 /* ---- Locks ----------------------------------------------------------------------------------- */
 
 /*
- * One word, so that a thread that gives the lock up does not touch it afterwards: its memory may be freed by then.
+ * A single word, so that a thread does not touch the lock after releasing it: its memory may be freed by then.
  *
- * Its lower half:
- *   16 bits  how many threads share it, or CP_SRW_ALONE
- *   16 bits  how many threads wait to have it alone
- * Its upper half, at which they sleep, so that it changes with each wake:
- *   15 bits  how many threads wait to share it
- *    1 bit   the turn of those, which changes when they get it
- *    1 bit   a thread that waits to have it alone was woken, and has not looked yet
- *   15 bits  how often one was
+ * Lower half:
+ *   16 bits  number of threads that share it, or CP_SRW_ALONE
+ *   16 bits  number of threads waiting for exclusive use
+ * Upper half, on which they sleep, so that it changes with each wake:
+ *   15 bits  number of threads waiting to share it
+ *    1 bit   the turn of those, which flips when they get it
+ *    1 bit   a thread waiting for exclusive use was woken, and has not checked yet
+ *   15 bits  how often one was woken
  *
- * Neither sort of threads keeps the other out. While a thread waits to have the lock alone, none comes to share it. A
- * thread that has had it alone hands it to all that wait to share it, before it lets another one have it alone. So:
+ * Neither kind of thread starves the other. While a thread waits for exclusive use, no new thread may share the lock. A
+ * thread that releases exclusive use hands the lock to all threads waiting to share it, before another one gets
+ * exclusive use. So:
  *
- *   threads wait to share it  =>  a thread has it alone, or waits for that
- *   it is free, and threads wait to have it alone  =>  one of these was woken, and will look
+ *   threads wait to share it  =>  a thread has exclusive use, or waits for it
+ *   it is free, and threads wait for exclusive use  =>  one of them was woken, and will check
  *
- * A thread that comes at the right moment may have it alone before one that has waited for longer.
+ * A thread that arrives at the right moment may get exclusive use before one that has waited longer.
  */
 typedef struct _RTL_SRWLOCK {
     uint64_t state;
@@ -47,7 +48,7 @@ typedef struct _RTL_SRWLOCK {
 #define CP_SRW_WOKEN (UINT64_C(1) << 48)
 #define CP_SRW_WAKE (UINT64_C(1) << 49)
 
-/* The sorts of threads that sleep at a lock. */
+/* The kinds of threads that sleep on a lock. */
 #define CP_SRW_SHARES 1U
 #define CP_SRW_IS_ALONE 2U
 
@@ -55,12 +56,12 @@ CP_INLINE uint64_t cp_srw_state(PSRWLOCK lock) {
     return __atomic_load_n(&lock->state, __ATOMIC_RELAXED);
 }
 
-/* Whether it was still `*from`, and is `to` now; otherwise `*from` is what it is. */
+/* Replaces `*from` with `to`. On failure, returns 0 and stores the current state in `*from`. */
 CP_INLINE int cp_srw_change(PSRWLOCK lock, uint64_t *from, uint64_t to) {
     return __atomic_compare_exchange_n(&lock->state, from, to, 0, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
 }
 
-/* The half at which threads sleep. */
+/* The half on which threads sleep. */
 CP_INLINE const uint32_t *cp_srw_half(PSRWLOCK lock) {
     return (const uint32_t *)(const void *)&lock->state + (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
 }
@@ -93,8 +94,8 @@ CP_INLINE BOOLEAN WINAPI TryAcquireSRWLockShared(PSRWLOCK SRWLock) {
     return FALSE;
 }
 
-/* Counts the calling thread among those that wait, unless it gets the lock: then 0. Beyond the largest count it does
- * not sleep. */
+/* Counts the calling thread among the waiting ones, unless it gets the lock: then returns 0. If the count is at its
+ * maximum, it does not sleep. */
 CP_INLINE int cp_srw_wait_for_exclusive(PSRWLOCK lock, uint64_t *state) {
     for (*state = cp_srw_state(lock);;) {
         if ((*state & CP_SRW_HOLDERS) == 0) {
@@ -115,7 +116,7 @@ CP_INLINE void cp_srw_acquire_exclusive(PSRWLOCK lock) {
     if (!cp_srw_wait_for_exclusive(lock, &state))
         return;
     for (;;) {
-        /* Perhaps another thread was woken: this one looks for both. */
+        /* Perhaps another thread was woken: this one checks for both. */
         uint64_t seen = state & ~CP_SRW_WOKEN;
         if ((state & CP_SRW_HOLDERS) == 0) {
             if (cp_srw_change(lock, &state, (seen - CP_SRW_WRITER) | CP_SRW_ALONE))
@@ -140,7 +141,7 @@ CP_INLINE void cp_srw_acquire_shared(PSRWLOCK lock) {
                 return;
         } else if ((state & CP_SRW_READERS) == CP_SRW_READERS ||
                    ((state & CP_SRW_HOLDERS) != CP_SRW_ALONE && (state & CP_SRW_WRITERS) == 0)) {
-            /* There are too many; nobody would hand it over. */
+            /* The count is at its maximum, so nobody would hand the lock over. */
             sched_yield();
             state = cp_srw_state(lock);
         } else if (cp_srw_change(lock, &state, state + CP_SRW_READER)) {
@@ -149,7 +150,7 @@ CP_INLINE void cp_srw_acquire_shared(PSRWLOCK lock) {
     }
     turn = state & CP_SRW_TURN;
     state += CP_SRW_READER;
-    /* It changes once, and not again before this thread has given the lock up. */
+    /* It changes once, and not again before this thread has released the lock. */
     while ((state & CP_SRW_TURN) == turn) {
         cp_srw_sleep(lock, state, CP_SRW_SHARES);
         state = __atomic_load_n(&lock->state, __ATOMIC_SEQ_CST);
@@ -161,8 +162,8 @@ CP_INLINE VOID WINAPI AcquireSRWLockShared(PSRWLOCK SRWLock) {
         cp_srw_acquire_shared(SRWLock);
 }
 
-/* The state of a lock after `state`, in which it is free: notes that a thread that waits to have it alone will be woken,
- * unless one was woken already. */
+/* The state of a lock that is freed in `state`. Records that a thread waiting for exclusive use will be woken, unless
+ * one has been woken already. */
 CP_INLINE uint64_t cp_srw_freed(uint64_t state) {
     if ((state & CP_SRW_WRITERS) != 0 && (state & CP_SRW_WOKEN) == 0)
         return (state | CP_SRW_WOKEN) + CP_SRW_WAKE;
@@ -221,7 +222,7 @@ CP_INLINE VOID WINAPI DeleteCriticalSection(LPCRITICAL_SECTION lpCriticalSection
     (void)lpCriticalSection;
 }
 
-/* Whether the thread has it. Only this thread can have written its own number there. */
+/* Whether the thread owns it. Only this thread can have written its own id there. */
 CP_INLINE int cp_is_inside(LPCRITICAL_SECTION section, uint32_t thread) {
     return __atomic_load_n(&section->owner, __ATOMIC_RELAXED) == thread;
 }
@@ -327,8 +328,8 @@ typedef BOOL(WINAPI *PINIT_ONCE_FN)(PINIT_ONCE InitOnce, PVOID Parameter, PVOID 
 #define INIT_ONCE_INIT_FAILED 0x4U
 #define INIT_ONCE_CTX_RESERVED_BITS 2
 
-/* Nothing has begun; a thread initialises it; it is done; several threads do, and the first to complete wins; one of those
- * is just completing it. */
+/* Not begun; one thread is initialising it; done; several threads are initialising it and the first to complete wins;
+ * one of those is just completing it. */
 #define CP_ONCE_IS_NEW 0U
 #define CP_ONCE_RUNS 1U
 #define CP_ONCE_IS_DONE 2U
@@ -349,8 +350,8 @@ CP_INLINE void cp_once_set(PINIT_ONCE once, uint32_t state) {
     cp_wake_word(&once->state, INT32_MAX);
 }
 
-/* A thread that comes while another one initialises it waits, unless both say INIT_ONCE_ASYNC. `fPending` is TRUE if
- * the caller has to initialise it, and to call InitOnceComplete. */
+/* A thread that arrives while another one is initialising it waits, unless both pass INIT_ONCE_ASYNC. `fPending` is
+ * TRUE if the caller must initialise it and call InitOnceComplete. */
 CP_INLINE BOOL WINAPI InitOnceBeginInitialize(LPINIT_ONCE lpInitOnce, DWORD dwFlags, PBOOL fPending,
                                               LPVOID *lpContext) {
     const uint32_t begun = dwFlags & INIT_ONCE_ASYNC ? CP_ONCE_RUNS_OFTEN : CP_ONCE_RUNS;
@@ -382,8 +383,8 @@ CP_INLINE BOOL WINAPI InitOnceBeginInitialize(LPINIT_ONCE lpInitOnce, DWORD dwFl
     }
 }
 
-/* With INIT_ONCE_INIT_FAILED the next thread is to initialise it. With INIT_ONCE_ASYNC it fails if another thread has
- * completed it before. */
+/* With INIT_ONCE_INIT_FAILED the next thread has to initialise it. With INIT_ONCE_ASYNC it fails if another thread has
+ * already completed it. */
 CP_INLINE BOOL WINAPI InitOnceComplete(LPINIT_ONCE lpInitOnce, DWORD dwFlags, LPVOID lpContext) {
     const int failed = (dwFlags & INIT_ONCE_INIT_FAILED) != 0;
     uint32_t state = dwFlags & INIT_ONCE_ASYNC ? CP_ONCE_RUNS_OFTEN : CP_ONCE_RUNS;

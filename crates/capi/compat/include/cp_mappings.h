@@ -1,8 +1,8 @@
 /*
  * cp_mappings.h: files and shared memory in the address space. Included by <windows.h>.
  *
- * What differs: mappings have no names, so that another process gets one only by fork. Memory is taken from the machine
- * when it is first touched. A file may be cut while it is mapped; to touch what is behind its end is then SIGBUS.
+ * What differs: mappings have no names, so another process gets one only by fork. Memory is allocated on first access.
+ * A file may be truncated while it is mapped; accessing memory beyond its end then raises SIGBUS.
  */
 #ifndef CP_MAPPINGS_H
 #define CP_MAPPINGS_H

@@ -6,10 +6,10 @@
 
 /* ---- The functions of headers ------------------------------------------------------------------------ */
 
-/* Most functions are inline, so their addresses are those of the unit that asks. A header lists its functions in a table
- * after them, which ends with NULL. GetProcAddress, which is defined before, reaches the table by a reference to the
- * assembler's name of it: that is NULL in a unit without the header. Nothing else refers to a table, so a unit that never
- * calls GetProcAddress has none in its code. */
+/* Most functions are inline, so their addresses are those of the unit that asks. Each header ends with a table of its
+ * functions, terminated by NULL. GetProcAddress is defined before the tables, and reaches each one through a reference
+ * to its assembler name. That reference is NULL in a unit without the header. Nothing else refers to a table, so a unit
+ * that never calls GetProcAddress contains none. */
 typedef struct cp_export {
     const char *module;
     const char *name;
@@ -53,7 +53,7 @@ static inline FARPROC cp_export_find(HMODULE module, LPCSTR name) {
 
 /* ---- Modules ------------------------------------------------------------------------------------------- */
 
-/* Knows the modules that have functions of these headers, and ntdll. */
+/* Knows ntdll, and the modules whose functions are in these headers. */
 CP_INLINE HMODULE WINAPI LoadLibraryA(LPCSTR lpLibFileName) {
     return (HMODULE)(uintptr_t)cp_module(lpLibFileName);
 }
@@ -90,8 +90,9 @@ CP_INLINE HMODULE WINAPI GetModuleHandleW(LPCWSTR lpModuleName) {
     return LoadLibraryW(lpModuleName);
 }
 
-/* The functions of the headers that the unit includes, before the call or after it, and a few of the library whatever it
- * includes. A number in place of a name finds none. In C++ each unit has its own of this, since it has its own tables. */
+/* Finds the functions of all headers that the unit includes, before the call or after it. Also finds a few functions of
+ * the library, whatever the unit includes. A number in place of a name finds nothing. In C++ each unit has its own
+ * version, because it has its own tables. */
 static inline FARPROC WINAPI GetProcAddress(HMODULE hModule, LPCSTR lpProcName) {
     /* ISO C has no cast from the address of an object to that of a function; POSIX says they are alike. */
     union {

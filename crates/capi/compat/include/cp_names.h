@@ -1,4 +1,5 @@
-/* cp_names.h: the functions of <windows.h> for GetProcAddress, each by the module that has it. Included by <windows.h>. */
+/* cp_names.h: the functions of <windows.h> for GetProcAddress, by the module that exports them. Included by
+ * <windows.h>. */
 #ifndef CP_EXPORTS_H
 #define CP_EXPORTS_H
 
@@ -9,7 +10,7 @@
 #ifndef CP_NO_WIN32
 #include <cp_win32.h>
 
-/* As the reference has it: in C++ there are two functions of the name. */
+/* With the reference's types: in C++ there are two functions of the name. */
 CP_INLINE BOOL WINAPI cp_named_set_timer(HANDLE hTimer, const LARGE_INTEGER *lpDueTime, LONG lPeriod,
                                          PTIMERAPCROUTINE pfnCompletionRoutine, LPVOID lpArgToCompletionRoutine,
                                          BOOL fResume) {

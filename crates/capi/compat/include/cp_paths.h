@@ -1,8 +1,8 @@
 /*
- * cp_paths.h: the current folder, and names that begin at the root. Included by <windows.h>.
+ * cp_paths.h: the current folder, and absolute names. Included by <windows.h>.
  *
- * The parts of a name have a `/` between them. GetFullPathName looks at the name alone: in `a/../b` it takes `a` away,
- * also where that is a link to another place.
+ * The parts of a name are separated by `/`. GetFullPathName looks only at the name: in `a/../b` it removes `a`, even if
+ * that is a link to another folder.
  */
 #ifndef CP_PATHS_H
 #define CP_PATHS_H
@@ -13,7 +13,7 @@
 
 #include <cp_files.h>
 
-/* The length of what was written, or how much room it needs; 0 if there is none to write. */
+/* Returns the length of the name written, or the room it needs; 0 if there is no name. */
 CP_INLINE DWORD cp_path_out(const char *path, DWORD room, LPSTR to) {
     size_t length = strlen(path);
     if (length >= room || !to)
@@ -53,7 +53,7 @@ CP_INLINE BOOL WINAPI SetCurrentDirectoryW(LPCWSTR lpPathName) {
     return cp_name_of_wide(&name, lpPathName) && cp_name_result(&name, chdir(name.text));
 }
 
-/* Puts the parts of a name behind `to`, which has `length` bytes and begins with a `/`. */
+/* Appends the parts of a name to `to`, which has `length` bytes and begins with a `/`. */
 CP_INLINE int cp_path_join(cp_name *to, size_t length, const char *name) {
     while (*name) {
         size_t size = strcspn(name, "/");
@@ -72,7 +72,7 @@ CP_INLINE int cp_path_join(cp_name *to, size_t length, const char *name) {
                 to->text[length++] = '/';
         }
         name += size + !is_last;
-        /* What ends with `.` or `..` is a folder, whose name has no `/` at its end. */
+        /* A name that ends with `.` or `..` names a folder, and has no `/` at its end. */
         if (is_last && size > 0 && length > 1 && to->text[length - 1] == '/')
             length--;
     }
@@ -80,7 +80,7 @@ CP_INLINE int cp_path_join(cp_name *to, size_t length, const char *name) {
     return 1;
 }
 
-/* The whole of a name that is the system's already. */
+/* The absolute form of a name that is already in the system's form. */
 CP_INLINE int cp_path_make(cp_name *to, const cp_name *name) {
     size_t length = 1;
     if (*name->text == 0) {

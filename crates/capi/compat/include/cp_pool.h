@@ -1,8 +1,8 @@
 /*
- * cp_pool.h: functions that threads of the library call, at the ends of operations or when the program asks for it:
+ * cp_pool.h: functions called by threads of the library, either when operations end or at the program's request:
  * BindIoCompletionCallback, CreateThreadpoolIo, QueueUserWorkItem, CreateThreadpoolWork. Included by <windows.h>.
  *
- * While all threads are blocked and more is to be called, the pool grows, to 500 threads.
+ * If all threads are blocked and there is more to call, the pool grows, up to 500 threads.
  *
  * What differs: there is one pool, so an environment has to be NULL, and the instance is NULL in each call.
  */
@@ -33,8 +33,8 @@ typedef VOID(CALLBACK *PTP_WIN32_IO_CALLBACK)(PTP_CALLBACK_INSTANCE Instance, PV
 typedef DWORD(WINAPI *LPTHREAD_START_ROUTINE)(LPVOID lpThreadParameter);
 typedef LPTHREAD_START_ROUTINE PTHREAD_START_ROUTINE;
 
-/* The flags that say which thread shall call it change nothing. WT_SET_MAX_THREADPOOL_THREADS says how many threads the
- * pool may have from then on. */
+/* The flags that choose a thread have no effect. WT_SET_MAX_THREADPOOL_THREADS sets the maximum number of threads in
+ * the pool from then on. */
 CP_INLINE BOOL WINAPI QueueUserWorkItem(LPTHREAD_START_ROUTINE Function, PVOID Context, ULONG Flags) {
     return cp_queue_work(Function, Context, Flags);
 }
@@ -44,7 +44,7 @@ CP_INLINE BOOL WINAPI BindIoCompletionCallback(HANDLE FileHandle, LPOVERLAPPED_C
     return cp_bind_routine(FileHandle, (void (*)(uint32_t, uint32_t, void *))(FARPROC)Function, Flags);
 }
 
-/* Whether the environment is the usual one. */
+/* Whether the environment is the default one. */
 CP_INLINE int cp_is_usual(PTP_CALLBACK_ENVIRON environment) {
     if (environment)
         cp_set_last_error(ERROR_NOT_SUPPORTED);
@@ -57,7 +57,7 @@ CP_INLINE PTP_WORK WINAPI CreateThreadpoolWork(PTP_WORK_CALLBACK pfnwk, PVOID pv
     return (PTP_WORK)cp_new_pool_work((void (*)(void *, void *, void *))(FARPROC)pfnwk, pv);
 }
 
-/* One call each time. */
+/* One call per submission. */
 CP_INLINE VOID WINAPI SubmitThreadpoolWork(PTP_WORK pwk) {
     cp_submit_pool_work(pwk);
 }

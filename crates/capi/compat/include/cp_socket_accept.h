@@ -34,7 +34,7 @@ CP_INLINE SOCKET WSAAPI WSAAccept(SOCKET s, struct sockaddr *addr, LPINT addrlen
     struct sockaddr_storage peer, own;
     socklen_t peer_size = sizeof peer, own_size = sizeof own;
     int connection;
-    /* Asked before there is a connection that would be lost. */
+    /* Checked before there is a connection that could be lost. */
     if (addr && cp_getsockname(cp_descriptor(s), (struct sockaddr *)(void *)&own, &own_size) == 0 &&
         (!cp_is_memory((uintptr_t)addr, sizeof *addr) || !cp_is_memory((uintptr_t)addrlen, sizeof *addrlen) || *addrlen < (INT)(own.ss_family == AF_UNIX ? sizeof own.ss_family : own_size))) {
         cp_set_last_error(WSAEFAULT);

@@ -25,7 +25,7 @@ CP_INLINE int cp_wsa_receive(SOCKET s, const WSABUF *buffers, DWORD count, DWORD
                              struct sockaddr *from, int *size) {
     socklen_t room;
     int done;
-    if ((uintptr_t)size < 65536) /* NULL, or no pointer at all */
+    if ((uintptr_t)size < 65536) /* NULL, or not a pointer */
         size = NULL;
     room = size && *size > 0 ? (socklen_t)*size : 0;
     done = cp_receive_buffers(cp_descriptor(s), (const cp_buffer *)(const void *)buffers, count, received,

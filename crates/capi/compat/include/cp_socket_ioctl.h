@@ -119,7 +119,7 @@ CP_INLINE int cp_wsa_ioctl(SOCKET s, DWORD command, const void *in, DWORD in_siz
     return done;
 }
 
-/* It is done when it returns, also with an OVERLAPPED. Like WSARecv, it refuses a completion routine. */
+/* It has finished when it returns, even with an OVERLAPPED. Like WSARecv, it rejects a completion routine. */
 CP_INLINE int WSAAPI WSAIoctl(SOCKET s, DWORD dwIoControlCode, LPVOID lpvInBuffer, DWORD cbInBuffer,
                               LPVOID lpvOutBuffer, DWORD cbOutBuffer, LPDWORD lpcbBytesReturned,
                               LPWSAOVERLAPPED lpOverlapped,

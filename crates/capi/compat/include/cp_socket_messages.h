@@ -1,7 +1,7 @@
 /*
  * cp_socket_messages.h: datagrams with control data: WSAMSG, its macros, and WSASendMsg. Included by <winsock2.h>.
  *
- * Control data has the system's layout. IN_PKTINFO is the system's struct, which has a member more.
+ * Control data has the system's layout. IN_PKTINFO is the system's struct, which has an additional member.
  */
 #ifndef CP_SOCKET_MESSAGES_H
 #define CP_SOCKET_MESSAGES_H
@@ -17,7 +17,8 @@ typedef struct _WSAMSG {
     ULONG dwFlags;
 } WSAMSG, *PWSAMSG, *LPWSAMSG;
 
-/* The kernel's layout. The system's own struct may end with an array, and then be no member of another one. */
+/* The kernel's layout. The system's own struct may end with an array, and could then not be a member of another struct.
+ * */
 typedef struct _WSACMSGHDR {
     SIZE_T cmsg_len;
     INT cmsg_level;
@@ -32,7 +33,7 @@ typedef struct _WSACMSGHDR {
 #define WSA_CMSG_FIRSTHDR(message) cp_first_control(message)
 #define WSA_CMSG_NXTHDR(message, header) cp_next_control((message), (header))
 
-/* The header there, if all of it is within the control data. */
+/* Returns the header there, if it lies entirely within the control data. */
 CP_INLINE LPWSACMSGHDR cp_control_at(const WSAMSG *message, size_t offset) {
     if (!message->Control.buf || offset > message->Control.len ||
         message->Control.len - offset < sizeof(WSACMSGHDR))
@@ -57,7 +58,7 @@ CP_INLINE LPWSACMSGHDR cp_next_control(const WSAMSG *message, const WSACMSGHDR *
 
 typedef struct in_pktinfo IN_PKTINFO, *PIN_PKTINFO;
 
-/* glibc has the struct only if it is asked for more. Then the name is left to the kernel's headers. */
+/* glibc declares the struct only with _GNU_SOURCE. Without it, the name is left to the kernel's headers. */
 #if defined __GLIBC__ && !defined __USE_GNU
 typedef struct cp_in6_pktinfo {
     struct in6_addr ipi6_addr;
@@ -74,7 +75,7 @@ typedef INT(WSAAPI *LPFN_WSASENDMSG)(SOCKET s, LPWSAMSG lpMsg, DWORD dwFlags, LP
                                      LPWSAOVERLAPPED lpOverlapped,
                                      LPWSAOVERLAPPED_COMPLETION_ROUTINE lpCompletionRoutine);
 
-/* WSARecvMsg the reference has by its GUID only: programs give its name to a variable. */
+/* The reference provides WSARecvMsg only by its GUID: programs use its name for a variable. */
 CP_INLINE int WSAAPI WSASendMsg(SOCKET Handle, LPWSAMSG lpMsg, DWORD dwFlags, LPDWORD lpNumberOfBytesSent,
                                 LPWSAOVERLAPPED lpOverlapped,
                                 LPWSAOVERLAPPED_COMPLETION_ROUTINE lpCompletionRoutine) {

@@ -6,10 +6,10 @@
 
 #include <winsock2.h>
 
-/* ---- As the reference has them ------------------------------------------------------------------------- */
+/* ---- With the reference's types ------------------------------------------------------------------------ */
 
-/* A program that has looked one of these up calls it with the reference's types, which are of other sizes than those
- * of the system's function. */
+/* A program that looks up one of these calls it with the reference's types, whose sizes differ from those of the
+ * system's function. */
 CP_INLINE SOCKET WSAAPI cp_named_accept(SOCKET s, struct sockaddr *addr, int *addrlen) {
     return (SOCKET)(INT_PTR)cp_accept(cp_descriptor(s), addr, (socklen_t *)(void *)addrlen);
 }
@@ -18,7 +18,7 @@ CP_INLINE SOCKET WSAAPI cp_named_socket(int af, int type, int protocol) {
     return (SOCKET)(INT_PTR)cp_socket(af, type, protocol);
 }
 
-/* A length below zero is none, to the reference. */
+/* The reference treats a negative length as invalid. */
 CP_INLINE int cp_named_length(int length, size_t *whole) {
     *whole = length < 0 ? 0 : (size_t)length;
     return length < 0 ? cp_wsa_fails(WSAEFAULT) : 0;
@@ -49,7 +49,7 @@ CP_INLINE int WSAAPI cp_named_sendto(SOCKET s, const char *buf, int len, int fla
                : (int)cp_sendto(cp_descriptor(s), buf, whole, flags, to, (socklen_t)tolen);
 }
 
-/* The system's own may be hidden in plain C11. */
+/* Plain C11 may hide the system's own function. */
 CP_INLINE int WSAAPI cp_named_gethostname(char *name, int namelen) {
     struct utsname here;
     size_t length = 0;
@@ -78,8 +78,8 @@ CP_INLINE u_long WSAAPI cp_named_inet_addr(const char *cp) {
     return inet_addr(cp);
 }
 
-/* The others have arguments and results of the same sizes. An address is that of this library's function, whether or
- * not the unit has its socket calls. */
+/* The others have arguments and results of the same sizes. Each address is that of this library's function, whether or
+ * not the unit uses its socket calls. */
 
 CP_EXPORTS_BEGIN(winsock)
     CP_EXPORT("ws2_32", WSAStartup),

@@ -20,7 +20,7 @@
 #define CP_POLLRDHUP 0x2000
 #endif
 
-/* The system's own has the same tag and another size: a SOCKET is no `int`. */
+/* The system's own has the same tag and another size: a SOCKET is not an `int`. */
 #ifndef CP_SYSTEM_POLLFD
 #define CP_SYSTEM_POLLFD
 typedef struct pollfd cp_system_pollfd;
@@ -83,7 +83,7 @@ CP_INLINE int WSAAPI WSAPoll(LPWSAPOLLFD fdArray, ULONG fds, INT timeout) {
     cp_system_pollfd few[CP_POLL_OF_FEW];
     cp_system_pollfd *polled = few;
     int found;
-    if ((uintptr_t)fdArray < 65536 || fds == 0) /* there nothing is */
+    if ((uintptr_t)fdArray < 65536 || fds == 0) /* no memory there */
         return cp_wsa_fails(fds == 0 ? WSAEINVAL : WSAEFAULT);
     if (fds > CP_POLL_OF_FEW)
         polled = (cp_system_pollfd *)calloc(fds, sizeof *polled);

@@ -66,7 +66,7 @@ typedef struct _WSAPROTOCOLCHAIN {
 struct _WSAPROTOCOL_INFOA CP_PROTOCOL_INFO(CHAR);
 struct _WSAPROTOCOL_INFOW CP_PROTOCOL_INFO(WCHAR);
 
-/* Describes the number `place` of those that are wanted, if there are so many. */
+/* Describes the requested protocol with index `place`, if there are that many. */
 CP_INLINE BOOL cp_protocol(const INT *wanted, int place, WSAPROTOCOL_INFOA *info) {
     int at, protocol;
     for (at = 0; (protocol = cp_known_protocol(at, info)) != 0; at++) {

@@ -1,7 +1,8 @@
 /*
- * cp_socket_resolve.h: hosts by their names, with Winsock's codes, in narrow and in wide text. Included by <winsock2.h>.
+ * cp_socket_resolve.h: host names and addresses with Winsock's codes, in narrow and wide text. Included by
+ * <winsock2.h>.
  *
- * The system's headers hide struct addrinfo in plain C11: then this is not there either.
+ * The system's headers hide struct addrinfo in plain C11. Then this header declares nothing either.
  */
 #ifndef CP_SOCKET_RESOLVE_H
 #define CP_SOCKET_RESOLVE_H
@@ -32,7 +33,7 @@ typedef struct addrinfoW {
 #ifdef __cplusplus
 extern "C" {
 #endif
-/* As the socket calls of <winsock2.h>: the system's declaration with another symbol. */
+/* Like the socket calls of <winsock2.h>: the system's declaration with another symbol. */
 extern int getaddrinfo(const char *__restrict, const char *__restrict, const struct addrinfo *__restrict,
                        struct addrinfo **__restrict) __asm__("cp_getaddrinfo");
 extern int getnameinfo(const struct sockaddr *__restrict, socklen_t, char *__restrict, socklen_t, char *__restrict,
@@ -60,7 +61,7 @@ extern int getnameinfo(const struct sockaddr *__restrict, socklen_t, char *__res
 #define EAI_SERVICE WSATYPE_NOT_FOUND
 #define EAI_SOCKTYPE WSAESOCKTNOSUPPORT
 
-/* The system's function knows the system's codes. */
+/* The system's function knows only the system's codes. */
 #define gai_strerror gai_strerrorA
 #endif
 
@@ -70,7 +71,7 @@ extern int getnameinfo(const struct sockaddr *__restrict, socklen_t, char *__res
 
 #define GAI_STRERROR_BUFFER_SIZE 1024
 
-/* The text stays. */
+/* The text stays valid. */
 CP_INLINE char *gai_strerrorA(int ecode) {
     const char *text = cp_message((uint32_t)ecode);
     if (!text)
@@ -80,7 +81,7 @@ CP_INLINE char *gai_strerrorA(int ecode) {
 
 /* ---- Wide text ---------------------------------------------------------------------------------------- */
 
-/* The text stays until the thread's next call. */
+/* The text stays valid until the thread's next call. */
 CP_INLINE WCHAR *gai_strerrorW(int ecode) {
     static __thread WCHAR text[256];
     if (!MultiByteToWideChar(CP_UTF8, 0, gai_strerrorA(ecode), -1, text, 256))
@@ -96,7 +97,7 @@ CP_INLINE VOID WSAAPI FreeAddrInfoW(PADDRINFOW pAddrInfo) {
     }
 }
 
-/* One block: the struct, the address, the name. */
+/* One block: the struct, the address and the name. */
 CP_INLINE PADDRINFOW cp_wide_address(const struct addrinfo *narrow) {
     size_t room = (narrow->ai_addrlen + 7U) & ~(size_t)7;
     int letters = narrow->ai_canonname ? MultiByteToWideChar(CP_UTF8, 0, narrow->ai_canonname, -1, NULL, 0) : 0;
@@ -126,7 +127,7 @@ CP_INLINE INT cp_resolve_fails(DWORD code) {
 
 #define CP_LONGEST_NAME 1025
 
-/* NULL stays NULL; a name that is too long has no host. */
+/* NULL stays NULL. For a name that is too long there is no host. */
 CP_INLINE BOOL cp_narrow_name(PCWSTR wide, char *room, const char **narrow) {
     *narrow = wide ? room : NULL;
     return !wide || WideCharToMultiByte(CP_UTF8, 0, wide, -1, room, CP_LONGEST_NAME, NULL, NULL) > 0;
@@ -170,7 +171,7 @@ CP_INLINE INT WSAAPI GetAddrInfoW(PCWSTR pNodeName, PCWSTR pServiceName, const A
     return 0;
 }
 
-/* Rooms are in letters. */
+/* Sizes are in characters. */
 CP_INLINE INT WSAAPI GetNameInfoW(const SOCKADDR *pSockaddr, socklen_t SockaddrLength, WCHAR *pNodeBuffer,
                                   DWORD NodeBufferSize, WCHAR *pServiceBuffer, DWORD ServiceBufferSize, INT Flags) {
     char node[CP_LONGEST_NAME], service[CP_LONGEST_NAME];

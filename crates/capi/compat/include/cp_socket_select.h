@@ -1,9 +1,9 @@
 /*
- * cp_socket_select.h: select, and sets as Winsock has them: a count and an array. Included by <winsock2.h>.
+ * cp_socket_select.h: select, and Winsock's sets: a count and an array. Included by <winsock2.h>.
  *
- * The system has both under the same names, and its header has come before, as others include it. So `fd_set` is a macro
- * here. `select` is declared as the system does, under another symbol. In C++ there is another function beside that; in C a
- * macro whose value is a call of the function passes the sets as the system's declaration wants them.
+ * The system has both under the same names, and its header has already been included by others. So `fd_set` is a macro
+ * here. `select` is declared as in the system's header, under another symbol. C++ gets an additional function. In C a
+ * macro calls the function and converts the sets to the types of the system's declaration.
  */
 #ifndef CP_SOCKET_SELECT_H
 #define CP_SOCKET_SELECT_H
@@ -12,7 +12,7 @@
 
 #ifndef CP_NO_SOCKET_CALLS
 
-/* How large a set is: what the program has defined as FD_SETSIZE, before this header or before the system's. */
+/* The size of a set: the program's definition of FD_SETSIZE before this header or before the system's. */
 #pragma push_macro("CP_SYSTEM_FD_SETSIZE")
 #undef CP_SYSTEM_FD_SETSIZE
 #define CP_SYSTEM_FD_SETSIZE -1
@@ -37,7 +37,7 @@ typedef struct fd_set {
     SOCKET fd_array[FD_SETSIZE];
 } fd_set, FD_SET, *PFD_SET, *LPFD_SET;
 
-/* Whether the set has the socket. */
+/* Whether the set contains the socket. */
 CP_INLINE int WSAAPI __WSAFDIsSet(SOCKET s, fd_set *set) {
     const SOCKET *sockets = set->fd_array;
     u_int at;
@@ -47,7 +47,7 @@ CP_INLINE int WSAAPI __WSAFDIsSet(SOCKET s, fd_set *set) {
     return 0;
 }
 
-/* A full set stays as it is. `room` is the program's FD_SETSIZE. */
+/* A full set stays unchanged. `room` is the program's FD_SETSIZE. */
 CP_INLINE void cp_fd_add(SOCKET s, fd_set *set, u_int room) {
     SOCKET *sockets = set->fd_array;
     if (!__WSAFDIsSet(s, set) && set->fd_count < room)
@@ -83,7 +83,7 @@ extern int select(int, cp_system_fd_set *, cp_system_fd_set *, cp_system_fd_set 
 #ifdef __cplusplus
 }
 
-/* A template is no match where the other is as good: if all sets are NULL. */
+/* The compiler prefers the plain function to a template if both match, which happens if all sets are NULL. */
 #if __cplusplus >= 201103L
 template <int = 0>
 #endif
@@ -91,7 +91,7 @@ inline int select(int nfds, fd_set *readfds, fd_set *writefds, fd_set *exceptfds
     return cp_select(nfds, readfds, writefds, exceptfds, timeout);
 }
 #elif defined __STDC_VERSION__ && __STDC_VERSION__ >= 201112L
-/* One set may be passed for two, which the system's declaration excludes: a compiler that sees it would say so. */
+/* The program may pass one set for two, which the system's declaration excludes. A compiler that noticed would warn. */
 CP_INLINE void *cp_set_of_select(uintptr_t set) {
     return (void *)set;
 }
@@ -101,7 +101,7 @@ CP_INLINE void *cp_set_of_select(uintptr_t set) {
 #define CP_SELECT_OF_FIVE(nfds, readfds, writefds, exceptfds, timeout)                  \
     nfds, CP_SET_OF_SELECT(readfds), CP_SET_OF_SELECT(writefds), CP_SET_OF_SELECT(exceptfds), \
         CP_TIME_OF_SELECT(timeout)
-/* What has another number of arguments is a member of that name. */
+/* With any other number of arguments it is a member of that name. */
 #define CP_SELECT_OF_OTHERS(...) __VA_ARGS__
 #define CP_NINTH_OF(a, b, c, d, e, f, g, h, ninth, ...) ninth
 #define CP_SELECT_BY_COUNT(...)                                                                        \

@@ -1,5 +1,5 @@
 /*
- * cp_socket_text.h: addresses of sockets as text, with their ports: WSAAddressToString, WSAStringToAddress. Included by
+ * cp_socket_text.h: socket addresses as text, with their ports: WSAAddressToString, WSAStringToAddress. Included by
  * <winsock2.h>.
  *
  *   1.2.3.4        1.2.3.4:80
@@ -12,10 +12,10 @@
 
 #include <winsock2.h>
 
-/* Room for the longest: brackets, an address, a scope, a port, and zero. */
+/* Room for the longest text: brackets, an address, a scope, a port and a zero. */
 #define CP_ADDRESS_TEXT 80
 
-/* A number in decimal digits that is at most so great; the whole of the text. */
+/* Reads a number in decimal digits that is at most `most` and takes up the whole text. */
 CP_INLINE BOOL cp_text_number(const char *text, ULONGLONG most, ULONGLONG *number) {
     *number = 0;
     if (!*text)
@@ -30,7 +30,7 @@ CP_INLINE BOOL cp_text_number(const char *text, ULONGLONG most, ULONGLONG *numbe
     return TRUE;
 }
 
-/* Ends the text at the letter, if that is in it, and returns what is behind. */
+/* Ends the text at the letter, if it contains it, and returns the text after it. */
 CP_INLINE char *cp_text_cut(char *text, char letter) {
     char *at = strchr(text, letter);
     if (at)
@@ -68,7 +68,7 @@ CP_INLINE BOOL cp_text_to_ipv6(char *text, struct sockaddr_in6 *address) {
     return inet_pton(AF_INET6, text, &address->sin6_addr) == 1;
 }
 
-/* Which provider would do it makes no difference. */
+/* The provider makes no difference. */
 CP_INLINE INT WSAAPI WSAStringToAddressA(LPSTR AddressString, INT AddressFamily, LPWSAPROTOCOL_INFOA lpProtocolInfo,
                                          LPSOCKADDR lpAddress, LPINT lpAddressLength) {
     union {
@@ -101,7 +101,7 @@ CP_INLINE INT WSAAPI WSAStringToAddressW(LPWSTR AddressString, INT AddressFamily
     char text[CP_ADDRESS_TEXT];
     size_t at = 0;
     (void)lpProtocolInfo;
-    /* No address has a letter that is not of ASCII, or is so long. */
+    /* No address contains a non-ASCII letter or is this long. */
     while (AddressString && AddressString[at] && at < sizeof text - 1) {
         text[at] = AddressString[at] > 0 && AddressString[at] < 0x80 ? (char)AddressString[at] : '?';
         at++;
@@ -112,7 +112,7 @@ CP_INLINE INT WSAAPI WSAStringToAddressW(LPWSTR AddressString, INT AddressFamily
     return WSAStringToAddressA(AddressString ? text : NULL, AddressFamily, NULL, lpAddress, lpAddressLength);
 }
 
-/* Zero if it is no address of a family that is known. */
+/* Returns 0 if it is not an address of a known family. */
 CP_INLINE size_t cp_address_to_text(const SOCKADDR *address, DWORD size, char *text) {
     char host[INET6_ADDRSTRLEN], scope[12] = "";
     union {
@@ -137,7 +137,7 @@ CP_INLINE size_t cp_address_to_text(const SOCKADDR *address, DWORD size, char *t
     return length > 0 ? (size_t)length + 1 : 0;
 }
 
-/* The text, and how much room it needs, with its zero; 0 after a failure. */
+/* Stores the text, and the room it needs including its zero; 0 after a failure. */
 CP_INLINE DWORD cp_address_text(const SOCKADDR *address, DWORD size, const void *room, LPDWORD letters, char *text) {
     size_t needed;
     if (!address || !letters || size < sizeof address->sa_family || !(needed = cp_address_to_text(address, size, text))) {

@@ -92,7 +92,7 @@ extern PTIMERAPCROUTINE cp_timer_with_routine(PTIMERAPCROUTINE);
                      CP_UNLESS_ROUTINE(pfnCompletionRoutine, cp_timer_with_routine), lpArg, fResume)
 #endif
 
-/* A time that has come before stays signalled. */
+/* If the time has already come, the timer stays signalled. */
 CP_INLINE BOOL WINAPI CancelWaitableTimer(HANDLE hTimer) {
     return cp_cancel_timer(hTimer);
 }

@@ -2,10 +2,10 @@
  * cp_waits.h: waits for objects. Included by <windows.h>.
  *
  * Threads, events, semaphores, timers and mutexes are handles, which CloseHandle closes. A wait may be for those, for
- * ports, which are signalled while packets are queued, and for files, which are signalled by the end of an operation;
- * for anything else it fails with ERROR_INVALID_HANDLE.
+ * ports, which are signalled while packets are queued, and for files, which the end of an operation signals. For
+ * anything else it fails with ERROR_INVALID_HANDLE.
  *
- * What differs: a wait for a port looks every millisecond. There are no APCs, so an alertable wait is a plain one.
+ * What differs: a wait for a port checks every millisecond. There are no APCs, so an alertable wait is a plain one.
  */
 #ifndef CP_WAITS_H
 #define CP_WAITS_H

@@ -1,9 +1,9 @@
 /*
- * io.h: descriptors, by the names of the reference's C library.
+ * io.h: descriptors, with the function names of the reference's C library.
  *
- * What differs: a descriptor has a handle once _get_osfhandle or _open_osfhandle has given it one, and that keeps the
- * file open until _close or _dup2 ends the descriptor, or CloseHandle the handle. close(2) and fclose do not end it.
- * There is no text mode. A socket's handle is its number.
+ * What differs: a descriptor gets a handle from _get_osfhandle or _open_osfhandle. The handle keeps the file open until
+ * _close or _dup2 closes the descriptor, or CloseHandle closes the handle. close(2) and fclose do not close it. There
+ * is no text mode. A socket's handle is its number.
  */
 #ifndef CP_IO_H
 #define CP_IO_H
@@ -26,7 +26,7 @@
 #define _O_TRUNC O_TRUNC
 /* O_CLOEXEC, which strict C hides. */
 #define _O_NOINHERIT 02000000
-/* Bytes are what they are, and hints say nothing. */
+/* Files have no text mode, and hints have no effect. */
 #define _O_BINARY 0
 #define _O_TEXT 0
 #define _O_RANDOM 0
@@ -53,13 +53,13 @@ CP_INLINE int cp_descriptor_open(const cp_name *name, int flags, int mode) {
     return open(name->text, flags, mode & _S_IWRITE ? 0666 : 0444);
 }
 
-/* `cp_name_of` has failed: as `errno`, too. */
+/* Reports a failure of `cp_name_of` in `errno`, too. */
 CP_INLINE int cp_descriptor_refused(void) {
     errno = GetLastError() == ERROR_FILENAME_EXCED_RANGE ? ENAMETOOLONG : ENOENT;
     return -1;
 }
 
-/* With _O_CREAT the third argument says whether the file may be written: _S_IWRITE. */
+/* With _O_CREAT the third argument decides whether the file is writable: _S_IWRITE. */
 CP_INLINE int _open(const char *filename, int oflag, ...) {
     int mode = 0;
     cp_name name;
@@ -97,7 +97,7 @@ CP_INLINE int _close(int fd) {
     return cp_close(fd);
 }
 
-/* 0, or -1. */
+/* Returns 0 or -1. */
 CP_INLINE int _dup2(int fd1, int fd2) {
     if (fd1 != fd2 && fcntl(fd1, F_GETFD) != -1)
         cp_descriptor_ends(fd2);
@@ -127,7 +127,7 @@ CP_INLINE intptr_t _get_osfhandle(int fd) {
     return (intptr_t)handle;
 }
 
-/* The handle belongs to the descriptor: _close closes both. `flags` say nothing that the handle does not say. */
+/* The handle belongs to the descriptor: _close closes both. `flags` are ignored: the handle decides. */
 CP_INLINE int _open_osfhandle(intptr_t osfhandle, int flags) {
     int fd;
     (void)flags;

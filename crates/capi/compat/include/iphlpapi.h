@@ -1,8 +1,8 @@
 /*
- * iphlpapi.h: the interfaces of this machine, and their addresses: GetAdaptersAddresses.
+ * iphlpapi.h: this machine's interfaces and their addresses: GetAdaptersAddresses.
  *
- * What differs: an adapter's name and both of its descriptions are the interface's name. Anycast and multicast addresses,
- * servers, gateways and prefixes are not told of: those lists are empty.
+ * What differs: an adapter's name and both of its descriptions are the interface name. The lists of anycast and
+ * multicast addresses, DNS servers, gateways and prefixes are empty.
  */
 #ifndef CP_IPHLPAPI_H
 #define CP_IPHLPAPI_H
@@ -68,7 +68,7 @@ typedef struct _IP_ADAPTER_UNICAST_ADDRESS {
     UINT8 OnLinkPrefixLength;
 } IP_ADAPTER_UNICAST_ADDRESS, *PIP_ADAPTER_UNICAST_ADDRESS;
 
-/* Lists of these are empty. */
+/* Lists of these are always empty. */
 typedef struct _IP_ADAPTER_OTHER_ADDRESS {
     __extension__ union {
         ULONGLONG Alignment;
@@ -110,14 +110,14 @@ typedef struct _IP_ADAPTER_ADDRESSES {
     DWORD Ipv6IfIndex;
     DWORD ZoneIndices[16];
     PIP_ADAPTER_PREFIX FirstPrefix;
-    ULONG64 TransmitLinkSpeed; /* in bits a second; all ones if it is not known */
+    ULONG64 TransmitLinkSpeed; /* in bits per second; all ones if unknown */
     ULONG64 ReceiveLinkSpeed;
     PIP_ADAPTER_GATEWAY_ADDRESS FirstGatewayAddress;
 } IP_ADAPTER_ADDRESSES, *PIP_ADAPTER_ADDRESSES;
 
 /* ---- The adapters ---------------------------------------------------------------------------------------- */
 
-/* A caller's memory, from which pieces are taken. Behind its end the pieces are NULL, and counted all the same. */
+/* The caller's memory, from which pieces are allocated. Beyond its end pieces are NULL, but still counted. */
 typedef struct cp_pieces {
     char *room;
     size_t size;
@@ -130,7 +130,7 @@ CP_INLINE void *cp_piece(cp_pieces *from, size_t size) {
     return from->room && from->used <= from->size ? memset(from->room + at, 0, size) : NULL;
 }
 
-/* A number that the system tells of an interface. */
+/* Reads a number that the system reports for an interface. */
 CP_INLINE BOOL cp_interface_number(const char *name, const char *what, long *number) {
     char path[96];
     FILE *file;
@@ -159,7 +159,7 @@ CP_INLINE INT cp_address_size(const struct sockaddr *address, ULONG family) {
     return (INT)(known == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6));
 }
 
-/* How many bits of the mask are set. */
+/* The number of bits set in the mask. */
 CP_INLINE UINT8 cp_prefix_length(const struct sockaddr *mask, INT size) {
     struct sockaddr_in6 six;
     struct sockaddr_in four;
@@ -194,7 +194,8 @@ CP_INLINE void cp_adapter_address(cp_pieces *from, const struct ifaddrs *it, INT
     *end = &unicast->Next;
 }
 
-/* What the system says of the interface as a whole. The bits of `flags` are those of <net/if.h>, which plain C11 hides. */
+/* Fills in the properties of the interface itself. The bits of `flags` are those of <net/if.h>, which plain C11 hides.
+ * */
 CP_INLINE void cp_adapter_describe(PIP_ADAPTER_ADDRESSES adapter, const char *name, unsigned flags) {
     long number;
     adapter->Length = sizeof *adapter;
@@ -246,8 +247,8 @@ CP_INLINE void cp_adapter(cp_pieces *from, ULONG family, ULONG skips, const stru
     *end = &adapter->Next;
 }
 
-/* Every interface; the family says which addresses. The code is returned: ERROR_BUFFER_OVERFLOW if there is too little
- * room, and then the size is what is needed. The last error stays as it is. */
+/* Lists every interface; the family selects the addresses. Returns the code. If there is too little room, that is
+ * ERROR_BUFFER_OVERFLOW, and the size is set to the room needed. Leaves the last error unchanged. */
 CP_INLINE ULONG WINAPI GetAdaptersAddresses(ULONG Family, ULONG Flags, PVOID Reserved,
                                             PIP_ADAPTER_ADDRESSES AdapterAddresses, PULONG SizePointer) {
     struct ifaddrs *all, *it, *before;

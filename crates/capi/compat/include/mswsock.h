@@ -134,7 +134,7 @@ CP_INLINE BOOL WINAPI TransmitPackets(SOCKET hSocket, LPTRANSMIT_PACKETS_ELEMENT
     return cp_transmit_packets(hSocket, lpPacketArray, nElementCount, nSendSize, lpOverlapped, dwFlags);
 }
 
-/* The reference's module has these three; the others it has by their GUIDs only. */
+/* The reference's module exports these three. It provides the others only by their GUIDs. */
 CP_EXPORTS_BEGIN(mswsock)
     CP_EXPORT("mswsock", AcceptEx),
     CP_EXPORT("mswsock", GetAcceptExSockaddrs),

@@ -26,7 +26,7 @@
 #include <cp_win32.h>
 #endif
 
-/* Behind all of them. */
+/* After all of them. */
 #include <cp_names.h>
 
 #endif

@@ -48,8 +48,8 @@ typedef union cp_in_addr_parts {
 } cp_in_addr_parts;
 #ifndef _NETINET_IN_H
 #define s_addr : 0; __extension__ union { in_addr_t s_addr; cp_in_addr_parts S_un; }
-/* One of IPv6 is a union `u` of bytes and words. The system's struct has such a union as well: its names, which are
- * reserved ones of glibc and of musl, become those of the reference. `s6_addr` and the like lead there. */
+/* An IPv6 address is a union `u` of bytes and words. The system's struct has such a union, too. These macros turn its
+ * names, which are reserved ones of glibc and of musl, into the reference's. `s6_addr` and the like refer to it. */
 #define __in6_u u
 #define __u6_addr8 Byte
 #define __u6_addr16 Word
@@ -105,7 +105,7 @@ typedef struct servent SERVENT, *PSERVENT, *LPSERVENT;
 typedef struct ip_mreq IP_MREQ, *PIP_MREQ;
 typedef struct ipv6_mreq IPV6_MREQ, *PIPV6_MREQ;
 
-/* Names that only the reference has. */
+/* Names that only the reference defines. */
 #define SO_DONTLINGER ((int)(~SO_LINGER))
 #define SO_CONNECT_TIME 0x700C
 #define SO_PROTOCOL_INFOA 0x2004
@@ -424,7 +424,7 @@ inline typename cp_winsock_length<Length>::result getpeername(SOCKET s, struct s
 #include <cp_socket_select.h>
 #include <cp_socket_text.h>
 
-/* Behind all of them. */
+/* After all of them. */
 #include <cp_socket_names.h>
 
 #endif

@@ -12,12 +12,12 @@ use crate::linux::object::{self, Object};
 use crate::linux::port::CompletionPort;
 use crate::linux::{descriptors, driver, flights, last, registrations, sockets};
 
-/// For which operations an association counts.
+/// The operations to which an association applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counts {
-    /// Also for those that are in flight.
+    /// Also those in flight.
     ForAll,
-    /// For those that begin later.
+    /// Only those that begin later.
     ForLaterOnes,
 }
 
@@ -84,12 +84,12 @@ fn associate_file(
     Ok(())
 }
 
-/// Lets the operations of a descriptor or a file complete on a port, also those in flight.
+/// Makes a descriptor's or file's operations complete on a port, including those in flight.
 pub(crate) fn associate(file: Handle, port: &Arc<CompletionPort>, key: usize) -> Result<(), u32> {
     associate_some(file, port, key, Counts::ForAll)
 }
 
-/// The same of the operations for which the association counts.
+/// Does the same for the operations to which the association applies.
 pub(crate) fn associate_some(
     file: Handle,
     port: &Arc<CompletionPort>,

@@ -1,9 +1,9 @@
-//! Functions of the program that threads of this library call: at the ends of operations (`BindIoCompletionCallback`,
-//! `CreateThreadpoolIo`), or because the program asks for it (`QueueUserWorkItem`).
+//! Functions of the program that threads of this library call, either when operations end (`BindIoCompletionCallback`,
+//! `CreateThreadpoolIo`) or at the program's request (`QueueUserWorkItem`).
 //!
-//! The descriptor is associated with a port of the library's own, at which its threads wait; so these are packets like
-//! any others. As many threads run as there are processors, and one more for each that blocks. A function may begin operations,
-//! may take its time, and may wait for another one: [`Crew`] decides how many threads there are.
+//! The descriptor is associated with a port that belongs to the library and at which its threads wait, so these are ordinary
+//! packets. As many threads run as there are processors, and one more for each that blocks. A function may begin operations,
+//! run for long, and wait for another function: [`Crew`] decides how many threads there are.
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::RawFd;
@@ -40,7 +40,7 @@ enum Binding {
     Work,
 }
 
-/// What `QueueUserWorkItem` asks for.
+/// A request of `QueueUserWorkItem`.
 struct Work {
     function: WorkFunction,
     context: *mut c_void,
@@ -55,7 +55,7 @@ struct Io {
     shares: AtomicUsize,
     /// Packets that are queued, or whose calls have not returned.
     calls: AtomicU32,
-    /// Threads that wait for those.
+    /// Threads waiting for those.
     waiting: AtomicUsize,
     /// What its operations are of, and the [identity](descriptors::identity) of that if it is no file.
     file: usize,
@@ -80,9 +80,9 @@ impl Io {
     }
 }
 
-/// How many threads there may be, until `QueueUserWorkItem` says another number.
+/// The maximum number of threads, until `QueueUserWorkItem` sets another one.
 const MOST: usize = 500;
-/// How long a thread waits for work before it leaves, if there are more than there were at first.
+/// How long an idle thread stays, if there are more threads than at the start.
 const REST: Duration = Duration::from_secs(20);
 
 /// Of one process.
@@ -130,7 +130,7 @@ fn port() -> Result<Handle, u32> {
 }
 
 impl Pool {
-    /// Starts another thread, unless there are enough. Whether it was started.
+    /// Starts another thread, unless there are enough. Returns whether it was started.
     fn start_thread(&'static self, port: usize) -> bool {
         if !self.crew.add() {
             return false;
@@ -142,7 +142,7 @@ impl Pool {
         was_started
     }
 
-    /// What each thread does.
+    /// Each thread's main loop.
     fn serve(&'static self, address: usize) {
         let handle: Handle = std::ptr::without_provenance_mut(address);
         while let Ok(port) = usable_port(handle) {
@@ -155,7 +155,7 @@ impl Pool {
                 unsafe { waiting::take(&port, &raw mut entry, 1, Some(REST), Changed::AsAsked) };
             match taken {
                 Ok(_) => {
-                    // If the system refuses it, the next thread tries again.
+                    // If the system refuses to start it, the next thread tries again.
                     let _ = self.crew.work() && self.start_thread(address);
                     drop(port);
                     call(&entry);
@@ -204,10 +204,10 @@ fn call(entry: &Entry) {
         }
         Binding::Work => {
             // SAFETY: `from_raw` demands a pointer of `into_raw` that is used nowhere else.
-            // - only `queue_work` posts packets with this key, each with another one.
+            // - only `queue_work` posts packets with this key, each with its own pointer.
             let work = unsafe { Box::from_raw(entry.overlapped.cast::<Work>()) };
             // SAFETY: the function demands the context that the program has given for it.
-            // - that is what it gets; the program says that any thread may call it at any time.
+            // - it gets that; the program allows any thread to call it at any time.
             unsafe { (work.function)(work.context) };
         }
     }
@@ -223,13 +223,13 @@ fn count_call(key: usize, is_queued: bool) {
     }
 }
 
-/// `WT_EXECUTEINIOTHREAD`, `WT_EXECUTELONGFUNCTION`, `WT_EXECUTEINPERSISTENTTHREAD`, `WT_TRANSFER_IMPERSONATION`: there is
-/// nothing for them to change.
+/// `WT_EXECUTEINIOTHREAD`, `WT_EXECUTELONGFUNCTION`, `WT_EXECUTEINPERSISTENTTHREAD`, `WT_TRANSFER_IMPERSONATION`: these flags
+/// have no effect.
 const WORK_FLAGS: u32 = 0x01 | 0x10 | 0x80 | 0x100;
-/// Above the flags: how many threads there may be, unless that is 0.
+/// Above the flags: the maximum number of threads, unless it is 0.
 const LIMIT_AT: u32 = 16;
 
-/// Lets a thread of the pool call a function, which any thread may call with this context.
+/// Queues a function for the pool. Any thread may call it with this context.
 pub(crate) fn queue_work(function: WorkFunction, context: *mut c_void) -> Result<(), u32> {
     static WORK: Binding = Binding::Work;
     let port = usable_port(port()?)?;
@@ -237,12 +237,12 @@ pub(crate) fn queue_work(function: WorkFunction, context: *mut c_void) -> Result
     let work = Box::into_raw(Box::new(Work { function, context }));
     port.post_words(0, key, work.cast()).inspect_err(|_| {
         // SAFETY: `from_raw` demands a pointer of `into_raw` that is used nowhere else.
-        // - it was made just now, and the packet was refused.
+        // - it was just created, and the packet was refused.
         drop(unsafe { Box::from_raw(work) });
     })
 }
 
-/// Lets a thread of the library call a function: `QueueUserWorkItem`.
+/// Queues a function for a thread of the library: `QueueUserWorkItem`.
 ///
 /// # Safety
 ///
@@ -319,7 +319,7 @@ pub unsafe extern "C" fn cp_new_pool_io(
         };
         let made = Box::into_raw(Box::new(Binding::Io(io)));
         let key = made.expose_provenance();
-        // An operation in flight was not announced: it has no share, and the end of the last one would be its own.
+        // An operation already in flight was not announced. It has no share, so its end would release another one.
         associations::associate_some(file, &port, key, Counts::ForLaterOnes).inspect_err(|_| {
             // SAFETY: `from_raw` demands a pointer of `into_raw` that is used nowhere else.
             // - it was made just now, and is the key of nothing.
@@ -359,7 +359,7 @@ unsafe fn release(pointer: *mut c_void) {
     // SAFETY: `io` demands a pointer of this library's, and a share.
     // - the caller says so.
     let Some(io) = (unsafe { io(pointer) }) else { return };
-    // Who waits has a share as well, so it is there no more only if nobody waits.
+    // A waiting thread has a share as well, so the object can only be gone if nobody waits.
     let (is_awaited, calls) = (io.waiting.load(SeqCst) > 0, io.calls.as_ptr());
     let left = io.shares.fetch_sub(1, SeqCst) - 1;
     if is_awaited {
@@ -412,7 +412,7 @@ pub unsafe extern "C" fn cp_close_pool_io(pointer: *mut c_void) {
 /// How long a wait goes on for operations that were announced and of which nothing is known: they are about to begin, or
 /// are ending just now.
 const GRACE: Duration = Duration::from_secs(1);
-/// How often it looks then.
+/// The interval at which such a wait checks again.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// Waits until the call of each operation that has ended has returned: `WaitForThreadpoolIoCallbacks`. Not for those that

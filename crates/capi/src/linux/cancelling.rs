@@ -1,4 +1,4 @@
-//! How a program cancels operations of sockets and files: `CancelIo` and `CancelIoEx`.
+//! Cancels operations of sockets and files: `CancelIo` and `CancelIoEx`.
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::RawFd;
@@ -10,7 +10,8 @@ use crate::linux::operations::open_descriptor;
 use crate::linux::waits::this_thread;
 use crate::linux::{flights, object, registrations};
 
-/// Cancels operations of a number: that of an OVERLAPPED, or all; those of a thread, or of any. How many there were.
+/// Cancels operations of a number: the one with this OVERLAPPED or all, those of this thread or of any. Returns how many
+/// there were.
 fn cancel(descriptor: RawFd, address: Option<usize>, thread: Option<u64>) -> usize {
     let Some(number) = numbers::find(descriptor) else { return 0 };
     let cancel = |flight: &mut InFlight| {
@@ -32,7 +33,7 @@ fn cancel(descriptor: RawFd, address: Option<usize>, thread: Option<u64>) -> usi
     meant.into_iter().filter(|flight| registrations::cancel(*flight)).count()
 }
 
-/// Cancels the operations of a descriptor that the calling thread has begun: `CancelIo`.
+/// Cancels the operations that the calling thread has begun on a descriptor: `CancelIo`.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_cancel_own(file: Handle) -> c_int {
     succeeds(|| {
@@ -45,7 +46,7 @@ pub extern "C" fn cp_cancel_own(file: Handle) -> c_int {
     })
 }
 
-/// Cancels operations of a descriptor, that of an OVERLAPPED, or all if it is null: `CancelIoEx`.
+/// Cancels a descriptor's operation with this OVERLAPPED, or all its operations if that is null: `CancelIoEx`.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_cancel(file: Handle, overlapped: *mut c_void) -> c_int {
     succeeds(|| {

@@ -1,19 +1,19 @@
-//! What a program has chosen of a socket and the system is not told, or is told in another way.
+//! A program's choices for a socket that the system does not get, or gets in another form.
 
 use std::os::fd::RawFd;
 
 use crate::linux::descriptors;
 
-/// The choices of a program of one socket.
+/// A program's choices for one socket.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Chosen {
-    /// The [identity](descriptors::identity) of the socket; 0 if nothing was chosen of any.
+    /// The [identity](descriptors::identity) of the socket; 0 if the program has chosen nothing.
     socket: u64,
     /// `SO_REUSEADDR`.
     pub(crate) is_shared: bool,
     /// `SO_EXCLUSIVEADDRUSE`.
     pub(crate) is_exclusive: bool,
-    /// It is a stream with a port of the program's choice.
+    /// The socket is a stream with a port that the program chose.
     pub(crate) has_port: bool,
     /// `SO_SNDBUF`.
     pub(crate) send_room: Option<u32>,
@@ -22,7 +22,7 @@ pub(crate) struct Chosen {
 }
 
 impl Chosen {
-    /// Those of the socket that `descriptor` names, to be changed.
+    /// Returns the choices for the socket that `descriptor` names, for changing.
     pub(crate) fn of(&mut self, descriptor: RawFd) -> &mut Self {
         let socket = descriptors::identity(descriptor);
         if self.socket != socket {
@@ -31,7 +31,7 @@ impl Chosen {
         self
     }
 
-    /// Those of the socket that `descriptor` names.
+    /// Returns the choices for the socket that `descriptor` names.
     pub(crate) fn known(&self, descriptor: RawFd) -> Self {
         if self.socket != 0 && self.socket == descriptors::identity(descriptor) {
             *self
@@ -40,14 +40,14 @@ impl Chosen {
         }
     }
 
-    /// The same of the socket with this identity, which takes the place of the other one and has no port.
+    /// The same choices for the socket with this identity, which replaces the old one and has no port.
     pub(crate) fn handed_on(self, identity: u64) -> Self {
         if self.socket == 0 { self } else { Self { socket: identity, has_port: false, ..self } }
     }
 
-    /// What a connection has of those of its listener, if that is anything.
+    /// Returns the choices a connection inherits from its listener, if any.
     pub(crate) fn inherited(self, listener: RawFd, connection: RawFd) -> Option<Self> {
-        // Most have none, and ask nothing.
+        // Most listeners have none, and this avoids the system call.
         if self.send_room.is_none() && self.receive_room.is_none() {
             return None;
         }

@@ -1,4 +1,4 @@
-//! Overlapped accepts and connects: `AcceptEx`, `ConnectEx`, and what comes with them.
+//! Overlapped accepts and connects: `AcceptEx`, `ConnectEx` and related calls.
 //!
 //! An accept takes a socket that the program has made. The connection is put in its place: under the number that the
 //! program knows, with the association that this has, and its options. If the number stands for something else by
@@ -510,7 +510,7 @@ pub unsafe extern "C" fn cp_accepted_addresses(
 /// A connect, and what is sent behind it.
 struct Connecting {
     address: Address,
-    /// The program connects the socket already, by a call that did not wait.
+    /// A non-blocking `connect` of the program is already in progress.
     is_late: bool,
     is_begun: bool,
     is_connected: bool,

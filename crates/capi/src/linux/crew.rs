@@ -1,22 +1,22 @@
-//! How many threads a pool has: one always waits for work, unless there are as many as there may be.
+//! The size of a pool: one thread always waits for work, unless the pool has reached its limit.
 //!
-//! The port releases as many threads as there are processors, and one more for each that blocks. The pool only has to keep a
-//! thread waiting. The last idle thread that takes work therefore starts another one before it does the work. A call that
-//! blocks costs a new thread only if no thread is idle. A call that runs costs none: the port releases no other thread
-//! meanwhile.
+//! The port releases as many threads as there are processors, and one more for each thread that blocks. The pool only has to
+//! keep a thread waiting. So when the last idle thread takes work, it starts another thread before doing the work. A call
+//! that blocks costs a new thread only if no thread is idle. A call that keeps running costs none, because the port releases
+//! no other thread meanwhile.
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-/// The counts of a pool's threads.
+/// Thread counts of a pool.
 #[derive(Debug)]
 pub(crate) struct Crew {
-    /// All, those that are just being started among them.
+    /// All threads, including those being started.
     threads: AtomicUsize,
-    /// Those that wait for work.
+    /// Threads waiting for work.
     idle: AtomicUsize,
-    /// How many there may be.
+    /// The maximum.
     most: AtomicUsize,
-    /// How many stay, however long they are idle.
+    /// The number of threads that stay, however long they are idle.
     least: AtomicUsize,
 }
 
@@ -26,41 +26,41 @@ impl Crew {
         Self { threads, idle, most: AtomicUsize::new(most), least: AtomicUsize::new(0) }
     }
 
-    /// Changes how many there may be.
+    /// Changes the maximum.
     pub(crate) fn limit(&self, most: usize) {
         self.most.store(most, SeqCst);
     }
 
-    /// Those that there are stay.
+    /// Makes all current threads stay.
     pub(crate) fn keep(&self) {
         self.least.store(self.threads.load(SeqCst), SeqCst);
     }
 
-    /// A thread is about to be started. False if there are enough.
+    /// Counts a thread that is about to be started. Returns false if there are enough.
     pub(crate) fn add(&self) -> bool {
         let most = self.most.load(SeqCst);
         let more = |threads| (threads < most).then_some(threads + 1);
         self.threads.fetch_update(SeqCst, SeqCst, more).is_ok()
     }
 
-    /// It was not started, or has left.
+    /// Uncounts a thread that was not started, or that has left.
     pub(crate) fn remove(&self) {
         self.threads.fetch_sub(1, SeqCst);
     }
 
-    /// A thread begins to wait for work.
+    /// Records that a thread begins to wait for work.
     pub(crate) fn rest(&self) {
         self.idle.fetch_add(1, SeqCst);
     }
 
-    /// It has found work. True if none waits any more.
+    /// Records that a thread has found work. Returns true if no other thread is waiting.
     pub(crate) fn work(&self) -> bool {
         self.idle.fetch_sub(1, SeqCst) == 1
     }
 
-    /// It has found none for a long time. Whether it leaves: then it is not counted any more.
+    /// Called by a thread that has been idle for a long time. Returns whether it must leave. If so, it is no longer counted.
     pub(crate) fn leave(&self) -> bool {
-        // The last one that waits stays: the others may all be blocked.
+        // The last waiting thread stays: all others may be blocked.
         let is_last = self.idle.fetch_sub(1, SeqCst) == 1;
         let least = self.least.load(SeqCst);
         let fewer = |threads| (!is_last && threads > least).then(|| threads - 1);
@@ -72,7 +72,7 @@ impl Crew {
 mod tests {
     use super::*;
 
-    /// A crew of `threads` that wait for work, of which `least` stay.
+    /// A crew of `threads` threads waiting for work. `least` of them stay.
     fn crew(least: usize, threads: usize, most: usize) -> Crew {
         let crew = Crew::new(most);
         (0..least).for_each(|_| assert!(crew.add()));
@@ -93,7 +93,7 @@ mod tests {
         assert!(crew.work() && !crew.add());
         crew.limit(5);
         assert!(crew.add() && !crew.add());
-        // The system has refused it.
+        // The system has refused to start it.
         crew.remove();
         assert!(crew.add());
     }
@@ -102,7 +102,7 @@ mod tests {
     fn one_that_is_idle_leaves_unless_it_is_the_last_or_one_of_those_that_stay() {
         let crew = crew(2, 5, 500);
         assert!(crew.leave() && crew.leave());
-        // Two others are blocked: this one is the last that waits.
+        // The two others are blocked, so this is the last waiting thread.
         assert!(!crew.work() && !crew.work());
         assert!(!crew.leave());
         crew.rest();

@@ -1,8 +1,7 @@
-//! Datagrams with what comes beside them, addresses and control data: `WSARecvMsg` and `WSASendMsg`, with an OVERLAPPED and
-//! without.
+//! Datagrams with addresses and control data: `WSARecvMsg` and `WSASendMsg`, with and without an OVERLAPPED.
 //!
-//! Control data has the system's layout, which is the reference's. One thing is different: the source address of a
-//! datagram is `ipi_addr` there, and another member of the system's struct, which only the system uses.
+//! Control data has the same layout on the system and on the reference, with one exception. The reference takes a datagram's
+//! source address from `ipi_addr`. The system takes it from another member of its struct, which the reference does not have.
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::RawFd;
@@ -29,9 +28,9 @@ use crate::linux::transfers::{
 #[derive(Debug)]
 #[allow(clippy::exhaustive_structs, reason = "the layout is the reference's")]
 pub struct Message {
-    /// The address, and its size, or the room for it.
+    /// The address, and its size or the room for it.
     pub name: *mut sockaddr,
-    /// See there.
+    /// See `name`.
     pub name_size: c_int,
     /// The data.
     pub buffers: *mut Buffer,
@@ -39,23 +38,23 @@ pub struct Message {
     pub count: u32,
     /// The control data, or the room for it.
     pub control: Buffer,
-    /// What has become of a datagram that was received.
+    /// Flags of a received datagram.
     pub flags: u32,
 }
 
-/// What a receive says of a datagram: data was cut, or control data was.
+/// The flags that a receive reports: truncated data, truncated control data.
 const SAID: c_int = libc::MSG_TRUNC | libc::MSG_CTRUNC;
 
-/// What the calls are given, checked.
+/// A call's arguments, checked.
 struct Given {
     descriptor: RawFd,
-    /// Behind the checks it is no null pointer.
+    /// Not null once it has been checked.
     message: *mut Message,
     count: usize,
 }
 
 impl Given {
-    /// Refused if the socket has no datagrams, or if what is there cannot be a message.
+    /// Fails if the socket is not one for datagrams, or if the message is invalid.
     ///
     /// # Safety
     ///
@@ -66,8 +65,8 @@ impl Given {
         if !matches!(kind, libc::SOCK_DGRAM | libc::SOCK_RAW) {
             return Err(code::WSAEOPNOTSUPP);
         }
-        // SAFETY: a shared reference demands a value that lives on and is not changed but as its type allows.
-        // - the caller says so of one that is not null, and leaves it to the call.
+        // SAFETY: a shared reference demands a value that lives on and changes only as its type allows.
+        // - the caller guarantees it for a non-null one, and lends it to the call.
         let it = unsafe { message.as_ref() }.ok_or(code::WSAEFAULT)?;
         let count = checked(it.buffers, it.count)?;
         if it.control.bytes.is_null() && it.control.size > 0 {
@@ -77,8 +76,8 @@ impl Given {
     }
 }
 
-/// Where a receive puts what comes beside the data. The memory is the program's, which leaves it to the call, or to the
-/// operation until its end.
+/// Where a receive stores addresses and control data. The program lends the memory to the call, or to the operation until it
+/// ends.
 struct Beside {
     message: *mut Message,
     name: *mut sockaddr,
@@ -86,14 +85,14 @@ struct Beside {
     control: Buffer,
 }
 
-// SAFETY: it may be used by another thread than the one that has made it, though it has pointers.
-// - they are null, or to memory that is the operation's until its end, as `cp_receive_message` demands.
+// SAFETY: a thread other than the one that has made it may use it, though it has pointers.
+// - they are null, or point to memory that belongs to the operation until its end, as `cp_receive_message` demands.
 unsafe impl Send for Beside {}
 
 impl Beside {
     /// # Safety
     ///
-    /// `given` is of a message that is there.
+    /// `given` is for a valid message.
     unsafe fn new(given: &Given) -> Result<Self, u32> {
         // SAFETY: as in `Given::new`.
         let it = unsafe { &*given.message };
@@ -104,23 +103,23 @@ impl Beside {
         Ok(Self { message: given.message, name, room, control: it.control })
     }
 
-    /// Puts where things go into what the system is given.
+    /// Sets the addresses in the struct for the system.
     fn put(&self, into: &mut msghdr) {
         into.msg_control = self.control.bytes;
-        // Its type differs between C libraries.
+        // The type differs between C libraries.
         into.msg_controllen = self.control.size as _;
     }
 
-    /// Says what has come, and what of it has been cut.
+    /// Stores what has arrived, and which parts were truncated.
     fn note(&self, come: &msghdr) -> c_int {
-        // Control data without any room was not wanted.
+        // Without any room, the program did not want control data.
         let wanted = if self.control.size > 0 { SAID } else { libc::MSG_TRUNC };
         let said = come.msg_flags & wanted;
         let size = come.msg_namelen.min(self.room).cast_signed();
         #[allow(clippy::unnecessary_cast, reason = "its type differs between C libraries")]
         let control = count(come.msg_controllen as usize);
         // SAFETY: a reference demands a value that nothing else uses meanwhile.
-        // - the program leaves the message to the call, or to the operation until its end.
+        // - the program lends the message to the call, or to the operation until its end.
         let message = unsafe { &mut *self.message };
         if !self.name.is_null() {
             message.name_size = size;
@@ -149,7 +148,7 @@ impl Work for Receiving {
         self.beside.put(&mut message);
         let flags = self.flags | libc::MSG_DONTWAIT;
         // SAFETY: recvmsg(2) writes to the buffers, the address and the control data.
-        // - valid for writes: the program leaves them to the operation until its end, as `cp_receive_message` demands.
+        // - valid for writes: the program lends them to the operation until its end, as `cp_receive_message` demands.
         let read = repeated(|| unsafe { libc::recvmsg(descriptor, &raw mut message, flags) });
         let Ok(read) = usize::try_from(read) else { return not_received(outcome) };
         // SAFETY: `hand_out` demands buffers that can be written.
@@ -169,11 +168,11 @@ impl Work for Receiving {
     }
 }
 
-/// Receives in the calling thread, which waits as the socket does. 0, or -1.
+/// Receives in the calling thread, blocking if the socket does. Returns 0 or -1.
 ///
 /// # Safety
 ///
-/// `given` is of a message that is there, with all that it points to. `received` is null or points to a number.
+/// `given` is for a valid message, and all that it points to is valid. `received` is null or points to a number.
 unsafe fn receive(given: &Given, beside: &Beside, flags: c_int, received: *mut u32) -> c_int {
     if received.is_null() {
         return refused(code::WSAEFAULT);
@@ -188,21 +187,21 @@ unsafe fn receive(given: &Given, beside: &Beside, flags: c_int, received: *mut u
             let mut message = message(parts, beside.name, beside.room);
             beside.put(&mut message);
             // SAFETY: recvmsg(2) writes to the buffers, the address and the control data.
-            // - the caller says that they are there.
+            // - the caller guarantees that they are there.
             let read = unsafe { libc::recvmsg(descriptor, &raw mut message, flags) };
             note_read(attempt, read, size, flags);
             is_whole = read < 0 || beside.note(&message) == 0;
             read
         };
-        // SAFETY: `with_parts` demands so many buffers, which can be written.
-        // - the caller says so.
+        // SAFETY: `with_parts` demands that many buffers, which can be written.
+        // - the caller guarantees it.
         unsafe { with_parts(parts, buffers, true, receive) }.unwrap_or_else(no_memory)
     });
     note_time(descriptor, read < 0, flags, libc::EAGAIN);
     note_datagram(descriptor, read < 0);
     let Ok(read) = u32::try_from(read) else { return -1 };
     // SAFETY: writing through a raw pointer demands that it is valid.
-    // - the caller says so, and it is not null.
+    // - the caller guarantees it, and it is not null.
     unsafe { received.write(read) };
     if is_whole { 0 } else { refused(code::WSAEMSGSIZE) }
 }
@@ -211,9 +210,9 @@ unsafe fn receive(given: &Given, beside: &Beside, flags: c_int, received: *mut u
 ///
 /// # Safety
 ///
-/// `message` is null or points to a message, whose pointers are null or valid for what they say. Until the call returns,
-/// or until the end of the operation, all that is there for it, and so is `overlapped`, if it is not null. `received`
-/// is null or points to a number.
+/// `message` is null or points to a message, whose pointers are null or valid for their sizes. The message and its memory,
+/// and `overlapped` if that is not null, stay valid until the call returns or the operation ends. `received` is null or
+/// points to a number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cp_receive_message(
     socket: usize,
@@ -224,11 +223,11 @@ pub unsafe extern "C" fn cp_receive_message(
 ) -> c_int {
     let begin = || {
         // SAFETY: `new` demands null or a message.
-        // - the caller says so.
+        // - the caller guarantees it.
         let given = unsafe { Given::new(socket, message) }?;
         // SAFETY: as in `Given::new`.
         let it = unsafe { &*message };
-        // What a receive has said there does not count.
+        // Flags left over from a previous receive do not count.
         let flags = flags_of(it.flags & !SAID.cast_unsigned(), libc::MSG_PEEK)?;
         // SAFETY: `new` demands a message.
         // - it is not null.
@@ -240,8 +239,8 @@ pub unsafe extern "C" fn cp_receive_message(
         if !routine.is_null() {
             return Err(code::WSAEOPNOTSUPP);
         }
-        // SAFETY: `to_fill` demands so many buffers.
-        // - the caller says so.
+        // SAFETY: `to_fill` demands that many buffers.
+        // - the caller guarantees it.
         let parts = unsafe { Parts::to_fill(it.buffers, given.count) }?;
         let how = Start {
             descriptor: given.descriptor,
@@ -252,13 +251,13 @@ pub unsafe extern "C" fn cp_receive_message(
             accept: 0,
         };
         // SAFETY: `start` demands an OVERLAPPED that stays there until its end.
-        // - the caller says so.
+        // - the caller guarantees it.
         unsafe { start(how, Receiving { parts, beside, flags }) }.map(Ok)
     };
     guarded(-1, || returned(begin()))
 }
 
-/// What a call returns that has begun an operation, or that has waited.
+/// The return value of a call that has started an operation, or has waited.
 fn returned(begun: Result<Result<Begun, c_int>, u32>) -> c_int {
     match begun {
         Ok(Ok(begun)) => answered(Ok(begun)),
@@ -267,34 +266,34 @@ fn returned(begun: Result<Result<Begun, c_int>, u32>) -> c_int {
     }
 }
 
-/// Control data of a message, as the system wants it.
+/// Converts a message's control data to the system's form.
 ///
 /// # Safety
 ///
-/// `control` has so many bytes.
+/// `control` has that many bytes.
 unsafe fn control_of(control: Buffer) -> Box<[u8]> {
-    /// Where the system has the source address, and where the reference has it. Of four bytes both.
+    /// Offsets of the source address in the system's struct and in the reference's. Both have four bytes.
     const SOURCE: usize = 4;
     const ADDRESS: usize = 8;
     const HEAD: usize = size_of::<cmsghdr>();
     if control.size == 0 {
         return Box::default();
     }
-    // SAFETY: `from_raw_parts` demands so many bytes that nothing writes to meanwhile.
-    // - the caller says so.
+    // SAFETY: `from_raw_parts` demands that many bytes that nothing writes to meanwhile.
+    // - the caller guarantees it.
     let given =
         unsafe { std::slice::from_raw_parts(control.bytes.cast::<u8>(), control.size as usize) };
     let mut all: Box<[u8]> = given.into();
     let mut begin = 0;
     while let Some(head) = all.get(begin..begin + HEAD) {
         // SAFETY: `read_unaligned` demands a value there.
-        // - the slice has so many bytes, and the struct has numbers only.
+        // - the slice has that many bytes, and the struct has only numbers.
         let head = unsafe { head.as_ptr().cast::<cmsghdr>().read_unaligned() };
         #[allow(clippy::unnecessary_cast, reason = "its type differs between C libraries")]
         let size = head.cmsg_len as usize;
         let Some(data) = begin.checked_add(size).and_then(|end| all.get_mut(begin + HEAD..end))
         else {
-            // The system refuses it.
+            // The system rejects it.
             break;
         };
         if (head.cmsg_level, head.cmsg_type) == (libc::IPPROTO_IP, libc::IP_PKTINFO)
@@ -315,9 +314,9 @@ struct Sending {
     flags: c_int,
 }
 
-/// What goes beside the data.
+/// The address and control data of a send.
 struct Outgoing {
-    /// Where it goes, if not to the socket's peer.
+    /// The destination, unless it is the socket's peer.
     address: Option<Address>,
     control: Box<[u8]>,
 }
@@ -325,17 +324,17 @@ struct Outgoing {
 impl Outgoing {
     /// # Safety
     ///
-    /// `message` has an address of the size that it says, and as much control data.
+    /// `message` has an address of the stated size, and as much control data as stated.
     unsafe fn new(message: &Message) -> Result<Self, u32> {
         let address = if message.name.is_null() {
             None
         } else {
-            // SAFETY: `new` demands so many bytes.
-            // - the caller says so.
+            // SAFETY: `new` demands that many bytes.
+            // - the caller guarantees it.
             Some(unsafe { Address::new(message.name, message.name_size) }?)
         };
-        // SAFETY: `control_of` demands so many bytes.
-        // - the caller says so.
+        // SAFETY: `control_of` demands that many bytes.
+        // - the caller guarantees it.
         Ok(Self { address, control: unsafe { control_of(message.control) } })
     }
 
@@ -352,11 +351,11 @@ impl Outgoing {
         let mut message = message(parts, address, size);
         if !self.control.is_empty() {
             message.msg_control = self.control.as_mut_ptr().cast();
-            // Its type differs between C libraries.
+            // The type differs between C libraries.
             message.msg_controllen = self.control.len() as _;
         }
         // SAFETY: sendmsg(2) reads the buffers, the address and the control data.
-        // - the caller says so of the first, and the others are this value's own.
+        // - the caller guarantees it for the buffers, and this value owns the rest.
         unsafe { libc::sendmsg(descriptor, &raw const message, flags | libc::MSG_NOSIGNAL) }
     }
 }
@@ -370,7 +369,7 @@ impl Work for Sending {
         let Self { parts, beside, flags } = self;
         let flags = *flags | libc::MSG_DONTWAIT;
         // SAFETY: `send` demands parts that can be read.
-        // - the program leaves them to the operation until its end, as `cp_send_message` demands.
+        // - the program lends them to the operation until its end, as `cp_send_message` demands.
         let sent = repeated(|| unsafe { beside.send(descriptor, parts.rest(), flags) });
         let Ok(sent) = usize::try_from(sent) else { return failed(outcome) };
         outcome.bytes = count(sent);
@@ -382,11 +381,11 @@ impl Work for Sending {
     }
 }
 
-/// Sends in the calling thread, which waits as the socket does. 0, or -1.
+/// Sends in the calling thread, blocking if the socket does. Returns 0 or -1.
 ///
 /// # Safety
 ///
-/// `given` is of a message that is there, with all that it points to. `sent` is null or points to a number.
+/// `given` is for a valid message, and all that it points to is valid. `sent` is null or points to a number.
 unsafe fn send(given: &Given, beside: &mut Outgoing, flags: c_int, sent: *mut u32) -> c_int {
     if sent.is_null() {
         return refused(code::WSAEFAULT);
@@ -399,13 +398,13 @@ unsafe fn send(given: &Given, beside: &mut Outgoing, flags: c_int, sent: *mut u3
         let attempt = attempt(descriptor);
         let send = |parts: &mut [libc::iovec], _| {
             // SAFETY: `send` demands parts that can be read.
-            // - the caller says so.
+            // - the caller guarantees it.
             let done = unsafe { beside.send(descriptor, parts, flags) };
             note_write(attempt, descriptor, done);
             done
         };
-        // SAFETY: `with_parts` demands so many buffers, which can be read.
-        // - the caller says so.
+        // SAFETY: `with_parts` demands that many buffers, which can be read.
+        // - the caller guarantees it.
         unsafe { with_parts(parts, buffers, false, send) }.unwrap_or_else(no_memory)
     });
     note_time(descriptor, done < 0, flags, libc::EAGAIN);
@@ -413,7 +412,7 @@ unsafe fn send(given: &Given, beside: &mut Outgoing, flags: c_int, sent: *mut u3
     note_short_address(done < 0 && size.is_some(), descriptor, size.unwrap_or(0));
     let Ok(done) = u32::try_from(done) else { return -1 };
     // SAFETY: writing through a raw pointer demands that it is valid.
-    // - the caller says so, and it is not null.
+    // - the caller guarantees it, and it is not null.
     unsafe { sent.write(done) };
     0
 }
@@ -434,7 +433,7 @@ pub unsafe extern "C" fn cp_send_message(
 ) -> c_int {
     let begin = || {
         // SAFETY: `new` demands null or a message.
-        // - the caller says so.
+        // - the caller guarantees it.
         let given = unsafe { Given::new(socket, message) }?;
         // SAFETY: as in `Given::new`.
         let it = unsafe { &*message };
@@ -451,8 +450,8 @@ pub unsafe extern "C" fn cp_send_message(
         if !routine.is_null() {
             return Err(code::WSAEOPNOTSUPP);
         }
-        // SAFETY: `to_send` demands so many buffers, which can be read.
-        // - the caller says so.
+        // SAFETY: `to_send` demands that many buffers, which can be read.
+        // - the caller guarantees it.
         let parts = unsafe { Parts::to_send(it.buffers, given.count) }?;
         let how = Start {
             descriptor: given.descriptor,
@@ -463,7 +462,7 @@ pub unsafe extern "C" fn cp_send_message(
             accept: 0,
         };
         // SAFETY: `start` demands an OVERLAPPED that stays there until its end.
-        // - the caller says so.
+        // - the caller guarantees it.
         unsafe { start(how, Sending { parts, beside: Box::new(beside), flags }) }.map(Ok)
     };
     guarded(-1, || returned(begin()))

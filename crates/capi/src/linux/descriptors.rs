@@ -88,13 +88,12 @@ pub(crate) fn is_connected(descriptor: c_int) -> bool {
     address_of(descriptor, libc::getpeername).is_some()
 }
 
-/// Whether it has a port of its own, as it has once it was connected. It stands at the same place in
-/// addresses of either version.
+/// Whether it has its own port, as it has once it was connected. The port has the same offset in addresses of either version.
 pub(crate) fn is_bound(descriptor: c_int) -> bool {
     address_of(descriptor, libc::getsockname).is_some_and(|address| address.sin6_port != 0)
 }
 
-/// Whether it has neither a port or a name of its own nor a peer, though its family has such.
+/// Whether it has neither its own port or name nor a peer, although its family has them.
 pub(crate) fn is_unbound(descriptor: c_int) -> bool {
     let own = address_of(descriptor, libc::getsockname).filter(|own| {
         matches!(own.sin6_family.into(), libc::AF_INET | libc::AF_INET6 | libc::AF_UNIX)
@@ -129,7 +128,7 @@ pub(crate) fn stop_lingering(descriptor: c_int) {
     unsafe { libc::setsockopt(descriptor, level, name, place, size) };
 }
 
-/// How many bytes a stream has sent, or is to send, that its peer has not confirmed.
+/// The number of bytes that a stream has sent or queued, and that its peer has not acknowledged.
 pub(crate) fn unconfirmed(descriptor: c_int) -> c_int {
     let mut bytes: c_int = 0;
     // SAFETY: ioctl(2) with this request writes an int at the pointer.
@@ -138,23 +137,23 @@ pub(crate) fn unconfirmed(descriptor: c_int) -> c_int {
     bytes
 }
 
-/// Whether nothing more will come, as poll(2) says.
+/// Whether nothing more will come, according to poll(2).
 pub(crate) fn is_ended(descriptor: c_int) -> bool {
     let mut asked = libc::pollfd { fd: descriptor, events: libc::POLLRDHUP, revents: 0 };
-    // SAFETY: poll(2) reads and writes so many entries.
+    // SAFETY: poll(2) reads and writes that many entries.
     // - valid: there is one.
     unsafe { libc::poll(&raw mut asked, 1, 0) > 0 && asked.revents & libc::POLLRDHUP != 0 }
 }
 
-/// Whether what its peer sends as urgent stands among the rest.
+/// Whether the peer's urgent data is received in line with the rest.
 pub(crate) fn has_urgent_inline(descriptor: c_int) -> bool {
     option::<c_int>(descriptor, libc::SO_OOBINLINE).is_some_and(|is_inline| is_inline != 0)
 }
 
-/// Whether a TCP stream has had a peer since its last connect: that has confirmed something, or sent something. The
-/// system knows it also of a stream that has ended.
+/// Whether a TCP stream has had a peer since its last connect, that is, one that has acknowledged or sent something. The
+/// system also knows this for a stream that has ended.
 pub(crate) fn was_connected(descriptor: c_int) -> bool {
-    // The beginning of the system's struct: `tcpi_bytes_acked` and `tcpi_bytes_received` are its last two numbers here.
+    // The beginning of the system's struct. Its last two numbers here are `tcpi_bytes_acked` and `tcpi_bytes_received`.
     let mut words = [0_u64; 17];
     let mut size = socklen_t::try_from(size_of_val(&words)).unwrap_or(0);
     let (level, name) = (libc::IPPROTO_TCP, libc::TCP_INFO);
@@ -166,7 +165,7 @@ pub(crate) fn was_connected(descriptor: c_int) -> bool {
     words[15] != 0 || words[16] != 0
 }
 
-/// Whether a stream has neither a port of its own, nor a peer, nor a queue of connections.
+/// Whether a stream has none of these: its own port, a peer, a queue of connections.
 pub(crate) fn is_unused(descriptor: c_int) -> bool {
     match address_of(descriptor, libc::getsockname) {
         // What is connected or listens has a port there: the system chooses one if the program does not.
@@ -179,8 +178,8 @@ pub(crate) fn is_unused(descriptor: c_int) -> bool {
     }
 }
 
-/// Whether it is a connection of a socket with itself. That comes of a connect to a port of this machine at which
-/// nothing listens, and which the socket has itself.
+/// Whether a socket is connected to itself. This happens when it connects to a local port at which nothing listens, and which
+/// is the socket's own.
 pub(crate) fn is_own_peer(descriptor: c_int) -> bool {
     let end = |call| {
         let address = address_of(descriptor, call)?;
@@ -225,8 +224,8 @@ pub(crate) fn size_of_address(descriptor: c_int) -> socklen_t {
     socklen_t::try_from(size).unwrap_or(0)
 }
 
-/// The name of an option to the system. `IPV6_PKTINFO` asks for control data there, if it has the size of a flag; the system has
-/// another name for that.
+/// Returns the system's name of an option. On the reference, `IPV6_PKTINFO` with the size of a flag requests control data.
+/// The system has another name for that.
 pub(crate) fn name_of_option(level: c_int, name: c_int, size: usize) -> c_int {
     match (level, name) {
         (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) if size <= size_of::<c_int>() => {

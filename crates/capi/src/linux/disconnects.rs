@@ -1,8 +1,8 @@
-//! Disconnects: `DisconnectEx`, and what ends a `TransmitFile`.
+//! Disconnects: `DisconnectEx`, and the end of a `TransmitFile`.
 //!
-//! A disconnect shuts the sending half of its socket: the peer gets all that was sent, and the end behind that. If the
-//! socket is to be used again, its number names a new one from then on. The former connection [lingers](lingering): the
-//! system would reset it if the peer sent something to a socket that is closed, and the peer would lose data.
+//! A disconnect shuts down the sending half of its socket. The peer gets all data that was sent, then the end of the stream.
+//! If the socket is to be used again, its number names a new socket from then on. The former connection [lingers](lingering):
+//! if the system closed it and the peer then sent something, the system would reset it and the peer would lose data.
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -24,10 +24,10 @@ use crate::linux::sockets::errno;
 /// `TF_REUSE_SOCKET`.
 const REUSE: u32 = 2;
 
-/// Whether a stream is connected, or was until both sides had ended it, which to the reference is connected still. One
-/// that was reset is not.
+/// Whether a stream is connected, or was connected until both sides closed it. The reference treats the latter as connected.
+/// A stream that was reset does not count.
 fn is_or_was_connected(descriptor: RawFd) -> bool {
-    /// Where the system tells how many segments have come, and how much it tells at least then.
+    /// Offset of the number of segments received in the system's struct. The system returns at least that much of it.
     const SEGMENTS: std::ops::Range<usize> = 140..144;
     if is_connected(descriptor) {
         return true;
@@ -39,7 +39,7 @@ fn is_or_was_connected(descriptor: RawFd) -> bool {
     let mut size = socklen_t::try_from(info.len()).unwrap_or(0);
     let place = info.as_mut_ptr().cast::<c_void>();
     // SAFETY: getsockopt(2) writes at most `size` bytes at the first pointer, and the size at the other.
-    // - valid: both are locals, and the first has so many bytes.
+    // - valid: both are locals, and the first has that many bytes.
     let done = unsafe {
         libc::getsockopt(descriptor, libc::IPPROTO_TCP, libc::TCP_INFO, place, &raw mut size)
     };
@@ -51,7 +51,7 @@ pub(crate) struct Disconnecting {
     is_reused: bool,
     /// The [identity](descriptors::identity) of the socket.
     identity: u64,
-    /// Where its OVERLAPPED is, if it has one.
+    /// Address of its OVERLAPPED, if it has one.
     overlapped: Option<usize>,
 }
 
@@ -60,7 +60,7 @@ impl Work for Disconnecting {
         let shut = || {
             // SAFETY: shutdown(2) demands nothing of memory.
             if unsafe { libc::shutdown(descriptor, libc::SHUT_WR) } < 0 {
-                // It was connected, so both sides have ended it.
+                // It was connected, so both sides have closed it.
                 outcome.errno = Some(errno()).filter(|errno| *errno != libc::ENOTCONN).unwrap_or(0);
             }
             outcome.errno == 0
@@ -102,7 +102,7 @@ impl Disconnecting {
         Self { is_reused, identity, overlapped }
     }
 
-    /// Puts a new socket of the same sort in the place of the one that was disconnected.
+    /// Replaces the disconnected socket with a new one of the same type.
     fn renew(&self, descriptor: RawFd) -> Result<(), c_int> {
         let number = numbers::entry(descriptor).ok_or(libc::EBADF)?;
         let whole = |name| whole(descriptor, name).ok_or(libc::ENOTSOCK);
@@ -114,11 +114,11 @@ impl Disconnecting {
             return Err(errno());
         }
         // SAFETY: `from_raw_fd` demands a descriptor that has no other owner.
-        // - the call has made it just now.
+        // - the call has just created it.
         let made = unsafe { OwnedFd::from_raw_fd(made) };
         carry_options(number, descriptor, made.as_raw_fd());
         let mut state = number.lock();
-        // A thread that closes the socket takes its operations out of the entry, under the lock, before it does so.
+        // A thread that closes the socket first removes its operations from the entry, with the lock held.
         let is_closed =
             self.overlapped.is_some_and(|overlapped| !state.flights.contains(overlapped));
         if is_closed
@@ -146,7 +146,7 @@ impl Disconnecting {
 ///
 /// # Safety
 ///
-/// `overlapped` is null, or there for the operation until its end.
+/// `overlapped` is null, or valid until the operation ends.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cp_disconnect_ex(
     socket: usize,
@@ -182,7 +182,7 @@ pub unsafe extern "C" fn cp_disconnect_ex(
         let (side, tells_flags) = (Side::Out, false);
         let how = Start { descriptor, overlapped, side, tells_flags, told, accept: 0 };
         // SAFETY: `start` demands an OVERLAPPED that stays there until its end.
-        // - the caller says so.
+        // - the caller guarantees it.
         unsafe { start(how, work) }
     };
     guarded(0, || is_done(answered(begin())))

@@ -1,5 +1,5 @@
-//! What the system says of a file beside its bytes: its attributes, size and times. `GetFileInformationByHandle`,
-//! `GetFileAttributesEx`, `SetFileTime` and the like.
+//! A file's metadata: attributes, size and times. `GetFileInformationByHandle`, `GetFileAttributesEx`, `SetFileTime` and the
+//! like.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::mem::MaybeUninit;
@@ -11,7 +11,7 @@ use crate::linux::object;
 use crate::linux::opening::code_of_name;
 use crate::linux::status;
 
-/// As `cp_facts` in `completion_port_internals.h`. A time that the file system does not keep is 0.
+/// Same layout as `cp_facts` in `completion_port_internals.h`. A time that the file system does not record is 0.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Facts {
@@ -34,7 +34,7 @@ mod attribute {
     pub(crate) const NORMAL: u32 = 0x80;
 }
 
-/// A time as statx(2) writes it.
+/// A time as statx(2) returns it.
 #[repr(C)]
 struct Time {
     seconds: i64,
@@ -42,7 +42,7 @@ struct Time {
     reserved: i32,
 }
 
-/// `struct statx` of the kernel, which not every C library declares.
+/// The kernel's `struct statx`, which not every C library declares.
 #[repr(C)]
 struct Statx {
     mask: u32,
@@ -72,13 +72,13 @@ const HAS_BIRTH: u32 = 0x800;
 const TICKS_A_SECOND: i64 = 10_000_000;
 const SECONDS_FROM_1601_TO_1970: i64 = 11_644_473_600;
 
-/// So many times 100 ns since 1601; 0 for what is before.
+/// Converts to units of 100 ns since 1601; 0 for earlier times.
 fn ticks(time: &Time) -> i64 {
     let seconds = time.seconds.saturating_add(SECONDS_FROM_1601_TO_1970);
     seconds.saturating_mul(TICKS_A_SECOND).saturating_add(i64::from(time.nanoseconds / 100)).max(0)
 }
 
-/// What of a time that a program sets: 0 and those below leave it as it is.
+/// Converts a time that a program sets. A time of 0 or less leaves the file's time unchanged.
 fn timespec(ticks: i64) -> libc::timespec {
     if ticks <= 0 {
         return libc::timespec { tv_sec: 0, tv_nsec: libc::UTIME_OMIT };
@@ -89,12 +89,12 @@ fn timespec(ticks: i64) -> libc::timespec {
     }
 }
 
-/// What statx(2) says of a name in the folder `at`, or of `at` itself if the name is empty.
+/// Calls statx(2) for a name in the folder `at`, or for `at` itself if the name is empty.
 fn statx(at: c_int, name: &CStr, flags: c_int) -> Result<Statx, c_int> {
     let mut found = MaybeUninit::<Statx>::zeroed();
     // SAFETY: statx(2) reads text that ends with a zero and writes 256 bytes at the last pointer, or fails.
     // - `name` is such text.
-    // - valid for writes: a local of that size, which a unit test checks.
+    // - valid for writes: it is a local of that size, which a unit test checks.
     let done = unsafe {
         libc::syscall(
             libc::SYS_statx,
@@ -106,7 +106,7 @@ fn statx(at: c_int, name: &CStr, flags: c_int) -> Result<Statx, c_int> {
         )
     };
     // SAFETY: `assume_init` demands a value.
-    // - a number is one whatever its bits are, and zeroes were there before.
+    // - any bits are valid for a number, and the memory was zeroed before.
     if done == 0 { Ok(unsafe { found.assume_init() }) } else { Err(errno()) }
 }
 
@@ -137,7 +137,7 @@ impl From<&Statx> for Facts {
     }
 }
 
-/// What the system says of an open file, or of the standard stream with this descriptor if that is not negative.
+/// Gets the metadata of an open file, or of the standard stream with this descriptor if that is not negative.
 ///
 /// # Safety
 ///
@@ -150,13 +150,13 @@ pub unsafe extern "C" fn cp_file_facts(file: Handle, stream: c_int, facts: *mut 
         let found =
             statx(descriptor, c"", libc::AT_EMPTY_PATH).map_err(|_| code::INVALID_HANDLE)?;
         // SAFETY: writing through a raw pointer demands that it is valid.
-        // - the caller says so.
+        // - the caller guarantees it.
         unsafe { facts.write(Facts::from(&found)) };
         Ok(())
     })
 }
 
-/// The same of a name. `itself`: a link that leads nowhere is told of in place of what it leads to.
+/// Does the same for a name. With `itself`, a link that leads nowhere is described instead of its target.
 ///
 /// # Safety
 ///
@@ -169,7 +169,7 @@ pub unsafe extern "C" fn cp_name_facts(
 ) -> c_int {
     succeeds(|| {
         // SAFETY: `from_ptr` demands text that ends with a zero.
-        // - the caller says so.
+        // - the caller guarantees it.
         let name = unsafe { CStr::from_ptr(name) };
         let found = match statx(libc::AT_FDCWD, name, 0) {
             Err(libc::ENOENT | libc::ELOOP) if itself != 0 => {
@@ -179,14 +179,14 @@ pub unsafe extern "C" fn cp_name_facts(
         };
         let found = found.map_err(|errno| code_of_name(errno, name))?;
         // SAFETY: writing through a raw pointer demands that it is valid.
-        // - the caller says so.
+        // - the caller guarantees it.
         unsafe { facts.write(Facts::from(&found)) };
         Ok(())
     })
 }
 
-/// Sets when a file was read and written last, in times of 100 ns since 1601: `SetFileTime`. A time that is 0 or
-/// negative stays as it is.
+/// Sets the times of the last read and the last write, in units of 100 ns since 1601: `SetFileTime`. A time of 0 or less
+/// stays unchanged.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_file_set_times(file: Handle, accessed: i64, written: i64) -> c_int {
     succeeds(|| {
@@ -201,7 +201,7 @@ pub extern "C" fn cp_file_set_times(file: Handle, accessed: i64, written: i64) -
 
 fn set_times(file: &File, times: &[libc::timespec; 2]) -> Result<(), c_int> {
     // SAFETY: futimens(3) reads two times at the pointer.
-    // - valid: a local of the caller's.
+    // - valid: it is a local of the caller.
     if unsafe { libc::futimens(file.descriptor(), times.as_ptr()) } == 0 {
         return Ok(());
     }
@@ -209,21 +209,21 @@ fn set_times(file: &File, times: &[libc::timespec; 2]) -> Result<(), c_int> {
     if error != libc::EBADF {
         return Err(error);
     }
-    // It was opened for its attributes alone: only its name in /proc takes times.
+    // It was opened for its attributes only, so the times must be set through its name in /proc.
     let link = link_to(file);
     // SAFETY: utimensat(2) reads text that ends with a zero, and two times.
-    // - valid: `link` is such text, the times are a local of the caller's.
+    // - valid: `link` is such text, and the times are a local of the caller.
     let done = unsafe { libc::utimensat(libc::AT_FDCWD, link.as_ptr(), times.as_ptr(), 0) };
     if done == 0 { Ok(()) } else { Err(errno()) }
 }
 
-/// The name in /proc of an open file.
+/// The name of an open file in /proc.
 fn link_to(file: &File) -> CString {
     CString::new(format!("/proc/self/fd/{}", file.descriptor())).unwrap_or_default()
 }
 
-/// Takes every right to write to a file away, or gives its owner the right if nobody has it. A folder stays as it is:
-/// the reference keeps the attribute of one, and it stops nothing there.
+/// Removes all rights to write to a file, or gives its owner the right if nobody has it. A folder stays unchanged: the
+/// reference stores the attribute for a folder, but it has no effect there.
 fn set_attributes(name: &CStr, attributes: u32) -> Result<(), c_int> {
     let found = statx(libc::AT_FDCWD, name, 0)?;
     let mode = libc::mode_t::from(found.mode);
@@ -238,7 +238,7 @@ fn set_attributes(name: &CStr, attributes: u32) -> Result<(), c_int> {
     if done == 0 { Ok(()) } else { Err(errno()) }
 }
 
-/// Sets the attributes of a name, of which the system keeps one, `FILE_ATTRIBUTE_READONLY`: `SetFileAttributes`.
+/// Sets the attributes of a name: `SetFileAttributes`. The system keeps only `FILE_ATTRIBUTE_READONLY`.
 ///
 /// # Safety
 ///
@@ -247,13 +247,13 @@ fn set_attributes(name: &CStr, attributes: u32) -> Result<(), c_int> {
 pub unsafe extern "C" fn cp_name_set_attributes(name: *const c_char, attributes: u32) -> c_int {
     succeeds(|| {
         // SAFETY: `from_ptr` demands text that ends with a zero.
-        // - the caller says so.
+        // - the caller guarantees it.
         let name = unsafe { CStr::from_ptr(name) };
         set_attributes(name, attributes).map_err(|errno| code_of_name(errno, name))
     })
 }
 
-/// The same of an open file.
+/// Does the same for an open file.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_file_set_attributes(file: Handle, attributes: u32) -> c_int {
     succeeds(|| {
@@ -266,7 +266,7 @@ pub extern "C" fn cp_file_set_attributes(file: Handle, attributes: u32) -> c_int
     })
 }
 
-/// Makes a file so long, whatever its position: `FileEndOfFileInfo`.
+/// Sets the length of a file, whatever its position: `FileEndOfFileInfo`.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_file_resize(file: Handle, size: i64) -> c_int {
     succeeds(|| {

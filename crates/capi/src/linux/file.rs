@@ -47,7 +47,7 @@ pub(crate) struct InFlight {
 pub(crate) struct State {
     /// The handle of the port on which its operations complete, and their key.
     pub(crate) associated: Option<(u64, usize)>,
-    /// What operations have that began without an association.
+    /// Shared by operations that began without an association.
     pub(crate) later: Option<Arc<Later>>,
     /// By the addresses of their OVERLAPPEDs.
     pub(crate) flights: ByAddress<InFlight>,

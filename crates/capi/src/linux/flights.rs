@@ -156,17 +156,17 @@ impl Transfer {
     }
 }
 
-/// Where the packet of an operation on a file goes.
+/// The destination of a file operation's packet.
 pub(crate) enum Packet {
-    /// There is none.
+    /// No packet.
     None,
-    /// To this port, with this key.
+    /// This port, with this key.
     To(Arc<CompletionPort>, usize),
     /// The operation began without an association.
     Later(Arc<Later>),
 }
 
-/// Where the packet goes of an operation that began without an association, and ends now by `end`: its port, and its key.
+/// Ends, through `end`, an operation that began without an association. Returns the port and key for its packet.
 pub(crate) fn port_of_later(
     later: &Later,
     end: impl FnOnce(),

@@ -1,5 +1,5 @@
-//! Objects that the headers of `compat/include` make in C: searches for files. This library knows how their shares are
-//! taken and given up, and nothing else of them.
+//! Objects that the headers in `compat/include` make in C: searches for files. This library only knows how to take and
+//! release their shares.
 
 use std::ffi::c_void;
 use std::fmt;

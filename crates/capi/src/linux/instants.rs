@@ -1,4 +1,4 @@
-//! Operations that are done by the call which begins them, and are no tasks of a port: `WSAIoctl` with an OVERLAPPED.
+//! Operations that finish within the call that begins them, and are not tasks of a port: `WSAIoctl` with an OVERLAPPED.
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::RawFd;
@@ -13,7 +13,7 @@ use crate::linux::operations::{SKIP_PACKET_ON_SUCCESS, look_at};
 use crate::linux::waits::wake_waiting;
 use crate::linux::{object, status};
 
-/// The entry of a number on which an operation may begin with the OVERLAPPED at this address.
+/// Returns the entry of a number on which an operation with the OVERLAPPED at this address may begin.
 fn entry(descriptor: RawFd, address: usize) -> Result<&'static Number, u32> {
     let number = numbers::entry(descriptor).ok_or(code::WSAENOTSOCK)?;
     let mut state = number.lock();
@@ -26,7 +26,7 @@ fn entry(descriptor: RawFd, address: usize) -> Result<&'static Number, u32> {
     Ok(number)
 }
 
-/// What both functions return: 0, or -1 and the last error.
+/// The return value of both functions: 0, or -1 with the last error set.
 fn answered(result: Result<(), u32>) -> c_int {
     result.map_or_else(
         |code| {
@@ -37,7 +37,7 @@ fn answered(result: Result<(), u32>) -> c_int {
     )
 }
 
-/// Whether an operation that is done by its call may be given an OVERLAPPED. It is left as it is.
+/// Checks that an operation which finishes within its call may use an OVERLAPPED. Does not change it.
 ///
 /// # Safety
 ///
@@ -46,20 +46,20 @@ fn answered(result: Result<(), u32>) -> c_int {
 pub unsafe extern "C" fn cp_begin_instant(descriptor: c_int, overlapped: *const c_void) -> c_int {
     let check = || {
         let place = NonNull::new(overlapped.cast_mut()).ok_or(code::INVALID_PARAMETER)?;
-        // SAFETY: a shared reference demands a value that lives on and is not changed but as its type allows.
-        // - lives on: the caller says so;
-        // - not changed: an operation that has it already writes atomic words only.
+        // SAFETY: a shared reference demands a value that lives on and changes only as its type allows.
+        // - lives on: the caller guarantees it;
+        // - not changed: an operation already using it writes only atomic words.
         object::event_of(unsafe { place.cast::<Overlapped>().as_ref() })?;
         entry(descriptor, overlapped.addr()).map(drop)
     };
     guarded(-1, || answered(check()))
 }
 
-/// The operation has succeeded, with so many bytes: tells everyone.
+/// Completes an operation that succeeded with this many bytes: writes the status, sets the event and posts the packet.
 ///
 /// # Safety
 ///
-/// `overlapped` points to an OVERLAPPED, which is there until it tells the end.
+/// `overlapped` points to an OVERLAPPED that stays valid until it reports the end.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cp_end_instant(
     descriptor: c_int,
@@ -68,8 +68,8 @@ pub unsafe extern "C" fn cp_end_instant(
 ) -> c_int {
     let end = || {
         let place = NonNull::new(overlapped).ok_or(code::INVALID_PARAMETER)?;
-        // SAFETY: a shared reference demands a value that lives on and is not changed but as its type allows.
-        // - lives on: the caller says so, and it is not used behind the store of the status;
+        // SAFETY: a shared reference demands a value that lives on and changes only as its type allows.
+        // - lives on: the caller guarantees it, and it is not used after the status is stored;
         // - not changed: what is written there is atomic.
         let words = unsafe { place.cast::<Overlapped>().as_ref() };
         let (event, has_packet) = object::event_of(words)?;
@@ -86,7 +86,7 @@ pub unsafe extern "C" fn cp_end_instant(
         words.offset.store(0, Relaxed);
         words.bytes.store(bytes as usize, Relaxed);
         words.status.store(status::SUCCESS as usize, Release);
-        // From here on the program may have freed it.
+        // From here on the program may free it.
         if let Some(event) = event {
             event.set();
         }
@@ -94,7 +94,7 @@ pub unsafe extern "C" fn cp_end_instant(
         if let Some(associated) = packet
             && let Some(port) = handles::port_named(associated.port)
         {
-            // Refused if the port was closed meanwhile, or if there is no memory.
+            // Fails if the port was closed meanwhile, or if there is no memory.
             let _ = port.post_end(bytes, associated.key, overlapped, status::SUCCESS);
         }
         Ok(())

@@ -8,7 +8,7 @@ use crate::linux::{descriptors, memory, numbers};
 /// `SOCKET_ERROR`.
 const FAILED: c_int = -1;
 
-/// `FIONBIO`, `FIONREAD` and `SIOCATMARK`, as the system and as the reference number them.
+/// `FIONBIO`, `FIONREAD` and `SIOCATMARK`, each with the system's number and the reference's.
 const NON_BLOCKING: [u32; 2] = [0x5421, 0x8004_667e];
 const UNREAD: [u32; 2] = [0x541b, 0x4004_667f];
 const AT_MARK: [u32; 2] = [0x8905, 0x4004_7307];
@@ -37,7 +37,7 @@ pub unsafe extern "C" fn cp_ioctl_socket(
             return FAILED;
         };
         // SAFETY: reading through a raw pointer demands that it is valid.
-        // - the caller says so of one where there is memory.
+        // - the caller guarantees it where there is memory.
         let mut value = c_int::from(unsafe { argument.read() } != 0);
         let wanted = value != 0;
         let place = &raw mut value;
@@ -58,7 +58,7 @@ pub unsafe extern "C" fn cp_ioctl_socket(
             let value = c_ulong::try_from(value).unwrap_or(0);
             // SAFETY: writing through a raw pointer demands that it is valid, and that no other thread uses
             // the place.
-            // - the caller says so.
+            // - the caller guarantees it.
             unsafe { argument.write(value) };
         }
         done

@@ -1,12 +1,12 @@
-//! An association that comes while operations are in flight, which began without one.
+//! Associations made while operations that began without one are in flight.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The handle of a port, and a key.
+/// A port's handle, and a key.
 type Association = (u64, usize);
 
-/// Where operations that began without an association look for one when they end. All of a socket or a file that begin
-/// before the first association share one of these.
+/// Where operations that began without an association look for one when they end. All operations of a socket or file that
+/// begin before its first association share one cell.
 #[derive(Debug, Default)]
 pub(crate) struct Later(Mutex<Option<Association>>);
 
@@ -15,14 +15,14 @@ impl Later {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The association is there. An operation that a thread finds pending behind this makes a packet; one that a thread
-    /// has found ended before makes none.
+    /// Sets the association. Operations that are still pending after this make a packet. An operation whose end a thread has
+    /// already observed makes none.
     pub(crate) fn set(&self, port: u64, key: usize) {
         self.lock().get_or_insert((port, key));
     }
 
-    /// Calls `end`, which writes the status of an operation, and returns the association if there is one. None comes
-    /// between the two.
+    /// Calls `end`, which writes an operation's status, and returns the association if there is one. No association can be
+    /// set in between.
     pub(crate) fn get(&self, end: impl FnOnce()) -> Option<Association> {
         let association = self.lock();
         end();

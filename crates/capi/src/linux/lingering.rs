@@ -1,15 +1,16 @@
-//! Connections that live on behind a socket that is used again: `DisconnectEx` with `TF_REUSE_SOCKET` and the like.
+//! Connections that outlive their socket because its number is used again: `DisconnectEx` with `TF_REUSE_SOCKET` and the
+//! like.
 //!
-//! The sending half of such a connection is shut, and its last data may be on the way still. The system resets a connection
-//! if data comes for a socket that is closed, and the peer then loses what it has not read. So each former connection keeps
-//! a descriptor until the peer has ended it, too. What the peer sends meanwhile is thrown away, by one thread, which ends
-//! soon after the last of them.
+//! The sending half of such a connection is shut down, but its last data may still be on the way. If data arrives for a
+//! closed socket, the system resets the connection, and the peer loses whatever it has not read. So each former connection
+//! keeps a descriptor until the peer closes its side, too. A single thread discards what the peer sends until then, and ends
+//! soon after the last connection.
 //!
-//! There are limits: the number of connections, and the time for which the peer takes nothing. A connection beyond them is
-//! closed: the system still sends what is left, and resets the connection only if the peer sends more.
+//! There are two limits: the number of connections, and the time during which the peer accepts no data. A connection beyond
+//! them is closed. The system still sends the remaining data, and resets the connection only if the peer sends more.
 //!
-//! A forked child closes its copies. It may do so while another thread of the parent has the list locked, so their numbers
-//! stand in atomics, too.
+//! A forked child closes its copies. At that moment another thread of the parent may have locked the list, so atomics hold
+//! the descriptor numbers, too.
 
 use std::ffi::c_int;
 use std::os::fd::RawFd;
@@ -23,33 +24,35 @@ use crate::linux::process::Own;
 use crate::linux::sockets::errno;
 use crate::linux::{descriptors, driver};
 
-/// Not more than so many connections, nor than this part of the descriptors that the process may have.
+/// Upper limit for the number of connections. They may use at most this fraction of the process's descriptors.
 const MOST: usize = 1024;
 const PART_OF_DESCRIPTORS: u64 = 4;
 
-/// A connection is kept for so long after its peer has taken something the last time.
+/// A connection is kept for this long after its peer last accepted data.
 const TIME: Duration = Duration::from_secs(120);
 
-/// The thread ends when there has been no connection for so long.
+/// The thread ends after this long without a connection.
 const IDLE: Duration = Duration::from_millis(100);
 
-/// A thread reads so often, and then looks after other connections.
+/// Number of reads from one connection before the thread turns to the others.
 const ROUNDS: usize = 16;
 
-/// The former connection of a socket, by a descriptor of its own.
+/// A socket's former connection, which has its own descriptor.
 #[derive(Debug)]
 pub(crate) struct Former {
     descriptor: RawFd,
-    /// The [identity](descriptors::identity) of its socket: a program may close what it does not know.
+    /// The [identity](descriptors::identity) of its socket. It detects that the program has closed a descriptor it does not
+    /// know.
     identity: u64,
 }
 
 impl Former {
-    /// The connection of a socket whose sending half is shut. None if the system needs no help to end it: the peer has
-    /// ended it, or the program wants it to be reset. None either if the process has no descriptor left.
+    /// Takes the connection of a socket whose sending half is shut down. Returns `None` if the system needs no help to end
+    /// it, because the peer has closed its side or the program wants a reset. Also returns `None` if the process has no free
+    /// descriptor.
     pub(crate) fn of(descriptor: RawFd) -> Option<Self> {
         let lingers: Choice = (libc::SOL_SOCKET, libc::SO_LINGER, 8);
-        // Whether a close waits for the peer, and for how many seconds.
+        // Whether closing waits for the peer, and for how many seconds.
         let (set, _) = option(descriptor, lingers)?;
         let (is_on, is_timed) = (set[..4] != [0; 4], set[4..8] != [0; 4]);
         if is_on && is_timed {
@@ -64,17 +67,17 @@ impl Former {
         (made >= 0).then(|| Self { descriptor: made, identity: descriptors::identity(made) })
     }
 
-    /// Keeps it until it ends.
+    /// Keeps the connection until it ends.
     pub(crate) fn linger(self) {
         LINGERING.get(|_| Box::new(Lingering::new(TIME))).add(self, most());
     }
 
-    /// Whether its number names it still.
+    /// Whether its number still names it.
     fn is_there(&self) -> bool {
         descriptors::identity(self.descriptor) == self.identity
     }
 
-    /// How many bytes the peer has not taken.
+    /// The number of bytes that the peer has not accepted.
     fn unsent(&self) -> c_int {
         let mut bytes: c_int = 0;
         // SAFETY: ioctl(2) with TIOCOUTQ, which is SIOCOUTQ of a socket, writes a number at the pointer.
@@ -87,7 +90,7 @@ impl Former {
 impl Drop for Former {
     fn drop(&mut self) {
         if self.is_there() {
-            // Closed with something unread it would be reset.
+            // Closing a connection with unread data would reset it.
             drain(self.descriptor);
             close(self.descriptor);
         }
@@ -96,16 +99,16 @@ impl Drop for Former {
 
 fn close(descriptor: RawFd) {
     // SAFETY: close(2) demands that nobody else uses the descriptor.
-    // - this module has made it, and keeps it to itself.
+    // - this module created it, and shares it with nobody.
     unsafe { libc::close(descriptor) };
 }
 
-/// Reads what has come, and throws it away. Whether more may come.
+/// Reads and discards the data that has arrived. Returns whether more may come.
 fn drain(descriptor: RawFd) -> bool {
     let mut place = [0_u8; 1 << 14];
     for _ in 0..ROUNDS {
         let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
-        // SAFETY: recv(2) writes at most so many bytes at the pointer; of TCP it throws them away instead.
+        // SAFETY: recv(2) writes at most that many bytes at the pointer. For TCP it discards them instead.
         // - valid for writes: it is a local of that size.
         let read = unsafe { libc::recv(descriptor, place.as_mut_ptr().cast(), place.len(), flags) };
         match read {
@@ -118,7 +121,7 @@ fn drain(descriptor: RawFd) -> bool {
     true
 }
 
-/// How many connections this process may keep.
+/// The number of connections this process may keep.
 fn most() -> usize {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: getrlimit(2) writes a limit at the pointer.
@@ -129,24 +132,24 @@ fn most() -> usize {
     usize::try_from(limit.rlim_cur / PART_OF_DESCRIPTORS).map_or(MOST, |part| part.min(MOST))
 }
 
-/// A connection that is kept.
+/// A kept connection.
 #[derive(Debug)]
 struct Kept {
     former: Former,
-    /// How the kernel's set knows it.
+    /// Its name in the epoll set.
     name: u64,
-    /// Where its number stands for forked children.
+    /// Its index in `numbers`.
     place: usize,
-    /// When its peer has taken something the last time, as far as is known, and what it had not taken by then.
+    /// When its peer was last known to accept data, and how much data was unaccepted by then.
     since: Instant,
     unsent: c_int,
 }
 
-/// Those that are kept in one process.
+/// The connections kept in one process.
 #[derive(Debug)]
 struct Lingering {
     time: Duration,
-    /// Their numbers, each as long as it is open, or -1; behind them that of the kernel's set.
+    /// Their descriptor numbers while these are open, or -1. The last entry is that of the epoll set.
     numbers: Box<[AtomicI32]>,
     state: Mutex<State>,
 }
@@ -155,9 +158,9 @@ struct Lingering {
 struct State {
     kept: Vec<Kept>,
     names: u64,
-    /// The thread's set, if there is a thread.
+    /// The thread's epoll set, if the thread is running.
     set: Option<RawFd>,
-    /// The thread has found nothing to do the last time.
+    /// The thread found nothing to do last time.
     is_idle: bool,
 }
 
@@ -170,7 +173,7 @@ extern "C" fn begin_child() {
     LINGERING.pass_on();
 }
 
-/// Closes what stands there. A child that is forked meanwhile does not close what is closed already.
+/// Closes the descriptor in this entry. A child forked meanwhile does not close one that is already closed.
 fn shut(number: &AtomicI32) {
     let descriptor = number.swap(-1, SeqCst);
     if descriptor >= 0 {
@@ -188,7 +191,7 @@ impl Lingering {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps a connection, and at most so many with it. Without a thread it is closed.
+    /// Adds a connection, keeping at most `most` in total. Closes it if there is no thread.
     fn add(&'static self, former: Former, most: usize) {
         let mut state = self.lock();
         while !state.kept.is_empty() && state.kept.len() >= most.min(MOST) {
@@ -216,7 +219,7 @@ impl Lingering {
         state.kept.push(Kept { former, name, place, since: Instant::now(), unsent });
     }
 
-    /// The set of the thread, which is started if there is none.
+    /// Returns the thread's epoll set, and starts the thread if it is not running.
     fn set(&'static self, state: &mut State) -> Option<RawFd> {
         if state.set.is_none() {
             // SAFETY: epoll_create1(2) demands nothing of memory.
@@ -225,7 +228,7 @@ impl Lingering {
                 return None;
             }
             self.numbers[MOST].store(made, SeqCst);
-            // It looks there first, and finds the list locked.
+            // The thread checks the list first, and finds it locked.
             if driver::spawn("cp-linger", move || self.serve(made)).is_err() {
                 shut(&self.numbers[MOST]);
                 return None;
@@ -235,7 +238,7 @@ impl Lingering {
         state.set
     }
 
-    /// Gives up the connection at this place of the list.
+    /// Drops the connection at this index of the list.
     fn end(&self, state: &mut State, at: usize) {
         let Kept { former, place, .. } = state.kept.remove(at);
         self.numbers[place].store(-1, SeqCst);
@@ -250,15 +253,15 @@ impl Lingering {
         }
     }
 
-    /// What the thread does.
+    /// The thread's main loop.
     fn serve(&self, set: RawFd) {
         const EVENTS: usize = 64;
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; EVENTS];
         while let Some(pause) = self.look() {
             let pause = c_int::try_from(pause.as_micros().div_ceil(1000)).unwrap_or(c_int::MAX);
             let room = c_int::try_from(EVENTS).unwrap_or(1);
-            // SAFETY: epoll_wait(2) writes at most so many events at the pointer.
-            // - valid for writes: the array has so many.
+            // SAFETY: epoll_wait(2) writes at most that many events at the pointer.
+            // - valid for writes: the array has that many.
             let come = unsafe { libc::epoll_wait(set, events.as_mut_ptr(), room, pause) };
             match usize::try_from(come) {
                 Ok(come) => events[..come].iter().for_each(|event| self.read(event.u64)),
@@ -268,7 +271,7 @@ impl Lingering {
         }
     }
 
-    /// The program has closed the thread's set, whose number may be a stranger's by now.
+    /// Handles that the program has closed the thread's epoll set. Its number may name something else by now.
     #[cold]
     fn give_up(&self) {
         let mut state = self.lock();
@@ -279,7 +282,7 @@ impl Lingering {
         }
     }
 
-    /// Something has come for a connection.
+    /// Reads from a connection that has data.
     fn read(&self, name: u64) {
         let mut state = self.lock();
         let Some(at) = state.kept.iter().position(|kept| kept.name == name) else { return };
@@ -289,7 +292,7 @@ impl Lingering {
         }
     }
 
-    /// Gives up those whose time is over. How long the thread may wait, if it is to go on.
+    /// Drops connections whose time is up. Returns how long the thread may wait, or `None` if it must end.
     fn look(&self) -> Option<Duration> {
         let mut state = self.lock();
         let now = Instant::now();
@@ -311,7 +314,7 @@ impl Lingering {
         }
         let was_idle = std::mem::replace(&mut state.is_idle, at == 0);
         if at == 0 && was_idle {
-            // Before the list is free: the next connection starts another thread.
+            // Before the list is unlocked, so that the next connection starts another thread.
             state.set = None;
             shut(&self.numbers[MOST]);
             return None;
@@ -328,7 +331,7 @@ mod tests {
 
     use super::*;
 
-    /// Two ends of one connection, of which this one is shut for sending behind `sent`.
+    /// Creates a connected pair. One end has sent `sent` and shut down its sending half.
     fn shut_pair(sent: &[u8]) -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -338,7 +341,7 @@ mod tests {
         (near, far)
     }
 
-    /// Keeps it, and closes the descriptor that the program had.
+    /// Keeps the connection, and closes the program's descriptor.
     fn keep(lingering: &'static Lingering, near: TcpStream, most: usize) {
         let former = Former::of(near.as_raw_fd()).unwrap();
         drop(near);
@@ -349,7 +352,7 @@ mod tests {
         Box::leak(Box::new(Lingering::new(time)))
     }
 
-    /// Waits until so many are kept, and until the thread has ended if there are none.
+    /// Waits until exactly `count` connections are kept. If that is none, also waits until the thread has ended.
     fn until(lingering: &Lingering, count: usize) {
         let began = Instant::now();
         loop {
@@ -372,7 +375,7 @@ mod tests {
             let (near, mut far) = shut_pair(b"hello");
             keep(lingering, near, 2);
             until(lingering, 1);
-            // More than both systems keep: all of it is read.
+            // More than both sockets buffer, so the thread must read it.
             far.write_all(&vec![0; 16 << 20]).unwrap();
             let mut come = Vec::new();
             far.read_to_end(&mut come).unwrap();
@@ -402,7 +405,7 @@ mod tests {
         let (near, mut far) = shut_pair(b"hello");
         keep(lingering, near, 2);
         until(lingering, 0);
-        // All that was sent comes even so.
+        // All sent data still arrives.
         let mut come = Vec::new();
         far.read_to_end(&mut come).unwrap();
         assert_eq!(come, b"hello");
@@ -424,7 +427,7 @@ mod tests {
         }
         drop(fars);
         until(lingering, 0);
-        // None at all: it is closed.
+        // The limit is none at all, so it is closed.
         let (near, mut far) = shut_pair(b"hello");
         keep(lingering, near, 0);
         let mut come = Vec::new();

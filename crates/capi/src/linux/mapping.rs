@@ -1,4 +1,4 @@
-//! A file mapping, as its handle stands for it: memory of its own, or a file, of which views are mapped.
+//! The file mapping behind a handle: anonymous memory or a file, and the code that maps its views.
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -6,7 +6,7 @@ use std::ptr;
 
 use crate::errors::code;
 
-/// A view begins at a multiple of this, in memory and in the file.
+/// The alignment of a view, both in memory and in the file.
 pub(crate) const GRANULARITY: usize = 0x1_0000;
 
 /// See the module's documentation.
@@ -14,21 +14,21 @@ pub(crate) const GRANULARITY: usize = 0x1_0000;
 pub(crate) struct Mapping {
     pub(crate) descriptor: OwnedFd,
     pub(crate) size: u64,
-    /// Views may be written, so that the file changes.
+    /// Views may be writable, so that the file changes.
     pub(crate) writes: bool,
-    /// What is in views may be executed.
+    /// Views may be executable.
     pub(crate) executes: bool,
 }
 
-/// Where a view is to be, and what of the file it shows.
+/// The address wanted for a view, and the part of the file it shows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
     pub(crate) offset: i64,
     pub(crate) length: usize,
     pub(crate) protection: c_int,
-    /// What is written stays in the view.
+    /// Writes stay in the view.
     pub(crate) is_private: bool,
-    /// 0: anywhere.
+    /// 0 for any address.
     pub(crate) address: usize,
 }
 
@@ -43,7 +43,7 @@ fn error() -> u32 {
 }
 
 impl Mapping {
-    /// Maps a view; its address.
+    /// Maps a view and returns its address.
     pub(crate) fn map(&self, wanted: Wanted) -> Result<usize, u32> {
         if wanted.address == 0 {
             return self.map_anywhere(wanted);
@@ -52,12 +52,12 @@ impl Mapping {
         if address == wanted.address {
             return Ok(address);
         }
-        // A kernel that does not know the flag takes the address for a hint.
+        // A kernel that does not know the flag treats the address as a hint.
         unmap(address, wanted.length);
         Err(code::INVALID_ADDRESS)
     }
 
-    /// Reserves more than the view needs, and maps it at the first address there that is a multiple.
+    /// Reserves more memory than the view needs, and maps the view at the first aligned address within.
     fn map_anywhere(&self, wanted: Wanted) -> Result<usize, u32> {
         let room = wanted.length.checked_add(GRANULARITY).ok_or(code::NOT_ENOUGH_MEMORY)?;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
@@ -82,12 +82,12 @@ impl Mapping {
         }
     }
 
-    /// `fixed`: `MAP_FIXED` of an address that the caller has reserved, or `MAP_FIXED_NOREPLACE`.
+    /// `fixed` is `MAP_FIXED` for an address that the caller has reserved, or `MAP_FIXED_NOREPLACE`.
     fn map_with(&self, wanted: Wanted, fixed: c_int) -> Result<usize, u32> {
         let kind = if wanted.is_private { libc::MAP_PRIVATE } else { libc::MAP_SHARED };
         let place = ptr::without_provenance_mut::<c_void>(wanted.address);
-        // SAFETY: mmap(2) with MAP_FIXED takes away what was mapped there, and demands that nothing uses it.
-        // - the caller has reserved it just now and told nobody. The other flag replaces nothing.
+        // SAFETY: mmap(2) with MAP_FIXED removes what was mapped there, and demands that nothing uses it.
+        // - the caller has just reserved it and shared it with nobody. The other flag replaces nothing.
         let mapped = unsafe {
             libc::mmap(
                 place,
@@ -107,11 +107,11 @@ pub(crate) fn page() -> usize {
     usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }
 
-/// Takes pages away that this module has mapped, and that nobody uses.
+/// Unmaps pages that this module has mapped, and that nobody uses.
 pub(crate) fn unmap(address: usize, length: usize) {
     if length > 0 {
         // SAFETY: munmap(2) demands that nothing uses the memory.
-        // - it is the module's own, or the program has given it up by unmapping its view.
+        // - it is the module's own, or the program has released it by unmapping its view.
         unsafe { libc::munmap(ptr::without_provenance_mut(address), length) };
     }
 }

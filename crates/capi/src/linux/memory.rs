@@ -1,22 +1,22 @@
-//! Pointers that a program passes by mistake.
+//! Invalid pointers that a program passes by mistake.
 //!
-//! The reference refuses them, most of them in its kernel. Here the system refuses what it is given itself. What this
-//! library reads or writes in its place it asks about first: on calls that move data whether the address can be one at
-//! all, which costs nothing, on all others whether there is memory.
+//! The reference rejects them, mostly in its kernel. Here the system rejects pointers that are passed on to it. Before this
+//! library itself reads or writes memory, it checks the pointer. Calls that move data only check whether the address can be
+//! valid at all, which costs nothing. All other calls check whether there is memory.
 
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
 
-/// Below this address a program has nothing: there are null pointers, and numbers that were taken for pointers.
+/// A program has no memory below this address. Null pointers are below, and numbers mistaken for pointers.
 const LEAST: usize = 1 << 16;
 
-/// Whether a pointer can be one of the program's.
+/// Whether the program can own a pointer with this value.
 #[inline]
 pub(crate) fn may_be<T>(place: *const T) -> bool {
     place.addr() >= LEAST
 }
 
-/// Whether there is memory at a page. What the system does not answer is taken for a yes.
+/// Whether a page is mapped. If the system does not answer, the page counts as mapped.
 fn is_page(page: usize, size: usize) -> bool {
     let mut residence = 0_u8;
     let place = std::ptr::without_provenance_mut::<c_void>(page);
@@ -26,8 +26,8 @@ fn is_page(page: usize, size: usize) -> bool {
     done == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::ENOMEM)
 }
 
-/// Whether there is memory for so many bytes, as far as their first and their last one tell. Whether it may be written is
-/// not asked.
+/// Whether there is memory for that many bytes, judging by the first and the last byte. Does not check whether it is
+/// writable.
 pub(crate) fn is_there<T>(place: *const T, size: usize) -> bool {
     static PAGE: OnceLock<usize> = OnceLock::new();
     let page = *PAGE.get_or_init(|| {
@@ -39,7 +39,7 @@ pub(crate) fn is_there<T>(place: *const T, size: usize) -> bool {
     may_be(place) && is_page(first, page) && (first == last || is_page(last, page))
 }
 
-/// Whether there is memory for so many bytes.
+/// Whether there is memory for that many bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_is_memory(place: usize, size: usize) -> c_int {
     is_there(std::ptr::without_provenance::<u8>(place), size).into()
@@ -58,7 +58,7 @@ mod tests {
             let place = std::ptr::without_provenance::<u8>(address);
             assert!(!is_there(place, 4), "{address:#x}");
         }
-        // The last byte is beyond all.
+        // The last byte is beyond the address space.
         assert!(!is_there(bytes.as_ptr(), usize::MAX / 4));
         assert!(!is_there(bytes.as_ptr(), usize::MAX));
     }

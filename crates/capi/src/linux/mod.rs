@@ -12,7 +12,7 @@
 //!  their cancels           cancelling
 //!  any of them             operations         how one is started and ends
 //!  several buffers         buffers
-//!  former connections      lingering          what lives on when a socket is used again
+//!  former connections      lingering          connections whose socket is used again
 //!  what stops a program    controls
 //!  the C functions         closing  sockets  options  ioctls  opening  facts  views  numbered
 //!  ports and changes       associations  changes  waiting
@@ -21,16 +21,16 @@
 //!  several sockets         selecting          a wait until one of them is ready
 //!  objects and waits       objects            events, threads, …, as the headers have them
 //!  both tables             registrations      what ends a number's registration at its port
-//!  a process's handles     object             what a handle stands for: a port, a file, an event, …
-//!  that call a function    registered         waits that have a thread each
+//!  a process's handles     object             the object behind a handle: a port, a file, an event, …
+//!  that call a function    registered         waits with a thread each
 //!  who sees to operations  driver             a thread for those to which no other thread sees
 //!  an open file            file
 //!  a mapping of one        mapping
 //!  what threads wait for   waitable           events, threads, …; the queues of waits
 //!  a port                  port
 //!  a process's numbers     numbers            what a descriptor's number stands for; the key of a port
-//!  ports of TCP            sharing            which sockets may have one at the same time
-//!  a program's choices     choices            what it has said of a socket, and the system is not told
+//!  ports of TCP            sharing            which sockets may share one
+//!  a program's choices     choices            settings of a socket that the system does not get
 //!  descriptions            protocols
 //!  the system              descriptors        what sort of socket a descriptor is
 //!  memory                  addresses  rooms   a map by OVERLAPPEDs; boxes that are used again

@@ -1,7 +1,7 @@
-//! The modules that the reference has, by their names, and some functions of this library by theirs.
+//! The reference's modules by name, and some functions of this library by name.
 //!
-//! `GetProcAddress` looks into the tables of the headers first, which have every function of theirs. What is listed here
-//! is found by a unit, too, that does not include the function's header.
+//! `GetProcAddress` looks first into the tables of the headers, which list all their functions. A unit finds the functions
+//! listed here even if it does not include their headers.
 
 use std::ffi::{CStr, c_char, c_void};
 
@@ -63,7 +63,7 @@ static MODULES: [Module; 7] = [
             "TransmitFile" => transmit::cp_transmit_file,
         },
     },
-    // All of their functions are in headers, or absent.
+    // All their functions are in headers, or absent.
     Module { name: "iphlpapi", functions: &[] },
     Module { name: "ntdll", functions: &[] },
     Module { name: "user32", functions: &[] },

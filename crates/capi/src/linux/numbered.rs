@@ -1,8 +1,8 @@
-//! The handles of descriptors, as the reference's C library has them: `_get_osfhandle` and `_open_osfhandle`.
+//! Handles of descriptors, as in the reference's C library: `_get_osfhandle` and `_open_osfhandle`.
 //!
-//! A descriptor has no handle until a program asks for it. Then a table keeps it, so that it is the same each time. The
-//! handle's file has a descriptor of its own for the same open file, with which it shares the position. `_close` ends
-//! both. A descriptor that something else has closed is found out by what its number stands for.
+//! A descriptor has no handle until a program asks for it. From then on a table keeps the handle, so each call returns the
+//! same one. The handle's file has its own descriptor for the same open file, and shares the position. `_close` closes both.
+//! If something else has closed the descriptor, its number names a different file, and the next call detects that.
 //!
 //! A socket's handle is its number.
 
@@ -28,7 +28,7 @@ extern "C" fn begin_child() {
     NUMBERED.pass_on();
 }
 
-/// A forked child has its parent's, unless a thread was changing them at the fork.
+/// A forked child inherits its parent's table, unless a thread was changing it at the fork.
 fn numbered() -> MutexGuard<'static, BTreeMap<c_int, usize>> {
     let numbered = NUMBERED.get(|parents| {
         let inherited = parents.and_then(|table| table.try_lock().ok());
@@ -41,27 +41,27 @@ fn handle_at(address: usize) -> Handle {
     std::ptr::without_provenance_mut(address)
 }
 
-/// Whether a process that is made by exec has the descriptor, too.
+/// Whether the descriptor stays open across exec.
 fn is_inherited(descriptor: c_int) -> bool {
     // SAFETY: fcntl(2) with F_GETFD demands nothing of memory.
     unsafe { libc::fcntl(descriptor, libc::F_GETFD) & libc::FD_CLOEXEC == 0 }
 }
 
-/// Another descriptor of the same open file.
+/// Returns another descriptor of the same open file.
 fn duplicate(descriptor: c_int, is_inherited: bool) -> Result<OwnedFd, u32> {
     let command = if is_inherited { libc::F_DUPFD } else { libc::F_DUPFD_CLOEXEC };
     // SAFETY: fcntl(2) with these demands nothing of memory.
     let made = unsafe { libc::fcntl(descriptor, command, 3) };
     match made {
         // SAFETY: `from_raw_fd` demands a descriptor that has no other owner.
-        // - the call has made it just now.
+        // - the call has just created it.
         0.. => Ok(unsafe { OwnedFd::from_raw_fd(made) }),
         _ if errno() == libc::EBADF => Err(code::INVALID_HANDLE),
         _ => Err(code::TOO_MANY_OPEN_FILES),
     }
 }
 
-/// What a descriptor may be used for.
+/// The access that a descriptor allows.
 fn terms(descriptor: c_int) -> Terms {
     // SAFETY: fcntl(2) with F_GETFL demands nothing of memory.
     let flags = unsafe { libc::fcntl(descriptor, libc::F_GETFL) };
@@ -77,7 +77,7 @@ fn terms(descriptor: c_int) -> Terms {
     }
 }
 
-/// Whether the file of a handle is what the descriptor stands for, and may be used for the same.
+/// Whether a handle and a descriptor name the same file, with the same access.
 fn is_of(handle: Handle, descriptor: c_int, found: &libc::stat) -> bool {
     let Ok(file) = object::file(handle) else { return false };
     let is_same = |own: libc::stat| (own.st_dev, own.st_ino) == (found.st_dev, found.st_ino);
@@ -105,7 +105,7 @@ fn handle_of(descriptor: c_int) -> Result<Handle, u32> {
     Ok(handle)
 }
 
-/// Closes a handle whose descriptor is gone. The program may have closed it before.
+/// Closes the handle of a closed descriptor. The program may have closed the handle before.
 fn close(handle: Option<usize>) {
     if let Some(handle) = handle.map(handle_at)
         && object::file(handle).is_ok()
@@ -114,7 +114,8 @@ fn close(handle: Option<usize>) {
     }
 }
 
-/// The handle of a descriptor, the same each time: `_get_osfhandle`. `INVALID_HANDLE_VALUE` if it is closed.
+/// Returns the handle of a descriptor, the same each time: `_get_osfhandle`. Returns `INVALID_HANDLE_VALUE` for a closed
+/// descriptor.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_descriptor_handle(descriptor: c_int) -> Handle {
     guarded(handle_at(NO_HANDLE), || {
@@ -137,7 +138,8 @@ fn descriptor_for(handle: Handle) -> Result<c_int, u32> {
     Ok(descriptor.into_raw_fd())
 }
 
-/// A descriptor for a handle, which is closed with it: `_open_osfhandle`. -1 if the handle is none of a file or socket.
+/// Returns a descriptor for a handle: `_open_osfhandle`. Closing the descriptor closes the handle. Returns -1 if the handle
+/// names neither a file nor a socket.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_descriptor_for(handle: Handle) -> c_int {
     guarded(-1, || {
@@ -148,7 +150,7 @@ pub extern "C" fn cp_descriptor_for(handle: Handle) -> c_int {
     })
 }
 
-/// A descriptor is closed next: its handle is closed, if it has one.
+/// Closes the handle of a descriptor, if it has one. The descriptor is closed next.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_descriptor_ends(descriptor: c_int) {
     guarded((), || {

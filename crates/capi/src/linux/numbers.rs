@@ -86,7 +86,7 @@ struct Blocking {
     is_listener: bool,
     /// The program has not asked for that: to it, the socket blocks.
     is_unasked: bool,
-    /// How many bytes an address of the socket's family has at least; 0 if that was not asked yet.
+    /// The minimum size of an address of the socket's family; 0 if not yet known.
     size_of_address: socklen_t,
     /// How often the number has come to stand for something else.
     round: u32,
@@ -140,7 +140,7 @@ pub(crate) struct Past {
     pub(crate) has_shut: bool,
     /// It was to be connected, and was refused.
     pub(crate) was_refused: bool,
-    /// A connect of it was in progress when the call returned.
+    /// Its connect was still in progress when the call returned.
     pub(crate) is_connecting: bool,
 }
 
@@ -157,7 +157,7 @@ pub(crate) struct Connected {
 pub(crate) struct State {
     pub(crate) registered: Option<Registered>,
     pub(crate) associated: Option<Associated>,
-    /// What operations have that began without an association, and the [identity](descriptors::identity) of their socket.
+    /// Shared by operations that began without an association, with the [identity](descriptors::identity) of their socket.
     later: Option<(u64, Arc<Later>)>,
     pub(crate) line: Option<Line>,
     /// By the addresses of their OVERLAPPEDs.
@@ -210,14 +210,14 @@ impl State {
         self.is_revisited = true;
     }
 
-    /// Where an operation on `descriptor`, which is this number, looks for an association that comes later.
+    /// Returns where an operation on `descriptor`, which is this number, looks for a later association.
     pub(crate) fn later(&mut self, descriptor: RawFd) -> Arc<Later> {
         let begin = || (descriptors::identity(descriptor), Arc::default());
         Arc::clone(&self.later.get_or_insert_with(begin).1)
     }
 
-    /// The operations of the socket of this [identity](descriptors::identity) that began without an association look no
-    /// more, but where the result says.
+    /// Detaches the operations that began without an association on the socket with this [identity](descriptors::identity).
+    /// From now on they look only in the returned cell.
     pub(crate) fn take_later(&mut self, identity: u64) -> Option<Arc<Later>> {
         let (socket, later) = self.later.take()?;
         (socket == identity).then_some(later)
@@ -311,11 +311,11 @@ pub(crate) const OPTIONS: u8 = 1;
 /// The program has set how much room there is for what is sent, or for what has come. Otherwise the system chooses that.
 pub(crate) const SEND_ROOM: u8 = 2;
 pub(crate) const RECEIVE_ROOM: u8 = 4;
-/// It has as much room for datagrams as the library gives, since a receive is in flight.
+/// The socket has as much room for datagrams as the library requests, because a receive has been in flight.
 pub(crate) const ROOM_FOR_DATAGRAMS: u8 = 8;
-/// The program has shut its reading half.
+/// The program has shut down its reading half.
 pub(crate) const READING_SHUT: u8 = 16;
-/// The program has chosen how it lingers when it is closed.
+/// The program has set how it lingers on close.
 pub(crate) const LINGERS: u8 = 32;
 
 /// Numbers in a chunk, and chunks in the table.
@@ -412,8 +412,8 @@ pub(crate) fn find(descriptor: RawFd) -> Option<&'static Number> {
     TABLE.find()?.find(usize::try_from(descriptor).ok()?)
 }
 
-/// Whether a receive or an accept that finds nothing will find nothing any more, since the program has shut the reading
-/// half. Of sockets for datagrams and of local listeners an attempt that does not wait is not told that.
+/// Whether a receive or an accept that finds nothing never will, because the program has shut down the reading half. The
+/// system does not report that to a non-blocking attempt on a datagram socket or a local listener.
 pub(crate) fn has_shut_reading(descriptor: RawFd) -> bool {
     let has_said = |number: &Number| number.options() & READING_SHUT != 0;
     find(descriptor).is_some_and(has_said) && descriptors::is_ended(descriptor)
@@ -528,8 +528,8 @@ impl Number {
         true
     }
 
-    /// How many bytes an address of the socket `descriptor`, which is this number, has at least: what was found the last
-    /// time, if that `is_believed`.
+    /// The minimum size of an address of the socket `descriptor`, which is this number. Returns the last known size if that
+    /// `is_believed`.
     pub(crate) fn size_of_address(&self, descriptor: RawFd, is_believed: bool) -> socklen_t {
         let (known, round) = {
             let blocking = self.blocking();

@@ -23,9 +23,9 @@ pub(crate) enum Object {
     Mapping(Arc<Mapping>),
     /// Something that a header of this library has made.
     Foreign(Arc<Foreign>),
-    /// An event, a thread, and what else threads wait for.
+    /// An event, a thread or another object that threads wait for.
     Waitable(Arc<Waitable>),
-    /// A wait of the library's own, which calls a function.
+    /// The library's own wait, which calls a function.
     Registered(Arc<Registered>),
 }
 
@@ -67,7 +67,7 @@ pub(crate) fn event(handle: Handle) -> Result<Arc<Waitable>, u32> {
     })
 }
 
-/// The event of an OVERLAPPED, and whether a packet reports its operation.
+/// Returns the event of an OVERLAPPED, and whether a packet reports its operation.
 pub(crate) fn event_of(overlapped: &Overlapped) -> Result<(Option<Arc<Waitable>>, bool), u32> {
     let has_packet = overlapped.event.addr() & 1 == 0;
     let is_none = overlapped.event.addr() & !TAG == 0;
@@ -83,7 +83,7 @@ pub(crate) fn file(handle: Handle) -> Result<Arc<File>, u32> {
     })
 }
 
-/// The mapping that a handle stands for, which lives on for the caller when its handle is closed.
+/// Returns the mapping of a handle. It stays valid for the caller after the handle is closed.
 pub(crate) fn mapping(handle: Handle) -> Result<Arc<Mapping>, u32> {
     handles().look_up(handle, |object| match object {
         Object::Mapping(mapping) => Some(Arc::clone(mapping)),
@@ -91,7 +91,7 @@ pub(crate) fn mapping(handle: Handle) -> Result<Arc<Mapping>, u32> {
     })
 }
 
-/// The objects and ports of these handles, for a wait. They live on for it when the handles are closed.
+/// Returns the objects and ports of these handles, for a wait. They stay valid for it after the handles are closed.
 pub(crate) fn awaited(wanted: &[Handle]) -> Result<Awaited, u32> {
     let mut awaited = Awaited::default();
     for (place, handle) in (0..).zip(wanted) {

@@ -1,4 +1,5 @@
-//! Objects that threads wait for, as the headers of `compat/include` have them: they are made, changed, and waited for.
+//! Objects that threads wait for, as the headers in `compat/include` use them: creating them, changing them, waiting for
+//! them.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -34,7 +35,7 @@ fn open(make: impl FnOnce() -> Result<Waitable, u32>) -> Handle {
     })
 }
 
-/// The object of a handle, if it is of the right kind.
+/// Returns the object of a handle, if it is of the right kind.
 fn find(handle: Handle, is_right: impl FnOnce(&Kind) -> bool) -> Result<Arc<Waitable>, u32> {
     handles::find(handle, |object| match object {
         Object::Waitable(object) if is_right(object.kind()) => Some(Arc::clone(object)),
@@ -44,7 +45,7 @@ fn find(handle: Handle, is_right: impl FnOnce(&Kind) -> bool) -> Result<Arc<Wait
 
 // ---- Events --------------------------------------------------------------------------------------
 
-/// Makes an event; null if there is no handle left. One that `stays` set until it is reset ends any number of waits.
+/// Creates an event. Returns null if no handle is free. An event that `stays` set until it is reset ends any number of waits.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_new_event(stays: c_int, is_set: c_int) -> Handle {
     open(|| Ok(Waitable::new(Kind::Event, stays == 0, u32::from(is_set != 0))))
@@ -70,7 +71,7 @@ pub extern "C" fn cp_pulse_event(event: Handle) -> c_int {
 
 // ---- Semaphores ----------------------------------------------------------------------------------
 
-/// Makes a semaphore; null with the last error if the numbers are wrong.
+/// Creates a semaphore. Returns null with the last error if the numbers are invalid.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_new_semaphore(count: i32, most: i32) -> Handle {
     open(|| match (u32::try_from(count), u32::try_from(most)) {
@@ -81,7 +82,7 @@ pub extern "C" fn cp_new_semaphore(count: i32, most: i32) -> Handle {
     })
 }
 
-/// `ReleaseSemaphore`: nothing changes if the count would exceed the semaphore's maximum.
+/// `ReleaseSemaphore`. Changes nothing if the count would exceed the semaphore's maximum.
 ///
 /// # Safety
 ///
@@ -100,7 +101,7 @@ pub unsafe extern "C" fn cp_release_semaphore(
         let was = semaphore.release(count, most).ok_or(code::TOO_MANY_POSTS)?;
         if !before.is_null() {
             // SAFETY: writing through a raw pointer demands that it is valid.
-            // - the caller promises it of one that is not null.
+            // - the caller promises it for a non-null one.
             unsafe { before.write(was.cast_signed()) };
         }
         Ok(())
@@ -109,16 +110,17 @@ pub unsafe extern "C" fn cp_release_semaphore(
 
 // ---- Timers --------------------------------------------------------------------------------------
 
-/// Makes a timer, which is not set.
+/// Creates a timer that is not set.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_new_timer(stays: c_int) -> Handle {
     open(|| Ok(Waitable::new(Kind::Timer, stays == 0, 0)))
 }
 
-/// Between 1601, where the reference begins to count, and 1970; in 100 ns.
+/// The time from 1601, where the reference starts counting, to 1970, in units of 100 ns.
 const TICKS_FROM_1601_TO_1970: u64 = 116_444_736_000_000_000;
 
-/// `SetWaitableTimer` without a routine: to a time in 100 ns, from now if it is negative. The period is in milliseconds.
+/// `SetWaitableTimer` without a routine. The time is in units of 100 ns, and relative if it is negative. The period is in
+/// milliseconds.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_set_timer(timer: Handle, due: i64, period: i32) -> c_int {
     succeeds(|| {
@@ -140,14 +142,14 @@ pub extern "C" fn cp_cancel_timer(timer: Handle) -> c_int {
 
 // ---- Mutexes -------------------------------------------------------------------------------------
 
-/// Makes a mutex, which the calling thread may have from the start.
+/// Creates a mutex. The calling thread may own it from the start.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_new_mutex(is_owned: c_int) -> Handle {
     guarded(std::ptr::null_mut(), || {
         let mutex = Arc::new(Waitable::new(Kind::Mutex, true, 1));
         if is_owned != 0 {
             let objects = vec![(0, Arc::clone(&mutex))];
-            // It is free.
+            // It is free, so this does not block.
             let _ = waitable::wait(Awaited { objects, ports: Vec::new() }, false, None);
         }
         opened(mutex)
@@ -166,13 +168,13 @@ pub extern "C" fn cp_release_mutex(mutex: Handle) -> c_int {
 // ---- Threads -------------------------------------------------------------------------------------
 
 thread_local! {
-    /// The object of the calling thread, with a share of it; null if no header has made the thread. Has no destructor, so
-    /// that it can be used at any time in a thread's life.
+    /// The object of the calling thread, with a share of it. Null if the thread was not made by a header's function. Has no
+    /// destructor, so it can be used at any time in a thread's life.
     static OWN: Cell<*const Waitable> = const { Cell::new(std::ptr::null()) };
 }
 
-/// Makes the object of a thread that is about to be started. `thread` is what the thread gives to [`cp_begin_thread`], or the
-/// caller to [`cp_discard_thread`]. Null if there is no handle left, and then `thread` is nothing.
+/// Creates the object of a thread that is about to be started. The thread passes `thread` to [`cp_begin_thread`], or the
+/// caller passes it to [`cp_discard_thread`]. Returns null if no handle is free, and then sets no `thread`.
 ///
 /// # Safety
 ///
@@ -193,19 +195,19 @@ pub unsafe extern "C" fn cp_new_thread(is_suspended: c_int, thread: *mut *const 
     })
 }
 
-/// The thread was not started.
+/// Discards the object of a thread that was not started.
 ///
 /// # Safety
 ///
-/// `thread` is one of [`cp_new_thread`], and not used again.
+/// `thread` was returned by [`cp_new_thread`], and is not used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cp_discard_thread(thread: *const c_void) {
-    // SAFETY: `from_raw` demands a pointer of `into_raw` whose share is used by nothing else.
+    // SAFETY: `from_raw` demands a pointer of `into_raw` whose share nothing else uses.
     // - the caller promises it.
     drop(unsafe { Arc::from_raw(thread.cast::<Waitable>()) });
 }
 
-/// The calling thread is that of this object. Returns when it may run.
+/// Makes this the object of the calling thread. Returns when the thread may run.
 ///
 /// # Safety
 ///
@@ -214,8 +216,8 @@ pub unsafe extern "C" fn cp_discard_thread(thread: *const c_void) {
 pub unsafe extern "C" fn cp_begin_thread(thread: *const c_void) {
     let thread = thread.cast::<Waitable>();
     OWN.set(thread);
-    // SAFETY: a shared reference demands a value that lives on and is not changed but as its type allows.
-    // - lives on: the thread has its share until `cp_end_thread`, which it calls itself.
+    // SAFETY: a shared reference demands a value that lives on and changes only as its type allows.
+    // - lives on: the thread keeps its share until it calls `cp_end_thread`.
     let Some(words) = unsafe { &*thread }.thread() else { return };
     words.id.store(cp_thread_id(), Release);
     wake(words.id.as_ptr(), i32::MAX, ANY);
@@ -224,17 +226,17 @@ pub unsafe extern "C" fn cp_begin_thread(thread: *const c_void) {
     }
 }
 
-/// The calling thread ends, if it has an object.
+/// Ends the calling thread's object, if it has one.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_end_thread(result: u32) {
-    // Before threads that wait for its end are released.
+    // Before the end releases threads that wait for it.
     abandon_owned();
     let own = OWN.replace(std::ptr::null());
     if own.is_null() {
         return;
     }
-    // SAFETY: `from_raw` demands a pointer of `into_raw` whose share is used by nothing else.
-    // - that of `cp_begin_thread`, which is taken away here.
+    // SAFETY: `from_raw` demands a pointer of `into_raw` whose share nothing else uses.
+    // - it is the share of `cp_begin_thread`, which is removed here.
     let thread = unsafe { Arc::from_raw(own) };
     if let Some(words) = thread.thread() {
         words.result.store(result, Release);
@@ -246,7 +248,7 @@ fn find_thread(thread: Handle) -> Result<Arc<Waitable>, u32> {
     find(thread, |kind| matches!(kind, Kind::Thread(_)))
 }
 
-/// `GetThreadId`: 0 if it is no thread.
+/// `GetThreadId`. Returns 0 if the handle is not a thread's.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_thread_number(thread: Handle) -> u32 {
     let number = || {
@@ -267,7 +269,7 @@ pub extern "C" fn cp_thread_number(thread: Handle) -> u32 {
     })
 }
 
-/// `ResumeThread`: how often it was suspended before, once if it was created so and not resumed yet.
+/// `ResumeThread`. Returns the previous suspend count: 1 for a thread that was created suspended and not resumed yet.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_resume_thread(thread: Handle) -> u32 {
     let resume = || {
@@ -285,7 +287,7 @@ pub extern "C" fn cp_resume_thread(thread: Handle) -> u32 {
     })
 }
 
-/// `GetExitCodeThread`: `goes_on` if it has not ended.
+/// `GetExitCodeThread`. The result is `goes_on` while the thread is running.
 ///
 /// # Safety
 ///
@@ -306,12 +308,11 @@ pub unsafe extern "C" fn cp_thread_result(thread: Handle, goes_on: u32, result: 
 
 // ---- Objects of headers --------------------------------------------------------------------------
 
-/// A handle for an object, which takes over a share of it; null if there is none left.
+/// Returns a handle for an object, and takes over a share of it. Returns null if no handle is free.
 ///
 /// # Safety
 ///
-/// `retain` and `release` may be called with `object` from any thread, and `release` once more than
-/// `retain`.
+/// Any thread may call `retain` and `release` with `object`, and may call `release` once more than `retain`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cp_open_object(
     object: *mut c_void,
@@ -320,8 +321,8 @@ pub unsafe extern "C" fn cp_open_object(
     release: foreign::Callback,
 ) -> Handle {
     guarded(std::ptr::null_mut(), || {
-        // SAFETY: `new` demands functions that may be called from any thread, and a share that `release` gives up.
-        // - the caller says so of both.
+        // SAFETY: `new` demands functions that any thread may call, and a share that `release` gives up.
+        // - the caller guarantees both.
         let object = unsafe { Foreign::new(object, kind, retain, release) };
         handles::open(|_| Ok(Object::Foreign(object.into()))).unwrap_or_else(|code| {
             set_last(code);
@@ -330,7 +331,7 @@ pub unsafe extern "C" fn cp_open_object(
     })
 }
 
-/// The object of a handle, with a share of it for the caller; null if it is not one of this kind.
+/// Returns the object of a handle, with a share for the caller. Returns null if it is not of this kind.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_find_object(handle: Handle, kind: u32) -> *mut c_void {
     guarded(std::ptr::null_mut(), || {
@@ -376,7 +377,7 @@ pub unsafe extern "C" fn cp_wait_for(
         let is_copy = |(place, handle): (usize, &Handle)| {
             handles[..place].iter().any(|other| is_same(handle, other))
         };
-        // A signal that one wait takes cannot be there for each copy of a handle.
+        // If one wait takes a signal, it cannot be there for each copy of a handle.
         if all != 0 && handles.iter().enumerate().any(is_copy) {
             return Err(code::INVALID_PARAMETER);
         }
@@ -394,8 +395,7 @@ pub unsafe extern "C" fn cp_wait_for(
     })
 }
 
-/// How many entries of waits the queue of an object has. For tests, which then know that the next signal goes to one of
-/// them.
+/// The number of waits queued at an object. Tests use it to be sure that the next signal goes to one of them.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_waiting(object: Handle) -> u32 {
     guarded(0, || {
@@ -412,7 +412,7 @@ pub type Callback = unsafe extern "C" fn(*mut c_void, u8);
 /// `WT_EXECUTEONLYONCE`.
 const ONCE: u32 = 8;
 
-/// Calls a function whenever a handle is signalled, or the time has passed: `RegisterWaitForSingleObject`. Null if it fails.
+/// Calls a function whenever a handle is signalled or the time is up: `RegisterWaitForSingleObject`. Returns null on failure.
 ///
 /// # Safety
 ///
@@ -443,8 +443,9 @@ pub unsafe extern "C" fn cp_register_wait(
     })
 }
 
-/// `UnregisterWaitEx`: no call begins after it. With `INVALID_HANDLE_VALUE` for the event it waits for a call that has begun.
-/// Otherwise it fails with `ERROR_IO_PENDING` if there is such a call, and the event, if there is one, is set at its end.
+/// `UnregisterWaitEx`. No call begins after it. If the event is `INVALID_HANDLE_VALUE`, it waits for a call in progress.
+/// Otherwise it fails with `ERROR_IO_PENDING` if a call is in progress, and the event, if there is one, is set when that call
+/// ends.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_unregister_wait(handle: Handle, event: Handle) -> c_int {
     succeeds(|| {

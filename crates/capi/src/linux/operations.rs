@@ -83,13 +83,13 @@ pub(crate) trait Work: Send + 'static {
         outcome
     }
 
-    /// Whether the call that begins it returns `WSA_IO_PENDING` even if it has succeeded by then. A packet then always
+    /// Whether the call that begins it returns `WSA_IO_PENDING` even if it has already succeeded. A packet then always
     /// reports the success.
     fn succeeds_by_packet(&self) -> bool {
         false
     }
 
-    /// Whether a packet reports a failure that the call itself has found.
+    /// Whether a packet reports a failure that the call itself has detected.
     fn fails_by_packet(&self, outcome: Outcome) -> bool {
         let _ = outcome;
         false
@@ -182,11 +182,11 @@ impl Work for Box<dyn Work> {
     }
 }
 
-/// Where the packet of an operation goes.
+/// The destination of an operation's packet.
 enum Packet {
-    /// There is none.
+    /// No packet.
     None,
-    /// To this port, or to the one that carries the operation out; with this key.
+    /// This port, or the one that carries out the operation, with this key.
     To(Option<Arc<CompletionPort>>, usize),
     /// The operation began without an association.
     Later(Arc<Later>),
@@ -379,7 +379,7 @@ impl<W: Work> Errand for Operation<W> {
             return Begun::Done;
         }
         if is_success || ended == status::CUT || self.work.fails_by_packet(outcome) {
-            // As if it had waited: the notification modes do not count.
+            // As if it had waited: the notification modes do not apply.
             ticket.tell(ended, outcome, true, None);
             return Begun::Pending;
         }
@@ -540,7 +540,7 @@ unsafe fn begin(
     }
 }
 
-/// Where the packet of an operation goes that is about to begin on `line`.
+/// Returns the destination of the packet of an operation that is about to begin on `line`.
 fn packet(state: &mut State, descriptor: RawFd, line: &Line) -> Packet {
     match state.associated {
         Some(it) if it.port == line.port => return Packet::To(None, it.key),
@@ -621,7 +621,7 @@ fn start_next(
     Some((port, target))
 }
 
-/// What the call returns of an operation that it has found to fail, with this status, by this error of the system.
+/// The call's result for an operation that failed within it, with this status and this error of the system.
 pub(crate) fn failed(ended: u32, errno: c_int) -> Begun {
     match ended {
         status::UNSUCCESSFUL => Begun::Refused(code_of_errno(errno)),

@@ -1,4 +1,4 @@
-//! `getsockopt` and `setsockopt`: options that the reference has in another form, or alone.
+//! `getsockopt` and `setsockopt`: options that only the reference has, or that it has in another form.
 
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
@@ -18,29 +18,29 @@ use crate::linux::{memory, sharing};
 /// `SOCKET_ERROR`.
 const FAILED: c_int = -1;
 
-/// A call fails with an error of the system.
+/// Makes a call fail with an error of the system.
 fn failed(errno: c_int) -> c_int {
     set_errno(errno);
     FAILED
 }
 
-/// Whether the value of an option is a number of milliseconds to the reference, and a `timeval` here.
+/// Whether the option's value is a number of milliseconds on the reference, and a `timeval` here.
 fn is_time(level: c_int, name: c_int, size: usize) -> bool {
     level == libc::SOL_SOCKET
         && (name == libc::SO_RCVTIMEO || name == libc::SO_SNDTIMEO)
         && size < size_of::<libc::timeval>()
 }
 
-/// `SO_LINGER` from the other side: whether a socket does not linger when it is closed.
+/// The inverse of `SO_LINGER`: whether a socket does not linger when it is closed.
 const DO_NOT_LINGER: c_int = !libc::SO_LINGER;
-/// Options that exist on the reference only.
+/// Options that only the reference has.
 const EXCLUSIVE_ADDRESS: c_int = !libc::SO_REUSEADDR;
 const UPDATE_ACCEPT_CONTEXT: c_int = 0x700B;
-/// For how many seconds a socket has been connected.
+/// The number of seconds a socket has been connected.
 const CONNECT_TIME: c_int = 0x700C;
 const UPDATE_CONNECT_CONTEXT: c_int = 0x7010;
 
-/// Whether the value of an option is true or false. To the reference that is a number of four bytes, or of one or two.
+/// Whether the option's value is a flag. On the reference a flag has four bytes, or one or two.
 fn is_flag(level: c_int, name: c_int) -> bool {
     match level {
         libc::SOL_SOCKET => matches!(
@@ -66,7 +66,7 @@ fn is_flag(level: c_int, name: c_int) -> bool {
     }
 }
 
-/// How much room the value of an option needs: of a few that are no flags.
+/// The room needed for the value of some options that are not flags.
 fn least_room(level: c_int, name: c_int) -> usize {
     match (level, name) {
         (libc::SOL_SOCKET, libc::SO_LINGER) => size_of::<libc::linger>(),
@@ -77,7 +77,8 @@ fn least_room(level: c_int, name: c_int) -> usize {
     }
 }
 
-/// For how many seconds a stream has been connected: all ones if it is not. The system's error, if it is no stream.
+/// The number of seconds a stream has been connected, or all ones if it is not. Fails with the system's error if the socket
+/// is not a stream.
 fn connect_time(descriptor: c_int) -> Result<u32, c_int> {
     match kind(descriptor) {
         None => Err(libc::ENOTSOCK),
@@ -90,7 +91,7 @@ fn connect_time(descriptor: c_int) -> Result<u32, c_int> {
     }
 }
 
-/// How many milliseconds an operation may take, by one of the two options for that.
+/// The time limit of operations in milliseconds, from one of the two options for that.
 fn milliseconds(descriptor: c_int, name: c_int) -> Result<u32, c_int> {
     let mut time = libc::timeval { tv_sec: 0, tv_usec: 0 };
     let mut size = socklen_t::try_from(size_of_val(&time)).unwrap_or(16);
@@ -104,7 +105,7 @@ fn milliseconds(descriptor: c_int, name: c_int) -> Result<u32, c_int> {
     Ok(u32::try_from(whole).unwrap_or(u32::MAX))
 }
 
-/// The value of an option that the system has in another form, or does not have. `None` if it is the system's.
+/// The value of an option that the system lacks or has in another form. `None` if the option is the system's.
 fn own_value(
     descriptor: c_int,
     level: c_int,
@@ -124,7 +125,7 @@ fn own_value(
             _ => Err(errno()),
         }),
         EXCLUSIVE_ADDRESS => Some(of_socket(sharing::chosen(descriptor).is_exclusive.into())),
-        // The system has it of sockets of which the program has not said so.
+        // The library also sets the system's option on sockets for which the program did not.
         libc::SO_REUSEADDR if numbers::find(descriptor).is_some_and(Number::is_vouched) => {
             Some(of_socket(sharing::chosen(descriptor).is_shared.into()))
         }
@@ -135,7 +136,7 @@ fn own_value(
     }
 }
 
-/// Brings a flag, for which there is less room than four bytes, in one.
+/// Reads a flag into less room than four bytes.
 ///
 /// # Safety
 ///
@@ -162,8 +163,8 @@ unsafe fn tell_flag(
     done
 }
 
-/// `getsockopt`. The error of a socket is a code of the reference, a time is a number of milliseconds if
-/// there is room for no more.
+/// `getsockopt`. A socket's error is a code of the reference. A time is a number of milliseconds if there is room for no
+/// more.
 ///
 /// # Safety
 ///
@@ -179,7 +180,7 @@ pub unsafe extern "C" fn cp_getsockopt(
     called(|| {
         let has_size = memory::is_there(size, size_of::<socklen_t>());
         // SAFETY: reading through a raw pointer demands that it is valid.
-        // - the caller says so of one where there is memory.
+        // - the caller guarantees it where there is memory.
         let room = if has_size { unsafe { size.cast::<c_int>().read() } } else { 0 };
         let has_value = memory::is_there(value, size_of::<c_int>());
         let room = if has_value { usize::try_from(room).unwrap_or(0) } else { 0 };
@@ -188,20 +189,20 @@ pub unsafe extern "C" fn cp_getsockopt(
             if has_value { value } else { std::ptr::null_mut() },
             if has_size { size } else { std::ptr::null_mut() },
         );
-        // SAFETY: as the caller says of pointers where there is memory.
+        // SAFETY: as the caller guarantees of pointers where there is memory.
         if let Some(told) = unsafe { protocol_info(descriptor, level, name, its_value, its_size) } {
             return told.map_or_else(failed, |()| 0);
         }
         if is_flag(level, name) && (1..4).contains(&room) {
             // SAFETY: `tell_flag` demands two valid pointers.
-            // - the caller says that they are, and neither is null.
+            // - the caller guarantees that they are, and neither is null.
             return unsafe { tell_flag(descriptor, level, name, value.cast(), size) };
         }
         if let Some(own) = own_value(descriptor, level, name, room) {
             let told = own.and_then(|own| if room < 4 { Err(libc::EFAULT) } else { Ok(own) });
             return told.map_or_else(failed, |told| {
                 // SAFETY: writing through a raw pointer demands that it is valid.
-                // - the caller says that there is room for `room` bytes, which is enough.
+                // - the caller guarantees that there is room for `room` bytes, which is enough.
                 unsafe { value.cast::<u32>().write_unaligned(told) };
                 // SAFETY: as above.
                 unsafe { size.write(4) };
@@ -209,14 +210,14 @@ pub unsafe extern "C" fn cp_getsockopt(
             });
         }
         if room < least_room(level, name) {
-            // The system cuts the value; and it tells an error once, though there is no room for that.
+            // The system would truncate the value. It would also report an error only once, although there is no room for it.
             return failed(if protocol(descriptor).is_ok() {
                 libc::EFAULT
             } else {
                 libc::ENOTSOCK
             });
         }
-        // SAFETY: as the caller says.
+        // SAFETY: as the caller guarantees.
         let done = unsafe { libc::getsockopt(descriptor, level, name, value, size) };
         if done == 0 && level == libc::SOL_SOCKET && name == libc::SO_ERROR {
             let value = value.cast::<c_int>();
@@ -234,11 +235,11 @@ pub unsafe extern "C" fn cp_getsockopt(
     })
 }
 
-/// Says of what listener a connection has come. Nothing is left to be done, but the value is to be one.
+/// Names the listener that a connection comes from. There is nothing to do, but the value must name a listener.
 ///
 /// # Safety
 ///
-/// `value` is null or points to so many bytes.
+/// `value` is null or points to that many bytes.
 unsafe fn update_accept_context(descriptor: c_int, value: *const c_void, size: socklen_t) -> c_int {
     let is_socket = |number| protocol(number).is_ok();
     let errno = if !is_socket(descriptor) {
@@ -247,7 +248,7 @@ unsafe fn update_accept_context(descriptor: c_int, value: *const c_void, size: s
         libc::EFAULT
     } else {
         // SAFETY: reading through a raw pointer demands that it is valid.
-        // - the caller says that there are so many bytes, which are enough.
+        // - the caller guarantees that many bytes, which are enough.
         let listener = unsafe { value.cast::<usize>().read_unaligned() };
         match c_int::try_from(listener).is_ok_and(is_socket) {
             true => return 0,
@@ -257,7 +258,7 @@ unsafe fn update_accept_context(descriptor: c_int, value: *const c_void, size: s
     failed(errno)
 }
 
-/// `SO_REUSEADDR` and `SO_EXCLUSIVEADDRUSE`, which exclude each other.
+/// Sets `SO_REUSEADDR` or `SO_EXCLUSIVEADDRUSE`, which exclude each other.
 fn set_sharing(descriptor: c_int, name: c_int, is_on: bool) -> c_int {
     let Some(number) = numbers::entry(descriptor).filter(|_| protocol(descriptor).is_ok()) else {
         return failed(libc::ENOTSOCK);
@@ -269,22 +270,22 @@ fn set_sharing(descriptor: c_int, name: c_int, is_on: bool) -> c_int {
         return failed(libc::EINVAL);
     }
     if is_exclusive {
-        // What it excludes, the system does anyway.
+        // The system already prevents what this option excludes.
         chosen.is_exclusive = is_on;
         return 0;
     }
     chosen.is_shared = is_on;
-    // A listener has it in any case.
+    // A listener has the system's option in any case.
     if is_on || listens(descriptor) != Some(true) {
         sharing::set_reuse(descriptor, is_on);
     }
     0
 }
 
-/// How much room the system is to give at most for datagrams.
+/// The most room to request from the system for datagrams.
 const MOST_ROOM: c_int = 4 << 20;
 
-/// The size of one of the two buffers of a socket.
+/// The size of one of a socket's two buffers.
 fn room_of(descriptor: c_int, name: c_int) -> c_int {
     let mut room: c_int = 0;
     let mut size = socklen_t::try_from(size_of_val(&room)).unwrap_or(4);
@@ -295,7 +296,7 @@ fn room_of(descriptor: c_int, name: c_int) -> c_int {
     room
 }
 
-/// Asks the system for room, of which it gives twice as much.
+/// Requests room from the system, which grants twice as much.
 fn ask_room(descriptor: c_int, name: c_int, room: c_int) -> c_int {
     let size = socklen_t::try_from(size_of_val(&room)).unwrap_or(4);
     let place = (&raw const room).cast();
@@ -304,8 +305,8 @@ fn ask_room(descriptor: c_int, name: c_int, room: c_int) -> c_int {
     unsafe { libc::setsockopt(descriptor, libc::SOL_SOCKET, name, place, size) }
 }
 
-/// `SO_SNDBUF` and `SO_RCVBUF`. No room at all is what programs ask for whose operations bring the memory: here nothing
-/// could be sent without waiting for the peer, and no datagram come that has to wait for a thread. So that is not done.
+/// Sets `SO_SNDBUF` or `SO_RCVBUF`. Programs whose operations provide the memory ask for a size of 0. Here every send would
+/// then wait for the peer, and a datagram that no thread is waiting for would be lost. So a size of 0 is not applied.
 fn set_room(descriptor: c_int, name: c_int, room: u32) -> c_int {
     let Some(number) = numbers::entry(descriptor).filter(|_| protocol(descriptor).is_ok()) else {
         return failed(libc::ENOTSOCK);
@@ -327,8 +328,8 @@ fn set_room(descriptor: c_int, name: c_int, room: u32) -> c_int {
     0
 }
 
-/// A receive of datagrams is in flight. On the reference its buffer is room for one more; here the system has all the
-/// room, and gets as much as it allows.
+/// Makes room when a receive of datagrams becomes pending. On the reference its buffer is room for one more datagram. Here
+/// only the system has room, so it gets as much as the system allows.
 pub(crate) fn give_room(descriptor: c_int) {
     static MOST: OnceLock<c_int> = OnceLock::new();
     let Some(number) = numbers::find(descriptor) else { return };
@@ -363,7 +364,7 @@ fn set_no_linger(descriptor: c_int, is_on: bool) -> c_int {
     unsafe { libc::setsockopt(descriptor, level, libc::SO_LINGER, place, size) }
 }
 
-/// How long an operation may take, in milliseconds.
+/// Sets the time limit of operations, in milliseconds.
 fn set_milliseconds(descriptor: c_int, name: c_int, milliseconds: u32) -> c_int {
     let time = libc::timeval {
         tv_sec: (milliseconds / 1000).into(),
@@ -382,8 +383,8 @@ fn set_milliseconds(descriptor: c_int, name: c_int, milliseconds: u32) -> c_int 
     done
 }
 
-/// Sets an option that the system has in another form, or does not have. `value` is what its value begins with, if that
-/// has four bytes. `None` if the option is the system's.
+/// Sets an option that the system lacks or has in another form. `value` holds the first four bytes of the value, if it has
+/// that many. `None` if the option is the system's.
 fn set_own(descriptor: c_int, name: c_int, value: Option<u32>, size: usize) -> Option<c_int> {
     let set: fn(c_int, c_int, u32) -> c_int = match name {
         EXCLUSIVE_ADDRESS | libc::SO_REUSEADDR => {
@@ -419,13 +420,13 @@ pub unsafe extern "C" fn cp_setsockopt(
     let name = descriptors::name_of_option(level, name, size as usize);
     let has_value = size == 0 || memory::is_there(value, size_of::<c_int>().min(size as usize));
     if is_flag(level, name) && size == 0 || !has_value {
-        // Nothing can be read there.
+        // The value cannot be read.
         value = std::ptr::null();
         size = 4;
     }
     if is_flag(level, name) && size < 4 && !value.is_null() {
-        // SAFETY: `from_raw_parts` demands so many bytes that nothing writes to meanwhile.
-        // - the caller says so.
+        // SAFETY: `from_raw_parts` demands that many bytes that nothing writes to meanwhile.
+        // - the caller guarantees it.
         let bytes = unsafe { std::slice::from_raw_parts(value.cast::<u8>(), size as usize) };
         flag = bytes.iter().any(|byte| *byte != 0).into();
         (value, size) = ((&raw const flag).cast(), 4);
@@ -446,7 +447,7 @@ pub unsafe extern "C" fn cp_setsockopt(
         }
         let is_whole = size >= 4 && c_int::try_from(size).is_ok() && !value.is_null();
         // SAFETY: reading through a raw pointer demands that it is valid.
-        // - the caller says that there are so many bytes, which are four at least.
+        // - the caller guarantees that many bytes, which are four at least.
         let number = is_whole.then(|| unsafe { value.cast::<u32>().read_unaligned() });
         if level == libc::SOL_SOCKET
             && let Some(done) = set_own(descriptor, name, number, size as usize)
@@ -459,11 +460,11 @@ pub unsafe extern "C" fn cp_setsockopt(
         {
             number.put_layer();
         }
-        // SAFETY: as the caller says.
+        // SAFETY: as the caller guarantees.
         unsafe { libc::setsockopt(descriptor, level, name, value, size) }
     });
     if done == 0 {
-        // As the reference does here, and in no other call.
+        // As on the reference, which does so in no other call.
         set_last(code::SUCCESS);
     }
     done

@@ -1,4 +1,4 @@
-//! Calls by the threads of the pool that a program asks for: `CreateThreadpoolWork`, `TrySubmitThreadpoolCallback`.
+//! Calls that a program asks the pool to make: `CreateThreadpoolWork`, `TrySubmitThreadpoolCallback`.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst};
@@ -16,29 +16,29 @@ pub type SimpleCallback = unsafe extern "C" fn(*mut c_void, *mut c_void);
 struct PoolWork {
     callback: Callback,
     context: *mut c_void,
-    /// One for the program until it closes it, and one for each call that was asked for.
+    /// One for the program until it closes the object, and one for each submitted call.
     shares: AtomicUsize,
-    /// Calls that were asked for, and have not begun.
+    /// Submitted calls that have not begun.
     due: AtomicU32,
-    /// Calls that were asked for, and have not returned.
+    /// Submitted calls that have not returned.
     calls: AtomicU32,
-    /// Threads that wait for those.
+    /// Threads waiting for those.
     waiting: AtomicUsize,
 }
 
-/// Gives up a share.
+/// Releases a share.
 ///
 /// # Safety
 ///
-/// `pointer` was made by [`cp_new_pool_work`], and the caller has a share, which it uses no more.
+/// `pointer` was made by [`cp_new_pool_work`]. The caller has a share, and no longer uses it.
 unsafe fn release(pointer: *mut c_void) {
     let pointer = pointer.cast::<PoolWork>();
-    // SAFETY: a shared reference demands a value that lives on and is not changed but as its type allows.
-    // - lives on: the caller has a share; and only counts change, which are atomic.
+    // SAFETY: a shared reference demands a value that lives on and changes only as its type allows.
+    // - lives on: the caller has a share; and only atomic counts change.
     let left = unsafe { &*pointer }.shares.fetch_sub(1, SeqCst) - 1;
     if left == 0 {
         // SAFETY: `from_raw` demands a pointer of `into_raw` that is used nowhere else.
-        // - no share is left.
+        // - no share remains.
         drop(unsafe { Box::from_raw(pointer) });
     }
 }
@@ -53,7 +53,7 @@ unsafe extern "C" fn make_call(pointer: *mut c_void) -> u32 {
     let work = unsafe { &*pointer.cast::<PoolWork>() };
     if work.due.fetch_update(SeqCst, SeqCst, |due| due.checked_sub(1)).is_ok() {
         // SAFETY: the callback demands what the reference gives it.
-        // - that is what it gets; the program says that any thread may call it at any time.
+        // - it gets that; the program allows any thread to call it at any time.
         unsafe { (work.callback)(std::ptr::null_mut(), work.context, pointer) };
     }
     work.calls.fetch_sub(1, SeqCst);
@@ -61,12 +61,12 @@ unsafe extern "C" fn make_call(pointer: *mut c_void) -> u32 {
         wake(work.calls.as_ptr(), i32::MAX, ANY);
     }
     // SAFETY: `release` demands a share.
-    // - that of this call.
+    // - this call has one.
     unsafe { release(pointer) };
     0
 }
 
-/// Makes what calls a function whenever it is submitted: `CreateThreadpoolWork`. Null if it fails.
+/// Creates an object that calls a function whenever it is submitted: `CreateThreadpoolWork`. Returns null on failure.
 ///
 /// # Safety
 ///
@@ -93,7 +93,7 @@ pub unsafe extern "C" fn cp_new_pool_work(
     })
 }
 
-/// Asks for a call: `SubmitThreadpoolWork`. If there is neither memory nor a thread for it, the calling thread makes it.
+/// Submits a call: `SubmitThreadpoolWork`. If there is no memory or no thread for it, the calling thread makes the call.
 ///
 /// # Safety
 ///
@@ -114,18 +114,18 @@ pub unsafe extern "C" fn cp_submit_pool_work(pointer: *mut c_void) {
     });
 }
 
-/// Waits until each call that was asked for has returned, or with `cancels` each that has begun:
+/// Waits until every submitted call has returned; with `cancels`, only for those that have begun:
 /// `WaitForThreadpoolWorkCallbacks`.
 ///
 /// # Safety
 ///
-/// As for [`cp_submit_pool_work`]; the calling thread is not in such a call itself.
+/// As for [`cp_submit_pool_work`]; the calling thread is not inside such a call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cp_wait_for_pool_work(pointer: *mut c_void, cancels: c_int) {
     // SAFETY: as in `release`: it is not closed.
     let work = unsafe { &*pointer.cast::<PoolWork>() };
     if cancels != 0 {
-        // Threads of the pool take them, and call nothing.
+        // The pool's threads take them, but call nothing.
         work.due.store(0, SeqCst);
     }
     work.waiting.fetch_add(1, SeqCst);
@@ -138,19 +138,19 @@ pub unsafe extern "C" fn cp_wait_for_pool_work(pointer: *mut c_void, cancels: c_
     work.waiting.fetch_sub(1, SeqCst);
 }
 
-/// `CloseThreadpoolWork`: it goes when the last call has returned.
+/// `CloseThreadpoolWork`. The object is freed when its last call has returned.
 ///
 /// # Safety
 ///
-/// As for [`cp_submit_pool_work`]; the pointer is not used again, but by calls that were asked for.
+/// As for [`cp_submit_pool_work`]; only calls already submitted use the pointer afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cp_close_pool_work(pointer: *mut c_void) {
     // SAFETY: `release` demands a share.
-    // - that of the program.
+    // - the program has one.
     unsafe { release(pointer) };
 }
 
-/// One call of `TrySubmitThreadpoolCallback`.
+/// A single call of `TrySubmitThreadpoolCallback`.
 struct Once {
     callback: SimpleCallback,
     context: *mut c_void,
@@ -158,18 +158,18 @@ struct Once {
 
 /// # Safety
 ///
-/// `pointer` is that of a [`Once`] in a box, and used nowhere else.
+/// `pointer` is that of a boxed [`Once`], and used nowhere else.
 unsafe extern "C" fn make_simple_call(pointer: *mut c_void) -> u32 {
     // SAFETY: `from_raw` demands a pointer of `into_raw` that is used nowhere else.
     // - the caller promises it.
     let once = unsafe { Box::from_raw(pointer.cast::<Once>()) };
     // SAFETY: the callback demands what the reference gives it.
-    // - that is what it gets; the program says that any thread may call it at any time.
+    // - it gets that; the program allows any thread to call it at any time.
     unsafe { (once.callback)(std::ptr::null_mut(), once.context) };
     0
 }
 
-/// Asks for one call: `TrySubmitThreadpoolCallback`.
+/// Submits a single call: `TrySubmitThreadpoolCallback`.
 ///
 /// # Safety
 ///
@@ -183,7 +183,7 @@ pub unsafe extern "C" fn cp_submit_pool_call(
         let callback = callback.ok_or(code::INVALID_PARAMETER)?;
         let once = Box::into_raw(Box::new(Once { callback, context }));
         queue_work(make_simple_call, once.cast()).inspect_err(|_| {
-            // SAFETY: as above: it was made just now, and the call was refused.
+            // SAFETY: as above: it was just created, and the call was refused.
             drop(unsafe { Box::from_raw(once) });
         })
     })

@@ -89,7 +89,7 @@ pub(crate) enum Begun {
     Pending,
     /// It has failed at once, with this status: nothing tells of it but the call.
     Failed(u32),
-    /// The same with this code of Winsock's, of which there is no status.
+    /// The same with this Winsock code, which has no status.
     Refused(u32),
 }
 

@@ -14,7 +14,7 @@ use std::sync::atomic::{
 /// Something of which each process has one, made when it is first wanted and never given up.
 pub(crate) struct Own<T: 'static> {
     /// What the C library calls in a forked child, before anything else runs there: a function that calls
-    /// [`pass_on`](Self::pass_on) of this very table. It may also do what a signal handler may.
+    /// [`pass_on`](Self::pass_on) of this very table. It may also do anything a signal handler may do.
     begin_child: extern "C" fn(),
     /// The C library knows of `begin_child`.
     is_announced: AtomicBool,
@@ -24,7 +24,7 @@ pub(crate) struct Own<T: 'static> {
 }
 
 impl<T: Sync> Own<T> {
-    /// `begin_child` calls [`pass_on`](Self::pass_on) of this table. Besides, it may do what a signal handler may.
+    /// `begin_child` calls [`pass_on`](Self::pass_on) of this table. It may also do anything a signal handler may do.
     pub(crate) const fn new(begin_child: extern "C" fn()) -> Self {
         Self {
             begin_child,
@@ -89,7 +89,7 @@ impl<T: Sync> Own<T> {
             // Twice, if two threads come at once: as good.
             // SAFETY: pthread_atfork(3) demands functions that may be called as long as the library is there,
             // in a child while it has but one thread.
-            // - `new` is given a plain function, which exchanges pointers in atomics and closes descriptors at most.
+            // - `new` is given a plain function, which at most exchanges pointers in atomics and closes descriptors.
             let refused = unsafe { libc::pthread_atfork(None, None, Some(self.begin_child)) };
             self.is_announced.store(refused == 0, Release);
         }

@@ -1,13 +1,13 @@
-//! Descriptions of protocols, as the reference gives them: `WSAPROTOCOL_INFO`.
+//! Descriptions of protocols in the reference's form: `WSAPROTOCOL_INFO`.
 
 use std::ffi::{c_int, c_void};
 
 use libc::socklen_t;
 
-/// The longest name of a protocol, with its zero.
+/// The maximum length of a protocol's name, including its zero.
 const NAME: usize = 256;
 
-/// `XP1_…`: what a protocol does.
+/// `XP1_…`: the properties of a protocol.
 const CONNECTIONLESS: u32 = 0x0000_0001;
 const GUARANTEED_DELIVERY: u32 = 0x0000_0002;
 const GUARANTEED_ORDER: u32 = 0x0000_0004;
@@ -16,11 +16,11 @@ const GRACEFUL_CLOSE: u32 = 0x0000_0020;
 const EXPEDITED_DATA: u32 = 0x0000_0040;
 const SUPPORT_BROADCAST: u32 = 0x0000_0200;
 const SUPPORT_MULTIPOINT: u32 = 0x0000_0400;
-/// Its sockets are handles of the system, which is always so here.
+/// Its sockets are handles of the system, which is always true here.
 const IFS_HANDLES: u32 = 0x0002_0000;
 const MATCHES_PROTOCOL_ZERO: u32 = 0x0000_0008;
 
-/// `WSAPROTOCOL_INFOA` with bytes for letters, `WSAPROTOCOL_INFOW` with wide characters, which have four bytes.
+/// `WSAPROTOCOL_INFOA` with a byte per character, `WSAPROTOCOL_INFOW` with a wide character of four bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 struct Info<Letter> {
@@ -44,7 +44,7 @@ struct Info<Letter> {
     name: [Letter; NAME],
 }
 
-/// The protocols that `WSAEnumProtocols` tells of, in its order.
+/// The protocols that `WSAEnumProtocols` lists, in its order.
 const KNOWN: [(c_int, c_int, c_int, &str); 4] = [
     (libc::AF_INET, libc::SOCK_STREAM, libc::IPPROTO_TCP, "TCP/IPv4"),
     (libc::AF_INET, libc::SOCK_DGRAM, libc::IPPROTO_UDP, "UDP/IPv4"),
@@ -52,7 +52,7 @@ const KNOWN: [(c_int, c_int, c_int, &str); 4] = [
     (libc::AF_INET6, libc::SOCK_DGRAM, libc::IPPROTO_UDP, "UDP/IPv6"),
 ];
 
-/// Describes a protocol. One that is not [`KNOWN`] has no entry and no name.
+/// Describes a protocol. One that is not in [`KNOWN`] gets no entry and no name.
 fn describe<Letter: Copy + From<u8>>(family: c_int, kind: c_int, protocol: c_int) -> Info<Letter> {
     let at = KNOWN.iter().position(|it| (it.0, it.1, it.2) == (family, kind, protocol));
     let mut name = [Letter::from(0); NAME];
@@ -97,8 +97,7 @@ fn describe<Letter: Copy + From<u8>>(family: c_int, kind: c_int, protocol: c_int
     }
 }
 
-/// What is described, by its place in the list of those that the reference enumerates: its protocol's number, or 0
-/// if the list has ended.
+/// Describes the protocol at this index of the reference's list. Returns the protocol's number, or 0 at the end of the list.
 ///
 /// # Safety
 ///
@@ -108,13 +107,13 @@ pub unsafe extern "C" fn cp_known_protocol(place: c_int, info: *mut c_void) -> c
     let known = usize::try_from(place).ok().and_then(|place| KNOWN.get(place));
     known.map_or(0, |&(family, kind, protocol, _)| {
         // SAFETY: writing demands room, however it is aligned.
-        // - the caller says that it is there.
+        // - the caller guarantees the room.
         unsafe { info.cast::<Info<u8>>().write_unaligned(describe(family, kind, protocol)) };
         protocol
     })
 }
 
-/// An option of a socket that is a number; the system's error if there is none.
+/// Reads a numeric option of a socket. Fails with the system's error.
 fn option(descriptor: c_int, name: c_int) -> Result<c_int, c_int> {
     let (mut value, mut size): (c_int, socklen_t) = (0, 4);
     let (level, place) = (libc::SOL_SOCKET, (&raw mut value).cast());
@@ -129,7 +128,7 @@ fn option(descriptor: c_int, name: c_int) -> Result<c_int, c_int> {
 ///
 /// # Safety
 ///
-/// `value` is null or points to so many bytes as `size` says, which is null or points to a number.
+/// `value` is null or points to as many bytes as `size` says. `size` is null or points to a number.
 unsafe fn tell<Letter: Copy + From<u8>>(
     descriptor: c_int,
     value: *mut c_void,
@@ -138,8 +137,8 @@ unsafe fn tell<Letter: Copy + From<u8>>(
     let family = option(descriptor, libc::SO_DOMAIN)?;
     let kind = option(descriptor, libc::SO_TYPE)?;
     let protocol = option(descriptor, libc::SO_PROTOCOL)?;
-    // SAFETY: `as_mut` demands null, or a number that nobody else looks at.
-    // - the caller says so.
+    // SAFETY: `as_mut` demands null, or a number that nobody else accesses.
+    // - the caller guarantees it.
     let Some(size) = (unsafe { size.as_mut() }) else { return Err(libc::EFAULT) };
     let room = std::mem::replace(size, socklen_t::try_from(size_of::<Info<Letter>>()).unwrap_or(0));
     if value.is_null() || room < *size {
@@ -147,7 +146,7 @@ unsafe fn tell<Letter: Copy + From<u8>>(
     }
     let info = describe::<Letter>(family, kind, protocol);
     // SAFETY: writing demands room, however it is aligned.
-    // - the caller says that there is as much as `room`, which is enough.
+    // - the caller guarantees `room` bytes, which is enough.
     unsafe { value.cast::<Info<Letter>>().write_unaligned(info) };
     Ok(())
 }
@@ -156,8 +155,8 @@ unsafe fn tell<Letter: Copy + From<u8>>(
 const NARROW: c_int = 0x2004;
 const WIDE: c_int = 0x2005;
 
-/// The description of a socket's protocol, if that is what the option asks for. A failure is the system's error; with
-/// too little room the number says how much is needed.
+/// Describes a socket's protocol, if the option asks for that. Fails with the system's error. If there is too little room,
+/// `size` receives the size needed.
 ///
 /// # Safety
 ///
@@ -170,9 +169,9 @@ pub(crate) unsafe fn protocol_info(
     size: *mut socklen_t,
 ) -> Option<Result<(), c_int>> {
     match name {
-        // SAFETY: as the caller says.
+        // SAFETY: as the caller guarantees.
         NARROW if level == libc::SOL_SOCKET => Some(unsafe { tell::<u8>(descriptor, value, size) }),
-        // SAFETY: as the caller says.
+        // SAFETY: as the caller guarantees.
         WIDE if level == libc::SOL_SOCKET => Some(unsafe { tell::<u32>(descriptor, value, size) }),
         _ => None,
     }

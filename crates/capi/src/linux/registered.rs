@@ -1,7 +1,7 @@
 //! Waits that call a function when their object is signalled: `RegisterWaitForSingleObject`.
 //!
-//! Each has its own thread, which waits and calls the function. So a function may block, and the flags that choose a thread
-//! change nothing. The object lives as long as the wait, even if its handle is closed.
+//! Each wait has its own thread, which waits and calls the function. So a function may block, and the flags that choose a
+//! thread have no effect. The object lives as long as the wait, even if its handle is closed.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -15,14 +15,14 @@ use crate::linux::waitable::{ABANDONED, Awaited, Kind, Waitable, abandon_owned, 
 /// `WAITORTIMERCALLBACK`.
 pub(crate) type Callback = unsafe extern "C" fn(*mut c_void, u8);
 
-/// What is called.
+/// The function to call.
 pub(crate) struct Call {
     pub(crate) callback: Callback,
     pub(crate) context: *mut c_void,
 }
 
-// SAFETY: the call may be made by another thread than the one that has asked for it, though it has a pointer.
-// - the callback may be called with its context by any thread, as `cp_register_wait` demands.
+// SAFETY: another thread than the one that has asked for the call may make it, though it has a pointer.
+// - any thread may call the callback with its context, as `cp_register_wait` demands.
 unsafe impl Send for Call {}
 
 #[derive(Default)]
@@ -35,9 +35,9 @@ struct State {
 
 /// See the module's documentation.
 pub(crate) struct Registered {
-    /// Signalled: it shall end.
+    /// Signalled when the wait must end.
     stop: Arc<Waitable>,
-    /// Signalled: it has ended.
+    /// Signalled when the wait has ended.
     end: Arc<Waitable>,
     state: Mutex<State>,
 }
@@ -61,7 +61,7 @@ impl Registered {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts the thread. `awaited` has one object or port, at the first place.
+    /// Starts the thread. `awaited` has one object or port, at index 0.
     pub(crate) fn start(
         self: &Arc<Self>,
         mut awaited: Awaited,
@@ -87,7 +87,7 @@ impl Registered {
                 break;
             }
             // SAFETY: the callback demands what the reference gives it.
-            // - that is what it gets; the program says that any thread may call it at any time.
+            // - it gets that; the program allows any thread to call it at any time.
             unsafe { (call.callback)(call.context, u8::from(is_over)) };
             self.lock().is_calling = false;
             if once {
@@ -103,15 +103,14 @@ impl Registered {
         self.end.set();
     }
 
-    /// Whether the function may be called: not once the wait was unregistered.
+    /// Whether the function may be called. It may not once the wait is unregistered.
     fn begin_call(&self) -> bool {
         let mut state = self.lock();
         state.is_calling = !self.stop.is_signalled();
         state.is_calling
     }
 
-    /// From now on no call begins. `tell` is set at the end of the call that has begun, if there is one. Returns whether there
-    /// is.
+    /// Prevents further calls. If a call has begun, `tell` is set when it ends. Returns whether a call has begun.
     pub(crate) fn stop(&self, tell: Option<Arc<Waitable>>) -> bool {
         let mut state = self.lock();
         self.stop.set();
@@ -127,7 +126,7 @@ impl Registered {
         is_calling
     }
 
-    /// Waits until it has ended.
+    /// Waits until the wait has ended.
     pub(crate) fn until_ended(&self) {
         let awaited = Awaited { objects: vec![(0, Arc::clone(&self.end))], ports: Vec::new() };
         let _ = wait(awaited, false, None);

@@ -1,4 +1,4 @@
-//! Names and addresses of hosts: the system's calls, with Winsock's codes, which are the last error, too.
+//! Host names and addresses: the system's calls with Winsock's codes, which are also the last error.
 
 use std::ffi::{CStr, c_char, c_int};
 
@@ -7,11 +7,11 @@ use libc::{addrinfo, sockaddr, socklen_t};
 use crate::errors::{code, guarded, set_last};
 use crate::linux::errno::code_of_errno;
 
-/// For a name that is known, and has no address of the family that was asked for. musl does not name these two.
+/// The name exists, but has no address of the requested family. musl does not define these two.
 const EAI_NODATA: c_int = -5;
 const EAI_ADDRFAMILY: c_int = -9;
 
-/// The code of a resolver's error, 0 for none. Behind `EAI_SYSTEM` stands `errno`.
+/// Converts a resolver's error to a code, 0 if there is none. `EAI_SYSTEM` means that `errno` has the error.
 fn code_of_resolver(error: c_int, errno: i32) -> u32 {
     match error {
         0 => code::SUCCESS,
@@ -29,7 +29,7 @@ fn code_of_resolver(error: c_int, errno: i32) -> u32 {
     }
 }
 
-/// Calls the resolver; its error becomes the last one and is returned.
+/// Calls the resolver. Returns its error, and makes it the last error.
 fn resolved(call: impl FnOnce() -> Result<c_int, u32>) -> c_int {
     let failed = |code: u32| {
         if code != code::SUCCESS {
@@ -46,7 +46,7 @@ fn resolved(call: impl FnOnce() -> Result<c_int, u32>) -> c_int {
     })
 }
 
-/// `getaddrinfo`, with Winsock's codes. An empty name is this host's own.
+/// `getaddrinfo`, with Winsock's codes. An empty name is this host's name.
 ///
 /// # Safety
 ///
@@ -63,10 +63,10 @@ pub unsafe extern "C" fn cp_getaddrinfo(
             return Err(code::WSAEFAULT);
         }
         // SAFETY: writing demands a valid place.
-        // - the caller says so of a `result` that is not null.
+        // - the caller guarantees it for a non-null `result`.
         unsafe { result.write(std::ptr::null_mut()) };
         // SAFETY: `as_ref` demands null or a struct that nothing writes meanwhile.
-        // - the caller says so.
+        // - the caller guarantees it.
         let has_more = unsafe { hints.as_ref() }.is_some_and(|hints| {
             hints.ai_addrlen != 0
                 || !hints.ai_addr.is_null()
@@ -77,19 +77,19 @@ pub unsafe extern "C" fn cp_getaddrinfo(
             return Err(code::WSANO_RECOVERY);
         }
         // SAFETY: `from_ptr` demands text that ends with a zero.
-        // - the caller says so of a name that is not null.
+        // - the caller guarantees it for a non-null name.
         let is_own = !node.is_null() && unsafe { CStr::from_ptr(node) }.is_empty();
         let mut own = [0; 256];
         if is_own {
             // The last byte stays zero.
-            // SAFETY: gethostname demands room for so many bytes.
+            // SAFETY: gethostname demands room for that many bytes.
             // - the array has one more.
             if unsafe { libc::gethostname(own.as_mut_ptr(), own.len() - 1) } != 0 {
                 return Err(code::WSAHOST_NOT_FOUND);
             }
         }
         let node = if is_own { own.as_ptr() } else { node };
-        // SAFETY: as the caller says; the own name ends with a zero.
+        // SAFETY: as the caller guarantees; the host's own name ends with a zero.
         Ok(unsafe { libc::getaddrinfo(node, service, hints, result) })
     })
 }
@@ -98,11 +98,11 @@ pub unsafe extern "C" fn cp_getaddrinfo(
 ///
 /// # Safety
 ///
-/// `list` is null, or what [`cp_getaddrinfo`] has given out and nobody has freed.
+/// `list` is null, or a list returned by [`cp_getaddrinfo`] that nobody has freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cp_freeaddrinfo(list: *mut addrinfo) {
     if !list.is_null() {
-        // SAFETY: as the caller says.
+        // SAFETY: as the caller guarantees.
         unsafe { libc::freeaddrinfo(list) };
     }
 }
@@ -129,14 +129,14 @@ pub unsafe extern "C" fn cp_getnameinfo(
         if (!node.is_null() && node_size == 0) || (!service.is_null() && service_size == 0) {
             return Err(code::WSAEINVAL);
         }
-        // What is no place is no room either.
+        // A null pointer has no room, whatever its size.
         let node_size = if node.is_null() { 0 } else { node_size };
         let service_size = if service.is_null() { 0 } else { service_size };
-        // The family must be there to be read.
+        // The family must fit, or it cannot be read.
         if (size as usize) < size_of::<libc::sa_family_t>() {
             return Err(code::WSAEFAULT);
         }
-        // SAFETY: as the caller says.
+        // SAFETY: as the caller guarantees.
         Ok(unsafe {
             libc::getnameinfo(address, size, node, node_size, service, service_size, flags)
         })

@@ -19,7 +19,7 @@ pub const IN_WINSOCK: u32 = 1;
 /// A port whose operations no thread sees to is looked at so often by a thread that waits for one of them.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 
-/// How long a thread that waits for an event sleeps until it looks at the status again.
+/// How long a thread waiting for an event sleeps before it checks the status again.
 const WITHOUT_SIGNAL: Duration = Duration::from_millis(100);
 
 /// The status of an operation, if it has ended.
@@ -28,8 +28,8 @@ fn ended(overlapped: &Overlapped) -> Option<u32> {
     (ended != status::PENDING).then_some(ended)
 }
 
-/// Waits until an operation has ended, or its event is set, at most so long. Meanwhile the thread sees to the operations of
-/// its port. If only the event is set, that is a success.
+/// Waits until an operation has ended or its event is set, for `limit` at most. Meanwhile the thread drives the operations of
+/// its port. If only the event is set, that counts as success.
 fn wait(
     overlapped: &Overlapped,
     port: Option<&Arc<CompletionPort>>,
@@ -57,17 +57,17 @@ fn wait(
             waits.sleep(status::PENDING, pause);
             continue;
         };
-        // Another thread may take the signal of an event that a wait resets.
+        // Another thread may take the signal of an auto-reset event.
         let pause = pause.unwrap_or(WITHOUT_SIGNAL).min(WITHOUT_SIGNAL);
         if is_set_within(event, Some(pause)) {
-            // The end of the operation has set the event, and leaves it set. What the program has set before is taken.
+            // The operation's end sets the event and leaves it set. This consumes a signal that the program set earlier.
             let ended = ended(overlapped).inspect(|_| event.set());
             return Some(ended.unwrap_or(status::SUCCESS));
         }
     }
 }
 
-/// Waits for an event, at most so long. Whether it was set; one that a wait resets is reset by that.
+/// Waits for an event, for `limit` at most. Returns whether it was set. The wait resets an auto-reset event.
 fn is_set_within(event: &Arc<Waitable>, limit: Option<Duration>) -> bool {
     let awaited = Awaited { objects: vec![(0, Arc::clone(event))], ports: Vec::new() };
     waitable::wait(awaited, false, limit).is_ok()

@@ -1,7 +1,7 @@
-//! `select`, with the reference's sets: a count and an array of sockets.
+//! `select` with the reference's sets: a count and an array of sockets.
 //!
-//! The system's poll(2) waits. It goes on waiting for a socket that another thread closes, so `closesocket` tells the
-//! waits that have the socket's number.
+//! poll(2) does the waiting. It keeps waiting for a socket that another thread closes, so `closesocket` notifies the waits
+//! that contain the socket's number.
 
 use std::ffi::c_int;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -20,7 +20,7 @@ const READ: u8 = 1;
 const WRITE: u8 = 2;
 const EXCEPT: u8 = 4;
 
-/// A socket of one set or more: by which sets it is watched, and in which it is to be reported.
+/// A socket in at least one set: the sets that watch it, and the sets that report it.
 #[derive(Clone, Copy)]
 struct Watched {
     descriptor: RawFd,
@@ -28,14 +28,14 @@ struct Watched {
     ready: u8,
 }
 
-/// What the program passes for one of the three sets: its `fd_set`, which begins with the count.
+/// One of the three sets as the program passes it: its `fd_set`, which begins with the count.
 struct Given {
     set: *mut u32,
     sort: u8,
     sockets: Vec<RawFd>,
 }
 
-/// Where a socket stands in a set. The first one stands behind the count, aligned as in an array.
+/// Returns the address of a socket in a set. The first one follows the count, aligned as in an array.
 fn place_in(set: *mut u32, place: usize) -> *mut usize {
     set.cast::<usize>().wrapping_add(1 + place)
 }
@@ -43,7 +43,7 @@ fn place_in(set: *mut u32, place: usize) -> *mut usize {
 impl Given {
     /// # Safety
     ///
-    /// `set` is null or points to a count and so many sockets.
+    /// `set` is null or points to a count and that many sockets.
     unsafe fn new(set: *mut u32, sort: u8) -> Result<Self, u32> {
         let mut sockets = Vec::new();
         if !set.is_null() && !memory::may_be(set) {
@@ -51,11 +51,11 @@ impl Given {
         }
         if !set.is_null() {
             // SAFETY: reading through a raw pointer demands that it is valid.
-            // - the caller says so of one that is not null.
+            // - the caller guarantees it for a non-null one.
             let count = unsafe { set.read() } as usize;
             sockets.try_reserve_exact(count).map_err(|_| code::WSAENOBUFS)?;
             for place in 0..count {
-                // SAFETY: as above: the caller says that there are so many sockets.
+                // SAFETY: as above: the caller guarantees that there are that many sockets.
                 let socket = unsafe { place_in(set, place).read() };
                 sockets.push(RawFd::try_from(socket).map_err(|_| code::WSAENOTSOCK)?);
             }
@@ -63,8 +63,8 @@ impl Given {
         Ok(Self { set, sort, sockets })
     }
 
-    /// Leaves the sockets in the set that are ready; how many there are. If it `has_some`, since the program has passed the
-    /// same set for another one, each of them stands there once.
+    /// Reduces the set to its ready sockets, and returns their number. `has_some` means that the program has passed the same
+    /// set for another one, which has already been reported: then each socket is listed once.
     ///
     /// # Safety
     ///
@@ -74,9 +74,9 @@ impl Given {
             return 0;
         }
         // SAFETY: reading through a raw pointer demands that it is valid.
-        // - as the caller says.
+        // - the caller guarantees it.
         let had = if has_some { unsafe { self.set.read() } } else { 0 };
-        // SAFETY: as above: the caller says that the set has room for as many as it had at first.
+        // SAFETY: as above: the caller guarantees that the set has room for as many as it had at first.
         let has = |place: u32| unsafe { place_in(self.set, place as usize).read() };
         let mut count = had;
         for &socket in &self.sockets {
@@ -96,7 +96,7 @@ impl Given {
     }
 }
 
-/// The sockets of all sets, each once, ordered by their numbers.
+/// The sockets of all sets, without duplicates, ordered by number.
 fn merged(given: &[Given; 3]) -> Vec<Watched> {
     let all = given.iter().flat_map(|given| {
         let watched = |&descriptor: &RawFd| Watched { descriptor, wanted: given.sort, ready: 0 };
@@ -114,16 +114,16 @@ fn merged(given: &[Given; 3]) -> Vec<Watched> {
     all
 }
 
-/// What poll(2) tells of one socket at this moment.
+/// Returns the current events of one socket.
 fn look(descriptor: RawFd, events: i16) -> i16 {
     let mut asked = pollfd { fd: descriptor, events, revents: 0 };
-    // SAFETY: poll(2) reads and writes so many entries.
+    // SAFETY: poll(2) reads and writes that many entries.
     // - valid: there is one.
     unsafe { libc::poll(&raw mut asked, 1, 0) };
     asked.revents
 }
 
-/// Whether the socket has come to its end because the program's connect failed.
+/// Whether the socket reports a hang-up because the program's connect failed.
 fn has_failed(descriptor: RawFd) -> bool {
     let past = numbers::find(descriptor).map(|number| number.lock().past(descriptor));
     past.is_some_and(|past| past.was_refused || past.is_connecting)
@@ -141,11 +141,11 @@ impl Watched {
         wanted.fold(0, |events, (_, event)| events | event)
     }
 
-    /// In which sets a socket is to be reported, of which poll(2) tells this.
+    /// Returns the sets that must report a socket with these events.
     fn ready_by(&self, told: i16) -> u8 {
         let is_over = told & libc::POLLHUP != 0;
         if is_over && (told | look(self.descriptor, libc::POLLRDHUP)) & libc::POLLRDHUP == 0 {
-            // A stream that was never connected: the system says that it has a hang-up and room.
+            // A stream that was never connected: the system reports a hang-up and writability.
             return 0;
         }
         if is_over && has_failed(self.descriptor) {
@@ -165,13 +165,13 @@ impl Watched {
     }
 }
 
-/// A wait that goes on.
+/// A wait in progress.
 struct Waiter {
-    /// What it waits for, ordered.
+    /// The descriptors it waits for, ordered.
     descriptors: Vec<RawFd>,
-    /// Which of these were closed meanwhile.
+    /// Those that have been closed meanwhile.
     closed: Mutex<Vec<RawFd>>,
-    /// Becomes readable then; none if there was no descriptor left.
+    /// Becomes readable when one is closed. `None` if there was no free descriptor.
     bell: Option<OwnedFd>,
 }
 
@@ -187,14 +187,14 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A socket is about to be closed: the waits that have it are told.
+/// Notifies the waits that contain a socket which is about to be closed.
 pub(crate) fn note_close(descriptor: RawFd) {
     let Some(waiters) = WAITERS.find() else { return };
     for waiter in locked(waiters).iter() {
         if waiter.descriptors.binary_search(&descriptor).is_ok() {
             locked(&waiter.closed).push(descriptor);
             if let Some(bell) = &waiter.bell {
-                // It takes as many as 2^64 of these.
+                // An eventfd counts up to 2^64 of these.
                 // SAFETY: eventfd_write(3) demands nothing of memory.
                 unsafe { libc::eventfd_write(bell.as_raw_fd(), 1) };
             }
@@ -207,7 +207,7 @@ impl Waiter {
         // SAFETY: eventfd(2) demands nothing of memory.
         let bell = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
         // SAFETY: `from_raw_fd` demands a descriptor that has no other owner.
-        // - the call has made it just now.
+        // - the call has just created it.
         let bell = (bell >= 0).then(|| unsafe { OwnedFd::from_raw_fd(bell) });
         let descriptors = watched.iter().map(|it| it.descriptor).collect();
         let waiter = Arc::new(Self { descriptors, closed: Mutex::default(), bell });
@@ -221,8 +221,8 @@ impl Waiter {
         }
     }
 
-    /// How a wait ends in which sockets were closed: one that was watched for reading is readable, as on the reference.
-    /// `None` if none was closed.
+    /// How the wait ends when sockets were closed. A socket watched for reading is reported as readable, as on the reference.
+    /// Returns `None` if none was closed.
     fn outcome(&self, watched: &mut [Watched]) -> Option<Result<(), u32>> {
         let closed = locked(&self.closed);
         for descriptor in closed.iter() {
@@ -237,14 +237,14 @@ impl Waiter {
     }
 }
 
-/// How long a wait goes on without a look at what poll(2) would report again and again, or, where there is no bell, at
-/// what was closed.
+/// The interval for checking events that poll(2) would report again and again. Without an eventfd, also the interval for
+/// checking which sockets were closed.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What poll(2) is asked, of the sockets in the same order; the bell is the last.
+/// The array for poll(2), with the sockets in the same order. The eventfd comes last.
 struct Polled {
     asked: Vec<pollfd>,
-    /// There are sockets of which it tells something that is not reported.
+    /// Some sockets have events that no set reports.
     has_parked: bool,
 }
 
@@ -256,7 +256,7 @@ impl Polled {
         Self { asked, has_parked: false }
     }
 
-    /// Waits, at most until this time. Refused if one of them is no socket any more.
+    /// Waits until this time at most. Fails if one of the descriptors is no longer a socket.
     fn wait(&mut self, watched: &mut [Watched], until: Option<Instant>) -> Result<bool, u32> {
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         let left = match left {
@@ -270,7 +270,7 @@ impl Polled {
         });
         let time = time.as_ref().map_or(ptr::null(), ptr::from_ref);
         let count = self.asked.len() as libc::nfds_t;
-        // SAFETY: ppoll(2) reads and writes so many entries, and reads a time unless that is null.
+        // SAFETY: ppoll(2) reads and writes that many entries, and reads a time unless that is null.
         // - valid: they are the vector's; the time is a local.
         let told = unsafe { libc::ppoll(self.asked.as_mut_ptr(), count, time, ptr::null()) };
         if told < 0 {
@@ -280,7 +280,7 @@ impl Polled {
         self.sort(watched)
     }
 
-    /// Whether any is ready. Others of which something is told are not asked about until the next look.
+    /// Returns whether any socket is ready. Sockets with other events are left out until the next check.
     fn sort(&mut self, watched: &mut [Watched]) -> Result<bool, u32> {
         let (mut has_ready, mut has_parked) = (false, false);
         for (it, asked) in watched.iter_mut().zip(&mut self.asked) {
@@ -306,10 +306,10 @@ impl Polled {
     }
 }
 
-/// Waits until any of the sockets is ready, or the time is over.
+/// Waits until a socket is ready or the time is up.
 fn wait(watched: &mut [Watched], limit: Option<Duration>) -> Result<(), u32> {
     let mut polled = Polled::new(watched);
-    // What is there already costs no more than this.
+    // If a socket is ready already, this is all the call costs.
     let now = Instant::now();
     if polled.wait(watched, Some(now))? || limit == Some(Duration::ZERO) {
         return Ok(());
@@ -326,7 +326,7 @@ fn wait(watched: &mut [Watched], limit: Option<Duration>) -> Result<(), u32> {
         polled.has_parked |= waiter.bell.is_none();
         match polled.wait(watched, until) {
             Ok(false) if until.is_none_or(|until| Instant::now() < until) => {}
-            // What a closed number tells is another thing.
+            // Events of a closed number belong to something else.
             outcome => {
                 break waiter.outcome(watched).unwrap_or(outcome.map(|_| ()));
             }
@@ -341,7 +341,7 @@ fn is_socket(descriptor: RawFd) -> bool {
         || descriptors::protocol(descriptor).is_ok()
 }
 
-/// How long to wait at most; `None` for ever.
+/// Returns the time limit, or `None` to wait forever.
 ///
 /// # Safety
 ///
@@ -354,14 +354,14 @@ unsafe fn limit(time: *const timeval) -> Result<Option<Duration>, u32> {
         return Err(code::WSAEFAULT);
     }
     // SAFETY: reading through a raw pointer demands that it is valid.
-    // - the caller says so of one that is not null.
+    // - the caller guarantees it for a non-null one.
     let timeval { tv_sec, tv_usec } = unsafe { time.read() };
     let seconds = u64::try_from(tv_sec).map_err(|_| code::WSAEINVAL)?;
     let more = u64::try_from(tv_usec).map_err(|_| code::WSAEINVAL)?;
     Ok(Some(Duration::from_secs(seconds).saturating_add(Duration::from_micros(more))))
 }
 
-/// `select`. How many sockets are in the sets when it returns, or -1. The first argument means nothing.
+/// `select`. Returns the number of sockets left in the sets, or -1. The first argument is ignored.
 ///
 /// # Safety
 ///
@@ -376,10 +376,10 @@ pub unsafe extern "C" fn cp_select(
 ) -> c_int {
     let select = || {
         // SAFETY: `limit` demands null or a time.
-        // - the caller says so.
+        // - the caller guarantees it.
         let limit = unsafe { limit(time) }?;
-        // SAFETY: `Given::new` demands null, or a count and so many sockets.
-        // - the caller says so, of each.
+        // SAFETY: `Given::new` demands null, or a count and that many sockets.
+        // - the caller guarantees it for each.
         let given = |set, sort| unsafe { Given::new(set, sort) };
         let given = [given(reads, READ)?, given(writes, WRITE)?, given(excepts, EXCEPT)?];
         let mut watched = merged(&given);
@@ -394,7 +394,7 @@ pub unsafe extern "C" fn cp_select(
         for (place, it) in given.iter().enumerate() {
             let has_some = given[..place].iter().any(|other| other.set == it.set);
             // SAFETY: `report` demands what `new` does, and that nothing else uses the set.
-            // - the caller says so.
+            // - the caller guarantees it.
             count += unsafe { it.report(&watched, has_some) };
         }
         Ok(c_int::try_from(count).unwrap_or(c_int::MAX))

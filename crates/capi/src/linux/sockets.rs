@@ -336,12 +336,12 @@ pub unsafe extern "C" fn cp_accept(
     address: *mut sockaddr,
     size: *mut socklen_t,
 ) -> c_int {
-    // SAFETY: `has_room` demands a number, or what is no memory.
-    // - the caller says so.
+    // SAFETY: `has_room` demands a pointer to a number, or to no memory.
+    // - the caller guarantees it.
     let has_room = || unsafe { has_room(listener, size) };
     let is_wanted = !address.is_null();
     if is_wanted && !(memory::is_there(address, size_of::<sockaddr>()) && has_room()) {
-        // What the system would refuse when the connection is there, and lost.
+        // The system would reject it only once a connection is there, which would then be lost.
         return refused(protocol(listener).map_or_else(|code| code, |_| code::WSAEFAULT));
     }
     let made = called(|| {
@@ -370,7 +370,7 @@ pub unsafe extern "C" fn cp_accept(
     made
 }
 
-/// `made` is a connection from here on, with the choices of its listener.
+/// Registers `made` as a connection with the choices of its listener.
 fn begin_connection(listener: c_int, made: c_int) {
     let of_listener = numbers::find(listener).map(|number| {
         let chosen = number.lock().chosen;
@@ -424,8 +424,8 @@ fn accept_blocking(listener: c_int, call: impl Fn() -> c_int) -> c_int {
     })
 }
 
-/// Whether a socket that does not block would wait when it is closed. If only the peer's answer to the end is missing, it
-/// is not waited for: the socket lingers no more.
+/// Whether closing a non-blocking socket would have to wait. If only the peer's answer to the end is missing, nothing waits
+/// for it, and the socket no longer lingers.
 fn waits_when_closed(descriptor: c_int) -> bool {
     let chooses =
         |number: &Number| number.options() & LINGERS != 0 && !number.is_nonblocking_unasked();
@@ -509,7 +509,7 @@ pub(crate) fn note_short_address(failed: bool, descriptor: c_int, size: socklen_
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_listen(descriptor: c_int, backlog: c_int) -> c_int {
     let listening = called(|| {
-        // The system binds such a one to a port of its own choice.
+        // The system binds such a socket to a port that it chooses.
         if kind(descriptor) == Some(libc::SOCK_STREAM) && is_unbound(descriptor) {
             set_errno(libc::EINVAL);
             return FAILED;
@@ -552,7 +552,7 @@ pub unsafe extern "C" fn cp_connect(
         return refused(code::WSAEINVAL);
     }
     if connected < 0 && errno() == libc::EAGAIN && is_local(descriptor) {
-        // The listener's queue is full, and no event reports when it has room.
+        // The listener's queue is full, and no event reports free space.
         let has_waited = descriptors::blocks(descriptor) == Some(true);
         let refusal = code_of_errno(libc::ECONNREFUSED);
         return refused(if has_waited { code::WSAETIMEDOUT } else { refusal });
@@ -575,7 +575,7 @@ pub unsafe extern "C" fn cp_connect(
     connected
 }
 
-/// How much room there is for the address of a sender. Too little for any is refused; streams tell of no sender.
+/// The room for a sender's address. Fails if it is too small for any address. Streams report no sender.
 ///
 /// # Safety
 ///
@@ -590,12 +590,12 @@ pub(crate) unsafe fn room_for_sender(
     }
     let room = if memory::may_be(address) && memory::may_be(size) {
         // SAFETY: reading through a raw pointer demands that it is valid.
-        // - the caller says so of one that can be one.
+        // - the caller guarantees it for a pointer that can be valid.
         socklen_t::try_from(unsafe { size.read() }).unwrap_or(0)
     } else {
         0
     };
-    // Asked once of a socket that this library has given out: datagrams are received often.
+    // Asked once for a socket that this library has created, because programs receive datagrams often.
     let needed = || match numbers::find(descriptor) {
         Some(number) => number.size_of_address(descriptor, registrations::is_believed(number)),
         None => descriptors::size_of_address(descriptor),
@@ -665,10 +665,10 @@ pub unsafe extern "C" fn cp_recvfrom(
 ) -> isize {
     let (mut address, mut address_size) = (address, address_size);
     // SAFETY: `room_for_sender` demands null or a number.
-    // - the caller says so.
+    // - the caller guarantees it.
     match unsafe { room_for_sender(descriptor, address, address_size.cast()) } {
         Ok(1..) => {}
-        // A stream tells of no sender.
+        // A stream reports no sender.
         Ok(0) => (address, address_size) = (ptr::null_mut(), ptr::null_mut()),
         Err(code) => return refused(code) as isize,
     }
@@ -728,7 +728,7 @@ pub extern "C" fn cp_shutdown(descriptor: c_int, how: c_int) -> c_int {
     if how != libc::SHUT_WR
         && let Some(number) = number
     {
-        // First: what the system then has tried again finds it.
+        // First, so that operations which the system then retries find it.
         number.set_options(READING_SHUT);
     }
     let number = number.filter(|_| how != libc::SHUT_RD);
@@ -751,18 +751,18 @@ pub extern "C" fn cp_shutdown(descriptor: c_int, how: c_int) -> c_int {
 /// `size` points to a number, or to no memory.
 unsafe fn has_room(descriptor: c_int, size: *const socklen_t) -> bool {
     // SAFETY: reading through a raw pointer demands that it is valid.
-    // - the caller says so of one where there is memory.
+    // - the caller guarantees it where there is memory.
     memory::is_there(size, size_of::<socklen_t>())
         && unsafe { size.cast::<c_int>().read() }
             .try_into()
             .is_ok_and(|room: socklen_t| room >= descriptors::size_of_address(descriptor))
 }
 
-/// Brings an address that `call` tells of a socket, all of it or nothing; or nothing, if `has_none`.
+/// Copies the whole address that `call` returns for a socket, or nothing. Also copies nothing if `has_none`.
 ///
 /// # Safety
 ///
-/// `size` is null or points to a number, `address` is null or has room for so many bytes.
+/// `size` is null or points to a number, `address` is null or has room for that many bytes.
 unsafe fn tell_address(
     address: *mut sockaddr,
     size: *mut socklen_t,
@@ -776,7 +776,7 @@ unsafe fn tell_address(
             return FAILED;
         }
         // SAFETY: `assume_init_ref` demands a value.
-        // - of numbers all bits zero are one, and so are those that the call has written.
+        // - zero bits are valid for numbers, and so is whatever the call has written.
         let told = unsafe { found.assume_init_ref() };
         if has_none() {
             set_errno(libc::EINVAL);
@@ -784,7 +784,7 @@ unsafe fn tell_address(
         }
         let has_size = memory::is_there(size, size_of::<socklen_t>());
         // SAFETY: reading through a raw pointer demands that it is valid.
-        // - the caller says so of one where there is memory.
+        // - the caller guarantees it where there is memory.
         let room = if has_size { unsafe { size.cast::<c_int>().read() } } else { 0 };
         if !socklen_t::try_from(room).is_ok_and(|room| room >= needed)
             || !memory::is_there(address, needed as usize)
@@ -793,11 +793,11 @@ unsafe fn tell_address(
             return FAILED;
         }
         let bytes = ptr::from_ref(told).cast::<u8>();
-        // SAFETY: `copy_nonoverlapping` demands so many bytes at both places, which do not overlap.
-        // - the caller says that there is room for more; the other one is a local of the largest size.
+        // SAFETY: `copy_nonoverlapping` demands that many bytes at both places, which do not overlap.
+        // - the caller guarantees room for more; the other one is a local of the largest size.
         unsafe { bytes.copy_to_nonoverlapping(address.cast(), needed as usize) };
         // SAFETY: writing through a raw pointer demands that it is valid.
-        // - the caller says so, and it is not null.
+        // - the caller guarantees it, and it is not null.
         unsafe { size.write(needed) };
         0
     })
@@ -814,7 +814,7 @@ pub unsafe extern "C" fn cp_getsockname(
     address: *mut sockaddr,
     size: *mut socklen_t,
 ) -> c_int {
-    // SAFETY: getsockname(2) writes an address where it is told to, and its size.
+    // SAFETY: getsockname(2) writes an address and its size to the given places.
     // - `tell_address` gives it room for any.
     let call = |address, size| unsafe { libc::getsockname(descriptor, address, size) };
     // SAFETY: `tell_address` demands what this call does.
@@ -832,7 +832,7 @@ pub unsafe extern "C" fn cp_getpeername(
     address: *mut sockaddr,
     size: *mut socklen_t,
 ) -> c_int {
-    // SAFETY: getpeername(2) writes an address where it is told to, and its size.
+    // SAFETY: getpeername(2) writes an address and its size to the given places.
     // - `tell_address` gives it room for any.
     let call = |address, size| unsafe { libc::getpeername(descriptor, address, size) };
     // SAFETY: `tell_address` demands what this call does.

@@ -169,7 +169,7 @@ pub(crate) fn not_received(outcome: &mut Outcome) -> Attempt {
     failed(outcome)
 }
 
-/// The same of a socket that may have datagrams: the own shutdown ends the receive, with nothing.
+/// The same for a socket that may have datagrams: its own shutdown ends the receive with 0 bytes.
 fn not_received_yet(descriptor: RawFd, outcome: &mut Outcome) -> Attempt {
     let attempt = not_received(outcome);
     if !matches!(attempt, Attempt::Blocked) || outcome.is_tcp {
@@ -409,13 +409,13 @@ impl Work for Sending {
     }
 }
 
-/// The status of a send to an address that has failed.
+/// Returns the status of a failed send to an address.
 pub(crate) fn status_of_send(target: Target, errno: c_int, address: Option<&Address>) -> u32 {
     let is_short = |address: &Address| {
         let needed = target.if_current(|_| descriptors::size_of_address(target.descriptor));
         needed.is_some_and(|needed| address.size < needed)
     };
-    // To the reference that is a bad pointer, to the system a bad argument.
+    // The reference treats it as a bad pointer, the system as an invalid argument.
     if errno == libc::EINVAL && address.is_some_and(is_short) {
         return status::of_errno(libc::EFAULT);
     }
@@ -479,7 +479,7 @@ pub unsafe extern "C" fn cp_start_receive(
     guarded(-1, || answered(begin()))
 }
 
-/// Whether the number of bytes and the end of an operation can be told there. The former need not be.
+/// Whether these can point to memory for the number of bytes and for the end of an operation. The former may be null.
 fn can_be_told(bytes: *const u32, overlapped: *const c_void) -> bool {
     (bytes.is_null() || memory::may_be(bytes)) && memory::may_be(overlapped)
 }

@@ -266,7 +266,7 @@ impl Work for Transmitting {
         true
     }
 
-    /// What the socket refuses from the first byte on the call tells.
+    /// If the socket fails before the first byte, the call itself returns the failure.
     fn fails_by_packet(&self, outcome: Outcome) -> bool {
         outcome.bytes > 0 || matches!(outcome.errno, ENDED | libc::EIO)
     }

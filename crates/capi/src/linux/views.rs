@@ -1,8 +1,8 @@
-//! File mappings and their views: `CreateFileMapping`, `MapViewOfFile` and what belongs to them.
+//! File mappings and their views: `CreateFileMapping`, `MapViewOfFile` and related calls.
 //!
-//! A mapping has a descriptor of its own, and a view needs neither that nor the handle. So the file, the mapping and
-//! its views may be closed in any order. The views stand in a table, which tells one from any other address and knows
-//! how long it is.
+//! A mapping has its own descriptor, and a view needs neither that descriptor nor the handle. So the file, the mapping and
+//! its views may be closed in any order. A table holds the views. It distinguishes a view from any other address, and stores
+//! its length.
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, c_int, c_void};
@@ -29,11 +29,11 @@ mod protect {
     pub(crate) const EXECUTE_WRITE_COPY: u32 = 0x80;
 }
 
-/// `SEC_...`: the memory is taken when it is first touched, with either of the first two.
+/// `SEC_...`. With either of the first two, memory is allocated on first access.
 mod section {
     pub(crate) const COMMIT: u32 = 0x0800_0000;
     pub(crate) const RESERVE: u32 = 0x0400_0000;
-    /// Images, large pages, and other caches.
+    /// Images, large pages, and other cache modes.
     pub(crate) const OTHERS: u32 = 0xD100_0000;
 }
 
@@ -45,7 +45,7 @@ mod access {
     pub(crate) const EXECUTE: u32 = 0x20;
 }
 
-/// Where each view begins, and its length.
+/// The start address of each view, and its length.
 type Views = Mutex<BTreeMap<usize, usize>>;
 
 static VIEWS: Own<Views> = Own::new(begin_child);
@@ -54,7 +54,7 @@ extern "C" fn begin_child() {
     VIEWS.pass_on();
 }
 
-/// The views of this process. A forked child has its parent's, unless a thread was changing them at the fork.
+/// The views of this process. A forked child inherits its parent's views, unless a thread was changing the table at the fork.
 fn views() -> MutexGuard<'static, BTreeMap<usize, usize>> {
     let views = VIEWS.get(|parents| {
         let inherited = parents.and_then(|views| views.try_lock().ok());
@@ -63,7 +63,7 @@ fn views() -> MutexGuard<'static, BTreeMap<usize, usize>> {
     views.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a program wants of a mapping.
+/// The requested properties of a mapping.
 #[derive(Clone, Copy)]
 struct Terms {
     writes: bool,
@@ -89,7 +89,7 @@ fn terms(protect: u32) -> Result<Terms, u32> {
     Ok(Terms { writes, executes })
 }
 
-/// The code of the system error that has just come.
+/// The code for the most recent system error.
 fn error() -> u32 {
     status::code_in_win32(status::of_file(errno()))
 }
@@ -99,7 +99,7 @@ fn owned(descriptor: c_int) -> Result<OwnedFd, u32> {
         return Err(error());
     }
     // SAFETY: `from_raw_fd` demands a descriptor that has no other owner.
-    // - the caller has made it just now.
+    // - the caller has just created it.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
@@ -113,7 +113,7 @@ fn resize(descriptor: &OwnedFd, size: u64) -> Result<(), u32> {
     }
 }
 
-/// Memory that no file keeps.
+/// Creates memory that no file backs.
 fn of_memory(size: u64) -> Result<OwnedFd, u32> {
     if size == 0 {
         return Err(code::INVALID_PARAMETER);
@@ -126,8 +126,8 @@ fn of_memory(size: u64) -> Result<OwnedFd, u32> {
     Ok(made)
 }
 
-/// Another descriptor of a file. It is opened anew, so that it does not go on with what the handle shares the file for:
-/// a view keeps its descriptor's file open.
+/// Returns another descriptor of a file. The file is opened again, because a view keeps its descriptor's file open: sharing
+/// the handle's open file would also keep the handle's share mode in force.
 fn descriptor_of(file: &File, terms: Terms) -> Result<OwnedFd, u32> {
     let link = CString::new(format!("/proc/self/fd/{}", file.descriptor())).unwrap_or_default();
     let mode = if terms.writes { libc::O_RDWR } else { libc::O_RDONLY };
@@ -135,13 +135,13 @@ fn descriptor_of(file: &File, terms: Terms) -> Result<OwnedFd, u32> {
     // - `link` is such.
     let opened = unsafe { libc::open(link.as_ptr(), mode | libc::O_CLOEXEC) };
     owned(opened).or_else(|_| {
-        // Where /proc is not there, or the rights have changed.
+        // /proc is missing, or the rights have changed.
         // SAFETY: fcntl(2) with F_DUPFD_CLOEXEC demands nothing of memory.
         owned(unsafe { libc::fcntl(file.descriptor(), libc::F_DUPFD_CLOEXEC, 0) })
     })
 }
 
-/// Makes a file longer, with room on its disk where the file system gives such.
+/// Extends a file, and allocates disk space for it if the file system supports that.
 fn lengthen(descriptor: &OwnedFd, from: u64, to: u64) -> Result<(), u32> {
     let number = |of: u64| i64::try_from(of).map_err(|_| code::NOT_ENOUGH_MEMORY);
     let (from, more) = (number(from)?, number(to)? - number(from)?);
@@ -174,7 +174,7 @@ fn of_file(file: &File, terms: Terms, size: u64) -> Result<(OwnedFd, u64), u32> 
     }
 }
 
-/// Makes a mapping of a file, or of memory if the handle is `INVALID_HANDLE_VALUE`. Null if it fails.
+/// Creates a mapping of a file, or of memory if the handle is `INVALID_HANDLE_VALUE`. Returns null on failure.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_create_mapping(file: Handle, protect: u32, size: u64) -> Handle {
     let made = || {
@@ -195,7 +195,7 @@ pub extern "C" fn cp_create_mapping(file: Handle, protect: u32, size: u64) -> Ha
     })
 }
 
-/// How the pages of a view are protected, and whether what is written there stays in the view.
+/// Returns how the pages of a view are protected, and whether writes stay in the view.
 fn protection(mapping: &Mapping, wanted: u32) -> Result<(c_int, bool), u32> {
     let executes = wanted & access::EXECUTE != 0;
     let is_private = wanted & !access::EXECUTE == access::COPY;
@@ -235,7 +235,7 @@ fn map(
     Ok(at)
 }
 
-/// Maps a view of a mapping, `count` bytes from `offset` on, or all that is behind it if that is 0. Null if it fails.
+/// Maps a view of `count` bytes from `offset` on. A count of 0 means up to the end of the mapping. Returns null on failure.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_map_view(
     mapping: Handle,
@@ -253,11 +253,11 @@ pub extern "C" fn cp_map_view(
     })
 }
 
-/// Takes the view that begins there away: `UnmapViewOfFile`.
+/// Unmaps the view that begins at this address: `UnmapViewOfFile`.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_unmap_view(place: *const c_void) -> c_int {
     succeeds(|| {
-        // Locked until it is gone: another thread may be given the address then, and has its view noted behind this.
+        // Locked until the view is gone. Another thread may get the address then, and records its view afterwards.
         let mut views = views();
         let length = views.remove(&place.addr()).ok_or(code::INVALID_ADDRESS)?;
         unmap(place.addr(), length);
@@ -265,7 +265,7 @@ pub extern "C" fn cp_unmap_view(place: *const c_void) -> c_int {
     })
 }
 
-/// Writes what has changed in a part of a view to its file: `FlushViewOfFile`. 0 bytes: up to the end of the view.
+/// Writes changes in a part of a view to its file: `FlushViewOfFile`. 0 bytes means up to the end of the view.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_flush_view(place: *const c_void, count: usize) -> c_int {
     succeeds(|| {
@@ -283,7 +283,7 @@ pub extern "C" fn cp_flush_view(place: *const c_void, count: usize) -> c_int {
         let done = unsafe { libc::msync(ptr::without_provenance_mut(start), count, libc::MS_SYNC) };
         match (done, errno()) {
             (0, _) => Ok(()),
-            // Unmapped meanwhile.
+            // Another thread has unmapped it meanwhile.
             (_, libc::ENOMEM) => Err(code::INVALID_ADDRESS),
             _ => Err(error()),
         }

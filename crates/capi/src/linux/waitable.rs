@@ -1,30 +1,32 @@
-//! Objects that threads wait for: events, semaphores, timers, mutexes, threads; and the waits.
+//! Objects that threads can wait for (events, semaphores, timers, mutexes, threads), and the waits.
 //!
-//! One lock of the process guards the queues of all objects, so that a wait for several of them is one step. It is held for
-//! as long as a signal takes to find its waits, never over a system call, and nothing else is locked within.
+//! One lock per process guards the queues of all objects, so a wait for several objects is a single step. A thread holds it
+//! only while a signal looks for its waits, never across a system call, and takes no other lock meanwhile.
 //!
 //! # The invariant
 //!
 //! Whenever the lock is free:
 //!
-//! 1. A wait that has not ended has an entry in the queue of each of its objects, the oldest wait first.
-//! 2. No wait in a queue can be satisfied: of a wait for any object none is signalled, of a wait for all of them not all
-//!    are.
-//! 3. A wait that was granted has no entry. What it was granted was taken from its objects in the same step.
+//! 1. A wait that has not ended has an entry in the queue of each of its objects. Queues are ordered from the oldest wait to
+//!    the newest.
+//! 2. No queued wait can be satisfied: a wait for any object has no signalled object, a wait for all objects has at least one
+//!    that is not signalled.
+//! 3. A granted wait has no entries. The same step took the signals it needed from its objects.
 //!
-//! So the thread that signals an object decides before it returns which waits end. A second signal or a reset finds these
-//! waits gone, although their threads have not run. A wait that times out or fails removes its entries in the step in which
-//! it finds that nothing was granted to it.
+//! So the thread that signals an object decides, before it returns, which waits end. A later signal or reset no longer finds
+//! these waits, even if their threads have not run yet. A wait that times out or fails removes its entries in the same step
+//! in which it checks that it has not been granted.
 //!
-//! Two sorts of things change without a signal. A *timer* becomes due: each wait for it sleeps no longer than until then, and
-//! the first that looks signals it for all ([`Waitable::look`]). A *port* gets packets: only a look tells, so that a wait
-//! that has ports looks every millisecond, and takes what it finds itself ([`How::Looks`]).
+//! Two kinds of things change without a signal. A *timer* becomes due: each wait for it sleeps until then at most, and the
+//! first one to check signals the timer for all ([`Waitable::look`]). A *port* receives packets: only polling finds them, so
+//! a wait that includes ports checks every millisecond and takes what it finds itself ([`How::Looks`]).
 //!
 //! # Forks
 //!
-//! A child has the objects as they were, and none of the threads that wait. The count of signals is one word, and right. The
-//! queue belongs to the process that has used it last (`home`): a child begins with an empty one, since the parent's may be
-//! half changed. So may be the time of a timer and the owner of a mutex, if another thread changed them during the fork.
+//! A child inherits the objects in their state at the fork, but none of the waiting threads. The signal count is a single
+//! word, so it is consistent. A queue belongs to the process that used it last (`home`). The child starts with an empty one,
+//! because the fork may have caught the parent's in the middle of a change. The same can happen to the time of a timer and to
+//! the owner of a mutex, if another thread was changing them during the fork.
 
 use std::cell::{RefCell, UnsafeCell};
 use std::collections::VecDeque;
@@ -41,16 +43,16 @@ use crate::linux::process::Own;
 use crate::linux::waits::this_thread;
 use crate::linux::words::{ANY, cp_clock, wait_while, wake};
 
-/// Added to the place of a mutex that a thread has left owned at its end.
+/// Added to the place of a mutex whose owner ended without releasing it.
 pub(crate) const ABANDONED: u32 = 0x80;
 
 // ---- The lock ------------------------------------------------------------------------------------
 
-/// Who has it may use what the lock guards. There is one in each process.
+/// Grants access to everything the lock guards. There is one per process.
 struct Key {
-    /// Which process this is, among those that it was forked from.
+    /// Identifies this process among those it was forked from.
     home: u64,
-    /// Queues of its parent's threads, which it keeps and never looks at.
+    /// Queues of the parent's threads, kept but never read.
     inherited: Vec<ManuallyDrop<VecDeque<Entry>>>,
 }
 
@@ -76,12 +78,12 @@ fn lock() -> MutexGuard<'static, Key> {
     the_lock().key.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits that were granted, and whose threads are to be woken when the lock is free.
+/// Granted waits whose threads must be woken once the lock is free.
 #[derive(Default)]
 struct Wakes(Vec<Arc<Wait>>);
 
 impl Wakes {
-    /// Locks, calls `change`, unlocks, and wakes whom that concerns.
+    /// Runs `change` with the lock held, then unlocks and wakes the threads of granted waits.
     fn of<R>(change: impl FnOnce(&mut Key, &mut Self) -> R) -> R {
         let mut wakes = Self::default();
         let mut key = lock();
@@ -96,23 +98,23 @@ impl Wakes {
 
 // ---- Objects -------------------------------------------------------------------------------------
 
-/// What an object is.
+/// The kind of an object.
 #[derive(Debug)]
 pub(crate) enum Kind {
     Event,
-    /// With its greatest count.
+    /// With its maximum count.
     Semaphore(u32),
     Timer,
     Mutex,
     Thread(ThreadWords),
 }
 
-/// What is known of a thread besides its end.
+/// State of a thread besides its end.
 #[derive(Debug, Default)]
 pub(crate) struct ThreadWords {
-    /// Its number; 0 until it runs.
+    /// Its thread id; 0 until it runs.
     pub(crate) id: AtomicU32,
-    /// It is not suspended, or was resumed.
+    /// The thread was not created suspended, or was resumed.
     pub(crate) may_go: AtomicU32,
     pub(crate) result: AtomicU32,
 }
@@ -120,31 +122,31 @@ pub(crate) struct ThreadWords {
 /// An object that threads wait for.
 pub(crate) struct Waitable {
     kind: Kind,
-    /// A wait that it ends takes one of its signals.
+    /// A wait that ends consumes one signal.
     resets: bool,
-    /// How many waits it ends; 1 if it ends any number. Changed with the lock held.
+    /// Number of waits it can end; 1 if it ends any number. Changed only with the lock held.
     signals: AtomicU32,
     guarded: UnsafeCell<Guarded>,
 }
 
 // SAFETY: a shared reference may be used by several threads.
-// - what is not atomic is only reached with the one key of the process: see `guarded`.
+// - everything that is not atomic is reached only with the one key of the process: see `guarded`.
 unsafe impl Sync for Waitable {}
 
-/// What the lock guards of an object.
+/// The part of an object that the lock guards.
 struct Guarded {
-    /// The process that has used it last.
+    /// The process that used it last.
     home: u64,
-    /// Waits of threads of that process. By hand, since a child must not give up what it finds there.
+    /// Waits of threads of that process. Dropped by hand: a child must not release the entries it inherits.
     queue: ManuallyDrop<VecDeque<Entry>>,
     timer: Times,
-    /// The thread that has a mutex, how often, and whether one that had it has ended.
+    /// The mutex's owner, how often it owns the mutex, and whether an owner ended without releasing it.
     owner: u64,
     depth: u32,
     is_abandoned: bool,
 }
 
-/// A wait in the queue of one of its objects: the one at this place of the call.
+/// A wait in the queue of one of its objects. `place` is the object's index in the call.
 struct Entry {
     wait: Arc<Wait>,
     place: u32,
@@ -154,15 +156,15 @@ struct Entry {
 #[derive(Default)]
 struct Times {
     is_set: bool,
-    /// `due` is a time of the day.
+    /// `due` is a time of day.
     is_absolute: bool,
-    /// Nanoseconds of the clock.
+    /// Nanoseconds on the clock.
     due: u64,
-    /// 0: it is signalled once.
+    /// 0 if it fires once.
     period: u64,
 }
 
-/// An absolute time may come nearer or farther while a thread sleeps. So long may it sleep.
+/// Maximum sleep while waiting for an absolute time, because the clock may be changed meanwhile.
 const LONGEST_SLEEP_FOR_AN_ABSOLUTE_TIME: Duration = Duration::from_millis(500);
 
 /// Nanoseconds since 1970.
@@ -189,7 +191,7 @@ impl Waitable {
         &self.kind
     }
 
-    /// Of a thread.
+    /// The state of a thread object.
     pub(crate) fn thread(&self) -> Option<&ThreadWords> {
         if let Kind::Thread(words) = &self.kind { Some(words) } else { None }
     }
@@ -198,15 +200,15 @@ impl Waitable {
         self.signals.load(SeqCst) > 0
     }
 
-    /// What the lock guards, for as long as the key is borrowed.
+    /// Returns what the lock guards, for as long as the key is borrowed.
     #[allow(clippy::mut_from_ref, reason = "the key is what is borrowed")]
     fn guarded<'k>(&'k self, key: &'k mut Key) -> &'k mut Guarded {
         // SAFETY: a unique reference demands a value that lives on, and that nothing else uses meanwhile.
-        // - lives on: the object is borrowed as long;
-        // - nothing else: so is the key, and the process has no second one.
+        // - lives on: the object is borrowed for as long;
+        // - nothing else: the key is borrowed for as long, and the process has no second one.
         let guarded = unsafe { &mut *self.guarded.get() };
         if guarded.home != key.home {
-            // Of a parent's threads, and perhaps half changed.
+            // It holds entries of the parent's threads, and may be half changed.
             let inherited = std::mem::take(&mut guarded.queue);
             if guarded.home != 0 {
                 key.inherited.push(inherited);
@@ -222,7 +224,7 @@ impl Waitable {
         self.is_signalled() || matches!(self.kind, Kind::Mutex) && owns(self.guarded(key))
     }
 
-    /// Ends a wait of this thread. Whether it is a mutex that was abandoned.
+    /// Ends a wait of this thread. Returns whether the object is an abandoned mutex.
     fn take(&self, thread: u64, key: &mut Key) -> bool {
         if let Kind::Mutex = self.kind {
             let guarded = self.guarded(key);
@@ -238,7 +240,7 @@ impl Waitable {
         false
     }
 
-    /// Ends a wait of the calling thread, if it is signalled now. Whether it is a mutex that was abandoned.
+    /// Ends a wait of the calling thread if the object is signalled now. Returns whether it is an abandoned mutex.
     fn try_take(&self) -> Option<bool> {
         if !matches!(self.kind, Kind::Timer | Kind::Mutex) && !self.is_signalled() {
             return None;
@@ -250,7 +252,7 @@ impl Waitable {
         })
     }
 
-    /// Ends the waits that its signals satisfy, the oldest first.
+    /// Ends the waits that its signals satisfy, oldest first.
     fn grant(&self, key: &mut Key, wakes: &mut Wakes) {
         let mut at = 0;
         while self.is_signalled()
@@ -258,20 +260,20 @@ impl Waitable {
         {
             let (wait, place) = (Arc::clone(&entry.wait), entry.place);
             match wait.how {
-                // Its thread looks whether this is enough, and keeps its entries meanwhile.
+                // The waiting thread checks whether this is enough, and keeps its entries meanwhile.
                 How::Looks => {
                     wait.word.store(Wait::LOOK, Release);
                     wakes.0.push(wait);
                     at += 1;
                 }
-                // That has removed all its entries here: the next wait's is at the same index.
+                // The wait has removed all its entries here, so the next wait is at the same index.
                 _ if wait.satisfy(place, key) => wakes.0.push(wait),
                 _ => at += 1,
             }
         }
     }
 
-    /// Lets the threads that wait look at it again.
+    /// Makes all waiting threads check it again.
     fn stir(&self, key: &mut Key, wakes: &mut Wakes) {
         for entry in self.guarded(key).queue.iter() {
             entry.wait.word.store(Wait::LOOK, Release);
@@ -279,7 +281,7 @@ impl Waitable {
         }
     }
 
-    /// Signals it: an event, a thread's end.
+    /// Signals an event, or the end of a thread.
     pub(crate) fn set(&self) {
         Wakes::of(|key, wakes| {
             self.signals.store(1, SeqCst);
@@ -287,16 +289,16 @@ impl Waitable {
         });
     }
 
-    /// Ends the signal of an event.
+    /// Resets an event.
     pub(crate) fn reset(&self) {
-        // One that is set at the same time is set behind this.
+        // A concurrent `set` counts as coming after this reset.
         if self.is_signalled() {
             let _key = lock();
             self.signals.store(0, SeqCst);
         }
     }
 
-    /// Signals an event for the threads that wait now: for one of them, or all.
+    /// Signals an event for the threads waiting now: one of them, or all.
     pub(crate) fn pulse(&self) {
         Wakes::of(|key, wakes| {
             self.signals.store(1, SeqCst);
@@ -305,7 +307,7 @@ impl Waitable {
         });
     }
 
-    /// Adds to a semaphore's count; what it was before. `None` if it would become too great.
+    /// Adds to a semaphore's count and returns the previous count. `None` if the count would exceed the maximum.
     pub(crate) fn release(&self, count: u32, most: u32) -> Option<u32> {
         Wakes::of(|key, wakes| {
             let before = self.signals.load(SeqCst);
@@ -318,25 +320,25 @@ impl Waitable {
         })
     }
 
-    /// How many entries its queue has.
+    /// The number of entries in its queue.
     pub(crate) fn waiting(&self) -> usize {
         self.guarded(&mut lock()).queue.len()
     }
 
     // ---- Timers ----
 
-    /// Sets a timer: to `due` nanoseconds from now, or to a time of the day.
+    /// Sets a timer, either to `due` nanoseconds from now or to a time of day.
     pub(crate) fn set_timer(&self, due: u64, is_absolute: bool, period: u64) {
         let due = if is_absolute { due } else { cp_clock().saturating_add(due) };
         Wakes::of(|key, wakes| {
             self.signals.store(0, SeqCst);
             self.guarded(key).timer = Times { is_set: true, is_absolute, due, period };
-            // They count from the new time.
+            // Their waits must use the new time.
             self.stir(key, wakes);
         });
     }
 
-    /// Stops a timer. A time that has come before stays signalled.
+    /// Stops a timer. If it has already fired, it stays signalled.
     pub(crate) fn cancel_timer(&self) {
         Wakes::of(|key, wakes| {
             self.look(key, wakes);
@@ -344,7 +346,7 @@ impl Waitable {
         });
     }
 
-    /// Signals it if it is a timer whose time has come. Returns after how long the next one comes.
+    /// Signals the object if it is a timer that is due. Returns how long a wait may sleep until it must check again.
     fn look(&self, key: &mut Key, wakes: &mut Wakes) -> Option<Duration> {
         if !matches!(self.kind, Kind::Timer) {
             return None;
@@ -359,7 +361,7 @@ impl Waitable {
             timer.is_set = timer.period > 0;
             if timer.is_set {
                 let late = (now - timer.due) % timer.period;
-                // The period is one of time that passes, whatever becomes of the time of the day.
+                // The period measures elapsed time, even if the time of day is changed.
                 now = cp_clock();
                 timer.due = now - late + timer.period;
                 timer.is_absolute = false;
@@ -377,7 +379,7 @@ impl Waitable {
 
     // ---- Mutexes ----
 
-    /// Gives a mutex up once. False if the calling thread does not have it.
+    /// Releases a mutex once. Returns false if the calling thread does not own it.
     pub(crate) fn give_up(&self) -> bool {
         let left = Wakes::of(|key, wakes| {
             let guarded = self.guarded(key);
@@ -399,7 +401,7 @@ impl Waitable {
         left.is_some()
     }
 
-    /// The thread that has it ends.
+    /// Abandons the mutex because its owner is ending.
     fn abandon(&self) {
         Wakes::of(|key, wakes| {
             let guarded = self.guarded(key);
@@ -424,13 +426,13 @@ impl Drop for Waitable {
         let is_own = LOCK.find().is_some_and(|lock| lock.home == self.guarded.get_mut().home);
         if is_own {
             // SAFETY: `drop` demands a value that is not used again.
-            // - the object is gone behind this; and no other process has left it half changed.
+            // - the object ends here, and no other process has left the queue half changed.
             unsafe { ManuallyDrop::drop(&mut self.guarded.get_mut().queue) };
         }
     }
 }
 
-/// The mutexes that a thread has. Those that it has at its end are abandoned.
+/// The mutexes a thread owns. Those it still owns when it ends become abandoned.
 #[derive(Default)]
 struct Owned(Vec<Weak<Waitable>>);
 
@@ -450,12 +452,12 @@ impl Drop for Owned {
     }
 }
 
-/// The calling thread is about to end: it abandons what it has.
+/// Abandons the mutexes of the calling thread, which is about to end.
 pub(crate) fn abandon_owned() {
     let _ = OWNED.try_with(|owned| owned.borrow_mut().abandon());
 }
 
-/// Notes that the calling thread has an object, if that is a mutex.
+/// Records that the calling thread owns an object, if it is a mutex.
 fn note_owned(mutex: &Arc<Waitable>) {
     if !matches!(mutex.kind, Kind::Mutex) {
         return;
@@ -472,41 +474,41 @@ fn note_owned(mutex: &Arc<Waitable>) {
 
 // ---- Waits ---------------------------------------------------------------------------------------
 
-/// What a wait is for: each object and each port with its place in the call.
+/// The objects and ports of a wait, each with its index in the call.
 #[derive(Clone, Default)]
 pub(crate) struct Awaited {
     pub(crate) objects: Vec<(u32, Arc<Waitable>)>,
     pub(crate) ports: Vec<(u32, Arc<CompletionPort>)>,
 }
 
-/// What ends a wait.
+/// The condition that ends a wait.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum How {
     /// The first signal.
     Any,
     /// All objects are signalled at the same time.
     All,
-    /// The same, and there are ports among them: the thread itself has to look.
+    /// The same, but there are ports among them: the thread itself has to check.
     Looks,
 }
 
-/// A thread that waits.
+/// A waiting thread.
 struct Wait {
-    /// [`SLEEP`](Self::SLEEP), [`LOOK`](Self::LOOK), or what it was granted. Changed with the lock held.
+    /// [`SLEEP`](Self::SLEEP), [`LOOK`](Self::LOOK), or the granted result. Changed only with the lock held.
     word: AtomicU32,
     how: How,
     thread: u64,
     awaited: Awaited,
 }
 
-/// More than the places of any wait.
+/// Greater than any index in a wait.
 const PLACES: u32 = ABANDONED;
 
 impl Wait {
     const SLEEP: u32 = 0;
-    /// Its thread is to look at the objects again.
+    /// Its thread must check the objects again.
     const LOOK: u32 = 1;
-    /// Set together with the result: a place, perhaps [`ABANDONED`].
+    /// Set together with the result: an index, possibly with [`ABANDONED`].
     const GRANTED: u32 = 1 << 31;
 
     fn of(awaited: Awaited, all: bool) -> Arc<Self> {
@@ -519,13 +521,14 @@ impl Wait {
         Arc::new(Self { word, how, thread: this_thread(), awaited })
     }
 
-    /// What it was granted.
+    /// Returns the granted result.
     fn granted(&self) -> Option<u32> {
         let word = self.word.load(Acquire);
         (word & Self::GRANTED != 0).then_some(word & !Self::GRANTED)
     }
 
-    /// Takes all objects if all are there, or the first one that is there of those at `places`. What the wait returns then.
+    /// Takes all objects if all are signalled, or the first signalled one at an index in `places`. Returns the result of the
+    /// wait.
     fn take(&self, places: Range<u32>, key: &mut Key) -> Option<u32> {
         let objects = &self.awaited.objects;
         let abandoned = |is_it| if is_it { ABANDONED } else { 0 };
@@ -542,7 +545,7 @@ impl Wait {
         Some(abandoned(of_ended > 0))
     }
 
-    /// Grants it what it waits for, if that is there now that the object at this place is signalled.
+    /// Grants the wait, now that the object at this index is signalled, unless it needs more objects.
     fn satisfy(self: &Arc<Self>, place: u32, key: &mut Key) -> bool {
         let Some(result) = self.take(place..place + 1, key) else { return false };
         self.unlink(key);
@@ -565,7 +568,7 @@ impl Wait {
         }
     }
 
-    /// A bit for each place of a port, and for each of those that have packets. Fails if one is closed.
+    /// Returns a bit for each index of a port, and for each index of a port that has packets. Fails if a port is closed.
     fn ports(&self) -> Result<(u64, u64), u32> {
         let (mut all, mut ready) = (0, 0);
         for (place, port) in &self.awaited.ports {
@@ -578,8 +581,8 @@ impl Wait {
         Ok((all, ready))
     }
 
-    /// Looks at everything that it is for, and takes what ends it. `None` if nothing does; then it looks again after the
-    /// time in `pause`, if there is one.
+    /// Checks all objects and ports, and takes what ends the wait. Returns `None` if nothing does. The wait then checks again
+    /// after `pause`, if that is set.
     fn look(
         &self,
         ports: Result<(u64, u64), u32>,
@@ -589,7 +592,7 @@ impl Wait {
     ) -> Option<Result<u32, u32>> {
         let objects = &self.awaited.objects;
         *pause = objects.iter().filter_map(|(_, object)| object.look(key, wakes)).min();
-        // Whatever it was granted must not be lost.
+        // A result that was granted must not be lost.
         if let Some(result) = self.granted() {
             return Some(Ok(result));
         }
@@ -609,7 +612,7 @@ impl Wait {
     }
 }
 
-/// Whether a wait has entries in queues, from which they are taken however it ends.
+/// Tracks whether a wait has entries in queues, and removes them however the wait ends.
 struct Linked<'w> {
     wait: &'w Arc<Wait>,
     is_linked: bool,
@@ -633,23 +636,24 @@ impl Linked<'_> {
 
 impl Drop for Linked<'_> {
     fn drop(&mut self) {
-        // A wait that was granted has none, and was not told so. Another one has them if a look at a port has panicked.
+        // A granted wait has no entries, although `is_linked` is still set. The other case is a check of a port that
+        // panicked.
         if self.is_linked && self.wait.granted().is_none() {
             self.unlink(&mut lock());
         }
     }
 }
 
-/// How often a wait for ports looks.
+/// The interval at which a wait checks its ports.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 
-/// Waits for the first of the objects and ports that is signalled, or until all are, at most for `limit`. Returns the place
-/// of that one, perhaps with [`ABANDONED`]; or the code of a timeout, or of a port that was closed.
+/// Waits until one of the objects and ports is signalled, or until all are, for `limit` at most. Returns the index of that
+/// one, possibly with [`ABANDONED`]. Fails with the code of a timeout or of a closed port.
 pub(crate) fn wait(awaited: Awaited, all: bool, limit: Option<Duration>) -> Result<u32, u32> {
     if let [(place, object)] = &*awaited.objects
         && awaited.ports.is_empty()
     {
-        // Most waits are for one object. One that ends now needs no entry, and so no memory.
+        // Most waits are for one object. If it is signalled already, the wait needs no entry and no memory.
         match object.try_take() {
             Some(was_abandoned) => {
                 note_owned(object);
@@ -679,7 +683,7 @@ fn until_satisfied(wait: &Arc<Wait>, limit: Option<Duration>) -> Result<u32, u32
         let ended = Wakes::of(|key, wakes| {
             let is_over = || (left == Some(Duration::ZERO)).then_some(Err(code::WAIT_TIMEOUT));
             let ended = wait.look(ports, &mut pause, key, wakes).or_else(is_over);
-            // In the same step: an entry says that it waits.
+            // In the same step, because an entry means that the wait has not ended.
             if ended.is_some() {
                 linked.unlink(key)
             } else {

@@ -1,6 +1,6 @@
 //! Threads that wait for the end of an operation without an event, and which thread has begun one.
 //!
-//! Such a thread sleeps at the first word of the OVERLAPPED, until it is another one.
+//! Such a thread sleeps on the first word of the OVERLAPPED until it changes.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst, fence};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::linux::words::{ANY, sleep, wake};
 /// Threads that wait for the end of an operation without an event.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
-/// The calling thread waits for the end of an operation, as long as this is there.
+/// Marks the calling thread as waiting for the end of an operation, for as long as this value lives.
 pub(crate) struct Waits<'o>(&'o Overlapped);
 
 /// The half of the status that changes when the operation ends.
@@ -26,10 +26,10 @@ impl<'o> Waits<'o> {
         Self(overlapped)
     }
 
-    /// Sleeps while the operation has this status, at most so long; may return early.
+    /// Sleeps while the operation has this status, for `limit` at most. May return early.
     pub(crate) fn sleep(&self, status: u32, limit: Option<Duration>) {
         // SAFETY: `sleep` demands a number that is only used atomically and stays there.
-        // - it is a half of an atomic one, and borrowed.
+        // - it is half of an atomic one, and borrowed.
         unsafe { sleep(word(self.0), status, limit, ANY) };
     }
 }
@@ -40,8 +40,8 @@ impl Drop for Waits<'_> {
     }
 }
 
-/// An operation has ended and has written its OVERLAPPED, which may be freed by now. Wakes the threads that wait for it
-/// without an event.
+/// Wakes the threads that wait without an event for an operation. The operation has written its OVERLAPPED, which may be
+/// freed by now.
 pub(crate) fn wake_waiting(overlapped: *const Overlapped) {
     fence(SeqCst);
     if WAITING.load(SeqCst) > 0 {

@@ -1,4 +1,4 @@
-//! Waits for a word in memory, and what else headers cannot have from strict C alone: a clock, and the number of a thread.
+//! Waits on a word in memory, plus a clock and the thread id: what headers cannot get from strict C alone.
 
 use std::io;
 use std::sync::atomic::AtomicU32;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::abi;
 use crate::errors::code;
 
-/// Each of the threads that wait for a word.
+/// Any thread that waits on a word.
 pub(crate) const ANY: u32 = u32::MAX;
 
 /// Nanoseconds of a clock that only goes forward.
@@ -21,7 +21,7 @@ pub extern "C" fn cp_clock() -> u64 {
     part(time.tv_sec).wrapping_mul(1_000_000_000).wrapping_add(part(time.tv_nsec))
 }
 
-/// The number of the calling thread.
+/// The calling thread's id.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_thread_id() -> u32 {
     // SAFETY: gettid(2) demands nothing of memory.
@@ -35,8 +35,8 @@ fn timespec(time: Duration) -> libc::timespec {
     }
 }
 
-/// Waits while the word is `expected`, at most for `limit`, as a thread of these sorts; may return early. Returns whether the
-/// time has passed.
+/// Waits while the word is `expected`, for `limit` at most. `sorts` are the kinds of waiter this thread counts as. May return
+/// early. Returns whether the time is up.
 ///
 /// # Safety
 ///
@@ -47,7 +47,7 @@ pub(crate) unsafe fn sleep(
     limit: Option<Duration>,
     sorts: u32,
 ) -> bool {
-    // With a set of sorts the system takes the time at which the wait ends, of the clock that only goes forward.
+    // With a set of kinds, the system takes the time at which the wait ends, on the monotonic clock.
     let end = limit.map(|limit| timespec(Duration::from_nanos(cp_clock()).saturating_add(limit)));
     let end = end.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     // SAFETY: futex(2) with FUTEX_WAIT_BITSET reads a word and a time.
@@ -66,14 +66,14 @@ pub(crate) unsafe fn sleep(
     done < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ETIMEDOUT)
 }
 
-/// Waits while a word of the library is `expected`, at most for `limit`; may return early.
+/// Waits while a word of the library is `expected`, for `limit` at most. May return early.
 pub(crate) fn wait_while(word: &AtomicU32, expected: u32, limit: Option<Duration>) {
     // SAFETY: `sleep` demands a number that is only used atomically and stays there.
     // - it is an atomic number, and borrowed.
     unsafe { sleep(word.as_ptr(), expected, limit, ANY) };
 }
 
-/// Wakes at most `count` threads that wait for the word. Only the address counts: the memory may be freed by now.
+/// Wakes at most `count` threads that wait on the word. Only the address matters: the memory may be freed by now.
 pub(crate) fn wake(word: *const u32, count: i32, sorts: u32) {
     // SAFETY: futex(2) with FUTEX_WAKE_BITSET uses the address as a name only.
     unsafe {
@@ -89,8 +89,8 @@ pub(crate) fn wake(word: *const u32, count: i32, sorts: u32) {
     };
 }
 
-/// Waits while the word is `expected`, at most for this number of milliseconds; it may also return early. Returns 0 if it was
-/// woken or the word has changed, or the code of a timeout.
+/// Waits while the word is `expected`, for this number of milliseconds at most. May return early. Returns 0 if it was woken
+/// or the word has changed, or the code of a timeout.
 ///
 /// # Safety
 ///
@@ -102,24 +102,24 @@ pub unsafe extern "C" fn cp_wait_word(word: *const u32, expected: u32, milliseco
     if is_over { code::WAIT_TIMEOUT } else { code::SUCCESS }
 }
 
-/// Wakes at most `count` threads that wait for the word.
+/// Wakes at most `count` threads that wait on the word.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_wake_word(word: *const u32, count: i32) {
     wake(word, count, ANY);
 }
 
-/// The same as [`cp_wait_word`] without a limit, as a thread of the sorts whose bits are set.
+/// Same as [`cp_wait_word`] without a limit, for a thread of the kinds whose bits are set.
 ///
 /// # Safety
 ///
-/// As for that.
+/// As for [`cp_wait_word`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cp_wait_word_as(word: *const u32, expected: u32, sorts: u32) {
     // SAFETY: as this call.
     unsafe { sleep(word, expected, None, sorts) };
 }
 
-/// Wakes at most `count` of the threads that wait for the word as one of these sorts.
+/// Wakes at most `count` threads that wait on the word as one of these kinds.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_wake_word_as(word: *const u32, count: i32, sorts: u32) {
     wake(word, count, sorts);

@@ -137,7 +137,7 @@ impl Engine {
         if matches!(verdict, Verdict::Cancelled | Verdict::TimedOut) {
             let abandon = || self.backend.abandon_connect(aloft.descriptor());
             if aloft.desk.abandon_connect(aloft.record, abandon) {
-                // A connect whose turn came meanwhile waits for the end of this.
+                // A connect whose turn came meanwhile is waiting for this to end.
                 self.hasten(aloft.registration(), Direction::Out);
             }
         }

@@ -536,7 +536,7 @@ const ABANDONED: u32 = u32::MAX - 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Clearance {
     Clear,
-    /// Another thread is just giving up an earlier one. It hastens the connect when that is done.
+    /// Another thread is giving up an earlier connect. It hastens this one when that is done.
     NotYet,
     /// An earlier one was cancelled, and may still be under way.
     Never,
@@ -695,8 +695,8 @@ impl Desk {
         self.connect.store(NO_CONNECT, Release);
     }
 
-    /// The connect of `record` was cancelled: `abandon` gives it up, and says whether that could be done. False, and nothing
-    /// has happened, if that was done before, or another thread does it.
+    /// Cancels the connect of `record`: `abandon` gives it up, and returns whether that succeeded. Returns false and changes
+    /// nothing if the connect was given up before, or another thread is giving it up.
     pub(crate) fn abandon_connect(&self, record: u32, abandon: impl FnOnce() -> bool) -> bool {
         let is_ours = self.connect.compare_exchange(record, ABANDONING, AcqRel, Acquire).is_ok();
         if is_ours {

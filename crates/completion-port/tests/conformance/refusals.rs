@@ -333,7 +333,7 @@ fn a_wait_whose_questions_the_system_refuses_later_fails_epoll() {
         return;
     }
     let system = System::native();
-    // A call that nothing makes: a leak checker asks for its parent, for instance.
+    // A call that no other code makes. A leak checker needs getppid(2), for instance.
     let has_sandboxes = refuse_from_now_on(&[libc::SYS_vhangup], libc::EPERM);
     if has_sandboxes {
         questions_are_refused(&system, || {

@@ -947,7 +947,7 @@ fn an_operation_that_lacks_nothing_any_more_does_not_wait_for_its_time() {
     });
 }
 
-/// The turn of a connect comes while another thread abandons the one before it: the connect does not wait for its time.
+/// A connect's turn comes while another thread abandons the one before it. The connect does not wait until its time is up.
 #[test]
 fn a_connect_does_not_wait_when_the_one_before_it_is_abandoned() {
     let (now, late) = (Moment::from_nanoseconds(5), Moment::from_nanoseconds(1_000));

@@ -507,7 +507,7 @@ pub(crate) fn known() -> Vec<(Program, u64)> {
         ]],
         ..plain.clone()
     };
-    // A connect's turn comes while another thread abandons the one before it, which has timed out.
+    // A connect's turn comes while another thread abandons the previous one, which has timed out.
     let abandons = Program {
         tcp: true,
         limit: 3,

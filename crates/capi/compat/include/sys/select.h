@@ -1,5 +1,5 @@
-/* sys/select.h: the system's. What the program has defined FD_SETSIZE as before it is kept for the sets of <winsock2.h>:
- * the system's header, which others include, would define it anew. */
+/* sys/select.h: the system's header, which others include. It would redefine FD_SETSIZE, so this one first saves the
+ * program's definition for the sets of <winsock2.h>. */
 #pragma GCC system_header
 
 #ifdef CP_SYS_SELECT_H
@@ -15,7 +15,7 @@
 
 #include_next <sys/select.h>
 
-/* Known by this name to be the system's. */
+/* Identifies it as the system's. */
 #define CP_SYSTEM_FD_SETSIZE 1024
 #undef FD_SETSIZE
 #define FD_SETSIZE CP_SYSTEM_FD_SETSIZE
