@@ -1,7 +1,7 @@
 /* cp_names.h: the functions of <windows.h> for GetProcAddress, by the module that exports them. Included by
  * <windows.h>. */
-#ifndef CP_EXPORTS_H
-#define CP_EXPORTS_H
+#ifndef CP_NAMES_H
+#define CP_NAMES_H
 
 #include <cp_modules.h>
 #include <cp_overlapped.h>

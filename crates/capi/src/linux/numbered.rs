@@ -2,7 +2,8 @@
 //!
 //! A descriptor has no handle until a program asks for it. From then on a table keeps the handle, so each call returns the
 //! same one. The handle's file has its own descriptor for the same open file, and shares the position. `_close` closes both.
-//! If something else has closed the descriptor, its number names a different file, and the next call detects that.
+//! If something else has closed the descriptor and its number names a different file, the next call detects that. It does not
+//! detect that the same file was opened again with the same access.
 //!
 //! A socket's handle is its number.
 

@@ -114,7 +114,8 @@ pub unsafe extern "C" fn cp_submit_pool_work(pointer: *mut c_void) {
     });
 }
 
-/// Waits until every submitted call has returned; with `cancels`, only for those that have begun:
+/// Waits until every submitted call has returned. With `cancels`, those that have not begun are not made, and the call
+/// returns once the pool's threads have dropped them:
 /// `WaitForThreadpoolWorkCallbacks`.
 ///
 /// # Safety
