@@ -332,6 +332,7 @@ const LAYERS: [(&str, &[&str]); 83] = [
             "errors",
             "linux/buffers",
             "linux/descriptors",
+            "linux/memory",
             "linux/operations",
             "linux/port",
             "linux/sockets",

@@ -386,6 +386,10 @@ static void bad_letters_are_refused(void)
         out.message.Control.len = 1;
         CHECK_SOCKET_ERROR(RECEIVE(s), WSAEFAULT);
         CHECK_SOCKET_ERROR(SEND(s), WSAEFAULT);
+        in.message.Control.buf = out.message.Control.buf = (CHAR *)8;
+        in.message.Control.len = out.message.Control.len = 32;
+        CHECK_SOCKET_ERROR(RECEIVE(s), WSAEFAULT);
+        CHECK_SOCKET_ERROR(SEND(s), WSAEFAULT);
         in.message.Control.len = out.message.Control.len = 0;
         in.message.dwBufferCount = out.message.dwBufferCount = 0;
         CHECK_SOCKET_ERROR(RECEIVE(s), WSAEINVAL);

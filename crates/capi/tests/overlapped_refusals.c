@@ -283,6 +283,40 @@ static void CALLBACK routine(DWORD code, DWORD bytes, LPOVERLAPPED overlapped)
 }
 
 /* The first call begins the threads of the pool. If the system makes one of them only, that one does all the work. */
+typedef struct Held {
+    HANDLE begun, may_end, has_ended;
+} Held;
+
+static DWORD WINAPI holds_its_thread(LPVOID context)
+{
+    const Held *held = (const Held *)context;
+    CHECK(SetEvent(held->begun));
+    CHECK_IS(WaitForSingleObject(held->may_end, SOON), WAIT_OBJECT_0);
+    CHECK(SetEvent(held->has_ended));
+    return 0;
+}
+
+static DWORD WINAPI lets_it_go(LPVOID context)
+{
+    CHECK(SetEvent(((const Held *)context)->may_end));
+    return 0;
+}
+
+/* The pool's only thread is blocked, and the system has refused another one. The next work tries again. */
+static void a_thread_that_was_refused_is_started_later(void)
+{
+    Held held;
+    held.begun = CreateEventA(NULL, TRUE, FALSE, NULL);
+    held.may_end = CreateEventA(NULL, TRUE, FALSE, NULL);
+    held.has_ended = CreateEventA(NULL, TRUE, FALSE, NULL);
+    CHECK(QueueUserWorkItem(holds_its_thread, &held, 0));
+    CHECK_IS(WaitForSingleObject(held.begun, SOON), WAIT_OBJECT_0);
+    threads_left = -1;
+    CHECK(QueueUserWorkItem(lets_it_go, &held, 0));
+    CHECK_IS(WaitForSingleObject(held.has_ended, SOON), WAIT_OBJECT_0);
+    CHECK(CloseHandle(held.begun) && CloseHandle(held.may_end) && CloseHandle(held.has_ended));
+}
+
 static void threads_that_are_there_do_the_work(void)
 {
     enum { COUNT = 16 };
@@ -306,7 +340,7 @@ static void threads_that_are_there_do_the_work(void)
         CHECK_IS(bytes[place], "0123456789abcdef"[place]);
         CHECK(CloseHandle(called[place].done));
     }
-    threads_left = -1;
+    a_thread_that_was_refused_is_started_later();
     close_both(near, far);
 }
 #endif

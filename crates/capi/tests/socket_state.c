@@ -658,6 +658,45 @@ static void a_blocked_select_sees_a_socket_closed(void)
     }
 }
 
+static volatile LONG64 passed_on;
+static volatile LONG is_over;
+
+static void *selects_again_and_again(void *unused)
+{
+    (void)unused;
+    while (!InterlockedCompareExchange(&is_over, 0, 0)) {
+        SOCKET s = (SOCKET)InterlockedCompareExchange64(&passed_on, 0, 0);
+        fd_set set;
+        FD_ZERO(&set);
+        FD_SET(s, &set);
+        if (select(0, &set, NULL, NULL, NULL) != 1)
+            CHECK_IS(WSAGetLastError(), WSAENOTSOCK);
+    }
+    return NULL;
+}
+
+/* Whenever the socket is closed the wait ends, also if that is just before it begins. */
+static void a_select_that_begins_sees_a_socket_closed(void)
+{
+    int round, rounds = is_slow() ? 200 : 3000;
+    pthread_t thread;
+    is_over = 0;
+    passed_on = (LONG64)udp_socket();
+    CHECK_IS(pthread_create(&thread, NULL, selects_again_and_again, NULL), 0);
+    for (round = 0; round < rounds; round++) {
+        volatile int delay;
+        for (delay = 0; delay < round * 37 % 3000; delay++)
+            continue;
+        CHECK_IS(closesocket((SOCKET)passed_on), 0);
+        if (round % 8 == 0)
+            Sleep(1);
+        InterlockedExchange64(&passed_on, (LONG64)udp_socket());
+    }
+    InterlockedExchange(&is_over, 1);
+    CHECK_IS(closesocket((SOCKET)passed_on), 0);
+    CHECK_IS(pthread_join(thread, NULL), 0);
+}
+
 /* A set in the program's own memory may be larger than FD_SETSIZE. */
 static void large_sets_are_selected(void)
 {
@@ -922,6 +961,7 @@ int main(void)
     what_cannot_be_selected_is_refused();
     exceptions_are_failed_connects_and_urgent_bytes();
     a_blocked_select_sees_a_socket_closed();
+    a_select_that_begins_sees_a_socket_closed();
     large_sets_are_selected();
     sockets_are_polled();
     what_cannot_be_polled_is_refused();

@@ -698,9 +698,22 @@ static void readers_and_writers_take_turns(void)
     CHECK_IS(cp_srw_state(&lock) & (CP_SRW_HOLDERS | CP_SRW_WRITERS | CP_SRW_READERS | CP_SRW_WOKEN), 0);
 }
 
+/* The array of handles may lie anywhere. */
+static void handles_may_lie_at_any_address(void)
+{
+    char bytes[2 * sizeof(HANDLE) + 1];
+    HANDLE events[2];
+    events[0] = CreateEventA(NULL, TRUE, FALSE, NULL);
+    events[1] = CreateEventA(NULL, TRUE, TRUE, NULL);
+    memcpy(bytes + 1, events, sizeof events);
+    CHECK_IS(WaitForMultipleObjects(2, (const HANDLE *)(const void *)(bytes + 1), FALSE, 0), WAIT_OBJECT_0 + 1);
+    CHECK(CloseHandle(events[0]) && CloseHandle(events[1]));
+}
+
 int main(void)
 {
     start();
+    handles_may_lie_at_any_address();
     each_signal_releases_a_thread_that_waits();
     a_reset_takes_nothing_back();
     waits_end_in_their_order();

@@ -137,25 +137,40 @@ impl Pool {
         }
         let was_started = driver::spawn("cp-pool", move || self.serve(port)).is_ok();
         if !was_started {
+            self.crew.work();
             self.crew.remove();
         }
         was_started
     }
 
+    /// Starts a thread if all that there are have work. A thread that takes work does so first; but it may have been refused
+    /// one, or the limit has been raised since.
+    fn reinforce(&'static self) {
+        if let Some(port) = self.port.get()
+            && self.crew.is_at_work()
+        {
+            self.start_thread(*port);
+        }
+    }
+
     /// Each thread's main loop.
     fn serve(&'static self, address: usize) {
         let handle: Handle = std::ptr::without_provenance_mut(address);
+        let mut is_new = true;
         while let Ok(port) = usable_port(handle) {
             let mut entry =
                 Entry { key: 0, overlapped: std::ptr::null_mut(), internal: 0, bytes: 0 };
-            self.crew.rest();
+            // It counts as waiting since it was to be started.
+            if !std::mem::take(&mut is_new) {
+                self.crew.rest();
+            }
             // SAFETY: `take` demands room for that many entries.
             // - there is room for one.
             let taken =
                 unsafe { waiting::take(&port, &raw mut entry, 1, Some(REST), Changed::AsAsked) };
             match taken {
                 Ok(_) => {
-                    // If the system refuses to start it, the next thread tries again.
+                    // If the system refuses to start it, the next thread or the next work tries again.
                     let _ = self.crew.work() && self.start_thread(address);
                     drop(port);
                     call(&entry);
@@ -239,7 +254,9 @@ pub(crate) fn queue_work(function: WorkFunction, context: *mut c_void) -> Result
         // SAFETY: `from_raw` demands a pointer of `into_raw` that is used nowhere else.
         // - it was just created, and the packet was refused.
         drop(unsafe { Box::from_raw(work) });
-    })
+    })?;
+    pool().reinforce();
+    Ok(())
 }
 
 /// Queues a function for a thread of the library: `QueueUserWorkItem`.
@@ -383,6 +400,7 @@ pub unsafe extern "C" fn cp_start_pool_io(pointer: *mut c_void) {
     // - the caller says so; it is not closed.
     if let Some(io) = unsafe { io(pointer) } {
         io.shares.fetch_add(1, SeqCst);
+        pool().reinforce();
     }
 }
 

@@ -36,14 +36,23 @@ impl Crew {
         self.least.store(self.threads.load(SeqCst), SeqCst);
     }
 
-    /// Counts a thread that is about to be started. Returns false if there are enough.
+    /// Counts a thread that is about to be started, and that is going to wait for work. Returns false if there are enough.
     pub(crate) fn add(&self) -> bool {
         let most = self.most.load(SeqCst);
         let more = |threads| (threads < most).then_some(threads + 1);
-        self.threads.fetch_update(SeqCst, SeqCst, more).is_ok()
+        let is_added = self.threads.fetch_update(SeqCst, SeqCst, more).is_ok();
+        if is_added {
+            self.rest();
+        }
+        is_added
     }
 
-    /// Uncounts a thread that was not started, or that has left.
+    /// Whether no thread waits for work, nor is about to.
+    pub(crate) fn is_at_work(&self) -> bool {
+        self.idle.load(SeqCst) == 0
+    }
+
+    /// Uncounts a thread that has stopped waiting and leaves, or that was not started and has stopped waiting by that.
     pub(crate) fn remove(&self) {
         self.threads.fetch_sub(1, SeqCst);
     }
@@ -78,7 +87,6 @@ mod tests {
         (0..least).for_each(|_| assert!(crew.add()));
         crew.keep();
         (least..threads).for_each(|_| assert!(crew.add()));
-        (0..threads).for_each(|_| crew.rest());
         crew
     }
 
@@ -87,15 +95,15 @@ mod tests {
         let crew = crew(2, 2, 4);
         assert!(!crew.work());
         for _ in 0..2 {
-            assert!(crew.work() && crew.add());
-            crew.rest();
+            assert!(crew.work() && crew.is_at_work() && crew.add());
         }
         assert!(crew.work() && !crew.add());
         crew.limit(5);
         assert!(crew.add() && !crew.add());
         // The system has refused to start it.
+        assert!(crew.work());
         crew.remove();
-        assert!(crew.add());
+        assert!(crew.is_at_work() && crew.add());
     }
 
     #[test]

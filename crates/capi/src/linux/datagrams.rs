@@ -12,7 +12,6 @@ use libc::{cmsghdr, msghdr, sockaddr, socklen_t};
 use crate::abi::Overlapped;
 use crate::errors::{code, guarded};
 use crate::linux::buffers::{Buffer, checked, message, no_memory, with_parts};
-use crate::linux::descriptors;
 use crate::linux::operations::{CUT, Start, Target, Work, answered, start};
 use crate::linux::port::{Begun, Outcome, Told};
 use crate::linux::sockets::{
@@ -22,6 +21,7 @@ use crate::linux::sockets::{
 use crate::linux::transfers::{
     Address, Parts, count, failed, flags_of, not_received, repeated, status_of, status_of_send,
 };
+use crate::linux::{descriptors, memory};
 
 /// `WSAMSG`.
 #[repr(C)]
@@ -69,7 +69,7 @@ impl Given {
         // - the caller guarantees it for a non-null one, and lends it to the call.
         let it = unsafe { message.as_ref() }.ok_or(code::WSAEFAULT)?;
         let count = checked(it.buffers, it.count)?;
-        if it.control.bytes.is_null() && it.control.size > 0 {
+        if it.control.size > 0 && !memory::may_be(it.control.bytes) {
             return Err(code::WSAEFAULT);
         }
         Ok(Self { descriptor, message, count })

@@ -370,9 +370,10 @@ pub unsafe extern "C" fn cp_wait_for(
         if count == 0 || count > MOST || handles.is_null() {
             return Err(code::INVALID_PARAMETER);
         }
-        // SAFETY: a slice from a pointer demands `count` values there, which nothing changes meanwhile.
+        // SAFETY: reading demands `count` values there, however they are aligned.
         // - the caller promises it.
-        let handles = unsafe { std::slice::from_raw_parts(handles, count as usize) };
+        let handle = |place: usize| unsafe { handles.wrapping_add(place).read_unaligned() };
+        let handles: Vec<Handle> = (0..count as usize).map(handle).collect();
         let is_same = |one: &Handle, other: &Handle| (one.addr() ^ other.addr()) & !TAG == 0;
         let is_copy = |(place, handle): (usize, &Handle)| {
             handles[..place].iter().any(|other| is_same(handle, other))
@@ -381,7 +382,7 @@ pub unsafe extern "C" fn cp_wait_for(
         if all != 0 && handles.iter().enumerate().any(is_copy) {
             return Err(code::INVALID_PARAMETER);
         }
-        let awaited = object::awaited(handles)?;
+        let awaited = object::awaited(&handles)?;
         waitable::wait(awaited, all != 0, abi::timeout(milliseconds))
     };
     guarded(FAILED, || {

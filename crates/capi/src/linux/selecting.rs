@@ -175,9 +175,21 @@ struct Waiter {
     bell: Option<OwnedFd>,
 }
 
-type Waiters = Mutex<Vec<Arc<Waiter>>>;
+/// The waits, and what threads are closing.
+#[derive(Default)]
+struct Waits {
+    waiters: Vec<Arc<Waiter>>,
+    /// Each stays here until close(2) has returned, so that no wait begins in between without knowing it.
+    closing: Vec<RawFd>,
+}
+
+type Waiters = Mutex<Waits>;
 
 static WAITERS: Own<Waiters> = Own::new(begin_child);
+
+fn waits() -> MutexGuard<'static, Waits> {
+    locked(WAITERS.get(|_| Box::default()))
+}
 
 extern "C" fn begin_child() {
     WAITERS.pass_on();
@@ -187,19 +199,22 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Notifies the waits that contain a socket which is about to be closed.
-pub(crate) fn note_close(descriptor: RawFd) {
-    let Some(waiters) = WAITERS.find() else { return };
-    for waiter in locked(waiters).iter() {
+/// Calls `close`, which closes a socket, and notifies the waits that contain it.
+pub(crate) fn while_closing<R>(descriptor: RawFd, close: impl FnOnce() -> R) -> R {
+    let mut all = waits();
+    all.closing.push(descriptor);
+    for waiter in &all.waiters {
         if waiter.descriptors.binary_search(&descriptor).is_ok() {
-            locked(&waiter.closed).push(descriptor);
-            if let Some(bell) = &waiter.bell {
-                // An eventfd counts up to 2^64 of these.
-                // SAFETY: eventfd_write(3) demands nothing of memory.
-                unsafe { libc::eventfd_write(bell.as_raw_fd(), 1) };
-            }
+            waiter.note(descriptor);
         }
     }
+    drop(all);
+    let closed = close();
+    let mut all = waits();
+    if let Some(place) = all.closing.iter().position(|it| *it == descriptor) {
+        all.closing.swap_remove(place);
+    }
+    closed
 }
 
 impl Waiter {
@@ -209,16 +224,30 @@ impl Waiter {
         // SAFETY: `from_raw_fd` demands a descriptor that has no other owner.
         // - the call has just created it.
         let bell = (bell >= 0).then(|| unsafe { OwnedFd::from_raw_fd(bell) });
-        let descriptors = watched.iter().map(|it| it.descriptor).collect();
+        let descriptors: Vec<_> = watched.iter().map(|it| it.descriptor).collect();
         let waiter = Arc::new(Self { descriptors, closed: Mutex::default(), bell });
-        locked(WAITERS.get(|_| Box::default())).push(Arc::clone(&waiter));
+        let mut all = waits();
+        for descriptor in &all.closing {
+            if waiter.descriptors.binary_search(descriptor).is_ok() {
+                waiter.note(*descriptor);
+            }
+        }
+        all.waiters.push(Arc::clone(&waiter));
         waiter
     }
 
-    fn end(self: &Arc<Self>) {
-        if let Some(waiters) = WAITERS.find() {
-            locked(waiters).retain(|it| !Arc::ptr_eq(it, self));
+    /// Notes that a socket of the wait is closed.
+    fn note(&self, descriptor: RawFd) {
+        locked(&self.closed).push(descriptor);
+        if let Some(bell) = &self.bell {
+            // An eventfd counts up to 2^64 of these.
+            // SAFETY: eventfd_write(3) demands nothing of memory.
+            unsafe { libc::eventfd_write(bell.as_raw_fd(), 1) };
         }
+    }
+
+    fn end(self: &Arc<Self>) {
+        waits().waiters.retain(|it| !Arc::ptr_eq(it, self));
     }
 
     /// How the wait ends when sockets were closed. A socket watched for reading is reported as readable, as on the reference.
@@ -319,9 +348,14 @@ fn wait(watched: &mut [Watched], limit: Option<Duration>) -> Result<(), u32> {
     if let (Some(bell), Some(asked)) = (&waiter.bell, polled.asked.last_mut()) {
         asked.fd = bell.as_raw_fd();
     }
+    // What was closed before the wait was known to `closesocket` is no socket any more. Its number may be the eventfd's by now.
+    let are_sockets = watched.iter().all(|it| is_socket(it.descriptor));
     let outcome = loop {
         if let Some(outcome) = waiter.outcome(watched) {
             break outcome;
+        }
+        if !are_sockets {
+            break Err(code::WSAENOTSOCK);
         }
         polled.has_parked |= waiter.bell.is_none();
         match polled.wait(watched, until) {

@@ -454,12 +454,9 @@ pub extern "C" fn cp_close_socket(descriptor: c_int) -> c_int {
             set_errno(libc::EAGAIN);
             return FAILED;
         }
-        let close = || {
-            selecting::note_close(descriptor);
-            // SAFETY: close(2) demands that the descriptor is not used any more.
-            // - it is the caller's, and the caller asks for it.
-            unsafe { libc::close(descriptor) }
-        };
+        // SAFETY: close(2) demands that the descriptor is not used any more.
+        // - it is the caller's, and the caller asks for it.
+        let close = || selecting::while_closing(descriptor, || unsafe { libc::close(descriptor) });
         registrations::close(descriptor, identity, close).unwrap_or_else(|| {
             set_errno(libc::ENOTSOCK);
             FAILED
