@@ -148,7 +148,7 @@ fn a_signal_changes_nothing_in_the_order_of_a_crowd_epoll() {
             assert!(heard.try_recv().is_err());
             port.post(1).unwrap();
             if hear(on, &heard, "the message is taken") != 1 {
-                // Whoever comes back just then for another reason takes the message. The order would be wrong each time.
+                // A thread that wakes just then for another reason takes the message. A wrong order fails each time.
                 testkit::late();
             }
         });

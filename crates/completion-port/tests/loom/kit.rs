@@ -211,8 +211,8 @@ pub(crate) fn see_next(engine: &Engine, seat: &Seat) -> Option<Seen> {
     next(engine, seat).map(Seen::of)
 }
 
-/// Waits for a packet, takes it and goes. What a wait was handed may be taken back before its thread comes to it: then it waits
-/// on, as the iterator of a wait does.
+/// Waits for a packet, takes it and goes. If another thread has taken back what the wait was handed, it
+/// continues to wait, as the iterator of a wait does.
 pub(crate) fn take_any(engine: &Engine) -> Seen {
     let seat = engine.join();
     let seen = loop {
