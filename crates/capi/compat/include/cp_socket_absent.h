@@ -1,8 +1,8 @@
 /* cp_socket_absent.h: Winsock's functions that are not here. See <cp_absent.h>. Included by <winsock2.h>. */
+/* Before the guard: a program may include this header first, and <winsock2.h> has it in its place. */
+#include <winsock2.h>
 #ifndef CP_SOCKET_ABSENT_H
 #define CP_SOCKET_ABSENT_H
-
-#include <winsock2.h>
 
 #define FD_READ 0x01
 #define FD_WRITE 0x02

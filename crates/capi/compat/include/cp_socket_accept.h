@@ -1,8 +1,8 @@
 /* cp_socket_accept.h: WSAAccept, WSAConnect, and events by Winsock's names. Included by <winsock2.h>. */
+/* Before the guard: a program may include this header first, and <winsock2.h> has it in its place. */
+#include <winsock2.h>
 #ifndef CP_SOCKET_ACCEPT_H
 #define CP_SOCKET_ACCEPT_H
-
-#include <winsock2.h>
 
 /* ---- Connections ---------------------------------------------------------------------------------- */
 

@@ -5,10 +5,10 @@
  *
  * There are no APCs: a completion routine is refused with WSAEOPNOTSUPP, and nothing is begun. See PORTING.md.
  */
+/* Before the guard: a program may include this header first, and <winsock2.h> has it in its place. */
+#include <winsock2.h>
 #ifndef CP_SOCKET_BUFFERS_H
 #define CP_SOCKET_BUFFERS_H
-
-#include <winsock2.h>
 
 #ifndef MSG_PARTIAL
 #define MSG_PARTIAL CP_PARTIAL

@@ -1,8 +1,8 @@
 /* cp_socket_ioctl.h: WSAIoctl, as far as it has a meaning here. Included by <winsock2.h> and <mstcpip.h>. */
+/* Before the guard: a program may include this header first, and <winsock2.h> has it in its place. */
+#include <winsock2.h>
 #ifndef CP_SOCKET_IOCTL_H
 #define CP_SOCKET_IOCTL_H
-
-#include <winsock2.h>
 
 /* The system has IOC_IN and IOC_OUT, too, and means other bits by them. */
 #define IOC_WS2 0x08000000U

@@ -3,10 +3,10 @@
  *
  * Control data has the system's layout. IN_PKTINFO is the system's struct, which has an additional member.
  */
+/* Before the guard: a program may include this header first, and <winsock2.h> has it in its place. */
+#include <winsock2.h>
 #ifndef CP_SOCKET_MESSAGES_H
 #define CP_SOCKET_MESSAGES_H
-
-#include <winsock2.h>
 
 typedef struct _WSAMSG {
     LPSOCKADDR name;

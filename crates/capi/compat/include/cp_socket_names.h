@@ -1,10 +1,11 @@
 /* cp_socket_names.h: Winsock's functions for GetProcAddress. Included by <winsock2.h>. */
+/* Before the guard: a program may include this header first, and <winsock2.h> has it in its place. */
+#include <winsock2.h>
 #ifndef CP_SOCKET_NAMES_H
 #define CP_SOCKET_NAMES_H
 
 #include <sys/utsname.h>
 
-#include <winsock2.h>
 
 /* ---- With the reference's types ------------------------------------------------------------------------ */
 
@@ -91,11 +92,13 @@ CP_EXPORTS_BEGIN(winsock)
     CP_EXPORT_OF("ws2_32", "ioctlsocket", cp_named_ioctlsocket),
     CP_EXPORT("ws2_32", WSAAccept),
     CP_EXPORT("ws2_32", WSAConnect),
+#ifndef CP_NO_WIN32
     CP_EXPORT("ws2_32", WSACreateEvent),
     CP_EXPORT("ws2_32", WSASetEvent),
     CP_EXPORT("ws2_32", WSAResetEvent),
     CP_EXPORT("ws2_32", WSACloseEvent),
     CP_EXPORT("ws2_32", WSAWaitForMultipleEvents),
+#endif
     CP_EXPORT("ws2_32", WSASendTo),
     CP_EXPORT("ws2_32", WSASend),
     CP_EXPORT("ws2_32", WSARecvFrom),

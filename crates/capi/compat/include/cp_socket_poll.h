@@ -1,11 +1,12 @@
 /* cp_socket_poll.h: WSAPoll. Included by <winsock2.h>. */
+/* Before the guard: a program may include this header first, and <winsock2.h> has it in its place. */
+#include <winsock2.h>
 #ifndef CP_SOCKET_POLL_H
 #define CP_SOCKET_POLL_H
 
 #include <errno.h>
 #include <stdlib.h>
 
-#include <winsock2.h>
 
 /* The system's header has these only if it is asked for more. */
 #ifndef POLLRDNORM

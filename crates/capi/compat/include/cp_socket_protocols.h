@@ -4,6 +4,8 @@
  * What programs want to know by it is whether a socket's handle is one of the system's own, so that
  * FILE_SKIP_COMPLETION_PORT_ON_SUCCESS may be set: that is always so here.
  */
+/* Before the guard: a program may include this header first, and <winsock2.h> has it in its place. */
+#include <winsock2.h>
 #ifndef CP_SOCKET_PROTOCOLS_H
 #define CP_SOCKET_PROTOCOLS_H
 
@@ -11,7 +13,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <winsock2.h>
 
 #define MAX_PROTOCOL_CHAIN 7
 #define BASE_PROTOCOL 1

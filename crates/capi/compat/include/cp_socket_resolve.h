@@ -4,13 +4,14 @@
  *
  * The system's headers hide struct addrinfo in plain C11. Then this header declares nothing either.
  */
+/* Before the guard: a program may include this header first, and <winsock2.h> has it in its place. */
+#include <winsock2.h>
 #ifndef CP_SOCKET_RESOLVE_H
 #define CP_SOCKET_RESOLVE_H
 
 #include <stdlib.h>
 
 #include <cp_text.h>
-#include <winsock2.h>
 
 typedef struct addrinfo ADDRINFOA, *PADDRINFOA;
 

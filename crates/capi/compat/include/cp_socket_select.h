@@ -5,10 +5,10 @@
  * here. `select` is declared as in the system's header, under another symbol. C++ gets an additional function. In C a
  * macro calls the function and converts the sets to the types of the system's declaration.
  */
+/* Before the guard: a program may include this header first, and <winsock2.h> has it in its place. */
+#include <winsock2.h>
 #ifndef CP_SOCKET_SELECT_H
 #define CP_SOCKET_SELECT_H
-
-#include <winsock2.h>
 
 #ifndef CP_NO_SOCKET_CALLS
 

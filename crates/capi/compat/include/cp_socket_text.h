@@ -5,12 +5,13 @@
  *   1.2.3.4        1.2.3.4:80
  *   fe80::1%2      [fe80::1%2]:80
  */
+/* Before the guard: a program may include this header first, and <winsock2.h> has it in its place. */
+#include <winsock2.h>
 #ifndef CP_SOCKET_TEXT_H
 #define CP_SOCKET_TEXT_H
 
 #include <stdio.h>
 
-#include <winsock2.h>
 
 /* Room for the longest text: brackets, an address, a scope, a port and a zero. */
 #define CP_ADDRESS_TEXT 80
