@@ -127,7 +127,10 @@ static void pages_are_reserved_and_committed(void)
     CHECK(VirtualFree(pages, SIZE, MEM_DECOMMIT));
     CHECK(VirtualAlloc(pages, SIZE, MEM_COMMIT, PAGE_READWRITE) == pages);
     CHECK_IS(pages[SIZE / 2], 0);
+    CHECK_FALSE(VirtualFree(pages + 4096, 0, MEM_DECOMMIT), ERROR_INVALID_PARAMETER);
+    CHECK(VirtualFree(pages, 0, MEM_DECOMMIT));
     CHECK(VirtualFree(pages, 0, MEM_RELEASE));
+    CHECK_FALSE(VirtualFree((LPVOID)0x10000, 0, MEM_RELEASE), ERROR_INVALID_PARAMETER);
     reserved = (char *)VirtualAlloc(NULL, SIZE, MEM_RESERVE, PAGE_NOACCESS);
     CHECK(reserved != NULL);
     CHECK(VirtualAlloc(reserved + 5000, 1, MEM_COMMIT, PAGE_READWRITE) == reserved + 4096);

@@ -108,18 +108,30 @@ CP_INLINE LPVOID WINAPI VirtualAlloc(LPVOID lpAddress, SIZE_T dwSize, DWORD flAl
     return (LPVOID)start;
 }
 
+/* Whether a region begins there: its page in front has the mark. */
+CP_INLINE int cp_is_region(uintptr_t start, cp_region *region) {
+    uintptr_t page = cp_page();
+    if (start < page || start % CP_GRANULARITY != 0 || !cp_is_memory(start - page, sizeof *region))
+        return 0;
+    *region = *(const cp_region *)(start - page);
+    return region->mark == start;
+}
+
 CP_INLINE BOOL WINAPI VirtualFree(LPVOID lpAddress, SIZE_T dwSize, DWORD dwFreeType) {
     uintptr_t start = (uintptr_t)lpAddress, page = cp_page();
     cp_region region;
-    if (dwFreeType == MEM_DECOMMIT && start && dwSize > 0) {
-        uintptr_t first = start & ~(page - 1);
-        return mmap((void *)first, start + dwSize - first, PROT_NONE, CP_PRIVATE_PAGES | MAP_FIXED, -1, 0) != MAP_FAILED
+    if (dwFreeType == MEM_DECOMMIT && start) {
+        uintptr_t first = start & ~(page - 1), end = start + dwSize;
+        /* Without a size, of a whole region. */
+        if (dwSize == 0) {
+            if (!cp_is_region(start, &region))
+                return cp_pages_fail(ERROR_INVALID_PARAMETER);
+            end = (uintptr_t)region.mapped + region.size;
+        }
+        return mmap((void *)first, end - first, PROT_NONE, CP_PRIVATE_PAGES | MAP_FIXED, -1, 0) != MAP_FAILED
                || cp_pages_fail(ERROR_NOT_ENOUGH_MEMORY);
     }
-    if (dwFreeType != MEM_RELEASE || dwSize != 0 || !start || start % CP_GRANULARITY != 0)
-        return cp_pages_fail(ERROR_INVALID_PARAMETER);
-    region = *(const cp_region *)(start - page);
-    if (region.mark != start)
+    if (dwFreeType != MEM_RELEASE || dwSize != 0 || !cp_is_region(start, &region))
         return cp_pages_fail(ERROR_INVALID_PARAMETER);
     munmap(region.mapped, region.size);
     return TRUE;
