@@ -27,9 +27,9 @@ const LAYERS: [(&str, &[&str]); 83] = [
     ("windows/message", &[]),
     ("errors", &["linux/last", "windows/last"]),
     ("linux/mapping", &["errors"]),
-    ("linux/descriptors", &["errors"]),
-    ("linux/choices", &["linux/descriptors"]),
     ("linux/errno", &["errors"]),
+    ("linux/descriptors", &["errors", "linux/errno"]),
+    ("linux/choices", &["linux/descriptors"]),
     ("requests", &["abi", "errors"]),
     ("table", &["abi", "errors"]),
     ("taking", &["abi", "errors"]),
@@ -65,7 +65,10 @@ const LAYERS: [(&str, &[&str]); 83] = [
     ("linux/controls", &["errors", "linux/process", "linux/words"]),
     ("linux/waits", &["abi", "linux/words"]),
     ("linux/waitable", &["errors", "linux/port", "linux/process", "linux/waits", "linux/words"]),
-    ("linux/file", &["linux/addresses", "linux/later", "linux/process", "linux/waitable"]),
+    (
+        "linux/file",
+        &["linux/addresses", "linux/errno", "linux/later", "linux/process", "linux/waitable"],
+    ),
     ("linux/registered", &["errors", "linux/driver", "linux/waitable"]),
     (
         "linux/object",

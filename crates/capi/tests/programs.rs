@@ -285,7 +285,7 @@ fn what_another_library_closes_is_seen() {
 #[test]
 #[ignore = "the leg c-ways"]
 fn nameless_sockets_are_told_apart() {
-    for source in ["winsock_calls.c", "registration.c", "closed_sockets.c"] {
+    for source in ["winsock_calls.c", "registration.c", "closed_sockets.c", "socket_state.c"] {
         runs(&format!("nameless-{source}"), Build::of(&[source, "nameless_sockets.c"]));
     }
 }

@@ -8,6 +8,7 @@ use std::mem::MaybeUninit;
 use libc::{sockaddr, socklen_t};
 
 use crate::errors::code;
+use crate::linux::errno::keeping_errno;
 
 /// The type of a socket.
 pub(crate) fn kind(descriptor: c_int) -> Option<c_int> {
@@ -32,7 +33,7 @@ const SO_COOKIE: c_int = 57;
 /// number of its file, and 0 of what is closed.
 pub(crate) fn identity(descriptor: c_int) -> u64 {
     // Before Linux 4.12, and in emulators, it has no name; its file's number comes again after four billion.
-    option(descriptor, SO_COOKIE).or_else(|| file_number(descriptor)).unwrap_or(0)
+    keeping_errno(|| option(descriptor, SO_COOKIE).or_else(|| file_number(descriptor))).unwrap_or(0)
 }
 
 /// The number of a descriptor's file.
@@ -80,8 +81,8 @@ fn address_of(
     // SAFETY: getsockname(2) and getpeername(2) write at most `size` bytes at the address's pointer, and
     // read and write the size at the other.
     // - valid: both are locals of the right type, and `size` is that of the address.
-    let done = unsafe { call(descriptor, (&raw mut address).cast(), &raw mut size) };
-    (done == 0).then_some(address)
+    let ask = || unsafe { call(descriptor, (&raw mut address).cast(), &raw mut size) };
+    (keeping_errno(ask) == 0).then_some(address)
 }
 
 pub(crate) fn is_connected(descriptor: c_int) -> bool {

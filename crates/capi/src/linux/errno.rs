@@ -1,6 +1,31 @@
-//! The codes of system errors.
+//! System errors: `errno`, and their codes.
+
+use std::ffi::c_int;
+use std::io;
 
 use crate::errors::code;
+
+/// Why a call has failed.
+pub(crate) fn errno() -> c_int {
+    io::Error::last_os_error().raw_os_error().unwrap_or(0)
+}
+
+pub(crate) fn set_errno(errno: c_int) {
+    // SAFETY: __errno_location(3) demands nothing.
+    let place = unsafe { libc::__errno_location() };
+    // SAFETY: writing through a raw pointer demands that it is valid, and that no other thread uses the place.
+    // - it is the calling thread's own number.
+    unsafe { place.write(errno) };
+}
+
+/// Asks the system something on the library's own behalf. A failure leaves `errno` as it was: a call of the program that has
+/// failed may have set it, and its code is still to be read.
+pub(crate) fn keeping_errno<R>(ask: impl FnOnce() -> R) -> R {
+    let before = errno();
+    let answer = ask();
+    set_errno(before);
+    answer
+}
 
 /// How often one call was made again that a signal seems to have ended.
 #[derive(Debug, Default)]

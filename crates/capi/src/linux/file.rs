@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use completion_port::raw::{FileTaskId, OpenFile};
 
 use crate::linux::addresses::ByAddress;
+pub(crate) use crate::linux::errno::errno;
 use crate::linux::later::Later;
 use crate::linux::process::Own;
 use crate::linux::waitable::{Kind, Waitable};
@@ -81,11 +82,6 @@ pub(crate) struct File {
     /// The process that has opened it: where its [`Home`] is.
     home: usize,
     state: Mutex<State>,
-}
-
-/// Why a call has failed.
-pub(crate) fn errno() -> c_int {
-    std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }
 
 /// Calls the system so that a stream whose reader is gone is an error, and no signal besides.

@@ -373,7 +373,11 @@ pub unsafe extern "C" fn cp_wait_for(
         // SAFETY: reading demands `count` values there, however they are aligned.
         // - the caller promises it.
         let handle = |place: usize| unsafe { handles.wrapping_add(place).read_unaligned() };
-        let handles: Vec<Handle> = (0..count as usize).map(handle).collect();
+        // Not on the heap: a wait for one object that is signalled needs no memory.
+        let mut room = [std::ptr::null_mut(); MOST as usize];
+        let handles = &mut room[..count as usize];
+        (0..).zip(&mut *handles).for_each(|(place, it)| *it = handle(place));
+        let handles: &[Handle] = handles;
         let is_same = |one: &Handle, other: &Handle| (one.addr() ^ other.addr()) & !TAG == 0;
         let is_copy = |(place, handle): (usize, &Handle)| {
             handles[..place].iter().any(|other| is_same(handle, other))
@@ -382,7 +386,7 @@ pub unsafe extern "C" fn cp_wait_for(
         if all != 0 && handles.iter().enumerate().any(is_copy) {
             return Err(code::INVALID_PARAMETER);
         }
-        let awaited = object::awaited(&handles)?;
+        let awaited = object::awaited(handles)?;
         waitable::wait(awaited, all != 0, abi::timeout(milliseconds))
     };
     guarded(FAILED, || {

@@ -61,7 +61,7 @@ fn wait(
         let pause = pause.unwrap_or(WITHOUT_SIGNAL).min(WITHOUT_SIGNAL);
         if is_set_within(event, Some(pause)) {
             // The operation's end sets the event and leaves it set. This consumes a signal that the program set earlier.
-            let ended = ended(overlapped).inspect(|_| event.set());
+            let ended = ended(overlapped).inspect(|_| event.put_back());
             return Some(ended.unwrap_or(status::SUCCESS));
         }
     }

@@ -5,7 +5,6 @@
 //! The system's calls do the work; `errno` is left as they set it.
 
 use std::ffi::{c_int, c_void};
-use std::io;
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Relaxed};
@@ -17,6 +16,7 @@ use crate::linux::descriptors::{
     self, is_bound, is_connected, is_local, is_unbound, kind, protocol,
 };
 use crate::linux::errno::code_of_errno;
+pub(crate) use crate::linux::errno::{errno, set_errno};
 use crate::linux::numbers::{self, LINGERS, Number, Past, READING_SHUT, State};
 use crate::linux::visits::{Visit, until_ready};
 use crate::linux::{memory, registrations, selecting, sharing, status};
@@ -26,18 +26,6 @@ const FAILED: c_int = -1;
 
 /// Times that this process has started Winsock up and not cleaned up.
 static STARTED: AtomicU32 = AtomicU32::new(0);
-
-pub(crate) fn errno() -> c_int {
-    io::Error::last_os_error().raw_os_error().unwrap_or(0)
-}
-
-pub(crate) fn set_errno(errno: c_int) {
-    // SAFETY: __errno_location(3) demands nothing.
-    let place = unsafe { libc::__errno_location() };
-    // SAFETY: writing through a raw pointer demands that it is valid, and that no other thread uses the place.
-    // - it is the calling thread's own number.
-    unsafe { place.write(errno) };
-}
 
 /// The last error becomes the code of `errno`.
 fn note_failure() {

@@ -289,6 +289,13 @@ impl Waitable {
         });
     }
 
+    /// Undoes the reset of an auto-reset event by a wait. An event that a wait leaves set may have been reset since.
+    pub(crate) fn put_back(&self) {
+        if self.resets {
+            self.set();
+        }
+    }
+
     /// Resets an event.
     pub(crate) fn reset(&self) {
         // A concurrent `set` counts as coming after this reset.
