@@ -80,6 +80,35 @@ on_every_system! {
         });
     }
 
+    /// Rule 39: where no other thread waits, one that only looks in again and again notices it, whether the
+    /// packet is queued or still with the kernel.
+    fn a_block_is_noticed_by_who_only_looks_in(system: &System) {
+        system.not_on_wine("completion port that counts its threads");
+        // Time passes on a simulated kernel between two waits only.
+        let times = [Duration::ZERO, Duration::from_micros(300), Duration::from_millis(1)];
+        let times = if system.kernel().is_some() { &times[..1] } else { &times[..] };
+        for (&time, is_queued) in times.iter().flat_map(|time| [(time, true), (time, false)]) {
+            let (ours, theirs) = system.unix_pair();
+            let (blocked, heard) = Blocked::on(system, 1);
+            let registration = Registration::new(&ours, (), Interest::IN, OneShot::Level);
+            blocked.port.register(registration).unwrap();
+            thread::scope(|scope| {
+                let _end = End::of(&blocked.port, [&blocked.gate]);
+                let go_on = blocked.begin(scope, &heard, 0);
+                if is_queued {
+                    blocked.port.post(2).unwrap();
+                } else {
+                    theirs.write(b"x").unwrap();
+                }
+                let mut batch = Batch::with_capacity(1);
+                eventually(system, "a thread that looks in takes the packet", || {
+                    blocked.port.wait(&mut batch, Some(time)).unwrap().next().is_some()
+                });
+                drop(go_on);
+            });
+        }
+    }
+
     /// Rule 39: a thread whose block is over runs, whatever the limit; then nothing is handed out
     /// until there is room again.
     fn who_blocks_no_longer_may_exceed_the_limit(system: &System) {

@@ -182,6 +182,8 @@ pub(crate) struct Turn {
     called: bool,
     /// It leaves the port to the threads at work.
     rests: bool,
+    /// It has looked for threads that sleep because its time is over.
+    has_looked: bool,
     /// How often the kernel had been asked when the thread came, or last began anew.
     asked: u32,
     /// How often it asked once more for what there was no room for.
@@ -210,6 +212,7 @@ impl Turn {
             is_new: false,
             called: false,
             rests: false,
+            has_looked: false,
             asked: 0,
             further: 0,
             looking: Looking::No,
@@ -679,6 +682,16 @@ impl Schedule {
                     self.watchdog.defers = false;
                     turn.rests = false;
                     turn.asked = self.asked;
+                    continue;
+                }
+                if !turn.has_looked
+                    && !self.seats.has_room()
+                    && self.watchdog.is_stale(now, self.until_next_look(now))
+                {
+                    // Threads may sleep that are counted, and perhaps no thread waits for long
+                    // enough to be the watchdog.
+                    turn.has_looked = true;
+                    self.begin_look(turn, now, queries, scene);
                     continue;
                 }
                 let asks =

@@ -1117,6 +1117,54 @@ fn where_threads_sleep_often_one_that_comes_to_wait_finds_them() {
     }
 }
 
+/// Thread 0 sleeps with the only seat. No other thread waits for as long as a watchdog would have to.
+#[test]
+fn threads_that_wait_for_a_short_time_only_find_those_asleep() {
+    for (time, pause) in [(0, 100), (0, 1_000), (300, 10), (1_000, 0), (1_000, 2_000)] {
+        for (observes, is_queued) in [(false, true), (true, true), (false, false)] {
+            let mut rig = rig(1, 2, SHORT);
+            rig.port.observes = observes;
+            take_one(&mut rig, 0);
+            rig.nod(0, true);
+            if is_queued {
+                rig.put(1);
+            } else {
+                rig.edge(1);
+            }
+            let begun = rig.port.now;
+            while hand(&rig, 1).is_empty() {
+                let took = rig.port.now.since(begun);
+                assert!(took <= 3 * TICK + pause * MICROSECOND, "{time} {pause} {rig:#?}");
+                rig.port.now += pause * MICROSECOND;
+                rig.wait(1, 64, Some(time * MICROSECOND));
+                rig.run(1);
+                if !is_out(&rig, 1) {
+                    rig.pass(time * MICROSECOND);
+                }
+                assert!(is_out(&rig, 1), "its time is over: {rig:#?}");
+            }
+        }
+    }
+}
+
+/// The same, but thread 0 works: it keeps its seat, and a thread that only looks makes no more looks than
+/// a watchdog.
+#[test]
+fn threads_that_wait_for_a_short_time_only_leave_one_that_works_its_seat() {
+    let mut rig = rig(1, 2, SHORT);
+    take_one(&mut rig, 0);
+    rig.put(1);
+    let mut looks = 0;
+    for _ in 0..200 {
+        rig.port.now += TICK / 20;
+        rig.wait(1, 64, Some(Duration::ZERO));
+        rig.run(1);
+        looks += u32::from(!rig.schedule.watchdog.is_stale(rig.port.now, MICROSECOND));
+        assert_eq!((rig.status(0), hand(&rig, 1).len()), (Status::Running, 0));
+    }
+    assert!((9..=11).contains(&looks), "{looks}");
+}
+
 #[test]
 fn no_thread_wakes_at_an_idle_port_where_threads_slept_often() {
     let mut rig = hurried();
