@@ -300,7 +300,10 @@ fn read_error_queue(socket: &std::net::UdpSocket) -> bool {
     // - a message has numbers and pointers only, of which all bits zero are one.
     let mut message: libc::msghdr = unsafe { std::mem::MaybeUninit::zeroed().assume_init() };
     message.msg_control = room.as_mut_ptr().cast();
-    message.msg_controllen = size_of_val(&room);
+    #[allow(clippy::useless_conversion, reason = "it has another type in another C library")]
+    {
+        message.msg_controllen = size_of_val(&room).try_into().unwrap();
+    }
     // SAFETY: recvmsg(2) writes to the message, and as much as it says behind its pointers.
     // - valid for writes: both are locals, and the length is that of the room.
     let came = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_ERRQUEUE) };

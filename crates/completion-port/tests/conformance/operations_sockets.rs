@@ -856,10 +856,16 @@ on_every_system! {
         let error = connected(&outcome).unwrap_err();
         assert_eq!((error.call(), error.os_code()), (Call::Connect, Some(EISCONN)));
         assert_connected(token.key(), &first.accept_within(system.soon()), system);
-        // Nor is one that is being connected.
+    }
+
+    /// Rule 57: nor is one that the program itself is connecting.
+    fn a_connect_beside_one_of_the_program_is_refused(system: &System) {
+        system.not_on_wine("error for a connect while another one is under way");
+        let port = sockets_on(system);
+        let other = system.tcp_listener(4);
         let (full, _client) = unanswering(system);
         let near = system.tcp_connect(&full);
-        port.associate(near).unwrap().connect(second.address().for_port()).unwrap();
+        port.associate(near).unwrap().connect(other.address().for_port()).unwrap();
         let (_token, outcome) = done(&port, system);
         let error = connected(&outcome).unwrap_err();
         assert_eq!((error.call(), error.os_code()), (Call::Connect, Some(EALREADY)));
