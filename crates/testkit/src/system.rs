@@ -306,6 +306,13 @@ impl System {
         self.port_that(concurrency, BlockDetection::Automatic).unwrap()
     }
 
+    /// The same, which does not look for threads that block: on a busy machine one that is to run may sleep for a moment, for
+    /// a lock of the checker's for instance.
+    #[must_use]
+    pub fn port_without_detection<K, M>(&self, concurrency: usize) -> Port<K, M> {
+        self.port_that(concurrency, BlockDetection::Announced).unwrap()
+    }
+
     /// A port that finds out in this way which of its threads block.
     ///
     /// # Errors

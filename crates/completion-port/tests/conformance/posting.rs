@@ -233,7 +233,7 @@ on_every_system! {
     /// Rule 33: with every seat taken a message waits, in its order.
     fn with_every_seat_taken_messages_wait(system: &System) {
         system.several_threads_wait();
-        let port = system.port::<(), usize>(2);
+        let port = system.port_without_detection::<(), usize>(2);
         let gate = Gate::default();
         let takers = Takers::of(system, &port);
         thread::scope(|scope| {

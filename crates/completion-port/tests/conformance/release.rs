@@ -100,7 +100,7 @@ on_every_system! {
     /// Rule 37: a thread that comes back while packets are queued is served before those that wait.
     fn a_thread_that_comes_back_takes_the_next_packet_itself(system: &System) {
         system.several_threads_wait();
-        let port = system.port::<(), usize>(1);
+        let port = system.port_without_detection::<(), usize>(1);
         let gate = Gate::default();
         let takers = Takers::of(system, &port);
         thread::scope(|scope| {

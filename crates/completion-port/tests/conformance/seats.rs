@@ -17,7 +17,7 @@ on_every_system! {
     /// Rule 38: a wait that ends for lack of time leaves its thread running.
     fn a_thread_whose_time_is_over_counts_as_running(system: &System) {
         system.several_threads_wait();
-        let port = system.port::<(), usize>(1);
+        let port = system.port_without_detection::<(), usize>(1);
         let (say, heard) = mpsc::channel();
         let gate = Gate::default();
         thread::scope(|scope| {
@@ -120,7 +120,7 @@ on_every_system! {
     /// Rule 38.
     fn blocking_frees_the_seat_at_once(system: &System) {
         system.several_threads_wait();
-        let port = system.port::<(), usize>(1);
+        let port = system.port_without_detection::<(), usize>(1);
         let takers = Takers::of(system, &port);
         let (go_on, blocked) = mpsc::channel::<()>();
         thread::scope(|scope| {
@@ -146,7 +146,7 @@ on_every_system! {
     /// Rule 38: the end of an inner block is not that of the outer one.
     fn blocking_within_blocking_ends_with_the_outer_one(system: &System) {
         system.several_threads_wait();
-        let port = system.port::<(), usize>(1);
+        let port = system.port_without_detection::<(), usize>(1);
         let takers = Takers::of(system, &port);
         let gate = Gate::default();
         thread::scope(|scope| {
@@ -173,7 +173,7 @@ on_every_system! {
 
     /// Rule 38: a panic ends a block as a return does.
     fn a_panic_while_blocking_ends_the_block(system: &System) {
-        let port = system.port::<(), usize>(1);
+        let port = system.port_without_detection::<(), usize>(1);
         let mut batch = Batch::new();
         port.post(1).unwrap();
         assert_eq!(port.wait(&mut batch, system.soon()).unwrap().count(), 1);
@@ -193,7 +193,7 @@ on_every_system! {
 
     /// Rule 38: a thread that has no packets of the port may say so too, which changes nothing.
     fn blocking_without_a_seat_changes_nothing(system: &System) {
-        let port = system.port::<(), usize>(1);
+        let port = system.port_without_detection::<(), usize>(1);
         let before = port.stats();
         assert_eq!(port.blocking(|| port.stats()), before);
         assert_eq!(port.stats(), before);
@@ -203,7 +203,7 @@ on_every_system! {
     /// others.
     fn what_a_blocking_thread_has_not_looked_at_goes_to_others(system: &System) {
         system.several_threads_wait();
-        let port = system.port::<(), usize>(1);
+        let port = system.port_without_detection::<(), usize>(1);
         let (say, heard) = mpsc::channel();
         thread::scope(|scope| {
             let _end = End::of(&port, []);

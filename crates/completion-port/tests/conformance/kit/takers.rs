@@ -82,7 +82,7 @@ pub(crate) fn with_takers(
     test: impl for<'s, 'e> FnOnce(&'s Scope<'s, 'e>, &'e Port<(), usize>, &Takers<'e>, &'e Gate),
 ) {
     on.several_threads_wait();
-    let port = on.port(limit);
+    let port = on.port_without_detection(limit);
     let gate = Gate::default();
     let takers = Takers::of(on, &port);
     thread::scope(|scope| {
