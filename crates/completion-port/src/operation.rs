@@ -923,6 +923,18 @@ impl<B: Buffer> Cargo<B> {
     }
 }
 
+impl From<task::Attempt> for Attempted {
+    #[inline]
+    fn from(attempt: task::Attempt) -> Self {
+        match attempt {
+            task::Attempt::Done => Self::Done,
+            task::Attempt::Drained => Self::Drained,
+            task::Attempt::Blocked => Self::Blocked,
+            task::Attempt::Scarce => Self::Scarce,
+        }
+    }
+}
+
 impl<B: Buffer> Operation<B> {
     /// Tries the operation on a descriptor, once; sending all, as long as something can be sent and its share lasts.
     /// `transport` tells how the socket carries bytes. `place` makes it non-blocking before an accept or a connect: the
@@ -977,12 +989,7 @@ impl<B: Buffer> Operation<B> {
                 let (Some(task), Detail::Acts(acts)) = (&mut self.buffer, &self.detail) else {
                     unreachable!("a task is started with what it consists of")
                 };
-                match (acts.attempt)(task, descriptor) {
-                    task::Attempt::Done => Attempted::Done,
-                    task::Attempt::Drained => Attempted::Drained,
-                    task::Attempt::Blocked => Attempted::Blocked,
-                    task::Attempt::Scarce => Attempted::Scarce,
-                }
+                (acts.attempt)(task, descriptor).into()
             }
             _ => unreachable!("what is about a file stands in no lane"),
         }

@@ -341,6 +341,63 @@ impl<K, M, B: Task> Raw<'_, K, M, B> {
 }
 
 impl<'p, K, M, B> Raw<'p, K, M, B> {
+    /// Tries what a [task](Task) would do before there is one: no memory is needed for what is done at once.
+    ///
+    /// If no operation of this side is in flight, and the descriptor may be ready, this calls `attempt` once, as the port
+    /// would call [`Task::attempt`]. Operations of the same side that other threads start meanwhile wait for the end of
+    /// this call.
+    ///
+    /// Returns true if the attempt has returned [`Done`](Attempt::Done) or [`Drained`](Attempt::Drained).
+    /// Otherwise the caller starts a task by [`Raw::start_task`], which returns an error if there is no such
+    /// association or the port is closed. Another thread's operation may have been started before that task.
+    ///
+    /// The attempt runs without any lock of the port. It must not call `try_now` for the same side of the same association
+    /// and wait for the result.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::Port;
+    /// use completion_port::raw::{Attempt, Side};
+    /// use std::io::{ErrorKind, Write};
+    /// use std::net::{TcpListener, TcpStream};
+    /// # #[cfg(windows)]
+    /// # trait AsRawFd: std::os::windows::io::AsRawSocket {
+    /// #     fn as_raw_fd(&self) -> i32 {
+    /// #         self.as_raw_socket().try_into().unwrap()
+    /// #     }
+    /// # }
+    /// # #[cfg(windows)]
+    /// # impl AsRawFd for TcpStream {}
+    /// # #[cfg(unix)]
+    /// use std::os::fd::AsRawFd;
+    ///
+    /// let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// let socket = TcpStream::connect(listener.local_addr()?)?;
+    /// socket.set_nonblocking(true)?;
+    /// let port: Port<u32> = Port::new()?;
+    /// let id = port.raw().associate_number(socket.as_raw_fd(), 7).map_err(|it| it.error())?;
+    /// let mut sent = Ok(0);
+    /// let is_done = port.raw().try_now(id, Side::Out, |_| {
+    ///     sent = (&socket).write(b"hello");
+    ///     match &sent {
+    ///         Err(error) if error.kind() == ErrorKind::WouldBlock => Attempt::Blocked,
+    ///         _ => Attempt::Done,
+    ///     }
+    /// });
+    /// assert!(is_done);
+    /// assert_eq!(sent?, 5);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn try_now(self, id: SharedId, side: Side, attempt: impl FnOnce(RawFd) -> Attempt) -> bool {
+        let direction = match side {
+            Side::In => Direction::In,
+            Side::Out => Direction::Out,
+        };
+        self.port.try_now(id, direction, attempt)
+    }
+
     /// Says that what the first task of this side has waited for is there: one that was [`Scarce`](Attempt::Scarce) is
     /// tried without further delay, by a thread that waits or comes to wait. If it is being tried just now, and says that
     /// it lacks something, it is tried once more. One that waits for its descriptor may be tried once too often. Nothing

@@ -14,7 +14,7 @@ use crate::state::flights::{
     Clearance, Course, Desk, Direction, Effects, Flight, Lanes, Records, Tried, Verdict,
 };
 use crate::state::moment::Moment;
-use crate::state::queue::{FLIGHT, Fifo, MOST, NIL};
+use crate::state::queue::{FLIGHT, Fifo, MOST_FLIGHTS, NIL};
 use crate::state::slot::{Drained, Next, Refusal, Slot};
 use crate::state::timers::Alarm;
 use crate::sync::barrier_behind_exchange;
@@ -118,6 +118,49 @@ impl Place<'_> {
     }
 }
 
+/// What has no record, and is being tried.
+struct Unrecorded<'e> {
+    engine: &'e Engine,
+    name: Name,
+    slot: &'e Slot,
+    desk: &'e Desk,
+    direction: Direction,
+}
+
+impl Unrecorded<'_> {
+    /// The attempt has come to this: the lane is free.
+    fn tried(&self, attempted: Attempted) {
+        let Self { engine, name, slot, desk, direction } = *self;
+        if engine.forked() {
+            // The attempt has forked, and this is the child: the lane is the parent's.
+            return;
+        }
+        let tried = match attempted {
+            Attempted::Drained => Tried::Done { dry: slot.word().is_plain() },
+            Attempted::Blocked => Tried::Blocked,
+            _ => Tried::Done { dry: false },
+        };
+        let poll = engine.poll_of(slot.descriptor());
+        let mut lanes = desk.lock();
+        let (effects, landed) = lanes.tried_unrecorded(&engine.nodes, slot, direction, tried, poll);
+        let is_blocked = lanes.blocked().has(direction.facts());
+        drop(lanes);
+        let (index, _) = name_parts(name);
+        if is_blocked {
+            engine.watch_for(name, slot, direction);
+        }
+        engine.see_to(effects, index, None);
+        engine.follow(landed, index, None);
+    }
+}
+
+impl Drop for Unrecorded<'_> {
+    /// The attempt has panicked.
+    fn drop(&mut self) {
+        self.tried(Attempted::Done);
+    }
+}
+
 impl Engine {
     /// The desk of a slot of which operations were started.
     pub(crate) fn desk_of_operation(&self, index: u32) -> &Desk {
@@ -171,7 +214,8 @@ impl Engine {
 
     fn take_record(&self, call: Call, also: impl FnOnce(u32) -> bool) -> Result<u32, Error> {
         let reserve = |number| {
-            let reserved = number < MOST - 1 && self.nodes.flights.reserve(number) && also(number);
+            let reserved =
+                number < MOST_FLIGHTS && self.nodes.flights.reserve(number) && also(number);
             if reserved {
                 self.nodes.flight(number).begin_uses(self.of_this_port());
             }
@@ -313,6 +357,36 @@ impl Engine {
             self.watch_for(name, slot, direction);
         }
         Ok(course)
+    }
+
+    /// Tries what has no record, on the descriptor of a shared registration and in the calling thread, if no operation of
+    /// this direction is in flight and it is worth trying. Whether it is done. If not it is left to the caller to start.
+    pub(crate) fn try_unrecorded(
+        &self,
+        name: Name,
+        direction: Direction,
+        attempt: impl FnOnce(Descriptor) -> Attempted,
+    ) -> bool {
+        let Some(unrecorded) = self.begin_unrecorded(name, direction) else { return false };
+        let attempted = attempt(unrecorded.slot.descriptor());
+        unrecorded.tried(attempted);
+        std::mem::forget(unrecorded);
+        matches!(attempted, Attempted::Done | Attempted::Drained)
+    }
+
+    fn begin_unrecorded(&self, name: Name, direction: Direction) -> Option<Unrecorded<'_>> {
+        if self.forked() {
+            return None;
+        }
+        let (index, generation) = name_parts(name);
+        let (slot, _) = self.known(name)?;
+        // Without memory for it the start fails, and says so.
+        let desk = self.desk_with_timer(index, Call::Receive).ok()?;
+        let mut lanes = desk.lock();
+        // As in `start`.
+        let begins =
+            self.phase() == Phase::Open && lanes.begin_unrecorded(slot, generation, direction);
+        begins.then(|| Unrecorded { engine: self, name, slot, desk, direction })
     }
 
     /// The operation of a record that is to be started by the token of the held slot `index`, whose desk this is.

@@ -22,7 +22,8 @@ use crate::source::{OwnedSource, Source};
 use crate::state::flights::Direction;
 use crate::state::moment::Moment;
 use crate::state::slot::{Drained, Slot};
-use crate::task::{Ending, Task};
+use crate::sys::fd::RawFd;
+use crate::task::{Attempt, Ending, Task};
 use crate::trace::hears_packets;
 
 impl<K, B: Buffer> Store<K, B> {
@@ -1490,5 +1491,22 @@ impl<K, M, B: Task> Port<K, M, B> {
         })?;
         let Course::Ends(verdict) = course else { return Ok(Started::InFlight(name)) };
         Ok(Started::Finished(self.store().land_unseen(record, verdict).into_task()))
+    }
+}
+
+impl<K, M, B> Port<K, M, B> {
+    /// See [`Raw::try_now`](crate::raw::Raw::try_now).
+    #[inline]
+    pub(crate) fn try_now(
+        &self,
+        id: SharedId,
+        direction: Direction,
+        attempt: impl FnOnce(RawFd) -> Attempt,
+    ) -> bool {
+        // A subscriber hears of it when it is started.
+        !hears_packets()
+            && self
+                .engine()
+                .try_unrecorded(id.0, direction, |descriptor| attempt(descriptor).into())
     }
 }

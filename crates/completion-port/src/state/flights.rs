@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 
 use super::facts::Facts;
 use super::moment::Moment;
-use super::queue::{FLIGHT, Fifo, Links, NIL, Node};
+use super::queue::{FLIGHT, Fifo, Links, MOST_FLIGHTS, NIL, Node};
 use super::slot::{Next, Slot};
 use crate::arena::Arena;
 use crate::sync::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Mutex};
@@ -402,11 +402,14 @@ impl Effects {
     const NONE: Self = Self { due: NIL, next: Next::Nothing };
 }
 
+/// In place of the node of an active flight: a thread tries what has no record, see [`Lanes::begin_unrecorded`].
+const CALLER: Node = MOST_FLIGHTS | FLIGHT;
+
 /// The operations of one direction.
 #[derive(Debug)]
 struct Lane {
     waiting: Roll,
-    /// The flight that is due or being tried; `NIL` if there is none.
+    /// The flight that is due or being tried, or [`CALLER`]; `NIL` if there is none.
     active: Node,
     /// How many edges concerned the lane, and how many had before the attempt began.
     edges: u32,
@@ -431,6 +434,11 @@ impl Lane {
 
     fn is_empty(&self) -> bool {
         self.active == NIL && self.waiting.is_empty()
+    }
+
+    /// The flight that is due or being tried, if there is one.
+    fn active_flight(&self) -> Option<Node> {
+        if self.active == NIL || self.active == CALLER { None } else { Some(self.active) }
     }
 
     /// Whether the flight that is to be tried next is to be tried though the direction is not known to be ready. It may
@@ -473,8 +481,10 @@ impl fmt::Debug for Lanes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (lane, name) in self.lanes.iter().zip(["in", "out"]) {
             write!(f, "{name} {} waiting", lane.waiting.len)?;
-            if lane.active != NIL {
-                write!(f, " {} active", lane.active & !FLIGHT)?;
+            match lane.active {
+                NIL => {}
+                CALLER => f.write_str(" a call active")?,
+                active => write!(f, " {} active", active & !FLIGHT)?,
             }
             f.write_str(", ")?;
         }
@@ -886,9 +896,9 @@ impl Lanes {
 
     /// The flights of the lanes that are called off, and that the back end has; `NIL` where there is none.
     pub(crate) fn called_off_at_back_end(&self, records: &impl Records) -> [Node; 2] {
-        Direction::BOTH.map(|direction| match self.lanes[direction as usize].active {
-            NIL => NIL,
-            node => {
+        Direction::BOTH.map(|direction| match self.lanes[direction as usize].active_flight() {
+            None => NIL,
+            Some(node) => {
                 let flight = records.flight(node);
                 if flight.is_handed() && flight.is_called_off() { node } else { NIL }
             }
@@ -1025,6 +1035,53 @@ impl Lanes {
         lane.begun = lane.edges.wrapping_sub(u32::from(is_stirred));
         self.aloft += 1;
         flight.set(Phase::Tried);
+    }
+
+    /// The calling thread is about to try what has no record, in the direction of a shared registration. False, and
+    /// nothing has changed, if it would have to wait: for its turn, or for an edge. Nor has it if that is refused.
+    pub(crate) fn begin_unrecorded(
+        &mut self,
+        slot: &Slot,
+        generation: u32,
+        direction: Direction,
+    ) -> bool {
+        let is_shared = self.is_shared;
+        let lane = self.lane(direction);
+        let begins = is_shared
+            && lane.is_empty()
+            && slot.word().may_be_ready(direction.facts())
+            && slot.share(generation, direction.facts()).is_ok();
+        if begins {
+            (lane.active, lane.retry) = (CALLER, Moment::NEVER);
+            lane.begun = lane.edges;
+            lane.is_hastened = false;
+            self.aloft += 1;
+        }
+        begins
+    }
+
+    /// The caller has tried what has no record, which leaves the lane by that.
+    pub(crate) fn tried_unrecorded(
+        &mut self,
+        records: &impl Records,
+        slot: &Slot,
+        direction: Direction,
+        tried: Tried,
+        poll: u32,
+    ) -> (Effects, Next) {
+        let lane = self.lane(direction);
+        let is_dry = matches!(tried, Tried::Blocked | Tried::Done { dry: true });
+        if is_dry && lane.edges == lane.begun {
+            slot.know(direction.facts(), false);
+        }
+        let effects = self.clear_active(records, slot, direction, poll);
+        (effects, self.landed(slot))
+    }
+
+    /// The packet of a flight is taken, or what had none has ended. What the slot asks for if it was the last one.
+    fn landed(&mut self, slot: &Slot) -> Next {
+        self.aloft -= 1;
+        if self.aloft == 0 { slot.land_last() } else { Next::Nothing }
     }
 
     /// The caller has tried a flight.
@@ -1176,8 +1233,11 @@ impl Lanes {
                 flight.set(Phase::Ended);
                 ended.push(records, node);
             }
-            if lane.active != NIL && records.flight(lane.active).verdict() == Verdict::Done {
-                records.flight(lane.active).judge(verdict);
+            // What has no record is not called off: the call that tries it is about to end.
+            if let Some(active) = lane.active_flight()
+                && records.flight(active).verdict() == Verdict::Done
+            {
+                records.flight(active).judge(verdict);
             }
             let next = self.ground_if_empty(slot, direction, poll);
             if next != Next::Nothing {
@@ -1227,8 +1287,8 @@ impl Lanes {
                     again = again.min(flight.deadline());
                 }
             }
-            if lane.active != NIL {
-                let flight = records.flight(lane.active);
+            if let Some(active) = lane.active_flight() {
+                let flight = records.flight(active);
                 if flight.is_over(now) && flight.verdict() == Verdict::Done {
                     flight.judge(Verdict::TimedOut);
                 } else if !flight.is_over(now) {

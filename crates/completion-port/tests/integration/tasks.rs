@@ -2,8 +2,10 @@
 
 #![cfg(any(unix, windows))]
 
+use std::cell::Cell;
 use std::io::{ErrorKind, Read, Write};
 use std::mem::MaybeUninit;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -11,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use completion_port::raw::{Attempt, Ending, Side, Task};
-use completion_port::{Batch, Buffer, OpId, Operation, Port, Started};
+use completion_port::{Batch, Buffer, OpId, Operation, Packet, Port, Started};
 use testkit::{SOON, Stream, connected, number};
 
 /// Reads a byte, and tells how it has ended; told also if it is dropped instead.
@@ -210,6 +212,75 @@ fn a_task_that_panics_has_failed() {
     assert!(waiter.join().is_err());
     bench.port.raw().go_on();
     assert_eq!(bench.told(), (Some(Ending::Failed), Some(b'!')));
+}
+
+#[test]
+fn what_is_tried_before_it_is_a_task_is_done_at_once_or_waits() {
+    let bench = Bench::new();
+    let raw = bench.port.raw();
+    let attempts = Cell::new(0);
+    let try_to_read = |bench: &Bench| {
+        attempts.set(0);
+        let mut byte = [0];
+        let is_done = bench.port.raw().try_now(bench.id, Side::In, |descriptor| {
+            assert_eq!(descriptor, number(&bench.near));
+            attempts.set(attempts.get() + 1);
+            match (&*bench.near).read(&mut byte) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => Attempt::Blocked,
+                outcome => {
+                    outcome.unwrap();
+                    Attempt::Done
+                }
+            }
+        });
+        is_done.then_some(byte[0])
+    };
+    (&bench.far).write_all(b"ab").unwrap();
+    assert_eq!(try_to_read(&bench), Some(b'a'));
+    assert_eq!(try_to_read(&bench), Some(b'b'));
+    assert_eq!(try_to_read(&bench), None);
+    assert!(attempts.get() > 0);
+    // It is known that nothing is there.
+    assert_eq!(try_to_read(&bench), None);
+    assert_eq!(attempts.get(), 0);
+    let first = bench.begin();
+    // Not before the one that waits.
+    (&bench.far).write_all(b"c").unwrap();
+    assert_eq!(try_to_read(&bench), None);
+    while !raw.has_packets(&mut Batch::new()).unwrap() && bench.told.try_recv().is_err() {
+        thread::yield_now();
+    }
+    assert!(!bench.port.cancel(first).unwrap(), "it is done");
+    // Of the other side.
+    assert!(raw.try_now(bench.id, Side::Out, |_| Attempt::Done));
+    assert!(!raw.try_now(bench.id, Side::Out, |_| Attempt::Scarce));
+    // One that panics is over.
+    let panics = || raw.try_now(bench.id, Side::Out, |_| panic!("a fault of the attempt"));
+    assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
+    assert!(raw.try_now(bench.id, Side::Out, |_| Attempt::Done));
+    raw.forget(bench.id.id()).unwrap();
+    assert!(!raw.try_now(bench.id, Side::Out, |_| unreachable!("there is no such registration")));
+    assert_eq!(bench.port.stats().registered, 0);
+    let id = raw.associate_number(number(&bench.near), 8).unwrap();
+    bench.port.close();
+    assert!(!raw.try_now(id, Side::Out, |_| unreachable!("the port is closed")));
+}
+
+#[test]
+fn a_registration_outlives_what_is_tried_before_it_is_a_task() {
+    let bench = Bench::new();
+    let raw = bench.port.raw();
+    assert!(raw.try_now(bench.id, Side::Out, |_| {
+        // Neither may be started meanwhile: it waits.
+        assert!(!raw.try_now(bench.id, Side::Out, |_| unreachable!("it is not its turn")));
+        bench.port.shutdown().unwrap();
+        assert!(bench.port.wait(&mut Batch::new(), Duration::ZERO).unwrap().next().is_none());
+        assert_eq!(bench.port.stats().registered, 1);
+        Attempt::Done
+    }));
+    let mut batch = Batch::new();
+    let mut packets = bench.port.wait(&mut batch, SOON).unwrap();
+    assert!(matches!(packets.next(), Some(Packet::Removed(_, 7))), "{packets:?}");
 }
 
 /// Does what a test says, and tells how it has ended.

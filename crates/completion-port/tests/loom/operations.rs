@@ -917,3 +917,84 @@ fn readiness_is_reported_beside_operations_that_end() {
         user.join().unwrap();
     });
 }
+
+/// For each reactor, a shared association.
+fn shared(model: impl Fn(Arc<Harbour>) + Copy + Send + Sync + 'static) {
+    for is_one_shot in [false, true] {
+        explore_within(2, move || {
+            let port = if is_one_shot { one_shot_engine(1) } else { engine(1) };
+            model(Harbour::of(port, true));
+        });
+    }
+}
+
+/// Without a record, an attempt that takes all there is meets the next byte, of which another thread hears.
+#[test]
+fn what_is_tried_without_a_record_loses_no_edge() {
+    shared(|harbour| {
+        harbour.fake.arrive();
+        let waiter = spawn(&harbour, Harbour::take_one);
+        let attempt = |_| {
+            assert!(harbour.fake.take());
+            harbour.fake.arrive();
+            Attempted::Drained
+        };
+        assert!(harbour.engine.try_unrecorded(harbour.name, Direction::In, attempt));
+        harbour.share(Moment::NEVER, None).unwrap();
+        assert_eq!(waiter.join().unwrap(), Some(Seen::Done(Verdict::Done)));
+    });
+}
+
+/// An attempt in vain, whatever comes meanwhile.
+#[test]
+fn what_is_tried_without_a_record_and_started_then_is_done() {
+    shared(|harbour| {
+        let waiter = spawn(&harbour, Harbour::take_one);
+        let kernel = spawn(&harbour.fake, Fake::arrive);
+        let attempt = |_| if harbour.fake.take() { Attempted::Drained } else { Attempted::Blocked };
+        if harbour.engine.try_unrecorded(harbour.name, Direction::In, attempt) {
+            harbour.fake.arrive();
+        }
+        harbour.share(Moment::NEVER, None).unwrap();
+        assert_eq!(waiter.join().unwrap(), Some(Seen::Done(Verdict::Done)));
+        kernel.join().unwrap();
+    });
+}
+
+/// What is started meanwhile waits behind it, and is tried when that is over.
+#[test]
+fn what_is_tried_without_a_record_is_followed_by_what_waits_behind_it() {
+    shared(|harbour| {
+        harbour.fake.arrive();
+        let other = spawn(&harbour, |harbour| {
+            harbour.share(Moment::NEVER, None).unwrap();
+        });
+        // It leaves the byte to the other one.
+        harbour.engine.try_unrecorded(harbour.name, Direction::In, |_| Attempted::Done);
+        other.join().unwrap();
+        assert_eq!(harbour.take_one(), Some(Seen::Done(Verdict::Done)));
+    });
+}
+
+/// The key is given back behind it.
+#[test]
+fn what_is_tried_without_a_record_does_not_outlive_its_registration() {
+    for comes in [false, true] {
+        explore(move || {
+            let harbour = Harbour::of(engine(1), true);
+            if comes {
+                harbour.fake.arrive();
+            }
+            let closer = spawn(&harbour.engine, |engine| engine.shut_down().unwrap());
+            let attempt = |_| {
+                harbour.clone_key();
+                if harbour.fake.take() { Attempted::Drained } else { Attempted::Blocked }
+            };
+            let is_done = harbour.engine.try_unrecorded(harbour.name, Direction::In, attempt);
+            assert!(comes || !is_done);
+            harbour.serve();
+            closer.join().unwrap();
+            assert_eq!(harbour.engine.snapshot().registered, 0, "the key is given back");
+        });
+    }
+}
