@@ -312,6 +312,32 @@ impl<W: Work> Operation<W> {
         if ended == status::SUCCESS { self.work.next() } else { None }
     }
 
+    /// It has ended within the call that starts it: tells everyone. A packet reports the success if it `has_packet`.
+    fn conclude(&mut self, has_packet: bool, told: Told) -> Begun {
+        let Some(ticket) = self.ticket.take() else { return Begun::Pending };
+        let (ended, outcome) = self.finish();
+        if let Some(next) = self.next_behind(ended) {
+            go_on(ticket, next, outcome);
+            return Begun::Pending;
+        }
+        let is_success = status::is_success(ended);
+        if is_success && !self.work.succeeds_by_packet() {
+            // Before anything tells of the end, upon which the program may give the memory to something else.
+            told.write(outcome);
+            ticket.tell(ended, outcome, has_packet, None);
+            return Begun::Done;
+        }
+        if is_success || ended == status::CUT || self.work.fails_by_packet(outcome) {
+            // As if it had waited: the notification modes do not apply.
+            ticket.tell(ended, outcome, true, None);
+            return Begun::Pending;
+        }
+        // Nothing tells of it but the call.
+        ticket.strike(None);
+        ticket.overlapped().status.store(ended as usize, Release);
+        failed(ended, outcome.errno)
+    }
+
     /// The operation has ended in flight; as `ended` says, or by itself. What is left to be told, if that is not done.
     fn land(&mut self, ended: Option<u32>) -> Option<(Ticket, u32, Outcome)> {
         let mut ticket = self.ticket.take()?;
@@ -365,28 +391,7 @@ impl<W: Work> Errand for Operation<W> {
     }
 
     fn conclude(mut self: Box<Self>, has_packet: bool, told: Told) -> Begun {
-        let Some(ticket) = self.ticket.take() else { return Begun::Pending };
-        let (ended, outcome) = self.finish();
-        if let Some(next) = self.next_behind(ended) {
-            go_on(ticket, next, outcome);
-            return Begun::Pending;
-        }
-        let is_success = status::is_success(ended);
-        if is_success && !self.work.succeeds_by_packet() {
-            // Before anything tells of the end, upon which the program may give the memory to something else.
-            told.write(outcome);
-            ticket.tell(ended, outcome, has_packet, None);
-            return Begun::Done;
-        }
-        if is_success || ended == status::CUT || self.work.fails_by_packet(outcome) {
-            // As if it had waited: the notification modes do not apply.
-            ticket.tell(ended, outcome, true, None);
-            return Begun::Pending;
-        }
-        // Nothing tells of it but the call.
-        ticket.strike(None);
-        ticket.overlapped().status.store(ended as usize, Release);
-        failed(ended, outcome.errno)
+        Self::conclude(&mut self, has_packet, told)
     }
 
     fn withdraw(mut self: Box<Self>) {
@@ -491,7 +496,7 @@ unsafe fn begin(
     }
     work.prepare(|| Wake { port: Arc::clone(&port), line: line.id, side });
     port.expect_flights();
-    let operation = Operation {
+    let mut operation = Operation {
         work,
         ticket: Some(ticket),
         outcome: Outcome::default(),
@@ -499,6 +504,14 @@ unsafe fn begin(
         target: Target { descriptor, number, epoch: number.epoch() },
         is_tcp: line.is_tcp,
     };
+    // Most are done at once, and need no place in the port.
+    if !is_listed && port.raw().try_now(line.id, side, |descriptor| operation.attempt(descriptor)) {
+        enable_held(&mut state, number, descriptor, &port);
+        drop(state);
+        let begun = operation.conclude(has_packet, told);
+        port.raw().go_on();
+        return Ok(begun);
+    }
     let operation = Box::write(state.rooms.boxed(), operation);
     // The number stays locked: so a thread that cancels the operation finds its name, and the thread that ends it
     // finds its entry.
