@@ -40,6 +40,22 @@ template <typename T> struct Table {
     std::function<int()> accept;
 };
 
+// A program for Windows takes LONG for long, and unsigned numbers are taken as well.
+template <typename T> void counts_in()
+{
+    volatile T count = 0;
+    CHECK_IS(InterlockedDecrement(&count), static_cast<T>(-1));
+    CHECK_IS(count, static_cast<T>(-1));
+    CHECK_IS(InterlockedIncrement(&count), 0);
+    CHECK_IS(InterlockedExchangeAdd(&count, 5), 0);
+    CHECK_IS(InterlockedExchange(&count, 7), 5);
+    CHECK_IS(InterlockedCompareExchange(&count, 9, 8), 7);
+    CHECK_IS(InterlockedCompareExchangeAcquire(&count, 9, 7), 7);
+    CHECK_IS(InterlockedOr(&count, 2), 9);
+    CHECK_IS(InterlockedAndNoFence(&count, 3), 11);
+    CHECK_IS(InterlockedDecrementRelease(&count), 2);
+}
+
 int with_parameters(int recv, int send, int accept) { return recv * 100 + send * 10 + accept; }
 
 } // namespace
@@ -66,6 +82,11 @@ int main()
     CHECK_IS(channel.ioctlsocket(), 15);
     CHECK_IS(recv_of_another_space::recv("text"), 4);
     CHECK_IS(with_parameters(1, 2, 3), 123);
+
+    counts_in<LONG>();
+    counts_in<long>();
+    counts_in<ULONG>();
+    counts_in<unsigned long>();
 
     Table<long> table;
     table.accept = [] { return 1; };

@@ -46,6 +46,21 @@ CP_INTERLOCKED(LONG64, 64, 64, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)
 CP_INTERLOCKED(LONG64, 64Acquire, Acquire64, __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE)
 CP_INTERLOCKED(LONG64, 64Release, Release64, __ATOMIC_RELEASE, __ATOMIC_RELAXED)
 CP_INTERLOCKED(LONG64, 64NoFence, NoFence64, __ATOMIC_RELAXED, __ATOMIC_RELAXED)
+#ifdef __cplusplus
+/* On Windows LONG is long, so C++ programs pass a long. Here that is another type, of eight bytes. The overloads for
+ * unsigned numbers exist on Windows as well. */
+extern "C++" {
+#define CP_INTERLOCKED_OVERLOADS(Type)                                                                    \
+    CP_INTERLOCKED(Type, , , __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)                                          \
+    CP_INTERLOCKED(Type, Acquire, Acquire, __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE)                            \
+    CP_INTERLOCKED(Type, Release, Release, __ATOMIC_RELEASE, __ATOMIC_RELAXED)                            \
+    CP_INTERLOCKED(Type, NoFence, NoFence, __ATOMIC_RELAXED, __ATOMIC_RELAXED)
+CP_INTERLOCKED_OVERLOADS(long)
+CP_INTERLOCKED_OVERLOADS(unsigned long)
+CP_INTERLOCKED_OVERLOADS(ULONG)
+#undef CP_INTERLOCKED_OVERLOADS
+}
+#endif
 #undef CP_INTERLOCKED
 
 CP_INLINE char WINAPI InterlockedExchange8(volatile char *Target, char Value) {
