@@ -226,6 +226,7 @@ int main(void)
     ULONG_PTR key;
     LPOVERLAPPED overlapped;
     volatile char flag = 1;
+    static CRITICAL_SECTION zeros = {0, 0, 0, 0, 0, 0};
     start();
     memset(&packet, 0, sizeof packet);
     packet.size = 8;
@@ -251,6 +252,10 @@ int main(void)
     CHECK(SOMAXCONN_HINT(10) >= 10);
     CHECK_IS(InterlockedExchange8(&flag, 2), 1);
     CHECK_IS(flag, 2);
+    EnterCriticalSection(&zeros);
+    CHECK(TryEnterCriticalSection(&zeros));
+    LeaveCriticalSection(&zeros);
+    LeaveCriticalSection(&zeros);
     _ASSERT(own == 5);
     _ASSERTE(sizeof(packet) > sizeof(OVERLAPPED));
     CHECK(SUCCEEDED(S_OK) && FAILED(E_FAIL) && FAILED(HRESULT_FROM_WIN32(ERROR_ACCESS_DENIED)));

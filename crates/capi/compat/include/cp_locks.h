@@ -194,12 +194,20 @@ CP_INLINE VOID WINAPI ReleaseSRWLockShared(PSRWLOCK SRWLock) {
         cp_wake_word_as(cp_srw_half(SRWLock), 1, CP_SRW_IS_ALONE);
 }
 
-/* The same thread may enter it again. */
+/* The same thread may enter it again. As on Windows, it has six members that are no structs: some programs initialise it
+ * with six zeros. A critical section of zeros is ready for use. */
 typedef struct _RTL_CRITICAL_SECTION {
-    SRWLOCK lock;
+    uint64_t lock; /* the state of an SRWLOCK */
     uint32_t owner;
     uint32_t depth;
+    void *unused_1;
+    void *unused_2;
+    void *unused_3;
 } CRITICAL_SECTION, *PCRITICAL_SECTION, *LPCRITICAL_SECTION;
+
+CP_INLINE PSRWLOCK cp_section_lock(LPCRITICAL_SECTION section) {
+    return (PSRWLOCK)(void *)&section->lock;
+}
 
 CP_INLINE VOID WINAPI InitializeCriticalSection(LPCRITICAL_SECTION lpCriticalSection) {
     memset(lpCriticalSection, 0, sizeof *lpCriticalSection);
@@ -234,7 +242,7 @@ CP_INLINE void cp_note_entry(LPCRITICAL_SECTION section, uint32_t thread) {
 
 CP_INLINE BOOL WINAPI TryEnterCriticalSection(LPCRITICAL_SECTION lpCriticalSection) {
     uint32_t me = cp_thread_id();
-    if (!cp_is_inside(lpCriticalSection, me) && !TryAcquireSRWLockExclusive(&lpCriticalSection->lock))
+    if (!cp_is_inside(lpCriticalSection, me) && !TryAcquireSRWLockExclusive(cp_section_lock(lpCriticalSection)))
         return FALSE;
     cp_note_entry(lpCriticalSection, me);
     return TRUE;
@@ -243,14 +251,14 @@ CP_INLINE BOOL WINAPI TryEnterCriticalSection(LPCRITICAL_SECTION lpCriticalSecti
 CP_INLINE VOID WINAPI EnterCriticalSection(LPCRITICAL_SECTION lpCriticalSection) {
     uint32_t me = cp_thread_id();
     if (!cp_is_inside(lpCriticalSection, me))
-        AcquireSRWLockExclusive(&lpCriticalSection->lock);
+        AcquireSRWLockExclusive(cp_section_lock(lpCriticalSection));
     cp_note_entry(lpCriticalSection, me);
 }
 
 CP_INLINE VOID WINAPI LeaveCriticalSection(LPCRITICAL_SECTION lpCriticalSection) {
     if (--lpCriticalSection->depth == 0) {
         __atomic_store_n(&lpCriticalSection->owner, 0U, __ATOMIC_RELAXED);
-        ReleaseSRWLockExclusive(&lpCriticalSection->lock);
+        ReleaseSRWLockExclusive(cp_section_lock(lpCriticalSection));
     }
 }
 
