@@ -264,6 +264,14 @@ static void a_letter_may_be_looked_at_or_be_empty(void)
                                : getsockopt(s, IPPROTO_IPV6, IPV6_PKTINFO, (char *)&on, &size),
              0);
     CHECK_IS(on, 1);
+    if (family == AF_INET6) {
+        CHECK_IS(setsockopt(s, IPPROTO_IPV6, IPV6_HOPLIMIT, (char *)&on, sizeof on), 0);
+        on = 0;
+        CHECK_IS(getsockopt(s, IPPROTO_IPV6, IPV6_HOPLIMIT, (char *)&on, &size), 0);
+        CHECK_IS(on, 1);
+        on = 0;
+        CHECK_IS(setsockopt(s, IPPROTO_IPV6, IPV6_HOPLIMIT, (char *)&on, sizeof on), 0);
+    }
     write_letter(&out, &address, "text");
     CHECK_IS(WSASendMsg(s, &out.message, 0, &count, NULL, NULL), 0);
     make_room(&in, 4, sizeof in.control);

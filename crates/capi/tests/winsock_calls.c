@@ -118,7 +118,7 @@ static void failures_have_winsock_codes(void)
     SOCKET another = udp_socket();
     char byte = 'x';
     static char much[70000];
-    int value = 1, length = sizeof other;
+    int value = 1, length = sizeof other, i;
     uintptr_t file, ends[2];
 
     CHECK_IS(closesocket(closed), 0);
@@ -147,6 +147,12 @@ static void failures_have_winsock_codes(void)
     CHECK_SOCKET_ERROR(setsockopt(stream, SOL_SOCKET, 9999, (const char *)&value, sizeof value), WSAENOPROTOOPT);
     length = sizeof value;
     CHECK_SOCKET_ERROR(getsockopt(stream, SOL_SOCKET, 9999, (char *)&value, &length), WSAENOPROTOOPT);
+    for (i = 0; i < 2; i++) {
+        int mark = i == 0 ? SO_RCVLOWAT : SO_SNDLOWAT;
+        CHECK_SOCKET_ERROR(setsockopt(stream, SOL_SOCKET, mark, (const char *)&value, sizeof value), WSAENOPROTOOPT);
+        length = sizeof value;
+        CHECK_SOCKET_ERROR(getsockopt(stream, SOL_SOCKET, mark, (char *)&value, &length), WSAENOPROTOOPT);
+    }
     CHECK_SOCKET_ERROR(listen(datagrams, 1), WSAEOPNOTSUPP);
     somewhere.sin_addr.s_addr = htonl(0xC6336401); /* 198.51.100.1: no machine has it */
     CHECK_IS(closesocket(stream), 0);

@@ -225,13 +225,20 @@ pub(crate) fn size_of_address(descriptor: c_int) -> socklen_t {
     socklen_t::try_from(size).unwrap_or(0)
 }
 
-/// Returns the system's name of an option. On the reference, `IPV6_PKTINFO` with the size of a flag requests control data.
-/// The system has another name for that.
+/// An option that no system has.
+const NO_OPTION: c_int = -1;
+
+/// Returns the system's name of an option. On the reference, `IPV6_PKTINFO` and `IPV6_HOPLIMIT` with the size of a flag
+/// request control data. The system has other names for that. Winsock has no low watermarks.
 pub(crate) fn name_of_option(level: c_int, name: c_int, size: usize) -> c_int {
     match (level, name) {
         (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) if size <= size_of::<c_int>() => {
             libc::IPV6_RECVPKTINFO
         }
+        (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) if size <= size_of::<c_int>() => {
+            libc::IPV6_RECVHOPLIMIT
+        }
+        (libc::SOL_SOCKET, libc::SO_RCVLOWAT | libc::SO_SNDLOWAT) => NO_OPTION,
         (_, name) => name,
     }
 }
