@@ -348,6 +348,7 @@ impl<'p, K, M, B> Raw<'p, K, M, B> {
     /// this call.
     ///
     /// Returns true if the attempt has returned [`Done`](Attempt::Done) or [`Drained`](Attempt::Drained).
+    /// Where a `tracing` subscriber hears of packets, nothing is tried: it hears of the task.
     /// Otherwise the caller starts a task by [`Raw::start_task`], which returns an error if there is no such
     /// association or the port is closed. Another thread's operation may have been started before that task.
     ///

@@ -381,8 +381,10 @@ fn without_exact_waits_there_are_others_epoll() {
 #[test]
 fn an_accept_that_the_system_refuses_fails_epoll() {
     let name = "refusals::an_accept_that_the_system_refuses_fails_epoll";
-    let codes = [libc::EINTR, libc::EPERM, libc::ENOSYS];
-    let Some(code) = in_sandboxes(name, &[libc::SYS_accept4], &codes) else { return };
+    // Without this call, musl makes others.
+    let most = if cfg!(target_env = "musl") { 2 } else { 3 };
+    let codes = &[libc::EINTR, libc::EPERM, libc::ENOSYS][..most];
+    let Some(code) = in_sandboxes(name, &[libc::SYS_accept4], codes) else { return };
     for system in [System::native(), System::native().one_shot()] {
         let port = sockets_on(&system);
         let listener = system.tcp_listener(4);
