@@ -78,6 +78,13 @@ cp_bool cp_cancel_timer(cp_handle timer);
 cp_handle cp_new_mutex(int is_owned);
 cp_bool cp_release_mutex(cp_handle mutex);
 
+/* Gives a new object a name, whose characters have this size, and returns its handle. If the name is taken, closes it and
+ * returns a handle of the object that has the name; the last error is ERROR_ALREADY_EXISTS then. Does nothing if either is
+ * NULL. */
+cp_handle cp_name_object(cp_handle object, const void *name, int unit);
+/* Returns a handle of the object that has the name and is of the same kind as `like`, which it closes. */
+cp_handle cp_open_named(cp_handle like, const void *name, int unit);
+
 /* Creates the handle of a thread that is about to be started, and the value that the thread passes to cp_begin_thread.
  * That call returns when the thread may run. If the thread was not started, pass the value to cp_discard_thread. */
 cp_handle cp_new_thread(int is_suspended, void **thread);

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each file and what it imports of this crate, lowest layer first.
-const LAYERS: [(&str, &[&str]); 83] = [
+const LAYERS: [(&str, &[&str]); 84] = [
     ("abi", &[]),
     ("linux", &[]),
     ("linux/fetches", &[]),
@@ -98,6 +98,10 @@ const LAYERS: [(&str, &[&str]); 83] = [
             "linux/words",
             "table",
         ],
+    ),
+    (
+        "linux/named",
+        &["abi", "errors", "handles", "linux/object", "linux/process", "linux/waitable"],
     ),
     (
         "linux/opening",

@@ -464,6 +464,55 @@ static void control_data_is_found_by_the_macros(void)
     CHECK(WSA_CMSG_FIRSTHDR(&letter.message) == NULL);
 }
 
+/* A datagram that is too long fails in the call without an OVERLAPPED, and by its packet with one. */
+static void what_is_too_long_fails_by_its_packet(void)
+{
+    static char bytes[1 << 16];
+    Address address;
+    SOCKET s = bound(&address);
+    WSABUF buffer = buffer_of(bytes, sizeof bytes);
+    Letter out;
+    OVERLAPPED overlapped = fresh(NULL);
+    DWORD count = UNTOUCHED, flags = UNTOUCHED;
+    CHECK(CreateIoCompletionPort((HANDLE)s, port, KEY, 0) == port);
+    CHECK_SOCKET_ERROR(WSASendTo(s, &buffer, 1, &count, 0, &address.any, size_of_address(), NULL, NULL), WSAEMSGSIZE);
+    CHECK_PENDING(WSASendTo(s, &buffer, 1, NULL, 0, &address.any, size_of_address(), &overlapped, NULL));
+    CHECK_FAILED(port, KEY, &overlapped, 0, ERROR_INVALID_USER_BUFFER);
+    CHECK_FALSE(WSAGetOverlappedResult(s, &overlapped, &count, FALSE, &flags), WSAEMSGSIZE);
+    write_letter(&out, &address, "text");
+    out.message.lpBuffers = &buffer;
+    out.message.dwBufferCount = 1;
+    CHECK_PENDING(WSASendMsg(s, &out.message, 0, NULL, &overlapped, NULL));
+    CHECK_FAILED(port, KEY, &overlapped, 0, ERROR_INVALID_USER_BUFFER);
+    CHECK_FALSE(WSAGetOverlappedResult(s, &overlapped, &count, FALSE, &flags), WSAEMSGSIZE);
+    CHECK(is_silent(port));
+    CHECK_IS(closesocket(s), 0);
+}
+
+/* The address that stands for any own one is nobody's. */
+static void nothing_is_connected_to_any_address(void)
+{
+    Address any, own;
+    SOCKET s = socket(family, SOCK_DGRAM, IPPROTO_UDP), stream = socket(family, SOCK_STREAM, IPPROTO_TCP);
+    int size = (int)sizeof own;
+    memset(&any, 0, sizeof any);
+    any.any.sa_family = (sa_family_t)family;
+    any.four.sin_port = htons(9); /* IPv6 has it at the same place */
+    CHECK_SOCKET_ERROR(connect(s, &any.any, size_of_address()), WSAEADDRNOTAVAIL);
+    CHECK_SOCKET_ERROR(connect(stream, &any.any, size_of_address()), WSAEADDRNOTAVAIL);
+    CHECK_SOCKET_ERROR(getpeername(s, &own.any, &size), WSAENOTCONN);
+    if (family == AF_INET6) { /* carries IPv6 alone, unless the program wants both */
+        DWORD alone = 7, off = 0;
+        int length = (int)sizeof alone;
+        CHECK_IS(getsockopt(stream, IPPROTO_IPV6, IPV6_V6ONLY, (char *)&alone, &length), 0);
+        CHECK_IS(alone, 1);
+        CHECK_IS(setsockopt(stream, IPPROTO_IPV6, IPV6_V6ONLY, (const char *)&off, sizeof off), 0);
+        CHECK_IS(getsockopt(stream, IPPROTO_IPV6, IPV6_V6ONLY, (char *)&alone, &length), 0);
+        CHECK_IS(alone, 0);
+    }
+    CHECK(closesocket(s) == 0 && closesocket(stream) == 0);
+}
+
 static void letters_of_a_family(void)
 {
     letters_come_with_all_that_is_beside();
@@ -472,6 +521,8 @@ static void letters_of_a_family(void)
     a_letter_comes_from_the_address_that_it_says();
     it_is_cancelled_as_any_receive();
     bad_letters_are_refused();
+    what_is_too_long_fails_by_its_packet();
+    nothing_is_connected_to_any_address();
 }
 
 /* Whether the system supports the other family and has an address of it. */

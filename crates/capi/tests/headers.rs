@@ -713,6 +713,7 @@ fn exported() -> Vec<(String, &'static str)> {
             let module = match header.as_str() {
                 _ if name.starts_with("MessageBox") => "user32",
                 _ if name.starts_with("time") => "winmm",
+                "cp_random.h" => "bcrypt",
                 "mswsock.h" => "mswsock",
                 "iphlpapi.h" => "iphlpapi",
                 "winsock2.h" | "ws2tcpip.h" => "ws2_32",
@@ -747,7 +748,7 @@ fn each_function_of_the_headers_is_found_by_its_name() {
     let text = format!(
         "{OURS}{headers}static const struct {{ const char *name, *module; }} all[] = {{\n{rows}}};\n\
          static const char *const modules[] = {{\"ws2_32\", \"kernel32\", \"mswsock\", \"ntdll\", \"iphlpapi\", \
-         \"user32\", \"winmm\"}};\n\
+         \"user32\", \"winmm\", \"bcrypt\"}};\n\
          int main(void) {{\n    size_t i, j;\n    int faults = 0;\n\
          \x20   for (i = 0; i < sizeof all / sizeof *all; i++) {{\n\
          \x20       for (j = 0; j < sizeof modules / sizeof *modules; j++) {{\n\

@@ -2,6 +2,7 @@
 /* As programs have it that count on no such function. */
 #define YieldProcessor() ((void)0)
 #include <winsock2.h>
+#include <bcrypt.h>
 #include <conio.h>
 #include <io.h>
 #include <tchar.h>
@@ -179,6 +180,25 @@ static void what_is_secret_is_wiped(void)
     char secret[4] = {1, 2, 3, 4};
     CHECK(SecureZeroMemory(secret + 1, 2) == secret + 1);
     CHECK(secret[0] == 1 && secret[1] == 0 && secret[2] == 0 && secret[3] == 4);
+}
+
+static void bytes_are_random(void)
+{
+    UCHAR one[64] = {0}, other[64] = {0};
+    CHECK_IS(BCryptGenRandom(NULL, one, sizeof one, BCRYPT_USE_SYSTEM_PREFERRED_RNG), 0);
+    CHECK_IS(BCryptGenRandom(NULL, other, sizeof other, BCRYPT_USE_SYSTEM_PREFERRED_RNG), 0);
+    CHECK(memcmp(one, other, sizeof one) != 0);
+    CHECK_IS(BCryptGenRandom(NULL, one, 0, BCRYPT_USE_SYSTEM_PREFERRED_RNG), 0);
+    CHECK_IS(BCryptGenRandom(NULL, one, sizeof one, 0), (NTSTATUS)0xC0000008);
+    CHECK_IS(BCryptGenRandom(NULL, NULL, 1, BCRYPT_USE_SYSTEM_PREFERRED_RNG), (NTSTATUS)0xC000000D);
+#if HAS_SOCKET_CALLS
+    {
+        unsigned int first = 0, second = 0, third = 0;
+        CHECK(rand_s(&first) == 0 && rand_s(&second) == 0 && rand_s(&third) == 0);
+        CHECK(first != second || second != third);
+        CHECK_IS(rand_s(NULL), EINVAL);
+    }
+#endif
 }
 
 static void streams_are_written_and_read(void)
@@ -380,6 +400,7 @@ int _tmain(int count, _TCHAR *words[])
     text_is_that_of_one_code_page();
     a_millisecond_is_as_fine_as_asked_for();
     what_is_secret_is_wiped();
+    bytes_are_random();
     pages_are_reserved_and_committed();
     a_message_goes_to_standard_error();
     the_version_is_a_recent_one();

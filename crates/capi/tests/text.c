@@ -164,6 +164,15 @@ static void what_does_not_fit_is_told(void)
     CHECK_IS(_stricmp("Content-Length", "content-length"), 0);
     CHECK(_stricmp("a", "B") < 0);
     CHECK_IS(_strnicmp("GET /", "get x", 4), 0);
+#if HAS_SOCKET_CALLS
+    CHECK(stricmp("GET", "get") == 0 && strcmpi("a", "B") < 0 && strnicmp("GET /", "get x", 4) == 0);
+    {
+        char *memory = (char *)_malloca(1 << 20);
+        CHECK(memory != NULL);
+        memory[(1 << 20) - 1] = 'x';
+        _freea(memory);
+    }
+#endif
 }
 
 /* ---- formats of the reference ------------------------------------------------------------------------ */

@@ -61,11 +61,14 @@ static void a_timer_is_signalled_when_its_time_has_come(void)
     CHECK_IS(CloseHandle(once), TRUE);
     CHECK_FALSE(CancelWaitableTimer(once), ERROR_INVALID_HANDLE);
     CHECK_IS(CloseHandle(stays), TRUE);
-#if HAS_SOCKET_CALLS
-    SetLastError(0);
-    CHECK(CreateWaitableTimerA(NULL, TRUE, "name") == NULL);
-    CHECK_IS(GetLastError(), ERROR_NOT_SUPPORTED);
-#endif
+    once = CreateWaitableTimerA(NULL, FALSE, "a timer");
+    CHECK(once != NULL && GetLastError() == 0);
+    stays = CreateWaitableTimerW(NULL, TRUE, L"a timer");
+    CHECK(stays != NULL && GetLastError() == ERROR_ALREADY_EXISTS);
+    due = ticks(-1);
+    CHECK_IS(SetWaitableTimer(once, &due, 0, NULL, NULL, FALSE), TRUE);
+    CHECK_IS(WaitForSingleObject(stays, INFINITE), WAIT_OBJECT_0);
+    CHECK(CloseHandle(once) && CloseHandle(stays));
 }
 
 #if HAS_SOCKET_CALLS && !defined __cplusplus

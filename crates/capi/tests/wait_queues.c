@@ -488,9 +488,67 @@ static void a_mutex_belongs_to_a_thread(void)
     CHECK(CloseHandle(mutex));
     CHECK_FALSE(ReleaseMutex(mutex), ERROR_INVALID_HANDLE);
     CHECK_FALSE(SetEvent(mutex), ERROR_INVALID_HANDLE);
-    SetLastError(0);
-    CHECK(CreateMutexA(NULL, FALSE, "name") == NULL);
-    CHECK_IS(GetLastError(), ERROR_NOT_SUPPORTED);
+}
+
+static DWORD WINAPI takes_the_named_one(LPVOID unused)
+{
+    HANDLE again = CreateMutexW(NULL, TRUE, L"a mutex");
+    (void)unused;
+    CHECK(again != NULL && GetLastError() == ERROR_ALREADY_EXISTS);
+    CHECK_IS(WaitForSingleObject(again, 0), WAIT_TIMEOUT); /* it is not created, so it is not owned */
+    CHECK_FALSE(ReleaseMutex(again), ERROR_NOT_OWNER);
+    CHECK(CloseHandle(again));
+    return 0;
+}
+
+/* A name stands for one object of the process until its last handle is closed. */
+static void objects_may_have_names(void)
+{
+    HANDLE first, second, other;
+    char name[300];
+    SetLastError(7);
+    mutex = CreateMutexA(NULL, TRUE, "a mutex");
+    CHECK(mutex != NULL && GetLastError() == 0);
+    join(new_thread(takes_the_named_one, NULL));
+    second = OpenMutexA(SYNCHRONIZE, FALSE, "Local\\a mutex");
+    CHECK(second != NULL && second != mutex);
+    CHECK(ReleaseMutex(second) && CloseHandle(second));
+    CHECK_FALSE(ReleaseMutex(mutex), ERROR_NOT_OWNER);
+    CHECK(CreateEventA(NULL, TRUE, FALSE, "a mutex") == NULL && GetLastError() == ERROR_INVALID_HANDLE);
+    CHECK(OpenEventA(SYNCHRONIZE, FALSE, "a mutex") == NULL && GetLastError() == ERROR_INVALID_HANDLE);
+    CHECK(OpenMutexW(SYNCHRONIZE, FALSE, L"A mutex") == NULL && GetLastError() == ERROR_FILE_NOT_FOUND);
+    CHECK(CloseHandle(mutex));
+    CHECK(OpenMutexA(SYNCHRONIZE, FALSE, "a mutex") == NULL && GetLastError() == ERROR_FILE_NOT_FOUND);
+
+    first = CreateEventW(NULL, TRUE, FALSE, L"a mutex"); /* the name is free again */
+    CHECK(first != NULL && GetLastError() == 0);
+    second = CreateEventExA(NULL, "a mutex", 0, SYNCHRONIZE);
+    CHECK(second != NULL && GetLastError() == ERROR_ALREADY_EXISTS);
+    other = CreateEventA(NULL, TRUE, FALSE, "Global\\a mutex");
+    CHECK(other != NULL && GetLastError() == 0);
+    CHECK(CloseHandle(first)); /* the other handle keeps the object */
+    first = OpenEventA(SYNCHRONIZE, FALSE, "a mutex");
+    CHECK(SetEvent(second));
+    CHECK_IS(WaitForSingleObject(first, 0), WAIT_OBJECT_0);
+    CHECK_IS(WaitForSingleObject(other, 0), WAIT_TIMEOUT);
+    CHECK(CloseHandle(first) && CloseHandle(second) && CloseHandle(other));
+
+    first = CreateSemaphoreA(NULL, 1, 2, "\xC3\xA4");
+    second = OpenSemaphoreW(SYNCHRONIZE, FALSE, L"\u00E4");
+    CHECK(first != NULL && second != NULL);
+    CHECK_IS(WaitForSingleObject(second, 0), WAIT_OBJECT_0);
+    CHECK_IS(WaitForSingleObject(first, 0), WAIT_TIMEOUT);
+    CHECK(CloseHandle(first) && CloseHandle(second));
+
+    first = CreateMutexA(NULL, FALSE, "");
+    second = CreateMutexA(NULL, FALSE, "");
+    CHECK(first != NULL && second != NULL && GetLastError() == 0); /* an empty name is none */
+    CHECK(CloseHandle(first) && CloseHandle(second));
+    CHECK(CreateMutexA(NULL, FALSE, "no\\folder") == NULL && GetLastError() == ERROR_PATH_NOT_FOUND);
+    CHECK(OpenMutexA(SYNCHRONIZE, FALSE, NULL) == NULL && GetLastError() == ERROR_INVALID_PARAMETER);
+    memset(name, 'x', sizeof name - 1);
+    name[sizeof name - 1] = 0;
+    CHECK(CreateMutexA(NULL, TRUE, name) == NULL && GetLastError() == ERROR_FILENAME_EXCED_RANGE);
 }
 
 static void the_end_of_a_thread_abandons_its_mutexes(void)
@@ -726,6 +784,7 @@ int main(void)
     a_signal_wakes_no_thread_that_waits_for_another_object();
     a_child_has_the_objects_and_nobody_who_waits();
     a_mutex_belongs_to_a_thread();
+    objects_may_have_names();
     the_end_of_a_thread_abandons_its_mutexes();
     a_mutex_excludes();
     a_thread_that_waits_to_have_a_lock_alone_keeps_others_out();

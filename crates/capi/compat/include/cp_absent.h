@@ -89,20 +89,11 @@ CP_ABSENT("WaitOnAddress: a condition variable, or futex(2)")
 extern BOOL WaitOnAddress(volatile VOID *Address, PVOID CompareAddress, SIZE_T AddressSize,
                           DWORD dwMilliseconds);
 
-/* ---- Objects with names --------------------------------------------------------------------------------- */
+/* ---- File mappings with names ---------------------------------------------------------------------------- */
 
-CP_ABSENT("objects have no names")
-extern HANDLE OpenMutexA(DWORD dwDesiredAccess, BOOL bInheritHandle, LPCSTR lpName);
-CP_ABSENT("objects have no names")
-extern HANDLE OpenMutexW(DWORD dwDesiredAccess, BOOL bInheritHandle, LPCWSTR lpName);
-CP_ABSENT("objects have no names")
-extern HANDLE OpenEventA(DWORD dwDesiredAccess, BOOL bInheritHandle, LPCSTR lpName);
-CP_ABSENT("objects have no names")
-extern HANDLE OpenEventW(DWORD dwDesiredAccess, BOOL bInheritHandle, LPCWSTR lpName);
-
-CP_ABSENT("objects have no names: a view that a forked child inherits, or shm_open(3)")
+CP_ABSENT("file mappings have no names: a view that a forked child inherits, or shm_open(3)")
 extern HANDLE OpenFileMappingA(DWORD dwDesiredAccess, BOOL bInheritHandle, LPCSTR lpName);
-CP_ABSENT("objects have no names: a view that a forked child inherits, or shm_open(3)")
+CP_ABSENT("file mappings have no names: a view that a forked child inherits, or shm_open(3)")
 extern HANDLE OpenFileMappingW(DWORD dwDesiredAccess, BOOL bInheritHandle, LPCWSTR lpName);
 
 /* ---- Thread pools and timer queues ------------------------------------------------------------------------ */
@@ -337,8 +328,6 @@ CP_ABSENT("windows") extern BOOL ShowWindow(HWND hWnd, int nCmdShow);
 #endif
 
 #if defined UNICODE || defined _UNICODE
-#define OpenMutex OpenMutexW
-#define OpenEvent OpenEventW
 #define OpenFileMapping OpenFileMappingW
 #define CreateNamedPipe CreateNamedPipeW
 #define ReadConsoleInput ReadConsoleInputW
@@ -347,8 +336,6 @@ CP_ABSENT("windows") extern BOOL ShowWindow(HWND hWnd, int nCmdShow);
 #define RegSetValueEx RegSetValueExW
 #define GetModuleFileName GetModuleFileNameW
 #else
-#define OpenMutex OpenMutexA
-#define OpenEvent OpenEventA
 #define OpenFileMapping OpenFileMappingA
 #define CreateNamedPipe CreateNamedPipeA
 #define ReadConsoleInput ReadConsoleInputA

@@ -18,6 +18,7 @@
 
 #include <cp_clocks.h>
 #include <cp_formats.h>
+#include <cp_random.h>
 
 #ifndef CP_ERRNO_T_DEFINED
 #define CP_ERRNO_T_DEFINED
@@ -411,6 +412,31 @@ CP_INLINE int _strnicmp(const char *one, const char *other, size_t count) {
 
 CP_INLINE int _stricmp(const char *one, const char *other) {
     return _strnicmp(one, other, (size_t)-1);
+}
+
+CP_INLINE int strcmpi(const char *one, const char *other) {
+    return _stricmp(one, other);
+}
+
+CP_INLINE int stricmp(const char *one, const char *other) {
+    return _stricmp(one, other);
+}
+
+CP_INLINE int strnicmp(const char *one, const char *other, size_t count) {
+    return _strnicmp(one, other, count);
+}
+
+CP_INLINE errno_t rand_s(unsigned int *to) {
+    return to ? cp_random(to, sizeof *to) : EINVAL;
+}
+
+/* From the heap, whatever the size: the stack of a caller is not known. */
+CP_INLINE void *_malloca(size_t size) {
+    return malloc(size);
+}
+
+CP_INLINE void _freea(void *memory) {
+    free(memory);
 }
 
 CP_INLINE __int64 _strtoi64(const char *text, char **end, int base) {

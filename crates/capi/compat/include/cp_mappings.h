@@ -30,8 +30,10 @@
 #define FILE_MAP_ALL_ACCESS 0xF001F
 
 CP_INLINE HANDLE cp_new_mapping(HANDLE file, DWORD protect, DWORD high, DWORD low, int has_name) {
-    if (!cp_is_nameless(has_name))
+    if (has_name) {
+        SetLastError(ERROR_NOT_SUPPORTED);
         return NULL;
+    }
     return cp_create_mapping(file, protect, (uint64_t)high << 32 | low);
 }
 

@@ -1,5 +1,5 @@
 /*
- * cp_timers.h: timers that can be waited for, without names. Included by <windows.h>.
+ * cp_timers.h: timers that can be waited for. A name is known in its process only. Included by <windows.h>.
  *
  * A timer calls no function (there are no APCs) and wakes no machine. Its time is kept to the millisecond.
  */
@@ -17,33 +17,30 @@
 typedef VOID(CALLBACK *PTIMERAPCROUTINE)(LPVOID lpArgToCompletionRoutine, DWORD dwTimerLowValue,
                                          DWORD dwTimerHighValue);
 
-CP_INLINE HANDLE cp_nameless_timer(int stays, int has_name) {
-    return cp_is_nameless(has_name) ? cp_new_timer(stays) : NULL;
-}
-
 CP_INLINE HANDLE WINAPI CreateWaitableTimerA(LPSECURITY_ATTRIBUTES lpTimerAttributes, BOOL bManualReset,
                                              LPCSTR lpTimerName) {
     (void)lpTimerAttributes;
-    return cp_nameless_timer(bManualReset != 0, lpTimerName != NULL);
+    return cp_name_object(cp_new_timer(bManualReset != 0), lpTimerName, (int)sizeof *lpTimerName);
 }
 
 CP_INLINE HANDLE WINAPI CreateWaitableTimerW(LPSECURITY_ATTRIBUTES lpTimerAttributes, BOOL bManualReset,
                                              LPCWSTR lpTimerName) {
     (void)lpTimerAttributes;
-    return cp_nameless_timer(bManualReset != 0, lpTimerName != NULL);
+    return cp_name_object(cp_new_timer(bManualReset != 0), lpTimerName, (int)sizeof *lpTimerName);
 }
 
 CP_INLINE HANDLE WINAPI CreateWaitableTimerExA(LPSECURITY_ATTRIBUTES lpTimerAttributes, LPCSTR lpTimerName,
                                                DWORD dwFlags, DWORD dwDesiredAccess) {
     (void)lpTimerAttributes;
     (void)dwDesiredAccess;
-    return cp_nameless_timer((dwFlags & CREATE_WAITABLE_TIMER_MANUAL_RESET) != 0, lpTimerName != NULL);
+    return cp_name_object(cp_new_timer((dwFlags & CREATE_WAITABLE_TIMER_MANUAL_RESET) != 0), lpTimerName, (int)sizeof *lpTimerName);
 }
 
 CP_INLINE HANDLE WINAPI CreateWaitableTimerExW(LPSECURITY_ATTRIBUTES lpTimerAttributes,
                                                LPCWSTR lpTimerName, DWORD dwFlags,
                                                DWORD dwDesiredAccess) {
-    return CreateWaitableTimerExA(lpTimerAttributes, lpTimerName ? "" : NULL, dwFlags, dwDesiredAccess);
+    return cp_name_object(CreateWaitableTimerExA(lpTimerAttributes, NULL, dwFlags, dwDesiredAccess), lpTimerName,
+                          (int)sizeof *lpTimerName);
 }
 
 /* Ends the signal, if it has one, and the time that was set before. */

@@ -25,6 +25,7 @@
 #include <cp_pages.h>
 #include <cp_paths.h>
 #include <cp_pool.h>
+#include <cp_random.h>
 #include <cp_text.h>
 #include <cp_threads.h>
 #include <cp_timers.h>

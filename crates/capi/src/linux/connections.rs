@@ -22,7 +22,7 @@ use crate::linux::numbers::{
 };
 use crate::linux::operations::{Next, Start, Target, Work, answered, move_registration, start};
 use crate::linux::port::{Begun, Outcome, Told};
-use crate::linux::sockets::errno;
+use crate::linux::sockets::{errno, is_nowhere};
 use crate::linux::transfers::{Address, Parts, Receiving, Sending, repeated};
 use crate::linux::{memory, registrations, sharing};
 
@@ -715,6 +715,11 @@ pub unsafe extern "C" fn cp_connect_ex(
         let address = unsafe { Address::new(name, name_size) }?;
         if address.size < descriptors::size_of_address(descriptor) {
             return Err(code::WSAEFAULT);
+        }
+        // SAFETY: `is_nowhere` demands so many bytes.
+        // - it is a copy of that size.
+        if unsafe { is_nowhere((&raw const address.bytes).cast(), address.size) } {
+            return Err(code_of_errno(libc::EADDRNOTAVAIL));
         }
         sharing::before_connect(descriptor);
         let part = iovec { iov_base: data, iov_len: data_size as usize };

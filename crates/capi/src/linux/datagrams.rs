@@ -19,7 +19,8 @@ use crate::linux::sockets::{
     room_for_sender,
 };
 use crate::linux::transfers::{
-    Address, Parts, count, failed, flags_of, not_received, repeated, status_of, status_of_send,
+    Address, Parts, count, failed, flags_of, is_too_long, not_received, repeated, status_of,
+    status_of_send,
 };
 use crate::linux::{descriptors, memory};
 
@@ -363,6 +364,10 @@ impl Outgoing {
 impl Work for Sending {
     fn is_listed(&self) -> bool {
         false
+    }
+
+    fn fails_by_packet(&self, outcome: Outcome) -> bool {
+        is_too_long(outcome)
     }
 
     fn attempt(&mut self, descriptor: RawFd, outcome: &mut Outcome) -> Attempt {

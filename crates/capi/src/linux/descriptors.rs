@@ -214,6 +214,15 @@ pub(crate) fn set_blocking(descriptor: c_int, blocks: bool) {
     }
 }
 
+/// A new socket for IPv6 carries no IPv4. Sockets without that option are left as they are.
+pub(crate) fn separate_from_ipv4(descriptor: c_int) {
+    let on: c_int = 1;
+    let (level, name, place) = (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, (&raw const on).cast());
+    // SAFETY: setsockopt(2) reads four bytes at the pointer.
+    // - valid for reads: it is a local.
+    unsafe { libc::setsockopt(descriptor, level, name, place, 4) };
+}
+
 /// How many bytes an address of the socket's family has at least.
 pub(crate) fn size_of_address(descriptor: c_int) -> socklen_t {
     let size = match option::<c_int>(descriptor, libc::SO_DOMAIN) {

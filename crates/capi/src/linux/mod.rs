@@ -20,6 +20,7 @@
 //!  parts of files          fetches            that go over sockets when they have been read
 //!  several sockets         selecting          a wait until one of them is ready
 //!  objects and waits       objects            events, threads, …, as the headers have them
+//!  names of objects        named
 //!  both tables             registrations      what ends a number's registration at its port
 //!  a process's handles     object             the object behind a handle: a port, a file, an event, …
 //!  that call a function    registered         waits with a thread each
@@ -79,6 +80,7 @@ mod mapping;
 pub mod memory;
 pub mod messages;
 pub mod modules;
+pub mod named;
 pub mod numbered;
 mod numbers;
 pub(crate) mod object;

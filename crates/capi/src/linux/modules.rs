@@ -27,7 +27,7 @@ macro_rules! functions {
     };
 }
 
-static MODULES: [Module; 7] = [
+static MODULES: [Module; 8] = [
     Module {
         name: "ws2_32",
         functions: functions! {
@@ -64,6 +64,7 @@ static MODULES: [Module; 7] = [
         },
     },
     // All their functions are in headers, or absent.
+    Module { name: "bcrypt", functions: &[] },
     Module { name: "iphlpapi", functions: &[] },
     Module { name: "ntdll", functions: &[] },
     Module { name: "user32", functions: &[] },

@@ -279,6 +279,10 @@ pub extern "C" fn cp_socket(family: c_int, kind: c_int, protocol: c_int) -> c_in
         // SAFETY: socket(2) demands nothing of memory.
         let made = unsafe { libc::socket(family, kind, protocol) };
         if made >= 0 {
+            if family == libc::AF_INET6 {
+                // As on the reference. Raw sockets and the like do not have the option.
+                descriptors::separate_from_ipv4(made);
+            }
             registrations::give_out(made);
         }
         made
@@ -513,6 +517,34 @@ pub extern "C" fn cp_listen(descriptor: c_int, backlog: c_int) -> c_int {
     listening
 }
 
+/// Whether no host has this address: the one that stands for any of the own host. Without a port as well, it ends the
+/// association of a datagram socket.
+///
+/// # Safety
+///
+/// `address` points to so many bytes.
+pub(crate) unsafe fn is_nowhere(address: *const sockaddr, size: socklen_t) -> bool {
+    if (size as usize) < size_of::<libc::sockaddr_in>() || !memory::is_there(address, size as usize)
+    {
+        return false;
+    }
+    // SAFETY: reading through a raw pointer demands that it is valid.
+    // - each address is as long as its family demands: the caller says that there are so many bytes.
+    unsafe {
+        match c_int::from((*address).sa_family) {
+            libc::AF_INET => {
+                let it = address.cast::<libc::sockaddr_in>().read_unaligned();
+                it.sin_addr.s_addr == 0 && it.sin_port != 0
+            }
+            libc::AF_INET6 if size as usize >= size_of::<libc::sockaddr_in6>() => {
+                let it = address.cast::<libc::sockaddr_in6>().read_unaligned();
+                it.sin6_addr.s6_addr == [0; 16] && it.sin6_port != 0
+            }
+            _ => false,
+        }
+    }
+}
+
 /// `connect`. One that goes on is refused with `WSAEWOULDBLOCK`, as on the reference.
 ///
 /// # Safety
@@ -526,6 +558,11 @@ pub unsafe extern "C" fn cp_connect(
 ) -> c_int {
     // SAFETY: as the caller says.
     let connect = || unsafe { libc::connect(descriptor, address, size) };
+    // SAFETY: `is_nowhere` demands so many bytes.
+    // - as the caller says.
+    if protocol(descriptor).is_ok() && unsafe { is_nowhere(address, size) } {
+        return refused(code_of_errno(libc::EADDRNOTAVAIL));
+    }
     sharing::before_connect(descriptor);
     let connected = called(|| match connect() {
         // The system says once more that an earlier connect has failed; the reference does not.

@@ -373,6 +373,10 @@ impl Work for Sending {
         false
     }
 
+    fn fails_by_packet(&self, outcome: Outcome) -> bool {
+        is_too_long(outcome)
+    }
+
     fn attempt(&mut self, descriptor: RawFd, outcome: &mut Outcome) -> Attempt {
         let flags = self.flags | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         loop {
@@ -407,6 +411,11 @@ impl Work for Sending {
     fn status(&self, target: Target, errno: c_int) -> u32 {
         status_of_send(target, errno, self.address.as_deref())
     }
+}
+
+/// Whether a datagram was longer than its protocol allows. The reference finds that out when it sends it.
+pub(crate) fn is_too_long(outcome: Outcome) -> bool {
+    outcome.errno == libc::EMSGSIZE
 }
 
 /// Returns the status of a failed send to an address.
