@@ -56,16 +56,22 @@ impl Names {
 ///
 /// `name` points to characters of this size, and to a zero behind them.
 unsafe fn read(name: *const c_void, unit: c_int) -> Result<String, u32> {
-    // SAFETY: `text` demands what this call demands.
-    let text = unsafe {
-        match unit {
-            1 => String::from_utf8_lossy(&text::<u8>(name.cast())?).into_owned(),
-            2 => String::from_utf16_lossy(&text::<u16>(name.cast())?),
-            _ => {
-                let char_of =
-                    |unit: u32| char::from_u32(unit).unwrap_or(char::REPLACEMENT_CHARACTER);
-                text::<u32>(name.cast())?.into_iter().map(char_of).collect()
-            }
+    let text = match unit {
+        1 => {
+            // SAFETY: `text` demands what this call demands.
+            let bytes = unsafe { text::<u8>(name.cast()) }?;
+            String::from_utf8_lossy(&bytes).into_owned()
+        }
+        2 => {
+            // SAFETY: as above.
+            let units = unsafe { text::<u16>(name.cast()) }?;
+            String::from_utf16_lossy(&units)
+        }
+        _ => {
+            // SAFETY: as above.
+            let units = unsafe { text::<u32>(name.cast()) }?;
+            let char_of = |unit| char::from_u32(unit).unwrap_or(char::REPLACEMENT_CHARACTER);
+            units.into_iter().map(char_of).collect()
         }
     };
     let within = text.strip_prefix(OF_SESSION).unwrap_or(&text);
@@ -81,15 +87,17 @@ unsafe fn read(name: *const c_void, unit: c_int) -> Result<String, u32> {
 ///
 /// There is one that is zero.
 unsafe fn text<T: Copy + Default + PartialEq>(first: *const T) -> Result<Vec<T>, u32> {
+    let mut units = Vec::new();
     // A character has four units at most.
-    for length in 0..=4 * LONGEST {
+    while units.len() <= 4 * LONGEST {
+        let place = first.wrapping_add(units.len());
         // SAFETY: reading through a raw pointer demands that it is valid.
         // - no unit before this one is zero, and the caller says that there is such a one.
-        if unsafe { first.add(length).read() } == T::default() {
-            // SAFETY: `from_raw_parts` demands so many values, which do not change.
-            // - they have just been read, and the program leaves them alone during the call.
-            return Ok(unsafe { std::slice::from_raw_parts(first, length) }.to_vec());
+        let unit = unsafe { place.read() };
+        if unit == T::default() {
+            return Ok(units);
         }
+        units.push(unit);
     }
     Err(code::FILENAME_EXCED_RANGE)
 }

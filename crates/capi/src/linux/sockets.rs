@@ -529,20 +529,19 @@ pub(crate) unsafe fn is_nowhere(address: *const sockaddr, size: socklen_t) -> bo
         return false;
     }
     // SAFETY: reading through a raw pointer demands that it is valid.
-    // - each address is as long as its family demands: the caller says that there are so many bytes.
-    unsafe {
-        match c_int::from((*address).sa_family) {
-            libc::AF_INET => {
-                let it = address.cast::<libc::sockaddr_in>().read_unaligned();
-                it.sin_addr.s_addr == 0 && it.sin_port != 0
-            }
-            libc::AF_INET6 if size as usize >= size_of::<libc::sockaddr_in6>() => {
-                let it = address.cast::<libc::sockaddr_in6>().read_unaligned();
-                it.sin6_addr.s6_addr == [0; 16] && it.sin6_port != 0
-            }
-            _ => false,
-        }
+    // - there are as many bytes as this needs.
+    let four = unsafe { address.cast::<libc::sockaddr_in>().read_unaligned() };
+    if c_int::from(four.sin_family) == libc::AF_INET {
+        return four.sin_addr.s_addr == 0 && four.sin_port != 0;
     }
+    if c_int::from(four.sin_family) != libc::AF_INET6
+        || (size as usize) < size_of::<libc::sockaddr_in6>()
+    {
+        return false;
+    }
+    // SAFETY: as above.
+    let six = unsafe { address.cast::<libc::sockaddr_in6>().read_unaligned() };
+    six.sin6_addr.s6_addr == [0; 16] && six.sin6_port != 0
 }
 
 /// `connect`. One that goes on is refused with `WSAEWOULDBLOCK`, as on the reference.
