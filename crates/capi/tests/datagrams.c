@@ -489,7 +489,7 @@ static void what_is_too_long_fails_by_its_packet(void)
     CHECK_IS(closesocket(s), 0);
 }
 
-/* The address that stands for any own one is nobody's. */
+/* No host has the unspecified address. */
 static void nothing_is_connected_to_any_address(void)
 {
     Address any, own;

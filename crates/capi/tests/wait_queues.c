@@ -501,7 +501,7 @@ static DWORD WINAPI takes_the_named_one(LPVOID unused)
     return 0;
 }
 
-/* A name stands for one object of the process until its last handle is closed. */
+/* A name belongs to one object of the process until the last handle of that is closed. */
 static void objects_may_have_names(void)
 {
     HANDLE first, second, other;

@@ -341,14 +341,16 @@ impl<K, M, B: Task> Raw<'_, K, M, B> {
 }
 
 impl<'p, K, M, B> Raw<'p, K, M, B> {
-    /// Tries what a [task](Task) would do before there is one: no memory is needed for what is done at once.
+    /// Tries the work of a [task](Task) before the task is made. Work that can be done immediately needs no task, and no
+    /// memory for one.
     ///
     /// If no operation of this side is in flight, and the descriptor may be ready, this calls `attempt` once, as the port
     /// would call [`Task::attempt`]. Operations of the same side that other threads start meanwhile wait for the end of
     /// this call.
     ///
     /// Returns true if the attempt has returned [`Done`](Attempt::Done) or [`Drained`](Attempt::Drained).
-    /// Where a `tracing` subscriber hears of packets, nothing is tried: it hears of the task.
+    /// If a `tracing` subscriber receives events of packets, this calls nothing and returns false: the subscriber is told
+    /// of the task.
     /// Otherwise the caller starts a task by [`Raw::start_task`], which returns an error if there is no such
     /// association or the port is closed. Another thread's operation may have been started before that task.
     ///

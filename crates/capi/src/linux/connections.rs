@@ -716,7 +716,7 @@ pub unsafe extern "C" fn cp_connect_ex(
         if address.size < descriptors::size_of_address(descriptor) {
             return Err(code::WSAEFAULT);
         }
-        // SAFETY: `is_nowhere` demands so many bytes.
+        // SAFETY: `is_nowhere` demands an address of that size.
         // - it is a copy of that size.
         if unsafe { is_nowhere((&raw const address.bytes).cast(), address.size) } {
             return Err(code_of_errno(libc::EADDRNOTAVAIL));

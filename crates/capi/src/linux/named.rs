@@ -15,14 +15,14 @@ use crate::linux::waitable::{Kind, Waitable};
 /// The longest name, in characters: `MAX_PATH` without the end.
 const LONGEST: usize = 259;
 
-/// What a name begins with that every process of the session, or of the machine, is to know.
+/// The prefixes of names that every process of the session, or of the machine, knows on the reference.
 const OF_SESSION: &str = "Local\\";
 const OF_MACHINE: &str = "Global\\";
 
 #[derive(Default)]
 struct Names {
     objects: HashMap<String, Weak<Waitable>>,
-    /// How many there may be before those are looked for whose objects are gone.
+    /// At this size, names whose objects are gone are removed.
     most: usize,
 }
 

@@ -504,7 +504,7 @@ unsafe fn begin(
         target: Target { descriptor, number, epoch: number.epoch() },
         is_tcp: line.is_tcp,
     };
-    // Most are done at once, and need no place in the port.
+    // Most end immediately, and need no task in the port.
     if !is_listed && port.raw().try_now(line.id, side, |descriptor| operation.attempt(descriptor)) {
         enable_held(&mut state, number, descriptor, &port);
         drop(state);

@@ -517,12 +517,12 @@ pub extern "C" fn cp_listen(descriptor: c_int, backlog: c_int) -> c_int {
     listening
 }
 
-/// Whether no host has this address: the one that stands for any of the own host. Without a port as well, it ends the
-/// association of a datagram socket.
+/// Whether the address is the unspecified one, with a port: no host has it. Without a port it disconnects a datagram
+/// socket.
 ///
 /// # Safety
 ///
-/// `address` points to so many bytes.
+/// `address` points to `size` bytes.
 pub(crate) unsafe fn is_nowhere(address: *const sockaddr, size: socklen_t) -> bool {
     if (size as usize) < size_of::<libc::sockaddr_in>() || !memory::is_there(address, size as usize)
     {
@@ -557,8 +557,8 @@ pub unsafe extern "C" fn cp_connect(
 ) -> c_int {
     // SAFETY: as the caller says.
     let connect = || unsafe { libc::connect(descriptor, address, size) };
-    // SAFETY: `is_nowhere` demands so many bytes.
-    // - as the caller says.
+    // SAFETY: `is_nowhere` demands `size` bytes.
+    // - the caller guarantees them.
     if protocol(descriptor).is_ok() && unsafe { is_nowhere(address, size) } {
         return refused(code_of_errno(libc::EADDRNOTAVAIL));
     }

@@ -1037,8 +1037,8 @@ impl Lanes {
         flight.set(Phase::Tried);
     }
 
-    /// The calling thread is about to try what has no record, in the direction of a shared registration. False, and
-    /// nothing has changed, if it would have to wait: for its turn, or for an edge. Nor has it if that is refused.
+    /// The calling thread is about to try work without a record, in one direction of a shared registration. Returns false
+    /// and changes nothing if the work would have to wait for its turn or for an edge, or if the slot refuses it.
     pub(crate) fn begin_unrecorded(
         &mut self,
         slot: &Slot,
@@ -1233,7 +1233,7 @@ impl Lanes {
                 flight.set(Phase::Ended);
                 ended.push(records, node);
             }
-            // What has no record is not called off: the call that tries it is about to end.
+            // Work without a record is not cancelled: the call that tries it is about to end.
             if let Some(active) = lane.active_flight()
                 && records.flight(active).verdict() == Verdict::Done
             {

@@ -945,7 +945,7 @@ fn what_is_tried_without_a_record_loses_no_edge() {
     });
 }
 
-/// An attempt in vain, whatever comes meanwhile.
+/// The attempt may find nothing; the operation that is started then is done.
 #[test]
 fn what_is_tried_without_a_record_and_started_then_is_done() {
     shared(|harbour| {
@@ -961,7 +961,7 @@ fn what_is_tried_without_a_record_and_started_then_is_done() {
     });
 }
 
-/// What is started meanwhile waits behind it, and is tried when that is over.
+/// An operation that is started during the attempt waits, and is tried after it.
 #[test]
 fn what_is_tried_without_a_record_is_followed_by_what_waits_behind_it() {
     shared(|harbour| {

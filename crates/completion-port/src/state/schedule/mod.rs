@@ -182,7 +182,7 @@ pub(crate) struct Turn {
     called: bool,
     /// It leaves the port to the threads at work.
     rests: bool,
-    /// It has looked for threads that sleep because its time is over.
+    /// Its time has ended, and it has looked for threads that sleep.
     has_looked: bool,
     /// How often the kernel had been asked when the thread came, or last began anew.
     asked: u32,
