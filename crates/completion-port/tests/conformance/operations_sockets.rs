@@ -43,6 +43,33 @@ type Pair = fn(&System) -> (Socket, Socket);
 
 const DATAGRAMS: [Pair; 2] = [System::udp_pair, System::unix_datagram_pair];
 
+/// The program connects a stream itself, and the port is to connect it, too.
+#[cfg(target_os = "linux")]
+fn a_connect_beside_one_of_the_program(on: &System) {
+    let port = sockets_on(on);
+    let other = on.tcp_listener(4);
+    let (full, _client) = unanswering(on);
+    let near = on.tcp_connect(&full);
+    port.associate(near).unwrap().connect(other.address().for_port()).unwrap();
+    let (_token, outcome) = done(&port, on);
+    let error = connected(&outcome).unwrap_err();
+    assert_eq!((error.call(), error.os_code()), (Call::Connect, Some(EALREADY)));
+}
+
+/// Rule 57: a stream that the program itself is connecting is not connected to something else.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_connect_beside_one_of_the_program_is_refused_epoll() {
+    a_connect_beside_one_of_the_program(&System::native());
+}
+
+/// Rule 57: the same on a simulated kernel.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_connect_beside_one_of_the_program_is_refused_sim() {
+    testkit::run(System::simulated, a_connect_beside_one_of_the_program);
+}
+
 /// A listener that answers no connect, since its queue is full, and what it is full of.
 fn unanswering(on: &System) -> (Socket, Socket) {
     let listener = on.tcp_listener(0);
@@ -856,19 +883,6 @@ on_every_system! {
         let error = connected(&outcome).unwrap_err();
         assert_eq!((error.call(), error.os_code()), (Call::Connect, Some(EISCONN)));
         assert_connected(token.key(), &first.accept_within(system.soon()), system);
-    }
-
-    /// Rule 57: nor is one that the program itself is connecting.
-    fn a_connect_beside_one_of_the_program_is_refused(system: &System) {
-        system.not_on_wine("error for a connect while another one is under way");
-        let port = sockets_on(system);
-        let other = system.tcp_listener(4);
-        let (full, _client) = unanswering(system);
-        let near = system.tcp_connect(&full);
-        port.associate(near).unwrap().connect(other.address().for_port()).unwrap();
-        let (_token, outcome) = done(&port, system);
-        let error = connected(&outcome).unwrap_err();
-        assert_eq!((error.call(), error.os_code()), (Call::Connect, Some(EALREADY)));
     }
 
     /// Rule 57: the port makes the socket.
