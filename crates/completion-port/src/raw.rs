@@ -349,10 +349,11 @@ impl<'p, K, M, B> Raw<'p, K, M, B> {
     /// this call.
     ///
     /// Returns true if the attempt has returned [`Done`](Attempt::Done) or [`Drained`](Attempt::Drained).
-    /// If a `tracing` subscriber receives events of packets, this calls nothing and returns false: the subscriber is told
-    /// of the task.
     /// Otherwise the caller starts a task by [`Raw::start_task`], which returns an error if there is no such
     /// association or the port is closed. Another thread's operation may have been started before that task.
+    ///
+    /// If a `tracing` subscriber receives events of packets, this calls nothing and returns false. The events of the
+    /// task then describe the work.
     ///
     /// The attempt runs without any lock of the port. It must not call `try_now` for the same side of the same association
     /// and wait for the result.

@@ -22,7 +22,7 @@ use crate::linux::numbers::{
 };
 use crate::linux::operations::{Next, Start, Target, Work, answered, move_registration, start};
 use crate::linux::port::{Begun, Outcome, Told};
-use crate::linux::sockets::{errno, is_nowhere};
+use crate::linux::sockets::{errno, is_unspecified};
 use crate::linux::transfers::{Address, Parts, Receiving, Sending, repeated};
 use crate::linux::{memory, registrations, sharing};
 
@@ -716,9 +716,9 @@ pub unsafe extern "C" fn cp_connect_ex(
         if address.size < descriptors::size_of_address(descriptor) {
             return Err(code::WSAEFAULT);
         }
-        // SAFETY: `is_nowhere` demands an address of that size.
+        // SAFETY: `is_unspecified` demands an address of that size.
         // - it is a copy of that size.
-        if unsafe { is_nowhere((&raw const address.bytes).cast(), address.size) } {
+        if unsafe { is_unspecified((&raw const address.bytes).cast(), address.size) } {
             return Err(code_of_errno(libc::EADDRNOTAVAIL));
         }
         sharing::before_connect(descriptor);

@@ -54,7 +54,7 @@ impl Names {
 ///
 /// # Safety
 ///
-/// `name` points to characters of this size, and to a zero behind them.
+/// `name` points to characters of this size, with a zero after them.
 unsafe fn read(name: *const c_void, unit: c_int) -> Result<String, u32> {
     let text = match unit {
         1 => {
@@ -92,7 +92,7 @@ unsafe fn text<T: Copy + Default + PartialEq>(first: *const T) -> Result<Vec<T>,
     while units.len() <= 4 * LONGEST {
         let place = first.wrapping_add(units.len());
         // SAFETY: reading through a raw pointer demands that it is valid.
-        // - no unit before this one is zero, and the caller says that there is such a one.
+        // - no unit before this one is zero, and the caller guarantees that one is.
         let unit = unsafe { place.read() };
         if unit == T::default() {
             return Ok(units);
@@ -115,7 +115,7 @@ fn found(handle: Handle) -> Result<Arc<Waitable>, u32> {
 ///
 /// # Safety
 ///
-/// `name` is null, or points to characters of `unit` bytes with a zero behind them.
+/// `name` is null, or points to characters of `unit` bytes with a zero after them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cp_name_object(
     object: Handle,
@@ -127,8 +127,8 @@ pub unsafe extern "C" fn cp_name_object(
     }
     let give = || {
         let given = found(object)?;
-        // SAFETY: `read` demands such characters.
-        // - the caller says so of what is not null.
+        // SAFETY: `read` demands characters of this size with a zero after them.
+        // - the caller guarantees that for a pointer that is not null.
         let name = unsafe { read(name, unit) }?;
         if name.is_empty() {
             return Ok((object, 0));
@@ -181,8 +181,8 @@ pub unsafe extern "C" fn cp_open_named(like: Handle, name: *const c_void, unit: 
         if name.is_null() {
             return Err(code::INVALID_PARAMETER);
         }
-        // SAFETY: `read` demands such characters.
-        // - the caller says so of what is not null.
+        // SAFETY: `read` demands characters of this size with a zero after them.
+        // - the caller guarantees that for a pointer that is not null.
         let name = unsafe { read(name, unit) }?;
         let object = names().find(&name).ok_or(code::FILE_NOT_FOUND)?;
         if discriminant(object.kind()) != discriminant(like.kind()) {

@@ -322,7 +322,7 @@ impl<W: Work> Operation<W> {
         }
         let is_success = status::is_success(ended);
         if is_success && !self.work.succeeds_by_packet() {
-            // Before anything tells of the end, upon which the program may give the memory to something else.
+            // Before the end is reported: the program may reuse the memory after that.
             told.write(outcome);
             ticket.tell(ended, outcome, has_packet, None);
             return Begun::Done;
@@ -332,7 +332,7 @@ impl<W: Work> Operation<W> {
             ticket.tell(ended, outcome, true, None);
             return Begun::Pending;
         }
-        // Nothing tells of it but the call.
+        // Only the call reports it.
         ticket.strike(None);
         ticket.overlapped().status.store(ended as usize, Release);
         failed(ended, outcome.errno)

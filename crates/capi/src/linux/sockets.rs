@@ -523,13 +523,13 @@ pub extern "C" fn cp_listen(descriptor: c_int, backlog: c_int) -> c_int {
 /// # Safety
 ///
 /// `address` points to `size` bytes.
-pub(crate) unsafe fn is_nowhere(address: *const sockaddr, size: socklen_t) -> bool {
+pub(crate) unsafe fn is_unspecified(address: *const sockaddr, size: socklen_t) -> bool {
     if (size as usize) < size_of::<libc::sockaddr_in>() || !memory::is_there(address, size as usize)
     {
         return false;
     }
     // SAFETY: reading through a raw pointer demands that it is valid.
-    // - there are as many bytes as this needs.
+    // - the size was compared with this type's, and there is memory for that many bytes.
     let four = unsafe { address.cast::<libc::sockaddr_in>().read_unaligned() };
     if c_int::from(four.sin_family) == libc::AF_INET {
         return four.sin_addr.s_addr == 0 && four.sin_port != 0;
@@ -557,9 +557,9 @@ pub unsafe extern "C" fn cp_connect(
 ) -> c_int {
     // SAFETY: as the caller says.
     let connect = || unsafe { libc::connect(descriptor, address, size) };
-    // SAFETY: `is_nowhere` demands `size` bytes.
+    // SAFETY: `is_unspecified` demands `size` bytes.
     // - the caller guarantees them.
-    if protocol(descriptor).is_ok() && unsafe { is_nowhere(address, size) } {
+    if unsafe { is_unspecified(address, size) } && protocol(descriptor).is_ok() {
         return refused(code_of_errno(libc::EADDRNOTAVAIL));
     }
     sharing::before_connect(descriptor);

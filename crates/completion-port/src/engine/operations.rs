@@ -118,7 +118,7 @@ impl Place<'_> {
     }
 }
 
-/// What has no record, and is being tried.
+/// Work without a record, during its attempt.
 struct Unrecorded<'e> {
     engine: &'e Engine,
     name: Name,
@@ -128,7 +128,7 @@ struct Unrecorded<'e> {
 }
 
 impl Unrecorded<'_> {
-    /// The attempt has come to this: the lane is free.
+    /// The attempt has ended with this result. Frees the lane.
     fn tried(&self, attempted: Attempted) {
         let Self { engine, name, slot, desk, direction } = *self;
         if engine.forked() {
@@ -359,8 +359,8 @@ impl Engine {
         Ok(course)
     }
 
-    /// Tries what has no record, on the descriptor of a shared registration and in the calling thread, if no operation of
-    /// this direction is in flight and it is worth trying. Whether it is done. If not it is left to the caller to start.
+    /// Tries work without a record on the descriptor of a shared registration, if no operation of this direction is in
+    /// flight and the direction may be ready. Returns whether the work is done. If not, the caller starts an operation.
     pub(crate) fn try_unrecorded(
         &self,
         name: Name,
@@ -380,7 +380,7 @@ impl Engine {
         }
         let (index, generation) = name_parts(name);
         let (slot, _) = self.known(name)?;
-        // Without memory for it the start fails, and says so.
+        // Without memory for the desk, the start that follows fails with that error.
         let desk = self.desk_with_timer(index, Call::Receive).ok()?;
         let mut lanes = desk.lock();
         // As in `start`.

@@ -402,7 +402,7 @@ impl Effects {
     const NONE: Self = Self { due: NIL, next: Next::Nothing };
 }
 
-/// In place of the node of an active flight: a thread tries what has no record, see [`Lanes::begin_unrecorded`].
+/// In place of the node of an active flight: a thread tries work without a record, see [`Lanes::begin_unrecorded`].
 const CALLER: Node = MOST_FLIGHTS | FLIGHT;
 
 /// The operations of one direction.
@@ -1060,7 +1060,7 @@ impl Lanes {
         begins
     }
 
-    /// The caller has tried what has no record, which leaves the lane by that.
+    /// The caller has tried work without a record, which leaves the lane.
     pub(crate) fn tried_unrecorded(
         &mut self,
         records: &impl Records,
@@ -1078,7 +1078,7 @@ impl Lanes {
         (effects, self.landed(slot))
     }
 
-    /// The packet of a flight is taken, or what had none has ended. What the slot asks for if it was the last one.
+    /// Work without a record has ended. Returns what the slot asks for if nothing else is in flight.
     fn landed(&mut self, slot: &Slot) -> Next {
         self.aloft -= 1;
         if self.aloft == 0 { slot.land_last() } else { Next::Nothing }

@@ -249,7 +249,7 @@ fn what_is_tried_before_it_is_a_task_is_done_at_once_or_waits() {
     assert_eq!(try_to_read(&bench), None);
     assert_eq!(attempts.get(), 0);
     let first = bench.begin();
-    // Not before the one that waits.
+    // The one that waits comes first.
     (&bench.far).write_all(b"c").unwrap();
     assert_eq!(try_to_read(&bench), None);
     while !raw.has_packets(&mut Batch::new()).unwrap() && bench.told.try_recv().is_err() {
@@ -259,7 +259,7 @@ fn what_is_tried_before_it_is_a_task_is_done_at_once_or_waits() {
     // Of the other side.
     assert!(raw.try_now(bench.id, Side::Out, |_| Attempt::Done));
     assert!(!raw.try_now(bench.id, Side::Out, |_| Attempt::Scarce));
-    // One that panics is over.
+    // An attempt that panics frees its turn.
     let panics = || raw.try_now(bench.id, Side::Out, |_| panic!("a fault of the attempt"));
     assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
     assert!(raw.try_now(bench.id, Side::Out, |_| Attempt::Done));
@@ -280,7 +280,7 @@ fn a_registration_outlives_what_is_tried_before_it_is_a_task() {
     let bench = Bench::new();
     let raw = bench.port.raw();
     assert!(raw.try_now(bench.id, Side::Out, |_| {
-        // Neither may be started meanwhile: it waits.
+        // Another one has to wait for its turn.
         assert!(!raw.try_now(bench.id, Side::Out, |_| unreachable!("it is not its turn")));
         bench.port.shutdown().unwrap();
         assert!(bench.port.wait(&mut Batch::new(), Duration::ZERO).unwrap().next().is_none());

@@ -976,7 +976,7 @@ fn what_is_tried_without_a_record_is_followed_by_what_waits_behind_it() {
     });
 }
 
-/// The key is given back behind it.
+/// The key is given back after it.
 #[test]
 fn what_is_tried_without_a_record_does_not_outlive_its_registration() {
     for comes in [false, true] {

@@ -77,8 +77,8 @@ pub(crate) fn await_unread(socket: &Socket, on: &System, wanted: usize) {
 }
 
 /// Writes until nothing more goes in, also after the kernel has moved all that it can. The other end of a TCP connection
-/// puts off its last acknowledgement by 40 ms, and then there is room for a few bytes once more. This thread looks so
-/// often in that time that on a busy machine it takes as much longer as the kernel does.
+/// puts off its last acknowledgement by 40 ms, and then there is room for a few bytes once more. This counts looks
+/// and not time: on a busy machine they take longer, as the kernel's work does.
 #[allow(clippy::disallowed_methods, reason = "what it waits for is that nothing happens")]
 pub(crate) fn fill(socket: &Socket) {
     let calm = if socket.as_simulated().is_some() { 1 } else { 100 };
