@@ -172,7 +172,6 @@ const LAYERS: [(&str, &[&str]); 84] = [
     (
         "linux/options",
         &[
-            "errors",
             "linux/descriptors",
             "linux/errno",
             "linux/memory",
@@ -339,6 +338,7 @@ const LAYERS: [(&str, &[&str]); 84] = [
             "errors",
             "linux/buffers",
             "linux/descriptors",
+            "linux/errno",
             "linux/memory",
             "linux/operations",
             "linux/port",

@@ -405,6 +405,9 @@ static void bad_letters_are_refused(void)
         CHECK_SOCKET_ERROR(RECEIVE(s), WSAEINVAL);
         CHECK_SOCKET_ERROR(SEND(s), WSAEINVAL);
         in.message.lpBuffers = out.message.lpBuffers = NULL;
+        CHECK_SOCKET_ERROR(RECEIVE(s), WSAEINVAL);
+        CHECK_SOCKET_ERROR(SEND(s), WSAEINVAL);
+        in.message.dwBufferCount = out.message.dwBufferCount = 1;
         CHECK_SOCKET_ERROR(RECEIVE(s), WSAEFAULT);
         CHECK_SOCKET_ERROR(SEND(s), WSAEFAULT);
         /* Control data longer than its room, or shorter than its own header. */

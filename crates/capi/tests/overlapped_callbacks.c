@@ -125,7 +125,7 @@ static void a_pool_io_calls_with_its_context(void)
     WaitForThreadpoolIoCallbacks(io, FALSE);
     /* One that is not begun. */
     StartThreadpoolIo(io);
-    CHECK_SOCKET_ERROR(WSARecv(near, NULL, 0, NULL, NULL, &last.overlapped, NULL), WSAEFAULT);
+    CHECK_SOCKET_ERROR(WSARecv(near, NULL, 0, NULL, NULL, &last.overlapped, NULL), WSAEINVAL);
     CancelThreadpoolIo(io);
     WaitForThreadpoolIoCallbacks(io, TRUE);
     /* It is closed with an operation in flight, and goes when that has ended. */

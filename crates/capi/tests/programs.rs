@@ -129,6 +129,7 @@ programs! {
     microsoft_c: "microsoft_c.c" => runs_as_cxx;
     socket_buffers: "socket_buffers.c" => compiles_as_cxx;
     socket_state: "socket_state.c" => compiles_as_cxx;
+    socket_codes: "socket_codes.c" => runs_as_cxx;
     datagrams: "datagrams.c" => runs_as_cxx;
     annotations: "annotations.c" => compiles_as_cxx;
     overlapped_transfers: "overlapped_transfers.c" => compiles_as_cxx;

@@ -786,13 +786,13 @@ static void what_cannot_be_polled_is_refused(void)
     UNLESS_WINE("a poll may ask for urgent data")
         CHECK_SOCKET_ERROR(WSAPoll(&one, 1, 0), WSAEINVAL);
     UNLESS_WINE("a poll of nothing that is open says that it is no socket")
-        CHECK_SOCKET_ERROR(WSAPoll(&none, 1, 0), WSAEINVAL);
+        CHECK_SOCKET_ERROR(WSAPoll(&none, 1, 0), WSAENOTSOCK);
     CHECK_SOCKET_ERROR(WSAPoll(&one, 0, 0), WSAEINVAL);
     CHECK_SOCKET_ERROR(WSAPoll(NULL, 1, 0), WSAEFAULT);
     CHECK_IS(closesocket(s), 0);
     one = asked(s, POLLIN); /* closed, and the only one */
     UNLESS_WINE("a poll of nothing that is open says that it is no socket") {
-        CHECK_SOCKET_ERROR(WSAPoll(&one, 1, -1), WSAEINVAL);
+        CHECK_SOCKET_ERROR(WSAPoll(&one, 1, -1), WSAENOTSOCK);
         CHECK_IS(one.revents, POLLNVAL);
     }
 }

@@ -8,11 +8,14 @@
 #include <stdlib.h>
 
 
+/* There POLLIN includes POLLRDNORM, and POLLOUT is POLLWRNORM: each is the system's one bit for both here. */
+#undef POLLRDNORM
+#undef POLLWRNORM
+#define POLLRDNORM POLLIN
+#define POLLWRNORM POLLOUT
 /* The system's header has these only if it is asked for more. */
-#ifndef POLLRDNORM
-#define POLLRDNORM 0x040
+#ifndef POLLRDBAND
 #define POLLRDBAND 0x080
-#define POLLWRNORM 0x100
 #define POLLWRBAND 0x200
 #endif
 #ifdef POLLRDHUP
@@ -36,9 +39,16 @@ typedef struct cp_wsa_pollfd {
     SHORT revents;
 } WSAPOLLFD, *PWSAPOLLFD, *LPWSAPOLLFD;
 
-/* What it may be asked for. POLLPRI is refused, as there. */
-#define CP_POLL_KNOWN (POLLIN | POLLRDNORM | POLLRDBAND | POLLOUT | POLLWRNORM)
+/* What it may be asked for. POLLPRI is refused, as there: urgent data is POLLRDBAND, which the system never tells of a socket. */
+#define CP_POLL_KNOWN (POLLIN | POLLRDBAND | POLLOUT)
 #define CP_POLL_OF_FEW 64
+
+/* Then it is data like any other. */
+CP_INLINE int cp_has_urgent_inline(int descriptor) {
+    int is_inline = 0;
+    socklen_t size = sizeof is_inline;
+    return cp_getsockopt(descriptor, SOL_SOCKET, SO_OOBINLINE, &is_inline, &size) == 0 && is_inline;
+}
 
 CP_INLINE int cp_wsa_poll(WSAPOLLFD *asked, ULONG count, INT timeout, cp_system_pollfd *polled) {
     uint64_t began = cp_clock();
@@ -49,7 +59,7 @@ CP_INLINE int cp_wsa_poll(WSAPOLLFD *asked, ULONG count, INT timeout, cp_system_
         polled[at].fd = cp_descriptor(asked[at].fd);
         polled[at].revents = 0;
         /* The end of the peer's stream is told by POLLHUP, whether it was asked for or not. */
-        polled[at].events = (SHORT)(asked[at].events | CP_POLLRDHUP);
+        polled[at].events = (SHORT)(asked[at].events | CP_POLLRDHUP | (asked[at].events & POLLRDBAND ? POLLPRI : 0));
         if (polled[at].fd >= 0 && (asked[at].events & ~CP_POLL_KNOWN))
             return cp_wsa_fails(WSAEINVAL);
         invalid += polled[at].fd < 0;
@@ -72,10 +82,17 @@ CP_INLINE int cp_wsa_poll(WSAPOLLFD *asked, ULONG count, INT timeout, cp_system_
             invalid++;
         else if (told & CP_POLLRDHUP)
             told = (SHORT)((told & ~CP_POLLRDHUP) | POLLHUP);
+        if (told & POLLPRI) {
+            told = (SHORT)(told & ~POLLPRI);
+            if (!cp_has_urgent_inline(polled[at].fd))
+                told = (SHORT)(told | POLLRDBAND);
+            found -= !told;
+        }
         asked[at].revents = told;
     }
     if (invalid == count)
-        return cp_wsa_fails(WSAEINVAL);
+        return cp_wsa_fails(WSAENOTSOCK);
+    cp_set_last_error(0);
     return found;
 }
 

@@ -8,8 +8,8 @@ use libc::{iovec, msghdr, sockaddr, socklen_t};
 
 use crate::errors::code;
 use crate::linux::sockets::{
-    attempt, called, note_datagram, note_read, note_short_address, note_time, note_write, refused,
-    room_for_sender, set_errno, with_reset,
+    attempt, called, is_shut_for_reads, note_datagram, note_read, note_short_address, note_time,
+    note_write, refused, room_for_sender, set_errno, with_reset,
 };
 use crate::linux::{descriptors, memory};
 
@@ -185,8 +185,8 @@ pub(crate) unsafe fn with_parts(
 /// Whether a call with so many buffers can be made; the code if it cannot.
 pub(crate) fn checked(buffers: *const Buffer, count: u32) -> Result<usize, u32> {
     match count {
-        _ if !memory::may_be(buffers) => Err(code::WSAEFAULT),
         0 => Err(code::WSAEINVAL),
+        _ if !memory::may_be(buffers) => Err(code::WSAEFAULT),
         count => Ok(count as usize),
     }
 }
@@ -248,6 +248,9 @@ pub unsafe extern "C" fn cp_receive_buffers(
     let mut written = 0;
     let mut all = 0;
     let read = called(|| {
+        if is_shut_for_reads(descriptor) {
+            return -1;
+        }
         let attempt = attempt(descriptor);
         let receive = |parts: &mut [iovec], size| {
             let mut message = message(parts, address, room);

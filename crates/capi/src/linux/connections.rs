@@ -18,7 +18,8 @@ use crate::linux::descriptors::{
 };
 use crate::linux::errno::{Signals, code_of_errno};
 use crate::linux::numbers::{
-    self, Acceptance, Associated, Number, OPTIONS, RECEIVE_ROOM, SEND_ROOM, State, has_shut_reading,
+    self, Acceptance, Associated, Number, OPTIONS, READING_SHUT, RECEIVE_ROOM, SEND_ROOM, State,
+    has_shut_reading,
 };
 use crate::linux::operations::{Next, Start, Target, Work, answered, move_registration, start};
 use crate::linux::port::{Begun, Outcome, Told};
@@ -82,8 +83,8 @@ pub(crate) fn replace(
     state.associated = associated.map(|it| Associated { identity, ..it });
     state.modes = modes;
     state.chosen = chosen.handed_on(identity);
-    // Those that were carried over; they are to be so the next time, too.
-    number.set_options(options);
+    // Those that were carried over; they are to be so the next time, too. The reading half of `made` is open.
+    number.set_options(options & !READING_SHUT);
     move_registration(state, number, descriptor, registered, begins && done.is_ok());
     (ended, done)
 }
@@ -212,7 +213,7 @@ struct Accepting {
     connection: Option<(OwnedFd, socklen_t)>,
 }
 
-/// Where the first data and the addresses are to be put.
+/// Where the first data and the addresses are to be put. The block of the local address may be empty.
 #[derive(Clone, Copy)]
 struct Room {
     place: *mut u8,
@@ -304,12 +305,14 @@ impl Work for Accepting {
         let Some(mut claim) = self.claim.take() else { return outcome };
         let [local, remote] = self.room.blocks();
         Room::note(remote, length);
-        let (_, length) = Room::put(local, |address, size| {
-            // SAFETY: getsockname(2) writes at most `size` bytes at the address's pointer, and the size at the other.
-            // - valid: the block is the operation's, as `cp_accept_ex` demands, and has more bytes than that.
-            unsafe { libc::getsockname(connection.as_raw_fd(), address, size) }
-        });
-        Room::note(local, length);
+        if self.room.local > 0 {
+            let (_, length) = Room::put(local, |address, size| {
+                // SAFETY: getsockname(2) writes at most `size` bytes at the address's pointer, and the size at the other.
+                // - valid: the block is the operation's, as `cp_accept_ex` demands, and has more bytes than that.
+                unsafe { libc::getsockname(connection.as_raw_fd(), address, size) }
+            });
+            Room::note(local, length);
+        }
         let data = self.room.data;
         let Claim { number, known, .. } = claim;
         let mut state = number.lock();
@@ -429,7 +432,9 @@ pub unsafe extern "C" fn cp_accept_ex(
         }
         let of_listener = numbers::entry(listener).ok_or(code::WSAENOTSOCK)?;
         let least = of_listener.size_of_address(listener, registrations::is_believed(of_listener));
-        if local.min(remote) < BESIDE_ADDRESS + least || !is_listener {
+        let is_short = |block: u32| block < BESIDE_ADDRESS + least;
+        // The local address may be left out.
+        if !is_listener || is_short(remote) || local > 0 && is_short(local) {
             return Err(code::WSAEINVAL);
         }
         if kind != libc::SOCK_STREAM || !is_unused(accept) {
@@ -491,6 +496,10 @@ pub unsafe extern "C" fn cp_accepted_addresses(
         (data as usize + local as usize, remote as usize, remote_address, remote_size),
     ] {
         let start = place.wrapping_add(offset);
+        if block == 0 {
+            // The accept had no room for this one.
+            continue;
+        }
         if !address.is_null() {
             // SAFETY: writing through a raw pointer demands that it is valid.
             // - the caller says so of one that is not null.

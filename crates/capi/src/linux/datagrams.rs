@@ -12,11 +12,12 @@ use libc::{cmsghdr, msghdr, sockaddr, socklen_t};
 use crate::abi::Overlapped;
 use crate::errors::{code, guarded};
 use crate::linux::buffers::{Buffer, checked, message, no_memory, with_parts};
+use crate::linux::errno::code_of_errno;
 use crate::linux::operations::{CUT, Start, Target, Work, answered, start};
 use crate::linux::port::{Begun, Outcome, Told};
 use crate::linux::sockets::{
-    attempt, called, note_datagram, note_read, note_short_address, note_time, note_write, refused,
-    room_for_sender,
+    attempt, called, is_shut_for_reads, note_datagram, note_read, note_short_address, note_time,
+    note_write, refused, room_for_sender,
 };
 use crate::linux::transfers::{
     Address, Parts, count, failed, flags_of, is_too_long, not_received, repeated, status_of,
@@ -183,6 +184,9 @@ unsafe fn receive(given: &Given, beside: &Beside, flags: c_int, received: *mut u
     let parts = unsafe { &*place }.buffers;
     let mut is_whole = true;
     let read = called(|| {
+        if is_shut_for_reads(descriptor) {
+            return -1;
+        }
         let attempt = attempt(descriptor);
         let receive = |parts: &mut [libc::iovec], size| {
             let mut message = message(parts, beside.name, beside.room);
@@ -243,6 +247,9 @@ pub unsafe extern "C" fn cp_receive_message(
         // SAFETY: `to_fill` demands that many buffers.
         // - the caller guarantees it.
         let parts = unsafe { Parts::to_fill(it.buffers, given.count) }?;
+        if is_shut_for_reads(given.descriptor) {
+            return Err(code_of_errno(libc::ESHUTDOWN));
+        }
         let how = Start {
             descriptor: given.descriptor,
             overlapped: overlapped.cast::<Overlapped>(),

@@ -138,12 +138,43 @@ pub(crate) fn unconfirmed(descriptor: c_int) -> c_int {
     bytes
 }
 
+/// Whether a socket is a stream that has no connection and makes none.
+pub(crate) fn has_no_peer(descriptor: c_int) -> bool {
+    !is_connected(descriptor)
+        && kind(descriptor) == Some(libc::SOCK_STREAM)
+        && listens(descriptor) == Some(false)
+        && (is_local(descriptor) || tcp_state(descriptor) == Some(TCP_CLOSE))
+}
+
+/// The state of a TCP stream without a connection.
+const TCP_CLOSE: u8 = 7;
+
+/// The state of a TCP stream, in the system's numbers.
+fn tcp_state(descriptor: c_int) -> Option<u8> {
+    let (mut state, mut size): (u8, socklen_t) = (0, 1);
+    let (level, name) = (libc::IPPROTO_TCP, libc::TCP_INFO);
+    // SAFETY: getsockopt(2) writes at most `size` bytes at the first pointer, and the size at the other.
+    // - valid: both are locals, and the state is the first byte of the system's struct.
+    let done = unsafe {
+        libc::getsockopt(descriptor, level, name, (&raw mut state).cast(), &raw mut size)
+    };
+    (done == 0).then_some(state)
+}
+
 /// Whether nothing more will come, according to poll(2).
 pub(crate) fn is_ended(descriptor: c_int) -> bool {
     let mut asked = libc::pollfd { fd: descriptor, events: libc::POLLRDHUP, revents: 0 };
     // SAFETY: poll(2) reads and writes that many entries.
     // - valid: there is one.
     unsafe { libc::poll(&raw mut asked, 1, 0) > 0 && asked.revents & libc::POLLRDHUP != 0 }
+}
+
+/// Whether the peer has sent urgent data that was not received yet.
+pub(crate) fn has_urgent(descriptor: c_int) -> bool {
+    let mut asked = libc::pollfd { fd: descriptor, events: libc::POLLPRI, revents: 0 };
+    // SAFETY: poll(2) reads and writes that many entries.
+    // - valid: there is one.
+    unsafe { libc::poll(&raw mut asked, 1, 0) > 0 && asked.revents & libc::POLLPRI != 0 }
 }
 
 /// Whether the peer's urgent data is received in line with the rest.

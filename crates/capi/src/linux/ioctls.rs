@@ -12,6 +12,8 @@ const FAILED: c_int = -1;
 const NON_BLOCKING: [u32; 2] = [0x5421, 0x8004_667e];
 const UNREAD: [u32; 2] = [0x541b, 0x4004_667f];
 const AT_MARK: [u32; 2] = [0x8905, 0x4004_7307];
+/// The system's `SIOCATMARK`.
+const SYSTEMS_AT_MARK: libc::Ioctl = 0x8905;
 
 /// `ioctlsocket`.
 ///
@@ -31,7 +33,8 @@ pub unsafe extern "C" fn cp_ioctl_socket(
         }
         #[allow(clippy::cast_possible_truncation, reason = "32 bits, with or without a sign")]
         let request = request as u32;
-        let known = [(NON_BLOCKING, libc::FIONBIO), (UNREAD, libc::FIONREAD), (AT_MARK, 0x8905)];
+        let known =
+            [(NON_BLOCKING, libc::FIONBIO), (UNREAD, libc::FIONREAD), (AT_MARK, SYSTEMS_AT_MARK)];
         let Some((_, call)) = known.into_iter().find(|(names, _)| names.contains(&request)) else {
             set_errno(libc::EINVAL);
             return FAILED;
@@ -54,6 +57,10 @@ pub unsafe extern "C" fn cp_ioctl_socket(
             Some(number) => number.ask_nonblocking(wanted, tell),
             None => tell(),
         };
+        if call == SYSTEMS_AT_MARK && done == 0 && value == 0 {
+            // On the reference a stream without urgent data is at the mark.
+            value = (!descriptors::has_urgent(descriptor)).into();
+        }
         if done == 0 && call != libc::FIONBIO {
             let value = c_ulong::try_from(value).unwrap_or(0);
             // SAFETY: writing through a raw pointer demands that it is valid, and that no other thread uses

@@ -594,6 +594,11 @@ impl Number {
         self.options.fetch_or(sorts, Relaxed);
     }
 
+    /// It has not, of these sorts.
+    pub(crate) fn clear_options(&self, sorts: u8) {
+        self.options.fetch_and(!sorts, Relaxed);
+    }
+
     /// The sorts of options that the program has set.
     pub(crate) fn options(&self) -> u8 {
         self.options.load(Relaxed)

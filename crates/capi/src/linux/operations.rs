@@ -469,7 +469,7 @@ unsafe fn begin(
     }
     let connects = work.connects();
     if state.is_connecting() {
-        return Err(code_of_errno(if connects { libc::EALREADY } else { libc::ENOTCONN }));
+        return Err(code_of_errno(if connects { libc::EINVAL } else { libc::ENOTCONN }));
     }
     // SAFETY: as above.
     let words = unsafe { overlapped.as_ref() };
@@ -645,7 +645,10 @@ pub(crate) fn failed(ended: u32, errno: c_int) -> Begun {
 /// What a call returns that has begun an operation: 0, or -1 and the last error.
 pub(crate) fn answered(begun: Result<Begun, u32>) -> c_int {
     let code = match begun {
-        Ok(Begun::Done) => return 0,
+        Ok(Begun::Done) => {
+            set_last(code::SUCCESS);
+            return 0;
+        }
         Ok(Begun::Pending) => code::IO_PENDING,
         Ok(Begun::Failed(ended)) => status::code_in_winsock(ended),
         Ok(Begun::Refused(code)) => code,

@@ -5,7 +5,6 @@ use std::sync::OnceLock;
 
 use libc::socklen_t;
 
-use crate::errors::{code, set_last};
 use crate::linux::descriptors::{self, is_connected, kind, lingers, listens, protocol};
 use crate::linux::errno::code_of_errno;
 use crate::linux::numbers::{
@@ -17,6 +16,18 @@ use crate::linux::{memory, sharing};
 
 /// `SOCKET_ERROR`.
 const FAILED: c_int = -1;
+
+/// A level that no protocol has is a bad argument to the reference.
+fn note_level(level: c_int, done: c_int) {
+    /// No level of the system's is greater.
+    const LAST: c_int = 300;
+    if done < 0
+        && !(0..=LAST).contains(&level)
+        && matches!(errno(), libc::ENOPROTOOPT | libc::EOPNOTSUPP)
+    {
+        set_errno(libc::EINVAL);
+    }
+}
 
 /// Makes a call fail with an error of the system.
 fn failed(errno: c_int) -> c_int {
@@ -87,7 +98,8 @@ fn connect_time(descriptor: c_int) -> Result<u32, c_int> {
             let time = |it: &Number| it.lock().connected_for(descriptor, it.is_vouched()).as_secs();
             Ok(number.map_or(u32::MAX, |number| u32::try_from(time(number)).unwrap_or(u32::MAX)))
         }
-        Some(_) => Err(libc::ENOPROTOOPT),
+        // Datagrams have no connection.
+        Some(_) => Ok(u32::MAX),
     }
 }
 
@@ -217,8 +229,14 @@ pub unsafe extern "C" fn cp_getsockopt(
                 libc::ENOTSOCK
             });
         }
+        if (level, name) == (libc::SOL_SOCKET, libc::SO_LINGER)
+            && kind(descriptor) == Some(libc::SOCK_DGRAM)
+        {
+            return failed(libc::ENOPROTOOPT);
+        }
         // SAFETY: as the caller guarantees.
         let done = unsafe { libc::getsockopt(descriptor, level, name, value, size) };
+        note_level(level, done);
         if done == 0 && level == libc::SOL_SOCKET && name == libc::SO_ERROR {
             let value = value.cast::<c_int>();
             // SAFETY: reading through a raw pointer demands that it is valid.
@@ -431,7 +449,7 @@ pub unsafe extern "C" fn cp_setsockopt(
         flag = bytes.iter().any(|byte| *byte != 0).into();
         (value, size) = ((&raw const flag).cast(), 4);
     }
-    let done = called(|| {
+    called(|| {
         if let Some(number) = numbers::find(descriptor) {
             number.set_options(match (level, name) {
                 (libc::SOL_SOCKET, libc::SO_LINGER | DO_NOT_LINGER) => OPTIONS | LINGERS,
@@ -461,11 +479,8 @@ pub unsafe extern "C" fn cp_setsockopt(
             number.put_layer();
         }
         // SAFETY: as the caller guarantees.
-        unsafe { libc::setsockopt(descriptor, level, name, value, size) }
-    });
-    if done == 0 {
-        // As on the reference, which does so in no other call.
-        set_last(code::SUCCESS);
-    }
-    done
+        let done = unsafe { libc::setsockopt(descriptor, level, name, value, size) };
+        note_level(level, done);
+        done
+    })
 }

@@ -24,7 +24,7 @@ const WITHOUT_SIGNAL: Duration = Duration::from_millis(100);
 
 /// The status of an operation, if it has ended.
 fn ended(overlapped: &Overlapped) -> Option<u32> {
-    let ended = u32::try_from(overlapped.status.load(Acquire)).unwrap_or(status::UNSUCCESSFUL);
+    let ended = status::of_internal(overlapped.status.load(Acquire));
     (ended != status::PENDING).then_some(ended)
 }
 
@@ -93,7 +93,7 @@ pub unsafe extern "C" fn cp_overlapped_result(
         let is_null = place.is_null() || bytes.is_null();
         if how == IN_WINSOCK {
             crate::linux::descriptors::protocol(descriptor)?;
-            if is_null || flags.is_null() {
+            if is_null {
                 return Err(code::WSAEFAULT);
             }
         } else if is_null {
@@ -117,6 +117,10 @@ pub unsafe extern "C" fn cp_overlapped_result(
         // - the caller says so, and it is not null.
         unsafe { bytes.write(count) };
         if how == IN_WINSOCK {
+            if flags.is_null() {
+                // The count is known all the same.
+                return Err(code::WSAEFAULT);
+            }
             // SAFETY: as above.
             unsafe { flags.write(overlapped.offset.load(Relaxed)) };
         }

@@ -434,9 +434,11 @@ pub unsafe extern "C" fn cp_select(
         Ok(c_int::try_from(count).unwrap_or(c_int::MAX))
     };
     guarded(-1, || {
-        select().unwrap_or_else(|code| {
-            set_last(code);
-            -1
-        })
+        let (count, code) = match select() {
+            Ok(count) => (count, code::SUCCESS),
+            Err(code) => (-1, code),
+        };
+        set_last(code);
+        count
     })
 }

@@ -11,13 +11,14 @@ use std::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Relaxed};
 
 use libc::{sockaddr, sockaddr_storage, socklen_t};
 
-use crate::errors::{code, guarded, set_last};
+use crate::errors::{code, cp_last_error, guarded, set_last};
 use crate::linux::descriptors::{
     self, is_bound, is_connected, is_local, is_unbound, kind, protocol,
 };
 use crate::linux::errno::code_of_errno;
+use crate::linux::errno::keeping_errno;
 pub(crate) use crate::linux::errno::{errno, set_errno};
-use crate::linux::numbers::{self, LINGERS, Number, Past, READING_SHUT, State};
+use crate::linux::numbers::{self, LINGERS, Number, Past, READING_SHUT, State, has_shut_reading};
 use crate::linux::visits::{Visit, until_ready};
 use crate::linux::{memory, registrations, selecting, sharing, status};
 
@@ -32,16 +33,28 @@ fn note_failure() {
     set_last(code_of_errno(errno()));
 }
 
-/// Calls the system; a result of -1 is a failure.
+/// Calls the system; a result of -1 is a failure. The last error becomes that of the call, which is 0 if it succeeds.
 pub(crate) fn called<R: PartialEq + From<i8> + Copy>(call: impl FnOnce() -> R) -> R {
     let failed = R::from(-1);
     guarded(failed, || {
         let result = call();
         if result == failed {
             note_failure();
+        } else {
+            set_last(code::SUCCESS);
         }
         result
     })
+}
+
+/// The same of a call with which programs clean up before they ask for the last error: a success leaves that alone.
+fn called_to_clean_up(call: impl FnOnce() -> c_int) -> c_int {
+    let before = cp_last_error();
+    let result = called(call);
+    if result != FAILED {
+        set_last(before);
+    }
+    result
 }
 
 /// Fails with a code.
@@ -78,6 +91,15 @@ pub(crate) fn note_read(attempt: Option<Attempt>, outcome: isize, asked: usize, 
     if is_dry {
         number.read_drained(packets);
     }
+}
+
+/// Whether the program has shut down the reading half. Then no read begins, and `errno` says so.
+pub(crate) fn is_shut_for_reads(descriptor: c_int) -> bool {
+    let is_shut = has_shut_reading(descriptor);
+    if is_shut {
+        set_errno(libc::ESHUTDOWN);
+    }
+    is_shut
 }
 
 /// What a read brings: the error of a stream that was reset, each time.
@@ -272,12 +294,48 @@ pub extern "C" fn cp_cleanup() -> c_int {
     if less.is_ok() { 0 } else { refused(code::WSANOTINITIALISED) }
 }
 
+/// The family and the type of a new socket, of which the program may leave to the protocol what that determines. The
+/// system's error if it does not, or if there is no such type.
+fn completed(family: c_int, kind: c_int, protocol: c_int) -> Result<(c_int, c_int), c_int> {
+    const MODES: c_int = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    /// The system's greatest number of a type.
+    const LAST: c_int = 10;
+    let of_protocol = match protocol {
+        libc::IPPROTO_TCP => Ok(libc::SOCK_STREAM),
+        libc::IPPROTO_UDP => Ok(libc::SOCK_DGRAM),
+        // The first of those that WSAEnumProtocols describes.
+        0 if family != libc::AF_UNSPEC => Ok(libc::SOCK_STREAM),
+        0 => Err(libc::EINVAL),
+        _ => Err(libc::EPROTONOSUPPORT),
+    };
+    let kind = match kind & !MODES {
+        _ if family == libc::AF_UNSPEC && protocol == 0 => return Err(libc::EINVAL),
+        0 => kind | of_protocol?,
+        1..=LAST => kind,
+        _ => return Err(libc::ESOCKTNOSUPPORT),
+    };
+    let family =
+        if family == libc::AF_UNSPEC { of_protocol.map(|_| libc::AF_INET)? } else { family };
+    Ok((family, kind))
+}
+
 /// `socket`.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_socket(family: c_int, kind: c_int, protocol: c_int) -> c_int {
     called(|| {
+        let (family, kind) = match completed(family, kind, protocol) {
+            Ok(completed) => completed,
+            Err(errno) => {
+                set_errno(errno);
+                return FAILED;
+            }
+        };
         // SAFETY: socket(2) demands nothing of memory.
         let made = unsafe { libc::socket(family, kind, protocol) };
+        if made < 0 && errno() == libc::EINVAL {
+            // Of the three arguments only the protocol was not looked at.
+            set_errno(libc::EPROTONOSUPPORT);
+        }
         if made >= 0 {
             if family == libc::AF_INET6 {
                 // As on the reference. Raw sockets and the like do not have the option.
@@ -400,7 +458,7 @@ fn accept_blocking(listener: c_int, call: impl Fn() -> c_int) -> c_int {
                 set_errno(errno);
                 return Ok(made);
             }
-            if numbers::has_shut_reading(listener) {
+            if has_shut_reading(listener) {
                 set_errno(libc::EINVAL);
                 return Ok(FAILED);
             }
@@ -440,7 +498,7 @@ fn waits_when_closed(descriptor: c_int) -> bool {
 /// `closesocket`. What is no socket stays open.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_close_socket(descriptor: c_int) -> c_int {
-    called(|| {
+    called_to_clean_up(|| {
         let Some(identity) = descriptors::identity_of_socket(descriptor) else { return FAILED };
         if waits_when_closed(descriptor) {
             set_errno(libc::EAGAIN);
@@ -544,6 +602,29 @@ pub(crate) unsafe fn is_unspecified(address: *const sockaddr, size: socklen_t) -
     six.sin6_addr.s6_addr == [0; 16] && six.sin6_port != 0
 }
 
+/// Why a socket cannot be connected, where the system would not say so or would say something else.
+fn cannot_connect(descriptor: c_int) -> Option<u32> {
+    if let Some(number) = numbers::find(descriptor) {
+        let mut state = number.lock();
+        if state.is_connecting() || state.accept.is_some() {
+            // An operation is about to give it a connection.
+            return Some(code::WSAEINVAL);
+        }
+    }
+    if !is_connected(descriptor) || kind(descriptor) != Some(libc::SOCK_STREAM) {
+        return None;
+    }
+    // The system takes the first connect behind one that had to wait for the end of that.
+    if let Some(number) = numbers::find(descriptor) {
+        let mut state = number.lock();
+        if state.past(descriptor).is_connecting {
+            state.forget_past();
+            state.begin_connection();
+        }
+    }
+    Some(code_of_errno(libc::EISCONN))
+}
+
 /// `connect`. One that goes on is refused with `WSAEWOULDBLOCK`, as on the reference.
 ///
 /// # Safety
@@ -561,6 +642,11 @@ pub unsafe extern "C" fn cp_connect(
     // - the caller guarantees them.
     if unsafe { is_unspecified(address, size) } && protocol(descriptor).is_ok() {
         return refused(code_of_errno(libc::EADDRNOTAVAIL));
+    }
+    if memory::is_there(address, size as usize)
+        && let Some(code) = cannot_connect(descriptor)
+    {
+        return refused(code);
     }
     sharing::before_connect(descriptor);
     let connected = called(|| match connect() {
@@ -630,6 +716,9 @@ pub(crate) unsafe fn room_for_sender(
 #[inline]
 fn receive(descriptor: c_int, size: usize, flags: c_int, call: impl FnOnce() -> isize) -> isize {
     let read = called(|| {
+        if is_shut_for_reads(descriptor) {
+            return -1;
+        }
         let attempt = attempt(descriptor);
         let read = with_reset(descriptor, call(), flags);
         note_read(attempt, read, size, flags);
@@ -740,29 +829,48 @@ pub unsafe extern "C" fn cp_sendto(
     sent
 }
 
+/// Shuts down halves of a socket. A datagram socket needs no peer for that.
+fn shut(descriptor: c_int, how: c_int) -> c_int {
+    // SAFETY: shutdown(2) demands nothing of memory.
+    match unsafe { libc::shutdown(descriptor, how) } {
+        // The system has done it, although it says that there is no peer.
+        FAILED if errno() == libc::ENOTCONN && kind(descriptor) == Some(libc::SOCK_DGRAM) => 0,
+        done => done,
+    }
+}
+
 /// `shutdown`.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_shutdown(descriptor: c_int, how: c_int) -> c_int {
-    // SAFETY: shutdown(2) demands nothing of memory.
-    let shut = || called(|| unsafe { libc::shutdown(descriptor, how) });
-    let number = numbers::entry(descriptor);
-    if how != libc::SHUT_WR
-        && let Some(number) = number
-    {
-        // First, so that operations which the system then retries find it.
-        number.set_options(READING_SHUT);
-    }
-    let number = number.filter(|_| how != libc::SHUT_RD);
-    let Some(number) = number else { return shut() };
-    let mut done = FAILED;
-    number.while_shutting(|| {
-        done = shut();
-        done == 0
-    });
-    if done == 0 {
-        number.lock().remember(descriptor, |past| past.has_shut = true);
-    }
-    done
+    called(|| {
+        if descriptors::has_no_peer(descriptor) {
+            // The system would fail with the same code, and shut the connection that a later connect makes.
+            set_errno(libc::ENOTCONN);
+            return FAILED;
+        }
+        let Some(number) = numbers::entry(descriptor) else { return shut(descriptor, how) };
+        let was_shut = number.options() & READING_SHUT != 0;
+        if how != libc::SHUT_WR {
+            // First, so that operations which the system then retries find it.
+            number.set_options(READING_SHUT);
+        }
+        let mut done = FAILED;
+        if how == libc::SHUT_RD {
+            done = shut(descriptor, how);
+        } else {
+            number.while_shutting(|| {
+                done = shut(descriptor, how);
+                done == 0
+            });
+        }
+        if done != 0 && !was_shut {
+            number.clear_options(READING_SHUT);
+        }
+        if done == 0 && how != libc::SHUT_RD {
+            keeping_errno(|| number.lock().remember(descriptor, |past| past.has_shut = true));
+        }
+        done
+    })
 }
 
 /// Whether there is room for an address of the socket's family.

@@ -129,9 +129,15 @@ pub(crate) fn is_success(status: u32) -> bool {
     status < 0x8000_0000
 }
 
+/// The status in an OVERLAPPED's `Internal`. A program that stores one itself may have extended its sign.
+#[allow(clippy::cast_possible_truncation, reason = "a status has 32 bits")]
+pub(crate) fn of_internal(internal: usize) -> u32 {
+    internal as u32
+}
+
 /// The code of what an operation has come to, as an entry has it; none if it has succeeded.
 pub(crate) fn failure(internal: usize) -> Option<u32> {
-    let ended = u32::try_from(internal).ok()?;
+    let ended = of_internal(internal);
     (!is_success(ended)).then(|| code_in_win32(ended))
 }
 

@@ -10,12 +10,14 @@ use crate::abi::Overlapped;
 use crate::errors::{code, guarded};
 use crate::linux::buffers::{Buffer, Gathered, PARTIAL, checked, gathered, message, takes_parts};
 use crate::linux::descriptors;
-use crate::linux::errno::Signals;
+use crate::linux::errno::{Signals, code_of_errno};
 use crate::linux::numbers::has_shut_reading;
 use crate::linux::operations::{CUT, Start, Target, Work, answered, start};
 use crate::linux::options::give_room;
 use crate::linux::port::{Outcome, Told};
-use crate::linux::sockets::{errno, room_for_sender, status_of_transfer, why_ended};
+use crate::linux::sockets::{
+    errno, is_shut_for_reads, room_for_sender, status_of_transfer, why_ended,
+};
 use crate::linux::{memory, status};
 
 /// Flags that change nothing here: that a part of a message is welcome, and that data is to be handed over at once.
@@ -476,6 +478,9 @@ pub unsafe extern "C" fn cp_start_receive(
         // SAFETY: `room_for_sender` demands null or a number.
         // - the caller says so.
         let room = unsafe { room_for_sender(descriptor, address, address_size) }?;
+        if is_shut_for_reads(descriptor) {
+            return Err(code_of_errno(libc::ESHUTDOWN));
+        }
         let receive = Receiving { parts, flags, address, room, address_size, has_seen: false };
         let overlapped = overlapped.cast::<Overlapped>();
         let told = Told { bytes: received, flags: flags_told };
