@@ -194,6 +194,29 @@ static void what_the_protocol_says_may_be_left_out(void)
     }
 }
 
+/* What is left out is described. */
+static void a_description_fills_in_what_is_left_out(void)
+{
+    WSAPROTOCOL_INFOA infos[8];
+    DWORD room = sizeof infos, sent = 0;
+    INT wanted[] = {IPPROTO_UDP, 0};
+    int type = 0, size = (int)sizeof type;
+    char byte = 'x';
+    WSABUF buffer;
+    SOCKET s;
+    buffer.buf = &byte;
+    buffer.len = 1;
+    CHECK(WSAEnumProtocolsA(wanted, infos, &room) >= 1);
+    s = WSASocketA(0, 0, 0, infos, 0, WSA_FLAG_OVERLAPPED);
+    CHECK(s != INVALID_SOCKET);
+    CHECK_IS(getsockopt(s, SOL_SOCKET, SO_TYPE, (char *)&type, &size), 0);
+    CHECK_IS(type, SOCK_DGRAM);
+    CHECK_SOCKET_ERROR(WSASend(s, &buffer, 1, NULL, 0, NULL, NULL), WSAEFAULT);
+    CHECK_IS(closesocket(s), 0);
+    CHECK_SOCKET_ERROR(WSASend(INVALID_SOCKET, &buffer, 1, NULL, 0, NULL, NULL), WSAENOTSOCK);
+    CHECK_SOCKET_ERROR(WSASend(s, &buffer, 1, &sent, 0, NULL, NULL), WSAENOTSOCK);
+}
+
 static void options_that_no_socket_has(void)
 {
     SOCKET s = udp_socket();
@@ -261,6 +284,10 @@ static void a_status_has_32_bits(void)
     CHECK_FALSE(WSAGetOverlappedResult(s, &overlapped, &count, FALSE, &flags), WSA_OPERATION_ABORTED);
     overlapped.Internal = (ULONG_PTR)(LONG_PTR)(LONG)0xC000020D;
     CHECK_FALSE(WSAGetOverlappedResult(s, &overlapped, &count, FALSE, &flags), WSAECONNRESET);
+    overlapped.Internal = 0xC0000023;
+    CHECK_FALSE(WSAGetOverlappedResult(s, &overlapped, &count, FALSE, &flags), WSAEFAULT);
+    overlapped.Internal = 0xC000C0DE; /* no code of its own */
+    CHECK_FALSE(WSAGetOverlappedResult(s, &overlapped, &count, FALSE, &flags), WSAEINVAL);
     /* Without a place for the flags the count is told all the same. */
     overlapped.Internal = 0;
     count = UNTOUCHED;
@@ -332,6 +359,7 @@ int main(void)
     what_an_accept_has_is_not_connected();
     an_accept_may_tell_the_peer_alone();
     what_the_protocol_says_may_be_left_out();
+    a_description_fills_in_what_is_left_out();
     options_that_no_socket_has();
     success_is_the_last_error_too();
     a_status_has_32_bits();

@@ -163,11 +163,11 @@ CP_INLINE SOCKET WSAAPI WSASocketA(int af, int type, int protocol, LPWSAPROTOCOL
         return (SOCKET)(INT_PTR)cp_duplicate_socket((int)(lpProtocolInfo->dwProviderReserved - 1),
                                                     !(dwFlags & WSA_FLAG_NO_HANDLE_INHERIT));
     if (lpProtocolInfo) {
-        if (af == FROM_PROTOCOL_INFO)
+        if (af == FROM_PROTOCOL_INFO || af == AF_UNSPEC)
             af = lpProtocolInfo->iAddressFamily;
-        if (type == FROM_PROTOCOL_INFO)
+        if (type == FROM_PROTOCOL_INFO || type == 0)
             type = lpProtocolInfo->iSocketType;
-        if (protocol == FROM_PROTOCOL_INFO)
+        if (protocol == FROM_PROTOCOL_INFO || protocol == 0)
             protocol = lpProtocolInfo->iProtocol;
     }
     if (dwFlags & WSA_FLAG_NO_HANDLE_INHERIT)

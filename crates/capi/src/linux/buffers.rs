@@ -182,6 +182,11 @@ pub(crate) unsafe fn with_parts(
     Ok(done)
 }
 
+/// The code of a call with a bad pointer: what is no socket comes first.
+fn bad_pointer(descriptor: c_int) -> u32 {
+    descriptors::protocol(descriptor).err().unwrap_or(code::WSAEFAULT)
+}
+
 /// Whether a call with so many buffers can be made; the code if it cannot.
 pub(crate) fn checked(buffers: *const Buffer, count: u32) -> Result<usize, u32> {
     match count {
@@ -230,7 +235,7 @@ pub unsafe extern "C" fn cp_receive_buffers(
 ) -> c_int {
     let count = match checked(buffers, count) {
         Ok(count) if memory::may_be(received) && memory::may_be(flags) => count,
-        Ok(_) => return refused(code::WSAEFAULT),
+        Ok(_) => return refused(bad_pointer(descriptor)),
         Err(code) => return refused(code),
     };
     // SAFETY: reading through a raw pointer demands that it is valid.
@@ -302,7 +307,7 @@ pub unsafe extern "C" fn cp_send_buffers(
 ) -> c_int {
     let count = match checked(buffers, count) {
         Ok(count) if memory::may_be(sent) => count,
-        Ok(_) => return refused(code::WSAEFAULT),
+        Ok(_) => return refused(bad_pointer(descriptor)),
         Err(code) => return refused(code),
     };
     let Ok(asked) = c_int::try_from(flags & !PARTIAL) else {

@@ -25,7 +25,7 @@ pub(crate) const UNSUCCESSFUL: u32 = 0xC000_0001;
 type Meaning = (u32, u32, u32);
 
 /// What has a meaning of its own. The first status of a Winsock code is the one that it becomes.
-const MEANINGS: [Meaning; 40] = [
+const MEANINGS: [Meaning; 72] = [
     (SUCCESS, code::SUCCESS, code::SUCCESS),
     (CUT, 234, code::WSAEMSGSIZE),
     (CANCELLED, code::OPERATION_ABORTED, code::OPERATION_ABORTED),
@@ -51,29 +51,62 @@ const MEANINGS: [Meaning; 40] = [
     (0xC000_023D, 1232, 10065),
     // What an unconnected datagram socket hears of.
     (PORT_UNREACHABLE, 1234, 10054),
+    (UNSUCCESSFUL, 31, code::WSASYSCALLFAILURE),
+    (0xC000_00C4, 59, 10050),
+    (0xC000_0240, 1235, 10004),
+    (0xC000_0350, 1256, 10064),
     // What other libraries post, or write themselves.
+    (0xC000_0237, 1226, 10101),
     (0xC000_013B, 64, 10053),
     (0xC000_020C, 64, 10054),
-    (END_OF_FILE, code::HANDLE_EOF, 10101),
     (0xC000_0017, code::NOT_ENOUGH_MEMORY, code::WSAENOBUFS),
-    (UNSUCCESSFUL, 31, code::WSASYSCALLFAILURE),
+    (0xC000_0002, 1, code::WSAEOPNOTSUPP),
+    (0xC000_0007, 1454, code::WSAENOBUFS),
+    (0xC000_000E, code::FILE_NOT_FOUND, 10050),
+    (0xC000_000F, code::FILE_NOT_FOUND, 10050),
+    (0xC000_0018, code::INVALID_ADDRESS, code::WSAENOBUFS),
+    (0xC000_0023, code::INSUFFICIENT_BUFFER, code::WSAEFAULT),
+    (0xC000_0024, code::INVALID_HANDLE, code::WSAENOTSOCK),
+    (0xC000_0034, code::FILE_NOT_FOUND, 10050),
+    (0xC000_003A, code::PATH_NOT_FOUND, 10050),
+    (0xC000_0043, code::SHARING_VIOLATION, 10048),
+    (0xC000_0044, 1816, code::WSAENOBUFS),
+    (0xC000_0097, code::NOT_ENOUGH_MEMORY, code::WSAENOBUFS),
+    (0xC000_00A1, 1453, code::WSAENOBUFS),
+    (0xC000_00A3, 21, code::WSAEWOULDBLOCK),
+    (0xC000_00BC, 51, 10061),
+    (0xC000_00BE, 53, 10051),
+    (0xC000_00BF, 54, 10050),
+    (0xC000_00C3, 58, 10050),
+    (0xC000_00D0, 71, code::WSAEWOULDBLOCK),
+    (0xC000_012D, 1455, code::WSAENOBUFS),
+    (0xC000_013C, 64, 10054),
+    (0xC000_013D, 51, code::WSAENOBUFS),
+    (0xC000_013E, 59, 10054),
+    (0xC000_013F, 59, code::WSAETIMEDOUT),
+    (0xC000_0140, 59, 10057),
+    (0xC000_0209, 68, code::WSAENOBUFS),
+    (0xC000_020F, 59, 10053),
+    (0xC000_023E, 1233, 10051),
+    (0xC000_02C5, code::NOACCESS, code::WSAEFAULT),
     // What only files come to.
-    (0xC000_0010, 1, code::WSAEOPNOTSUPP),
-    (0xC000_00A2, 19, 10013),
-    (0xC000_003F, 23, code::WSASYSCALLFAILURE),
-    (0xC000_00C0, 55, code::WSASYSCALLFAILURE),
-    (0xC000_00C4, 59, code::WSASYSCALLFAILURE),
-    (PIPE_BROKEN, 109, 10058),
-    (0xC000_007F, 112, code::WSASYSCALLFAILURE),
-    (0xC000_0904, 223, code::WSASYSCALLFAILURE),
-    (0xC000_00B1, 232, 10058),
-    (0xC000_00D9, 232, code::WSAEWOULDBLOCK),
-    (0xC000_0185, 1117, code::WSASYSCALLFAILURE),
+    (END_OF_FILE, code::HANDLE_EOF, code::WSAEINVAL),
+    (0xC000_0010, 1, code::WSAEINVAL),
+    (0xC000_00A2, 19, code::WSAEINVAL),
+    (0xC000_003F, 23, code::WSAEINVAL),
+    (0xC000_00C0, 55, code::WSAEINVAL),
+    (PIPE_BROKEN, 109, code::WSAEINVAL),
+    (0xC000_007F, 112, code::WSAEINVAL),
+    (0xC000_0904, 223, code::WSAEINVAL),
+    (0xC000_00B1, 232, code::WSAEINVAL),
+    (0xC000_00D9, 232, code::WSAEINVAL),
+    (0xC000_0185, 1117, code::WSAEINVAL),
 ];
 
+/// An unknown status has a code of its own in Win32, and is a bad argument to Winsock.
 fn meaning(status: u32) -> Meaning {
     let found = MEANINGS.into_iter().find(|(known, ..)| *known == status);
-    found.unwrap_or((status, 317, code::WSASYSCALLFAILURE))
+    found.unwrap_or((status, 317, code::WSAEINVAL))
 }
 
 /// The status of a system error.
@@ -189,6 +222,7 @@ mod tests {
             assert!(meaning(status).0 == status && !is_success(status), "errno {errno}");
             assert_eq!(code_in_win32(status) == 31, status == UNSUCCESSFUL, "errno {errno}");
         }
-        assert_eq!((code_in_win32(0xC0DE), code_in_winsock(0xC0DE)), (317, 10107));
+        assert_eq!((code_in_win32(0xC000_C0DE), code_in_winsock(0xC000_C0DE)), (317, 10022));
+        assert_eq!(of_internal(0xFFFF_FFFF_C000_0120), CANCELLED);
     }
 }
