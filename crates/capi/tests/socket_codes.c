@@ -17,6 +17,7 @@ static void a_stream_without_a_peer_is_not_shut(void)
     CHECK_SOCKET_ERROR(shutdown(s, SD_SEND), WSAENOTCONN);
     CHECK_SOCKET_ERROR(shutdown(s, SD_RECEIVE), WSAENOTCONN);
     CHECK_SOCKET_ERROR(shutdown(s, SD_BOTH), WSAENOTCONN);
+    CHECK_SOCKET_ERROR(shutdown(s, 3), WSAEINVAL);
     CHECK_IS(connect(s, (struct sockaddr *)&address, sizeof address), 0);
     other = accept(listener, NULL, NULL);
     CHECK(other != INVALID_SOCKET);

@@ -843,7 +843,8 @@ fn shut(descriptor: c_int, how: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_shutdown(descriptor: c_int, how: c_int) -> c_int {
     called(|| {
-        if descriptors::has_no_peer(descriptor) {
+        let is_known = (libc::SHUT_RD..=libc::SHUT_RDWR).contains(&how);
+        if is_known && descriptors::has_no_peer(descriptor) {
             // The system would fail with the same code, and shut the connection that a later connect makes.
             set_errno(libc::ENOTCONN);
             return FAILED;
