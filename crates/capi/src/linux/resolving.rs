@@ -67,7 +67,8 @@ pub unsafe extern "C" fn cp_getaddrinfo(
         unsafe { result.write(std::ptr::null_mut()) };
         // SAFETY: `as_ref` demands null or a struct that nothing writes meanwhile.
         // - the caller guarantees it.
-        let has_more = unsafe { hints.as_ref() }.is_some_and(|hints| {
+        let hints_given = unsafe { hints.as_ref() };
+        let has_more = hints_given.is_some_and(|hints| {
             hints.ai_addrlen != 0
                 || !hints.ai_addr.is_null()
                 || !hints.ai_canonname.is_null()
@@ -75,6 +76,10 @@ pub unsafe extern "C" fn cp_getaddrinfo(
         });
         if has_more {
             return Err(code::WSANO_RECOVERY);
+        }
+        // C libraries have different errors for it.
+        if hints_given.is_some_and(|hints| !(0..=libc::SOCK_RAW).contains(&hints.ai_socktype)) {
+            return Err(code::WSAESOCKTNOSUPPORT);
         }
         // SAFETY: `from_ptr` demands text that ends with a zero.
         // - the caller guarantees it for a non-null name.
