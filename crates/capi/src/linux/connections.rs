@@ -18,12 +18,12 @@ use crate::linux::descriptors::{
 };
 use crate::linux::errno::{Signals, code_of_errno};
 use crate::linux::numbers::{
-    self, Acceptance, Associated, Number, OPTIONS, READING_SHUT, RECEIVE_ROOM, SEND_ROOM, State,
-    has_shut_reading,
+    self, Acceptance, Associated, LISTENS, Number, OPTIONS, READING_SHUT, RECEIVE_ROOM, SEND_ROOM,
+    State, UNUSED, has_shut_reading,
 };
 use crate::linux::operations::{Next, Start, Target, Work, answered, move_registration, start};
 use crate::linux::port::{Begun, Outcome, Told};
-use crate::linux::sockets::{errno, is_unspecified};
+use crate::linux::sockets::{errno, is_unspecified, note_use};
 use crate::linux::transfers::{Address, Parts, Receiving, Sending, repeated};
 use crate::linux::{memory, registrations, sharing};
 
@@ -57,8 +57,12 @@ pub(crate) fn replace(
     let done = number.with_blocking_kept(|| {
         // SAFETY: fcntl(2) with F_GETFD demands nothing of memory.
         let flags = unsafe { libc::fcntl(descriptor, libc::F_GETFD) };
-        // SAFETY: as above, with F_GETFL.
-        let status = unsafe { libc::fcntl(descriptor, libc::F_GETFL) };
+        let status = if options & UNUSED != 0 {
+            OF_NEW
+        } else {
+            // SAFETY: as above, with F_GETFL.
+            unsafe { libc::fcntl(descriptor, libc::F_GETFL) }
+        };
         if flags < 0 || status < 0 {
             return Err(errno());
         }
@@ -84,7 +88,7 @@ pub(crate) fn replace(
     state.modes = modes;
     state.chosen = chosen.handed_on(identity);
     // Those that were carried over; they are to be so the next time, too. The reading half of `made` is open.
-    number.set_options(options & !READING_SHUT);
+    number.set_options(options & !(READING_SHUT | UNUSED));
     move_registration(state, number, descriptor, registered, begins && done.is_ok());
     (ended, done)
 }
@@ -402,6 +406,18 @@ pub(crate) fn is_done(answer: c_int) -> c_int {
     c_int::from(answer == 0)
 }
 
+/// Whether a socket listens. Asked each time, unless the library has seen it listen, and would have seen it shut.
+fn is_listener(number: &Number, descriptor: RawFd) -> Result<bool, u32> {
+    if number.options() & LISTENS != 0 && registrations::is_believed(number) {
+        return Ok(true);
+    }
+    let is_listener = listens(descriptor).ok_or(code::WSAENOTSOCK)?;
+    if is_listener {
+        number.set_options(LISTENS);
+    }
+    Ok(is_listener)
+}
+
 /// `AcceptEx`.
 ///
 /// # Safety
@@ -424,23 +440,26 @@ pub unsafe extern "C" fn cp_accept_ex(
         if overlapped.is_null() {
             return Err(code::INVALID_PARAMETER);
         }
-        // Asked each time: a socket that was shut listens no more.
-        let is_listener = listens(listener).ok_or(code::WSAENOTSOCK)?;
-        let kind = descriptors::kind(accept).ok_or(code::WSAENOTSOCK)?;
+        let of_listener = numbers::entry(listener).ok_or(code::WSAENOTSOCK)?;
+        let is_listener = is_listener(of_listener, listener)?;
+        let number = numbers::entry(accept).ok_or(code::WSAENOTSOCK)?;
+        let is_new = number.options() & UNUSED != 0 && registrations::is_believed(number);
+        let kind = match is_new {
+            true => libc::SOCK_STREAM,
+            false => descriptors::kind(accept).ok_or(code::WSAENOTSOCK)?,
+        };
         if place.is_null() {
             return Err(code::WSAEFAULT);
         }
-        let of_listener = numbers::entry(listener).ok_or(code::WSAENOTSOCK)?;
         let least = of_listener.size_of_address(listener, registrations::is_believed(of_listener));
         let is_short = |block: u32| block < BESIDE_ADDRESS + least;
         // The local address may be left out.
         if !is_listener || is_short(remote) || local > 0 && is_short(local) {
             return Err(code::WSAEINVAL);
         }
-        if kind != libc::SOCK_STREAM || !is_unused(accept) {
+        if kind != libc::SOCK_STREAM || !(is_new || is_unused(accept)) {
             return Err(code::WSAEINVAL);
         }
-        let number = numbers::entry(accept).ok_or(code::WSAENOTSOCK)?;
         let name = ACCEPTS.fetch_add(1, Relaxed);
         let known = Acceptance { listener, overlapped: overlapped.addr(), name };
         let accepting = Accepting {
@@ -451,7 +470,7 @@ pub unsafe extern "C" fn cp_accept_ex(
             connection: None,
         };
         // From here on no accept on the listener waits.
-        if !of_listener.need_nonblocking(listener) {
+        if !of_listener.need_nonblocking(listener, registrations::is_believed(of_listener)) {
             return Err(code::WSAENOTSOCK);
         }
         let how = Start {
@@ -710,6 +729,7 @@ pub unsafe extern "C" fn cp_connect_ex(
             return Err(code::WSAEOPNOTSUPP);
         }
         let is_reused = numbers::find(descriptor).is_some_and(|number| number.lock().is_reused);
+        note_use(descriptor);
         if listens(descriptor) == Some(true)
             || !(is_reused || is_local(descriptor) || is_bound(descriptor))
         {

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_ulong};
 
-use crate::linux::sockets::{called, set_errno};
+use crate::linux::sockets::{called, note_use, set_errno};
 use crate::linux::{descriptors, memory, numbers};
 
 /// `SOCKET_ERROR`.
@@ -43,6 +43,9 @@ pub unsafe extern "C" fn cp_ioctl_socket(
         // - the caller guarantees it where there is memory.
         let mut value = c_int::from(unsafe { argument.read() } != 0);
         let wanted = value != 0;
+        if call == libc::FIONBIO {
+            note_use(descriptor);
+        }
         let place = &raw mut value;
         // SAFETY: ioctl(2) with these requests reads or writes an int at the pointer.
         // - valid: `value` is a local of that type.

@@ -12,7 +12,7 @@ use std::ops::RangeInclusive;
 use std::os::fd::RawFd;
 use std::ptr;
 use std::sync::atomic::{
-    AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Acquire,
+    AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Acquire,
     Ordering::Relaxed, Ordering::Release, Ordering::SeqCst,
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -299,7 +299,7 @@ pub(crate) struct Number {
     /// Taken last of all locks, and held while the system is told whether the socket blocks.
     blocking: Mutex<Blocking>,
     /// Which options the program has set of it: [`OPTIONS`] and the like.
-    options: AtomicU8,
+    options: AtomicU16,
     /// The program has put another layer on its stream, by `TCP_ULP`: what a short read says is that layer's affair.
     has_layer: AtomicBool,
     /// Its sending half is being shut, or was: what a receive brings may be the end behind that.
@@ -307,16 +307,20 @@ pub(crate) struct Number {
 }
 
 /// The program has set options.
-pub(crate) const OPTIONS: u8 = 1;
+pub(crate) const OPTIONS: u16 = 1;
 /// The program has set how much room there is for what is sent, or for what has come. Otherwise the system chooses that.
-pub(crate) const SEND_ROOM: u8 = 2;
-pub(crate) const RECEIVE_ROOM: u8 = 4;
+pub(crate) const SEND_ROOM: u16 = 2;
+pub(crate) const RECEIVE_ROOM: u16 = 4;
 /// The socket has as much room for datagrams as the library requests, because a receive has been in flight.
-pub(crate) const ROOM_FOR_DATAGRAMS: u8 = 8;
+pub(crate) const ROOM_FOR_DATAGRAMS: u16 = 8;
 /// The program has shut down its reading half.
-pub(crate) const READING_SHUT: u8 = 16;
+pub(crate) const READING_SHUT: u16 = 16;
 /// The program has set how it lingers on close.
-pub(crate) const LINGERS: u8 = 32;
+pub(crate) const LINGERS: u16 = 32;
+/// A stream of IP that this library has created in blocking mode, and that is neither bound nor connected since.
+pub(crate) const UNUSED: u16 = 64;
+/// A listener, as far as this library has seen.
+pub(crate) const LISTENS: u16 = 128;
 
 /// Numbers in a chunk, and chunks in the table.
 const CHUNK: usize = 512;
@@ -463,7 +467,7 @@ impl Number {
             epoch: AtomicU32::new(0),
             attempts: AtomicU32::new(0),
             blocking: Mutex::default(),
-            options: AtomicU8::new(0),
+            options: AtomicU16::new(0),
             has_layer: AtomicBool::new(false),
             is_shut: AtomicBool::new(false),
         }
@@ -517,8 +521,11 @@ impl Number {
 
     /// Accepts with an OVERLAPPED want that the listener `descriptor`, which is this number, does not block from here on.
     /// False if it is closed.
-    pub(crate) fn need_nonblocking(&self, descriptor: RawFd) -> bool {
+    pub(crate) fn need_nonblocking(&self, descriptor: RawFd, is_believed: bool) -> bool {
         let mut blocking = self.blocking();
+        if is_believed && blocking.is_listener {
+            return true;
+        }
         if !blocking.begin(descriptor) {
             return false;
         }
@@ -590,17 +597,17 @@ impl Number {
     }
 
     /// The program has set options of it, of these sorts.
-    pub(crate) fn set_options(&self, sorts: u8) {
+    pub(crate) fn set_options(&self, sorts: u16) {
         self.options.fetch_or(sorts, Relaxed);
     }
 
     /// It has not, of these sorts.
-    pub(crate) fn clear_options(&self, sorts: u8) {
+    pub(crate) fn clear_options(&self, sorts: u16) {
         self.options.fetch_and(!sorts, Relaxed);
     }
 
     /// The sorts of options that the program has set.
-    pub(crate) fn options(&self) -> u8 {
+    pub(crate) fn options(&self) -> u16 {
         self.options.load(Relaxed)
     }
 

@@ -855,6 +855,9 @@ fn restored(
 /// The descriptor that a handle is, if it is open.
 pub(crate) fn open_descriptor(file: Handle) -> Result<RawFd, u32> {
     let descriptor = RawFd::try_from(file.addr()).map_err(|_| code::INVALID_HANDLE)?;
+    if numbers::find(descriptor).is_some_and(registrations::is_believed) {
+        return Ok(descriptor);
+    }
     // SAFETY: fcntl(2) with F_GETFD demands nothing of memory.
     let flags = unsafe { libc::fcntl(descriptor, libc::F_GETFD) };
     if flags < 0 { Err(code::INVALID_HANDLE) } else { Ok(descriptor) }

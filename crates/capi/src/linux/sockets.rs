@@ -18,7 +18,9 @@ use crate::linux::descriptors::{
 use crate::linux::errno::code_of_errno;
 use crate::linux::errno::keeping_errno;
 pub(crate) use crate::linux::errno::{errno, set_errno};
-use crate::linux::numbers::{self, LINGERS, Number, Past, READING_SHUT, State, has_shut_reading};
+use crate::linux::numbers::{
+    self, LINGERS, LISTENS, Number, Past, READING_SHUT, State, UNUSED, has_shut_reading,
+};
 use crate::linux::visits::{Visit, until_ready};
 use crate::linux::{memory, registrations, selecting, sharing, status};
 
@@ -294,10 +296,12 @@ pub extern "C" fn cp_cleanup() -> c_int {
     if less.is_ok() { 0 } else { refused(code::WSANOTINITIALISED) }
 }
 
+/// What is not a mode among the bits of a type.
+const TYPES: c_int = !(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK);
+
 /// The family and the type of a new socket, of which the program may leave to the protocol what that determines. The
 /// system's error if it does not, or if there is no such type.
 fn completed(family: c_int, kind: c_int, protocol: c_int) -> Result<(c_int, c_int), c_int> {
-    const MODES: c_int = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     /// The system's greatest number of a type.
     const LAST: c_int = 10;
     let of_protocol = match protocol {
@@ -308,7 +312,7 @@ fn completed(family: c_int, kind: c_int, protocol: c_int) -> Result<(c_int, c_in
         0 => Err(libc::EINVAL),
         _ => Err(libc::EPROTONOSUPPORT),
     };
-    let kind = match kind & !MODES {
+    let kind = match kind & TYPES {
         _ if family == libc::AF_UNSPEC && protocol == 0 => return Err(libc::EINVAL),
         0 => kind | of_protocol?,
         1..=LAST => kind,
@@ -342,9 +346,23 @@ pub extern "C" fn cp_socket(family: c_int, kind: c_int, protocol: c_int) -> c_in
                 descriptors::separate_from_ipv4(made);
             }
             registrations::give_out(made);
+            let is_plain = kind & (TYPES | libc::SOCK_NONBLOCK) == libc::SOCK_STREAM;
+            if is_plain
+                && matches!(family, libc::AF_INET | libc::AF_INET6)
+                && let Some(number) = numbers::find(made)
+            {
+                number.set_options(UNUSED);
+            }
         }
         made
     })
+}
+
+/// The descriptor's socket is about to be used for something: an accept must look at it before it takes its place.
+pub(crate) fn note_use(descriptor: c_int) {
+    if let Some(number) = numbers::find(descriptor) {
+        number.clear_options(UNUSED | LISTENS);
+    }
 }
 
 /// Another descriptor of a socket, which stands for the same port as that one: `WSADuplicateSocket` within the process.
@@ -361,6 +379,7 @@ pub extern "C" fn cp_duplicate_socket(descriptor: c_int, is_inherited: c_int) ->
             return made;
         }
         registrations::give_out(made);
+        note_use(descriptor);
         if let (Some(number), Some(other)) = (numbers::find(descriptor), numbers::entry(made)) {
             let (associated, modes, connected) = {
                 let state = number.lock();
@@ -525,6 +544,7 @@ pub unsafe extern "C" fn cp_bind(
     address: *const sockaddr,
     size: socklen_t,
 ) -> c_int {
+    note_use(descriptor);
     // SAFETY: as the caller says.
     let bind = || unsafe { libc::bind(descriptor, address, size) };
     let bound = called(|| match bind() {
@@ -555,6 +575,7 @@ pub(crate) fn note_short_address(failed: bool, descriptor: c_int, size: socklen_
 /// `listen`.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_listen(descriptor: c_int, backlog: c_int) -> c_int {
+    note_use(descriptor);
     let listening = called(|| {
         // The system binds such a socket to a port that it chooses.
         if kind(descriptor) == Some(libc::SOCK_STREAM) && is_unbound(descriptor) {
@@ -648,6 +669,7 @@ pub unsafe extern "C" fn cp_connect(
     {
         return refused(code);
     }
+    note_use(descriptor);
     sharing::before_connect(descriptor);
     let connected = called(|| match connect() {
         // The system says once more that an earlier connect has failed; the reference does not.
@@ -850,6 +872,8 @@ pub extern "C" fn cp_shutdown(descriptor: c_int, how: c_int) -> c_int {
             return FAILED;
         }
         let Some(number) = numbers::entry(descriptor) else { return shut(descriptor, how) };
+        // A listener that is shut listens no more.
+        number.clear_options(LISTENS);
         let was_shut = number.options() & READING_SHUT != 0;
         if how != libc::SHUT_WR {
             // First, so that operations which the system then retries find it.
