@@ -52,7 +52,7 @@ template <typename T> void counts_in()
     CHECK_IS(InterlockedCompareExchange(&count, 9, 8), 7);
     CHECK_IS(InterlockedCompareExchangeAcquire(&count, 9, 7), 7);
     CHECK_IS(InterlockedOr(&count, 2), 9);
-    CHECK_IS(InterlockedAndNoFence(&count, 3), 11);
+    CHECK_IS(InterlockedAnd(&count, 3), 11);
     CHECK_IS(InterlockedDecrementRelease(&count), 2);
 }
 
@@ -85,8 +85,10 @@ int main()
 
     counts_in<LONG>();
     counts_in<long>();
+#ifndef __MINGW32__ // whose headers have only some of them for unsigned numbers
     counts_in<ULONG>();
     counts_in<unsigned long>();
+#endif
 
     Table<long> table;
     table.accept = [] { return 1; };
