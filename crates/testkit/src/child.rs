@@ -19,9 +19,17 @@ static MAKING: RwLock<()> = RwLock::new(());
 ///
 /// As [`Command::spawn`] has them.
 pub fn spawn(command: &mut Command) -> io::Result<Child> {
+    /// Wine loses a new process now and then, before that has begun: `ERROR_INTERNAL_ERROR`. Windows has no such failure.
+    const LOST: Option<i32> = if cfg!(windows) { Some(1359) } else { None };
     let _alone = MAKING.write().unwrap_or_else(PoisonError::into_inner);
-    // Comes back once the child runs its own program.
-    command.spawn()
+    let mut left = 3;
+    loop {
+        // Returns once the child runs its own program.
+        match command.spawn() {
+            Err(error) if left > 0 && LOST.is_some() && error.raw_os_error() == LOST => left -= 1,
+            outcome => return outcome,
+        }
+    }
 }
 
 /// Runs the test `name` (its full path, as libtest prints it) once more in a process of its own, and

@@ -73,7 +73,7 @@ impl Running {
     pub(crate) fn start(mut command: Command) -> Self {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         system::set_apart(&mut command);
-        let mut child = command.spawn().unwrap();
+        let mut child = testkit::spawn(&mut command).unwrap();
         let pid = child.id();
         let stdout = BufReader::new(child.stdout.take().unwrap());
         let errors = BufReader::new(child.stderr.take().unwrap());
