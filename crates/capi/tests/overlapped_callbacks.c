@@ -98,7 +98,6 @@ static void a_pool_io_calls_with_its_context(void)
     SOCKET near, far;
     Call call = new_call(), last = new_call();
     PTP_IO io;
-    DWORD flags = 0;
     int context = 0;
     tcp_pair(&near, &far);
 #if HAS_SOCKET_CALLS
@@ -126,7 +125,7 @@ static void a_pool_io_calls_with_its_context(void)
     WaitForThreadpoolIoCallbacks(io, FALSE);
     /* One that is not begun. */
     StartThreadpoolIo(io);
-    CHECK_SOCKET_ERROR(WSARecv(near, NULL, 0, NULL, &flags, &last.overlapped, NULL), WSAEINVAL);
+    CHECK_SOCKET_ERROR(receive_into(INVALID_SOCKET, &last.byte, 1, NULL, &last.overlapped), WSAENOTSOCK);
     CancelThreadpoolIo(io);
     WaitForThreadpoolIoCallbacks(io, TRUE);
     /* It is closed with an operation in flight, and goes when that has ended. */
