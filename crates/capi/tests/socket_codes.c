@@ -195,7 +195,7 @@ static void what_the_protocol_says_may_be_left_out(void)
     }
 }
 
-/* What is left out is described. */
+/* WSASocket takes missing arguments from the description. */
 static void a_description_fills_in_what_is_left_out(void)
 {
     WSAPROTOCOL_INFOA infos[8];
@@ -289,7 +289,7 @@ static void a_status_has_32_bits(void)
     CHECK_FALSE(WSAGetOverlappedResult(s, &overlapped, &count, FALSE, &flags), WSAEFAULT);
     overlapped.Internal = 0xC000C0DE; /* no code of its own */
     CHECK_FALSE(WSAGetOverlappedResult(s, &overlapped, &count, FALSE, &flags), WSAEINVAL);
-    /* Without a place for the flags the count is told all the same. */
+    /* Without a place for the flags the call still stores the count. */
     overlapped.Internal = 0;
     count = UNTOUCHED;
     CHECK_FALSE(WSAGetOverlappedResult(s, &overlapped, &count, FALSE, NULL), WSAEFAULT);

@@ -39,11 +39,11 @@ typedef struct cp_wsa_pollfd {
     SHORT revents;
 } WSAPOLLFD, *PWSAPOLLFD, *LPWSAPOLLFD;
 
-/* What it may be asked for. POLLPRI is refused, as there: urgent data is POLLRDBAND, which the system never tells of a socket. */
+/* What it may be asked for. POLLPRI is refused, as there: urgent data is POLLRDBAND, which Linux never reports for a socket. */
 #define CP_POLL_KNOWN (POLLIN | POLLRDBAND | POLLOUT)
 #define CP_POLL_OF_FEW 64
 
-/* Then it is data like any other. */
+/* Whether the socket receives urgent data in line with the rest: then it is data like any other. */
 CP_INLINE int cp_has_urgent_inline(int descriptor) {
     int is_inline = 0;
     socklen_t size = sizeof is_inline;
@@ -59,9 +59,11 @@ CP_INLINE int cp_wsa_poll(WSAPOLLFD *asked, ULONG count, INT timeout, cp_system_
         polled[at].fd = cp_descriptor(asked[at].fd);
         polled[at].revents = 0;
         /* The end of the peer's stream is told by POLLHUP, whether it was asked for or not. */
-        polled[at].events = (SHORT)(asked[at].events | CP_POLLRDHUP | (asked[at].events & POLLRDBAND ? POLLPRI : 0));
+        polled[at].events = (SHORT)(asked[at].events | CP_POLLRDHUP);
         if (polled[at].fd >= 0 && (asked[at].events & ~CP_POLL_KNOWN))
             return cp_wsa_fails(WSAEINVAL);
+        if ((asked[at].events & POLLRDBAND) && !cp_has_urgent_inline(polled[at].fd))
+            polled[at].events = (SHORT)(polled[at].events | POLLPRI);
         invalid += polled[at].fd < 0;
     }
     /* Without one that is valid there is nothing to wait for. */
@@ -82,12 +84,8 @@ CP_INLINE int cp_wsa_poll(WSAPOLLFD *asked, ULONG count, INT timeout, cp_system_
             invalid++;
         else if (told & CP_POLLRDHUP)
             told = (SHORT)((told & ~CP_POLLRDHUP) | POLLHUP);
-        if (told & POLLPRI) {
-            told = (SHORT)(told & ~POLLPRI);
-            if (!cp_has_urgent_inline(polled[at].fd))
-                told = (SHORT)(told | POLLRDBAND);
-            found -= !told;
-        }
+        if (told & POLLPRI)
+            told = (SHORT)((told & ~POLLPRI) | POLLRDBAND);
         asked[at].revents = told;
     }
     if (invalid == count)

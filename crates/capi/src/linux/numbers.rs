@@ -319,7 +319,7 @@ pub(crate) const READING_SHUT: u16 = 16;
 pub(crate) const LINGERS: u16 = 32;
 /// A stream of IP that this library has created in blocking mode, and that is neither bound nor connected since.
 pub(crate) const UNUSED: u16 = 64;
-/// A listener, as far as this library has seen.
+/// This library has seen the socket listen, and not shut since.
 pub(crate) const LISTENS: u16 = 128;
 
 /// Numbers in a chunk, and chunks in the table.

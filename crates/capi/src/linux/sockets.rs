@@ -95,7 +95,7 @@ pub(crate) fn note_read(attempt: Option<Attempt>, outcome: isize, asked: usize, 
     }
 }
 
-/// Whether the program has shut down the reading half. Then no read begins, and `errno` says so.
+/// Returns whether the program has shut down the reading half, and sets `errno` if so. Then no read begins.
 pub(crate) fn is_shut_for_reads(descriptor: c_int) -> bool {
     let is_shut = has_shut_reading(descriptor);
     if is_shut {
@@ -603,12 +603,11 @@ pub extern "C" fn cp_listen(descriptor: c_int, backlog: c_int) -> c_int {
 ///
 /// `address` points to `size` bytes.
 pub(crate) unsafe fn is_unspecified(address: *const sockaddr, size: socklen_t) -> bool {
-    if (size as usize) < size_of::<libc::sockaddr_in>() || !memory::is_there(address, size as usize)
-    {
+    if (size as usize) < size_of::<libc::sockaddr_in>() {
         return false;
     }
     // SAFETY: reading through a raw pointer demands that it is valid.
-    // - the size was compared with this type's, and there is memory for that many bytes.
+    // - the size was compared with this type's, and the caller guarantees that many bytes.
     let four = unsafe { address.cast::<libc::sockaddr_in>().read_unaligned() };
     if c_int::from(four.sin_family) == libc::AF_INET {
         return four.sin_addr.s_addr == 0 && four.sin_port != 0;
@@ -659,15 +658,16 @@ pub unsafe extern "C" fn cp_connect(
 ) -> c_int {
     // SAFETY: as the caller says.
     let connect = || unsafe { libc::connect(descriptor, address, size) };
-    // SAFETY: `is_unspecified` demands `size` bytes.
-    // - the caller guarantees them.
-    if unsafe { is_unspecified(address, size) } && protocol(descriptor).is_ok() {
-        return refused(code_of_errno(libc::EADDRNOTAVAIL));
-    }
-    if memory::is_there(address, size as usize)
-        && let Some(code) = cannot_connect(descriptor)
-    {
-        return refused(code);
+    // A bad pointer is left to the system.
+    if memory::is_there(address, size as usize) {
+        // SAFETY: `is_unspecified` demands `size` bytes.
+        // - there is memory for them, and the caller guarantees that nothing writes to it.
+        if unsafe { is_unspecified(address, size) } && protocol(descriptor).is_ok() {
+            return refused(code_of_errno(libc::EADDRNOTAVAIL));
+        }
+        if let Some(code) = cannot_connect(descriptor) {
+            return refused(code);
+        }
     }
     note_use(descriptor);
     sharing::before_connect(descriptor);

@@ -103,7 +103,7 @@ const MEANINGS: [Meaning; 72] = [
     (0xC000_0185, 1117, code::WSAEINVAL),
 ];
 
-/// An unknown status has a code of its own in Win32, and is a bad argument to Winsock.
+/// An unknown status is `ERROR_MR_MID_NOT_FOUND` in Win32 and `WSAEINVAL` in Winsock.
 fn meaning(status: u32) -> Meaning {
     let found = MEANINGS.into_iter().find(|(known, ..)| *known == status);
     found.unwrap_or((status, 317, code::WSAEINVAL))

@@ -245,7 +245,7 @@ fn what_is_tried_before_it_is_a_task_is_done_at_once_or_waits() {
     assert_eq!(try_to_read(&bench), Some(b'b'));
     assert_eq!(try_to_read(&bench), None);
     assert!(attempts.get() > 0);
-    // An edge will tell of more, so there is nothing to try. Windows has no edges.
+    // An edge will report more, so there is nothing to try. Windows has no edges.
     assert_eq!(try_to_read(&bench), None);
     assert_eq!(attempts.get(), if cfg!(unix) { 0 } else { 1 });
     let first = bench.begin();
