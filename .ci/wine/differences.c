@@ -584,6 +584,63 @@ static void waits(void)
     difference("a registered wait is told of one time-out", calls < 5);
 }
 
+enum { ENDS = 64 };
+static HANDLE last_end_is_told;
+static volatile LONG ends_told;
+
+static void waits_for_the_last(void)
+{
+    if (InterlockedIncrement(&ends_told) == ENDS) {
+        SetEvent(last_end_is_told);
+    }
+    WaitForSingleObject(last_end_is_told, 2000);
+}
+
+static VOID CALLBACK bound_routine(DWORD code, DWORD bytes, OVERLAPPED *overlapped)
+{
+    (void)code, (void)bytes, (void)overlapped;
+    waits_for_the_last();
+}
+
+static VOID CALLBACK pool_callback(PTP_CALLBACK_INSTANCE instance, PVOID context, PVOID overlapped, ULONG code,
+                                   ULONG_PTR bytes, PTP_IO io)
+{
+    (void)instance, (void)context, (void)overlapped, (void)code, (void)bytes, (void)io;
+    waits_for_the_last();
+}
+
+/* Whether the calls for the ends of that many sends are made though each waits for the last one. */
+static int are_all_told(int by_pool)
+{
+    static OVERLAPPED sends[2][ENDS];
+    WSABUF buffer = {.buf = "x", .len = 1};
+    SOCKET near_end, far_end;
+    PTP_IO io = NULL;
+    tcp_pair(&near_end, &far_end);
+    last_end_is_told = CreateEventA(NULL, TRUE, FALSE, NULL);
+    ends_told = 0;
+    if (by_pool) {
+        io = CreateThreadpoolIo((HANDLE)near_end, pool_callback, NULL, NULL);
+    } else {
+        BindIoCompletionCallback((HANDLE)near_end, bound_routine, 0);
+    }
+    for (int i = 0; i < ENDS; i++) {
+        if (io) {
+            StartThreadpoolIo(io);
+        }
+        WSASend(near_end, &buffer, 1, NULL, 0, &sends[by_pool][i], NULL);
+    }
+    return WaitForSingleObject(last_end_is_told, 1000) == WAIT_OBJECT_0;
+}
+
+/* A single thread calls the routines of BindIoCompletionCallback. The pool of CreateThreadpoolIo takes a thread for idle that
+ * is only about to begin. */
+static void calls_at_ends(void)
+{
+    int is_told_by_a_routine = are_all_told(0);
+    difference("ends of operations are told of by too few threads", !is_told_by_a_routine && !are_all_told(1));
+}
+
 /* Of the keys of a console only Ctrl-C can be made for another process, and not Ctrl-Break. */
 static void keys_of_a_console(const char *program)
 {
@@ -635,6 +692,7 @@ int main(int count, char **arguments)
     connections_of_anything();
     operations_on_files(arguments[0]);
     waits();
+    calls_at_ends();
     /* The last one, since what is printed may go to another console from then on. */
     fflush(stdout);
     keys_of_a_console(arguments[0]);
