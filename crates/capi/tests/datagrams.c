@@ -516,6 +516,163 @@ static void nothing_is_connected_to_any_address(void)
     CHECK(closesocket(s) == 0 && closesocket(stream) == 0);
 }
 
+/* A socket, and its peer, which has another peer: it receives nothing from the socket until it is connected to that. */
+typedef struct Unheard {
+    SOCKET socket, peer;
+    Address own;
+} Unheard;
+
+static Unheard unheard(void)
+{
+    Unheard it;
+    Address peer;
+    it.socket = bound(&it.own);
+    it.peer = bound(&peer);
+    CHECK_IS(connect(it.socket, &peer.any, size_of_address()), 0);
+    CHECK_IS(connect(it.peer, &peer.any, size_of_address()), 0);
+    CHECK(CreateIoCompletionPort((HANDLE)it.socket, port, KEY, 0) == port);
+    return it;
+}
+
+static void close_unheard(Unheard *it)
+{
+    CHECK(closesocket(it->socket) == 0 && closesocket(it->peer) == 0);
+}
+
+/* The ways to send a datagram of one byte. */
+enum { BY_SEND, BY_SENDTO, BY_WSASEND, BY_OVERLAPPED, BY_OVERLAPPED_PARTS, BY_MESSAGE, BY_OVERLAPPED_MESSAGE, WAYS };
+
+static void send_one(SOCKET s, int way)
+{
+    WSABUF parts[2] = {buffer_of((char *)"x", 1), buffer_of(NULL, 0)};
+    /* A tagged event: no packet is queued. */
+    HANDLE event = CreateEventA(NULL, TRUE, FALSE, NULL);
+    OVERLAPPED overlapped = fresh((HANDLE)((ULONG_PTR)event | 1));
+    WSAMSG message;
+    DWORD sent = UNTOUCHED;
+    int is_overlapped = way == BY_OVERLAPPED || way == BY_OVERLAPPED_PARTS || way == BY_OVERLAPPED_MESSAGE;
+    memset(&message, 0, sizeof message);
+    message.lpBuffers = parts;
+    message.dwBufferCount = 1;
+    switch (way) {
+    case BY_SEND:
+        CHECK_IS(sent = (DWORD)send(s, "x", 1, 0), 1);
+        break;
+    case BY_SENDTO:
+        CHECK_IS(sent = (DWORD)sendto(s, "x", 1, 0, NULL, 0), 1);
+        break;
+    case BY_WSASEND:
+        CHECK_IS(WSASend(s, parts, 1, &sent, 0, NULL, NULL), 0);
+        break;
+    case BY_OVERLAPPED:
+        CHECK_IS(WSASend(s, parts, 1, &sent, 0, &overlapped, NULL), 0);
+        break;
+    case BY_OVERLAPPED_PARTS:
+        CHECK_IS(WSASend(s, parts, 2, &sent, 0, &overlapped, NULL), 0);
+        break;
+    default:
+        CHECK_IS(send_message(s, &message, 0, &sent, is_overlapped ? &overlapped : NULL, NULL), 0);
+        break;
+    }
+    CHECK_IS(sent, 1);
+    if (is_overlapped)
+        CHECK_IS(WaitForSingleObject(event, 0), WAIT_OBJECT_0);
+    CHECK(CloseHandle(event));
+}
+
+/* The ways to receive. Each fails for a datagram that has reached nobody. */
+static void fail_to_receive(SOCKET s, int way)
+{
+    char byte;
+    WSABUF buffer = buffer_of(&byte, 1);
+    OVERLAPPED overlapped = fresh(NULL);
+    Address from;
+    int size = (int)sizeof from;
+    DWORD received, flags = 0;
+    Letter letter;
+    make_room(&letter, 1, 0);
+    switch (way) {
+    case BY_SEND:
+        CHECK_SOCKET_ERROR(recv(s, &byte, 1, 0), WSAECONNRESET);
+        break;
+    case BY_SENDTO:
+        CHECK_SOCKET_ERROR(recvfrom(s, &byte, 1, 0, &from.any, &size), WSAECONNRESET);
+        break;
+    case BY_WSASEND:
+        CHECK_SOCKET_ERROR(WSARecv(s, &buffer, 1, &received, &flags, NULL, NULL), WSAECONNRESET);
+        break;
+    case BY_OVERLAPPED:
+    case BY_OVERLAPPED_PARTS:
+        CHECK_SOCKET_ERROR(receive_into(s, &byte, way == BY_OVERLAPPED, NULL, &overlapped), WSAECONNRESET);
+        break;
+    default:
+        CHECK_SOCKET_ERROR(receive_message(s, &letter.message, &received,
+                                           way == BY_OVERLAPPED_MESSAGE ? &overlapped : NULL, NULL),
+                           WSAECONNRESET);
+        break;
+    }
+}
+
+static void a_datagram_that_reaches_nobody_fails_a_receive_and_no_send(void)
+{
+    int way, i;
+    for (way = 0; way < WAYS; way++) {
+        Unheard it = unheard();
+        u_long on = 1;
+        char byte;
+        CHECK_IS(ioctlsocket(it.socket, FIONBIO, &on), 0);
+        for (i = 0; i < 5; i++)
+            send_one(it.socket, way);
+        fail_to_receive(it.socket, way);
+        /* Another send has reached the peer since. */
+        send_one(it.socket, way);
+        CHECK_IS(connect(it.peer, &it.own.any, size_of_address()), 0);
+        send_one(it.socket, way);
+        CHECK_IS(recv(it.peer, &byte, 1, 0), 1);
+        fail_to_receive(it.socket, way);
+        CHECK_SOCKET_ERROR(recv(it.socket, &byte, 1, 0), WSAEWOULDBLOCK);
+        close_unheard(&it);
+    }
+}
+
+/* Also one in flight, though a later send has taken the system's error. */
+static void a_receive_in_flight_fails_for_a_datagram_that_reaches_nobody(void)
+{
+    int way;
+    for (way = 0; way < WAYS; way++) {
+        Unheard it = unheard();
+        OVERLAPPED overlapped = fresh(NULL);
+        char byte;
+        CHECK_PENDING(receive_into(it.socket, &byte, 1, NULL, &overlapped));
+        send_one(it.socket, way);
+        CHECK_IS(connect(it.peer, &it.own.any, size_of_address()), 0);
+        send_one(it.socket, way);
+        CHECK_FAILED(port, KEY, &overlapped, 0, ERROR_PORT_UNREACHABLE);
+        CHECK_PENDING(receive_into(it.socket, &byte, 1, NULL, &overlapped));
+        CHECK_IS(send(it.peer, "x", 1, 0), 1);
+        CHECK_ENDED(port, KEY, &overlapped, 1);
+        close_unheard(&it);
+    }
+}
+
+/* A later connect is to another peer. */
+static void what_has_not_reached_a_former_peer_is_forgotten(void)
+{
+    Unheard it = unheard();
+    Address other;
+    SOCKET s = bound(&other);
+    u_long on = 1;
+    char byte;
+    CHECK_IS(ioctlsocket(it.socket, FIONBIO, &on), 0);
+    send_one(it.socket, BY_SEND);
+    CHECK_IS(connect(it.peer, &it.own.any, size_of_address()), 0);
+    send_one(it.socket, BY_SEND);
+    CHECK_IS(connect(it.socket, &other.any, size_of_address()), 0);
+    CHECK_SOCKET_ERROR(recv(it.socket, &byte, 1, 0), WSAEWOULDBLOCK);
+    CHECK_IS(closesocket(s), 0);
+    close_unheard(&it);
+}
+
 static void letters_of_a_family(void)
 {
     letters_come_with_all_that_is_beside();
@@ -526,6 +683,9 @@ static void letters_of_a_family(void)
     bad_letters_are_refused();
     what_is_too_long_fails_by_its_packet();
     nothing_is_connected_to_any_address();
+    a_datagram_that_reaches_nobody_fails_a_receive_and_no_send();
+    a_receive_in_flight_fails_for_a_datagram_that_reaches_nobody();
+    what_has_not_reached_a_former_peer_is_forgotten();
 }
 
 /* Whether the system supports the other family and has an address of it. */

@@ -23,7 +23,7 @@ use crate::linux::transfers::{
     Address, Parts, count, failed, flags_of, is_too_long, not_received, repeated, status_of,
     status_of_send,
 };
-use crate::linux::{descriptors, memory};
+use crate::linux::{descriptors, memory, unreached};
 
 /// `WSAMSG`.
 #[repr(C)]
@@ -145,6 +145,9 @@ impl Work for Receiving {
     }
 
     fn attempt(&mut self, descriptor: RawFd, outcome: &mut Outcome) -> Attempt {
+        if unreached::fails_receive(descriptor) {
+            return failed(outcome);
+        }
         let Beside { name, room, .. } = self.beside;
         let mut message = message(self.parts.rest(), name, room);
         self.beside.put(&mut message);
@@ -184,7 +187,7 @@ unsafe fn receive(given: &Given, beside: &Beside, flags: c_int, received: *mut u
     let parts = unsafe { &*place }.buffers;
     let mut is_whole = true;
     let read = called(|| {
-        if is_shut_for_reads(descriptor) {
+        if is_shut_for_reads(descriptor) || unreached::fails_receive(descriptor) {
             return -1;
         }
         let attempt = attempt(descriptor);
@@ -382,10 +385,16 @@ impl Work for Sending {
         let flags = *flags | libc::MSG_DONTWAIT;
         // SAFETY: `send` demands parts that can be read.
         // - the program lends them to the operation until its end, as `cp_send_message` demands.
-        let sent = repeated(|| unsafe { beside.send(descriptor, parts.rest(), flags) });
+        let mut send = || unsafe { beside.send(descriptor, parts.rest(), flags) };
+        let sent = repeated(|| unreached::sent(descriptor, &mut send));
         let Ok(sent) = usize::try_from(sent) else { return failed(outcome) };
         outcome.bytes = count(sent);
         Attempt::Done
+    }
+
+    fn finish(&mut self, target: Target, outcome: Outcome) -> Outcome {
+        unreached::end_receive(target.number);
+        outcome
     }
 
     fn status(&self, target: Target, errno: c_int) -> u32 {
@@ -411,7 +420,8 @@ unsafe fn send(given: &Given, beside: &mut Outgoing, flags: c_int, sent: *mut u3
         let send = |parts: &mut [libc::iovec], _| {
             // SAFETY: `send` demands parts that can be read.
             // - the caller guarantees it.
-            let done = unsafe { beside.send(descriptor, parts, flags) };
+            let done =
+                unreached::sent(descriptor, || unsafe { beside.send(descriptor, parts, flags) });
             note_write(attempt, descriptor, done);
             done
         };
@@ -419,6 +429,7 @@ unsafe fn send(given: &Given, beside: &mut Outgoing, flags: c_int, sent: *mut u3
         // - the caller guarantees it.
         unsafe { with_parts(parts, buffers, false, send) }.unwrap_or_else(no_memory)
     });
+    unreached::end_receive_of(descriptor);
     note_time(descriptor, done < 0, flags, libc::EAGAIN);
     note_datagram(descriptor, done < 0);
     note_short_address(done < 0 && size.is_some(), descriptor, size.unwrap_or(0));

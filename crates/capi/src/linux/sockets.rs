@@ -19,10 +19,10 @@ use crate::linux::errno::code_of_errno;
 use crate::linux::errno::keeping_errno;
 pub(crate) use crate::linux::errno::{errno, set_errno};
 use crate::linux::numbers::{
-    self, LINGERS, LISTENS, Number, Past, READING_SHUT, State, UNUSED, has_shut_reading,
+    self, LINGERS, LISTENS, Number, Past, READING_SHUT, State, UNREACHED, UNUSED, has_shut_reading,
 };
 use crate::linux::visits::{Visit, until_ready};
-use crate::linux::{memory, registrations, selecting, sharing, status};
+use crate::linux::{memory, registrations, selecting, sharing, status, unreached};
 
 /// `SOCKET_ERROR`.
 const FAILED: c_int = -1;
@@ -690,6 +690,8 @@ pub unsafe extern "C" fn cp_connect(
     if (connected == 0 || goes_on)
         && let Some(number) = numbers::find(descriptor)
     {
+        // What it has sent to its former peer.
+        number.clear_options(UNREACHED);
         let mut state = number.lock();
         state.forget_past();
         state.begin_connection();
@@ -738,7 +740,7 @@ pub(crate) unsafe fn room_for_sender(
 #[inline]
 fn receive(descriptor: c_int, size: usize, flags: c_int, call: impl FnOnce() -> isize) -> isize {
     let read = called(|| {
-        if is_shut_for_reads(descriptor) {
+        if is_shut_for_reads(descriptor) || unreached::fails_receive(descriptor) {
             return -1;
         }
         let attempt = attempt(descriptor);
@@ -753,13 +755,14 @@ fn receive(descriptor: c_int, size: usize, flags: c_int, call: impl FnOnce() -> 
 
 /// A send by `call`, which makes the system's one and returns what that returns.
 #[inline]
-fn send(descriptor: c_int, flags: c_int, call: impl FnOnce() -> isize) -> isize {
+fn send(descriptor: c_int, flags: c_int, call: impl FnMut() -> isize) -> isize {
     let sent = called(|| {
         let attempt = attempt(descriptor);
-        let sent = call();
+        let sent = unreached::sent(descriptor, call);
         note_write(attempt, descriptor, sent);
         sent
     });
+    unreached::end_receive_of(descriptor);
     note_time(descriptor, sent < 0, flags, libc::EAGAIN);
     note_datagram(descriptor, sent < 0);
     sent

@@ -18,7 +18,7 @@ use crate::linux::port::{Outcome, Told};
 use crate::linux::sockets::{
     errno, is_shut_for_reads, room_for_sender, status_of_transfer, why_ended,
 };
-use crate::linux::{memory, status};
+use crate::linux::{memory, status, unreached};
 
 /// Flags that change nothing here: that a part of a message is welcome, and that data is to be handed over at once.
 const MEANINGLESS: u32 = PARTIAL | 0x2000_0000;
@@ -253,6 +253,9 @@ impl Work for Receiving {
     }
 
     fn attempt(&mut self, descriptor: RawFd, outcome: &mut Outcome) -> Attempt {
+        if !outcome.is_tcp && unreached::fails_receive(descriptor) {
+            return failed(outcome);
+        }
         if self.parts.left() == 0 {
             return self.look(descriptor, outcome);
         }
@@ -384,12 +387,14 @@ impl Work for Sending {
         loop {
             let sent = match (&mut self.address, &mut self.parts) {
                 // Less work to the system than a message is.
-                (None, Parts::One(part)) => repeated(|| {
+                (None, Parts::One(part)) => {
                     // SAFETY: send(2) reads so many bytes at the pointer.
                     // - valid for reads: the program leaves the buffer to the operation until its end, as `cp_start_send`
                     //   demands.
-                    unsafe { libc::send(descriptor, part.iov_base, part.iov_len, flags) }
-                }),
+                    let send =
+                        || unsafe { libc::send(descriptor, part.iov_base, part.iov_len, flags) };
+                    repeated(|| unreached::sent(descriptor, send))
+                }
                 (address, parts) => {
                     let (address, size) = match address {
                         Some(address) => ((&raw mut address.bytes).cast(), address.size),
@@ -398,7 +403,8 @@ impl Work for Sending {
                     let message = message(parts.rest(), address, size);
                     // SAFETY: sendmsg(2) reads from the buffers and the address.
                     // - valid for reads: as above, and the address is the operation's own.
-                    repeated(|| unsafe { libc::sendmsg(descriptor, &raw const message, flags) })
+                    let send = || unsafe { libc::sendmsg(descriptor, &raw const message, flags) };
+                    repeated(|| unreached::sent(descriptor, send))
                 }
             };
             let Ok(sent) = usize::try_from(sent) else { return failed(outcome) };
@@ -408,6 +414,11 @@ impl Work for Sending {
                 return Attempt::Done;
             }
         }
+    }
+
+    fn finish(&mut self, target: Target, outcome: Outcome) -> Outcome {
+        unreached::end_receive(target.number);
+        outcome
     }
 
     fn status(&self, target: Target, errno: c_int) -> u32 {
