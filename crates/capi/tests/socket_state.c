@@ -680,6 +680,7 @@ static void a_select_that_begins_sees_a_socket_closed(void)
 {
     int round, rounds = is_slow() ? 200 : 3000;
     pthread_t thread;
+    NOT_ON_WINE("its server fails where a number is polled of which another thread is making a socket")
     is_over = 0;
     passed_on = (LONG64)udp_socket();
     CHECK_IS(pthread_create(&thread, NULL, selects_again_and_again, NULL), 0);
