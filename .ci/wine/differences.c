@@ -355,6 +355,32 @@ static void connects(void)
     closesocket(keeps);
 }
 
+static void options_of_flags(void)
+{
+    SOCKET stream = socket(AF_INET, SOCK_STREAM, 0);
+    BOOL on = TRUE, off = FALSE;
+    int size = sizeof on;
+    difference("some options take a value of no bytes",
+               setsockopt(stream, SOL_SOCKET, SO_REUSEADDR, (char *)&on, 0) == 0);
+    setsockopt(stream, SOL_SOCKET, SO_DONTROUTE, (char *)&on, sizeof on);
+    setsockopt(stream, SOL_SOCKET, SO_DONTROUTE, (char *)&off, sizeof off);
+    getsockopt(stream, SOL_SOCKET, SO_DONTROUTE, (char *)&on, &size);
+    difference("SO_DONTROUTE cannot be turned off", on);
+    closesocket(stream);
+}
+
+static void listeners(void)
+{
+    SOCKET near_end, far_end, datagrams = socket(AF_INET, SOCK_DGRAM, 0);
+    int is_there = listen(datagrams, 1) == SOCKET_ERROR && WSAGetLastError() == WSAEINVAL;
+    tcp_pair(&near_end, &far_end);
+    is_there &= listen(near_end, 1) == SOCKET_ERROR && WSAGetLastError() == WSAEINVAL;
+    difference("who cannot listen at all is told that the address is wrong", is_there);
+    closesocket(datagrams);
+    closesocket(near_end);
+    closesocket(far_end);
+}
+
 static void other_calls(void)
 {
     struct sockaddr_in address;
@@ -366,6 +392,8 @@ static void other_calls(void)
     closesocket(closed);
     difference("errors of datagrams are turned off of a number that names nothing",
                WSAIoctl(closed, _WSAIOW(IOC_VENDOR, 12), &off, sizeof off, NULL, 0, &count, NULL, NULL) == 0);
+    options_of_flags();
+    listeners();
     any.s6_addr[0] = 1;
     InetNtopA(AF_INET6, &any, text, sizeof text);
     difference("text of an address without room has a status as its error", GetLastError() != ERROR_INVALID_PARAMETER);

@@ -153,7 +153,8 @@ static void failures_have_winsock_codes(void)
         length = sizeof value;
         CHECK_SOCKET_ERROR(getsockopt(stream, SOL_SOCKET, mark, (char *)&value, &length), WSAENOPROTOOPT);
     }
-    CHECK_SOCKET_ERROR(listen(datagrams, 1), WSAEOPNOTSUPP);
+    UNLESS_WINE("who cannot listen at all is told that the address is wrong")
+        CHECK_SOCKET_ERROR(listen(datagrams, 1), WSAEOPNOTSUPP);
     somewhere.sin_addr.s_addr = htonl(0xC6336401); /* 198.51.100.1: no machine has it */
     CHECK_IS(closesocket(stream), 0);
     stream = tcp_socket();
@@ -374,6 +375,19 @@ static void a_successful_setsockopt_clears_the_last_error(void)
     CHECK_IS(closesocket(s), 0);
 }
 
+static void check_flag(SOCKET s, int level, int name, int on, int size)
+{
+    int told = 0, got = 4;
+    unsigned char byte = 0xA5;
+    CHECK_IS(setsockopt(s, level, name, (const char *)&on, size), 0);
+    CHECK_IS(getsockopt(s, level, name, (char *)&told, &got), 0);
+    CHECK_IS(told != 0, on);
+    got = 1;
+    CHECK_IS(getsockopt(s, level, name, (char *)&byte, &got), 0);
+    CHECK_IS(byte, on);
+    CHECK_IS(got, 1);
+}
+
 /* What is true or false may have one byte, or two. */
 static void a_flag_may_be_a_byte(void)
 {
@@ -393,18 +407,16 @@ static void a_flag_may_be_a_byte(void)
         CHECK(s != INVALID_SOCKET);
         for (size = 1; size <= 4; size += size) {
             for (on = 1; on >= 0; on--) {
-                int told = 0, got = 4;
-                unsigned char byte = 0xA5;
-                CHECK_IS(setsockopt(s, level, name, (const char *)&on, size), 0);
-                CHECK_IS(getsockopt(s, level, name, (char *)&told, &got), 0);
-                CHECK_IS(told != 0, on);
-                got = 1;
-                CHECK_IS(getsockopt(s, level, name, (char *)&byte, &got), 0);
-                CHECK_IS(byte, on);
-                CHECK_IS(got, 1);
+                if (name == SO_DONTROUTE && !on) {
+                    UNLESS_WINE("SO_DONTROUTE cannot be turned off")
+                        check_flag(s, level, name, on, size);
+                } else {
+                    check_flag(s, level, name, on, size);
+                }
             }
         }
-        CHECK_SOCKET_ERROR(setsockopt(s, level, name, (const char *)&on, 0), WSAEFAULT);
+        UNLESS_WINE("some options take a value of no bytes")
+            CHECK_SOCKET_ERROR(setsockopt(s, level, name, (const char *)&on, 0), WSAEFAULT);
         CHECK_SOCKET_ERROR(setsockopt(s, level, name, NULL, 4), WSAEFAULT);
         closesocket(s);
     }
@@ -625,7 +637,8 @@ static void sockets_are_bound_before_they_have_an_address(void)
     CHECK_IS(size, sizeof address);
     CHECK_SOCKET_ERROR(listen(s, 1), WSAEINVAL);
     CHECK_SOCKET_ERROR(getsockname(s, (struct sockaddr *)&address, &size), WSAEINVAL);
-    CHECK_SOCKET_ERROR(listen(datagrams, 1), WSAEOPNOTSUPP);
+    UNLESS_WINE("who cannot listen at all is told that the address is wrong")
+        CHECK_SOCKET_ERROR(listen(datagrams, 1), WSAEOPNOTSUPP);
     send_to_itself(datagrams);
     CHECK_IS(getsockname(datagrams, (struct sockaddr *)&address, &size), 0);
     closesocket(datagrams);
@@ -640,7 +653,8 @@ static void sockets_are_bound_before_they_have_an_address(void)
     near = tcp_connected_to(&address);
     far = accept(listener, NULL, NULL);
     CHECK_IS(getsockname(near, (struct sockaddr *)&address, &size), 0); /* assigned by the connect */
-    CHECK_SOCKET_ERROR(listen(near, 1), WSAEISCONN);
+    UNLESS_WINE("who cannot listen at all is told that the address is wrong")
+        CHECK_SOCKET_ERROR(listen(near, 1), WSAEISCONN);
     CHECK_SOCKET_ERROR(connect(near, (struct sockaddr *)&address, sizeof address), WSAEISCONN);
     closesocket(near);
     closesocket(far);
