@@ -7,10 +7,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use completion_port::{Batch, Operation, Outcome, Packet, Port, Ready, Source, Started};
+use rustix::io::{DupFlags, dup3};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use super::Listening;
 use super::{Contender, Server, threads, version};
-use crate::names::{AT_ONCE, BY_PACKETS, SHARED};
+use crate::names::{AT_ONCE, BY_PACKETS, PLACED, SHARED};
 use crate::sink::Service;
 use crate::work::{Carry, process, process_datagram};
 
@@ -29,7 +31,7 @@ pub(crate) fn contender() -> Contender {
         name: AT_ONCE,
         about: "completion-port by operations: what can be done at once makes no packet",
         version: || version::of_crate!("completion-port").to_owned(),
-        start: |threads, service| start::<Peer>(threads, service, true),
+        start: |threads, service| start::<Peer>(threads, service, true, false),
     }
 }
 
@@ -38,7 +40,7 @@ pub(crate) fn by_packets() -> Contender {
     Contender {
         name: BY_PACKETS,
         about: "completion-port by operations, with a packet for each",
-        start: |threads, service| start::<Peer>(threads, service, false),
+        start: |threads, service| start::<Peer>(threads, service, false, false),
         ..contender()
     }
 }
@@ -48,14 +50,29 @@ pub(crate) fn by_shared_accepts() -> Contender {
     Contender {
         name: SHARED,
         about: "completion-port by operations, with 16 accepts in flight for a shared listener",
-        start: |threads, service| start::<Arc<Peer>>(threads, service, true),
+        start: |threads, service| start::<Arc<Peer>>(threads, service, true, false),
         ..contender()
     }
 }
 
-fn start<K: Key>(threads: usize, service: Service, at_once: bool) -> io::Result<Box<dyn Server>> {
+/// The same with the system calls that `AcceptEx` adds to an accept, whoever implements it on this system.
+pub(crate) fn by_placed_accepts() -> Contender {
+    Contender {
+        name: PLACED,
+        about: "ours_by_shared_accepts, and each connection is put in the place of a socket made for it",
+        start: |threads, service| start::<Arc<Peer>>(threads, service, true, true),
+        ..contender()
+    }
+}
+
+fn start<K: Key>(
+    threads: usize,
+    service: Service,
+    at_once: bool,
+    places: bool,
+) -> io::Result<Box<dyn Server>> {
     let port = Arc::new(Port::builder().build()?);
-    let server = ByOperations::<K> { port, service, at_once };
+    let server = ByOperations::<K> { port, service, at_once, places };
     for _ in 0..threads {
         let server = ByOperations { port: Arc::clone(&server.port), ..server };
         threads::spawn("ours", move || server.serve())?;
@@ -67,6 +84,8 @@ struct ByOperations<K> {
     port: Arc<Port<K>>,
     service: Service,
     at_once: bool,
+    /// A socket is made for each connection, which takes its place.
+    places: bool,
 }
 
 enum Peer {
@@ -208,7 +227,14 @@ impl<K: Key> ByOperations<K> {
 
     fn accepted(&self, outcome: Outcome) -> io::Result<()> {
         let Outcome::Accepted(Ok((socket, _))) = outcome else { return Ok(()) };
-        let stream = TcpStream::from(OwnedFd::from(socket));
+        let mut socket = OwnedFd::from(socket);
+        if self.places {
+            let mut made =
+                socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+            dup3(&socket, &mut made, DupFlags::CLOEXEC)?;
+            socket = made;
+        }
+        let stream = TcpStream::from(socket);
         self.begin(Peer::Connection(stream, Carry::default()))
     }
 
