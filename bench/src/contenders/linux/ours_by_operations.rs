@@ -55,7 +55,7 @@ pub(crate) fn by_shared_accepts() -> Contender {
     }
 }
 
-/// The same with the system calls that `AcceptEx` adds to an accept, whoever implements it on this system.
+/// The same with the system calls that any implementation of `AcceptEx` on Linux adds to an accept.
 pub(crate) fn by_placed_accepts() -> Contender {
     Contender {
         name: PLACED,
