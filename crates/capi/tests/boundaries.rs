@@ -170,6 +170,7 @@ const LAYERS: [(&str, &[&str]); 85] = [
             "linux/selecting",
             "linux/sharing",
             "linux/status",
+            "linux/unreached",
             "linux/visits",
         ],
     ),
@@ -186,7 +187,10 @@ const LAYERS: [(&str, &[&str]); 85] = [
         ],
     ),
     ("windows/names", &["abi", "notifications"]),
-    ("linux/buffers", &["errors", "linux/descriptors", "linux/memory", "linux/sockets"]),
+    (
+        "linux/buffers",
+        &["errors", "linux/descriptors", "linux/memory", "linux/sockets", "linux/unreached"],
+    ),
     ("linux/ioctls", &["linux/descriptors", "linux/memory", "linux/numbers", "linux/sockets"]),
     (
         "linux/flights",
@@ -321,11 +325,11 @@ const LAYERS: [(&str, &[&str]); 85] = [
     (
         "linux/transfers",
         &[
-            "linux/errno",
             "abi",
             "errors",
             "linux/buffers",
             "linux/descriptors",
+            "linux/errno",
             "linux/memory",
             "linux/numbers",
             "linux/operations",
@@ -333,6 +337,7 @@ const LAYERS: [(&str, &[&str]); 85] = [
             "linux/port",
             "linux/sockets",
             "linux/status",
+            "linux/unreached",
         ],
     ),
     (
@@ -348,6 +353,7 @@ const LAYERS: [(&str, &[&str]); 85] = [
             "linux/port",
             "linux/sockets",
             "linux/transfers",
+            "linux/unreached",
         ],
     ),
     (
