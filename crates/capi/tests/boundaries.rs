@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each file and what it imports of this crate, lowest layer first.
-const LAYERS: [(&str, &[&str]); 85] = [
+const LAYERS: [(&str, &[&str]); 84] = [
     ("abi", &[]),
     ("linux", &[]),
     ("linux/fetches", &[]),
@@ -151,10 +151,6 @@ const LAYERS: [(&str, &[&str]); 85] = [
     ),
     ("linux/sharing", &["linux/choices", "linux/descriptors", "linux/numbers"]),
     (
-        "linux/unreached",
-        &["linux/descriptors", "linux/errno", "linux/numbers", "linux/registrations"],
-    ),
-    (
         "linux/selecting",
         &["errors", "linux/descriptors", "linux/memory", "linux/numbers", "linux/process"],
     ),
@@ -170,7 +166,6 @@ const LAYERS: [(&str, &[&str]); 85] = [
             "linux/selecting",
             "linux/sharing",
             "linux/status",
-            "linux/unreached",
             "linux/visits",
         ],
     ),
@@ -187,10 +182,7 @@ const LAYERS: [(&str, &[&str]); 85] = [
         ],
     ),
     ("windows/names", &["abi", "notifications"]),
-    (
-        "linux/buffers",
-        &["errors", "linux/descriptors", "linux/memory", "linux/sockets", "linux/unreached"],
-    ),
+    ("linux/buffers", &["errors", "linux/descriptors", "linux/memory", "linux/sockets"]),
     ("linux/ioctls", &["linux/descriptors", "linux/memory", "linux/numbers", "linux/sockets"]),
     (
         "linux/flights",
@@ -325,11 +317,11 @@ const LAYERS: [(&str, &[&str]); 85] = [
     (
         "linux/transfers",
         &[
+            "linux/errno",
             "abi",
             "errors",
             "linux/buffers",
             "linux/descriptors",
-            "linux/errno",
             "linux/memory",
             "linux/numbers",
             "linux/operations",
@@ -337,7 +329,6 @@ const LAYERS: [(&str, &[&str]); 85] = [
             "linux/port",
             "linux/sockets",
             "linux/status",
-            "linux/unreached",
         ],
     ),
     (
@@ -353,7 +344,6 @@ const LAYERS: [(&str, &[&str]); 85] = [
             "linux/port",
             "linux/sockets",
             "linux/transfers",
-            "linux/unreached",
         ],
     ),
     (

@@ -9,9 +9,9 @@ use libc::{iovec, msghdr, sockaddr, socklen_t};
 use crate::errors::code;
 use crate::linux::sockets::{
     attempt, called, is_shut_for_reads, note_datagram, note_read, note_short_address, note_time,
-    note_write, refused, room_for_sender, set_errno, with_reset,
+    note_write, past_refusals, refused, room_for_sender, set_errno, with_reset,
 };
-use crate::linux::{descriptors, memory, unreached};
+use crate::linux::{descriptors, memory};
 
 /// `WSABUF`.
 #[repr(C)]
@@ -253,7 +253,7 @@ pub unsafe extern "C" fn cp_receive_buffers(
     let mut written = 0;
     let mut all = 0;
     let read = called(|| {
-        if is_shut_for_reads(descriptor) || unreached::fails_receive(descriptor) {
+        if is_shut_for_reads(descriptor) {
             return -1;
         }
         let attempt = attempt(descriptor);
@@ -322,7 +322,7 @@ pub unsafe extern "C" fn cp_send_buffers(
             let message = message(parts, address.cast_mut(), address_size);
             // SAFETY: sendmsg(2) reads from the buffers and the address.
             // - the caller says that it may read there.
-            let done = unreached::sent(descriptor, || unsafe {
+            let done = past_refusals(descriptor, || unsafe {
                 libc::sendmsg(descriptor, &raw const message, asked | libc::MSG_NOSIGNAL)
             });
             note_write(attempt, descriptor, done);
@@ -332,7 +332,6 @@ pub unsafe extern "C" fn cp_send_buffers(
         // - the caller says so.
         unsafe { with_parts(buffers, count, false, send) }.unwrap_or_else(no_memory)
     });
-    unreached::end_receive_of(descriptor);
     note_time(descriptor, done < 0, asked, libc::EAGAIN);
     note_datagram(descriptor, done < 0);
     note_short_address(done < 0 && !address.is_null(), descriptor, address_size);

@@ -17,13 +17,13 @@ use crate::linux::operations::{CUT, Start, Target, Work, answered, start};
 use crate::linux::port::{Begun, Outcome, Told};
 use crate::linux::sockets::{
     attempt, called, is_shut_for_reads, note_datagram, note_read, note_short_address, note_time,
-    note_write, refused, room_for_sender,
+    note_write, past_refusals, refused, room_for_sender,
 };
 use crate::linux::transfers::{
     Address, Parts, count, failed, flags_of, is_too_long, not_received, repeated, status_of,
     status_of_send,
 };
-use crate::linux::{descriptors, memory, unreached};
+use crate::linux::{descriptors, memory};
 
 /// `WSAMSG`.
 #[repr(C)]
@@ -145,9 +145,6 @@ impl Work for Receiving {
     }
 
     fn attempt(&mut self, descriptor: RawFd, outcome: &mut Outcome) -> Attempt {
-        if unreached::fails_receive(descriptor) {
-            return failed(outcome);
-        }
         let Beside { name, room, .. } = self.beside;
         let mut message = message(self.parts.rest(), name, room);
         self.beside.put(&mut message);
@@ -187,7 +184,7 @@ unsafe fn receive(given: &Given, beside: &Beside, flags: c_int, received: *mut u
     let parts = unsafe { &*place }.buffers;
     let mut is_whole = true;
     let read = called(|| {
-        if is_shut_for_reads(descriptor) || unreached::fails_receive(descriptor) {
+        if is_shut_for_reads(descriptor) {
             return -1;
         }
         let attempt = attempt(descriptor);
@@ -386,15 +383,10 @@ impl Work for Sending {
         // SAFETY: `send` demands parts that can be read.
         // - the program lends them to the operation until its end, as `cp_send_message` demands.
         let mut send = || unsafe { beside.send(descriptor, parts.rest(), flags) };
-        let sent = repeated(|| unreached::sent(descriptor, &mut send));
+        let sent = repeated(|| past_refusals(descriptor, &mut send));
         let Ok(sent) = usize::try_from(sent) else { return failed(outcome) };
         outcome.bytes = count(sent);
         Attempt::Done
-    }
-
-    fn finish(&mut self, target: Target, outcome: Outcome) -> Outcome {
-        unreached::end_receive(target.number);
-        outcome
     }
 
     fn status(&self, target: Target, errno: c_int) -> u32 {
@@ -420,8 +412,8 @@ unsafe fn send(given: &Given, beside: &mut Outgoing, flags: c_int, sent: *mut u3
         let send = |parts: &mut [libc::iovec], _| {
             // SAFETY: `send` demands parts that can be read.
             // - the caller guarantees it.
-            let done =
-                unreached::sent(descriptor, || unsafe { beside.send(descriptor, parts, flags) });
+            let send = || unsafe { beside.send(descriptor, parts, flags) };
+            let done = past_refusals(descriptor, send);
             note_write(attempt, descriptor, done);
             done
         };
@@ -429,7 +421,6 @@ unsafe fn send(given: &Given, beside: &mut Outgoing, flags: c_int, sent: *mut u3
         // - the caller guarantees it.
         unsafe { with_parts(parts, buffers, false, send) }.unwrap_or_else(no_memory)
     });
-    unreached::end_receive_of(descriptor);
     note_time(descriptor, done < 0, flags, libc::EAGAIN);
     note_datagram(descriptor, done < 0);
     note_short_address(done < 0 && size.is_some(), descriptor, size.unwrap_or(0));

@@ -103,7 +103,6 @@ pub mod sockets;
 pub(crate) mod status;
 pub mod transfers;
 pub mod transmit;
-mod unreached;
 pub mod views;
 mod visits;
 mod waitable;

@@ -321,8 +321,6 @@ pub(crate) const LINGERS: u16 = 32;
 pub(crate) const UNUSED: u16 = 64;
 /// This library has seen the socket listen, and not shut since.
 pub(crate) const LISTENS: u16 = 128;
-/// A send has come past the error that an earlier datagram has reached nobody: a receive fails for that.
-pub(crate) const UNREACHED: u16 = 256;
 
 /// Numbers in a chunk, and chunks in the table.
 const CHUNK: usize = 512;
@@ -606,11 +604,6 @@ impl Number {
     /// It has not, of these sorts.
     pub(crate) fn clear_options(&self, sorts: u16) {
         self.options.fetch_and(!sorts, Relaxed);
-    }
-
-    /// The same. Whether one of them was set.
-    pub(crate) fn take_options(&self, sorts: u16) -> bool {
-        self.options.fetch_and(!sorts, Relaxed) & sorts != 0
     }
 
     /// The sorts of options that the program has set.

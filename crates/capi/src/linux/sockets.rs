@@ -19,10 +19,10 @@ use crate::linux::errno::code_of_errno;
 use crate::linux::errno::keeping_errno;
 pub(crate) use crate::linux::errno::{errno, set_errno};
 use crate::linux::numbers::{
-    self, LINGERS, LISTENS, Number, Past, READING_SHUT, State, UNREACHED, UNUSED, has_shut_reading,
+    self, LINGERS, LISTENS, Number, Past, READING_SHUT, State, UNUSED, has_shut_reading,
 };
 use crate::linux::visits::{Visit, until_ready};
-use crate::linux::{memory, registrations, selecting, sharing, status, unreached};
+use crate::linux::{memory, registrations, selecting, sharing, status};
 
 /// `SOCKET_ERROR`.
 const FAILED: c_int = -1;
@@ -265,6 +265,30 @@ pub(crate) fn note_time(descriptor: c_int, failed: bool, flags: c_int, errno_of_
     if status >= 0 && (status & libc::O_NONBLOCK == 0 || unasked()) {
         set_last(code::WSAETIMEDOUT);
     }
+}
+
+/// How often a send is made again. The system keeps one error of a socket, and another thread's datagram may bring the next.
+const SENDS_AGAIN: usize = 8;
+
+/// Calls `send`, the system's call. Calls it again if it has failed because an earlier datagram has reached no receiver: then
+/// it has sent nothing, and on the reference a send does not fail for that. If the datagram reaches no receiver either, the
+/// next receive fails; otherwise the error is lost.
+#[inline]
+pub(crate) fn past_refusals(descriptor: c_int, mut send: impl FnMut() -> isize) -> isize {
+    let mut sent = send();
+    for _ in 0..SENDS_AGAIN {
+        if sent >= 0 || errno() != libc::ECONNREFUSED || !is_udp(descriptor) {
+            break;
+        }
+        sent = send();
+    }
+    sent
+}
+
+/// Whether a socket's datagrams go over UDP. Those of other protocols, AF_UNIX and netlink, are refused when they are sent.
+#[cold]
+fn is_udp(descriptor: c_int) -> bool {
+    keeping_errno(|| protocol(descriptor) == Ok(libc::IPPROTO_UDP))
 }
 
 /// Where the reference has another word for why a datagram was not taken or brought.
@@ -690,8 +714,6 @@ pub unsafe extern "C" fn cp_connect(
     if (connected == 0 || goes_on)
         && let Some(number) = numbers::find(descriptor)
     {
-        // What it has sent to its former peer.
-        number.clear_options(UNREACHED);
         let mut state = number.lock();
         state.forget_past();
         state.begin_connection();
@@ -740,7 +762,7 @@ pub(crate) unsafe fn room_for_sender(
 #[inline]
 fn receive(descriptor: c_int, size: usize, flags: c_int, call: impl FnOnce() -> isize) -> isize {
     let read = called(|| {
-        if is_shut_for_reads(descriptor) || unreached::fails_receive(descriptor) {
+        if is_shut_for_reads(descriptor) {
             return -1;
         }
         let attempt = attempt(descriptor);
@@ -758,11 +780,10 @@ fn receive(descriptor: c_int, size: usize, flags: c_int, call: impl FnOnce() -> 
 fn send(descriptor: c_int, flags: c_int, call: impl FnMut() -> isize) -> isize {
     let sent = called(|| {
         let attempt = attempt(descriptor);
-        let sent = unreached::sent(descriptor, call);
+        let sent = past_refusals(descriptor, call);
         note_write(attempt, descriptor, sent);
         sent
     });
-    unreached::end_receive_of(descriptor);
     note_time(descriptor, sent < 0, flags, libc::EAGAIN);
     note_datagram(descriptor, sent < 0);
     sent

@@ -16,9 +16,9 @@ use crate::linux::operations::{CUT, Start, Target, Work, answered, start};
 use crate::linux::options::give_room;
 use crate::linux::port::{Outcome, Told};
 use crate::linux::sockets::{
-    errno, is_shut_for_reads, room_for_sender, status_of_transfer, why_ended,
+    errno, is_shut_for_reads, past_refusals, room_for_sender, status_of_transfer, why_ended,
 };
-use crate::linux::{memory, status, unreached};
+use crate::linux::{memory, status};
 
 /// Flags that change nothing here: that a part of a message is welcome, and that data is to be handed over at once.
 const MEANINGLESS: u32 = PARTIAL | 0x2000_0000;
@@ -253,9 +253,6 @@ impl Work for Receiving {
     }
 
     fn attempt(&mut self, descriptor: RawFd, outcome: &mut Outcome) -> Attempt {
-        if !outcome.is_tcp && unreached::fails_receive(descriptor) {
-            return failed(outcome);
-        }
         if self.parts.left() == 0 {
             return self.look(descriptor, outcome);
         }
@@ -393,7 +390,7 @@ impl Work for Sending {
                     //   demands.
                     let send =
                         || unsafe { libc::send(descriptor, part.iov_base, part.iov_len, flags) };
-                    repeated(|| unreached::sent(descriptor, send))
+                    repeated(|| past_refusals(descriptor, send))
                 }
                 (address, parts) => {
                     let (address, size) = match address {
@@ -404,7 +401,7 @@ impl Work for Sending {
                     // SAFETY: sendmsg(2) reads from the buffers and the address.
                     // - valid for reads: as above, and the address is the operation's own.
                     let send = || unsafe { libc::sendmsg(descriptor, &raw const message, flags) };
-                    repeated(|| unreached::sent(descriptor, send))
+                    repeated(|| past_refusals(descriptor, send))
                 }
             };
             let Ok(sent) = usize::try_from(sent) else { return failed(outcome) };
@@ -414,11 +411,6 @@ impl Work for Sending {
                 return Attempt::Done;
             }
         }
-    }
-
-    fn finish(&mut self, target: Target, outcome: Outcome) -> Outcome {
-        unreached::end_receive(target.number);
-        outcome
     }
 
     fn status(&self, target: Target, errno: c_int) -> u32 {
