@@ -129,7 +129,8 @@ fn serve(
 ) -> Result<(), Failure> {
     let concurrency = server.stats().concurrency;
     let threads = options.threads.map_or(2 * concurrency, usize::from);
-    let begin = Instant::now();
+    // Before the first client is served.
+    let begin = Numbers::now(server);
     let by_thread = thread::scope(|scope| {
         let workers = (0..threads)
             .map(|_| thread::Builder::new().spawn_scoped(scope, || server.serve()))
@@ -156,7 +157,7 @@ fn serve(
         Ok(by_thread)
     })?;
     signals.last_warning();
-    report(server, options, &by_thread, begin.elapsed())
+    report(server, options, &by_thread, begin.at().elapsed())
 }
 
 /// What should not happen, and what to do if it does.
@@ -200,7 +201,7 @@ fn line_of(object: &Value) -> Result<(), Failure> {
 struct Course<'s> {
     options: &'s Options,
     server: &'s dyn Service,
-    begin: Instant,
+    begin: Numbers,
 }
 
 /// What is left of the time for the end.
@@ -216,9 +217,8 @@ impl Course<'_> {
         let failed = |error: io::Error| fault(&format!("waiting for signals failed: {error}"));
         let ends = |error: completion_port::Error| fault(&format!("ending it failed: {error}"));
         let mut drain: Option<Drain> = None;
-        let start = Numbers::now(self.server);
-        let (mut periodic, mut asked) = (start, start);
-        let mut next = self.options.stats.map(|every| (every, self.begin + every));
+        let (mut periodic, mut asked) = (self.begin, self.begin);
+        let mut next = self.options.stats.map(|every| (every, self.begin.at() + every));
         while !self.server.state().is_over() {
             let looks = drain.as_ref().filter(|drain| !drain.is_cut);
             let looks = looks.map(|drain| drain.look.min(drain.until));
@@ -261,7 +261,7 @@ impl Course<'_> {
 
     fn print(&self, earlier: &mut Numbers) -> Result<(), Failure> {
         let now = Numbers::now(self.server);
-        let rates = now.since(earlier, self.begin);
+        let rates = now.since(earlier, self.begin.at());
         if self.options.json {
             line_of(&rates.document())?;
         } else {

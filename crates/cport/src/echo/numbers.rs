@@ -22,6 +22,11 @@ impl Numbers {
         Self { at: Instant::now(), served: server.served(), stats: server.stats() }
     }
 
+    /// When they were counted.
+    pub(crate) fn at(&self) -> Instant {
+        self.at
+    }
+
     /// What has happened since `earlier`.
     pub(crate) fn since<'n>(&'n self, earlier: &'n Numbers, begin: Instant) -> Rates<'n> {
         let interval = self.at.saturating_duration_since(earlier.at).as_secs_f64();
