@@ -2,7 +2,7 @@
 //!
 //! No thread runs here; the figures are a calculation, and are worth what its assumptions are worth
 //! (see [`costs`]). What decides is the port's own schedule, compiled in here. What is simulated is
-//! what it decides about: processors with a thread each, the one lock, the kernel's sets, sleeps and
+//! what it decides about: processors with a thread each, the one lock, the kernel's set, sleeps and
 //! wakes. What is left out: the network, other users of the machine, more threads than processors,
 //! handlers that sleep, and the bandwidth of memory.
 
@@ -52,14 +52,13 @@ pub(crate) fn run(options: &Options) {
 struct Variant {
     handler: u16,
     connections: u16,
-    sets: u16,
     /// `None`: one-shot epoll without a port.
     placement: Option<Placement>,
 }
 
 impl Options {
     fn setup(&self, cores: usize, variant: Variant) -> Setup {
-        let Variant { handler, connections, sets, placement } = variant;
+        let Variant { handler, connections, placement } = variant;
         let costs = Costs {
             data_lines: self.data,
             wake_lines: self.wake_lines,
@@ -74,8 +73,6 @@ impl Options {
         let duration = u64::from(self.time) * 1_000_000;
         Setup {
             cores,
-            // One-shot epoll has one.
-            sets: if placement.is_none() { 1 } else { usize::from(sets) },
             connections: cores * usize::from(connections),
             handler: u64::from(handler) * 1_000,
             think: u64::from(self.think) * 1_000,
@@ -105,10 +102,8 @@ impl Options {
         let mut variants = Vec::new();
         for &handler in &self.handler {
             for &connections in &self.connections {
-                for &sets in &self.sets {
-                    let variant = |placement| Variant { handler, connections, sets, placement };
-                    variants.extend(self.placements().map(variant));
-                }
+                let variant = |placement| Variant { handler, connections, placement };
+                variants.extend(self.placements().map(variant));
             }
         }
         variants
@@ -127,14 +122,13 @@ fn outcomes(options: &Options) -> String {
             "cores",
             "handler",
             "each",
-            "sets",
             "woken",
             "cpu/packet",
             "at home",
             "of ideal",
             "of conserving",
             "lock",
-            "busiest set",
+            "set",
             "for lock",
             "for set",
             "asleep",
@@ -170,10 +164,10 @@ fn outcomes(options: &Options) -> String {
     align(rows, 0)
 }
 
-fn named(variant: Variant) -> [String; 4] {
-    let Variant { handler, connections, sets, placement } = variant;
+fn named(variant: Variant) -> [String; 3] {
+    let Variant { handler, connections, placement } = variant;
     let woken = placement.map_or("one-shot".to_owned(), |it| format!("{it:?}").to_lowercase());
-    [format!("{handler} us"), connections.to_string(), sets.to_string(), woken]
+    [format!("{handler} us"), connections.to_string(), woken]
 }
 
 /// The part of the processors' time in which handlers would run, if no processor idled while a packet
@@ -210,11 +204,11 @@ fn microseconds(nanoseconds: f64) -> String {
 }
 
 fn saturation(options: &Options) -> String {
-    let mut head = vec!["handler", "each", "sets", "woken"];
+    let mut head = vec!["handler", "each", "woken"];
     let parts: Vec<String> =
         FED.iter().map(|part| format!("{} of one alone", percent(*part))).collect();
     for part in &parts {
-        head.extend([part.as_str(), "lock", "busiest set"]);
+        head.extend([part.as_str(), "lock", "set"]);
     }
     let mut rows = vec![head.into_iter().map(str::to_owned).collect::<Vec<_>>()];
     for variant in options.variants() {
@@ -257,10 +251,9 @@ fn largest(most: usize, holds: impl Fn(usize) -> bool) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn setup(cores: usize, sets: usize) -> Setup {
+    fn setup(cores: usize) -> Setup {
         Setup {
             cores,
-            sets,
             connections: 16 * cores,
             handler: 5_000,
             think: 10_000,
@@ -275,12 +268,12 @@ mod tests {
         }
     }
 
-    /// One processor, one set, no time between answer and request: each batch has all connections,
+    /// One processor, no time between answer and request: each batch has all connections,
     /// and what it costs can be added up.
     #[test]
     fn one_processor_does_what_the_sum_of_the_costs_allows() {
         for handler in [1_000, 20_000] {
-            let setup = Setup { think: 0, handler, ..setup(1, 1) };
+            let setup = Setup { think: 0, handler, ..setup(1) };
             let costs = setup.costs;
             let batch = 16;
             let each = costs.event + costs.deliver + costs.take + handler + costs.arm;
@@ -298,16 +291,16 @@ mod tests {
 
     #[test]
     fn the_same_setup_has_the_same_outcome_and_another_one_another() {
-        let first = simulate(setup(8, 2));
-        assert_eq!(simulate(setup(8, 2)), first);
+        let first = simulate(setup(8));
+        assert_eq!(simulate(setup(8)), first);
         let dearer = Costs { near: 90, ..Costs::default() };
-        assert_ne!(simulate(Setup { costs: dearer, ..setup(8, 2) }), first);
+        assert_ne!(simulate(Setup { costs: dearer, ..setup(8) }), first);
     }
 
     #[test]
     fn nobody_does_more_than_processors_can() {
-        for (cores, sets) in [(1, 1), (2, 2), (8, 1), (32, 4)] {
-            let outcome = simulate(setup(cores, sets));
+        for cores in [1, 2, 8, 32] {
+            let outcome = simulate(setup(cores));
             let parts = [outcome.efficiency, outcome.lock, outcome.set];
             assert!(parts.iter().all(|part| *part > 0.0 && *part <= 1.0), "{outcome:?}");
             assert!(outcome.p99 >= outcome.p50, "{outcome:?}");
@@ -316,16 +309,16 @@ mod tests {
 
     #[test]
     fn a_dearer_lock_or_wake_makes_nothing_faster() {
-        let usual = simulate(setup(8, 1)).handled;
+        let usual = simulate(setup(8)).handled;
         let lock = Costs { section: 20_000, ..Costs::default() };
-        assert!(simulate(Setup { costs: lock, ..setup(8, 1) }).handled < usual);
+        assert!(simulate(Setup { costs: lock, ..setup(8) }).handled < usual);
         let wake = Costs { wake: 30_000, latency: 90_000, ..Costs::default() };
-        assert!(simulate(Setup { costs: wake, ..setup(8, 1) }).handled < usual);
+        assert!(simulate(Setup { costs: wake, ..setup(8) }).handled < usual);
     }
 
     #[test]
     fn at_most_a_part_is_claimed() {
-        let outcome = simulate(Setup { handler: 20_000, ..setup(8, 1) });
+        let outcome = simulate(Setup { handler: 20_000, ..setup(8) });
         // 128 connections on 8 processors: never more than 16.
         assert!(outcome.share <= 16.0, "{outcome:?}");
     }
@@ -342,7 +335,7 @@ mod tests {
                 think: 0,
                 warm_up: 20_000_000,
                 duration: 40_000_000,
-                ..setup(cores, 1)
+                ..setup(cores)
             };
             let part = simulate(setup).efficiency / conserving(&setup);
             assert!((0.9..=1.0).contains(&part), "{cores}, {each} each, {handler} us: {part}");
@@ -372,14 +365,14 @@ mod tests {
             options: Options,
         }
         let parse = |line: &str| <Line as clap::Parser>::parse_from(line.split(' ')).options;
-        let options = parse("model --cores 1,2 --handler 5,20 --sets 1,2 --time 2");
+        let options = parse("model --cores 1,2 --handler 5,20 --connections 4,16 --time 2");
         assert_eq!(outcomes(&options).lines().count(), 1 + 2 * 2 * 2);
         let placements =
-            "model --cores 2 --handler 1 --sets 1 --time 2 --placement own,data,near,away,one-shot";
+            "model --cores 2 --handler 1 --time 2 --placement own,data,near,away,one-shot";
         let text = outcomes(&parse(placements));
         assert_eq!(text.lines().count(), 1 + 5, "{text}");
         assert!(text.contains("one-shot") && text.contains(" away "), "{text}");
-        let options = parse("model --handler 1 --sets 1 --time 2 --saturation");
+        let options = parse("model --handler 1 --time 2 --saturation");
         let text = saturation(&options);
         assert_eq!(text.lines().count(), 2, "{text}");
     }

@@ -28,7 +28,6 @@ fn setting(bytes: &mut Reader<'_>) -> Setting {
         detects,
         observes: detects && bytes.choice(),
         edges: bytes.one_of(&[2, 64]),
-        sets: bytes.one_of(&[1, 1, 1, 2]),
     }
 }
 

@@ -53,10 +53,6 @@ pub(crate) struct Costs {
     pub(crate) wake_lines: u64,
     /// `EPOLL_CTL_MOD`, by which one-shot epoll arms. Measured.
     pub(crate) modify: u64,
-    /// Each set that the set of sets finds ready. Measured: 210, and 240 more if another processor
-    /// had the sockets. It waits for the thread that polls that set: measured as well.
-    pub(crate) nested: u64,
-    pub(crate) nested_lines: u64,
     /// Waking a parked thread: what its waker pays. Measured.
     pub(crate) wake: u64,
     /// Waking the thread in the kernel's wait, by the eventfd. Measured.
@@ -90,8 +86,6 @@ impl Default for Costs {
             data_lines: options::DATA,
             wake_lines: 0,
             modify: 250,
-            nested: 210,
-            nested_lines: 3,
             wake: options::WAKE,
             wake_kernel: 7_000,
             tell: 160,

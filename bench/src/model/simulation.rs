@@ -36,8 +36,6 @@ pub(crate) enum Placement {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setup {
     pub(crate) cores: usize,
-    /// At most 64.
-    pub(crate) sets: usize,
     pub(crate) connections: usize,
     /// In nanoseconds, like all times.
     pub(crate) handler: u64,
@@ -65,11 +63,11 @@ pub(crate) struct Outcome {
     pub(crate) handled: u64,
     /// The part of the processors' time in which handlers ran.
     pub(crate) efficiency: f64,
-    /// The parts of the time in which the lock was held or handed over, and in which the busiest set
-    /// was polled.
+    /// The parts of the time in which the lock was held or handed over, and in which the set was
+    /// polled.
     pub(crate) lock: f64,
     pub(crate) set: f64,
-    /// The parts of the processors' time in which threads wait for the lock, wait for a set, and sleep for
+    /// The parts of the processors' time in which threads wait for the lock, wait for the set, and sleep for
     /// want of packets.
     pub(crate) for_lock: f64,
     pub(crate) for_set: f64,
@@ -101,14 +99,10 @@ enum Step {
     Enter,
     /// Goes on with its wait.
     Resume,
-    /// Sleeps until then in the set that watches the others.
-    Doze { until: u64 },
-    /// Asks a set for events; sleeps there until then.
-    Poll { set: usize, until: u64 },
-    /// Looks into the sets that were found ready.
-    Dozed,
+    /// Asks the kernel for events; sleeps there until then.
+    Poll { until: u64 },
     /// Queues what it found; it may have slept for that, and been woken by another thread.
-    Polled { set: usize, slept: bool, woken: bool },
+    Polled { slept: bool, woken: bool },
     /// Sleeps until then, or until it is woken.
     Park { until: u64 },
     /// Wakes another thread, and goes off to its packets.
@@ -140,8 +134,6 @@ struct Thread {
     debt: u64,
     chain: VecDeque<Packet>,
     found: Vec<Packet>,
-    /// Sets that it is to look into.
-    sets: u64,
     /// Moves on with each packet and each wait.
     progress: u32,
     shares: u32,
@@ -176,10 +168,6 @@ struct Serial {
 struct KernelSet {
     serial: Serial,
     ready: VecDeque<usize>,
-    /// Stands in the list of the set that watches the others.
-    listed: bool,
-    /// A thread is at it.
-    is_polled: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -217,12 +205,10 @@ pub(crate) struct Simulation {
     lock: Serial,
     schedule: Schedule,
     queue: VecDeque<Packet>,
-    next_set: usize,
     /// What the present section has cost beside what each one costs.
     spent: Cell<u64>,
     // The kernel.
-    sets: Vec<KernelSet>,
-    top: Serial,
+    set: KernelSet,
     /// Threads in the kernel's wait, the one that came last at the end.
     in_kernel: Vec<usize>,
     /// A thread in the kernel's wait was to be woken, and none has noticed yet.
@@ -246,7 +232,7 @@ pub(crate) fn simulate(setup: Setup) -> Outcome {
 impl Simulation {
     pub(crate) fn new(setup: Setup) -> Self {
         let thread = |cpu| Thread {
-            step: if setup.is_bare { Step::Poll { set: 0, until: NEVER } } else { Step::Enter },
+            step: if setup.is_bare { Step::Poll { until: NEVER } } else { Step::Enter },
             cpu,
             turn: 0,
             sleep: Sleep::Awake,
@@ -254,7 +240,6 @@ impl Simulation {
             debt: 0,
             chain: VecDeque::new(),
             found: Vec::new(),
-            sets: 0,
             progress: 0,
             shares: 0,
             timed: None,
@@ -273,10 +258,8 @@ impl Simulation {
             lock: Serial::default(),
             schedule: Schedule::new(setup.cores, 0),
             queue: VecDeque::new(),
-            next_set: 0,
             spent: Cell::new(0),
-            sets: (0..setup.sets).map(|_| KernelSet::default()).collect(),
-            top: Serial::default(),
+            set: KernelSet::default(),
             in_kernel: Vec::new(),
             rung: false,
             idle: 0,
@@ -326,7 +309,7 @@ impl Simulation {
         self.delays.clear();
         self.counters = Counters::default();
         self.lock.busy = 0;
-        self.sets.iter_mut().for_each(|set| set.serial.busy = 0);
+        self.set.serial.busy = 0;
     }
 
     #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
@@ -336,7 +319,6 @@ impl Simulation {
             self.counters;
         let Counters { asleep_for_lock, at_home, .. } = self.counters;
         let processors = duration * self.setup.cores as f64;
-        let busiest = self.sets.iter().map(|set| set.serial.busy).max().unwrap_or(0);
         Outcome {
             handled,
             efficiency: (handled * self.setup.handler) as f64 / processors,
@@ -344,7 +326,7 @@ impl Simulation {
             for_set: for_set as f64 / processors,
             asleep: asleep as f64 / processors,
             lock: self.lock.busy as f64 / duration,
-            set: busiest as f64 / duration,
+            set: self.set.serial.busy as f64 / duration,
             p50: self.delays.per_mille(500).unwrap_or(0.0),
             p99: self.delays.per_mille(990).unwrap_or(0.0),
             share: claimed as f64 / claims.max(1) as f64,
@@ -462,10 +444,8 @@ impl Simulation {
         match self.threads[thread].step {
             Step::Enter => self.enter(thread),
             Step::Resume => self.resume(thread),
-            Step::Doze { until } => self.doze(thread, until),
-            Step::Dozed => self.dozed(thread),
-            Step::Poll { set, until } => self.poll(thread, set, until),
-            Step::Polled { set, slept, woken } => self.queue_found(thread, set, slept, woken),
+            Step::Poll { until } => self.poll(thread, until),
+            Step::Polled { slept, woken } => self.queue_found(thread, slept, woken),
             Step::Park { until } => {
                 if std::mem::take(&mut self.threads[thread].token) {
                     self.turn_to(thread, Step::Resume, self.now);
@@ -490,7 +470,7 @@ impl Simulation {
             let patience = self.setup.patience;
             thread_at.measured =
                 timed.map(|(since, packets)| (self.now - since) / packets / patience);
-            let bare = Step::Poll { set: 0, until: NEVER };
+            let bare = Step::Poll { until: NEVER };
             let step = if self.setup.is_bare { bare } else { Step::Enter };
             return self.turn_to(thread, step, self.now);
         };
@@ -521,7 +501,6 @@ mod tests {
         let far = 500;
         Setup {
             cores: 8,
-            sets: 1,
             connections: 32,
             handler: 1_000,
             think: 30_000,
@@ -613,12 +592,9 @@ mod tests {
     /// Each connection has one request under way, or one to come: it is in one place at a time.
     #[test]
     fn no_request_is_lost_or_doubled() {
-        for (cores, sets, is_bare) in
-            [(1, 1, false), (8, 1, false), (8, 4, false), (32, 4, false), (8, 1, true)]
-        {
+        for (cores, is_bare) in [(1, false), (8, false), (32, false), (8, true)] {
             let mut simulation = Simulation::new(Setup {
                 cores,
-                sets,
                 connections: 16 * cores,
                 handler: 5_000,
                 think: 30_000,
@@ -637,7 +613,7 @@ mod tests {
                     Event::Arrival(connection) => Some(connection),
                     Event::Turn(..) => None,
                 });
-                let in_kernel = simulation.sets.iter().flat_map(|set| &set.ready).copied();
+                let in_kernel = simulation.set.ready.iter().copied();
                 let at_threads =
                     simulation.threads.iter().flat_map(|it| it.found.iter().chain(&it.chain));
                 let in_port = simulation.queue.iter().chain(at_threads).map(|it| it.connection);

@@ -54,7 +54,7 @@ use crate::trigger::{Terms, Trigger};
 ///
 /// # Platform notes
 ///
-/// Linux: one `epoll` set (several, if [`PortBuilder::kernel_sets`] says so), with each descriptor in it once, edge-triggered; see
+/// Linux: one `epoll` set, with each descriptor in it once, edge-triggered; see
 /// [epoll(7)](https://man7.org/linux/man-pages/man7/epoll.7.html). In a forked child every call is
 /// refused with [`ErrorKind::Forked`], and dropping the port closes its descriptors and does nothing
 /// else.
@@ -164,7 +164,6 @@ impl Drop for Hold {
 pub struct PortBuilder<B = Vec<u8>> {
     concurrency: usize,
     block_detection: BlockDetection,
-    kernel_sets: usize,
     one_shot_kernel: bool,
     file_engine: FileEngine,
     readiness: Readiness,
@@ -178,7 +177,6 @@ impl Default for PortBuilder {
         Self {
             concurrency: 0,
             block_detection: BlockDetection::default(),
-            kernel_sets: 0,
             one_shot_kernel: false,
             file_engine: FileEngine::default(),
             readiness: Readiness::default(),
@@ -205,23 +203,6 @@ impl<B> PortBuilder<B> {
     /// the best that the system offers.
     pub fn block_detection(mut self, detection: BlockDetection) -> Self {
         self.block_detection = detection;
-        self
-    }
-
-    /// Over how many kernel sets the descriptors are spread; rounded up to a power of two, at most 64. The
-    /// usual setting, and what 0 means, is one.
-    ///
-    /// Several sets have not been measured on a machine that would need them. A model with measured
-    /// costs says that one set suffices for 8 processors if a handler takes five microseconds, and for
-    /// 32 if it takes twenty; and that several sets help in some situations and do harm in others
-    /// (`docs/design/MANY-PROCESSORS.md` in the sources).
-    ///
-    /// With one set several threads can sleep in the kernel while handlers take long, so that
-    /// packets are answered sooner; with several sets only one thread can. Each further set costs a
-    /// descriptor. If descriptors of different sets become ready at the same time, their packets
-    /// are not queued in the order in which the conditions came true.
-    pub fn kernel_sets(mut self, sets: usize) -> Self {
-        self.kernel_sets = sets;
         self
     }
 
@@ -271,7 +252,6 @@ impl<B> PortBuilder<B> {
         let Self {
             concurrency,
             block_detection,
-            kernel_sets,
             one_shot_kernel,
             file_engine,
             readiness,
@@ -282,18 +262,12 @@ impl<B> PortBuilder<B> {
         PortBuilder {
             concurrency,
             block_detection,
-            kernel_sets,
             one_shot_kernel,
             file_engine,
             readiness,
             queue_delays,
             buffers,
         }
-    }
-
-    fn sets(&self) -> usize {
-        // `next_power_of_two` of zero is one.
-        self.kernel_sets.min(64).next_power_of_two()
     }
 
     /// Makes the port.
@@ -304,9 +278,8 @@ impl<B> PortBuilder<B> {
     /// or memory left; [`ErrorKind::Unsupported`] if [`BlockDetection::Switches`], [`FileEngine::Ring`] or a
     /// [`Readiness`] was asked for by name and the system does not offer it here.
     pub fn build<K, M>(self) -> Result<Port<K, M, B>> {
-        let backend =
-            sys::native(self.sets(), self.one_shot_kernel, self.file_engine, self.readiness)
-                .map_err(|fault| Error::new(Call::Create, fault.kind).with_code(fault.code))?;
+        let backend = sys::native(self.one_shot_kernel, self.file_engine, self.readiness)
+            .map_err(|fault| Error::new(Call::Create, fault.kind).with_code(fault.code))?;
         self.build_on(backend, KernelId::SYSTEM)
     }
 
@@ -318,8 +291,7 @@ impl<B> PortBuilder<B> {
     /// was told that it has no such records.
     #[cfg(feature = "sim")]
     pub fn build_simulated<K, M>(self, kernel: &sys::sim::Kernel) -> Result<Port<K, M, B>> {
-        let sets = if self.one_shot_kernel { 1 } else { self.sets() };
-        let backend = kernel.backend_of(sets, self.one_shot_kernel);
+        let backend = kernel.backend(self.one_shot_kernel);
         self.build_on(backend, kernel.id())
     }
 

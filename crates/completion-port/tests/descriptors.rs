@@ -39,7 +39,7 @@ fn held() -> (usize, usize) {
 /// What the process held before, while it was found out, and when the port was gone.
 fn outlived(detection: BlockDetection) -> Option<[(usize, usize); 3]> {
     let before = held();
-    let settings = Port::builder().concurrency(1).kernel_sets(1).block_detection(detection);
+    let settings = Port::builder().concurrency(1).block_detection(detection);
     let port: Arc<Port<(), u32>> = Arc::new(settings.build().ok()?);
     let (say, hear) = mpsc::channel();
     let (end, ended) = mpsc::channel::<()>();

@@ -113,7 +113,6 @@ mod sys {
     use crate::state::facts::Fault;
 
     pub(crate) fn native(
-        _sets: usize,
         _is_one_shot: bool,
         _files: crate::file_engine::FileEngine,
         _readiness: crate::readiness::Readiness,

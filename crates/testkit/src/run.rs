@@ -120,9 +120,8 @@ fn attempt<R: Outcome + 'static>(
     test.join().err()
 }
 
-/// Makes a module for each claim with one test for each back end: `name::epoll`, `name::spread`
-/// (several epoll sets), `name::sim`, and the first and the last of them once more with descriptors that are
-/// armed anew for each report: `name::once` and `name::sim_once`. In `name::sim_kqueue` the ports of the simulated kernel
+/// Makes a module for each claim with one test for each back end: `name::epoll` and `name::sim`. The tests
+/// `name::once` and `name::sim_once` use ports that arm a descriptor again for each report. In `name::sim_kqueue` the ports of the simulated kernel
 /// watch their sockets by a kqueue, and in `name::sim_psn` by the notifications of Windows.
 ///
 /// ```
@@ -143,7 +142,6 @@ macro_rules! on_every_system {
         $crate::claims_on! {
             {
                 #[cfg(target_os = "linux")] epoll: $crate::System::native;
-                #[cfg(target_os = "linux")] #[ignore = "one more configuration"] spread: $crate::System::spread;
                 #[cfg(target_os = "linux")] #[ignore = "one more configuration"] once: || $crate::System::native().one_shot();
                 #[cfg(windows)] afd: || $crate::System::native().one_shot();
                 #[cfg(all(unix, not(target_os = "linux")))] kqueue: $crate::System::native;
@@ -189,7 +187,6 @@ macro_rules! on_edge_triggered_systems {
         $crate::claims_on! {
             {
                 #[cfg(target_os = "linux")] epoll: $crate::System::native;
-                #[cfg(target_os = "linux")] #[ignore = "one more configuration"] spread: $crate::System::spread;
                 #[cfg(all(unix, not(target_os = "linux")))] kqueue: $crate::System::native;
                 #[cfg(all())] sim: $crate::System::simulated;
                 #[cfg(all())] #[ignore = "one more configuration"] sim_kqueue: $crate::System::simulated_kqueue;

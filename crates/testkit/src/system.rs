@@ -18,8 +18,6 @@ use crate::socket::{Address, Socket};
 #[derive(Debug)]
 pub struct System {
     kind: Kind,
-    /// Over how many kernel sets its ports spread their descriptors.
-    sets: usize,
     /// Its ports arm each descriptor anew for each report.
     is_one_shot: bool,
     /// By which calls its ports watch their sockets, if it is simulated.
@@ -56,20 +54,12 @@ impl System {
         native::prepare();
         Self {
             kind: Kind::Native,
-            sets: 1,
             is_one_shot: false,
             mechanism: sim::Mechanism::Epoll,
             file_engine: FileEngine::Automatic,
             sockets: Arc::default(),
             host: host(),
         }
-    }
-
-    /// The same, with ports that spread their descriptors over four kernel sets, as on a machine with
-    /// many processors.
-    #[must_use]
-    pub fn spread() -> Self {
-        Self { sets: 4, ..Self::native() }
     }
 
     /// The same system, with ports that arm each descriptor anew for each report.
@@ -96,12 +86,6 @@ impl System {
         self.is_one_shot
     }
 
-    /// Whether the ports of this system have several kernel sets.
-    #[must_use]
-    pub fn spreads(&self) -> bool {
-        self.sets > 1
-    }
-
     /// A simulated kernel of its own, with the automatic clock.
     #[must_use]
     pub fn simulated() -> Self {
@@ -109,7 +93,7 @@ impl System {
         let file_engine = FileEngine::Automatic;
         let sockets = Arc::default();
         let mechanism = sim::Mechanism::Epoll;
-        Self { kind, sets: 1, is_one_shot: false, mechanism, file_engine, sockets, host: host() }
+        Self { kind, is_one_shot: false, mechanism, file_engine, sockets, host: host() }
     }
 
     /// The same, with ports that watch their sockets by a kqueue, as on macOS and the BSDs.
@@ -336,10 +320,7 @@ impl System {
         &self,
         builder: PortBuilder<B>,
     ) -> completion_port::Result<Port<K, M, B>> {
-        let builder = builder
-            .kernel_sets(self.sets)
-            .one_shot_kernel(self.is_one_shot)
-            .file_engine(self.file_engine);
+        let builder = builder.one_shot_kernel(self.is_one_shot).file_engine(self.file_engine);
         match &self.kind {
             Kind::Native => builder.readiness(native::readiness()).build(),
             Kind::Simulated(kernel) => builder.build_simulated(kernel),
@@ -446,20 +427,6 @@ impl System {
         let second = self.udp_bound();
         first.connect(&second.address()).unwrap();
         second.connect(&first.address()).unwrap();
-        (first, second)
-    }
-
-    /// The same, with a first socket that is in the same kernel set as `other`: only there are edges
-    /// found in the order in which they came.
-    #[must_use]
-    pub fn unix_pair_beside(&self, other: &Socket) -> (Socket, Socket) {
-        let (mut first, second) = self.unix_pair();
-        let set = |socket: &Socket| socket.number().cast_unsigned() as usize % self.sets;
-        let mut others = Vec::new();
-        while set(&first) != set(other) {
-            let again = first.dup().unwrap();
-            others.push(std::mem::replace(&mut first, again));
-        }
         (first, second)
     }
 

@@ -1,14 +1,12 @@
 //! The network and the kernel: which requests arrive, and which thread learns of them.
 
-use super::{AT_ONCE, Packet, Serial, Simulation, Sleep, Step};
+use super::{AT_ONCE, Packet, Simulation, Sleep, Step};
 use crate::model::schedule::{USUAL_EDGES, Wake};
 
 impl Simulation {
     pub(super) fn arrive(&mut self, connection: usize) {
         self.connections[connection].arrived = self.now;
-        let set = &mut self.sets[connection % self.setup.sets];
-        set.ready.push_back(connection);
-        set.listed = true;
+        self.set.ready.push_back(connection);
         // At no thread's expense: the network wakes it.
         self.release_sleeper(None, self.home(connection));
     }
@@ -42,48 +40,21 @@ impl Simulation {
     /// When the thread, which begins at `begin`, has armed a connection in the set. That it may have to wait for
     /// a thread that polls the set is left out.
     pub(super) fn modify(&mut self, thread: usize, begin: u64) -> u64 {
-        let owner = std::mem::replace(&mut self.sets[0].serial.owner, thread);
+        let owner = std::mem::replace(&mut self.set.serial.owner, thread);
         begin + self.setup.costs.modify + self.line(owner, thread)
     }
 
-    pub(super) fn doze(&mut self, thread: usize, until: u64) {
-        let step = Step::Doze { until };
-        if self.top.free_at > self.now {
-            return self.turn_to(thread, step, self.top.free_at);
-        }
+    pub(super) fn poll(&mut self, thread: usize, until: u64) {
         let costs = self.setup.costs;
-        let mut end = self.now + costs.empty;
-        let mut ready = 0;
-        if self.sets.iter().any(|set| set.listed) {
-            end += costs.poll - costs.empty;
-        }
-        let foreign = costs.nested_lines * self.line(self.top.owner, thread);
-        for (number, set) in self.sets.iter_mut().enumerate().filter(|(_, set)| set.listed) {
-            // The kernel locks a set to see whether it is ready, and while it is polled.
-            end = end.max(set.serial.free_at) + costs.nested + foreign;
-            set.serial.free_at = end;
-            set.listed = !set.ready.is_empty();
-            ready |= u64::from(set.listed) << number;
-        }
-        self.top = Serial { free_at: end, owner: thread, busy: 0 };
-        if ready == 0 && !std::mem::take(&mut self.rung) && until > self.now {
-            return self.fall_asleep(thread, Sleep::InKernel, step, until);
-        }
-        self.threads[thread].sets = ready;
-        self.turn_to(thread, Step::Dozed, end);
-    }
-
-    pub(super) fn poll(&mut self, thread: usize, set: usize, until: u64) {
-        let costs = self.setup.costs;
-        let step = Step::Poll { set, until };
-        let owner_line = self.line(self.sets[set].serial.owner, thread);
-        let kernel = &mut self.sets[set];
+        let step = Step::Poll { until };
+        let owner_line = self.line(self.set.serial.owner, thread);
+        let kernel = &mut self.set;
         if kernel.serial.free_at > self.now {
             let at = kernel.serial.free_at;
             self.counters.for_set += at - self.now;
             return self.turn_to(thread, step, at);
         }
-        let woken = self.setup.sets == 1 && std::mem::take(&mut self.rung);
+        let woken = std::mem::take(&mut self.rung);
         let count = kernel.ready.len().min(USUAL_EDGES - usize::from(woken));
         if count == 0 && !woken && until > self.now {
             return self.fall_asleep(thread, Sleep::InKernel, step, until);
@@ -103,10 +74,9 @@ impl Simulation {
         }
         kernel.serial.free_at = self.now + spent;
         kernel.serial.owner = thread;
-        // Of several sets each is one thread's until it has noted what it has found.
-        kernel.serial.busy += if self.setup.sets == 1 { spent } else { spent + delivery };
+        kernel.serial.busy += spent;
         let slept = until != AT_ONCE;
         let end = self.now + spent + delivery;
-        self.turn_to(thread, Step::Polled { set, slept, woken }, end);
+        self.turn_to(thread, Step::Polled { slept, woken }, end);
     }
 }

@@ -12,9 +12,6 @@ use crate::model::facts::Presence;
 use crate::model::moment::Moment;
 use crate::model::schedule::{Action, SAMPLED, Scene, Schedule, SeatNumber, Turn, USUAL_EDGES};
 
-/// How long a thread leaves sets alone that others poll.
-const MOMENT: u64 = 50_000;
-
 /// The simulated port, as the thread sees it that has the lock.
 struct Stage<'a> {
     setup: &'a Setup,
@@ -68,10 +65,6 @@ impl Scene for Stage<'_> {
 
     fn takes_edges(&self) -> bool {
         true
-    }
-
-    fn sets(&self) -> usize {
-        self.setup.sets
     }
 
     fn is_replacing(&self) -> bool {
@@ -207,103 +200,42 @@ impl Simulation {
         let end = |timeout: Option<Duration>| {
             timeout.map_or(NEVER, |time| (Moment::from_nanoseconds(begin) + time).nanoseconds())
         };
-        let step = loop {
-            // There is nothing to ask the kernel further for: each edge is a packet, and there is no more
-            // room for packets than for edges.
-            let is_filled = false;
-            let action =
-                self.decide(thread, begin, |schedule, Waiting { turn, queries }, stage| {
-                    schedule.next(turn, queries, is_filled, stage)
-                });
-            break match action {
-                Action::Return(_, None) => Step::Handle,
-                Action::Return(_, Some(wake)) => Step::Notify(wake),
-                Action::Check | Action::Query(_) => unreachable!("nothing has to be looked at"),
-                Action::Ask { all, .. } => {
-                    self.threads[thread].sets = u64::MAX;
-                    let set = self.next_set(thread);
-                    if !all {
-                        self.threads[thread].sets = 0;
-                    }
-                    let Some(set) = set else { continue };
-                    Step::Poll { set, until: AT_ONCE }
-                }
-                Action::Poll(timeout) if self.setup.sets > 1 => Step::Doze { until: end(timeout) },
-                Action::Poll(timeout) => Step::Poll { set: 0, until: end(timeout) },
-                Action::Park(timeout) => Step::Park { until: end(timeout) },
-            };
+        // There is nothing to ask the kernel further for: each edge is a packet, and there is no more
+        // room for packets than for edges.
+        let is_filled = false;
+        let action = self.decide(thread, begin, |schedule, Waiting { turn, queries }, stage| {
+            schedule.next(turn, queries, is_filled, stage)
+        });
+        let step = match action {
+            Action::Return(_, None) => Step::Handle,
+            Action::Return(_, Some(wake)) => Step::Notify(wake),
+            Action::Check | Action::Query(_) => unreachable!("nothing has to be looked at"),
+            Action::Ask { .. } => Step::Poll { until: AT_ONCE },
+            Action::Poll(timeout) => Step::Poll { until: end(timeout) },
+            Action::Park(timeout) => Step::Park { until: end(timeout) },
         };
         self.release(thread, begin, step);
     }
 
-    /// The next one of the sets that the thread is to look into, which it polls from now on. Of several
-    /// sets each is polled by one thread at a time.
-    fn next_set(&mut self, thread: usize) -> Option<usize> {
-        let (sets, first) = (self.setup.sets, self.next_set);
-        for set in (first..first + sets).map(|set| set % sets) {
-            let mask = 1 << set;
-            let is_wanted = self.threads[thread].sets & mask != 0;
-            self.threads[thread].sets &= !mask;
-            if is_wanted && (sets == 1 || !self.sets[set].is_polled) {
-                self.sets[set].is_polled = true;
-                self.next_set = (set + 1) % sets;
-                return Some(set);
-            }
-        }
-        None
-    }
-
-    /// The thread looks into the next set, if there is another one for it, or goes on with its wait.
-    fn look_further(&mut self, thread: usize, begin: u64) {
-        match self.next_set(thread) {
-            Some(set) => self.release(thread, begin, Step::Poll { set, until: AT_ONCE }),
-            None => self.go_on(thread, begin),
-        }
-    }
-
-    /// The thread, which has the lock since `begin`, knows what the kernel has to report; it may have
-    /// `slept` for that.
-    fn polled(&mut self, thread: usize, begin: u64, slept: bool) {
-        self.decide(thread, begin, |schedule, _, stage| {
-            if slept {
-                schedule.end_in_kernel(thread);
-            }
-            schedule.polled(thread, stage);
-        });
-    }
-
-    /// The thread has slept in the set that watches the others.
-    pub(super) fn dozed(&mut self, thread: usize) {
-        let Some(begin) = self.acquire(thread) else { return };
-        self.polled(thread, begin, true);
-        let found = self.threads[thread].sets != 0;
-        match self.next_set(thread) {
-            Some(set) => self.release(thread, begin, Step::Poll { set, until: AT_ONCE }),
-            // What is there is being polled, and is found again until that is done.
-            None if found => {
-                self.release(thread, begin, Step::Park { until: begin + MOMENT });
-            }
-            None => self.go_on(thread, begin),
-        }
-    }
-
-    /// The thread queues what it found in a set; it may have `slept` for that, and been `woken`.
-    pub(super) fn queue_found(&mut self, thread: usize, set: usize, slept: bool, woken: bool) {
+    /// The thread queues what it found in the kernel's set; it may have `slept` for that, and been `woken`.
+    pub(super) fn queue_found(&mut self, thread: usize, slept: bool, woken: bool) {
         if self.setup.is_bare {
             let it = &mut self.threads[thread];
             it.chain.extend(it.found.drain(..));
             return self.turn_to(thread, Step::Handle, self.now);
         }
         let Some(begin) = self.acquire(thread) else { return };
-        if self.setup.sets == 1 {
-            self.polled(thread, begin, slept);
-        }
-        self.sets[set].is_polled = false;
+        self.decide(thread, begin, |schedule, _, stage| {
+            if slept {
+                schedule.end_in_kernel(thread);
+            }
+            schedule.polled(thread, stage);
+        });
         self.queue.extend(self.threads[thread].found.drain(..));
         if woken {
             let again = self.decide(thread, begin, |it, _, stage| it.woken(thread, stage));
             debug_assert!(!again, "one thread at a time is called");
         }
-        self.look_further(thread, begin);
+        self.go_on(thread, begin);
     }
 }

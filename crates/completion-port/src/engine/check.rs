@@ -25,8 +25,8 @@ impl Engine {
         // A one-shot reactor has the answers.
         if !hot.is_empty() || self.is_one_shot {
             let State { schedule, stock } = &mut *state;
-            if let Some(all) = schedule.asks(&self.stage(stock, seat)) {
-                state = self.ask(state, seat, scratch, all);
+            if schedule.asks(&self.stage(stock, seat)) {
+                state = self.ask(state, seat, scratch);
             }
         }
         self.end_check(&mut state.stock, hot, again);

@@ -87,7 +87,7 @@ impl Engine {
         let index = self.nodes.flight(node).slot();
         let (slot, desk) = (self.slot(index), self.desks.at(index));
         let mut lanes = desk.lock();
-        let poll = self.poll_of(slot.descriptor());
+        let poll = self.current_poll();
         let outcome = (was_called_off, goes_on);
         let effects = lanes.come_back_active(&self.nodes, slot, node, outcome, poll);
         drop(lanes);
@@ -141,7 +141,7 @@ impl Engine {
         if lanes.aloft() == 0 {
             return Moment::NEVER;
         }
-        let poll = self.poll_of(slot.descriptor());
+        let poll = self.current_poll();
         let (again, next) = lanes.ring(&self.nodes, slot, now, poll, due);
         let again = again.min(self.recall_late(&mut lanes, now, due));
         let next_of_recalled = self.recall_transfers(&mut lanes, slot, due);
@@ -163,7 +163,7 @@ impl Engine {
         let (index, generation) = name_parts(name);
         let slot = self.slot(index);
         let Some(desk) = self.desk(index) else { return Next::Nothing };
-        let poll = self.poll_of(slot.descriptor());
+        let poll = self.current_poll();
         let mut lanes = desk.lock();
         if slot.word().generation() != generation {
             // The registration has ended meanwhile, and the slot may be used anew.

@@ -39,7 +39,7 @@ use crate::arena::Arena;
 use crate::detection::BlockDetection;
 use crate::error::{Call, Error, ErrorKind};
 use crate::state::arming::Armings;
-use crate::state::facts::{Descriptor, Fault};
+use crate::state::facts::Fault;
 use crate::state::flights::{Desks, Flight};
 use crate::state::queue::{FLIGHT, Fifo, Links, Node, POSTED, cell_of, is_flight};
 use crate::state::schedule::{Advice, SAMPLED, Schedule, SeatNumber};
@@ -177,9 +177,6 @@ struct Stock {
     flights: Spares,
     /// Posted messages whose time has not come, and deadlines.
     timers: Timers,
-    /// Which of the back end's sets are being polled, and which is asked next.
-    polling: Vec<bool>,
-    next_set: usize,
     strays: Strays,
     /// How many threads that take nothing ask the kernel without the lock. What they have found, or
     /// have taken off `recheck`, stands in no list meanwhile. Also a thread that calls off operations of a port
@@ -220,7 +217,7 @@ impl Stock {
         }
     }
 
-    /// Whether most of what the kernel's sets report is of registrations that have ended.
+    /// Whether most reports of the kernel's set are about ended registrations.
     #[inline]
     fn is_full_of_strays(&self) -> bool {
         self.strays.are_many(self.slots.in_use())
@@ -292,8 +289,6 @@ pub(crate) struct Engine {
     origin: Origin,
     /// The phase, for threads that do not have the lock.
     phase: AtomicU8,
-    /// For each of the back end's sets: the poll under way, or the last one.
-    polls: Box<[AtomicU32]>,
     nodes: Nodes,
     /// The port's number in the table of descriptors.
     number: u64,
@@ -310,6 +305,8 @@ pub(crate) struct Engine {
     observes_all: bool,
     backend: Box<dyn Backend>,
     state: Mutex<State>,
+    /// The number of the poll that is under way, or of the last one.
+    poll: AtomicU32,
     /// Held for reading while a descriptor is attached or detached, for writing while the kernel's
     /// set is replaced.
     set: RwLock<()>,
@@ -335,7 +332,6 @@ impl Engine {
         detection: BlockDetection,
         backend: Box<dyn Backend>,
     ) -> Result<Arc<Self>, Error> {
-        let sets = backend.sets();
         let observes_all = detection == BlockDetection::Switches;
         let detection = match detection {
             BlockDetection::Automatic | BlockDetection::Switches => match backend.can_observe() {
@@ -378,8 +374,6 @@ impl Engine {
                         posts: Spares::new(),
                         flights: Spares::new(),
                         timers: Timers::new(number << 32),
-                        polling: vec![false; sets],
-                        next_set: 0,
                         strays: Strays::new(),
                         peeks: 0,
                         collectors: Vec::new(),
@@ -390,7 +384,7 @@ impl Engine {
                         fault: None,
                     },
                 }),
-                polls: (0..sets).map(|_| AtomicU32::new(BEGIN)).collect(),
+                poll: AtomicU32::new(BEGIN),
                 phase: AtomicU8::new(Phase::Open as u8),
                 set: RwLock::new(()),
                 delays: OnceLock::new(),
@@ -454,11 +448,10 @@ impl Engine {
         u64::from(self.nodes.flights.at(record).uses()) << 32 | u64::from(record)
     }
 
-    /// The number of the poll that is under way where `descriptor` is watched, or of the last one.
+    /// The number of the poll that is under way, or of the last one.
     #[inline]
-    fn poll_of(&self, descriptor: Descriptor) -> u32 {
-        let set = descriptor.cast_unsigned() as usize & (self.polls.len() - 1);
-        self.polls[set].load(SeqCst)
+    fn current_poll(&self) -> u32 {
+        self.poll.load(SeqCst)
     }
 
     #[inline]

@@ -140,7 +140,7 @@ impl Unrecorded<'_> {
             Attempted::Blocked => Tried::Blocked,
             _ => Tried::Done { dry: false },
         };
-        let poll = engine.poll_of(slot.descriptor());
+        let poll = engine.current_poll();
         let mut lanes = desk.lock();
         let (effects, landed) = lanes.tried_unrecorded(&engine.nodes, slot, direction, tried, poll);
         let is_blocked = lanes.blocked().has(direction.facts());
@@ -542,7 +542,7 @@ impl Engine {
             return Course::Ends(verdict);
         }
         let Aloft { record, index, slot, desk, .. } = *aloft;
-        let poll = self.poll_of(slot.descriptor());
+        let poll = self.current_poll();
         let (name, direction) = (aloft.registration(), aloft.flight.direction());
         let mut lanes = desk.lock();
         let (course, effects) = lanes.turn(&self.nodes, slot, record | FLIGHT, poll);
@@ -636,7 +636,7 @@ impl Engine {
             self.lane(aloft);
         }
         let Aloft { record, index, slot, desk, flight } = *aloft;
-        let poll = self.poll_of(slot.descriptor());
+        let poll = self.current_poll();
         let mut lanes = desk.lock();
         let tried = match attempted {
             Attempted::Done => Tried::Done { dry: false },
@@ -840,7 +840,7 @@ impl Engine {
             let index = flight.slot();
             let Some(desk) = self.desk(index) else { return false };
             let slot = self.slot(index);
-            let poll = self.poll_of(slot.descriptor());
+            let poll = self.current_poll();
             let mut lanes = desk.lock();
             // Looked at again: the record may have been used anew, for another registration even.
             if flight.uses() != uses || !flight.is_aloft() {

@@ -149,7 +149,7 @@ impl Engine {
             return Next::Nothing;
         };
         self.outstanding.keep_transfer(record, Transfer { is_called_off: true, ..transfer });
-        let poll = self.poll_of(slot.descriptor());
+        let poll = self.current_poll();
         let effects = lanes.end_recalled(&self.nodes, slot, node, poll);
         ended.push(&self.nodes, node);
         if effects.due != NIL {

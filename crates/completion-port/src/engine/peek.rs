@@ -146,12 +146,7 @@ impl Engine {
             }
             left -= 1;
             scratch.is_filled = false;
-            for set in 0..self.polls.len() {
-                // Of a single set each edge goes to one of those that ask.
-                if self.polls.len() == 1 || !state.stock.polling[set] {
-                    state = self.poll_for_others(state, scratch, set, found);
-                }
-            }
+            state = self.poll_for_others(state, scratch, found);
         }
         state
     }
@@ -160,18 +155,17 @@ impl Engine {
         &'e self,
         mut state: MutexGuard<'e, State>,
         scratch: &mut Scratch,
-        set: usize,
         found: &mut bool,
     ) -> MutexGuard<'e, State> {
-        state.stock.begin_poll(set);
+        state.stock.polls += 1;
         state.stock.peeks += 1;
         drop(state);
-        let poll = self.poll(set, scratch, Some(Duration::ZERO));
+        let poll = self.poll(scratch, Some(Duration::ZERO));
         *found |= self.is_one_due(&poll.ready);
         state = self.lock();
         state.stock.peeks -= 1;
         let woken = poll.woken;
-        state.stock.end_poll(self, set, poll);
+        state.stock.end_poll(self, poll);
         if woken && state.schedule.in_kernel() > 0 {
             // The wake was meant for a thread that has entered the kernel's wait meanwhile, and
             // does not come out of it without one.

@@ -1,5 +1,5 @@
-//! Polling: how a thread asks the kernel for edges, with and without sleeping there. And how kernel
-//! sets are replaced that are full of ended registrations.
+//! Polling: how a thread asks the kernel for edges, with and without sleeping there, and how the kernel's
+//! set is replaced when it is full of ended registrations.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::SeqCst;
@@ -32,9 +32,6 @@ pub(crate) struct Scratch {
 
 /// The most edges that a thread which is alone at its port asks the kernel for at once.
 const MOST_EDGES: usize = 1024;
-
-/// About how long a poll of a set takes.
-const MOMENT: Duration = Duration::from_micros(50);
 
 impl Scratch {
     /// The usual room.
@@ -83,18 +80,11 @@ pub(super) struct Polled {
 struct Sleep(Option<Duration>);
 
 impl Stock {
-    /// A poll of this set begins.
-    pub(super) fn begin_poll(&mut self, set: usize) {
-        self.polling[set] = true;
-        self.polls += 1;
-    }
-
-    /// A poll of this set is over, and what it has brought is queued.
+    /// Queues what a poll has brought.
     // Each wait that polls does this: a call would cost as much as what is called.
     #[inline(always)]
-    pub(super) fn end_poll(&mut self, engine: &Engine, set: usize, poll: Polled) {
+    pub(super) fn end_poll(&mut self, engine: &Engine, poll: Polled) {
         let Polled { ready, recheck, strays, woken } = poll;
-        self.polling[set] = false;
         self.empty_polls += u64::from(ready.is_empty() && recheck.is_empty() && !woken);
         self.strays.add(strays);
         if self.notable.is_any() {
@@ -106,123 +96,59 @@ impl Stock {
 }
 
 impl Engine {
-    /// Asks the kernel for edges without waiting, and without the lock. Of several sets it asks
-    /// `all` that no thread polls, or the next such one: where many threads run, each asks one set
-    /// in its turn.
+    /// Asks the kernel for edges without waiting, and without the lock.
     pub(super) fn ask<'e>(
         &'e self,
-        mut state: MutexGuard<'e, State>,
+        state: MutexGuard<'e, State>,
         seat: &Seat,
         scratch: &mut Scratch,
-        all: bool,
     ) -> MutexGuard<'e, State> {
-        scratch.is_filled = false;
-        let sets = self.polls.len();
-        let first = state.stock.next_set;
-        for set in (first..first + sets).map(|set| set % sets) {
-            // If there is one set, several threads may poll it at once: each edge goes to one of
-            // them.
-            if sets > 1 && state.stock.polling[set] {
-                continue;
-            }
-            state.stock.next_set = (set + 1) % sets;
-            state = self.look(state, seat, scratch, set, None);
-            if !all {
-                break;
-            }
-        }
-        state
+        self.look(state, seat, scratch, None)
     }
 
     /// Enters the kernel's wait, for at most `timeout`, without the lock.
-    pub(super) fn doze<'e>(
+    pub(super) fn sleep_in_kernel<'e>(
         &'e self,
         state: MutexGuard<'e, State>,
         seat: &Seat,
         scratch: &mut Scratch,
         timeout: Option<Duration>,
     ) -> MutexGuard<'e, State> {
-        scratch.is_filled = false;
-        if self.polls.len() == 1 {
-            return self.look(state, seat, scratch, 0, Some(Sleep(timeout)));
-        }
-        self.doze_by_several_sets(state, seat, scratch, timeout)
+        self.look(state, seat, scratch, Some(Sleep(timeout)))
     }
 
-    #[inline(never)]
-    fn doze_by_several_sets<'e>(
-        &'e self,
-        state: MutexGuard<'e, State>,
-        seat: &Seat,
-        scratch: &mut Scratch,
-        timeout: Option<Duration>,
-    ) -> MutexGuard<'e, State> {
-        drop(state);
-        let ready = self.backend.doze(timeout).unwrap_or_else(|fault| {
-            self.refused(scratch, fault);
-            0
-        });
-        let mut state = self.lock();
-        state.schedule.end_in_kernel(seat.number);
-        self.note_poll(&mut state, seat);
-        let mut in_vain = ready != 0;
-        for set in (0..self.polls.len()).filter(|set| ready & 1 << set != 0) {
-            if !state.stock.polling[set] {
-                in_vain = false;
-                state = self.look(state, seat, scratch, set, None);
-            }
-        }
-        if in_vain && !state.schedule.is_awaited(seat.number) {
-            // Other threads poll the sets that are ready. Until they have, the kernel reports these
-            // sets again. A thread that was called meanwhile may have used up its wake in the same
-            // call, and so does not pause.
-            state = self.sleep(state, seat, Some(MOMENT));
-        }
-        state
-    }
-
-    /// Asks the kernel for the edges of one set, without the lock. If there is only that set, the
-    /// thread may `sleep` there. If there are several, the caller has made sure that no other
-    /// thread polls this one.
+    /// Asks the kernel for edges, without the lock. The thread may `sleep` there. Several threads may ask
+    /// simultaneously; each edge goes to one of them.
     fn look<'e>(
         &'e self,
         mut state: MutexGuard<'e, State>,
         seat: &Seat,
         scratch: &mut Scratch,
-        set: usize,
         sleep: Option<Sleep>,
     ) -> MutexGuard<'e, State> {
+        scratch.is_filled = false;
         let State { schedule, stock } = &mut *state;
-        stock.begin_poll(set);
-        // One thread replaces the sets; until it has, no other one sleeps there.
+        stock.polls += 1;
+        // One thread replaces the set; until it has, no other one sleeps there.
         let is_full = stock.strays.begin_replacing(stock.slots.in_use());
         if scratch.edges.capacity() > USUAL_EDGES && schedule.may_run() > 1 {
             scratch.shrink();
         }
         drop(state);
         if is_full {
-            self.replace_sets();
+            self.replace_set();
         }
         let timeout = sleep.map_or(Some(Duration::ZERO), |Sleep(timeout)| timeout);
-        let poll = self.poll(set, scratch, timeout);
+        let poll = self.poll(scratch, timeout);
         let mut state = self.lock();
-        if self.polls.len() == 1 {
-            if sleep.is_some() {
-                state.schedule.end_in_kernel(seat.number);
-            }
-            self.note_poll(&mut state, seat);
+        let State { schedule, stock } = &mut *state;
+        if sleep.is_some() {
+            schedule.end_in_kernel(seat.number);
         }
-        let woken = poll.woken;
-        state.stock.end_poll(self, set, poll);
-        if woken { self.answer_wake(state, seat) } else { state }
-    }
-
-    /// The thread of `seat` knows what the kernel has to report.
-    #[allow(clippy::inline_always, reason = "part of each wait")]
-    #[inline(always)]
-    fn note_poll(&self, state: &mut State, seat: &Seat) {
-        let State { schedule, stock } = state;
         schedule.polled(seat.number, &self.stage(stock, seat));
+        let woken = poll.woken;
+        stock.end_poll(self, poll);
+        if woken { self.answer_wake(state, seat) } else { state }
     }
 
     /// A wake has brought the thread of `seat` out of the kernel's wait.
@@ -249,21 +175,15 @@ impl Engine {
         own.expect("a lone operation has the record of its desk")
     }
 
-    /// Asks the kernel for the edges of one set, without the lock, and notes each in its slot.
+    /// Asks the kernel for edges, without the lock, and notes each in its slot.
     #[allow(clippy::inline_always, reason = "part of each wait")]
     #[inline(always)]
-    pub(super) fn poll(
-        &self,
-        set: usize,
-        scratch: &mut Scratch,
-        timeout: Option<Duration>,
-    ) -> Polled {
+    pub(super) fn poll(&self, scratch: &mut Scratch, timeout: Option<Duration>) -> Polled {
         // A thread that reads from a descriptor and then arms its slot must either see this number,
         // or have read before the kernel looks.
-        let number = &self.polls[set];
-        let poll = number.fetch_add(1, SeqCst).wrapping_add(1);
+        let poll = self.poll.fetch_add(1, SeqCst).wrapping_add(1);
         barrier_behind_exchange();
-        let woken = match self.backend.poll(set, &mut scratch.edges, timeout) {
+        let woken = match self.backend.poll(&mut scratch.edges, timeout) {
             Ok(woken) => woken,
             Err(fault) => {
                 self.refused(scratch, fault);
@@ -282,7 +202,7 @@ impl Engine {
                 strays += 1;
                 continue;
             };
-            let newest = || number.load(SeqCst);
+            let newest = || self.current_poll();
             if slot.queue(generation, edge.facts, poll, newest) {
                 ready.push(index, &slot.link);
                 continue;
@@ -382,9 +302,9 @@ impl Engine {
         self.keep_fault(fault);
     }
 
-    /// The kernel's sets are full of strays.
+    /// Replaces the kernel's set, which is full of strays.
     #[cold]
-    fn replace_sets(&self) {
+    fn replace_set(&self) {
         let rebuilt = self.rebuild();
         let mut state = self.lock();
         state.stock.strays.end_replacing(rebuilt);

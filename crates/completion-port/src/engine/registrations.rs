@@ -104,11 +104,11 @@ impl Engine {
         seat: impl FnOnce() -> Option<Arc<Seat>>,
     ) -> Result<Name, Error> {
         let name = self.enter(call, index, entry)?;
-        let Entry { descriptor, mode, associated, shared, .. } = entry;
+        let Entry { mode, associated, shared, .. } = entry;
         let armed = if associated.is_some() { None } else { Some(mode) };
         if armed.is_some() || shared {
             let slot = self.slot(index);
-            match slot.put_back(armed, false, Drained::NONE, self.poll_of(descriptor)) {
+            match slot.put_back(armed, false, Drained::NONE, self.current_poll()) {
                 Next::Gone => {
                     // The descriptor was closed, and its number registered anew, before this call was
                     // over.
@@ -123,7 +123,7 @@ impl Engine {
             DEBUG,
             port = self.number,
             registration = ?super::Shown(name),
-            descriptor,
+            descriptor = entry.descriptor,
             ?mode,
             "registered"
         );
@@ -242,7 +242,7 @@ impl Engine {
         }
         // See `poll`: the handler has read from the descriptor, and only then takes the number.
         barrier(&slot.link);
-        slot.rearm(mode, timed, drained, self.poll_of(slot.descriptor()))
+        slot.rearm(mode, timed, drained, self.current_poll())
     }
 
     /// The token of a held registration gives its key back, to be armed with `mode` or parked (`None`).
@@ -280,7 +280,7 @@ impl Engine {
         }
         // See `poll`: the handler has read from the descriptor, and only then takes the number.
         barrier(&slot.link);
-        let poll = self.poll_of(slot.descriptor());
+        let poll = self.current_poll();
         match slot.put_back(mode, timed, drained, poll) {
             Next::Nothing => Ok(()),
             Next::Gone => Err(Error::new(call, ErrorKind::NotRegistered)),
@@ -485,8 +485,7 @@ impl Engine {
         // See `poll`: the caller may have read from the descriptor, and only then takes the number.
         // The slot may stand in a queue, so its link is not free for this.
         barrier(std::hint::black_box(&AtomicU32::new(0)));
-        let is_enabled =
-            slot.enable_plainly(generation, mode, drained, self.poll_of(slot.descriptor()));
+        let is_enabled = slot.enable_plainly(generation, mode, drained, self.current_poll());
         if is_enabled {
             trace!(DEBUG, port = self.number, registration = ?super::Shown(name), ?mode, "enabled");
         }
@@ -518,7 +517,7 @@ impl Engine {
         }
         // See `enable_plainly`.
         barrier(std::hint::black_box(&AtomicU32::new(0)));
-        let poll = self.poll_of(slot.descriptor());
+        let poll = self.current_poll();
         match slot.enable(generation, mode, drained, poll).map_err(refused)? {
             Next::Nothing => {}
             next => self.follow(next, name_parts(name).0, seat().as_deref()),
@@ -548,7 +547,7 @@ impl Engine {
         }
         // See `enable_plainly`.
         barrier(std::hint::black_box(&AtomicU32::new(0)));
-        let poll = self.poll_of(slot.descriptor());
+        let poll = self.current_poll();
         match slot.enable_also(generation, interest, poll).map_err(refused)? {
             Next::Nothing => {}
             next => self.follow(next, name_parts(name).0, seat().as_deref()),

@@ -127,11 +127,6 @@ impl Scene for Stage<'_> {
     }
 
     #[inline]
-    fn sets(&self) -> usize {
-        self.engine.polls.len()
-    }
-
-    #[inline]
     fn is_replacing(&self) -> bool {
         self.stock.strays.is_replacing()
     }

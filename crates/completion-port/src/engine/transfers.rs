@@ -22,7 +22,7 @@ impl Engine {
         seat: Option<&Seat>,
     ) -> Result<(), (Course, Transfer)> {
         let Aloft { record, index, slot, desk, .. } = *aloft;
-        let poll = self.poll_of(slot.descriptor());
+        let poll = self.current_poll();
         let mut lanes = desk.lock();
         let (course, effects) = lanes.hand_over_active(&self.nodes, slot, record | FLIGHT, poll);
         if course != Course::Waits {

@@ -56,21 +56,22 @@ impl Engine {
                     return if fails { Waited::Failed } else { waited };
                 }
                 Action::Check => self.recheck(state, seat, scratch),
-                Action::Ask { all, grow } => {
+                Action::Ask { grow } => {
                     if grow {
                         scratch.grow();
                     }
-                    self.ask(state, seat, scratch, all)
+                    self.ask(state, seat, scratch)
                 }
                 Action::Query(query) => self.query(state, query),
                 // What was put aside is not to wait for the end of a sleep, nor is what comes of it.
                 Action::Poll(_) if state.stock.notable.has(Notable::ASIDE) => {
-                    self.doze(self.go_on(state, seat, port), seat, scratch, Some(Duration::ZERO))
+                    let state = self.go_on(state, seat, port);
+                    self.sleep_in_kernel(state, seat, scratch, Some(Duration::ZERO))
                 }
                 Action::Park(_) if state.stock.notable.has(Notable::ASIDE) => {
                     self.sleep(self.go_on(state, seat, port), seat, Some(Duration::ZERO))
                 }
-                Action::Poll(timeout) => self.doze(state, seat, scratch, timeout),
+                Action::Poll(timeout) => self.sleep_in_kernel(state, seat, scratch, timeout),
                 Action::Park(timeout) => self.sleep(state, seat, timeout),
             };
             if scratch.is_refused {

@@ -1,14 +1,14 @@
-//! Edges of registrations that have ended, and which thread replaces the kernel's sets for them.
+//! Edges of ended registrations, and which thread replaces the kernel's set because of them.
 
 /// So many of them, and more than there are registrations, are no longer worth looking at.
 const MANY: usize = 1024;
 
-/// What the kernel's sets report of registrations that have ended.
+/// Reports of the kernel's set about ended registrations.
 #[derive(Debug)]
 pub(crate) struct Strays {
-    /// How many there were since the sets were replaced, or could not be.
+    /// Strays since the last replacement of the set, or the last attempt.
     count: usize,
-    /// A thread replaces the sets.
+    /// A thread replaces the set.
     is_replacing: bool,
     replacements: u64,
 }
@@ -24,19 +24,19 @@ impl Strays {
         self.count += count;
     }
 
-    /// Whether most of what the sets report is strays, beside `registrations`.
+    /// Whether most reports of the set are strays, beside `registrations`.
     #[inline]
     pub(crate) fn are_many(&self, registrations: usize) -> bool {
         self.count > MANY.max(registrations)
     }
 
-    /// Whether a thread replaces the sets. Until it has, no other one sleeps there.
+    /// Whether a thread replaces the set. Until it has, no other one sleeps there.
     #[inline]
     pub(crate) fn is_replacing(&self) -> bool {
         self.is_replacing
     }
 
-    /// Whether the thread that asks is to replace the sets: one does, and says when it has.
+    /// Whether the calling thread is to replace the set. One thread does, and calls [`Strays::end_replacing`].
     #[inline]
     pub(crate) fn begin_replacing(&mut self, registrations: usize) -> bool {
         let begins = !self.is_replacing && self.are_many(registrations);
@@ -44,13 +44,13 @@ impl Strays {
         begins
     }
 
-    /// The thread that replaces the sets has done so, or could not: then that is tried after as many more.
+    /// The thread has replaced the set. If it could not, a thread tries again after as many more strays.
     pub(crate) fn end_replacing(&mut self, is_done: bool) {
         (self.count, self.is_replacing) = (0, false);
         self.replacements += u64::from(is_done);
     }
 
-    /// How often the sets were replaced.
+    /// How often the set was replaced.
     pub(crate) fn replacements(&self) -> u64 {
         self.replacements
     }
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_thread_replaces_the_sets_until_it_has() {
+    fn one_thread_replaces_the_set_until_it_has() {
         let mut strays = Strays::new();
         strays.add(MANY);
         assert!(!strays.begin_replacing(0), "they are not many yet");

@@ -534,16 +534,7 @@ impl<C: Calls> Reactor for Kqueue<C> {
         self.has(descriptor).is_ok()
     }
 
-    fn sets(&self) -> usize {
-        1
-    }
-
-    fn poll(
-        &self,
-        _set: usize,
-        edges: &mut Vec<Edge>,
-        timeout: Option<Duration>,
-    ) -> Result<bool, Fault> {
+    fn poll(&self, edges: &mut Vec<Edge>, timeout: Option<Duration>) -> Result<bool, Fault> {
         edges.clear();
         let mut limit = timeout;
         let mut is_woken = false;
@@ -571,11 +562,6 @@ impl<C: Calls> Reactor for Kqueue<C> {
             }
             limit = Some(Duration::ZERO);
         }
-    }
-
-    fn doze(&self, _timeout: Option<Duration>) -> Result<u64, Fault> {
-        // There is one set.
-        Ok(0)
     }
 
     fn wake(&self) {

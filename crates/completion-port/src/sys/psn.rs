@@ -924,16 +924,7 @@ impl<C: Calls> Reactor for Psn<C> {
         self.0.watches(descriptor)
     }
 
-    fn sets(&self) -> usize {
-        1
-    }
-
-    fn poll(
-        &self,
-        _set: usize,
-        edges: &mut Vec<Edge>,
-        timeout: Option<Duration>,
-    ) -> Result<bool, Fault> {
+    fn poll(&self, edges: &mut Vec<Edge>, timeout: Option<Duration>) -> Result<bool, Fault> {
         edges.clear();
         let mut told = Ok(());
         let mut taken = Taken::default();
@@ -988,11 +979,6 @@ impl<C: Calls> Reactor for Psn<C> {
             told?;
         }
         Ok(taken.is_woken)
-    }
-
-    fn doze(&self, _timeout: Option<Duration>) -> Result<u64, Fault> {
-        // There is one set.
-        Ok(0)
     }
 
     fn wake(&self) {

@@ -27,7 +27,7 @@ pub(crate) enum Until {
     Detached,
 }
 
-/// The sets of watched descriptors of one port. A reactor translates requests to system calls, and their
+/// The set of watched descriptors of one port. A reactor translates requests to system calls, and their
 /// results to facts; any thread may call it at any time.
 ///
 /// There are two shapes of reactors. An *edge-triggered* reactor watches a descriptor from
@@ -86,34 +86,17 @@ pub(crate) trait Reactor: Send + Sync {
     /// also if its number has been given out again.
     fn watches(&self, descriptor: Descriptor) -> bool;
 
-    /// Over how many sets the descriptors are spread, so that several threads can poll at once: a
-    /// power of two, at most 64, and always the same. Descriptor `d` is in set `d` modulo that number.
-    fn sets(&self) -> usize;
-
-    /// Puts the edges of one set into `edges`. The list is emptied first, and never grows beyond its
-    /// capacity.
+    /// Puts edges into `edges`. Empties the list first, and never exceeds its capacity.
     ///
     /// The call waits until there is an edge, [`Reactor::wake`] was called or `timeout` is over
-    /// (`None`: no limit). It may also return earlier, for no reason. If there is only one set, any
-    /// number of threads may be in this call, and each edge goes to one of them. If there are
-    /// several sets, one thread at a time calls it for each set, and `timeout` is zero. Returns
-    /// true if the call has used up a wake.
+    /// (`None`: no limit). It may also return earlier, for no reason. Any number of threads may be in
+    /// this call, and each edge goes to one of them. Returns true if the call has used up a wake.
     ///
     /// Fails if the system refuses to tell, and would continue to do so: an error that passes is no failure. There are no
     /// edges then, and none is lost by it.
-    fn poll(
-        &self,
-        set: usize,
-        edges: &mut Vec<Edge>,
-        timeout: Option<Duration>,
-    ) -> Result<bool, Fault>;
+    fn poll(&self, edges: &mut Vec<Edge>, timeout: Option<Duration>) -> Result<bool, Fault>;
 
-    /// Waits, in the same way, until some of several sets have edges, and says which sets: bit `n` stands
-    /// for set `n`. Not called if there is only one set. Fails as [`Reactor::poll`] does.
-    fn doze(&self, timeout: Option<Duration>) -> Result<u64, Fault>;
-
-    /// Makes a thread that waits in [`Reactor::poll`] or [`Reactor::doze`] return. If no thread waits,
-    /// the next one that enters returns at once. One thread may use up several calls.
+    /// Makes a thread that waits in [`Reactor::poll`] return. If no thread waits, the next one that enters returns at once. One thread may use up several calls.
     fn wake(&self);
 
     /// Answers all probes as of this moment, without waiting, and by one system call where the
@@ -146,8 +129,8 @@ pub(crate) trait Reactor: Send + Sync {
     /// What kind of object `descriptor` names. The engine asks it only about a hang-up.
     fn kind(&self, descriptor: Descriptor) -> Kind;
 
-    /// Replaces every set by a new one that holds just its part of `live`, each descriptor with its
-    /// name and what is wanted of it. This gets rid of entries that live on through duplicates of
+    /// Replaces the set by a new one that holds only the `live` descriptors, each with its name and
+    /// its wanted facts. This gets rid of entries that live on through duplicates of
     /// closed descriptors. Whatever holds gives an edge again.
     ///
     /// The engine attaches, adopts, detaches and wants nothing meanwhile. Threads may poll and wake; no wake may

@@ -764,35 +764,32 @@ fn the_ports_own_descriptors_are_refused_epoll() {
     if !in_a_process_of_its_own("by_number::the_ports_own_descriptors_are_refused_epoll") {
         return;
     }
-    for system in [System::native, System::spread] {
-        testkit::run(system, |system| {
-            let before = testkit::descriptors::open();
-            let port = system.port::<usize, usize>(1);
-            let mut own = testkit::descriptors::open();
-            own.retain(|number, _| !before.contains_key(number));
-            assert!(own.len() >= 2, "{own:?}");
-            for (number, name) in &own {
-                let refused =
-                    port.raw().register_number(*number, 7, Interest::IN, ONCE).unwrap_err();
-                assert_eq!(refused.kind(), ErrorKind::NotPollable, "{name}");
-            }
-            // It hears of posts while it is in the kernel's wait, and of sockets.
-            let (near, far) = system.tcp_pair();
-            register(&port, &near, 8, ONCE);
-            thread::scope(|scope| {
-                let waiter = scope.spawn(|| {
-                    let mut batch = Batch::new();
-                    port.raw().wait_cloned(&mut batch, system.soon()).unwrap().count()
-                });
-                settle(system, &port, 1);
-                port.post(1).unwrap();
-                assert_eq!(waiter.join().unwrap(), 1);
+    testkit::run(System::native, |system| {
+        let before = testkit::descriptors::open();
+        let port = system.port::<usize, usize>(1);
+        let mut own = testkit::descriptors::open();
+        own.retain(|number, _| !before.contains_key(number));
+        assert!(own.len() >= 2, "{own:?}");
+        for (number, name) in &own {
+            let refused = port.raw().register_number(*number, 7, Interest::IN, ONCE).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::NotPollable, "{name}");
+        }
+        // It hears of posts while it is in the kernel's wait, and of sockets.
+        let (near, far) = system.tcp_pair();
+        register(&port, &near, 8, ONCE);
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| {
+                let mut batch = Batch::new();
+                port.raw().wait_cloned(&mut batch, system.soon()).unwrap().count()
             });
-            far.write(b"x").unwrap();
-            let mut batch = Batch::new();
-            assert_eq!(port.raw().wait_cloned(&mut batch, system.soon()).unwrap().count(), 1);
+            settle(system, &port, 1);
+            port.post(1).unwrap();
+            assert_eq!(waiter.join().unwrap(), 1);
         });
-    }
+        far.write(b"x").unwrap();
+        let mut batch = Batch::new();
+        assert_eq!(port.raw().wait_cloned(&mut batch, system.soon()).unwrap().count(), 1);
+    });
 }
 
 on_edge_triggered_systems! {

@@ -482,7 +482,7 @@ on_every_system! {
     fn one_wait_takes_packets_of_every_kind_in_the_order_they_were_queued(system: &System) {
         let port = port_on(system);
         let (first, _one) = system.unix_pair();
-        let (second, _two) = system.unix_pair_beside(&first);
+        let (second, _two) = system.unix_pair();
         let (third, _three) = system.unix_pair();
         register(&port, &first, "first", Interest::OUT, ONE_SHOT_LEVEL);
         let_be_told(&port, system, 1);

@@ -365,9 +365,7 @@ on_every_system! {
         let before = port.stats().polls;
         assert_eq!(port.wait(&mut batch, system.quiet()).unwrap().count(), 0);
         let looks = port.stats().polls - before;
-        // At the end of its time it may look into each of four sets.
-        let most = if system.spreads() { 6 } else { 3 };
-        assert!(looks <= most, "{looks} looks at the kernel for one stale edge");
+        assert!(looks <= 3, "{looks} looks at the kernel for one stale edge");
         let before = port.stats().polls;
         for _ in 0..10 {
             assert_eq!(port.wait(&mut batch, system.quiet()).unwrap().count(), 0);
@@ -416,8 +414,8 @@ fn assert_sleeps_on<K: Debug>(on: &System, port: &Port<K, usize>, stirs: impl Fn
         stirs();
         let before = port.stats().polls;
         assert_quiet(port, on);
-        // The sleep itself counts as a look, except where it is for several sets at once.
-        port.stats().polls - before == u64::from(!on.spreads())
+        // The sleep itself counts as a look.
+        port.stats().polls - before == 1
     });
     assert!(sleeps_on);
 }
@@ -462,61 +460,59 @@ fn a_descriptor_that_was_sent_away_may_come_back_epoll() {
     ) {
         return;
     }
-    for system in [System::native, System::spread] {
-        testkit::run(system, |on| {
-            for was in ["armed", "held", "removed"] {
-                let port = on.port::<&str, usize>(1);
-                assert_quiet(&port, on);
-                let (here, there) = on.unix_pair();
-                let event = on.event();
-                let number = event.number();
-                let keeps_it = event.dup().unwrap();
-                let id = port.register(one_shot(&event, "sent")).unwrap();
-                let token = (was == "held").then(|| {
-                    keeps_it.signal(1).unwrap();
-                    the_token(&port, on)
-                });
-                testkit::rights::send(here.descriptor(), event.descriptor());
-                drop(event);
-                if was == "removed" {
-                    // Too late for the kernel, which has no such number any more.
-                    port.remove(id).unwrap();
-                    assert_eq!(the_removed(&port, on), (id, "sent"));
-                }
-                if was != "armed" {
-                    // Nothing is reported of what is under way.
-                    keeps_it.signal(1).unwrap();
-                    assert_quiet(&port, on);
-                }
-                let back = testkit::rights::receive(there.descriptor());
-                assert_eq!(back.as_raw_fd(), number);
-                let new = Registration::new(&back, "back", Interest::IN, OneShot::Level);
-                let current = match port.register(new) {
-                    Ok(new) => {
-                        assert_eq!(was, "removed");
-                        assert_eq!(*the_token(&port, on).key(), "back");
-                        new
-                    }
-                    Err(refused) => {
-                        assert_ne!(was, "removed");
-                        assert_eq!(refused.kind(), ErrorKind::AlreadyRegistered);
-                        token.map_or(Ok(()), Ready::rearm).unwrap();
-                        keeps_it.signal(1).unwrap();
-                        let token = the_token(&port, on);
-                        assert_eq!((token.id(), *token.key()), (id, "sent"));
-                        assert!(keeps_it.drain() > 0);
-                        token.rearm().unwrap();
-                        assert_quiet(&port, on);
-                        id
-                    }
-                };
+    testkit::run(System::native, |on| {
+        for was in ["armed", "held", "removed"] {
+            let port = on.port::<&str, usize>(1);
+            assert_quiet(&port, on);
+            let (here, there) = on.unix_pair();
+            let event = on.event();
+            let number = event.number();
+            let keeps_it = event.dup().unwrap();
+            let id = port.register(one_shot(&event, "sent")).unwrap();
+            let token = (was == "held").then(|| {
                 keeps_it.signal(1).unwrap();
-                let live = was != "removed";
-                assert_eq!(port.raw().is_current(current), live);
-                assert_eq!(port.stats().registered, usize::from(live));
+                the_token(&port, on)
+            });
+            testkit::rights::send(here.descriptor(), event.descriptor());
+            drop(event);
+            if was == "removed" {
+                // Too late for the kernel, which has no such number any more.
+                port.remove(id).unwrap();
+                assert_eq!(the_removed(&port, on), (id, "sent"));
             }
-        });
-    }
+            if was != "armed" {
+                // Nothing is reported of what is under way.
+                keeps_it.signal(1).unwrap();
+                assert_quiet(&port, on);
+            }
+            let back = testkit::rights::receive(there.descriptor());
+            assert_eq!(back.as_raw_fd(), number);
+            let new = Registration::new(&back, "back", Interest::IN, OneShot::Level);
+            let current = match port.register(new) {
+                Ok(new) => {
+                    assert_eq!(was, "removed");
+                    assert_eq!(*the_token(&port, on).key(), "back");
+                    new
+                }
+                Err(refused) => {
+                    assert_ne!(was, "removed");
+                    assert_eq!(refused.kind(), ErrorKind::AlreadyRegistered);
+                    token.map_or(Ok(()), Ready::rearm).unwrap();
+                    keeps_it.signal(1).unwrap();
+                    let token = the_token(&port, on);
+                    assert_eq!((token.id(), *token.key()), (id, "sent"));
+                    assert!(keeps_it.drain() > 0);
+                    token.rearm().unwrap();
+                    assert_quiet(&port, on);
+                    id
+                }
+            };
+            keeps_it.signal(1).unwrap();
+            let live = was != "removed";
+            assert_eq!(port.raw().is_current(current), live);
+            assert_eq!(port.stats().registered, usize::from(live));
+        }
+    });
 }
 
 on_edge_triggered_systems! {
@@ -741,8 +737,7 @@ on_edge_triggered_systems! {
             let before = port.stats().polls;
             assert_quiet(&port, system);
             let looks = port.stats().polls - before;
-            let most = if system.spreads() { 6 } else { 3 };
-            assert!(looks <= most, "{looks} looks at the kernel for another's hang-up");
+            assert!(looks <= 3, "{looks} looks at the kernel for another's hang-up");
             Some(())
         });
     }

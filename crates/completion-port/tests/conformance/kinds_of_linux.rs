@@ -195,51 +195,44 @@ fn each_change_of_the_mounts_is_reported_epoll() {
     }
     // Nothing is told to other processes' mounts.
     mount(None, c"/", libc::MS_REC | libc::MS_PRIVATE);
-    for system in [System::native(), System::spread()] {
-        // This thread alone has mounts of its own.
-        for path in ["/proc/thread-self/mounts", "/proc/thread-self/mountinfo"] {
-            let [file, same, third] = [(); 3].map(|()| File::open(path).unwrap());
-            let port: Port<(), usize> = system.port(1);
-            port.register(Registration::new(&file, (), Interest::IN, Persistent::Edge)).unwrap();
-            let tokens: Port<(), usize> = system.port(1);
-            tokens.register(Registration::new(&same, (), Interest::IN, OneShot::Edge)).unwrap();
-            // Who asks for nothing hears of what the kernel calls an error.
-            let errors: Port<(), usize> = system.port(1);
-            let nothing = Registration::new(&third, (), Interest::NONE, OneShot::Level);
-            errors.register(nothing).unwrap();
-            assert_quiet(&errors, &system);
-            let changed = || {
-                assert_eq!(next_events(&port, &system), Events::IN);
-                assert_quiet(&port, &system);
-                let mut token = the_token(&tokens, &system);
-                assert_eq!(token.events(), Events::IN);
-                token.read_drained();
-                token.rearm().unwrap();
-                assert_quiet(&tokens, &system);
-            };
-            // It can be read, which always holds.
+    let system = System::native();
+    // This thread alone has mounts of its own.
+    for path in ["/proc/thread-self/mounts", "/proc/thread-self/mountinfo"] {
+        let [file, same, third] = [(); 3].map(|()| File::open(path).unwrap());
+        let port: Port<(), usize> = system.port(1);
+        port.register(Registration::new(&file, (), Interest::IN, Persistent::Edge)).unwrap();
+        let tokens: Port<(), usize> = system.port(1);
+        tokens.register(Registration::new(&same, (), Interest::IN, OneShot::Edge)).unwrap();
+        // Who asks for nothing hears of what the kernel calls an error.
+        let errors: Port<(), usize> = system.port(1);
+        let nothing = Registration::new(&third, (), Interest::NONE, OneShot::Level);
+        errors.register(nothing).unwrap();
+        assert_quiet(&errors, &system);
+        let changed = || {
+            assert_eq!(next_events(&port, &system), Events::IN);
+            assert_quiet(&port, &system);
+            let mut token = the_token(&tokens, &system);
+            assert_eq!(token.events(), Events::IN);
+            token.read_drained();
+            token.rearm().unwrap();
+            assert_quiet(&tokens, &system);
+        };
+        // It can be read, which always holds.
+        changed();
+        for _ in 0..5 {
+            mount(Some(c"none"), c"/mnt", 0);
             changed();
-            for _ in 0..5 {
-                mount(Some(c"none"), c"/mnt", 0);
-                changed();
-                // Where a set watches the sets, its question takes the error away.
-                let error = (!system.spreads()).then(|| {
-                    let token = the_token(&errors, &system);
-                    assert_eq!(token.events(), Events::ERR);
-                    token
-                });
-                // SAFETY: umount2(2) reads text that ends with a zero at the pointer.
-                // - it is that of a literal.
-                assert_eq!(unsafe { libc::umount2(c"/mnt".as_ptr(), 0) }, 0);
-                changed();
-                if let Some(token) = error {
-                    token.rearm().unwrap();
-                    let token = the_token(&errors, &system);
-                    assert_eq!(token.events(), Events::ERR);
-                    token.rearm().unwrap();
-                    assert_quiet(&errors, &system);
-                }
-            }
+            let error = the_token(&errors, &system);
+            assert_eq!(error.events(), Events::ERR);
+            // SAFETY: umount2(2) reads text that ends with a zero at the pointer.
+            // - it is that of a literal.
+            assert_eq!(unsafe { libc::umount2(c"/mnt".as_ptr(), 0) }, 0);
+            changed();
+            error.rearm().unwrap();
+            let error = the_token(&errors, &system);
+            assert_eq!(error.events(), Events::ERR);
+            error.rearm().unwrap();
+            assert_quiet(&errors, &system);
         }
     }
 }
@@ -267,34 +260,33 @@ fn mount(source: Option<&std::ffi::CStr>, place: &std::ffi::CStr, flags: libc::c
 /// Rule 16: the same of pressure (PSI).
 #[test]
 fn each_trigger_of_pressure_is_reported_epoll() {
-    for system in [System::native(), System::spread()] {
-        let file = File::options().read(true).write(true).open("/proc/pressure/cpu");
-        let Ok(mut file) = file else {
-            return testkit::skipped("this kernel reports no pressure to this process");
-        };
-        // A microsecond within two seconds, which is the least time that needs no privilege.
-        if std::io::Write::write(&mut file, b"some 1 2000000\0").is_err() {
-            return testkit::skipped("this kernel takes no trigger of pressure");
-        }
-        let port: Port<(), usize> = system.port(1);
-        port.register(Registration::new(&file, (), Interest::IN, Persistent::Edge)).unwrap();
-        let over = AtomicBool::new(false);
-        thread::scope(|scope| {
-            let _end = Over(&over);
-            // More threads than processors.
-            for _ in 0..2 * thread::available_parallelism().map_or(2, usize::from) {
-                scope.spawn(|| {
-                    while !over.load(Relaxed) {
-                        std::hint::spin_loop();
-                    }
-                });
-            }
-            // The first may be that the file can be read.
-            for _ in 0..3 {
-                assert_eq!(next_events(&port, &system), Events::IN);
-            }
-        });
+    let system = System::native();
+    let file = File::options().read(true).write(true).open("/proc/pressure/cpu");
+    let Ok(mut file) = file else {
+        return testkit::skipped("this kernel reports no pressure to this process");
+    };
+    // A microsecond within two seconds, which is the least time that needs no privilege.
+    if std::io::Write::write(&mut file, b"some 1 2000000\0").is_err() {
+        return testkit::skipped("this kernel takes no trigger of pressure");
     }
+    let port: Port<(), usize> = system.port(1);
+    port.register(Registration::new(&file, (), Interest::IN, Persistent::Edge)).unwrap();
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let _end = Over(&over);
+        // More threads than processors.
+        for _ in 0..2 * thread::available_parallelism().map_or(2, usize::from) {
+            scope.spawn(|| {
+                while !over.load(Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        // The first may be that the file can be read.
+        for _ in 0..3 {
+            assert_eq!(next_events(&port, &system), Events::IN);
+        }
+    });
 }
 
 /// Ends threads, also if a claim fails.

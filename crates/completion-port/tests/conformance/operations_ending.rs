@@ -573,7 +573,7 @@ fn a_forked_child_starts_and_cancels_nothing_epoll() {
     ) {
         return;
     }
-    for system in [System::native(), System::spread(), System::native().one_shot()] {
+    for system in [System::native(), System::native().one_shot()] {
         let port = shared_on(&system);
         let (near, far) = system.tcp_pair();
         let (shared, shared_far) = system.tcp_pair();
@@ -625,7 +625,7 @@ fn a_port_that_a_forked_child_drops_leaves_the_flights_epoll() {
     ) {
         return;
     }
-    for system in [System::native(), System::spread(), System::native().one_shot()] {
+    for system in [System::native(), System::native().one_shot()] {
         let mut port = Some(shared_on(&system));
         let (near, far) = system.tcp_pair();
         let parent = port.as_ref().unwrap();

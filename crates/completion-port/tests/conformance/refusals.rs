@@ -245,8 +245,8 @@ fn refuse_from_now_on(calls: &[c_long], code: i32) -> bool {
 
 /// This system, in each way in which its ports watch sockets.
 #[cfg(target_os = "linux")]
-fn each_way() -> [System; 3] {
-    [System::native(), System::native().one_shot(), System::spread()]
+fn each_way() -> [System; 2] {
+    [System::native(), System::native().one_shot()]
 }
 
 /// Rule 75: in a process that may not wait on epoll sets.
@@ -319,9 +319,7 @@ fn a_wait_whose_questions_the_system_refuses_fails_epoll() {
     let name = "refusals::a_wait_whose_questions_the_system_refuses_fails_epoll";
     // The standard library makes this call when a program starts, and goes on after these errors.
     let Some(code) = in_sandboxes(name, &QUESTIONS, &[libc::ENOMEM, libc::EINVAL]) else { return };
-    for system in [System::native(), System::spread()] {
-        questions_are_refused(&system, || code);
-    }
+    questions_are_refused(&System::native(), || code);
 }
 
 /// Rule 75: the same from some time on.

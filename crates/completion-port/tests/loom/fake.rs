@@ -28,8 +28,6 @@ pub(crate) struct Fake {
     descriptors: Descriptors,
     /// Whether it tells who sleeps: for the one thread that says so in its place.
     tells: bool,
-    /// The one descriptor is in the last one.
-    sets: usize,
     is_one_shot: bool,
     sleeper: std::sync::OnceLock<thread::ThreadId>,
     /// Whether that thread sleeps; it has done so for long.
@@ -133,24 +131,19 @@ impl Thread for LoomThread {
 
 impl Fake {
     pub(crate) fn new(tells: bool) -> Arc<Self> {
-        Self::with_sets(1, tells)
-    }
-
-    pub(crate) fn with_sets(sets: usize, tells: bool) -> Arc<Self> {
-        Arc::new(Self::of(sets, tells, false))
+        Arc::new(Self::of(tells, false))
     }
 
     pub(crate) fn one_shot(tells: bool) -> Arc<Self> {
-        Arc::new(Self::of(1, tells, true))
+        Arc::new(Self::of(tells, true))
     }
 
-    fn of(sets: usize, tells: bool, is_one_shot: bool) -> Self {
+    fn of(tells: bool, is_one_shot: bool) -> Self {
         Self {
             state: loom::sync::Mutex::new(FakeState::default()),
             changed: loom::sync::Condvar::new(),
             descriptors: Descriptors::new(),
             tells,
-            sets,
             is_one_shot,
             sleeper: std::sync::OnceLock::new(),
             asleep: AtomicBool::new(false),
@@ -228,33 +221,8 @@ impl Reactor for Handle {
     fn watches(&self, _descriptor: Descriptor) -> bool {
         true
     }
-    fn sets(&self) -> usize {
-        self.0.sets
-    }
-    fn doze(&self, timeout: Option<Duration>) -> Result<u64, Fault> {
-        let mut state = self.0.state.lock().unwrap();
-        while timeout != Some(Duration::ZERO) && state.edges.is_empty() && !state.woken {
-            if let Some(timeout) = timeout {
-                drop(state);
-                self.0.pass(timeout);
-                state = self.0.state.lock().unwrap();
-                break;
-            }
-            state = self.0.changed.wait(state).unwrap();
-        }
-        state.woken = false;
-        Ok(if state.edges.is_empty() { 0 } else { 1 << (self.0.sets - 1) })
-    }
-    fn poll(
-        &self,
-        set: usize,
-        edges: &mut Vec<Edge>,
-        timeout: Option<Duration>,
-    ) -> Result<bool, Fault> {
+    fn poll(&self, edges: &mut Vec<Edge>, timeout: Option<Duration>) -> Result<bool, Fault> {
         edges.clear();
-        if set + 1 < self.0.sets {
-            return Ok(false);
-        }
         let mut state = self.0.state.lock().unwrap();
         while timeout != Some(Duration::ZERO) && state.edges.is_empty() && !state.woken {
             if let Some(timeout) = timeout
@@ -267,7 +235,7 @@ impl Reactor for Handle {
             }
             state = self.0.changed.wait(state).unwrap();
         }
-        let woken = self.0.sets == 1 && std::mem::take(&mut state.woken);
+        let woken = std::mem::take(&mut state.woken);
         // Like the real one it looks again at what it has noted, and reports what holds now.
         let readable = state.readable;
         state.edges.retain(|edge| readable || is_of_operation(edge));

@@ -50,11 +50,6 @@ pub(crate) fn looking_engine(limit: usize, detection: BlockDetection) -> (Arc<En
     port(limit, detection, Fake::new(true))
 }
 
-/// A port that waits for two sets, the second of which has the descriptor.
-pub(crate) fn engine_of_two_sets(limit: usize) -> (Arc<Engine>, Arc<Fake>) {
-    port(limit, BlockDetection::Announced, Fake::with_sets(2, true))
-}
-
 /// A port whose kernel watches until the next edge.
 pub(crate) fn one_shot_engine(limit: usize) -> (Arc<Engine>, Arc<Fake>) {
     port(limit, BlockDetection::Automatic, Fake::one_shot(false))

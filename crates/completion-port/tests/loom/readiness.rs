@@ -9,40 +9,28 @@ use crate::error::ErrorKind;
 use crate::fake::Fake;
 use crate::interest::{Events, Interest};
 use crate::kit::{
-    Handler, LEVEL, NO_HINT, NoTasks, PERSISTENT, PERSISTENT_EDGE, READ, Seen, engine,
-    engine_of_two_sets, explore, explore_within, next, one_shot_engine, post, register, scratch,
-    see_next, spawn, take_any, visit, wait_for,
+    Handler, LEVEL, NO_HINT, NoTasks, PERSISTENT, PERSISTENT_EDGE, READ, Seen, engine, explore,
+    explore_within, next, one_shot_engine, post, register, scratch, see_next, spawn, take_any,
+    visit, wait_for,
 };
 use crate::state::facts::Facts;
 use crate::state::moment::Moment;
 use crate::state::slot::Mode;
 
 /// Two threads wait. There is an edge and there is a post, and nothing else ever happens.
-fn an_edge_and_a_post_are_both_taken(engine: &Arc<Engine>, fake: &Fake) {
-    let name = register(engine, LEVEL);
-    let poster = spawn(engine, post);
-    let other = spawn(engine, take_any);
-    fake.arrive();
-    let mut taken = [take_any(engine), other.join().unwrap()];
-    taken.sort();
-    assert_eq!(taken, [Seen::Ready(name), Seen::Posted]);
-    poster.join().unwrap();
-}
-
 #[test]
 fn an_edge_and_a_post_both_reach_a_crowd() {
     explore_within(2, || {
         let (engine, fake) = engine(3);
         engine.expect(Duration::from_millis(1));
-        an_edge_and_a_post_are_both_taken(&engine, &fake);
-    });
-}
-
-#[test]
-fn an_edge_and_a_post_both_reach_those_who_wait_for_several_sets() {
-    explore_within(2, || {
-        let (engine, fake) = engine_of_two_sets(2);
-        an_edge_and_a_post_are_both_taken(&engine, &fake);
+        let name = register(&engine, LEVEL);
+        let poster = spawn(&engine, post);
+        let other = spawn(&engine, take_any);
+        fake.arrive();
+        let mut taken = [take_any(&engine), other.join().unwrap()];
+        taken.sort();
+        assert_eq!(taken, [Seen::Ready(name), Seen::Posted]);
+        poster.join().unwrap();
     });
 }
 

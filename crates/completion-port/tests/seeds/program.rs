@@ -236,8 +236,6 @@ pub(crate) struct Program {
     pub(crate) limit: usize,
     pub(crate) detection: BlockDetection,
     pub(crate) one_shot_kernel: bool,
-    /// Over how many sets the kernel spreads descriptors.
-    pub(crate) sets: usize,
     pub(crate) hides_switches: bool,
     pub(crate) tcp: bool,
     /// Packets come without tokens.
@@ -435,40 +433,20 @@ pub(crate) fn known() -> Vec<(Program, u64)> {
     };
     let level = AnyTrigger::Persistent(Persistent::Level);
     let once = AnyTrigger::OneShot(OneShot::Level);
-    // A thread finds by `doze` that a set is ready which another thread is just asking, and is given a message
-    // at the same time. It must not pause before it takes that.
-    let busy_set = Program {
+    let one_worker =
+        |habits: &[Habit]| Worker { number: 0, room: 2, limits: vec![], habits: habits.to_vec() };
+    let plain = Program {
         limit: 1,
         detection: BlockDetection::Announced,
         one_shot_kernel: false,
-        sets: 2,
         hides_switches: false,
         tcp: false,
         cloned: false,
         files: FileScript::Done,
         end: End::Shutdown,
         ends_early: false,
-        workers: (0..2)
-            .map(|number| Worker { number, room: 1, limits: vec![], habits: vec![Habit::ReadAll] })
-            .collect(),
-        actors: vec![
-            vec![register(0, level), Step::Post { messages: 1 }, Step::Post { messages: 1 }],
-            vec![
-                Step::Write { place: 0, bytes: 1 },
-                Step::HasPackets,
-                Step::Write { place: 0, bytes: 1 },
-                Step::HasPackets,
-            ],
-        ],
-    };
-    let one_worker =
-        |habits: &[Habit]| Worker { number: 0, room: 2, limits: vec![], habits: habits.to_vec() };
-    let plain = Program {
-        limit: 1,
-        sets: 1,
         workers: vec![one_worker(&[Habit::ReadAll])],
         actors: vec![],
-        ..busy_set.clone()
     };
     // A handler enables a registration while another thread enables it with another trigger. Either call may come last.
     let armed_by_two = |one_shot_kernel, first, trigger| Program {
@@ -529,7 +507,6 @@ pub(crate) fn known() -> Vec<(Program, u64)> {
         ..plain.clone()
     };
     vec![
-        (busy_set, 3_000),
         (armed_by_two(false, once, level), 1_000),
         (armed_by_two(true, once, AnyTrigger::Persistent(Persistent::Edge)), 1_000),
         (armed_by_two(true, level, AnyTrigger::OneShot(OneShot::Edge)), 1_000),
@@ -614,7 +591,6 @@ impl Program {
                 BlockDetection::Announced,
             ]),
             one_shot_kernel: lot.once_in(5),
-            sets: lot.pick(&[1, 1, 1, 2, 4]),
             hides_switches: lot.once_in(3),
             tcp: lot.once_in(2),
             cloned: lot.once_in(4),

@@ -893,7 +893,6 @@ fn run_inside(program: &Program, writes_notes: bool) {
         .buffers()
         .concurrency(program.limit)
         .block_detection(program.detection)
-        .kernel_sets(program.sets)
         .one_shot_kernel(program.one_shot_kernel)
         .build_simulated(&kernel)
         .unwrap();

@@ -167,10 +167,6 @@ pub(crate) struct Model {
     #[arg(long, value_name = "US,...", value_delimiter = ',', default_values_t = [1, 5, 10, 20],
         value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) handler: Vec<u16>,
-    /// Numbers of kernel sets
-    #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [1, 2, 4],
-        value_parser = clap::value_parser!(u16).range(1..=64))]
-    pub(crate) sets: Vec<u16>,
     /// Connections for each processor, the column `each`
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [16],
         value_parser = clap::value_parser!(u16).range(1..))]

@@ -59,14 +59,10 @@ pub(crate) trait Scene {
     /// Whether the port still takes what the kernel reports.
     fn takes_edges(&self) -> bool;
 
-    /// Over how many kernel sets the registrations are spread.
-    fn sets(&self) -> usize;
-
-    /// Whether the kernel's sets are being replaced.
+    /// Whether the kernel's set is being replaced.
     fn is_replacing(&self) -> bool;
 
-    /// Whether they should be replaced: most of what they report is of registrations that have
-    /// ended.
+    /// Whether the set should be replaced, because most of its reports are about ended registrations.
     fn is_full_of_strays(&self) -> bool;
 
     /// Whether threads that sleep without saying so are to be found.
@@ -126,9 +122,8 @@ pub(crate) enum Action {
     Return(Waited, Option<Wake>),
     /// It asks the kernel about registrations that are only remembered.
     Check,
-    /// It asks the kernel for edges without waiting: `all` sets, or the next one; after having made room for
-    /// more edges at once, if it is to `grow`.
-    Ask { all: bool, grow: bool },
+    /// It asks the kernel for edges without waiting. With `grow` it first makes room for more edges.
+    Ask { grow: bool },
     /// It asks the system about another thread, and passes the answer to [`Schedule::answer`].
     Query(Query),
     /// It sleeps in the kernel's wait for edges, for at most so long.
@@ -419,11 +414,6 @@ impl Schedule {
         self.seats.status(seat) == Status::Given
     }
 
-    /// Whether the thread of `seat` was woken, and has not been told yet what for.
-    pub(crate) fn is_awaited(&self, seat: SeatNumber) -> bool {
-        self.seats.is_awaited(seat)
-    }
-
     /// What the thread of `seat` was handed and has not come to goes back to the front of the queue.
     #[inline]
     pub(crate) fn take_back(&mut self, seat: SeatNumber, scene: &mut impl Scene) -> bool {
@@ -648,7 +638,7 @@ impl Schedule {
                 // Left-over packets must not keep newer ones from being found. So each wait asks
                 // the kernel once, even if the queue is not empty.
                 if self.asked == turn.asked && self.may_ask(scene) {
-                    return self.ask(self.seats.running() == 0, false);
+                    return self.ask(false);
                 }
                 // Where other threads may run, the next one that comes finds the edges that are
                 // still with the kernel.
@@ -656,7 +646,7 @@ impl Schedule {
                     && self.seats.may_run() == 1
                     && self.may_ask_further(turn, turn.room, scene)
                 {
-                    return self.ask(true, true);
+                    return self.ask(true);
                 }
                 return Action::Return(Waited::Packets, self.claim(turn, scene));
             }
@@ -697,7 +687,7 @@ impl Schedule {
                 let asks =
                     self.asked == turn.asked || is_filled && self.may_ask_further(turn, 1, scene);
                 if can_poll && self.seats.in_kernel() == 0 && asks {
-                    return self.ask(true, false);
+                    return self.ask(false);
                 }
                 self.seats.run(me);
                 return Action::Return(Waited::TimedOut, self.depart(scene));
@@ -798,21 +788,20 @@ impl Schedule {
         scene.registered() > 0 && self.seats.in_kernel() == 0 && scene.takes_edges()
     }
 
-    /// A thread that has packets to put at the end of the queue asks the kernel for edges first, if it may: all
-    /// sets, or the next one.
+    /// Whether a thread that has packets to put at the end of the queue asks the kernel for edges first.
     #[inline]
-    pub(crate) fn asks(&mut self, scene: &impl Scene) -> Option<bool> {
-        if !self.may_ask(scene) {
-            return None;
+    pub(crate) fn asks(&mut self, scene: &impl Scene) -> bool {
+        let asks = self.may_ask(scene);
+        if asks {
+            self.asked = self.asked.wrapping_add(1);
         }
-        self.asked = self.asked.wrapping_add(1);
-        Some(self.seats.running() == 0)
+        asks
     }
 
     #[inline]
-    fn ask(&mut self, all: bool, grow: bool) -> Action {
+    fn ask(&mut self, grow: bool) -> Action {
         self.asked = self.asked.wrapping_add(1);
-        Action::Ask { all, grow }
+        Action::Ask { grow }
     }
 
     /// Whether the thread asks the kernel, which may have more to report than there was room for,
@@ -826,7 +815,7 @@ impl Schedule {
 
     /// Whether the thread of `me` may enter the kernel's wait, perhaps as one more beside others.
     ///
-    /// No more threads enter the wait of a set that is about to be replaced, since a thread that
+    /// No more threads enter the wait while the set is about to be replaced, since a thread that
     /// sleeps in the old set gets no edges of the new one. The kernel releases the thread that
     /// entered last, so only the newest one enters.
     #[inline]
@@ -842,8 +831,7 @@ impl Schedule {
         let in_kernel = self.seats.in_kernel();
         let running = self.seats.running();
         let searching = self.seats.others_at_work(me) - running;
-        scene.sets() == 1
-            && self.crew.may_join(in_kernel, running, searching, || scene.now())
+        self.crew.may_join(in_kernel, running, searching, || scene.now())
             && self.seats.is_newest_poller(me)
             && !scene.is_replacing()
             && !scene.is_full_of_strays()
@@ -934,5 +922,5 @@ impl Schedule {
 /// How often the kernel is asked once more at most, by which all it has is found: each descriptor is
 /// found once, unless something happens to it meanwhile.
 pub(crate) fn most_further(scene: &impl Scene) -> usize {
-    scene.registered() / USUAL_EDGES + scene.sets()
+    scene.registered() / USUAL_EDGES + 1
 }

@@ -227,10 +227,10 @@ impl Schedule {
             }
             return None;
         }
-        self.may_ask(scene).then(|| self.ask(true, false))
+        self.may_ask(scene).then(|| self.ask(false))
     }
 
-    /// The thread of `me` has polled every set, in the kernel's wait or without waiting.
+    /// The thread of `me` has polled the set, in the kernel's wait or without waiting.
     #[allow(clippy::inline_always, reason = "part of each wait")]
     #[inline(always)]
     pub(crate) fn polled(&mut self, me: SeatNumber, scene: &impl Scene) {

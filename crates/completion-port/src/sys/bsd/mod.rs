@@ -24,7 +24,6 @@ pub(crate) use std::os::fd;
 /// The back end of this system: one kqueue, which any number of threads can wait on. It is edge-triggered whatever was
 /// asked for. Threads do the operations on files.
 pub(crate) fn native(
-    _sets: usize,
     _is_one_shot: bool,
     files: FileEngine,
     readiness: Readiness,

@@ -20,7 +20,7 @@ pub(super) struct Simulated {
 impl Simulated {
     pub(super) fn new() -> Self {
         let kernel = Kernel::new();
-        let backend = kernel.backend_of(1, false);
+        let backend = kernel.backend(false);
         Self { kernel, backend }
     }
 }
@@ -191,7 +191,7 @@ fn what_is_done_makes_edges() {
     backend.attach(number(&ours), 2, Facts::IN).unwrap();
     let edges = || {
         let mut edges = Vec::with_capacity(8);
-        backend.poll(0, &mut edges, Some(std::time::Duration::ZERO)).unwrap();
+        backend.poll(&mut edges, Some(std::time::Duration::ZERO)).unwrap();
         edges.iter().map(|edge| edge.name).collect::<Vec<_>>()
     };
     assert_eq!(edges(), []);

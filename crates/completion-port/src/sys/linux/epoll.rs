@@ -1,6 +1,4 @@
-//! The back end of Linux: one epoll set, edge-triggered, and an eventfd to leave its wait. Where many
-//! processors poll there are several sets, and one more, level-triggered, that watches them and in
-//! which a thread sleeps.
+//! The back end of Linux: one epoll set, edge-triggered, and an eventfd to leave its wait.
 
 use std::io;
 use std::mem::{MaybeUninit, offset_of};
@@ -49,24 +47,15 @@ const PEER_ENDED: [u8; 4] = [7, 8, 9, 11];
 /// The file systems of the kernel's own state, of linux/magic.h: proc, sysfs, and both versions of cgroups.
 const CHANGING: [i64; 4] = [0x9fa0, 0x6265_6572, 0x0027_e0eb, 0x6367_7270];
 
-/// Questions asked at once, and sets that are found ready at once.
+/// The most questions in one poll(2).
 const ROOM: usize = 64;
-
-/// How long a thread sleeps in `top` while that does not watch every set.
-const BLIND: Duration = Duration::from_millis(1);
 
 /// Room for the kernel to write edges to.
 type Room = [MaybeUninit<Edge>];
 
 pub(in crate::sys) struct Epoll {
     process: Process,
-    /// A power of two of them; a descriptor's number says which is its.
-    sets: Vec<OwnedFd>,
-    /// Watches the sets, if there are several.
-    top: Option<OwnedFd>,
-    /// `top` does not watch every set, since memory was short when one was replaced. So a thread
-    /// that sleeps there asks all sets now and then.
-    is_blind: AtomicBool,
+    set: OwnedFd,
     wake: OwnedFd,
     /// Entries are armed for one edge at a time, as on systems that have no edge-triggered set.
     is_one_shot: bool,
@@ -227,10 +216,10 @@ fn look(descriptor: Descriptor) -> Option<usize> {
 }
 
 impl Epoll {
-    /// One-shot entries in one set.
+    /// One-shot entries.
     #[cfg_attr(not(feature = "sim"), allow(dead_code, reason = "for tests"))]
     pub(in crate::sys) fn one_shot() -> Result<Self, Fault> {
-        Ok(Self { is_one_shot: true, ..Self::new(1)? })
+        Ok(Self { is_one_shot: true, ..Self::new()? })
     }
 
     /// The same, with operations on files done in another way.
@@ -239,32 +228,21 @@ impl Epoll {
         Ok(self)
     }
 
-    /// Edge-triggered entries. `sets` is a power of two.
-    pub(in crate::sys) fn new(sets: usize) -> Result<Self, Fault> {
+    /// Edge-triggered entries.
+    pub(in crate::sys) fn new() -> Result<Self, Fault> {
         let process = Process::current();
-        let sets = (0..sets).map(|_| new_set()).collect::<Result<Vec<_>, _>>()?;
-        let top = if sets.len() > 1 { Some(new_set()?) } else { None };
+        let set = new_set()?;
         // SAFETY: eventfd(2) demands nothing of memory.
         let wake = owned(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
         let this = Self {
             process,
-            sets,
-            top,
-            is_blind: AtomicBool::new(false),
+            set,
             wake,
             is_one_shot: false,
             is_precise: AtomicBool::new(true),
             files: FileService::new(process, FileEngine::Automatic)?,
         };
-        match &this.top {
-            None => this.watch_wake(&this.sets[0])?,
-            Some(top) => {
-                this.watch_wake(top)?;
-                for number in 0..this.sets.len() {
-                    this.watch_set(top, number)?;
-                }
-            }
-        }
+        this.watch_wake(&this.set)?;
         Ok(this)
     }
 
@@ -272,12 +250,6 @@ impl Epoll {
     fn watch_wake(&self, set: &OwnedFd) -> Result<(), Fault> {
         // Edge-triggered, so that each write is one edge. The counter is never read.
         add(set, self.wake.as_raw_fd(), (libc::EPOLLIN | libc::EPOLLET) as u32, WAKE)
-    }
-
-    #[allow(clippy::cast_sign_loss, reason = "a set of bits that libc declares as signed")]
-    fn watch_set(&self, top: &OwnedFd, number: usize) -> Result<(), Fault> {
-        // Level-triggered, so that a set which has more edges than were taken is reported again.
-        add(top, self.sets[number].as_raw_fd(), libc::EPOLLIN as u32, number as u64)
     }
 
     /// The bits of an entry for what is `wanted`.
@@ -298,45 +270,35 @@ impl Epoll {
     /// Whether a descriptor is a part of this back end. Its eventfd is watched already, under a
     /// name that no registration may take away.
     fn consists_of(&self, descriptor: Descriptor) -> bool {
-        let mut parts = self.sets.iter().chain(&self.top).chain([&self.wake]);
-        parts.any(|part| part.as_raw_fd() == descriptor)
+        [&self.set, &self.wake].into_iter().any(|part| part.as_raw_fd() == descriptor)
     }
 
-    fn set_of(&self, descriptor: Descriptor) -> &OwnedFd {
-        &self.sets[descriptor.cast_unsigned() as usize & (self.sets.len() - 1)]
-    }
-
-    /// One epoll_wait(2) or epoll_pwait2(2) on `set`. Returns how many of the first edges of `room`
-    /// it has written. A signal may end it early.
-    fn wait(
-        &self,
-        set: &OwnedFd,
-        room: &mut Room,
-        timeout: Option<Duration>,
-    ) -> Result<usize, Code> {
+    /// One epoll_wait(2) or epoll_pwait2(2). Returns how many of the first edges of `room` it has
+    /// written. A signal may end it early.
+    fn wait(&self, room: &mut Room, timeout: Option<Duration>) -> Result<usize, Code> {
         let limit = match timeout {
             None => -1,
             Some(Duration::ZERO) => 0,
             Some(timeout) => {
-                if let Some(count) = self.wait_precisely(set, room, timeout) {
+                if let Some(count) = self.wait_precisely(room, timeout) {
                     return Ok(count);
                 }
                 timeout::whole_milliseconds(timeout)
             }
         };
-        let waited = epoll_wait(set, room, limit);
-        waited.or_else(|code| wait_again(set, room, code, epoll_wait))
+        let waited = epoll_wait(&self.set, room, limit);
+        waited.or_else(|code| wait_again(&self.set, room, code, epoll_wait))
     }
 
     /// As [`Epoll::wait`], to the nanosecond; `None` where the kernel has no such call (before 5.11), or a sandbox does
     /// not know it.
-    fn wait_precisely(&self, set: &OwnedFd, room: &mut Room, timeout: Duration) -> Option<usize> {
+    fn wait_precisely(&self, room: &mut Room, timeout: Duration) -> Option<usize> {
         if !self.is_precise.load(Relaxed) {
             return None;
         }
-        let waited = epoll_pwait2(set, room, timeout);
+        let waited = epoll_pwait2(&self.set, room, timeout);
         let at_once = |set: &_, room: &mut _, _| epoll_pwait2(set, room, Duration::ZERO);
-        let waited = waited.or_else(|code| wait_again(set, room, code, at_once));
+        let waited = waited.or_else(|code| wait_again(&self.set, room, code, at_once));
         if waited.is_err() {
             // If the set is the cause, the other call fails as well.
             self.is_precise.store(false, Relaxed);
@@ -415,12 +377,12 @@ impl Reactor for Epoll {
             return Err(Fault { kind: ErrorKind::NotPollable, code: None });
         }
         let entry = self.first_entry(wanted);
-        add(self.set_of(descriptor), descriptor, entry, name)
+        add(&self.set, descriptor, entry, name)
     }
 
     fn adopt(&self, descriptor: Descriptor, name: u64, wanted: Facts) -> Result<(), Fault> {
         let entry = self.first_entry(wanted);
-        control(self.set_of(descriptor), libc::EPOLL_CTL_MOD, descriptor, entry, name)
+        control(&self.set, libc::EPOLL_CTL_MOD, descriptor, entry, name)
     }
 
     fn want(
@@ -431,38 +393,28 @@ impl Reactor for Epoll {
         until: Until,
     ) -> Result<(), Fault> {
         let entry = self.entry(wanted, until);
-        control(self.set_of(descriptor), libc::EPOLL_CTL_MOD, descriptor, entry, name)
+        control(&self.set, libc::EPOLL_CTL_MOD, descriptor, entry, name)
     }
 
     fn detach(&self, descriptor: Descriptor) {
-        delete(self.set_of(descriptor), descriptor);
+        delete(&self.set, descriptor);
     }
 
     fn watches(&self, descriptor: Descriptor) -> bool {
         // Adding it again is refused, without any effect, if and only if it is there. No slot has
         // the name; if it was not there it is taken out again.
-        let set = self.set_of(descriptor);
-        match add(set, descriptor, 0, WAKE) {
+        match add(&self.set, descriptor, 0, WAKE) {
             Err(fault) => fault.kind == ErrorKind::AlreadyRegistered,
             Ok(()) => {
-                delete(set, descriptor);
+                delete(&self.set, descriptor);
                 false
             }
         }
     }
 
-    fn sets(&self) -> usize {
-        self.sets.len()
-    }
-
-    fn poll(
-        &self,
-        set: usize,
-        edges: &mut Vec<Edge>,
-        timeout: Option<Duration>,
-    ) -> Result<bool, Fault> {
+    fn poll(&self, edges: &mut Vec<Edge>, timeout: Option<Duration>) -> Result<bool, Fault> {
         edges.clear();
-        let count = self.wait(&self.sets[set], edges.spare_capacity_mut(), timeout);
+        let count = self.wait(edges.spare_capacity_mut(), timeout);
         let count = count.map_err(fault_of_wait)?;
         // SAFETY: `set_len` demands that so many elements lie within the capacity and have values.
         // - within: the spare capacity is all of it, since the list is empty, and `wait` wrote there;
@@ -473,25 +425,6 @@ impl Reactor for Epoll {
             edges.retain(|edge| edge.name != WAKE);
         }
         Ok(woken)
-    }
-
-    fn doze(&self, timeout: Option<Duration>) -> Result<u64, Fault> {
-        let Some(top) = &self.top else { return Ok(0) };
-        let mut room = [const { MaybeUninit::uninit() }; ROOM];
-        let is_blind = self.is_blind.load(Relaxed);
-        let limit =
-            if is_blind { timeout.map_or(BLIND, |time| time.min(BLIND)).into() } else { timeout };
-        let count = self.wait(top, &mut room, limit).map_err(fault_of_wait)?;
-        let mut ready = if is_blind { u64::MAX } else { 0 };
-        for edge in &room[..count] {
-            // SAFETY: `assume_init` demands a value.
-            // - `wait` says that the first `count` have been written.
-            let name = unsafe { edge.assume_init() }.name;
-            if name != WAKE {
-                ready |= 1 << name;
-            }
-        }
-        Ok(ready)
     }
 
     fn wake(&self) {
@@ -586,13 +519,10 @@ impl Reactor for Epoll {
     }
 
     fn rebuild(&self, live: &mut dyn Iterator<Item = Watch>) -> Result<(), Fault> {
-        let new = self.sets.iter().map(|_| new_set()).collect::<Result<Vec<_>, _>>()?;
-        if self.top.is_none() {
-            self.watch_wake(&new[0])?;
-        }
+        let new = new_set()?;
+        self.watch_wake(&new)?;
         for Watch { descriptor, name, wanted, until } in live {
-            let set = descriptor.cast_unsigned() as usize & (new.len() - 1);
-            match add(&new[set], descriptor, self.entry(wanted, until), name) {
+            match add(&new, descriptor, self.entry(wanted, until), name) {
                 Ok(()) => {}
                 // The descriptor was closed without being removed, and its number perhaps given out
                 // again. The registration ends when a check finds that out.
@@ -601,32 +531,11 @@ impl Reactor for Epoll {
                 Err(fault) => return Err(fault),
             }
         }
-        let (mut outcome, mut is_blind) = (Ok(()), false);
-        for (number, new) in new.iter().enumerate() {
-            let old = self.sets[number].as_raw_fd();
-            if let Some(top) = &self.top {
-                // The old set may be in use for a moment longer than its number names it.
-                delete(top, old);
-            }
-            // SAFETY: dup3(2) demands nothing of memory.
-            // - the number of the old set is ours and stays open all the time: it names the new set
-            //   in one step, and a thread that uses the number finds one or the other.
-            let done = unsafe { libc::dup3(new.as_raw_fd(), old, libc::O_CLOEXEC) };
-            if done < 0 {
-                outcome = Err(last_fault());
-            }
-            // The new one; the old one still, if it could not be replaced.
-            if let Some(top) = &self.top {
-                is_blind |= self.watch_set(top, number).is_err();
-            }
-        }
-        self.is_blind.store(is_blind, Relaxed);
-        if is_blind {
-            // A thread that sleeps there already waits for all sets without a limit: it is woken to
-            // come back with the limit.
-            self.wake();
-        }
-        outcome
+        // SAFETY: dup3(2) demands nothing of memory.
+        // - the number of the old set is ours and stays open all the time: it names the new set in
+        //   one step, and a thread that uses the number finds one or the other.
+        let done = unsafe { libc::dup3(new.as_raw_fd(), self.set.as_raw_fd(), libc::O_CLOEXEC) };
+        if done < 0 { Err(last_fault()) } else { Ok(()) }
     }
 }
 
@@ -654,38 +563,5 @@ impl Host for Epoll {
 
     fn descriptors(&self) -> &Descriptors {
         self.process.descriptors()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs::File;
-    use std::io::{Read as _, Write as _};
-    use std::os::unix::net::UnixStream;
-    use std::time::Instant;
-
-    use super::*;
-
-    #[test]
-    #[cfg_attr(miri, ignore = "Miri has no dup3(2)")]
-    fn a_thread_that_sleeps_asks_all_sets_now_and_then_if_not_all_are_watched() {
-        const LONG: Duration = Duration::from_secs(10);
-        let mut epoll = Epoll::new(2).unwrap();
-        // A set cannot be added to what is no set, as if memory were short.
-        let no_set = epoll.wake.try_clone().unwrap();
-        let top = epoll.top.replace(no_set);
-        epoll.rebuild(&mut std::iter::empty()).unwrap();
-        epoll.top = top;
-        // A thread that slept there before comes out.
-        let mut wakes = [0; 8];
-        File::from(epoll.wake.try_clone().unwrap()).read_exact(&mut wakes).unwrap();
-        assert_eq!(u64::from_ne_bytes(wakes), 1);
-        epoll.doze(Some(Duration::ZERO)).unwrap();
-        let (ours, mut theirs) = UnixStream::pair().unwrap();
-        epoll.attach(ours.as_raw_fd(), 1, Facts::IN).unwrap();
-        theirs.write_all(b"x").unwrap();
-        let begun = Instant::now();
-        assert_eq!(epoll.doze(Some(LONG)), Ok(u64::MAX));
-        assert!(begun.elapsed() < LONG, "it is asked when the time is over");
     }
 }

@@ -27,11 +27,9 @@ pub(in crate::sys) use epoll::Epoll as System;
 /// What owns a descriptor or names one.
 pub(crate) use std::os::fd;
 
-/// The best back end of this system, with its descriptors spread over `sets` kernel sets: a power of two. If
-/// `is_one_shot`, one that arms a descriptor for one edge at a time, and has one set. `files`: how operations on files
-/// are done.
+/// The best back end of this system. If `is_one_shot`, one that arms a descriptor for one edge at a time. `files`:
+/// how operations on files are done.
 pub(crate) fn native(
-    sets: usize,
     is_one_shot: bool,
     files: FileEngine,
     readiness: Readiness,
@@ -39,6 +37,6 @@ pub(crate) fn native(
     if readiness != Readiness::Automatic {
         return Err(Fault { kind: ErrorKind::Unsupported, code: None });
     }
-    let set = if is_one_shot { Epoll::one_shot() } else { Epoll::new(sets) };
+    let set = if is_one_shot { Epoll::one_shot() } else { Epoll::new() };
     Ok(Box::new(set?.with_files(files)?))
 }

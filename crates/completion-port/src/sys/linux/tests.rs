@@ -33,7 +33,7 @@ pub(in crate::sys) struct Native(Epoll);
 
 impl Native {
     pub(in crate::sys) fn new() -> Self {
-        Self(Epoll::new(1).unwrap())
+        Self(Epoll::new().unwrap())
     }
 }
 
@@ -236,9 +236,9 @@ fn a_send_to_a_local_receiver_with_a_full_queue_is_scarce() {
     let is_blocked = cases::send(&w, &sender, &[b"x"]);
     assert_eq!(is_blocked, Told::Blocked);
     let mut edges = Vec::with_capacity(8);
-    w.0.poll(0, &mut edges, Some(Duration::ZERO)).unwrap();
+    w.0.poll(&mut edges, Some(Duration::ZERO)).unwrap();
     assert_eq!(receive(&w, &receiver, &[1]), Told::Done((b"x".to_vec(), false)));
-    w.0.poll(0, &mut edges, Some(Duration::from_secs(120))).unwrap();
+    w.0.poll(&mut edges, Some(Duration::from_secs(120))).unwrap();
     assert_eq!(edges.len(), 1);
     assert_eq!(cases::send(&w, &sender, &[b"x"]), Told::Done(1));
 }

@@ -472,7 +472,7 @@ mod tests {
 
     fn edges(reactor: &dyn Reactor, room: usize) -> Vec<(u64, Facts)> {
         let mut edges: Vec<Edge> = Vec::with_capacity(room);
-        reactor.poll(0, &mut edges, Some(Duration::ZERO)).unwrap();
+        reactor.poll(&mut edges, Some(Duration::ZERO)).unwrap();
         edges.iter().map(|edge| (edge.name, edge.facts)).collect()
     }
 
@@ -595,7 +595,7 @@ mod tests {
             let reactor = kernel.kqueue(lacks_triggers);
             let wait = |timeout| {
                 let mut edges = Vec::with_capacity(4);
-                let woken = reactor.poll(0, &mut edges, timeout).unwrap();
+                let woken = reactor.poll(&mut edges, timeout).unwrap();
                 assert!(edges.is_empty());
                 woken
             };

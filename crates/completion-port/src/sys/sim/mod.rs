@@ -454,12 +454,11 @@ impl Kernel {
         }
     }
 
-    /// The back end of one more port, whose descriptors are spread over `sets`: a power of two, and one if it
-    /// is one-shot.
-    pub(crate) fn backend_of(&self, sets: usize, is_one_shot: bool) -> Box<dyn Backend> {
+    /// The back end of one more port.
+    pub(crate) fn backend(&self, is_one_shot: bool) -> Box<dyn Backend> {
         let mechanism = self.lock().mechanism;
         match mechanism {
-            Mechanism::Epoll => Box::new(Simulated::new(self.clone(), sets, is_one_shot)),
+            Mechanism::Epoll => Box::new(Simulated::new(self.clone(), is_one_shot)),
             Mechanism::Kqueue => Box::new(self.kqueue(false)),
             Mechanism::Notifications => Box::new(Psn::new(SimulatedPort::new(self.clone()))),
         }
@@ -469,11 +468,6 @@ impl Kernel {
     fn kqueue(&self, lacks_triggers: bool) -> Kqueue<SimulatedCalls> {
         let calls = SimulatedCalls::new(self.clone(), lacks_triggers);
         Kqueue::new(calls).expect("a simulated kernel has no limit of queues")
-    }
-
-    #[cfg(test)]
-    fn backend(&self, is_one_shot: bool) -> Box<dyn Backend> {
-        self.backend_of(1, is_one_shot)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -455,7 +455,7 @@ mod tests {
 
     fn edges(reactor: &dyn Reactor) -> Vec<(u64, Facts)> {
         let mut edges: Vec<Edge> = Vec::with_capacity(8);
-        reactor.poll(0, &mut edges, Some(Duration::ZERO)).unwrap();
+        reactor.poll(&mut edges, Some(Duration::ZERO)).unwrap();
         edges.iter().map(|edge| (edge.name, edge.facts)).collect()
     }
 
@@ -498,7 +498,7 @@ mod tests {
         thread::scope(|scope| {
             let sleeper = scope.spawn(|| {
                 let mut edges = Vec::with_capacity(8);
-                assert!(!reactor.poll(0, &mut edges, None).unwrap());
+                assert!(!reactor.poll(&mut edges, None).unwrap());
                 edges.iter().map(|edge| (edge.name, edge.facts)).collect::<Vec<_>>()
             });
             assert!(kernel.wait_for_sleepers(1, SOON));
@@ -594,7 +594,7 @@ mod tests {
         thread::scope(|scope| {
             let sleeper = scope.spawn(|| {
                 let mut edges: Vec<Edge> = Vec::with_capacity(1);
-                let is_woken = reactor.poll(0, &mut edges, None).unwrap();
+                let is_woken = reactor.poll(&mut edges, None).unwrap();
                 (is_woken, edges.len())
             });
             assert!(kernel.wait_for_sleepers(1, SOON));
@@ -797,7 +797,7 @@ mod tests {
                 let say = say.clone();
                 scope.spawn(move || {
                     let mut edges: Vec<Edge> = Vec::with_capacity(1);
-                    while !reactor.poll(0, &mut edges, None).unwrap() && edges.is_empty() {}
+                    while !reactor.poll(&mut edges, None).unwrap() && edges.is_empty() {}
                     say.send(edges.first().map(|edge| edge.name)).unwrap();
                 });
             }
@@ -861,7 +861,7 @@ mod tests {
         kernel.fail_next_attach(ErrorKind::OutOfMemory);
         assert_eq!(edges(&reactor), [], "there was no memory");
         // A poll that has no room for what is reported.
-        reactor.poll(0, &mut Vec::new(), Some(Duration::ZERO)).unwrap();
+        reactor.poll(&mut Vec::new(), Some(Duration::ZERO)).unwrap();
         reactor.attach(other.number(), 3, BOTH).unwrap();
         refuse(&reactor, &[NOT_ENOUGH_MEMORY]);
         assert!(reactor.watches(other.number()));

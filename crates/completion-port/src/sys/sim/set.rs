@@ -113,13 +113,6 @@ impl Set {
         self.entries.remove(&place);
     }
 
-    /// Which of `sets` have an entry to look at: bit `n` for those whose number is `n` modulo `sets`.
-    fn listed_in(&self, sets: usize) -> u64 {
-        let listed = |place: &&Place| self.entries.get(place).is_some_and(|entry| entry.listed);
-        let places = self.listed.iter().filter(listed);
-        places.fold(0, |found, (_, descriptor)| found | 1 << part_of(*descriptor, sets))
-    }
-
     pub(super) fn is_idle(&self) -> bool {
         !self.woken && self.listed.is_empty()
     }
@@ -130,23 +123,11 @@ impl Set {
         &mut self,
         room: usize,
         objects: &mut Objects,
-        found: impl FnMut(u64, Conditions),
-    ) -> usize {
-        self.take_part(|_| true, room, objects, found)
-    }
-
-    /// The same for those descriptors alone that are in a `part` of the set.
-    fn take_part(
-        &mut self,
-        part: impl Fn(Descriptor) -> bool,
-        room: usize,
-        objects: &mut Objects,
         mut found: impl FnMut(u64, Conditions),
     ) -> usize {
         let mut count = 0;
         while count < room {
-            let first = self.listed.iter().position(|(_, descriptor)| part(*descriptor));
-            let Some(place) = first.and_then(|first| self.listed.remove(first)) else { break };
+            let Some(place) = self.listed.pop_front() else { break };
             let Some(entry) = self.entries.get_mut(&place) else { continue };
             if !std::mem::replace(&mut entry.listed, false) {
                 continue;
@@ -160,11 +141,6 @@ impl Set {
         }
         count
     }
-}
-
-/// In which of `sets` a descriptor is.
-fn part_of(descriptor: Descriptor, sets: usize) -> usize {
-    descriptor.cast_unsigned() as usize & (sets - 1)
 }
 
 /// What is wanted, in the simulated kernel's words.
@@ -233,16 +209,14 @@ pub(super) enum Cause {
 pub(super) struct Simulated {
     kernel: Kernel,
     is_one_shot: bool,
-    /// All descriptors; a poll of one of several sets looks at a part of it.
     set: u64,
-    sets: usize,
     origin: Origin,
 }
 
 impl Simulated {
-    pub(super) fn new(kernel: Kernel, sets: usize, is_one_shot: bool) -> Self {
+    pub(super) fn new(kernel: Kernel, is_one_shot: bool) -> Self {
         let set = kernel.lock().add_set();
-        Self { kernel, is_one_shot, set, sets, origin: Origin::by_number() }
+        Self { kernel, is_one_shot, set, origin: Origin::by_number() }
     }
 
     fn refused(kind: ErrorKind) -> Fault {
@@ -356,35 +330,7 @@ impl Reactor for Simulated {
         }
     }
 
-    fn sets(&self) -> usize {
-        self.sets
-    }
-
-    fn doze(&self, timeout: Option<Duration>) -> Result<u64, Fault> {
-        let mut state = self.kernel.lock();
-        state.check_wait()?;
-        state.calls.poll += 1;
-        if timeout != Some(Duration::ZERO) {
-            state.calls.sleeping_poll += 1;
-        }
-        let until = state.deadline(timeout);
-        let mut found = 0;
-        self.kernel.sleep(state, until, Cause::Polled(self.set), |state| {
-            let woken = self.with_set(state, |set, _| {
-                found = set.listed_in(self.sets);
-                std::mem::replace(&mut set.woken, false)
-            });
-            found != 0 || woken
-        });
-        Ok(found)
-    }
-
-    fn poll(
-        &self,
-        part: usize,
-        edges: &mut Vec<Edge>,
-        timeout: Option<Duration>,
-    ) -> Result<bool, Fault> {
+    fn poll(&self, edges: &mut Vec<Edge>, timeout: Option<Duration>) -> Result<bool, Fault> {
         edges.clear();
         let room = edges.capacity();
         let mut state = self.kernel.lock();
@@ -397,16 +343,11 @@ impl Reactor for Simulated {
         let mut woken = false;
         self.kernel.sleep(state, until, Cause::Polled(self.set), |state| {
             let count = self.with_set(state, |set, objects| {
-                let is_in = |descriptor| part_of(descriptor, self.sets) == part;
-                set.take_part(is_in, room, objects, |name, now| {
+                woken = std::mem::replace(&mut set.woken, false);
+                set.take(room, objects, |name, now| {
                     edges.push(Edge { name, facts: facts(now) });
                 })
             });
-            if self.sets > 1 {
-                // Only `doze` takes a wake.
-                return count > 0;
-            }
-            woken = self.with_set(state, |set, _| std::mem::replace(&mut set.woken, false));
             count > 0 || woken
         });
         Ok(woken)

@@ -19,7 +19,7 @@ const BOTH: Facts = Facts::of_directions(0b11);
 
 fn tokens(set: &dyn Backend) -> Vec<u64> {
     let mut edges = Vec::with_capacity(64);
-    set.poll(0, &mut edges, Some(Duration::ZERO)).unwrap();
+    set.poll(&mut edges, Some(Duration::ZERO)).unwrap();
     edges.iter().map(|edge| edge.name).collect()
 }
 
@@ -173,7 +173,7 @@ fn a_poll_takes_no_more_than_there_is_room_for() {
     }
     let mut edges: Vec<Edge> = Vec::with_capacity(4);
     let room = edges.capacity();
-    set.poll(0, &mut edges, Some(Duration::ZERO)).unwrap();
+    set.poll(&mut edges, Some(Duration::ZERO)).unwrap();
     assert_eq!((edges.len(), edges.capacity()), (room, room));
     assert_eq!(tokens(&*set).len(), 5 - room);
 }
@@ -207,19 +207,19 @@ fn the_automatic_clock_jumps_to_the_deadline() {
     let kernel = Kernel::new();
     let set = kernel.backend(false);
     let mut edges = Vec::with_capacity(4);
-    set.poll(0, &mut edges, Some(SECOND)).unwrap();
+    set.poll(&mut edges, Some(SECOND)).unwrap();
     assert_eq!(set.now().since(Moment::ZERO), SECOND);
     let here = set.this_thread();
     here.park(Some(SECOND));
     assert_eq!(kernel.now(), 2 * SECOND);
     // What is there already costs no time.
     set.wake();
-    set.poll(0, &mut edges, Some(SECOND)).unwrap();
+    set.poll(&mut edges, Some(SECOND)).unwrap();
     here.unpark();
     here.park(Some(SECOND));
     assert_eq!(kernel.now(), 2 * SECOND);
     // Both were taken.
-    set.poll(0, &mut edges, Some(SECOND)).unwrap();
+    set.poll(&mut edges, Some(SECOND)).unwrap();
     here.park(Some(SECOND));
     assert_eq!(kernel.now(), 4 * SECOND);
 }
@@ -233,7 +233,7 @@ fn the_manual_clock_moves_by_hand_only() {
     thread::scope(|scope| {
         let poller = scope.spawn(|| {
             let mut edges = Vec::with_capacity(4);
-            set.poll(0, &mut edges, Some(2 * SECOND)).unwrap();
+            set.poll(&mut edges, Some(2 * SECOND)).unwrap();
             edges.len()
         });
         assert!(kernel.wait_for_sleepers(1, SOON));
@@ -244,7 +244,7 @@ fn the_manual_clock_moves_by_hand_only() {
 
         let poller = scope.spawn(|| {
             let mut edges = Vec::with_capacity(4);
-            set.poll(0, &mut edges, Some(2 * SECOND)).unwrap();
+            set.poll(&mut edges, Some(2 * SECOND)).unwrap();
             edges.len()
         });
         assert!(kernel.wait_for_sleepers(1, SOON));

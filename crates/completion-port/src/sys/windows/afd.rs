@@ -899,24 +899,10 @@ impl Reactor for Afd {
         is_there.unwrap_or(true)
     }
 
-    fn sets(&self) -> usize {
-        1
-    }
-
-    fn poll(
-        &self,
-        _set: usize,
-        edges: &mut Vec<Edge>,
-        timeout: Option<Duration>,
-    ) -> Result<bool, Fault> {
+    fn poll(&self, edges: &mut Vec<Edge>, timeout: Option<Duration>) -> Result<bool, Fault> {
         let woken = self.take_until(edges, timeout);
         self.hand_on();
         woken
-    }
-
-    fn doze(&self, _timeout: Option<Duration>) -> Result<u64, Fault> {
-        // There is one set, and threads sleep in `poll`.
-        Ok(0)
     }
 
     fn wake(&self) {

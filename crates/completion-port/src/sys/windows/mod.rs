@@ -39,10 +39,9 @@ pub(crate) mod fd {
     pub(crate) type RawFd = i32;
 }
 
-/// The back end of this system. A kernel's completion port is one set, which any number of threads can wait on,
-/// and it is one-shot whatever was asked for.
+/// The back end of this system: a completion port of the kernel, which any number of threads can wait on. It is
+/// one-shot whatever was asked for.
 pub(crate) fn native(
-    _sets: usize,
     _is_one_shot: bool,
     files: FileEngine,
     readiness: Readiness,

@@ -455,7 +455,7 @@ impl Drop for Notified {
         let mut edges = Vec::with_capacity(ROOM);
         while self.operations().flying() > 0 && now() < end {
             // No thread polls any more.
-            if self.reactor.poll(0, &mut edges, Some(SOON)).is_err() {
+            if self.reactor.poll(&mut edges, Some(SOON)).is_err() {
                 break;
             }
         }
@@ -513,21 +513,8 @@ impl Reactor for Notified {
         self.reactor.watches(descriptor)
     }
 
-    fn sets(&self) -> usize {
-        self.reactor.sets()
-    }
-
-    fn poll(
-        &self,
-        set: usize,
-        edges: &mut Vec<Edge>,
-        timeout: Option<Duration>,
-    ) -> Result<bool, Fault> {
-        self.reactor.poll(set, edges, timeout)
-    }
-
-    fn doze(&self, timeout: Option<Duration>) -> Result<u64, Fault> {
-        self.reactor.doze(timeout)
+    fn poll(&self, edges: &mut Vec<Edge>, timeout: Option<Duration>) -> Result<bool, Fault> {
+        self.reactor.poll(edges, timeout)
     }
 
     fn wake(&self) {

@@ -45,7 +45,7 @@ fn edges_within(afd: &Afd, limit: Duration) -> Vec<(u64, Facts)> {
     let mut edges = Vec::with_capacity(64);
     while edges.is_empty() && Instant::now() < end {
         let left = end.saturating_duration_since(Instant::now());
-        afd.poll(0, &mut edges, Some(left)).unwrap();
+        afd.poll(&mut edges, Some(left)).unwrap();
     }
     edges.iter().map(|edge| (edge.name, edge.facts)).collect()
 }
@@ -272,7 +272,7 @@ fn the_last_thread_that_sleeps_asks_again_for_those_that_were_told() {
                 let (say, afd) = (say.clone(), &afd);
                 scope.spawn(move || {
                     let mut edges = Vec::with_capacity(1);
-                    while !afd.poll(0, &mut edges, None).unwrap() && edges.is_empty() {}
+                    while !afd.poll(&mut edges, None).unwrap() && edges.is_empty() {}
                     say.send(edges.first().map(|edge| edge.name)).unwrap();
                 });
             }
@@ -305,7 +305,7 @@ fn who_takes_a_nudge_and_does_not_sleep_passes_it_on() {
     afd.sleepers.fetch_add(1, SeqCst);
     (0..6).for_each(|_| assert_eq!(edge(&afd), (7, Facts::IN)));
     for _ in 0..3 {
-        afd.poll(0, &mut Vec::with_capacity(4), Some(Duration::ZERO)).unwrap();
+        afd.poll(&mut Vec::with_capacity(4), Some(Duration::ZERO)).unwrap();
     }
     // That one; or, if this has taken long, the next answer.
     let mut room = [const { MaybeUninit::uninit() }; 4];
@@ -316,11 +316,11 @@ fn who_takes_a_nudge_and_does_not_sleep_passes_it_on() {
 fn a_wake_ends_a_poll_now_or_later() {
     let afd = Afd::new(FileEngine::Automatic).unwrap();
     let mut edges = Vec::with_capacity(4);
-    assert!(!afd.poll(0, &mut edges, Some(Duration::ZERO)).unwrap());
+    assert!(!afd.poll(&mut edges, Some(Duration::ZERO)).unwrap());
     afd.wake();
-    assert!(afd.poll(0, &mut edges, Some(SOON)).unwrap());
+    assert!(afd.poll(&mut edges, Some(SOON)).unwrap());
     thread::scope(|scope| {
-        scope.spawn(|| assert!(afd.poll(0, &mut Vec::with_capacity(4), None).unwrap()));
+        scope.spawn(|| assert!(afd.poll(&mut Vec::with_capacity(4), None).unwrap()));
         thread::park_timeout(QUIET);
         afd.wake();
     });
@@ -331,7 +331,7 @@ fn a_poll_is_not_shorter_than_its_limit() {
     let afd = Afd::new(FileEngine::Automatic).unwrap();
     for limit in [1, 3, 20].map(Duration::from_millis) {
         let begun = Instant::now();
-        afd.poll(0, &mut Vec::with_capacity(4), Some(limit)).unwrap();
+        afd.poll(&mut Vec::with_capacity(4), Some(limit)).unwrap();
         assert!(begun.elapsed() >= limit);
     }
 }
@@ -347,7 +347,7 @@ fn more_answers_than_there_is_room_for_come_later() {
     let mut names = Vec::new();
     let mut edges = Vec::with_capacity(3);
     while names.len() < 10 {
-        afd.poll(0, &mut edges, Some(SOON)).unwrap();
+        afd.poll(&mut edges, Some(SOON)).unwrap();
         assert!((1..=3).contains(&edges.len()) && edges.capacity() == 3);
         names.extend(edges.iter().map(|edge| edge.name));
     }
@@ -379,7 +379,7 @@ fn poll_until(afd: &Afd, holds: impl Fn() -> bool) {
     let end = Instant::now() + SOON;
     while !holds() {
         assert!(Instant::now() < end, "it does not come");
-        afd.poll(0, &mut Vec::with_capacity(4), Some(Duration::from_millis(1))).unwrap();
+        afd.poll(&mut Vec::with_capacity(4), Some(Duration::from_millis(1))).unwrap();
     }
 }
 
@@ -485,7 +485,7 @@ fn a_socket_that_is_detached_as_it_is_closed_is_forgotten() {
     thread::scope(|scope| {
         scope.spawn(|| {
             while !is_over.load(SeqCst) {
-                afd.poll(0, &mut Vec::with_capacity(4), None).unwrap();
+                afd.poll(&mut Vec::with_capacity(4), None).unwrap();
             }
         });
         for _ in 0..100 {

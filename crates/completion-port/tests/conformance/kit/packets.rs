@@ -90,7 +90,7 @@ pub(crate) fn queue<K>(
     key: K,
     other: K,
 ) -> Id {
-    let (first, first_peer) = on.unix_pair_beside(socket);
+    let (first, first_peer) = on.unix_pair();
     let before = port.register(one_shot(&first, other)).unwrap();
     let id = port.register(one_shot(socket, key)).unwrap();
     first_peer.write(b"x").unwrap();

@@ -129,8 +129,7 @@ pub(super) struct Fake {
     pub(super) threads: Vec<Thread>,
     pub(super) taken: Vec<Packet>,
     pub(super) registered: usize,
-    pub(super) sets: usize,
-    /// A thread replaces the kernel's sets.
+    /// A thread replaces the kernel's set.
     pub(super) replacing: bool,
     pub(super) closed: bool,
     pub(super) abandoned: bool,
@@ -193,10 +192,6 @@ impl Scene for Fake {
 
     fn takes_edges(&self) -> bool {
         !self.closed
-    }
-
-    fn sets(&self) -> usize {
-        self.sets
     }
 
     fn is_replacing(&self) -> bool {
@@ -297,7 +292,6 @@ impl Rig {
             threads: Vec::new(),
             taken: Vec::new(),
             registered: 8,
-            sets: 1,
             replacing: false,
             closed: false,
             abandoned: false,
@@ -414,7 +408,7 @@ impl Rig {
             }
             Does::Checks(wait, ready) => {
                 self.port.own = Some(seat);
-                if !ready.is_empty() && self.schedule.asks(&self.port).is_some() {
+                if !ready.is_empty() && self.schedule.asks(&self.port) {
                     Does::Asks(wait, ready)
                 } else {
                     self.port.queue.extend(ready);

@@ -28,7 +28,7 @@ pub(crate) enum Event {
     Remember(usize),
     BeginPeek,
     EndPeek,
-    /// A thread begins to replace the kernel's sets, or has done.
+    /// A thread begins to replace the kernel's set, or has done.
     Replace(bool),
     Deliver,
     /// This many microseconds go by.
@@ -50,7 +50,6 @@ pub(crate) struct Setting {
     pub(crate) observes: bool,
     /// How many edges the kernel reports at once.
     pub(crate) edges: usize,
-    pub(crate) sets: usize,
 }
 
 fn rig(setting: Setting) -> Rig {
@@ -59,7 +58,6 @@ fn rig(setting: Setting) -> Rig {
     rig.port.detects = setting.detects;
     rig.port.observes = setting.observes;
     rig.port.edges = setting.edges;
-    rig.port.sets = setting.sets;
     rig.delays = true;
     rig
 }
@@ -233,11 +231,10 @@ mod random {
     fn setting() -> impl Strategy<Value = Setting> {
         let packet = prop_oneof![Just(1_u64), Just(5), Just(30)];
         let edges = prop_oneof![Just(2_usize), Just(64)];
-        let sets = prop_oneof![3 => Just(1_usize), 1 => Just(2)];
-        (1_usize..5, 1_usize..5, packet, any::<bool>(), any::<bool>(), edges, sets).prop_map(
-            |(limit, threads, packet, detects, observes, edges, sets)| {
+        (1_usize..5, 1_usize..5, packet, any::<bool>(), any::<bool>(), edges).prop_map(
+            |(limit, threads, packet, detects, observes, edges)| {
                 let observes = detects && observes;
-                Setting { limit, threads, packet, detects, observes, edges, sets }
+                Setting { limit, threads, packet, detects, observes, edges }
             },
         )
     }

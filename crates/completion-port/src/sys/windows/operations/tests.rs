@@ -338,7 +338,7 @@ fn ended_within(afd: &Afd, limit: Duration) -> Vec<Transfer> {
     let mut edges: Vec<Edge> = Vec::with_capacity(64);
     let mut ended = Vec::new();
     while ended.is_empty() && Instant::now() < end {
-        afd.poll(0, &mut edges, Some(end.saturating_duration_since(Instant::now()))).unwrap();
+        afd.poll(&mut edges, Some(end.saturating_duration_since(Instant::now()))).unwrap();
         ended.extend(edges.iter().map(|edge| afd.bring_back(edge.name).unwrap()));
     }
     ended
