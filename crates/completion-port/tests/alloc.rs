@@ -23,8 +23,8 @@ use testkit::{SOON, Stream, connected};
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Rounds for everything to be used for the first time, and rounds that are counted.
-const ROUNDS: usize = if cfg!(windows) { 200 } else { 1_000 };
+/// Rounds for everything to be used for the first time, and as many that are counted.
+const ROUNDS: usize = 200;
 
 /// Whether a claim is skipped, by its name, since Windows takes memory for what it is about.
 fn takes_memory(claim: &str, what: &str) -> bool {

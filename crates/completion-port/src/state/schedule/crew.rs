@@ -709,7 +709,7 @@ mod tests {
                 work.run_until(MILLISECOND, |_| {});
                 assert_eq!(work.workers, threads, "{packet}");
                 let (mut less, mut all) = (0, 0);
-                work.run_until(500 * MILLISECOND, |work| {
+                work.run_until(150 * MILLISECOND, |work| {
                     all += 1;
                     less += u64::from(work.workers < threads);
                 });
