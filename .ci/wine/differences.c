@@ -178,39 +178,6 @@ static void order_of_release(void)
     difference("the first waiter is released first", order[0] != 2);
 }
 
-static volatile LONG spins, may_end;
-
-static DWORD WINAPI spin_with_a_port(void *counted_by)
-{
-    DWORD bytes;
-    ULONG_PTR key;
-    OVERLAPPED *overlapped;
-    (void)GetQueuedCompletionStatus(counted_by, &bytes, &key, &overlapped, 0);
-    for (spins = 1; !may_end;) {
-    }
-    return 0;
-}
-
-/* A port that is to let one thread run gives a second one a packet, while the first one spins: "completion port that counts
- * its threads". */
-static void counted_threads(void)
-{
-    DWORD bytes;
-    ULONG_PTR key;
-    OVERLAPPED *overlapped;
-    HANDLE counts = CreateIoCompletionPort(INVALID_HANDLE_VALUE, NULL, 0, 1);
-    HANDLE thread = CreateThread(NULL, 0, spin_with_a_port, counts, 0, NULL);
-    while (!spins) {
-        Sleep(1);
-    }
-    PostQueuedCompletionStatus(counts, 0, 0, NULL);
-    int is_taken = GetQueuedCompletionStatus(counts, &bytes, &key, &overlapped, 0);
-    may_end = 1;
-    WaitForSingleObject(thread, INFINITE);
-    CloseHandle(counts);
-    difference("a thread that spins keeps no packet from another one", is_taken);
-}
-
 /* A completion port that is asked for no packet says that it has brought some. */
 static void room_for_nothing(void)
 {
@@ -706,7 +673,6 @@ int main(int count, char **arguments)
     address_of_datagrams();
     datagrams_to_nobody();
     order_of_release();
-    counted_threads();
     room_for_nothing();
     answer_as_the_thread_ends();
     reset_in_the_queue();

@@ -19,11 +19,9 @@
 /// question costs about three microseconds, and less than half of one if the clock of the thread's
 /// processor time tells.
 ///
-/// On Windows [`Tick`](Self::Tick) looks at a completion port of the system, of which each thread has
-/// one of its own, and which counts it. That costs one call more behind each by which the thread takes packets
-/// from the system. A handler that takes packets from a completion port of the program's own seems to sleep from
-/// then on, until its thread has asked the system for packets of a port of the library again, which it does not do while it finds
-/// some queued. Wine counts no threads: there nothing is found.
+/// On Windows, NetBSD and OpenBSD the system does not report sleeping threads. There
+/// [`Tick`](Self::Tick) is accepted and detects nothing: a handler that blocks has to announce it
+/// with [`Port::blocking`](crate::Port::blocking).
 ///
 /// # Examples
 ///

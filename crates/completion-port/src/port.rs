@@ -54,6 +54,8 @@ use crate::trigger::{Terms, Trigger};
 ///
 /// # Platform notes
 ///
+/// On Windows, NetBSD and OpenBSD only [`Port::blocking`] reports a thread that sleeps.
+///
 /// Linux: one `epoll` set, with each descriptor in it once, edge-triggered; see
 /// [epoll(7)](https://man7.org/linux/man-pages/man7/epoll.7.html). In a forked child every call is
 /// refused with [`ErrorKind::Forked`], and dropping the port closes its descriptors and does nothing

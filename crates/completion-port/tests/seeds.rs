@@ -84,8 +84,6 @@ mod sys {
     #[cfg_attr(unix, path = "unix/codes.rs")]
     #[cfg_attr(windows, path = "windows/codes.rs")]
     pub(crate) mod codes;
-    #[allow(dead_code, reason = "what is for Windows")]
-    pub(crate) mod counted;
     #[allow(dead_code, reason = "what is for sockets of a system")]
     pub(crate) mod errors;
     pub(crate) mod files;

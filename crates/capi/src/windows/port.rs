@@ -27,8 +27,7 @@ impl CompletionPort {
     pub(crate) fn new(name: u64, concurrency: usize) -> Result<Self, u32> {
         // A socket can be associated with one completion port of the kernel alone, and notifications of the system do so,
         // by their documentation. Polls do not, so that the relay can have it.
-        // A program may take packets from the system's own ports in its handlers, and then its threads would seem to sleep:
-        // see `BlockDetection::Tick`. It says by `cp_blocking` that a thread sleeps.
+        // Windows has no call that reports a sleeping thread. The program announces a blocking call with `cp_blocking`.
         let port = Port::builder()
             .concurrency(concurrency)
             .readiness(Readiness::Polls)

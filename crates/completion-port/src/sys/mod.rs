@@ -11,12 +11,6 @@ pub(crate) mod backend;
 mod bsd;
 #[cfg(all(test, feature = "sim", target_os = "linux"))]
 mod cases;
-#[cfg(any(feature = "sim", target_os = "windows"))]
-#[cfg_attr(
-    not(any(test, target_os = "windows")),
-    allow(dead_code, reason = "on a simulated kernel it is known what that counts")
-)]
-mod counted;
 pub(crate) mod errors;
 pub(crate) mod files;
 pub(crate) mod host;

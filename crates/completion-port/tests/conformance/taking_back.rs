@@ -85,7 +85,7 @@ on_every_system! {
 
     /// Rules 6 and 54: the same of a thread that sleeps, at a port that lets one run.
     fn operations_of_a_thread_that_sleeps_are_done_by_another_one(system: &System) {
-        system.not_on_wine("completion port that counts its threads");
+        system.not_on_windows("call that reports a sleeping thread");
         let (go_on, told) = mpsc::channel::<()>();
         let sleep = move || {
             let me = thread::current().id();
@@ -99,7 +99,7 @@ on_every_system! {
     /// Rule 6: what a caller has moved elsewhere cannot be taken back, so that it should take less at a time
     /// where threads are found asleep.
     fn who_can_give_nothing_back_is_advised_to_take_less_where_threads_sleep(system: &System) {
-        system.not_on_wine("completion port that counts its threads");
+        system.not_on_windows("call that reports a sleeping thread");
         system.several_threads_wait();
         let port = system.port::<(), usize>(1);
         let (say, heard) = mpsc::channel();

@@ -18,7 +18,7 @@ use crate::kit::threads::{
 on_every_system! {
     /// Rule 39.
     fn a_block_that_nobody_announced_is_noticed(system: &System) {
-        system.not_on_wine("completion port that counts its threads");
+        system.not_on_windows("call that reports a sleeping thread");
         let (blocked, heard) = Blocked::on(system, 1);
         thread::scope(|scope| {
             let _end = End::of(&blocked.port, [&blocked.gate]);
@@ -32,7 +32,7 @@ on_every_system! {
     /// Rule 39: a packet that the kernel has yet to report does not wait for a handler that blocks:
     /// another thread asks the kernel.
     fn a_block_that_nobody_announced_keeps_no_socket_waiting(system: &System) {
-        system.not_on_wine("completion port that counts its threads");
+        system.not_on_windows("call that reports a sleeping thread");
         let (ours, theirs) = system.unix_pair();
         let (blocked, heard) = Blocked::on(system, 1);
         let registration = Registration::new(&ours, (), Interest::IN, OneShot::Level);
@@ -48,7 +48,7 @@ on_every_system! {
 
     /// Rule 39: the same of a thread that has its packet from the kernel's wait, and not from a post.
     fn who_blocks_is_noticed_though_it_has_come_from_the_kernels_wait(system: &System) {
-        system.not_on_wine("completion port that counts its threads");
+        system.not_on_windows("call that reports a sleeping thread");
         let (ours, theirs) = system.unix_pair();
         let (blocked, heard) = Blocked::on(system, 1);
         let registration = Registration::new(&ours, (), Interest::IN, OneShot::Level);
@@ -83,7 +83,7 @@ on_every_system! {
     /// Rule 39: where no other thread waits, one that only looks in again and again notices it, whether the
     /// packet is queued or still with the kernel.
     fn a_block_is_noticed_by_who_only_looks_in(system: &System) {
-        system.not_on_wine("completion port that counts its threads");
+        system.not_on_windows("call that reports a sleeping thread");
         // Time passes on a simulated kernel between two waits only.
         let times = [Duration::ZERO, Duration::from_micros(300), Duration::from_millis(1)];
         let times = if system.kernel().is_some() { &times[..1] } else { &times[..] };
@@ -154,13 +154,13 @@ on_every_system! {
     /// Rule 39: the same if the block was not announced; then the port has to find out that it is
     /// over. Here the thread that has blocked has the only seat.
     fn who_blocked_unannounced_and_runs_again_has_the_only_seat(system: &System) {
-        system.not_on_wine("completion port that counts its threads");
+        system.not_on_windows("call that reports a sleeping thread");
         who_blocked_runs_again(system, 1);
     }
 
     /// Rule 39: and with another thread in the second of two seats.
     fn who_blocked_unannounced_and_runs_again_has_one_of_two_seats(system: &System) {
-        system.not_on_wine("completion port that counts its threads");
+        system.not_on_windows("call that reports a sleeping thread");
         who_blocked_runs_again(system, 2);
     }
 }

@@ -196,7 +196,7 @@ fn a_spinning_handler_delays_no_other_connection_with_more_threads_than_seats() 
 #[test]
 fn a_handler_that_sleeps_unannounced_gives_its_seat_away() {
     testkit::run(System::native, |system| {
-        system.not_on_wine("completion port that counts its threads");
+        system.not_on_windows("call that reports a sleeping thread");
         assert_nobody_waits(3, 1, Misbehaviour::Sleeps);
     });
 }

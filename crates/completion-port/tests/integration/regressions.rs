@@ -80,7 +80,7 @@ on_every_system! {
     /// had been idle when they were taken, so that nobody ever noticed the block.
     fn who_comes_when_every_seat_is_taken_looks_after_the_port(system: &System) {
         system.several_threads_wait();
-        system.not_on_wine("completion port that counts its threads");
+        system.not_on_windows("call that reports a sleeping thread");
         let port = system.port::<(), usize>(1);
         let (say, heard) = mpsc::channel();
         let (go_on, blocked) = mpsc::channel::<()>();

@@ -245,7 +245,7 @@ fn a_thread_that_is_found_asleep_is_counted_as_such() {
 }
 
 fn counts_a_thread_that_is_found_asleep(system: &System) {
-    system.not_on_wine("completion port that counts its threads");
+    system.not_on_windows("call that reports a sleeping thread");
     let port: Port<(), u32> =
         Port::builder().concurrency(1).block_detection(BlockDetection::Tick).build().unwrap();
     let (go_on, wait) = mpsc::channel::<()>();

@@ -353,7 +353,7 @@ fn a_thread_that_is_found_asleep_is_told_of() {
 }
 
 fn tells_of_a_thread_that_is_found_asleep(system: &System) {
-    system.not_on_wine("completion port that counts its threads");
+    system.not_on_windows("call that reports a sleeping thread");
     let port: Port<u32, usize> =
         Port::builder().concurrency(1).block_detection(BlockDetection::Tick).build().unwrap();
     let port = Arc::new(port);

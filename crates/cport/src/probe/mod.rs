@@ -147,10 +147,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         rows.push(row);
     }
     #[cfg(windows)]
-    {
-        reference(options)?;
-        kernel_port(options)?;
-    }
+    reference(options)?;
     let different: Vec<_> = rows
         .iter()
         .filter(|row| row.is_as_expected() == Some(false))
@@ -212,25 +209,6 @@ fn reference(options: &Options) -> Result<(), Failure> {
         }
     }
     Ok(())
-}
-
-/// Whether a completion port of the system counts its threads, which nothing is expected of.
-#[cfg(windows)]
-fn kernel_port(options: &Options) -> Result<(), Failure> {
-    let crate::system::Counted { rule, what, seen, inferred } = crate::system::counted();
-    if options.json {
-        return say(format_args!(
-            "{}\n",
-            json!({ "kernel_port": rule, "what": what, "seen": seen.join("; "), "inferred": inferred })
-        ));
-    }
-    show(format_args!(
-        "\nWhat a completion port of the system does, by bare calls; nothing is expected here\n\nrow {rule}: {what}\n"
-    ))?;
-    for seen in seen {
-        show(format_args!("    {seen}\n"))?;
-    }
-    show(format_args!("    inferred without it: {inferred}\n"))
 }
 
 /// Tries a rule in a thread of its own, which is left behind if it is stuck.

@@ -99,15 +99,3 @@ fn what_the_systems_own_call_does_is_shown_and_not_judged() {
     }
     assert!(objects.last().unwrap()["summary"]["different"].is_u64());
 }
-
-/// Wine counts no threads, and a Windows nobody has asked yet.
-#[cfg(windows)]
-#[test]
-fn what_a_completion_port_of_the_system_does_is_shown_and_not_judged() {
-    let objects = objects(&run(cport(&["probe", "--json"])));
-    let shown: Vec<_> = objects.iter().filter(|object| object["kernel_port"].is_u64()).collect();
-    let [row] = shown[..] else { panic!("{shown:?}") };
-    let seen = row["seen"].as_str().unwrap();
-    assert!(seen.contains("spins: ") && !seen.contains("an error"), "{seen}");
-    assert!(row["inferred"].is_string() && row["as_expected"].is_null());
-}

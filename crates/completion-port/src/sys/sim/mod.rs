@@ -77,7 +77,6 @@ use crate::sys::kqueue::Kqueue;
 use crate::sys::psn::{Holders, Psn};
 
 mod calls;
-mod counted;
 mod datagram;
 mod files;
 mod kqueue;
@@ -95,7 +94,6 @@ mod tests;
 mod watcher;
 
 pub use calls::Calls;
-use counted::Counting;
 pub use files::FileScript;
 use files::FileState;
 use kqueue::{Queue, SimulatedCalls};
@@ -259,7 +257,6 @@ struct State {
     scripted_sleep: HashMap<ThreadId, (Option<bool>, Moment)>,
     /// Whether threads cannot be observed.
     hides_switches: bool,
-    counting: Counting,
     sleepers: BTreeMap<u64, Sleeper>,
     last_sleeper: u64,
     files: FileState,

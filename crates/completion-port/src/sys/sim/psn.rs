@@ -326,7 +326,6 @@ impl Calls for SimulatedPort {
         room: &mut [Packet],
         timeout: Option<Duration>,
     ) -> Result<usize, Fault> {
-        let _away = if room.is_empty() { None } else { self.kernel.go_to_another_port() };
         let mut state = self.kernel.lock();
         let mut is_refused = false;
         for change in changes {

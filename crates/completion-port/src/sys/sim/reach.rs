@@ -1,18 +1,16 @@
 //! What the back ends of a simulated kernel have in common, whatever their reactors are.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-use super::counted::CountingPort;
 use super::set::Cause;
 use super::{Kernel, ObjectKind, State, stream};
 use crate::error::ErrorKind;
 use crate::state::facts::{Descriptor, Fault, Kind, Presence};
 use crate::state::moment::Moment;
 use crate::state::table::Descriptors;
-use crate::sys::counted::Counted;
 use crate::sys::host::{Host, Origin};
 use crate::sys::thread::Thread;
 
@@ -82,7 +80,6 @@ impl<T: OnKernel> Host for T {
             kernel: self.kernel().clone(),
             thread: thread::current().id(),
             alive: alive(),
-            counted: OnceLock::new(),
             unparked: Arc::new(AtomicBool::new(false)),
             observed: AtomicBool::new(false),
         })
@@ -110,7 +107,7 @@ thread_local! {
 }
 
 /// Has no owner any more once the calling thread has ended.
-pub(super) fn alive() -> Weak<()> {
+fn alive() -> Weak<()> {
     ALIVE.try_with(Arc::downgrade).unwrap_or_default()
 }
 
@@ -120,8 +117,6 @@ struct SimulatedThread {
     thread: ThreadId,
     /// The thread's [`ALIVE`].
     alive: Weak<()>,
-    /// Where completion ports count threads: that of the thread, once it was prepared for questions.
-    counted: OnceLock<Arc<Counted<CountingPort>>>,
     /// An `unpark` that no `park` has taken. Changed under the kernel's lock only, so that none is
     /// missed; atomic so that it can be shared.
     unparked: Arc<AtomicBool>,
@@ -145,25 +140,13 @@ impl Thread for SimulatedThread {
         self.kernel.publish(state);
     }
 
-    fn prepare(&self) {
-        if let Some(counted) = self.kernel.counted_here() {
-            // It is made once, and prepared once.
-            let _ = self.counted.set(counted);
-        }
-    }
-
     fn asleep(&self) -> Option<bool> {
         let mut state = self.kernel.lock();
         state.calls.asleep += 1;
-        if let Some((None, _)) = state.scripted_sleep.get(&self.thread) {
-            return None;
+        match state.scripted_sleep.get(&self.thread) {
+            Some((scripted, _)) => *scripted,
+            None => Some(state.sleeps(self.thread) || self.alive.strong_count() == 0),
         }
-        let Some(counted) = self.counted.get() else {
-            return Some(state.sleeps_or_has_ended(self.thread, &self.alive));
-        };
-        drop(state);
-        let nowhere = CountingPort::new(&self.kernel);
-        counted.is_asleep(self.kernel.own_counted().as_ref(), &nowhere)
     }
 
     fn observe(&self) -> bool {

@@ -15,7 +15,6 @@ mod afd;
     allow(dead_code, reason = "the simulated kernel has more of them than a reactor")
 )]
 pub(crate) mod codes;
-mod counted;
 mod errors;
 mod files;
 mod host;

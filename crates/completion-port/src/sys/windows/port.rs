@@ -11,7 +11,6 @@ use windows_sys::Win32::System::IO::{
 };
 use windows_sys::Win32::System::Threading::Sleep;
 
-use super::counted;
 use super::errors::{PORT, fault_of_wait};
 use super::options::{Code, last_error, system_fault};
 use crate::state::facts::Fault;
@@ -36,16 +35,9 @@ pub(super) struct Port(OwnedHandle);
 
 impl Port {
     pub(super) fn new() -> Result<Self, Fault> {
-        Self::for_threads(ALL)
-    }
-
-    /// A port that hands packets out while fewer than so many of the threads run that have last taken packets from it, if the
-    /// system counts them.
-    pub(super) fn for_threads(most: u32) -> Result<Self, Fault> {
         // SAFETY: CreateIoCompletionPort demands a file or INVALID_HANDLE_VALUE, and a port or null.
         // - INVALID_HANDLE_VALUE and null ask for a new port without a file.
-        let port =
-            unsafe { CreateIoCompletionPort(INVALID_HANDLE_VALUE, ptr::null_mut(), 0, most) };
+        let port = unsafe { CreateIoCompletionPort(INVALID_HANDLE_VALUE, ptr::null_mut(), 0, ALL) };
         if port.is_null() {
             return Err(system_fault(last_error()));
         }
@@ -88,11 +80,6 @@ impl Port {
         }
     }
 
-    /// Queues a packet that says nothing; false if the system is short of memory.
-    pub(super) fn try_post(&self) -> bool {
-        self.try_post_for(0, 0).is_ok()
-    }
-
     fn try_post_for(&self, key: usize, address: usize) -> Result<(), Code> {
         let address = ptr::without_provenance(address);
         // SAFETY: PostQueuedCompletionStatus demands an open port. It passes the other words on and looks at none of
@@ -104,7 +91,6 @@ impl Port {
 
     /// Waits for packets for so many milliseconds. Returns how many of the first places of `room` it has written.
     pub(super) fn take(&self, room: &mut Room, milliseconds: u32) -> Result<usize, Fault> {
-        let _away = counted::away();
         let mut retries = Retries::default();
         loop {
             match self.try_take(room, milliseconds) {
@@ -113,16 +99,6 @@ impl Port {
                 Err(code) if retries.pass(&PORT, code.cast_signed()) => {}
                 Err(code) => return Err(fault_of_wait(code.cast_signed())),
             }
-        }
-    }
-
-    /// Takes a packet that is there, without waiting: whether there was one. The calling thread is counted by this port
-    /// from now on. `None` if the call has failed.
-    pub(super) fn takes_one(&self) -> Option<bool> {
-        match self.try_take(&mut [MaybeUninit::uninit()], 0) {
-            Ok(count) => Some(count == 1),
-            Err(WAIT_TIMEOUT) => Some(false),
-            Err(_) => None,
         }
     }
 

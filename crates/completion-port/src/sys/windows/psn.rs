@@ -32,7 +32,6 @@ use windows_sys::core::BOOL;
 
 use super::address::RawAddress;
 use super::afd::{Afd, Carried, LAST, SOON, base_of};
-use super::counted;
 use super::errors::{PORT, fault_of_wait};
 use super::host::now;
 use super::operations::Operations;
@@ -281,7 +280,6 @@ impl Calls for Native {
         let mut registrations: Vec<_> = changes.iter().map(registration).collect();
         let mut entries = [const { MaybeUninit::<OVERLAPPED_ENTRY>::uninit() }; MOST];
         let places = u32::try_from(room.len().min(MOST)).unwrap_or(0);
-        let _away = if places == 0 { None } else { counted::away() };
         let mut count = 0;
         // What there is none of must be null.
         let list = match registrations.as_mut_slice() {

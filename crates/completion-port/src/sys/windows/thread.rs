@@ -2,9 +2,9 @@
 
 use std::os::windows::io::{AsRawHandle as _, FromRawHandle as _, OwnedHandle};
 use std::ptr;
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use windows_sys::Win32::Foundation::HANDLE;
@@ -14,7 +14,6 @@ use windows_sys::Win32::System::Threading::{
     WaitForMultipleObjects, WaitForSingleObject,
 };
 
-use super::counted::{self, Counted};
 use super::timeout;
 use crate::state::facts::Presence;
 use crate::sys::thread::Thread;
@@ -38,8 +37,6 @@ pub(super) struct Current {
     unparked: AtomicBool,
     /// Made when the thread first parks for a short time; `None` if it cannot be had.
     timer: OnceLock<Option<OwnedHandle>>,
-    /// `None` if the system does not count threads.
-    counted: OnceLock<Option<Arc<Counted>>>,
 }
 
 fn owned(handle: HANDLE) -> Option<OwnedHandle> {
@@ -68,13 +65,7 @@ impl Current {
         // SAFETY: CreateEventW reads attributes and a name at its two pointers.
         // - null stands for none of either. Zeros: reset by the wait that it ends, and not signalled yet.
         let event = owned(unsafe { CreateEventW(ptr::null(), 0, 0, ptr::null()) });
-        Self {
-            number,
-            event,
-            unparked: AtomicBool::new(false),
-            timer: OnceLock::new(),
-            counted: OnceLock::new(),
-        }
+        Self { number, event, unparked: AtomicBool::new(false), timer: OnceLock::new() }
     }
 
     /// Sleeps until the event is signalled or the time is over.
@@ -142,14 +133,10 @@ impl Thread for Current {
         Some(self.number.into())
     }
 
-    fn prepare(&self) {
-        self.counted.get_or_init(counted::begin);
-    }
-
     fn asleep(&self) -> Option<bool> {
-        // No documented call tells as such. The cycles that a thread has used tell nothing: a thread that is ready and has
-        // no processor uses none.
-        counted::is_asleep(self.counted.get()?.as_ref()?)
+        // No documented call answers this. The cycles that a thread has used do not help: a thread that is ready and has
+        // no processor uses none either.
+        None
     }
 
     fn observe(&self) -> bool {

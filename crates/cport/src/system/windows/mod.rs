@@ -25,13 +25,11 @@ use windows_sys::core::BOOL;
 
 use crate::probe::kit::Plain;
 
-mod counted;
 mod facts;
 pub(crate) mod forks;
 mod reference;
 mod signals;
 
-pub(crate) use counted::{Counted, counted};
 use facts::is_wine;
 pub(crate) use facts::{facts, kernel, waits};
 pub(crate) use reference::reference;
@@ -49,7 +47,7 @@ pub(crate) fn in_other_words(rule: u8) -> Option<&'static str> {
         25 if is_wine() => "ERR, no OUT; nothing of the unreachable peer",
         // There is something to receive, and the receive fails.
         25 => "ERR, no OUT; no error, fetched: nothing",
-        39 if is_wine() => "posted 2 for the other, when it goes on",
+        39 => "posted 2 for the other, when it goes on",
         57 => "done: connected; done: code 10061",
         69 => "it waits",
         _ => return None,
