@@ -207,21 +207,21 @@ fn the_examples_that_end_are_tests() {
     assert_eq!(listed.collect::<BTreeSet<_>>(), ending_examples());
 }
 
-/// The reactor over polls is tested on systems that have notifications, too.
+/// The reactor over polls is the default. The one over notifications is tested, too.
 #[test]
 fn both_ways_of_windows_are_tested() {
     let workflow = workflow();
     let hosted = jobs(&workflow).into_iter().find(|(name, _)| *name == "hosted").unwrap().1;
-    let polls = |step: &&Yaml| step["env"]["TEST_POLLS"].as_i64() == Some(1);
+    let notified = |step: &&Yaml| step["env"]["TEST_NOTIFICATIONS"].as_i64() == Some(1);
     let tests = |step: &Yaml| {
         step["run"]
             .as_str()
             .is_some_and(|run| run.contains("cargo test --locked --package completion-port"))
     };
-    assert!(steps(hosted).iter().filter(polls).any(tests), "TEST_POLLS");
+    assert!(steps(hosted).iter().filter(notified).any(tests), "TEST_NOTIFICATIONS");
     let tested =
         fs::read_to_string(workspace().join("crates/testkit/src/native/windows.rs")).unwrap();
-    assert!(tested.contains("\"TEST_POLLS\""), "the test kit knows no TEST_POLLS");
+    assert!(tested.contains("\"TEST_NOTIFICATIONS\""), "the test kit knows no TEST_NOTIFICATIONS");
 }
 
 /// Once the workflow has run, the sentence is false, and this test is removed with it.

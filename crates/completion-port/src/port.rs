@@ -224,8 +224,8 @@ impl<B> PortBuilder<B> {
         self
     }
 
-    /// How the system tells the port that sockets are ready, where it has more than one way. The usual setting is the
-    /// best that the system offers.
+    /// How the system tells the port that sockets are ready, where it has more than one way. The default is
+    /// [`Readiness::Automatic`].
     pub fn readiness(mut self, readiness: Readiness) -> Self {
         self.readiness = readiness;
         self

@@ -4,8 +4,9 @@
 ///
 /// # Platform notes
 ///
-/// Windows has two: from build 20348 on [`Notifications`](Self::Notifications), and on every version
-/// [`Polls`](Self::Polls). Other systems have one each, and refuse both names.
+/// Windows has two: [`Polls`](Self::Polls), the default, on every version, and
+/// [`Notifications`](Self::Notifications) from build 20348 on. Other systems have one each, and
+/// refuse both names.
 ///
 /// # Examples
 ///
@@ -20,10 +21,12 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Readiness {
-    /// The best that the system offers.
+    /// The default of the system. On Windows this is [`Polls`](Self::Polls).
     #[default]
     Automatic,
     /// The socket notifications of Windows (`ProcessSocketNotifications`): the back end `notifications`.
+    /// It was tested on a simulated kernel, and under Wine on another implementation of the call, but
+    /// never on Windows itself.
     Notifications,
     /// Polls of the driver of sockets of Windows: the back end `afd`.
     Polls,

@@ -208,7 +208,7 @@ fn visits(connections: usize, work: Duration) {
     let bytes = AtomicU64::new(0);
     let accepted = AtomicUsize::new(0);
     {
-        let port = Port::builder().concurrency(4).build().unwrap();
+        let port = testkit::port_builder().concurrency(4).build().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();

@@ -74,6 +74,6 @@ pub use patience::{LIMIT, SOON, effort};
 pub use run::{Outcome, lacking, late, run, skipped};
 pub use socket::{Address, Socket};
 pub use stream::{Stream, connected, number};
-pub use system::System;
+pub use system::{System, port_builder};
 #[cfg(windows)]
 pub use windows_files::Hanging;

@@ -36,6 +36,12 @@ enum Kind {
     Simulated(sim::Kernel),
 }
 
+/// A builder of ports of this machine's system, with the back end of [`System::native`].
+pub fn port_builder() -> PortBuilder {
+    native::prepare();
+    Port::builder().readiness(native::readiness())
+}
+
 fn host() -> Ipv4Addr {
     if cfg!(all(unix, not(target_os = "linux"))) {
         // There is no other one.
@@ -48,7 +54,8 @@ fn host() -> Ipv4Addr {
 }
 
 impl System {
-    /// The system of this machine, with its best back end.
+    /// The system of this machine, with its default back end. On Windows the environment variable `TEST_NOTIFICATIONS`
+    /// chooses the other one.
     #[must_use]
     pub fn native() -> Self {
         native::prepare();
@@ -169,7 +176,7 @@ impl System {
     #[must_use]
     pub fn name(&self) -> &'static str {
         match &self.kind {
-            Kind::Native if native::has_notifications() => "notifications",
+            Kind::Native if native::uses_notifications() => "notifications",
             Kind::Native if cfg!(windows) => "afd",
             Kind::Native if self.is_kqueue() => "kqueue",
             Kind::Native if self.is_one_shot => "epoll, one-shot",
@@ -193,12 +200,12 @@ impl System {
 
     /// Whether its ports watch their sockets by polls of the driver of Windows.
     fn is_afd(&self) -> bool {
-        cfg!(windows) && matches!(self.kind, Kind::Native) && !native::has_notifications()
+        cfg!(windows) && matches!(self.kind, Kind::Native) && !native::uses_notifications()
     }
 
     /// Whether its notifications are those of the C library, which polls the driver: Wine has none of its own.
     fn is_dll(&self) -> bool {
-        self.is_wine() && native::has_notifications()
+        self.is_wine() && native::uses_notifications()
     }
 
     /// Whether its sockets are watched by polls of the driver of Windows, by the ports themselves or by the DLL.

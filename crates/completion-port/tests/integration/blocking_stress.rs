@@ -123,7 +123,7 @@ impl World {
         deed: fn(&mut Dice) -> Deed,
     ) -> Self {
         let deeds: Vec<_> = (0..messages()).map(|_| deed(dice)).collect();
-        let builder = Port::builder().concurrency(limit);
+        let builder = testkit::port_builder().concurrency(limit);
         Self {
             port: builder.block_detection(detection).build().unwrap(),
             room,

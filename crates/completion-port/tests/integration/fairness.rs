@@ -549,7 +549,7 @@ fn a_send_of_all_to_a_fast_reader_lets_others_pass() {
             }
         });
         let port: Port<SharedSource<UnixStream>, usize, _> =
-            Port::builder().concurrency(1).buffers::<Vec<Arc<[u8]>>>().build().unwrap();
+            testkit::port_builder().concurrency(1).buffers::<Vec<Arc<[u8]>>>().build().unwrap();
         let operation = Operation::send_all(buffer);
         let near = SharedSource::new(near);
         if shares {

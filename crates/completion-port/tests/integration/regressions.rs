@@ -251,7 +251,7 @@ impl Source for Moody {
 /// registration was nobody's, and a shutdown was never over.
 #[test]
 fn a_panic_in_as_source_while_a_key_is_armed_ends_its_registration() {
-    let port = Port::<Moody>::new().unwrap();
+    let port = testkit::port_builder().build::<Moody, ()>().unwrap();
     let (ours, _theirs) = connected();
     let key = Moody(ours, Cell::new(false));
     port.register(Registration::owned(key, Interest::OUT, OneShot::Level)).unwrap();
@@ -269,7 +269,7 @@ fn a_panic_in_as_source_while_a_key_is_armed_ends_its_registration() {
 /// A check made for the end of a stream forgot an edge in the direction that nobody asked about then.
 #[test]
 fn an_edge_in_the_other_direction_survives_a_check() {
-    let port = Port::<Stream>::new().unwrap();
+    let port = testkit::port_builder().build::<Stream, ()>().unwrap();
     let (ours, mut theirs) = connected();
     port.register(Registration::owned(ours, Interest::IN, OneShot::Edge)).unwrap();
     theirs.write_all(b"request").unwrap();
@@ -327,7 +327,7 @@ fn a_name_of_another_port_starts_nothing() {
 /// The first operations of two ports had the same name, and could be cancelled at either.
 #[test]
 fn the_name_of_another_ports_operation_cancels_nothing() {
-    let ports = [(); 2].map(|()| Port::<Stream>::new().unwrap());
+    let ports = [(); 2].map(|()| testkit::port_builder().build::<Stream, ()>().unwrap());
     let ends = [(); 2].map(|()| connected());
     let (ours, _theirs): (Vec<_>, Vec<_>) = ends.into_iter().unzip();
     let started: Vec<_> = ports
@@ -343,7 +343,7 @@ fn the_name_of_another_ports_operation_cancels_nothing() {
 /// A send that a token had begun, and that a removal refused to go on, was told of as done.
 #[test]
 fn a_send_that_a_removal_cuts_off_is_not_told_of_as_done() {
-    let port = Port::<Stream>::new().unwrap();
+    let port = testkit::port_builder().build::<Stream, ()>().unwrap();
     let (ours, _theirs) = connected();
     let token = port.associate(ours).unwrap();
     port.remove(token.id()).unwrap();
@@ -361,7 +361,7 @@ fn a_send_that_a_removal_cuts_off_is_not_told_of_as_done() {
 /// edge that the end does not bring any more.
 #[test]
 fn a_receive_behind_a_hint_is_told_of_the_end() {
-    let port = Port::<Stream>::new().unwrap();
+    let port = testkit::port_builder().build::<Stream, ()>().unwrap();
     let (ours, mut theirs) = connected();
     theirs.write_all(b"request").unwrap();
     theirs.shutdown(Shutdown::Write).unwrap();

@@ -27,8 +27,8 @@ pub(crate) fn readiness() -> Readiness {
     Readiness::Automatic
 }
 
-/// Whether the system has socket notifications.
-pub(crate) fn has_notifications() -> bool {
+/// Whether the ports of the tests use socket notifications.
+pub(crate) fn uses_notifications() -> bool {
     false
 }
 

@@ -95,25 +95,13 @@ pub(crate) fn is_wine() -> bool {
     unsafe { GetProcAddress(library, c"wine_get_version".as_ptr().cast()) }.is_some()
 }
 
-/// Whether ports are made with polls though the system may have notifications: where `TEST_POLLS` is set.
-fn wants_polls() -> bool {
-    static WANTED: OnceLock<bool> = OnceLock::new();
-    *WANTED.get_or_init(|| std::env::var_os("TEST_POLLS").is_some())
-}
-
-/// By what ports learn that a socket is ready.
+/// By what the ports of the tests learn that a socket is ready.
 pub(crate) fn readiness() -> Readiness {
-    if wants_polls() { Readiness::Polls } else { Readiness::Automatic }
+    if uses_notifications() { Readiness::Notifications } else { Readiness::Automatic }
 }
 
-/// Whether the ports of the system have socket notifications.
-pub(crate) fn has_notifications() -> bool {
-    if wants_polls() {
-        return false;
-    }
-    if borrowed_notifications() {
-        return true;
-    }
+/// Whether the system has socket notifications.
+fn has_notifications() -> bool {
     // SAFETY: as above; the library is a part of the process.
     let library = unsafe { GetModuleHandleA(c"ws2_32.dll".as_ptr().cast()) };
     // SAFETY: as above.
@@ -122,16 +110,19 @@ pub(crate) fn has_notifications() -> bool {
 
 /// To be called before the first port is made.
 pub(crate) fn prepare() {
-    borrowed_notifications();
+    uses_notifications();
 }
 
-/// Whether ports have notifications by the C library of this workspace, which is loaded by the first call, where
-/// `TEST_NOTIFICATIONS` is set: ports that are made before have none.
-fn borrowed_notifications() -> bool {
-    static LOADED: OnceLock<bool> = OnceLock::new();
-    *LOADED.get_or_init(|| {
+/// Whether the ports of the tests use socket notifications: where `TEST_NOTIFICATIONS` is set. If the system has none, the
+/// first call loads the C library of this workspace, which has the same function. Ports that were made before cannot use it.
+pub(crate) fn uses_notifications() -> bool {
+    static USED: OnceLock<bool> = OnceLock::new();
+    *USED.get_or_init(|| {
         if std::env::var_os("TEST_NOTIFICATIONS").is_none() {
             return false;
+        }
+        if has_notifications() {
+            return true;
         }
         // SAFETY: LoadLibraryA reads a name that ends with a zero. What it loads runs code of its own.
         // - it is a library of this workspace, whose code may run at any time.

@@ -45,13 +45,12 @@ pub(crate) fn native(
     files: FileEngine,
     readiness: Readiness,
 ) -> Result<Box<dyn Backend>, Fault> {
-    let notified = match readiness {
-        Readiness::Automatic | Readiness::Notifications => Notified::new(files),
-        Readiness::Polls => None,
-    };
-    match (notified, readiness) {
-        (Some(notified), _) => Ok(Box::new(notified?)),
-        (None, Readiness::Notifications) => Err(Fault { kind: ErrorKind::Unsupported, code: None }),
-        (None, _) => Ok(Box::new(Afd::new(files)?)),
+    match readiness {
+        // `Notified` has never run on Windows itself, so it is not the default where the system supports it.
+        Readiness::Automatic | Readiness::Polls => Ok(Box::new(Afd::new(files)?)),
+        Readiness::Notifications => match Notified::new(files) {
+            Some(notified) => Ok(Box::new(notified?)),
+            None => Err(Fault { kind: ErrorKind::Unsupported, code: None }),
+        },
     }
 }

@@ -1,4 +1,4 @@
-//! Readiness by the socket notifications of the system, where it has them: from build 20348 on.
+//! Readiness by the socket notifications that Windows has from build 20348 on. A port uses them only if its builder asks for them.
 //!
 //! The function is looked up when the first port is made, and never imported: a program that was linked with it
 //! would not start on an older Windows. Attempts at operations, files, threads and the process are those of the other back end. What has
@@ -170,11 +170,11 @@ fn library() -> Option<Library> {
     })
 }
 
-/// Has the process load that library, where `TEST_NOTIFICATIONS` is set. The kit does so for the other tests.
+/// Loads that library where `TEST_NOTIFICATIONS` is set and the system has no notifications. The kit does so for the other tests.
 #[cfg(test)]
 fn load_replacement() {
     use windows_sys::Win32::System::LibraryLoader::LoadLibraryA;
-    if std::env::var_os("TEST_NOTIFICATIONS").is_none() {
+    if std::env::var_os("TEST_NOTIFICATIONS").is_none() || native().is_some() {
         return;
     }
     // SAFETY: LoadLibraryA reads a name that ends with a zero. What it loads runs code of its own.

@@ -10,7 +10,6 @@ use std::process::{self, Command};
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
-use completion_port::Port;
 use socket2::{Domain, Socket, Type};
 use windows_sys::Win32::Foundation::{ERROR_NOT_ENOUGH_MEMORY, ERROR_TOO_MANY_OPEN_FILES};
 use windows_sys::Win32::Networking::WinSock::{
@@ -42,7 +41,8 @@ pub(crate) type Stream = TcpStream;
 /// codes of errors are those of Winsock.
 pub(crate) fn in_other_words(rule: u8) -> Option<&'static str> {
     Some(match rule {
-        21 if by_polls() => "notified IN; notified IN; notified IN",
+        // The polls of the default back end repeat an edge.
+        21 => "notified IN; notified IN; notified IN",
         24 => "HANGUP; IN; HANGUP",
         25 if is_wine() => "ERR, no OUT; nothing of the unreachable peer",
         // There is something to receive, and the receive fails.
@@ -57,11 +57,6 @@ pub(crate) fn in_other_words(rule: u8) -> Option<&'static str> {
 /// Whether a datagram socket hears that its peer cannot be reached.
 pub(crate) fn tells_of_unreachable_peers() -> bool {
     !is_wine()
-}
-
-/// Whether edges are made of polls, which repeat them.
-fn by_polls() -> bool {
-    Port::<()>::new().is_ok_and(|port| port.stats().backend == "afd")
 }
 
 /// What can be done about an address that another socket has.
