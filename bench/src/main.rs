@@ -39,6 +39,33 @@ mod timers;
 mod traffic;
 mod work;
 
+// The port's own schedule, for `model`.
+#[path = "../../crates/completion-port/src/memory/mod.rs"]
+#[allow(
+    dead_code,
+    unexpected_cfgs,
+    unused_imports,
+    unused_macros,
+    reason = "the library's sources are used in part"
+)]
+mod memory;
+#[path = "../../crates/completion-port/src/state/mod.rs"]
+#[allow(dead_code, unused_imports, reason = "the library's sources are used in part")]
+mod state;
+#[path = "../../crates/completion-port/src/sync/mod.rs"]
+#[allow(dead_code, unused_imports, reason = "the library's sources are used in part")]
+mod sync;
+#[path = "../../crates/completion-port/src/types/mod.rs"]
+#[allow(
+    dead_code,
+    unexpected_cfgs,
+    unused_imports,
+    unreachable_pub,
+    unnameable_types,
+    reason = "the library's sources are used in part"
+)]
+mod types;
+
 // What is measured on Linux alone; `system` has the rest know of it.
 #[cfg(target_os = "linux")]
 mod c_library;

@@ -7,25 +7,6 @@
 //! handlers that sleep, and the bandwidth of memory.
 
 mod costs;
-mod facts {
-    //! What the system tells of a thread that is observed. None is in the model.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    #[allow(dead_code, reason = "the schedule knows it")]
-    pub(crate) enum Presence {
-        Awake,
-        Asleep { since: super::moment::Moment },
-    }
-}
-#[path = "../../crates/completion-port/src/state/moment.rs"]
-#[allow(dead_code, reason = "the model calculates with nanoseconds")]
-mod moment;
-#[path = "../../crates/completion-port/src/state/schedule/mod.rs"]
-#[allow(
-    dead_code,
-    unused_imports,
-    reason = "the port's own, of which the model has no use for some"
-)]
-mod schedule;
 mod simulation;
 
 use self::costs::Costs;

@@ -5,12 +5,13 @@
 //! docs/design/FLIGHTS.md. It says what each transition has to answer, and what the word has to look like
 //! afterwards. Of the word only its dump is known here.
 
-use crate::interest::{Events, Interest};
 use crate::reader::Reader;
 use crate::state::facts::Facts;
 use crate::state::slot::{
-    Answer, Checked, Delivery, Drained, GENERATIONS, Late, Mode, Next, Refusal, Removal, Slot, Turn,
+    Answer, Checked, Delivery, Drained, GENERATIONS, Late, Next, Refusal, Removal, Slot, Turn,
 };
+use crate::types::interest::Mode;
+use crate::types::interest::{Events, Interest};
 
 /// Where the node is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

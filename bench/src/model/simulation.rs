@@ -12,8 +12,8 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
 use super::costs::Costs;
-use super::schedule::{Query, Schedule, Turn, USUAL_EDGES, Wake};
 use crate::histogram::Histogram;
+use crate::state::schedule::{Query, Schedule, Turn, USUAL_EDGES, Wake};
 
 const AT_ONCE: u64 = 0;
 const NEVER: u64 = u64::MAX;

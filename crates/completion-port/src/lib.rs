@@ -222,58 +222,38 @@
 //! the contract rule by rule; PLATFORM, what holds on which system; COMPARE, what else there is; STALLS, what to
 //! look at when a server stalls.
 
-mod address;
-mod arena;
-mod batch;
-mod buffer;
-mod cells;
-mod changes;
-mod deadline;
-mod detection;
+mod backend;
 mod engine;
-mod error;
-mod file_engine;
-mod file_task;
-mod interest;
-mod loan;
-mod membership;
-mod operation;
-mod packet;
+mod memory;
 mod port;
-pub mod raw;
-mod readiness;
-mod registration;
-mod source;
+#[cfg(feature = "sim")]
+pub mod sim;
 mod state;
-mod stats;
 mod sync;
 mod sys;
-mod task;
-mod trace;
-mod trigger;
+mod types;
 
 /// There may be millions, and a packet is to touch one line of the cache.
 const _: () = assert!(size_of::<state::slot::Slot>() == 16);
 
-pub use address::Address;
-pub use batch::Batch;
-pub use buffer::{Buffer, Span};
-pub use changes::{Changes, RefusedChange};
-pub use deadline::{Deadline, TimerId};
-pub use detection::BlockDetection;
-pub use error::{Call, Error, ErrorKind, Refused, Result};
-pub use file_engine::FileEngine;
-pub use interest::{Events, Interest, OneShot, Persistent};
-pub use operation::{OpId, Operation, Outcome, SharedId, Started};
-pub use packet::{Done, Finished, Notified, OwnedReady, Packet, Packets, Ready};
+pub use port::batch::Batch;
+pub use port::changes::{Changes, RefusedChange};
+pub use port::deadline::{Deadline, TimerId};
+pub use port::operation::{OpId, Operation, Outcome, SharedId, Started};
+pub use port::raw;
+pub use port::registration::{Id, Registration};
+pub use port::token::{Done, Finished, Notified, OwnedReady, Packet, Packets, Ready};
 pub use port::{Port, PortBuilder};
-pub use readiness::Readiness;
-pub use registration::{Id, Registration};
-pub use source::{BorrowedSource, FileSource, OwnedSource, SharedSource, Source};
-pub use stats::{PacketCounts, QueueDelays, Stats, ThreadStats, ThreadStatus};
-#[cfg(feature = "sim")]
-pub use sys::sim;
-pub use trigger::Trigger;
+pub use types::address::Address;
+pub use types::buffer::{Buffer, Span};
+pub use types::detection::BlockDetection;
+pub use types::error::{Call, Error, ErrorKind, Refused, Result};
+pub use types::file_engine::FileEngine;
+pub use types::interest::{Events, Interest, OneShot, Persistent};
+pub use types::readiness::Readiness;
+pub use types::source::{BorrowedSource, FileSource, OwnedSource, SharedSource, Source};
+pub use types::stats::{PacketCounts, QueueDelays, Stats, ThreadStats, ThreadStatus};
+pub use types::trigger::Trigger;
 
 pub mod guide {
     #![doc = include_str!("../docs/GUIDE.md")]

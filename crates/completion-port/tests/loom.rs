@@ -16,24 +16,16 @@
     reason = "what threads share unsoundly is what the model checker reports"
 )]
 
-#[path = "../src/arena.rs"]
-mod arena;
-#[path = "../src/deadline.rs"]
-mod deadline;
-#[path = "../src/detection.rs"]
-mod detection;
+#[path = "../src/backend/mod.rs"]
+mod backend;
 #[path = "../src/engine/mod.rs"]
 mod engine;
-#[path = "../src/error.rs"]
-mod error;
-#[path = "../src/interest.rs"]
-mod interest;
-#[path = "../src/loan.rs"]
-mod loan;
+#[path = "../src/memory/mod.rs"]
+mod memory;
 #[path = "../src/state/mod.rs"]
 mod state;
-#[path = "../src/trace.rs"]
-mod trace;
+#[path = "../src/types/mod.rs"]
+mod types;
 
 #[path = "loom/fake.rs"]
 mod fake;
@@ -58,30 +50,21 @@ mod transfers;
 #[path = "loom/waits.rs"]
 mod waits;
 
-/// The seam; the back end is [`fake::Handle`].
-#[path = "../src/sys"]
-mod sys {
-    pub(crate) mod backend;
-    pub(crate) mod files;
-    pub(crate) mod host;
-    pub(crate) mod reactor;
-    pub(crate) mod sockets;
-    pub(crate) mod thread;
-}
+/// Sockets of the simulated kernel: no model has one.
+mod sim {
+    use crate::types::source::{BorrowedSource, Source};
 
-/// Where a socket is reached: no model looks at one.
-mod address {
-    #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-    pub(crate) struct Address;
-}
-
-/// Sockets that a port makes: no model has one.
-mod source {
     #[derive(Debug)]
-    pub(crate) struct OwnedSource;
+    pub struct Socket;
+
+    impl Source for Socket {
+        fn as_source(&self) -> BorrowedSource<'_> {
+            unreachable!("no model has a socket")
+        }
+    }
 }
 
-/// What `src/sync.rs` is to the library.
+/// What `src/sync` is to the library.
 mod sync {
     use std::sync::atomic::Ordering;
 

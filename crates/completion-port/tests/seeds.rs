@@ -7,60 +7,20 @@
 #![allow(dead_code, unused_imports, reason = "the library's sources are used in part")]
 #![allow(missing_docs, unreachable_pub, unnameable_types, clippy::unwrap_used, reason = "a test")]
 
-#[path = "../src/address.rs"]
-mod address;
-#[path = "../src/arena.rs"]
-mod arena;
-#[path = "../src/batch.rs"]
-mod batch;
-#[path = "../src/buffer.rs"]
-mod buffer;
-#[path = "../src/cells.rs"]
-mod cells;
-#[path = "../src/changes.rs"]
-mod changes;
-#[path = "../src/deadline.rs"]
-mod deadline;
-#[path = "../src/detection.rs"]
-mod detection;
+#[path = "../src/backend/mod.rs"]
+mod backend;
 #[path = "../src/engine/mod.rs"]
 mod engine;
-#[path = "../src/error.rs"]
-mod error;
-#[path = "../src/file_engine.rs"]
-mod file_engine;
-#[path = "../src/file_task.rs"]
-mod file_task;
-#[path = "../src/interest.rs"]
-mod interest;
-#[path = "../src/loan.rs"]
-mod loan;
-#[path = "../src/membership.rs"]
-mod membership;
-#[path = "../src/operation.rs"]
-mod operation;
-#[path = "../src/packet.rs"]
-mod packet;
-#[path = "../src/port.rs"]
+#[path = "../src/memory/mod.rs"]
+mod memory;
+#[path = "../src/port/mod.rs"]
 mod port;
-#[path = "../src/raw.rs"]
-pub mod raw;
-#[path = "../src/readiness.rs"]
-mod readiness;
-#[path = "../src/registration.rs"]
-mod registration;
-#[path = "../src/source.rs"]
-mod source;
+#[path = "../src/sim/mod.rs"]
+pub mod sim;
 #[path = "../src/state/mod.rs"]
 mod state;
-#[path = "../src/stats.rs"]
-mod stats;
-#[path = "../src/task.rs"]
-mod task;
-#[path = "../src/trace.rs"]
-mod trace;
-#[path = "../src/trigger.rs"]
-mod trigger;
+#[path = "../src/types/mod.rs"]
+mod types;
 
 #[path = "seeds/ledger.rs"]
 mod ledger;
@@ -77,66 +37,46 @@ mod turns;
 #[path = "seeds/world.rs"]
 mod world;
 
-/// The seam, with the simulated kernel as the one back end.
+/// The system, for what the simulated kernel has of it.
 #[path = "../src/sys"]
 mod sys {
-    pub(crate) mod backend;
     #[cfg_attr(unix, path = "unix/codes.rs")]
     #[cfg_attr(windows, path = "windows/codes.rs")]
     pub(crate) mod codes;
-    #[allow(dead_code, reason = "what is for sockets of a system")]
-    pub(crate) mod errors;
-    pub(crate) mod files;
-    pub(crate) mod host;
-    pub(crate) mod kqueue;
-    pub(crate) mod psn;
-    pub(crate) mod reactor;
-    pub mod sim;
-    pub(crate) mod sockets;
+    pub(crate) mod portable;
     #[cfg_attr(unix, path = "unix/source.rs")]
     #[cfg_attr(windows, path = "windows/source.rs")]
     mod source;
-    pub(crate) mod thread;
 
-    #[cfg(unix)]
-    pub(crate) use std::os::fd;
-
-    #[cfg(windows)]
-    pub(crate) mod fd {
-        pub(crate) use std::os::windows::io::OwnedSocket as OwnedFd;
-        pub(crate) type RawFd = i32;
-    }
-
-    use crate::error::ErrorKind;
-    use crate::state::facts::Fault;
+    use crate::types::error::{ErrorKind, Fault};
 
     pub(crate) fn native(
         _is_one_shot: bool,
-        _files: crate::file_engine::FileEngine,
-        _readiness: crate::readiness::Readiness,
-    ) -> Result<Box<dyn backend::Backend>, Fault> {
+        _files: crate::types::file_engine::FileEngine,
+        _readiness: crate::types::readiness::Readiness,
+    ) -> Result<Box<dyn crate::backend::Backend>, Fault> {
         Err(Fault { kind: ErrorKind::Unsupported, code: None })
     }
 }
 
-pub use address::Address;
-pub use batch::Batch;
-pub use buffer::{Buffer, Span};
-pub use changes::{Changes, RefusedChange};
-pub use deadline::{Deadline, TimerId};
-pub use detection::BlockDetection;
-pub use error::{Call, Error, ErrorKind, Refused, Result};
-pub use file_engine::FileEngine;
-pub use interest::{Events, Interest, OneShot, Persistent};
-pub use operation::{OpId, Operation, Outcome, SharedId, Started};
-pub use packet::{Done, Finished, Notified, OwnedReady, Packet, Packets, Ready};
+pub use port::batch::Batch;
+pub use port::changes::{Changes, RefusedChange};
+pub use port::deadline::{Deadline, TimerId};
+pub use port::operation::{OpId, Operation, Outcome, SharedId, Started};
+pub use port::raw;
+pub use port::registration::{Id, Registration};
+pub use port::token::{Done, Finished, Notified, OwnedReady, Packet, Packets, Ready};
 pub use port::{Port, PortBuilder};
-pub use readiness::Readiness;
-pub use registration::{Id, Registration};
-pub use source::{BorrowedSource, FileSource, OwnedSource, SharedSource, Source};
-pub use stats::{PacketCounts, Stats};
-pub use sys::sim;
-pub use trigger::Trigger;
+pub use types::address::Address;
+pub use types::buffer::{Buffer, Span};
+pub use types::detection::BlockDetection;
+pub use types::error::{Call, Error, ErrorKind, Refused, Result};
+pub use types::file_engine::FileEngine;
+pub use types::interest::{Events, Interest, OneShot, Persistent};
+pub use types::readiness::Readiness;
+pub use types::source::{BorrowedSource, FileSource, OwnedSource, SharedSource, Source};
+pub use types::stats::{PacketCounts, QueueDelays, Stats, ThreadStats, ThreadStatus};
+pub use types::trigger::Trigger;
 
 /// Runs the seeds that were asked for, each in the midst of others in a process of its own, and reduces the
 /// program of the first one that fails.

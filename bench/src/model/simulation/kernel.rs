@@ -1,7 +1,7 @@
 //! The network and the kernel: which requests arrive, and which thread learns of them.
 
 use super::{AT_ONCE, Packet, Simulation, Sleep, Step};
-use crate::model::schedule::{USUAL_EDGES, Wake};
+use crate::state::schedule::{USUAL_EDGES, Wake};
 
 impl Simulation {
     pub(super) fn arrive(&mut self, connection: usize) {

@@ -8,9 +8,9 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::{AT_ONCE, Counters, NEVER, Packet, Serial, Setup, Simulation, Step, Thread, Waiting};
-use crate::model::facts::Presence;
-use crate::model::moment::Moment;
-use crate::model::schedule::{Action, SAMPLED, Scene, Schedule, SeatNumber, Turn, USUAL_EDGES};
+use crate::state::facts::Presence;
+use crate::state::moment::Moment;
+use crate::state::schedule::{Action, SAMPLED, Scene, Schedule, SeatNumber, Turn, USUAL_EDGES};
 
 /// The simulated port, as the thread sees it that has the lock.
 struct Stage<'a> {

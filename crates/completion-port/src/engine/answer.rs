@@ -3,14 +3,16 @@
 use std::sync::PoisonError;
 
 use super::{Engine, Name, name_of, name_parts};
-use crate::interest::Interest;
-use crate::state::facts::{AtEnd, Descriptor, Facts};
+use crate::backend::reactor::Until;
+use crate::state::facts::{AtEnd, Facts};
 use crate::state::flights::Verdict;
 use crate::state::queue::{Fifo, Node};
 use crate::state::slot::{
-    Answer, Checked, Mode, Removal, Slot, Word, depends_on_kind, depends_on_unread,
+    Answer, Checked, Removal, Slot, Word, depends_on_kind, depends_on_unread,
 };
-use crate::sys::reactor::Until;
+use crate::types::interest::Interest;
+use crate::types::interest::Mode;
+use crate::types::source::Descriptor;
 
 /// How long a one-shot reactor watches for what a slot asks for. For an edge-triggered registration
 /// it reports each change.

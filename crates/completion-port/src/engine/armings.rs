@@ -1,12 +1,12 @@
 //! Deadlines of armings: of readiness, and not of operations.
 
 use super::{Engine, Stock};
-use crate::error::{Call, Error, ErrorKind};
 use crate::state::arming::{Arming, Armings};
 use crate::state::moment::Moment;
 use crate::state::queue::Fifo;
 use crate::state::slot::Late;
 use crate::state::timers::Alarm;
+use crate::types::error::{Call, Error, ErrorKind};
 
 impl Engine {
     /// Where the deadline of a held slot is stored. It is stored, then the slot is armed, and [`Engine::mind_arming`] called

@@ -5,10 +5,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::poll::Scratch;
 use super::seat::Seat;
 use super::{Engine, State, Stock, name_of};
-use crate::state::facts::{Facts, Fault, Probe};
+use crate::state::facts::{Facts, Probe};
 use crate::state::queue::{Fifo, Node};
 use crate::state::slot::{Checked, Next};
 use crate::sync::MutexGuard;
+use crate::types::error::Fault;
 
 impl Engine {
     /// Asks the kernel, in one call and without the lock, about the slots whose readiness is only

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::seat::{MEASURED, Seat};
 use super::{Engine, Notable, Stock};
-use crate::arena::Arena;
+use crate::memory::arena::Arena;
 use crate::state::moment::Moment;
 use crate::state::queue::{FLIGHT, Fifo, Node, POSTED, cell_of, is_flight};
 use crate::sync::AtomicU64;

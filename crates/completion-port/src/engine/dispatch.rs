@@ -4,10 +4,10 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use super::seat::{MEASURED, PRESUMED_BLOCKED, Seat};
 use super::{Engine, Name, name_of, name_parts};
-use crate::interest::Events;
 use crate::state::queue::{FLIGHT, Links, NIL, Node, POSTED, cell_of, is_flight};
 use crate::state::slot::{Slot, Turn};
 use crate::sync::AtomicU64;
+use crate::types::interest::Events;
 
 /// A packet whose turn has come. The caller owns what it names.
 #[derive(Clone, Copy, Debug)]

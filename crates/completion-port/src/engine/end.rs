@@ -4,11 +4,11 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use super::sleep::Notice;
 use super::{Engine, Phase, State, name_of};
-use crate::error::{Call, Error};
 use crate::state::flights::{Flight, Verdict};
 use crate::state::moment::Moment;
 use crate::state::queue::{FLIGHT, Fifo, POSTED, cell_of};
 use crate::sync::fence;
+use crate::types::error::{Call, Error};
 
 /// What a dropped port still holds: the numbers of slots with a key, and of cells with a message.
 pub(crate) struct Remains {

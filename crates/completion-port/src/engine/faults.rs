@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::Engine;
-use crate::error::{Call, Error, ErrorKind};
-use crate::state::facts::Fault;
+use crate::types::error::Fault;
+use crate::types::error::{Call, Error, ErrorKind};
 
 impl Engine {
     /// Keeps a refusal until a wait of any thread reports it.

@@ -6,13 +6,14 @@
 
 use super::operations::Aloft;
 use super::{Engine, Name, Phase, name_parts};
-use crate::error::{Call, Error, ErrorKind};
-use crate::state::facts::{Descriptor, Facts};
+use crate::backend::files::{Issuer, Job};
+use crate::state::facts::Facts;
 use crate::state::flights::{Course, Desk, Lanes, Verdict};
 use crate::state::moment::Moment;
 use crate::state::queue::{FLIGHT, Node};
 use crate::state::slot::{Drained, Refusal, Slot};
-use crate::sys::files::{Issuer, Job};
+use crate::types::error::{Call, Error, ErrorKind};
+use crate::types::source::Descriptor;
 
 impl Engine {
     /// Whether reads from the file of this desk are tried at once.

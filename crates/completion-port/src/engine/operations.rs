@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use super::seat::Seat;
 use super::{Engine, Name, Phase, name_parts};
-use crate::error::{Call, Error, ErrorKind};
-use crate::state::facts::{Descriptor, Facts, Fault};
+use crate::backend::sockets::Transport;
+use crate::memory::trace::trace_aside;
+use crate::state::facts::Facts;
 use crate::state::flights::{
     Clearance, Course, Desk, Direction, Effects, Flight, Lanes, Records, Tried, Verdict,
 };
@@ -18,8 +19,9 @@ use crate::state::queue::{FLIGHT, Fifo, MOST_FLIGHTS, NIL};
 use crate::state::slot::{Drained, Next, Refusal, Slot};
 use crate::state::timers::Alarm;
 use crate::sync::barrier_behind_exchange;
-use crate::sys::sockets::Transport;
-use crate::trace::trace_aside;
+use crate::types::error::Fault;
+use crate::types::error::{Call, Error, ErrorKind};
+use crate::types::source::Descriptor;
 
 /// How long an operation waits for what no edge tells of, until it is tried again.
 const SCARCE: Duration = Duration::from_millis(10);

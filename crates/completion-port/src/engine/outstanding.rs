@@ -4,15 +4,15 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, PoisonError};
 
 use super::Engine;
-use crate::arena::Arena;
-use crate::state::facts::Fault;
+use crate::backend::files::{Hold, Job};
+use crate::backend::sockets::Transfer;
+use crate::memory::arena::Arena;
 use crate::state::flights::{Lanes, Records, Verdict};
 use crate::state::moment::Moment;
 use crate::state::queue::{FLIGHT, Fifo, NIL, Node};
 use crate::state::slot::{Next, Slot};
 use crate::sync::{Mutex, MutexGuard};
-use crate::sys::files::{Hold, Job};
-use crate::sys::sockets::Transfer;
+use crate::types::error::Fault;
 
 /// A place for what one thread leaves for another.
 #[derive(Default)]
@@ -59,7 +59,7 @@ impl Engine {
     /// Takes hold of the file of a slot for the operation of `record`, which may have to wait; the caller has a share
     /// in the key. Makes sure that the operation can be done, and can come back.
     pub(crate) fn hold_file(&self, index: u32, record: u32) -> Result<Arc<dyn Hold>, Fault> {
-        let no_memory = Fault { kind: crate::error::ErrorKind::OutOfMemory, code: None };
+        let no_memory = Fault { kind: crate::types::error::ErrorKind::OutOfMemory, code: None };
         if !self.outstanding.returned.reserve(record) || !self.outstanding.holds.reserve(index) {
             return Err(no_memory);
         }

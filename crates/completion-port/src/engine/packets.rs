@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use super::seat::Seat;
 use super::sleep::Notice;
 use super::{Engine, Phase, State, Stock, TimerName};
-use crate::error::{Call, Error, ErrorKind};
 use crate::state::moment::Moment;
 use crate::state::queue::{FLIGHT, Links, MOST_MESSAGES, Node, POSTED, TELLS};
 use crate::sync::MutexGuard;
+use crate::types::error::{Call, Error, ErrorKind};
 
 impl Engine {
     /// The key of a removed registration is in its cell, and a thread waits for it.

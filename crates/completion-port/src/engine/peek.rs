@@ -6,10 +6,10 @@ use std::time::Duration;
 use super::poll::Scratch;
 use super::seat::Seat;
 use super::{Engine, Phase, State, Stock};
-use crate::error::{Call, Error, ErrorKind};
 use crate::state::queue::{Fifo, Node, POSTED};
 use crate::state::schedule::most_further;
 use crate::sync::MutexGuard;
+use crate::types::error::{Call, Error, ErrorKind};
 
 /// How many nodes of the queue a call looks at.
 const LEAVES: usize = 256;

@@ -9,13 +9,14 @@ use super::answer::until;
 use super::desks::Brought;
 use super::seat::Seat;
 use super::{Engine, State, Stock, name_of, name_parts};
-use crate::state::facts::{Edge, Facts, Fault, Probe};
+use crate::backend::reactor::{Until, Watch};
+use crate::memory::trace::trace_aside;
+use crate::state::facts::{Edge, Facts, Probe};
 use crate::state::queue::{Fifo, Links, NIL, Node, Row, is_flight};
 use crate::state::schedule::{Query, USUAL_EDGES};
 use crate::state::slot::{Checked, Delivery, Next};
 use crate::sync::{MutexGuard, barrier_behind_exchange};
-use crate::sys::reactor::{Until, Watch};
-use crate::trace::trace_aside;
+use crate::types::error::Fault;
 
 /// The buffers that a thread brings to a wait.
 #[derive(Debug)]

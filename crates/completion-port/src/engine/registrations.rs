@@ -6,16 +6,19 @@ use std::time::Duration;
 
 use super::seat::Seat;
 use super::{Engine, Name, Notable, Phase, name_of, name_parts};
-use crate::error::{Call, Error, ErrorKind};
-use crate::interest::{Events, Interest};
-use crate::state::facts::{Descriptor, Facts, Fault};
+use crate::backend::reactor::Until;
+use crate::backend::thread::Thread;
+use crate::memory::trace::{trace, trace_aside};
+use crate::state::facts::Facts;
 use crate::state::flights::Verdict;
-use crate::state::slot::{Drained, GENERATIONS, Mode, Next, Refusal, Removal, Slot};
+use crate::state::slot::{Drained, GENERATIONS, Next, Refusal, Removal, Slot};
 use crate::state::table::{Claim, Holder};
 use crate::sync::{AtomicU32, barrier, fence};
-use crate::sys::reactor::Until;
-use crate::sys::thread::Thread;
-use crate::trace::{trace, trace_aside};
+use crate::types::error::Fault;
+use crate::types::error::{Call, Error, ErrorKind};
+use crate::types::interest::Mode;
+use crate::types::interest::{Events, Interest};
+use crate::types::source::Descriptor;
 
 /// A descriptor that is to be registered, and how.
 #[derive(Clone, Copy, Debug)]

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use super::seat::Seat;
 use super::{Engine, State, Stock};
+use crate::backend::thread::Thread;
+use crate::memory::trace::{hears_packets, trace_aside};
 use crate::state::schedule::{SeatNumber, Wake};
 use crate::sync::MutexGuard;
-use crate::sys::thread::Thread;
-use crate::trace::{hears_packets, trace_aside};
 
 /// A thread that is to be woken, once the lock is given up.
 #[must_use]

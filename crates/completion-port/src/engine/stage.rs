@@ -4,12 +4,12 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 
 use super::seat::{PRESUMED_BLOCKED, Seat};
 use super::{Engine, Phase, Stock};
-use crate::detection::BlockDetection;
 use crate::state::facts::Presence;
 use crate::state::moment::Moment;
 use crate::state::queue::{Fifo, Links, NIL, POSTED};
 use crate::state::schedule::{Scene, SeatNumber};
 use crate::state::timers::{Alarm, Due};
+use crate::types::detection::BlockDetection;
 
 /// How many timers that are due are seen to at once.
 const MOST_DUE: usize = 1024;

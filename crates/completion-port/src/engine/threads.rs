@@ -6,10 +6,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::seat::{Counts, Emptied, PRESUMED_BLOCKED, Seat};
 use super::sleep::Notice;
 use super::{BEGIN, Engine, Member, State};
-use crate::detection::BlockDetection;
+use crate::backend::thread::Thread;
 use crate::state::queue::NIL;
 use crate::sync::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
-use crate::sys::thread::Thread;
+use crate::types::detection::BlockDetection;
 
 impl Engine {
     /// The calling thread takes a seat.

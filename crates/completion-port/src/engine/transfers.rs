@@ -6,9 +6,9 @@
 use super::Engine;
 use super::operations::Aloft;
 use super::seat::Seat;
+use crate::backend::sockets::Transfer;
 use crate::state::flights::Course;
 use crate::state::queue::FLIGHT;
-use crate::sys::sockets::Transfer;
 
 impl Engine {
     /// The operation that the caller has tried goes to the back end; it may have come back when this returns, and is the

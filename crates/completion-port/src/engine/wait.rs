@@ -8,10 +8,10 @@ use super::poll::Scratch;
 use super::seat::{MEASURED, Seat};
 use super::sleep::Notice;
 use super::{Engine, Notable, Phase, State};
-use crate::detection::BlockDetection;
 use crate::state::moment::Moment;
 use crate::state::schedule::{Action, Query, Turn, Waited};
 use crate::sync::MutexGuard;
+use crate::types::detection::BlockDetection;
 
 impl Engine {
     /// Waits until `seat` has been handed packets, at most `room` of them, or `deadline` is over

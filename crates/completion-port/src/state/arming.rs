@@ -7,7 +7,7 @@
 use std::sync::atomic::Ordering::{Release, SeqCst};
 
 use super::moment::Moment;
-use crate::arena::Arena;
+use crate::memory::arena::Arena;
 use crate::sync::AtomicU64;
 
 /// When the arming of a slot ends. It does not end if the slot's word says that it has no deadline.

@@ -3,11 +3,8 @@
 use std::fmt;
 
 use super::moment::Moment;
-use crate::error::ErrorKind;
-use crate::interest::Interest;
-
-/// The number by which the process names a kernel object.
-pub(crate) type Descriptor = i32;
+use crate::types::interest::Interest;
+use crate::types::source::Descriptor;
 
 /// What a kernel says of a descriptor at one moment, in the words of `epoll_ctl(2)` and `poll(2)`, with the
 /// bits of the former, so that on Linux an edge needs no translation.
@@ -75,7 +72,7 @@ impl Facts {
         self.any(Self(Self::IN.0 | Self::OUT.0)) && !self.any(Self::HUP)
     }
 
-    /// Whether a file of the kernel that [reports changes](crate::sys::reactor::Reactor::reports_changes) may say this.
+    /// Whether a file of the kernel that [reports changes](crate::backend::reactor::Reactor::reports_changes) may say this.
     #[inline]
     pub(crate) const fn may_be_change(self) -> bool {
         self.any(Self(Self::ERR.0 | Self::URGENT.0)) && !self.any(Self(Self::HUP.0 | Self::RDHUP.0))
@@ -188,15 +185,6 @@ pub(crate) enum AtEnd {
     Own,
     /// An error is pending, which a read may take.
     Failed,
-}
-
-/// Why a system call was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Fault {
-    /// What the caller can act on.
-    pub(crate) kind: ErrorKind,
-    /// The system's own code.
-    pub(crate) code: Option<i32>,
 }
 
 /// Whether a thread is on a processor, or would be if one were free.

@@ -22,7 +22,7 @@ use super::facts::Facts;
 use super::moment::Moment;
 use super::queue::{FLIGHT, Fifo, Links, MOST_FLIGHTS, NIL, Node};
 use super::slot::{Next, Slot};
-use crate::arena::Arena;
+use crate::memory::arena::Arena;
 use crate::sync::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Mutex};
 
 /// A direction: operations of one do not wait for those of the other.
@@ -1327,8 +1327,8 @@ mod tests {
     use std::sync::atomic::AtomicUsize;
 
     use super::*;
-    use crate::interest::Interest;
-    use crate::state::slot::Mode;
+    use crate::types::interest::Interest;
+    use crate::types::interest::Mode;
 
     /// Counts how often a flight is looked at.
     struct Counting {

@@ -1,9 +1,9 @@
-//! Which numbers of an [arena](crate::arena) are free.
+//! Which numbers of an [arena](crate::memory::arena) are free.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::queue::{Links, NIL, Node, POSTED};
-use crate::arena::FIRST;
+use crate::memory::arena::FIRST;
 
 /// Numbers that are linked with each other, from the first to the last.
 #[derive(Clone, Copy, Debug)]

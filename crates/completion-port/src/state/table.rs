@@ -8,9 +8,10 @@
 use std::array;
 use std::sync::{Arc, PoisonError, Weak};
 
-use crate::error::ErrorKind;
-use crate::state::facts::{Descriptor, Fault};
 use crate::sync::{Mutex, MutexGuard};
+use crate::types::error::ErrorKind;
+use crate::types::error::Fault;
+use crate::types::source::Descriptor;
 
 /// Locks of the table; a number's lock is chosen by its lowest bits.
 const SHARDS: usize = 16;

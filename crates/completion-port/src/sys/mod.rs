@@ -1,40 +1,17 @@
 //! The systems: one folder each, and the only place that knows which one it is compiled for.
 //!
-//! [`backend`] is the seam: what each of them implements, in the five traits of [`reactor`], [`sockets`],
-//! [`files`], [`thread`] and [`host`].
+//! Each of them implements the traits of [`backend`](crate::backend).
 
-pub(crate) mod backend;
 #[cfg(all(
     any(target_os = "macos", target_os = "freebsd", target_os = "netbsd", target_os = "openbsd"),
     target_pointer_width = "64"
 ))]
 mod bsd;
-#[cfg(all(test, feature = "sim", target_os = "linux"))]
-mod cases;
-pub(crate) mod errors;
-pub(crate) mod files;
-pub(crate) mod host;
-mod job_queue;
-#[cfg(any(
-    feature = "sim",
-    target_os = "macos",
-    target_os = "freebsd",
-    target_os = "netbsd",
-    target_os = "openbsd"
-))]
-mod kqueue;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod linux;
-#[cfg(any(feature = "sim", target_os = "windows"))]
-mod psn;
-pub(crate) mod reactor;
-#[cfg(feature = "sim")]
-pub mod sim;
-#[cfg(any(test, target_os = "freebsd"))]
-#[cfg_attr(not(target_os = "freebsd"), allow(dead_code, reason = "its tests run everywhere"))]
-mod sleepers;
-pub(crate) mod sockets;
-pub(crate) mod thread;
+pub(crate) mod portable;
+#[cfg(all(test, feature = "sim", target_os = "linux"))]
+mod tests;
 #[cfg(all(
     any(
         target_os = "linux",
@@ -58,8 +35,6 @@ mod windows;
 use bsd as system;
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 use linux as system;
-#[cfg(all(test, feature = "sim", target_os = "linux"))]
-use linux::Native;
 #[cfg(all(
     any(
         target_os = "linux",
@@ -70,7 +45,7 @@ use linux::Native;
     ),
     target_pointer_width = "64"
 ))]
-pub(crate) use system::{fd, native};
+pub(crate) use system::native;
 #[cfg(all(
     any(
         target_os = "linux",
@@ -86,7 +61,7 @@ pub(crate) use unix::codes;
 #[cfg(target_os = "windows")]
 pub(crate) use windows::codes;
 #[cfg(target_os = "windows")]
-pub(crate) use windows::{fd, native};
+pub(crate) use windows::native;
 #[cfg(not(any(
     all(
         any(

@@ -7,18 +7,20 @@ use std::time::Duration;
 use loom::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use loom::thread;
 
-use crate::address::Address;
-use crate::error::ErrorKind;
-use crate::source::OwnedSource;
-use crate::state::facts::{AtEnd, Descriptor, Edge, Facts, Fault, Kind, Presence, Probe};
+use crate::backend::files::{Files, Hold, Job, Now};
+use crate::backend::host::{Host, Origin};
+use crate::backend::reactor::{Reactor, Until, Watch};
+use crate::backend::sockets::{Attempt, Received, Sockets, Transfer, Transport};
+use crate::backend::thread::Thread;
+use crate::state::facts::{AtEnd, Edge, Facts, Kind, Presence, Probe};
 use crate::state::moment::Moment;
 use crate::state::queue::is_flight;
 use crate::state::table::Descriptors;
-use crate::sys::files::{Files, Hold, Job, Now};
-use crate::sys::host::{Host, Origin};
-use crate::sys::reactor::{Reactor, Until, Watch};
-use crate::sys::sockets::{Attempt, Received, Sockets, Transfer, Transport};
-use crate::sys::thread::Thread;
+use crate::types::address::Address;
+use crate::types::error::ErrorKind;
+use crate::types::error::Fault;
+use crate::types::source::Descriptor;
+use crate::types::source::OwnedSource;
 
 /// A kernel of a few booleans. Waits with a limit wait without one: no model depends on time; unless
 /// it tells who sleeps, when a limit lets time pass, and the others go on.

@@ -6,19 +6,19 @@ use std::time::Duration;
 
 use loom::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-use crate::detection::BlockDetection;
+use crate::backend::files::{Issuer, Job, What};
 use crate::engine::{Course, Engine, Entry, Plan, Seat, Taken, Verdict, Waited, name_parts};
-use crate::error::{Call, ErrorKind};
 use crate::fake::Fake;
-use crate::interest::Interest;
 use crate::kit::{
     NO_HINT, NoTasks, engine, entry, explore_within, looking_engine, next, scratch, spawn, visit,
     wait_for,
 };
 use crate::state::flights::Direction;
 use crate::state::moment::Moment;
-use crate::state::slot::Mode;
-use crate::sys::files::{Issuer, Job, What};
+use crate::types::detection::BlockDetection;
+use crate::types::error::{Call, ErrorKind};
+use crate::types::interest::Interest;
+use crate::types::interest::Mode;
 
 const PLAN: Plan = Plan { call: Call::Sync, direction: Direction::Out, deadline: Moment::NEVER };
 
@@ -79,7 +79,7 @@ impl Depot {
         let engine = &self.engine;
         let (index, _) = name_parts(self.name);
         let plan = (PLAN.call, deadline);
-        let kind = |error: crate::error::Error| error.kind();
+        let kind = |error: crate::types::error::Error| error.kind();
         if !self.is_shared {
             let (record, desk) = engine
                 .own_record(index, PLAN.call, |_| true)

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use loom::thread;
 
-use crate::detection::BlockDetection;
 use crate::engine::{Engine, Seat, Taken, Waited};
 use crate::fake::Fake;
 use crate::kit::{
@@ -14,6 +13,7 @@ use crate::kit::{
     spawn, try_to_post,
 };
 use crate::state::moment::Moment;
+use crate::types::detection::BlockDetection;
 
 /// Joins, takes one message, and leaves; gives the number of the message's cell.
 fn take_one(engine: &Engine) -> u32 {

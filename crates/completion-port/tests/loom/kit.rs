@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use loom::thread;
 
-use crate::detection::BlockDetection;
 use crate::engine::{
     Engine, Entry, GoesOn, Return, Scratch, Seat, Taken, Waited, name_of, name_parts,
 };
-use crate::error::Call;
 use crate::fake::{Fake, Handle};
-use crate::interest::{Events, Interest};
-use crate::state::slot::{Drained, Mode};
+use crate::state::slot::Drained;
+use crate::types::detection::BlockDetection;
+use crate::types::error::Call;
+use crate::types::interest::Mode;
+use crate::types::interest::{Events, Interest};
 
 pub(crate) fn explore(model: impl Fn() + Sync + Send + 'static) {
     explore_within(3, model);

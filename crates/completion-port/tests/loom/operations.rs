@@ -7,13 +7,10 @@ use std::time::Duration;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-use crate::detection::BlockDetection;
 use crate::engine::{
     Aloft, Attempted, Course, Engine, Entry, Plan, Return, Seat, Taken, Verdict, Waited, name_parts,
 };
-use crate::error::{Call, ErrorKind};
 use crate::fake::Fake;
-use crate::interest::{Events, Interest};
 use crate::kit::{
     LEVEL, NO_HINT, NoTasks, PERSISTENT, engine, entry, explore, explore_within, looking_engine,
     next, one_shot_engine, one_shot_looking_engine, scratch, spawn, visit, wait_for,
@@ -21,8 +18,12 @@ use crate::kit::{
 use crate::state::facts::Facts;
 use crate::state::flights::Direction;
 use crate::state::moment::Moment;
-use crate::state::slot::{Drained, Mode};
+use crate::state::slot::Drained;
 use crate::state::table::Holder;
+use crate::types::detection::BlockDetection;
+use crate::types::error::{Call, ErrorKind};
+use crate::types::interest::Mode;
+use crate::types::interest::{Events, Interest};
 
 /// The token parks its registration.
 const PARKED: Return = Return { mode: None, timed: false, drained: NO_HINT };

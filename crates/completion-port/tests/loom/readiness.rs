@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::{Engine, Seat, Taken, Waited};
-use crate::error::ErrorKind;
 use crate::fake::Fake;
-use crate::interest::{Events, Interest};
 use crate::kit::{
     Handler, LEVEL, NO_HINT, NoTasks, PERSISTENT, PERSISTENT_EDGE, READ, Seen, engine, explore,
     explore_within, next, one_shot_engine, post, register, scratch, see_next, spawn, take_any,
@@ -15,7 +13,9 @@ use crate::kit::{
 };
 use crate::state::facts::Facts;
 use crate::state::moment::Moment;
-use crate::state::slot::Mode;
+use crate::types::error::ErrorKind;
+use crate::types::interest::Mode;
+use crate::types::interest::{Events, Interest};
 
 /// Two threads wait. There is an edge and there is a post, and nothing else ever happens.
 #[test]

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use crate::engine::{Taken, Waited};
-use crate::error::Call;
 use crate::kit::{
     Handler, LEVEL, NO_HINT, NoTasks, Seen, engine, entry, explore, next, scratch, spawn,
 };
+use crate::types::error::Call;
 
 #[test]
 fn a_registration_that_is_being_made_is_shut_down_with_the_others() {

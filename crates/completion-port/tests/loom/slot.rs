@@ -6,13 +6,12 @@ use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::SeqCst};
 use loom::thread;
 
-use crate::interest::{Events, Interest};
 use crate::kit::{EDGE, LEVEL, NO_HINT, PERSISTENT, PERSISTENT_EDGE, READ, explore, spawn};
 use crate::state::facts::{Facts, Kind};
-use crate::state::slot::{
-    Answer, Checked, Delivery, Drained, Mode, Next, Refusal, Removal, Slot, Turn,
-};
+use crate::state::slot::{Answer, Checked, Delivery, Drained, Next, Refusal, Removal, Slot, Turn};
 use crate::sync;
+use crate::types::interest::Mode;
+use crate::types::interest::{Events, Interest};
 
 /// A slot with its key, which the checker watches: two accesses that nothing orders are reported.
 struct Cell {

@@ -7,18 +7,18 @@ use std::time::Duration;
 
 use loom::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-use crate::detection::BlockDetection;
+use crate::backend::sockets::{Ask, Transfer};
 use crate::engine::{Aloft, Course, Engine, Entry, Plan, Seat, Taken, Verdict, name_parts};
-use crate::error::{Call, ErrorKind};
 use crate::fake::Fake;
-use crate::interest::Interest;
 use crate::kit::{
     NO_HINT, entry, explore_within, looking_engine, next, one_shot_engine, spawn, visit, wait_for,
 };
 use crate::state::flights::Direction;
 use crate::state::moment::Moment;
-use crate::state::slot::Mode;
-use crate::sys::sockets::{Ask, Transfer};
+use crate::types::detection::BlockDetection;
+use crate::types::error::{Call, ErrorKind};
+use crate::types::interest::Interest;
+use crate::types::interest::Mode;
 
 /// A port with one association, of which nothing is ever ready.
 struct Quay {
@@ -59,7 +59,7 @@ impl Quay {
         let engine = &self.engine;
         let (index, _) = name_parts(self.name);
         let plan = Plan { call: Call::Receive, direction: Direction::In, deadline };
-        let kind = |error: crate::error::Error| error.kind();
+        let kind = |error: crate::types::error::Error| error.kind();
         if !self.is_shared {
             let (record, desk) = engine
                 .own_record(index, plan.call, |_| true)

@@ -6,13 +6,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use crate::interest::{Events, Interest};
 use crate::operations::Log;
-use crate::raw::AnyTrigger;
-use crate::registration::Id;
+use crate::port::raw::AnyTrigger;
+use crate::port::registration::Id;
 use crate::sim::{Conditions, Kernel, Socket};
-use crate::source::{BorrowedSource, Source};
 use crate::turns::{fail, point};
+use crate::types::interest::{Events, Interest};
+use crate::types::source::{BorrowedSource, Source};
 use crate::{OneShot, Persistent};
 
 /// The poster of messages that come in any order.

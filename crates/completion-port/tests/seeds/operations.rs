@@ -16,13 +16,13 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::address::Address;
-use crate::interest::Interest;
 use crate::ledger::{Key, Ledger};
+use crate::port::raw::AnyTrigger;
 use crate::program::{Dial, Start, Step};
-use crate::raw::AnyTrigger;
 use crate::sim::{self, Conditions, Kernel, Socket};
 use crate::turns::{self, fail, point};
+use crate::types::address::Address;
+use crate::types::interest::Interest;
 use crate::world::{REFUSALS, World, expect};
 use crate::{
     Buffer, Done, ErrorKind, Finished, Id, OneShot, OpId, Operation, Outcome, Ready, SharedId,

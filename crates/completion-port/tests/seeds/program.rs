@@ -1,9 +1,9 @@
 //! What the threads of a run do, drawn from a seed. Each part has a number, so that parts can be left out.
 
-use crate::interest::Interest;
-use crate::raw::AnyTrigger;
+use crate::port::raw::AnyTrigger;
 use crate::sim::FileScript;
 use crate::turns::{Lot, lot_below};
+use crate::types::interest::Interest;
 use crate::{BlockDetection, OneShot, Persistent};
 
 pub(crate) const PLACES: usize = 3;

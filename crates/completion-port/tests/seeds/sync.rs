@@ -1,4 +1,4 @@
-//! What `src/sync.rs` is to the library: the standard library's primitives, each of which is a point where
+//! What `src/sync/mod.rs` is to the library: the standard library's primitives, each of which is a point where
 //! another thread may go on. Memory is sequentially consistent here; `tests/loom.rs` is about the rest.
 
 use std::ops::{Deref, DerefMut};

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use crate::ledger::{Change, Exact, Key, Ledger, Message, NO_ORDER, is_level, is_one_shot};
 use crate::operations::{Link, Tray};
+use crate::port::raw::{AnyTrigger, Hints};
 use crate::program::{End, Habit, PLACES, Program, Step, Worker};
-use crate::raw::{AnyTrigger, Hints};
 use crate::search;
 use crate::sim::{Kernel, Socket};
 use crate::turns::{self, Joiner, fail, point};

@@ -17,9 +17,10 @@ mod report;
 use std::fmt;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
-use crate::interest::{Events, Interest};
 use crate::state::facts::Facts;
 use crate::sync::{AtomicU32, AtomicU64};
+use crate::types::interest::Mode;
+use crate::types::interest::{Events, Interest};
 
 pub(crate) use ownership::{Checked, Delivery, Late, Next, Refusal, Removal, Turn};
 pub(crate) use readiness::Drained;
@@ -125,17 +126,6 @@ const TIMED: u64 = 1 << 42;
 /// The deadline is over: the next packet tells. Only together with `QUEUED`, or where the registration is about
 /// to end.
 const LATE: u64 = 1 << 43;
-
-/// What a registration asks for: filter and trigger.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Mode {
-    /// The event filter.
-    pub(crate) interest: Interest,
-    /// Edge-triggered rather than level-triggered.
-    pub(crate) edge: bool,
-    /// A packet disables the registration.
-    pub(crate) one_shot: bool,
-}
 
 /// A value of the word.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -20,11 +20,12 @@ use super::report::Answer;
 use super::{
     ALSO, ALSO_SHIFT, BORROWED, CLOSED, COLLECTED, EDGE, EDGES, EDGES_SHIFT, ENABLED, FILTER,
     FLYING, FLYING_SHIFT, GENERATION, GENERATIONS, HALF_CLOSED, HELD, LASTING, LATE, LENT, LIVE,
-    LONE, Mode, ONE_SHOT, PENDING, PENDING_ERR, PENDING_SHIFT, QUEUED, READY_SHIFT, RECHECK,
-    REMOVING, TIMED, UNCHECKED, Word,
+    LONE, ONE_SHOT, PENDING, PENDING_ERR, PENDING_SHIFT, QUEUED, READY_SHIFT, RECHECK, REMOVING,
+    TIMED, UNCHECKED, Word,
 };
-use crate::interest::{Events, Interest};
 use crate::state::facts::Facts;
+use crate::types::interest::Mode;
+use crate::types::interest::{Events, Interest};
 
 /// What a transition leaves to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -712,7 +713,7 @@ mod tests {
 
     use super::super::{EDGES_SHIFT, READY_SHIFT};
     use super::*;
-    use crate::interest::Interest;
+    use crate::types::interest::Interest;
 
     /// Any word of a registration that keeps the rules of the table of bits.
     fn words() -> impl Strategy<Value = Word> {

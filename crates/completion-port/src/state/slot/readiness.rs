@@ -11,9 +11,9 @@ use super::{
     PENDING, PENDING_SHIFT, POLL, POLLS, QUEUED, READY, READY_SHIFT, RECHECK, REPORTED, UNCHECKED,
     WATCHED_SHIFT, Word,
 };
-use crate::interest::{Events, Interest};
 use crate::state::facts::Facts;
 use crate::state::flights::Direction;
+use crate::types::interest::{Events, Interest};
 
 /// By how much ERR is further up in [`Events`] than in the pending mask.
 const ERR_SHIFT: u32 = 2;

@@ -3,8 +3,8 @@
 //!
 //! This module knows neither the word nor the other two.
 
-use crate::interest::{Events, Interest};
 use crate::state::facts::{Facts, Kind};
+use crate::types::interest::{Events, Interest};
 
 /// The kernel's answer to a check.
 #[derive(Clone, Copy, Debug)]

@@ -4,9 +4,9 @@ use std::ffi::CStr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::SocketAddr;
 
-use crate::state::facts::Descriptor;
 use crate::sys::unix::address::RawAddress;
 use crate::sys::unix::options::{Code, last_code, option};
+use crate::types::source::Descriptor;
 
 /// The flag of sendmsg(2) by which a send to a stream that has ended raises no signal. macOS has none: there the reactor
 /// sets the socket's option `SO_NOSIGPIPE` when it attaches the socket.

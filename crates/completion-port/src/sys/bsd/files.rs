@@ -4,9 +4,10 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use super::System;
-use crate::state::facts::{Descriptor, Fault};
-use crate::sys::files::{Files, Hold, Job, Now};
+use crate::backend::files::{Files, Hold, Job, Now};
 use crate::sys::unix::files::{Pool, hold, is_file};
+use crate::types::error::Fault;
+use crate::types::source::Descriptor;
 
 impl Files for System {
     fn is_file(&self, descriptor: Descriptor) -> bool {

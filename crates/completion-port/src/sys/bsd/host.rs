@@ -4,13 +4,13 @@ use std::time::Instant;
 
 use super::System;
 use super::thread::Current;
-use crate::error::ErrorKind;
-use crate::state::facts::Fault;
+use crate::backend::host::{Host, Origin};
+use crate::backend::thread::Thread;
 use crate::state::moment::Moment;
 use crate::state::table::Descriptors;
-use crate::sys::host::{Host, Origin};
-use crate::sys::thread::Thread;
 use crate::sys::unix::once::Once;
+use crate::types::error::ErrorKind;
+use crate::types::error::Fault;
 
 impl Host for System {
     fn now(&self) -> Moment {

@@ -1,12 +1,12 @@
 //! macOS, FreeBSD, NetBSD and OpenBSD.
 
 use self::native::Native;
-use crate::error::ErrorKind;
-use crate::file_engine::FileEngine;
-use crate::readiness::Readiness;
-use crate::state::facts::Fault;
-use crate::sys::backend::Backend;
-use crate::sys::kqueue::Kqueue;
+use crate::backend::Backend;
+use crate::sys::portable::kqueue::Kqueue;
+use crate::types::error::ErrorKind;
+use crate::types::error::Fault;
+use crate::types::file_engine::FileEngine;
+use crate::types::readiness::Readiness;
 
 pub(in crate::sys) mod calls;
 mod files;
@@ -17,9 +17,6 @@ mod thread;
 
 /// The back end, for what it has in common with those of other systems.
 pub(in crate::sys) type System = Kqueue<Native>;
-
-/// What owns a descriptor or names one.
-pub(crate) use std::os::fd;
 
 /// The back end of this system: one kqueue, which any number of threads can wait on. It is edge-triggered whatever was
 /// asked for. Threads do the operations on files.

@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use super::calls::{make_own, owned};
 use super::process::Process;
-use crate::state::facts::{AtEnd, Descriptor, Kind};
-use crate::sys::kqueue::{Calls, Event, Filter, Use, flag, note};
+use crate::state::facts::{AtEnd, Kind};
+use crate::sys::portable::kqueue::{Calls, Event, Filter, Use, flag, note};
 use crate::sys::unix::files::{Pool, is_file};
 #[cfg(not(target_os = "macos"))]
 use crate::sys::unix::options::read_option;
 use crate::sys::unix::options::{Code, last_code, number};
 use crate::sys::unix::timeout;
+use crate::types::source::Descriptor;
 
 /// How many changes and events there are in one call at most.
 const MOST: usize = 128;

@@ -8,8 +8,8 @@ use std::ptr;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize};
 
+use crate::backend::host::Origin;
 use crate::state::table::Descriptors;
-use crate::sys::host::Origin;
 
 /// Of the running process; null until it makes a port. Never freed.
 static TABLE: AtomicPtr<Descriptors> = AtomicPtr::new(ptr::null_mut());

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use crate::backend::thread::Thread;
 use crate::state::facts::Presence;
-use crate::sys::thread::Thread;
 use crate::sys::unix::parking::Parking;
 
 /// The calling thread.
@@ -125,7 +125,7 @@ mod looks {
     use std::sync::Mutex;
     use std::time::Instant;
 
-    use crate::sys::sleepers::Sleepers;
+    use crate::sys::portable::sleepers::Sleepers;
 
     /// For how many threads there is room at first.
     const SPARE: usize = 16;

@@ -5,10 +5,10 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::SocketAddr;
 
-use crate::state::facts::Descriptor;
 use crate::sys::unix::address::RawAddress;
 use crate::sys::unix::errors::repeat;
 use crate::sys::unix::options::{Code, last_code, number, read_option};
+use crate::types::source::Descriptor;
 
 /// What every socket is that is made here.
 const FLAGS: i32 = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;

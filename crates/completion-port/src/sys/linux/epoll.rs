@@ -13,18 +13,20 @@ use super::errors::{EPOLL_WAIT, fault_of_wait};
 use super::files::FileService;
 use super::process::Process;
 use super::thread::Current;
-use crate::error::ErrorKind;
-use crate::file_engine::FileEngine;
-use crate::state::facts::{AtEnd, Descriptor, Edge, Facts, Fault, Kind, Probe};
+use crate::backend::host::{Host, Origin};
+use crate::backend::reactor::{Reactor, Until, Watch};
+use crate::backend::thread::Thread;
+use crate::state::facts::{AtEnd, Edge, Facts, Kind, Probe};
 use crate::state::moment::Moment;
 use crate::state::table::Descriptors;
-use crate::sys::errors::{Code, Retries};
-use crate::sys::host::{Host, Origin};
-use crate::sys::reactor::{Reactor, Until, Watch};
-use crate::sys::thread::Thread;
+use crate::sys::portable::errors::{Code, Retries};
 use crate::sys::unix::errors::{POLL, repeat_for};
 use crate::sys::unix::options::{last_code, number, option, read_option};
 use crate::sys::unix::timeout;
+use crate::types::error::ErrorKind;
+use crate::types::error::Fault;
+use crate::types::file_engine::FileEngine;
+use crate::types::source::Descriptor;
 
 /// The name of the eventfd, which no slot has.
 const WAKE: u64 = u64::MAX;

@@ -1,8 +1,9 @@
 //! The errors of the system calls that Linux alone makes: each is one [`Errors`]. Those that each Unix makes
 //! are in `sys/unix/errors.rs`. PLATFORM.md has this table, too.
 
-use crate::state::facts::Fault;
-use crate::sys::errors::{self, Code, Errors};
+use crate::sys::portable::errors;
+use crate::sys::portable::errors::{Code, Errors};
+use crate::types::error::Fault;
 
 /// epoll_wait(2). The repetition does not wait, so no signal ends it.
 pub(super) const EPOLL_WAIT: Errors = Errors { again: &[libc::EINTR], ..Errors::NONE };

@@ -1,11 +1,11 @@
 //! Linux.
 
 use self::epoll::Epoll;
-use crate::error::ErrorKind;
-use crate::file_engine::FileEngine;
-use crate::readiness::Readiness;
-use crate::state::facts::Fault;
-use crate::sys::backend::Backend;
+use crate::backend::Backend;
+use crate::types::error::ErrorKind;
+use crate::types::error::Fault;
+use crate::types::file_engine::FileEngine;
+use crate::types::readiness::Readiness;
 
 mod blocked;
 pub(in crate::sys) mod calls;
@@ -15,17 +15,11 @@ mod errors;
 mod files;
 mod process;
 #[cfg(all(test, feature = "sim"))]
-mod tests;
+pub(in crate::sys) mod tests;
 mod thread;
-
-#[cfg(all(test, feature = "sim"))]
-pub(in crate::sys) use tests::Native;
 
 /// The back end, for what it has in common with those of other systems.
 pub(in crate::sys) use epoll::Epoll as System;
-
-/// What owns a descriptor or names one.
-pub(crate) use std::os::fd;
 
 /// The best back end of this system. If `is_one_shot`, one that arms a descriptor for one edge at a time. `files`:
 /// how operations on files are done.

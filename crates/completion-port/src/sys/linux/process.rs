@@ -9,8 +9,8 @@ use std::ptr;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicPtr, AtomicUsize};
 
+use crate::backend::host::Origin;
 use crate::state::table::Descriptors;
-use crate::sys::host::Origin;
 
 /// What belongs to one process. Made once in a process, and never freed.
 struct Belongings {
@@ -161,9 +161,9 @@ mod tests {
     use std::time::Duration;
 
     use super::{FALLBACK, Process};
-    use crate::state::facts::Descriptor;
     use crate::state::table::{Descriptors, Holder};
     use crate::sys::linux::blocked::Switches;
+    use crate::types::source::Descriptor;
 
     #[test]
     fn where_forks_are_not_noticed_there_are_no_records_of_switches() {

@@ -13,21 +13,21 @@ use std::time::Duration;
 
 use super::calls;
 use super::epoll::Epoll;
-use crate::address::Address;
-use crate::error::ErrorKind;
-use crate::source::{OwnedKind, OwnedSource};
+use crate::backend::Backend;
+use crate::backend::reactor::Reactor as _;
+use crate::backend::sockets::{Attempt, Sockets as _, Transport};
 use crate::state::facts::Facts;
-use crate::sys::backend::Backend;
-use crate::sys::cases::{
-    self, Told, World as _, accept, connect, done, number, other, receive, send, tcp_pair, told,
-    wait_for,
+use crate::sys::tests as cases;
+use crate::sys::tests::{
+    Told, World as _, accept, connect, done, number, other, receive, send, tcp_pair, told, wait_for,
 };
-use crate::sys::reactor::Reactor as _;
-use crate::sys::sockets::{Attempt, Sockets as _, Transport};
 use crate::sys::unix::address::RawAddress;
 use crate::sys::unix::errors::repeat;
 use crate::sys::unix::options;
 use crate::sys::unix::sockets::{accept_by, connect_by};
+use crate::types::address::Address;
+use crate::types::error::ErrorKind;
+use crate::types::source::{OwnedKind, OwnedSource};
 
 pub(in crate::sys) struct Native(Epoll);
 

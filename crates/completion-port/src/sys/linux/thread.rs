@@ -11,8 +11,8 @@ use std::time::Duration;
 use super::blocked::Switches;
 use super::clock;
 use super::process::Process;
+use crate::backend::thread::Thread;
 use crate::state::facts::Presence;
-use crate::sys::thread::Thread;
 use crate::sys::unix::parking::Parking;
 
 /// The calling thread.

@@ -7,10 +7,10 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net;
 use std::path::Path;
 
-use crate::address::{Address, Kind, Known};
-use crate::error::ErrorKind;
-use crate::state::facts::Fault;
 use crate::sys::system::calls;
+use crate::types::address::{Address, Kind, Known};
+use crate::types::error::ErrorKind;
+use crate::types::error::Fault;
 
 impl Address {
     /// The address of a socket of `AF_UNIX` that has this path.

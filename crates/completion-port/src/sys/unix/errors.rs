@@ -1,7 +1,7 @@
 //! The errors of the system calls that each Unix makes in the same way: each is one [`Errors`]. PLATFORM.md has
 //! this table, too.
 
-use crate::sys::errors::{Errors, Retries, Then};
+use crate::sys::portable::errors::{Errors, Retries, Then};
 use crate::sys::unix::options::{Code, last_code};
 
 /// recv(2), recvmsg(2). `ENOBUFS` is not among them: by that a socket reports that the kernel has dropped messages, of

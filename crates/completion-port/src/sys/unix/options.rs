@@ -2,9 +2,9 @@
 
 use std::io;
 
-use crate::state::facts::Descriptor;
+use crate::types::source::Descriptor;
 
-pub(in crate::sys) use crate::sys::errors::Code;
+pub(in crate::sys) use crate::sys::portable::errors::Code;
 
 /// The code of the system call that has just failed.
 pub(in crate::sys) fn last_code() -> Code {

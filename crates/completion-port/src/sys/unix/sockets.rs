@@ -10,13 +10,14 @@ use std::ptr;
 use super::address::RawAddress;
 use super::errors::{ACCEPT, CONNECT, POLL, RECEIVE, SEND, repeat, repeat_for};
 use super::options::{Code, last_code, number};
-use crate::address::{Address, Kind};
-use crate::error::ErrorKind;
-use crate::source::{OwnedKind, OwnedSource};
-use crate::state::facts::{Descriptor, Fault};
-use crate::sys::errors::{Errors, Retries, Then};
-use crate::sys::sockets::{Attempt, PARTS, Received, Sockets, Transport};
+use crate::backend::sockets::{Attempt, PARTS, Received, Sockets, Transport};
+use crate::sys::portable::errors::{Errors, Retries, Then};
 use crate::sys::system::{System, calls};
+use crate::types::address::{Address, Kind};
+use crate::types::error::ErrorKind;
+use crate::types::error::Fault;
+use crate::types::source::Descriptor;
+use crate::types::source::{OwnedKind, OwnedSource};
 
 /// Parts for which there is room without much ado.
 const FEW: usize = 8;

@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, AsRawFd};
 
-use crate::source::{BorrowedSource, FileSource, KernelId, Source};
+use crate::types::source::{BorrowedSource, FileSource, KernelId, Source};
 
 impl<S: AsFd + ?Sized> Source for S {
     #[inline]

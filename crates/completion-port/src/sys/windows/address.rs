@@ -8,9 +8,9 @@ use windows_sys::Win32::Networking::WinSock::{
     WSAENAMETOOLONG,
 };
 
-use crate::address::{Address, Kind, Known};
-use crate::error::ErrorKind;
-use crate::state::facts::Fault;
+use crate::types::address::{Address, Kind, Known};
+use crate::types::error::ErrorKind;
+use crate::types::error::Fault;
 
 /// Room for every address.
 const SIZE: usize = size_of::<SOCKADDR_STORAGE>();

@@ -31,11 +31,13 @@ use super::port::{Packet, Port, ROOM};
 use super::request::{Device, End, Ended, Flying, Owner, Request, event};
 use super::sockets::{TCP, protocol};
 use super::timeout;
-use crate::error::ErrorKind;
-use crate::file_engine::FileEngine;
-use crate::state::facts::{AtEnd, Descriptor, Edge, Facts, Fault, Kind, Probe};
+use crate::backend::reactor::{Reactor, Until, Watch};
+use crate::state::facts::{AtEnd, Edge, Facts, Kind, Probe};
 use crate::state::moment::Moment;
-use crate::sys::reactor::{Reactor, Until, Watch};
+use crate::types::error::ErrorKind;
+use crate::types::error::Fault;
+use crate::types::file_engine::FileEngine;
+use crate::types::source::Descriptor;
 
 /// Of what is posted: a wake.
 const WAKE: usize = 1;

@@ -9,8 +9,9 @@ use windows_sys::Win32::Networking::WinSock::{
 };
 
 use super::options::Code;
-use crate::state::facts::Fault;
-use crate::sys::errors::{self, Errors};
+use crate::sys::portable::errors;
+use crate::sys::portable::errors::Errors;
+use crate::types::error::Fault;
 
 /// The system is short of memory.
 const SHORT: [Code; 4] = [

@@ -7,12 +7,12 @@ use windows_sys::Win32::System::LibraryLoader::{GetModuleHandleA, GetProcAddress
 
 use super::afd::Afd;
 use super::thread::Current;
-use crate::error::ErrorKind;
-use crate::state::facts::Fault;
+use crate::backend::host::{Host, Origin};
+use crate::backend::thread::Thread;
 use crate::state::moment::Moment;
 use crate::state::table::Descriptors;
-use crate::sys::host::{Host, Origin};
-use crate::sys::thread::Thread;
+use crate::types::error::ErrorKind;
+use crate::types::error::Fault;
 
 /// The time since the process first asked, by the performance counter, which the standard library reads.
 pub(super) fn now() -> Moment {

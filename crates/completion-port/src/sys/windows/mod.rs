@@ -2,11 +2,11 @@
 
 use self::afd::Afd;
 use self::psn::Notified;
-use crate::error::ErrorKind;
-use crate::file_engine::FileEngine;
-use crate::readiness::Readiness;
-use crate::state::facts::Fault;
-use crate::sys::backend::Backend;
+use crate::backend::Backend;
+use crate::types::error::ErrorKind;
+use crate::types::error::Fault;
+use crate::types::file_engine::FileEngine;
+use crate::types::readiness::Readiness;
 
 mod address;
 mod afd;
@@ -29,14 +29,6 @@ mod source;
 mod tests;
 mod thread;
 mod timeout;
-
-/// What owns a descriptor or names one.
-pub(crate) mod fd {
-    pub(crate) use std::os::windows::io::OwnedSocket as OwnedFd;
-
-    /// The number of a socket. It has the 32 bits of a handle that count.
-    pub(crate) type RawFd = i32;
-}
 
 /// The back end of this system: a completion port of the kernel, which any number of threads can wait on. It is
 /// one-shot whatever was asked for.

@@ -9,8 +9,9 @@ use windows_sys::Win32::Networking::WinSock::{
     getsockopt,
 };
 
-use crate::error::ErrorKind;
-use crate::state::facts::{Descriptor, Fault};
+use crate::types::error::ErrorKind;
+use crate::types::error::Fault;
+use crate::types::source::Descriptor;
 
 /// A code of Winsock or of the system. The two have no number in common.
 pub(super) type Code = i32;

@@ -13,8 +13,8 @@ use windows_sys::Win32::System::Threading::Sleep;
 
 use super::errors::{PORT, fault_of_wait};
 use super::options::{Code, last_error, system_fault};
-use crate::state::facts::Fault;
-use crate::sys::errors::{Retries, Then};
+use crate::sys::portable::errors::{Retries, Then};
+use crate::types::error::Fault;
 
 /// Packets that are taken at once.
 pub(super) const ROOM: usize = 64;

@@ -39,20 +39,22 @@ use super::options::{is_open, last_error, number, socket, system_fault};
 use super::port::{ALL, ROOM, nap};
 use super::sockets::{Name, name};
 use super::timeout;
-use crate::address::Address;
-use crate::error::ErrorKind;
-use crate::file_engine::FileEngine;
-use crate::source::OwnedSource;
-use crate::state::facts::{AtEnd, Descriptor, Edge, Facts, Fault, Kind, Probe};
+use crate::backend::files::{Files, Hold, Job, Now};
+use crate::backend::host::{Host, Origin};
+use crate::backend::reactor::{Reactor, Until, Watch};
+use crate::backend::sockets::{Ask, Attempt, Received, Sockets, Transfer, Transport};
+use crate::backend::thread::Thread;
+use crate::state::facts::{AtEnd, Edge, Facts, Kind, Probe};
 use crate::state::moment::Moment;
 use crate::state::table::Descriptors;
-use crate::sys::errors::Retries;
-use crate::sys::files::{Files, Hold, Job, Now};
-use crate::sys::host::{Host, Origin};
-use crate::sys::psn::{CARRIED, Calls, Change, Holders, Packet, Psn, event};
-use crate::sys::reactor::{Reactor, Until, Watch};
-use crate::sys::sockets::{Ask, Attempt, Received, Sockets, Transfer, Transport};
-use crate::sys::thread::Thread;
+use crate::sys::portable::errors::Retries;
+use crate::sys::portable::psn::{CARRIED, Calls, Change, Holders, Packet, Psn, event};
+use crate::types::address::Address;
+use crate::types::error::ErrorKind;
+use crate::types::error::Fault;
+use crate::types::file_engine::FileEngine;
+use crate::types::source::Descriptor;
+use crate::types::source::OwnedSource;
 
 /// `ProcessSocketNotifications`: the port; the number of changes, and they; milliseconds; the number of places, they,
 /// and where the number of packets is written. 0, or a code.

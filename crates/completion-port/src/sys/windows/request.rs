@@ -25,7 +25,7 @@ use windows_sys::Win32::System::IO::{CancelIoEx, IO_STATUS_BLOCK, IO_STATUS_BLOC
 use super::afd::Watched;
 use super::options::system_fault;
 use super::port::Port;
-use crate::state::facts::Fault;
+use crate::types::error::Fault;
 
 /// What a poll asks for and tells.
 pub(super) mod event {

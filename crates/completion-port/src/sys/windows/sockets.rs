@@ -21,11 +21,12 @@ use super::address::RawAddress;
 use super::afd::{Afd, Carried, make_nonblocking};
 use super::errors::{ACCEPT, CONNECT, TRANSFER};
 use super::options::{Code, fault, fault_of, last_code, number, socket};
-use crate::address::{Address, Kind};
-use crate::source::{OwnedKind, OwnedSource, Source as _};
-use crate::state::facts::{Descriptor, Fault};
-use crate::sys::errors::{Errors, Then};
-use crate::sys::sockets::{Ask, Attempt, PARTS, Received, Sockets, Transfer, Transport};
+use crate::backend::sockets::{Ask, Attempt, PARTS, Received, Sockets, Transfer, Transport};
+use crate::sys::portable::errors::{Errors, Then};
+use crate::types::address::{Address, Kind};
+use crate::types::error::Fault;
+use crate::types::source::Descriptor;
+use crate::types::source::{OwnedKind, OwnedSource, Source as _};
 
 /// Parts for which there is room without much ado.
 const FEW: usize = 8;
@@ -322,7 +323,7 @@ impl Sockets for Afd {
             Kind::Local(_) => AF_UNIX,
             #[cfg(feature = "sim")]
             Kind::Simulated(_) => {
-                let kind = crate::error::ErrorKind::WrongKernel;
+                let kind = crate::types::error::ErrorKind::WrongKernel;
                 return Err(Fault { kind, code: None });
             }
         };

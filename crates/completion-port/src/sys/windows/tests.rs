@@ -11,11 +11,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::afd::Afd;
-use crate::error::ErrorKind;
-use crate::file_engine::FileEngine;
-use crate::source::Source as _;
-use crate::state::facts::{Descriptor, Facts, Fault};
-use crate::sys::reactor::{Reactor as _, Until, Watch};
+use crate::backend::reactor::{Reactor as _, Until, Watch};
+use crate::state::facts::Facts;
+use crate::types::error::ErrorKind;
+use crate::types::error::Fault;
+use crate::types::file_engine::FileEngine;
+use crate::types::source::Descriptor;
+use crate::types::source::Source as _;
 
 const SOON: Duration = Duration::from_secs(120);
 
@@ -168,7 +170,7 @@ fn a_closed_socket_is_not_watched_whoever_has_its_number() {
 fn a_socket_is_attached_once() {
     let afd = Afd::new(FileEngine::Automatic).unwrap();
     let (ours, _theirs) = pair();
-    let kind = |outcome: Result<(), crate::state::facts::Fault>| outcome.unwrap_err().kind;
+    let kind = |outcome: Result<(), crate::types::error::Fault>| outcome.unwrap_err().kind;
     afd.attach(number(&ours), 7, BOTH).unwrap();
     for _ in 0..3 {
         assert_eq!(kind(afd.attach(number(&ours), 8, BOTH)), ErrorKind::AlreadyRegistered);

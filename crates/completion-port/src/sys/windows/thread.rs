@@ -15,8 +15,8 @@ use windows_sys::Win32::System::Threading::{
 };
 
 use super::timeout;
+use crate::backend::thread::Thread;
 use crate::state::facts::Presence;
-use crate::sys::thread::Thread;
 
 /// A wait this long ends with the system's tick, which is exact enough for it.
 const COARSE: Duration = Duration::from_millis(100);

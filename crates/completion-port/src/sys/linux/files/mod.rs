@@ -10,15 +10,16 @@ use self::ring::Ring;
 use super::epoll::Epoll;
 use super::errors::{READ_FAILS, READ_NOW, RING_START};
 use super::process::Process;
-use crate::error::ErrorKind;
-use crate::file_engine::FileEngine;
-use crate::state::facts::{Descriptor, Fault};
-use crate::sys::errors::Then;
-use crate::sys::files::{Files, Hold, Job, Now};
-use crate::sys::sockets::PARTS;
+use crate::backend::files::{Files, Hold, Job, Now};
+use crate::backend::sockets::PARTS;
+use crate::sys::portable::errors::Then;
 use crate::sys::unix::errors::repeat;
 use crate::sys::unix::files::{Pool, fault, fault_of_file, hold, is_file};
 use crate::sys::unix::sockets::{Part, with_room};
+use crate::types::error::ErrorKind;
+use crate::types::error::Fault;
+use crate::types::file_engine::FileEngine;
+use crate::types::source::Descriptor;
 
 /// What does the jobs of a port, once there are any.
 pub(super) struct FileService {

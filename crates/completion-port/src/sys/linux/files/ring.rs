@@ -17,9 +17,9 @@ use io_uring::squeue::Entry;
 use io_uring::{IoUring, Probe, opcode, types};
 
 use super::super::errors::RING_ENTER;
-use crate::sys::errors::{Retries, pause};
-use crate::sys::files::{Job, What};
-use crate::sys::job_queue::JobQueue;
+use crate::backend::files::{Job, What};
+use crate::sys::portable::errors::{Retries, pause};
+use crate::sys::portable::job_queue::JobQueue;
 use crate::sys::unix::files::{Pool, Request, block_signals, fault, give_back, note};
 use crate::sys::unix::options::{Code, last_code};
 use crate::sys::unix::threads;
@@ -648,10 +648,10 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::buffer::Buffer;
-    use crate::loan::Loan;
-    use crate::state::facts::Descriptor;
-    use crate::sys::files::{Hold, Issuer};
+    use crate::backend::files::{Hold, Issuer};
+    use crate::types::buffer::Buffer;
+    use crate::types::io_buffer::Loan;
+    use crate::types::source::Descriptor;
 
     /// What the kernel is taken for, in all tests that run meanwhile: the same must hold there.
     pub(super) static IS_OLD: AtomicBool = AtomicBool::new(false);

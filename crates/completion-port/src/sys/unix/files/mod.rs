@@ -11,11 +11,12 @@ use std::sync::Arc;
 
 pub(in crate::sys) use self::pool::Pool;
 use super::options::{Code, last_code};
-use crate::error::ErrorKind;
-use crate::loan::Part;
-use crate::state::facts::{Descriptor, Fault};
-use crate::sys::files::{Hold, Job, What};
-use crate::sys::sockets::PARTS;
+use crate::backend::files::{Hold, Job, What};
+use crate::backend::sockets::PARTS;
+use crate::types::error::ErrorKind;
+use crate::types::error::Fault;
+use crate::types::io_buffer::Part;
+use crate::types::source::Descriptor;
 
 // A part of a loan lies as readv(2) wants it.
 const _: () = {
@@ -212,9 +213,9 @@ mod tests {
     use std::sync::{Arc, Weak};
 
     use super::*;
-    use crate::buffer::Buffer;
-    use crate::loan::Loan;
-    use crate::sys::files::Issuer;
+    use crate::backend::files::Issuer;
+    use crate::types::buffer::Buffer;
+    use crate::types::io_buffer::Loan;
 
     struct Nobody;
 

@@ -6,8 +6,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::{Code, Request, block_signals, fault, give_back, note};
-use crate::sys::files::{Job, What};
-use crate::sys::job_queue::JobQueue;
+use crate::backend::files::{Job, What};
+use crate::sys::portable::job_queue::JobQueue;
 use crate::sys::system::calls;
 use crate::sys::unix::errors::{POLL, repeat, repeat_for};
 use crate::sys::unix::threads;

@@ -31,10 +31,11 @@ use self::service::{Code, Service};
 use super::afd::Afd;
 use super::options::{is_open, last_error, socket, system_fault};
 use super::port::Port;
-use crate::error::ErrorKind;
-use crate::file_engine::FileEngine;
-use crate::state::facts::{Descriptor, Fault};
-use crate::sys::files::{Files, Hold, Job, Now};
+use crate::backend::files::{Files, Hold, Job, Now};
+use crate::types::error::ErrorKind;
+use crate::types::error::Fault;
+use crate::types::file_engine::FileEngine;
+use crate::types::source::Descriptor;
 
 /// Of what the kernel completes, and of what is posted to the port of the operations on files.
 const DONE: usize = 1;

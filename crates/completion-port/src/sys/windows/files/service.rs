@@ -18,13 +18,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use super::waiting::{LANES, Lane, give_back, lane_of};
-use crate::error::ErrorKind;
-use crate::state::facts::Fault;
-use crate::sys::files::{Job, What};
-use crate::sys::job_queue::JobQueue;
+use crate::backend::files::{Job, What};
+use crate::sys::portable::job_queue::JobQueue;
 use crate::sys::windows::options::system_fault;
 use crate::sys::windows::port::{Packet, Port, nap};
 use crate::sys::windows::request::is_error;
+use crate::types::error::ErrorKind;
+use crate::types::error::Fault;
 use windows_sys::Wdk::Storage::FileSystem::{NtReadFile, NtWriteFile};
 use windows_sys::Win32::Foundation::{
     ERROR_BROKEN_PIPE, ERROR_HANDLE_EOF, ERROR_INVALID_PARAMETER, ERROR_OPERATION_ABORTED,

@@ -21,10 +21,10 @@ use windows_sys::Win32::Storage::FileSystem::{FILE_FLAG_DELETE_ON_CLOSE, FILE_FL
 
 use super::super::afd::Afd;
 use super::service::conclude;
-use crate::file_engine::FileEngine;
-use crate::loan::Loan;
-use crate::state::facts::Descriptor;
-use crate::sys::files::{Files as _, Hold, Issuer, Job, What};
+use crate::backend::files::{Files as _, Hold, Issuer, Job, What};
+use crate::types::file_engine::FileEngine;
+use crate::types::io_buffer::Loan;
+use crate::types::source::Descriptor;
 
 const SOON: Duration = Duration::from_secs(120);
 

@@ -24,12 +24,12 @@ use windows_sys::Win32::System::Threading::{
 };
 
 use super::service::{Code, Request, Shared, code_of, conclude};
-use crate::error::ErrorKind;
-use crate::state::facts::Fault;
-use crate::sys::files::{Job, What};
-use crate::sys::job_queue::JobQueue;
+use crate::backend::files::{Job, What};
+use crate::sys::portable::job_queue::JobQueue;
 use crate::sys::windows::options::last_error;
 use crate::sys::windows::request::is_error;
+use crate::types::error::ErrorKind;
+use crate::types::error::Fault;
 
 /// How many threads each [`Lane`] has at most. A thread that hangs is one of them.
 const MOST: usize = 8;

@@ -1,7 +1,7 @@
 //! Operations on sockets that the kernel carries out: overlapped calls, whose packets come out of the reactor's completion
 //! port, with the polls, or notifications, and the wakes.
 //!
-//! What can be done at once an attempt has done before (see [`Sockets`](crate::sys::sockets::Sockets)). So a call here has to
+//! What can be done at once an attempt has done before (see [`Sockets`](crate::backend::sockets::Sockets)). So a call here has to
 //! wait as a rule, and its packet tells of its end even if it has not. The sockets are not told to leave out the packets of
 //! what is done at once: that would be so for the program's own calls as well.
 //!
@@ -35,11 +35,11 @@ use super::afd::make_nonblocking;
 use super::host::is_wine;
 use super::options::{Code, fault, last_code, socket};
 use super::sockets::{Name, is_own_peer, length, name, owned};
-use crate::address::{Address, Kind};
-use crate::loan::Loan;
-use crate::source::{OwnedKind, OwnedSource, Source as _};
-use crate::state::facts::Descriptor;
-use crate::sys::sockets::{Ask, PARTS, Transfer};
+use crate::backend::sockets::{Ask, PARTS, Transfer};
+use crate::types::address::{Address, Kind};
+use crate::types::io_buffer::Loan;
+use crate::types::source::Descriptor;
+use crate::types::source::{OwnedKind, OwnedSource, Source as _};
 
 /// The most bytes that one call for a send is given: it is done when all of them are sent.
 const SOME: usize = 1 << 16;

@@ -1,0 +1,234 @@
+//! A batch of changes, for the one call that applies them and takes packets.
+
+use std::fmt;
+use std::vec::Drain;
+
+use crate::port::Port;
+use crate::port::registration::{Id, Registration};
+use crate::port::token::Ready;
+use crate::state::slot::Drained;
+use crate::types::error::{Error, Refused, Result};
+use crate::types::interest::Interest;
+use crate::types::trigger::{Terms, Trigger};
+
+/// Changes to registrations, to be applied by [`Port::process`] in the order they were added, and
+/// after that their results: one for each.
+///
+/// There are two levels of failure, which must not be mixed up. If the *call* fails, nothing was
+/// applied, and every change is still here. If the call succeeds, each change has a result of its
+/// own, and what was refused is given back; that holds also if the batch is empty because the time
+/// is over. A call in which a change was refused does not sleep, so that its caller sees the
+/// refusal.
+///
+/// # Examples
+///
+/// ```
+/// use completion_port::{
+///     Batch, Changes, ErrorKind, FileSource, Interest, OneShot, Port, Registration,
+/// };
+/// use std::fs::File;
+/// use std::net::UdpSocket;
+/// use std::time::Duration;
+///
+/// let port = Port::<&str>::new()?;
+/// let socket = UdpSocket::bind("127.0.0.1:0")?;
+/// let file = FileSource::new(File::open(std::env::current_exe()?)?);
+/// let (mut changes, mut batch) = (Changes::new(), Batch::new());
+/// changes.register(Registration::new(&socket, "socket", Interest::IN, OneShot::Level));
+/// changes.register(Registration::new(&file, "file", Interest::IN, OneShot::Level));
+///
+/// let packets = port.process(&mut changes, &mut batch, Duration::ZERO)?;
+/// assert_eq!(packets.count(), 0);
+/// assert!(changes.results()[0].is_ok());
+/// for refused in changes.refused() {
+///     let (error, key) = refused.into_parts();
+///     assert_eq!((error.kind(), key), (ErrorKind::NotPollable, Some("file")));
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Changes<'c, K, B = Vec<u8>> {
+    list: Vec<Change<'c, K, B>>,
+    results: Vec<Result<Id>>,
+    refused: Vec<RefusedChange<K>>,
+}
+
+enum Change<'c, K, B> {
+    Register(Registration<'c, K>),
+    Rearm(Ready<'c, K, B>, Option<Terms<K>>),
+    Enable(Id, Terms<K>),
+    EnableAlso(Id, Interest),
+    Disable(Id),
+    Remove(Id),
+}
+
+impl<'c, K, B> Changes<'c, K, B> {
+    /// No changes.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { list: Vec::new(), results: Vec::new(), refused: Vec::new() }
+    }
+
+    /// Adds a registration; as [`Port::register`].
+    pub fn register(&mut self, registration: Registration<'c, K>) {
+        self.list.push(Change::Register(registration));
+    }
+
+    /// Adds the rearming of a token; as [`Ready::rearm`]. A token knows its port, and is rearmed there.
+    pub fn rearm(&mut self, ready: Ready<'c, K, B>) {
+        self.list.push(Change::Rearm(ready, None));
+    }
+
+    /// Adds the rearming of a token with another filter and trigger; as [`Ready::rearm_as`].
+    pub fn rearm_as(
+        &mut self,
+        ready: Ready<'c, K, B>,
+        interest: Interest,
+        trigger: impl Trigger<K>,
+    ) {
+        self.list.push(Change::Rearm(ready, Some(trigger.terms(interest))));
+    }
+
+    /// Adds the enabling of a registration by its name; as [`Port::enable`].
+    pub fn enable(&mut self, id: Id, interest: Interest, trigger: impl Trigger<K>) {
+        self.list.push(Change::Enable(id, trigger.terms(interest)));
+    }
+
+    /// Adds a request for one more report; as [`Port::enable_also`].
+    pub fn enable_also(&mut self, id: Id, interest: Interest) {
+        self.list.push(Change::EnableAlso(id, interest));
+    }
+
+    /// Adds a disabling; as [`Port::disable`].
+    pub fn disable(&mut self, id: Id) {
+        self.list.push(Change::Disable(id));
+    }
+
+    /// Adds a removal; as [`Port::remove`].
+    pub fn remove(&mut self, id: Id) {
+        self.list.push(Change::Remove(id));
+    }
+
+    /// How many changes wait to be applied.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Whether no change waits to be applied.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// The results of the changes that the last [`Port::process`] applied, in order: the name of the
+    /// registration concerned, or why the change was refused.
+    pub fn results(&self) -> &[Result<Id>] {
+        &self.results
+    }
+
+    /// Takes the refused changes out, each with what it gives back. What is not taken out is dropped
+    /// by the next [`Port::process`].
+    pub fn refused(&mut self) -> Drain<'_, RefusedChange<K>> {
+        self.refused.drain(..)
+    }
+
+    /// Whether any of the changes that have just been applied was refused.
+    pub(crate) fn any_was_refused(&self) -> bool {
+        !self.refused.is_empty()
+    }
+
+    /// Whether all of them were.
+    pub(crate) fn all_were_refused(&self) -> bool {
+        self.refused.len() == self.results.len()
+    }
+
+    pub(crate) fn apply<M>(&mut self, port: &Port<K, M, B>) {
+        self.results.clear();
+        self.refused.clear();
+        for change in self.list.drain(..) {
+            let outcome = match change {
+                Change::Register(registration) => port.register(registration).map_err(parts),
+                Change::Rearm(ready, terms) => {
+                    let id = ready.id();
+                    let armed = match terms {
+                        None => ready.rearm(),
+                        Some(terms) => ready.rearm_with(terms),
+                    };
+                    armed.map(|()| id).map_err(parts)
+                }
+                Change::Enable(id, terms) => {
+                    let enabled = port.enable_with(id, terms, || Drained::NONE);
+                    enabled.map(|()| id).map_err(|error| (error, None))
+                }
+                Change::EnableAlso(id, interest) => {
+                    port.enable_also(id, interest).map(|()| id).map_err(|error| (error, None))
+                }
+                Change::Disable(id) => port.disable(id).map(|()| id).map_err(|error| (error, None)),
+                Change::Remove(id) => port.remove(id).map(|()| id).map_err(|error| (error, None)),
+            };
+            match outcome {
+                Ok(id) => self.results.push(Ok(id)),
+                Err((error, key)) => {
+                    self.refused.push(RefusedChange { index: self.results.len(), error, key });
+                    self.results.push(Err(error));
+                }
+            }
+        }
+    }
+}
+
+fn parts<K>(refused: Refused<K>) -> (Error, Option<K>) {
+    let (error, key) = refused.into_parts();
+    (error, Some(key))
+}
+
+impl<K, B> Default for Changes<'_, K, B> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<K, B> fmt::Debug for Changes<'_, K, B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Changes")
+            .field("waiting", &self.list.len())
+            .field("results", &self.results)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A change that was refused.
+pub struct RefusedChange<K> {
+    index: usize,
+    error: Error,
+    key: Option<K>,
+}
+
+impl<K> RefusedChange<K> {
+    /// Which change it was: its place in [`Changes::results`].
+    #[must_use]
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Why it was refused.
+    #[must_use]
+    pub fn error(&self) -> Error {
+        self.error
+    }
+
+    /// The error, and the key if the change had one.
+    #[must_use]
+    pub fn into_parts(self) -> (Error, Option<K>) {
+        (self.error, self.key)
+    }
+}
+
+impl<K> fmt::Debug for RefusedChange<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RefusedChange")
+            .field("index", &self.index)
+            .field("error", &self.error)
+            .finish_non_exhaustive()
+    }
+}

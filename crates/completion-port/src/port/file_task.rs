@@ -1,0 +1,312 @@
+//! Operations on files that end by a call of the program's, and make no packet.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::backend::files::{Hold, Issuer, Job, Now, What};
+use crate::engine::Engine;
+use crate::state::queue::FLIGHT;
+use crate::types::buffer::Buffer;
+use crate::types::error::Fault;
+use crate::types::error::{Call, Error, ErrorKind, Refused};
+use crate::types::fd::RawFd;
+use crate::types::io_buffer::Loan;
+use crate::types::source::Descriptor;
+
+/// An open file, as [`FileTasks`] need it. It stays open as long as an operation has a share of it.
+pub trait OpenFile: Send + Sync + 'static {
+    /// A number that names the file as long as this is there.
+    fn descriptor(&self) -> RawFd;
+
+    /// Whether bytes of the file have positions. Of one that has none, a pipe or a terminal, is read what there is,
+    /// at most once.
+    fn has_positions(&self) -> bool;
+}
+
+impl<F: OpenFile> Hold for F {
+    fn descriptor(&self) -> Descriptor {
+        OpenFile::descriptor(self)
+    }
+
+    fn has_positions(&self) -> bool {
+        OpenFile::has_positions(self)
+    }
+}
+
+/// What is to be done with a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FileWork {
+    /// The room of the buffer is to be filled.
+    Read,
+    /// The bytes of the buffer are to be written.
+    Write,
+    /// They are to be written behind the last byte of the file, wherever that is then. The offset does not matter.
+    Append,
+}
+
+/// What an operation on a file has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "an end has no more to it")]
+pub struct FileEnd {
+    /// How many bytes were read or written, also before a failure.
+    pub bytes: usize,
+    /// Why it has failed, if it has.
+    pub error: Option<Error>,
+    /// It was cancelled before its end.
+    pub is_cancelled: bool,
+}
+
+/// What a read at once has come to, beside its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_enums, reason = "a read at once has no other end")]
+pub enum ReadNow {
+    /// The room is full, or the file has no more.
+    Done,
+    /// The rest would have to wait.
+    Waits,
+    /// Nothing can be read at once from this file: there is no need to ask again.
+    Never,
+    /// It has failed.
+    Failed(Error),
+}
+
+/// The buffer of an operation on a file, which is told of its end.
+pub trait FileTask: Buffer {
+    /// The operation has ended, and the kernel has let go of the buffer. The thread is one of the library's, or one
+    /// that has cancelled the operation. It must not take long, and must not drop the [`FileTasks`].
+    fn end(self, end: FileEnd);
+}
+
+/// The name of an operation on a file. No other one of the same port ever has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FileTaskId(u64);
+
+/// Calls the ends of tasks.
+struct Ends<T>(PhantomData<fn(T)>);
+
+fn error(call: Call, fault: Fault) -> Error {
+    Error::new(call, fault.kind).with_code(fault.code)
+}
+
+impl<T: FileTask> Issuer for Ends<T> {
+    fn returned(&self, job: Job) {
+        let Job { file, what, loan, done, fault, is_called_off, .. } = job;
+        // First: when the program hears of the end, this share of the file is gone.
+        drop(file);
+        let call = if what == What::Read { Call::Read } else { Call::Write };
+        let error = fault.map(|fault| error(call, fault));
+        let end = FileEnd { bytes: done, error, is_cancelled: is_called_off };
+        if let Some(loan) = loan {
+            loan.into_buffer::<T>().end(end);
+        }
+    }
+}
+
+/// What carries operations on files out, and calls their ends: the [file engine](crate::FileEngine) of a port. It is
+/// for bindings to other languages, where the end of an operation must be seen though no thread takes packets.
+///
+/// If this is dropped, operations go on that are in flight, and their buffers are dropped at their ends in place of being
+/// told of them. If the port is dropped then, they are cancelled as far as they can be.
+///
+/// # Examples
+///
+/// ```
+/// use completion_port::raw::{FileEnd, FileTask, FileTasks, FileWork, OpenFile};
+/// use completion_port::{Buffer, Port};
+/// use std::fs::File;
+/// use std::mem::MaybeUninit;
+/// # #[cfg(windows)]
+/// # trait AsRawFd: std::os::windows::io::AsRawHandle {
+/// #     fn as_raw_fd(&self) -> i32 {
+/// #         self.as_raw_handle().addr().try_into().unwrap()
+/// #     }
+/// # }
+/// # #[cfg(windows)]
+/// # impl AsRawFd for File {}
+/// # #[cfg(windows)]
+/// # type RawFd = i32;
+/// # #[cfg(unix)]
+/// use std::os::fd::{AsRawFd, RawFd};
+/// use std::sync::{Arc, mpsc};
+///
+/// struct Opened(File);
+/// impl OpenFile for Opened {
+///     fn descriptor(&self) -> RawFd {
+///         self.0.as_raw_fd()
+///     }
+///     fn has_positions(&self) -> bool {
+///         true
+///     }
+/// }
+///
+/// struct Write(&'static [u8], mpsc::Sender<FileEnd>);
+/// // SAFETY: there is no room, and the bytes are there for ever.
+/// unsafe impl Buffer for Write {
+///     fn filled<'b>(&'b self, part: &mut dyn FnMut(&'b [u8])) {
+///         part(self.0);
+///     }
+///     unsafe fn room<'b>(&'b mut self, _: &mut dyn FnMut(&'b mut [MaybeUninit<u8>])) {}
+///     unsafe fn set_filled(&mut self, _: usize) {}
+/// }
+/// impl FileTask for Write {
+///     fn end(self, end: FileEnd) {
+///         let _ = self.1.send(end);
+///     }
+/// }
+///
+/// # let path = std::env::temp_dir().join(format!("completion-port-file-task-{}", std::process::id()));
+/// let file = Arc::new(Opened(File::create(&path)?));
+/// let port: Port<()> = Port::new()?;
+/// let tasks: FileTasks<'_, Write> = port.raw().file_tasks();
+/// let (sender, receiver) = mpsc::channel();
+/// let work = (FileWork::Write, 0);
+/// tasks.start(tasks.name(), &file, work, Write(b"hello", sender)).map_err(|it| it.error())?;
+/// assert_eq!(receiver.recv()?.bytes, 5);
+/// assert_eq!(std::fs::read(&path)?, b"hello");
+/// # std::fs::remove_file(&path)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct FileTasks<'p, T> {
+    engine: &'p Arc<Engine>,
+    ends: Arc<Ends<T>>,
+    next: AtomicU64,
+}
+
+impl<T> fmt::Debug for FileTasks<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FileTasks").finish_non_exhaustive()
+    }
+}
+
+/// The bits of a name that count below the one which tells it from those of a port's own operations.
+const COUNTED: u64 = (FLIGHT & !(1 << 31)) as u64 - 1;
+
+/// The name of the operation of this number. Its lower half is the number of no record.
+fn name(number: u64) -> u64 {
+    let own = COUNTED + 1;
+    ((number / own) << 32) | own | (number % own)
+}
+
+impl<'p, T: FileTask> FileTasks<'p, T> {
+    pub(crate) fn new(engine: &'p Arc<Engine>) -> Self {
+        Self { engine, ends: Arc::new(Ends(PhantomData)), next: AtomicU64::new(0) }
+    }
+
+    /// Reads at a position what is there without waiting for a disk, and how many bytes those are.
+    #[must_use]
+    pub fn read_now(
+        &self,
+        file: &impl OpenFile,
+        position: u64,
+        mut room: &mut [MaybeUninit<u8>],
+    ) -> (usize, ReadNow) {
+        let mut done = 0;
+        while !room.is_empty() {
+            let position = position.saturating_add(done as u64);
+            let backend = self.engine.backend();
+            let came = match backend.read_now(file.descriptor(), position, &mut [&mut *room]) {
+                Now::Read(0) => break,
+                Now::Read(came) => came,
+                Now::NotYet => return (done, ReadNow::Waits),
+                Now::Never => return (done, ReadNow::Never),
+                Now::Failed(fault) => return (done, ReadNow::Failed(error(Call::Read, fault))),
+            };
+            // The file may end there, or what the system has in memory.
+            done += came;
+            room = &mut room[came..];
+        }
+        (done, ReadNow::Done)
+    }
+
+    /// A name for an operation, which was given out for no other one.
+    #[must_use]
+    pub fn name(&self) -> FileTaskId {
+        FileTaskId(name(self.next.fetch_add(1, Relaxed)))
+    }
+
+    /// Starts an operation under a [name](FileTasks::name) that was used for no other one. Nothing is done by this
+    /// call, and the end may be called before it returns. A read fills the room of the buffer from its
+    /// beginning, a write takes all that is filled.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Forked`], [`ErrorKind::DescriptorLimit`], [`ErrorKind::OutOfMemory`]; and the system's errors if the
+    /// file engine cannot be started. The task comes back.
+    pub fn start(
+        &self,
+        id: FileTaskId,
+        file: &Arc<impl OpenFile>,
+        (work, offset): (FileWork, u64),
+        task: T,
+    ) -> Result<(), Refused<T>> {
+        let call = if work == FileWork::Read { Call::Read } else { Call::Write };
+        if self.engine.forked() {
+            return Err(Refused::new(Error::new(call, ErrorKind::Forked), task));
+        }
+        let backend = self.engine.backend();
+        if let Err(fault) = backend.prepare() {
+            return Err(Refused::new(error(call, fault), task));
+        }
+        let mut loan = Loan::new(task);
+        let what = match work {
+            FileWork::Read => What::Read,
+            FileWork::Write => What::Write,
+            FileWork::Append => What::Append,
+        };
+        if what == What::Read {
+            loan.lend_room(|task: &mut T, part| {
+                // SAFETY: `room` demands that only initialized bytes are written to the parts.
+                // - the back end writes what it has read.
+                unsafe { task.room(&mut |room| part(room)) };
+            });
+        } else {
+            loan.lend_bytes(|task: &T, part| task.filled(&mut |bytes| part(bytes)));
+        }
+        let issuer = Arc::downgrade(&self.ends);
+        backend.put(Job {
+            name: id.0,
+            issuer,
+            file: Arc::clone(file) as Arc<dyn Hold>,
+            what,
+            offset,
+            loan: Some(loan),
+            done: 0,
+            fault: None,
+            is_called_off: false,
+        });
+        backend.go();
+        Ok(())
+    }
+
+    /// Cancels an operation. If nothing has begun with it its end is called before this returns. Otherwise it ends as
+    /// soon as the kernel lets go of it, cancelled or not. One that is just being started may not hear of it.
+    pub fn cancel(&self, id: FileTaskId) {
+        if self.engine.forked() {
+            return;
+        }
+        if let Some(mut job) = self.engine.backend().take_back(id.0) {
+            job.is_called_off = true;
+            self.ends.returned(job);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_no_record_and_different() {
+        let numbers = [0, 1, COUNTED - 1, COUNTED, COUNTED + 1, COUNTED + 2, 7 * COUNTED, 1 << 61];
+        let names: Vec<_> = numbers.into_iter().map(name).collect();
+        for (place, one) in names.iter().enumerate() {
+            assert_eq!(names.iter().position(|it| it == one), Some(place));
+            let lower = one & u64::from(u32::MAX);
+            assert!(lower > COUNTED && lower < 1 << 31, "{one:x}");
+        }
+    }
+}

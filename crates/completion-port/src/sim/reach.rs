@@ -1,0 +1,171 @@
+//! What the back ends of a simulated kernel have in common, whatever their reactors are.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
+use std::thread::{self, ThreadId};
+use std::time::Duration;
+
+use super::set::Cause;
+use super::{Kernel, ObjectKind, State, stream};
+use crate::backend::host::{Host, Origin};
+use crate::backend::thread::Thread;
+use crate::state::facts::{Kind, Presence};
+use crate::state::moment::Moment;
+use crate::state::table::Descriptors;
+use crate::types::error::ErrorKind;
+use crate::types::error::Fault;
+use crate::types::source::Descriptor;
+
+/// The back end of one port on a simulated kernel.
+pub(super) trait OnKernel: Send + Sync {
+    fn kernel(&self) -> &Kernel;
+
+    /// A number that no other port of the kernel has.
+    fn port(&self) -> u64;
+
+    /// The process that made it.
+    fn origin_of(&self) -> Origin;
+
+    /// Does something to the kernel, of which others are to hear.
+    fn act<R>(&self, act: impl FnOnce(&mut State) -> R) -> R {
+        let mut state = self.kernel().lock();
+        let done = act(&mut state);
+        self.kernel().publish(state);
+        done
+    }
+}
+
+/// Questions about what a number names.
+impl Kernel {
+    pub(super) fn ask_unread(&self, descriptor: Descriptor) -> Option<usize> {
+        let mut state = self.lock();
+        state.calls.unread += 1;
+        let file = state.file(descriptor)?;
+        state.objects.unread(file)
+    }
+
+    pub(super) fn ask_own_end(&self, descriptor: Descriptor) -> bool {
+        let mut state = self.lock();
+        state.calls.own_end += 1;
+        let Some(file) = state.file(descriptor) else { return false };
+        state.objects.tcp_state(file).is_some_and(|state| !stream::PEER_ENDED.contains(&state))
+    }
+
+    pub(super) fn ask_was_connected(&self, descriptor: Descriptor) -> bool {
+        let mut state = self.lock();
+        state.calls.was_connected += 1;
+        let Some(file) = state.file(descriptor) else { return false };
+        state.objects.was_connected(file)
+    }
+
+    pub(super) fn ask_kind(&self, descriptor: Descriptor) -> Kind {
+        let mut state = self.lock();
+        state.calls.kind += 1;
+        let Some(file) = state.file(descriptor) else { return Kind::NoSocket };
+        match state.objects.kind(file) {
+            ObjectKind::Stream => Kind::Stream,
+            ObjectKind::Datagram => Kind::Datagram,
+            ObjectKind::NoSocket => Kind::NoSocket,
+        }
+    }
+}
+
+impl<T: OnKernel> Host for T {
+    fn now(&self) -> Moment {
+        let mut state = self.kernel().lock();
+        state.calls.now += 1;
+        state.clock
+    }
+
+    fn this_thread(&self) -> Box<dyn Thread> {
+        Box::new(SimulatedThread {
+            kernel: self.kernel().clone(),
+            thread: thread::current().id(),
+            alive: alive(),
+            unparked: Arc::new(AtomicBool::new(false)),
+            observed: AtomicBool::new(false),
+        })
+    }
+
+    fn can_observe(&self) -> Result<(), Fault> {
+        if self.kernel().lock().hides_switches {
+            return Err(Fault { kind: ErrorKind::Unsupported, code: None });
+        }
+        Ok(())
+    }
+
+    fn origin(&self) -> Origin {
+        self.origin_of()
+    }
+
+    fn descriptors(&self) -> &Descriptors {
+        self.kernel().descriptors()
+    }
+}
+
+thread_local! {
+    /// Dropped when the thread ends.
+    static ALIVE: Arc<()> = Arc::new(());
+}
+
+/// Has no owner any more once the calling thread has ended.
+fn alive() -> Weak<()> {
+    ALIVE.try_with(Arc::downgrade).unwrap_or_default()
+}
+
+#[derive(Debug)]
+struct SimulatedThread {
+    kernel: Kernel,
+    thread: ThreadId,
+    /// The thread's [`ALIVE`].
+    alive: Weak<()>,
+    /// An `unpark` that no `park` has taken. Changed under the kernel's lock only, so that none is
+    /// missed; atomic so that it can be shared.
+    unparked: Arc<AtomicBool>,
+    observed: AtomicBool,
+}
+
+impl Thread for SimulatedThread {
+    fn park(&self, timeout: Option<Duration>) {
+        let mut state = self.kernel.lock();
+        state.calls.park += 1;
+        let until = state.deadline(timeout);
+        self.kernel.sleep(state, until, Cause::Park(Arc::clone(&self.unparked)), |_| {
+            self.unparked.swap(false, Relaxed)
+        });
+    }
+
+    fn unpark(&self) {
+        let mut state = self.kernel.lock();
+        state.calls.unpark += 1;
+        self.unparked.store(true, Relaxed);
+        self.kernel.publish(state);
+    }
+
+    fn asleep(&self) -> Option<bool> {
+        let mut state = self.kernel.lock();
+        state.calls.asleep += 1;
+        match state.scripted_sleep.get(&self.thread) {
+            Some((scripted, _)) => *scripted,
+            None => Some(state.sleeps(self.thread) || self.alive.strong_count() == 0),
+        }
+    }
+
+    fn observe(&self) -> bool {
+        let allowed = !self.kernel.lock().hides_switches;
+        self.observed.fetch_or(allowed, Relaxed);
+        allowed
+    }
+
+    fn read_record(&self) -> Option<Presence> {
+        if !self.observed.load(Relaxed) {
+            return None;
+        }
+        let state = self.kernel.lock();
+        let (asleep, since) = match state.scripted_sleep.get(&self.thread) {
+            Some((scripted, since)) => (*scripted, *since),
+            None => (Some(state.sleeps(self.thread)), Moment::ZERO),
+        };
+        Some(if asleep? { Presence::Asleep { since } } else { Presence::Awake })
+    }
+}

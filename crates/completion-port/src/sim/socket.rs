@@ -1,0 +1,251 @@
+//! A simulated descriptor and what can be done with it.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+
+use super::Kernel;
+use super::objects::{Code, FileId, Objects};
+use crate::types::address::{Address as AnyAddress, Kind};
+use crate::types::fd::RawFd;
+use crate::types::source::Descriptor;
+use crate::types::source::{BorrowedSource, Source};
+
+/// Where a simulated socket can be reached: what a port and a path are to real ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Address(FileId);
+
+impl Address {
+    pub(super) fn new(file: FileId) -> Self {
+        Self(file)
+    }
+}
+
+impl AnyAddress {
+    /// The address at a simulated kernel, if it is one.
+    #[must_use]
+    pub fn as_simulated(&self) -> Option<Address> {
+        match self.0 {
+            Kind::Simulated(file) => Some(Address(FileId(file))),
+            _ => None,
+        }
+    }
+}
+
+impl From<Address> for AnyAddress {
+    fn from(address: Address) -> Self {
+        Self(Kind::Simulated(address.0.0))
+    }
+}
+
+/// One descriptor of a simulated object: a socket, an end of a pipe, a counter or a file.
+///
+/// It is non-blocking: what cannot be done now gives [`WouldBlock`](io::ErrorKind::WouldBlock). The
+/// other errors are those of the system calls. Dropping it closes it; the object lives on as long
+/// as one of its [duplicates](Socket::dup) does.
+///
+/// It is a [`Source`] for the ports of its kernel. Any other port refuses it with
+/// [`ErrorKind::WrongKernel`](crate::ErrorKind::WrongKernel). For a key of a persistent registration that
+/// owns its socket there is [`SharedSource`](crate::SharedSource).
+pub struct Socket {
+    kernel: Kernel,
+    file: FileId,
+    number: Descriptor,
+}
+
+impl Socket {
+    pub(super) fn new(kernel: Kernel, file: FileId, number: Descriptor) -> Self {
+        Self { kernel, file, number }
+    }
+
+    pub(super) fn file(&self) -> FileId {
+        self.file
+    }
+
+    fn with<R>(&self, act: impl FnOnce(&mut Objects, FileId) -> Result<R, Code>) -> io::Result<R> {
+        let mut state = self.kernel.lock();
+        let done = act(&mut state.objects, self.file);
+        self.kernel.publish(state);
+        done.map_err(io::Error::from_raw_os_error)
+    }
+
+    /// Reads what has come, a datagram at most; 0 at the end of a stream.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` if there is nothing; a pending error, which is taken by this; `NotConnected`.
+    pub fn read(&self, buf: &mut [u8]) -> io::Result<usize> {
+        self.with(|objects, file| objects.read(file, buf))
+    }
+
+    /// Writes as much as there is room for, a whole datagram or nothing.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` if there is no room; `BrokenPipe` if nothing can ever read it; a pending error,
+    /// which is taken by this; `NotConnected`.
+    pub fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.with(|objects, file| objects.write(file, bytes))
+    }
+
+    /// Reads one datagram, and returns the sender's address with it.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Socket::read`]; only datagram sockets can do this.
+    pub fn recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, Address)> {
+        let (taken, from) = self.with(|objects, file| objects.recv_from(file, buf))?;
+        Ok((taken, Address::new(from)))
+    }
+
+    /// Sends one datagram to `address`, connected or not.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Socket::write`]; only datagram sockets can do this.
+    pub fn send_to(&self, bytes: &[u8], address: Address) -> io::Result<usize> {
+        self.with(|objects, file| objects.send_to(file, bytes, address.0))
+    }
+
+    /// Takes a connection from a listener's queue.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` if there is none; `InvalidInput` if this is no listener; `EMFILE` if there is no
+    /// number left: the connection stays in the queue then.
+    pub fn accept(&self) -> io::Result<Self> {
+        let mut state = self.kernel.lock();
+        let accepted = state.accept(self.file);
+        self.kernel.publish(state);
+        let (file, number) = accepted.map_err(io::Error::from_raw_os_error)?;
+        Ok(Self::new(self.kernel.clone(), file, number))
+    }
+
+    /// Connects to `address`. A datagram socket is connected at once, and so is an AF_UNIX stream,
+    /// which gets no edge from it.
+    ///
+    /// # Errors
+    ///
+    /// A TCP socket always returns `EINPROGRESS`. As on Linux its events, [`Socket::take_error`]
+    /// and the next `connect` tell whether it was connected or refused. An AF_UNIX stream returns
+    /// `ConnectionRefused` if no listener is there.
+    pub fn connect(&self, address: Address) -> io::Result<()> {
+        self.with(|objects, file| objects.connect(file, address.0))
+    }
+
+    /// Ends one direction of a connection, or both.
+    ///
+    /// # Errors
+    ///
+    /// `NotConnected`, if there is no connection. As on Linux the socket's state may change all the
+    /// same.
+    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        let (read, write) = match how {
+            Shutdown::Read => (true, false),
+            Shutdown::Write => (false, true),
+            Shutdown::Both => (true, true),
+        };
+        self.with(|objects, file| objects.shutdown(file, read, write))
+    }
+
+    /// Closes the descriptor; if it is the object's last one, the connection is reset instead of
+    /// ended (`SO_LINGER` with a time of 0).
+    pub fn reset(self) {
+        self.kernel.lock().objects.set_linger_zero(self.file);
+    }
+
+    /// Another descriptor of the same object, with a number of its own.
+    ///
+    /// # Errors
+    ///
+    /// `EMFILE`, if there is no number left.
+    pub fn dup(&self) -> io::Result<Self> {
+        let duplicated = self.kernel.lock().duplicate(self.file);
+        let number = duplicated.map_err(io::Error::from_raw_os_error)?;
+        Ok(Self::new(self.kernel.clone(), self.file, number))
+    }
+
+    /// Takes the pending error: `SO_ERROR`.
+    ///
+    /// # Errors
+    ///
+    /// If this is no socket.
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        let code = self.with(|objects, file| objects.take_error(file))?;
+        Ok(code.map(io::Error::from_raw_os_error))
+    }
+
+    /// Where others reach this socket.
+    #[must_use]
+    pub fn address(&self) -> Address {
+        Address::new(self.file)
+    }
+
+    /// Its number at its kernel: what [`raw`](crate::port::raw) knows it by. It names no descriptor of the
+    /// process.
+    #[must_use]
+    pub fn number(&self) -> RawFd {
+        self.number
+    }
+
+    /// The kernel it belongs to.
+    #[must_use]
+    pub fn kernel(&self) -> &Kernel {
+        &self.kernel
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        let mut state = self.kernel.lock();
+        state.close(self.number, self.file);
+        self.kernel.publish(state);
+    }
+}
+
+impl Source for Socket {
+    fn as_source(&self) -> BorrowedSource<'_> {
+        BorrowedSource::new(self.kernel.id(), self.number)
+    }
+}
+
+impl fmt::Debug for Socket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Socket")
+            .field("number", &self.number)
+            .field("holds", &self.kernel.facts(self))
+            .finish_non_exhaustive()
+    }
+}
+
+impl Read for Socket {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        Self::read(self, buf)
+    }
+}
+
+impl Read for &Socket {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        Socket::read(self, buf)
+    }
+}
+
+impl Write for Socket {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Self::write(self, bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Write for &Socket {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Socket::write(self, bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

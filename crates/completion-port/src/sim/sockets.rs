@@ -1,0 +1,315 @@
+//! Attempts at operations on simulated sockets.
+
+use std::mem::MaybeUninit;
+
+use super::objects::{Code, FileId};
+use super::reach::OnKernel;
+use super::stream::{Family, Stream};
+use super::{Conditions, Kernel, Mechanism, Object, ObjectKind, Socket, State};
+use crate::backend::sockets::{Attempt, PARTS, Received, Sockets, Transport};
+use crate::sys::codes;
+use crate::types::address::{Address, Kind};
+use crate::types::error::ErrorKind;
+use crate::types::error::Fault;
+use crate::types::source::Descriptor;
+use crate::types::source::{OwnedKind, OwnedSource};
+
+fn fault(code: Code) -> Fault {
+    let kind = match code {
+        codes::EBADF => ErrorKind::BadDescriptor,
+        codes::EMFILE => ErrorKind::DescriptorLimit,
+        codes::ENOMEM | codes::ENOBUFS => ErrorKind::OutOfMemory,
+        _ => ErrorKind::Other,
+    };
+    Fault { kind, code: Some(code) }
+}
+
+/// What becomes of an attempt that the kernel did not do.
+fn not_done<T>(code: Code) -> Attempt<T> {
+    match code {
+        codes::EAGAIN => Attempt::Blocked,
+        codes::ENOBUFS | codes::ENOMEM => Attempt::Scarce,
+        _ => Attempt::Failed(fault(code)),
+    }
+}
+
+/// The same of a receive. `ENOBUFS` reports lost messages.
+fn received<T>(done: Result<T, Code>) -> Attempt<T> {
+    match done {
+        Err(code @ codes::ENOBUFS) => {
+            Attempt::Failed(Fault { kind: ErrorKind::Other, code: Some(code) })
+        }
+        done => attempt(done),
+    }
+}
+
+fn attempt<T>(done: Result<T, Code>) -> Attempt<T> {
+    done.map_or_else(not_done, Attempt::Done)
+}
+
+/// The file that is reached at an address.
+fn place(address: &Address) -> Result<FileId, Fault> {
+    match address.0 {
+        Kind::Simulated(file) => Ok(FileId(file)),
+        _ => Err(Fault { kind: ErrorKind::WrongKernel, code: None }),
+    }
+}
+
+fn address(file: FileId) -> Address {
+    super::Address::new(file).into()
+}
+
+/// Puts `bytes` into the beginning of `room`, which has so many places.
+fn fill(room: &mut [&mut [MaybeUninit<u8>]], bytes: &[u8]) {
+    let places = room.iter_mut().flat_map(|part| part.iter_mut());
+    for (place, byte) in places.zip(bytes) {
+        place.write(*byte);
+    }
+}
+
+/// The parts of a list that one call takes: those behind the last one count for nothing.
+fn limit(lengths: impl Iterator<Item = usize>) -> usize {
+    lengths.filter(|length| *length > 0).take(PARTS).sum()
+}
+
+/// Whether a list has more parts than one call takes.
+fn is_too_long(lengths: impl Iterator<Item = usize>) -> bool {
+    lengths.filter(|length| *length > 0).count() > PARTS
+}
+
+impl State {
+    /// The socket that `descriptor` names now.
+    fn socket(&mut self, descriptor: Descriptor) -> Result<FileId, Code> {
+        let file = self.file(descriptor).ok_or(codes::EBADF)?;
+        match self.objects.kind(file) {
+            ObjectKind::NoSocket => Err(codes::ENOTSOCK),
+            _ => Ok(file),
+        }
+    }
+
+    fn receive(
+        &mut self,
+        descriptor: Descriptor,
+        room: &mut [&mut [MaybeUninit<u8>]],
+    ) -> Result<(Received, Option<Address>), Code> {
+        self.calls.receive += 1;
+        if let Some(code) = self.receive_failures.pop_front() {
+            return Err(code);
+        }
+        let file = self.socket(descriptor)?;
+        let is_stream = self.objects.kind(file) == ObjectKind::Stream;
+        if !is_stream && is_too_long(room.iter().map(|part| part.len())) {
+            return Err(codes::EMSGSIZE);
+        }
+        let limit = limit(room.iter().map(|part| part.len()));
+        if limit == 0 {
+            let nothing = Received { len: 0, is_cut: false };
+            return if is_stream {
+                self.objects.stream_look(file).map(|()| (nothing, None))
+            } else {
+                self.objects.datagram_look(file).map(|from| (nothing, Some(address(from))))
+            };
+        }
+        // The first datagram's, if it carries datagrams.
+        let there = self.objects.unread(file).unwrap_or(0);
+        let mut bytes = vec![0; limit.min(there)];
+        let (len, from) = if is_stream {
+            (self.objects.read(file, &mut bytes)?, None)
+        } else {
+            let (len, from) = self.objects.recv_from(file, &mut bytes)?;
+            (len, Some(address(from)))
+        };
+        fill(room, &bytes[..len]);
+        Ok((Received { len, is_cut: !is_stream && there > limit }, from))
+    }
+
+    fn send(
+        &mut self,
+        descriptor: Descriptor,
+        parts: &[&[u8]],
+        to: Option<FileId>,
+    ) -> Result<usize, Code> {
+        self.calls.send += 1;
+        if let Some(code) = self.send_failures.pop_front() {
+            return Err(code);
+        }
+        let file = self.socket(descriptor)?;
+        let is_stream = self.objects.kind(file) == ObjectKind::Stream;
+        if !is_stream && is_too_long(parts.iter().map(|part| part.len())) {
+            return Err(codes::EMSGSIZE);
+        }
+        let mut bytes = parts.concat();
+        bytes.truncate(limit(parts.iter().map(|part| part.len())));
+        match to {
+            Some(to) => self.objects.send_to(file, &bytes, to),
+            None => self.objects.write(file, &bytes),
+        }
+    }
+
+    fn begin_connect(&mut self, descriptor: Descriptor, to: FileId) -> Attempt<()> {
+        self.calls.connect += 1;
+        let done = match self.connect_failures.pop_front() {
+            Some(code) => Err(code),
+            None => self.socket(descriptor).and_then(|file| {
+                // The kernel would take this one for the end of that which has made the connection.
+                if self.objects.is_connected(file) {
+                    return Err(codes::EISCONN);
+                }
+                match self.objects.connect(file, to) {
+                    // So TCP tells of an earlier connect that has failed, and whose error was taken.
+                    Err(codes::ECONNABORTED) => {
+                        self.calls.connect += 1;
+                        self.objects.connect(file, to)
+                    }
+                    done => done,
+                }
+            }),
+        };
+        match done {
+            Err(codes::EINPROGRESS) => Attempt::Blocked,
+            Err(codes::EAGAIN) => Attempt::Scarce,
+            done => attempt(done),
+        }
+    }
+
+    fn end_connect(&mut self, descriptor: Descriptor) -> Attempt<()> {
+        self.calls.connect += 1;
+        let done = self.socket(descriptor).and_then(|file| {
+            if let Some(code) = self.objects.take_error(file)? {
+                return Err(code);
+            }
+            match self.objects.kind(file) {
+                ObjectKind::Stream => self.objects.stream_end_connect(file),
+                _ => Ok(()),
+            }
+        });
+        match done {
+            Err(codes::EINPROGRESS) => Attempt::Blocked,
+            done => attempt(done),
+        }
+    }
+}
+
+fn owned(kernel: &Kernel, file: FileId, number: Descriptor) -> OwnedSource {
+    OwnedSource(OwnedKind::Simulated(Socket::new(kernel.clone(), file, number)))
+}
+
+impl<T: OnKernel> Sockets for T {
+    fn make_nonblocking(&self, descriptor: Descriptor) -> Result<(), Fault> {
+        // All of them are.
+        self.act(|state| {
+            state.calls.nonblocking += 1;
+            state.file(descriptor).map(drop).ok_or(fault(codes::EBADF))
+        })
+    }
+
+    fn transport(&self, descriptor: Descriptor) -> Transport {
+        self.act(|state| {
+            state.calls.kind += 1;
+            match state.file(descriptor).and_then(|file| state.objects.stream_family(file)) {
+                Some(Family::Tcp) => Transport::DrainedStream,
+                Some(Family::Unix) => Transport::Stream,
+                None => Transport::Messages,
+            }
+        })
+    }
+
+    fn open_stream(&self, address: &Address) -> Result<OwnedSource, Fault> {
+        let to = place(address)?;
+        let (file, number) = self.act(|state| {
+            state.calls.open += 1;
+            let family = state.objects.stream_family(to).unwrap_or(Family::Tcp);
+            let file = state.objects.add(Object::Stream(Stream::fresh(family)));
+            match state.name(file) {
+                Ok(number) => Ok((file, number)),
+                Err(code) => {
+                    state.objects.close(file);
+                    Err(fault(code))
+                }
+            }
+        })?;
+        Ok(owned(self.kernel(), file, number))
+    }
+
+    fn accept(&self, descriptor: Descriptor) -> Attempt<(OwnedSource, Option<Address>)> {
+        let accepted = self.act(|state| {
+            loop {
+                state.calls.accept += 1;
+                let accepted = state.socket(descriptor).and_then(|file| state.accept(file));
+                match accepted {
+                    Ok((file, number)) => {
+                        break Ok((file, number, state.objects.stream_peer(file)));
+                    }
+                    // As if it had never stood in the queue.
+                    Err(codes::ECONNABORTED) => {}
+                    Err(code) => break Err(code),
+                }
+            }
+        });
+        match accepted {
+            Ok((file, number, peer)) => {
+                Attempt::Done((owned(self.kernel(), file, number), peer.map(address)))
+            }
+            Err(codes::EMFILE) => Attempt::Scarce,
+            Err(code) => not_done(code),
+        }
+    }
+
+    fn begin_connect(&self, descriptor: Descriptor, address: &Address) -> Attempt<()> {
+        match place(address) {
+            Ok(to) => self.act(|state| state.begin_connect(descriptor, to)),
+            Err(fault) => Attempt::Failed(fault),
+        }
+    }
+
+    fn end_connect(&self, descriptor: Descriptor) -> Attempt<()> {
+        self.act(|state| state.end_connect(descriptor))
+    }
+
+    fn has_shut_reading(&self, descriptor: Descriptor) -> bool {
+        self.act(|state| {
+            state.calls.receive += 1;
+            let Ok(file) = state.socket(descriptor) else { return false };
+            state.objects.conditions(file).contains(Conditions::RDHUP)
+        })
+    }
+
+    fn abandon_connect(&self, descriptor: Descriptor) -> bool {
+        self.act(|state| {
+            state.calls.connect += 1;
+            // Other systems have no such call.
+            state.mechanism == Mechanism::Epoll
+                && state.socket(descriptor).is_ok_and(|file| state.objects.stream_disconnect(file))
+        })
+    }
+
+    fn receive(
+        &self,
+        descriptor: Descriptor,
+        _transport: Transport,
+        room: &mut [&mut [MaybeUninit<u8>]],
+    ) -> Attempt<Received> {
+        let taken = self.act(|state| state.receive(descriptor, room));
+        received(taken.map(|(taken, _)| taken))
+    }
+
+    fn receive_from(
+        &self,
+        descriptor: Descriptor,
+        room: &mut [&mut [MaybeUninit<u8>]],
+    ) -> Attempt<(Received, Option<Address>)> {
+        received(self.act(|state| state.receive(descriptor, room)))
+    }
+
+    fn send(
+        &self,
+        descriptor: Descriptor,
+        parts: &[&[u8]],
+        address: Option<&Address>,
+    ) -> Attempt<usize> {
+        match address.map(place).transpose() {
+            Ok(to) => attempt(self.act(|state| state.send(descriptor, parts, to))),
+            Err(fault) => Attempt::Failed(fault),
+        }
+    }
+}

@@ -1,0 +1,1031 @@
+//! The reactor of Windows from build 20348 on: *Winsock socket state notifications*, which its documentation calls
+//! ProcessSocketNotifications.
+//!
+//! A registration of the system is enabled by level and for one report, so that arming is the question and the report
+//! its answer. The call that takes reports makes changes, too: so what is asked for goes with the next poll's own call,
+//! unless a thread sleeps in one. What is watched until it is detached is enabled by edge instead; the system tells
+//! nothing then of what holds already, and so the reactor looks once.
+//!
+//! A registration keeps the key that it was made with until its removal was taken from the queue. So the key is the
+//! number of a record here, and each attachment has a record of its own. If a socket is attached again while its
+//! removal is on its way, the queue is looked through for that; if another thread has taken it already, the socket is
+//! registered when that thread has come to it.
+//!
+//! Until then no other port can register the socket either. So the reactors of one kernel know which of them
+//! [has](Holders) a socket. One that is refused, though the engine has given it the number, has the other one give it up.
+//!
+//! Nothing is ever disabled: the documentation forbids to enable again before a notification of that has come. Whether a
+//! number still names what was attached, a removal tells: it finds a registration or none. So where the engine wants to
+//! know it, which it does of borrowed sockets only, the socket is registered anew.
+//!
+//! The end of a stream is asked for together with data: the system tells of the end by itself then, and IN is data
+//! alone. Both are folded back into what epoll says.
+//!
+//! Operations that the system carries out end by packets in the same queue. Those have a key of their own: what else a
+//! packet of a notification brings is not documented.
+//!
+//! The reactor makes its calls by [`Calls`]: those of the system, or of the simulated kernel.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::ops::Deref;
+use std::ptr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread;
+use std::time::Duration;
+
+use crate::backend::reactor::{Reactor, Until, Watch};
+use crate::state::facts::{AtEnd, Edge, Facts, Kind, Probe};
+use crate::types::error::ErrorKind;
+use crate::types::error::Fault;
+use crate::types::source::Descriptor;
+
+/// What a program asks for, and what a report says.
+pub(crate) mod event {
+    pub(crate) const IN: u32 = 0x1;
+    pub(crate) const OUT: u32 = 0x2;
+    pub(crate) const HANGUP: u32 = 0x4;
+    pub(crate) const ERR: u32 = 0x40;
+    pub(crate) const REMOVE: u32 = 0x80;
+}
+
+/// What a change does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    Enable = 1,
+    Remove = 4,
+}
+
+/// How a registration reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trigger {
+    /// `LEVEL | ONESHOT`
+    LevelOnce = 0x5,
+    /// `EDGE | PERSISTENT`
+    EdgeAlways = 0xa,
+}
+
+/// A change of a registration, and what has become of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Change {
+    pub(crate) descriptor: Descriptor,
+    pub(crate) key: u64,
+    /// Of the bits of [`event`], what is asked for.
+    pub(crate) filter: u32,
+    pub(crate) operation: Operation,
+    pub(crate) trigger: Trigger,
+    /// 0 if it was done.
+    pub(crate) result: u32,
+}
+
+/// It has one on another port, or its removal is on its way.
+pub(crate) const INVALID_PARAMETER: u32 = 87;
+pub(crate) const NOT_ENOUGH_MEMORY: u32 = 8;
+pub(crate) const NO_SYSTEM_RESOURCES: u32 = 1450;
+/// The number names no socket.
+pub(crate) const NOT_SOCKET: u32 = 10038;
+
+/// What a call has taken from the queue.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Packet {
+    pub(crate) key: u64,
+    pub(crate) events: u32,
+    /// Behind [`CARRIED`], what tells the operation from others.
+    pub(crate) place: usize,
+}
+
+/// For how long a poll sleeps at most while the system owes something that it was short of memory for.
+const RETRY: Duration = Duration::from_millis(16);
+
+/// How often another reactor is asked to give a socket up whose removal one of its threads has taken, and how long that thread
+/// is given each time. It is about to come to it.
+pub(crate) const PATIENCE: u32 = 1_000;
+const MOMENT: Duration = Duration::from_millis(1);
+
+/// How many packets are taken at once.
+const ROOM: usize = 64;
+
+/// The keys of what the reactor posts, which no record has: a wake, and a call to look at what is unseen.
+const WAKE: u64 = 0;
+const LOOK: u64 = 1;
+
+/// The key behind which operations end.
+pub(crate) const CARRIED: u64 = 2;
+
+/// What a poll has taken beside edges.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Taken {
+    is_woken: bool,
+    /// There is something unseen.
+    looks: bool,
+}
+
+/// What is more than readiness.
+const RARE: u32 = event::HANGUP | event::ERR;
+
+/// The few calls of a kernel that the reactor makes. The kernel's queue is behind them.
+pub(crate) trait Calls: Send + Sync + 'static {
+    /// The name of the reactor.
+    fn name(&self) -> &'static str;
+
+    /// Makes the changes in their order, notes the result of each, and takes packets. It waits for them for at most
+    /// `timeout` (`None`: no limit), unless there is no room or a change was refused. Returns how many there are.
+    ///
+    /// Fails if the system refuses to tell, and would continue to do so; each change has this result then.
+    fn process(
+        &self,
+        changes: &mut [Change],
+        room: &mut [Packet],
+        timeout: Option<Duration>,
+    ) -> Result<usize, Fault>;
+
+    /// Puts a packet without events into the queue.
+    fn post(&self, key: u64);
+
+    /// An operation may have ended: a packet has brought this place, behind [`CARRIED`]. If one has ended, its name. It calls
+    /// the system, and asks `is_there` whether a number names the socket still that was attached: the caller has no lock.
+    fn ended(&self, place: usize, is_there: &dyn Fn(Descriptor) -> bool) -> Option<u64>;
+
+    /// What a registration with this filter would report of a socket now, if it told of all that holds.
+    fn look(&self, descriptor: Descriptor, filter: u32) -> u32;
+
+    /// Whether the number names anything at all.
+    fn is_open(&self, descriptor: Descriptor) -> bool;
+
+    /// The code by which programs know a refusal of this kind.
+    fn code(&self, kind: ErrorKind, result: u32) -> i32;
+
+    /// See [`Reactor::unread`].
+    fn unread(&self, descriptor: Descriptor, end: AtEnd) -> Option<usize>;
+
+    /// See [`Reactor::is_own_end`].
+    fn is_own_end(&self, descriptor: Descriptor) -> bool;
+
+    /// See [`Reactor::was_connected`].
+    fn was_connected(&self, descriptor: Descriptor) -> bool;
+
+    /// See [`Reactor::kind`].
+    fn kind(&self, descriptor: Descriptor) -> Kind;
+
+    /// Whether a registration that is enabled by edge tells at once of what holds, as if it had begun just then.
+    fn tells_when_enabled(&self) -> bool;
+
+    /// What all reactors of this kernel share.
+    fn holders(&self) -> &Holders;
+}
+
+/// A reactor, to another one of its kernel.
+trait Holder: Send + Sync {
+    /// Ends its registration of a socket, if it has one still, and takes what is in its queue, so that removals come to
+    /// their end. Whether that of the socket has not: another thread has taken its packet, and will come to it.
+    fn give_up(&self, descriptor: Descriptor) -> bool;
+}
+
+/// Which reactor of a kernel has the registration of a socket, until the last packet of that was taken from its queue.
+#[derive(Default)]
+pub(crate) struct Holders(Mutex<BTreeMap<Descriptor, Weak<dyn Holder>>>);
+
+impl fmt::Debug for Holders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.lock().keys()).finish()
+    }
+}
+
+impl Holders {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Descriptor, Weak<dyn Holder>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note(&self, descriptor: Descriptor, holder: Weak<dyn Holder>) {
+        self.lock().insert(descriptor, holder);
+    }
+
+    fn find(&self, descriptor: Descriptor) -> Option<Arc<dyn Holder>> {
+        self.lock().get(&descriptor)?.upgrade()
+    }
+
+    /// This reactor has no registration of the socket any more.
+    fn forget<C>(&self, descriptor: Descriptor, holder: *const Shared<C>) {
+        let mut held = self.lock();
+        if held.get(&descriptor).is_some_and(|noted| ptr::addr_eq(noted.as_ptr(), holder)) {
+            held.remove(&descriptor);
+        }
+    }
+
+    /// This reactor is gone.
+    fn forget_all<C>(&self, holder: *const Shared<C>) {
+        self.lock().retain(|_, noted| !ptr::addr_eq(noted.as_ptr(), holder));
+    }
+}
+
+/// See the module's documentation.
+pub(crate) struct Psn<C: Calls>(pub(crate) Arc<Shared<C>>);
+
+/// The reactor, as others of its kernel know it.
+pub(crate) struct Shared<C> {
+    pub(crate) calls: C,
+    state: Mutex<State>,
+}
+
+impl<C: Calls> Deref for Psn<C> {
+    type Target = Shared<C>;
+    fn deref(&self) -> &Shared<C> {
+        &self.0
+    }
+}
+
+impl<C: Calls> Drop for Psn<C> {
+    fn drop(&mut self) {
+        // All has been detached. No other reactor gets a socket whose removal is on its way, nor finds this one from now on.
+        self.drain(&mut self.state());
+        self.calls.holders().forget_all(Arc::as_ptr(&self.0));
+    }
+}
+
+impl<C: Calls> Holder for Shared<C> {
+    fn give_up(&self, descriptor: Descriptor) -> bool {
+        let mut state = self.state();
+        self.end_registration(&mut state, descriptor);
+        self.drain(&mut state);
+        state.is_leaving(descriptor)
+    }
+}
+
+#[derive(Default)]
+struct State {
+    records: HashMap<u64, Record>,
+    /// The records of what is attached.
+    attached: HashMap<Descriptor, u64>,
+    /// The last key that was given to a record.
+    last: u64,
+    /// Records that are to be enabled by the next call.
+    waiting: Vec<u64>,
+    /// Records that were to be enabled, or registered, when the system was short of memory. The next call tries again.
+    owed: Vec<u64>,
+    /// Of those whose change is being made, the ones that are not registered yet.
+    unmade: Vec<u64>,
+    /// Polls that may sleep.
+    sleepers: usize,
+    /// Those among them that sleep no longer than [`RETRY`], since something is owed.
+    retriers: usize,
+    /// How many polls have begun.
+    polls: u64,
+    /// Records of sockets that are watched until they are detached, and are to be looked at.
+    unseen: Vec<u64>,
+    /// What packets of operations have brought that no poll has come to.
+    ended: Vec<usize>,
+}
+
+struct Record {
+    descriptor: Descriptor,
+    name: u64,
+    stage: Stage,
+    /// What was asked for last, and has not been reported for certain.
+    asked: Option<Asked>,
+    /// What the engine was told by an earlier registration of the socket, which was taken back to see whether it is there.
+    /// The next report of an end or an error tells of it once more: the engine asks whether a number is still the same each
+    /// time when it is told of one, and would go on asking.
+    echo: u32,
+    /// The number was just found to name what was attached. It may be closed at any time, so that what is asked for now
+    /// does not wait.
+    is_checked: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Registered,
+    /// Detached; its removal has not been taken from the queue.
+    Leaving,
+    /// Attached while an earlier registration of the socket is leaving; or that has left, and this one is owed.
+    PutOff,
+}
+
+#[derive(Clone, Copy)]
+struct Asked {
+    wanted: Facts,
+    until: Until,
+    /// Since which poll it is enabled. What an earlier one brings may be older.
+    sent: u64,
+    /// What the engine was told since.
+    told: u32,
+}
+
+impl Asked {
+    fn filter(&self) -> u32 {
+        let mut filter = if self.until == Until::Room { 0 } else { event::HANGUP };
+        if self.wanted.has(Facts::IN) {
+            filter |= event::IN;
+        }
+        if self.wanted.has(Facts::OUT) {
+            filter |= event::OUT;
+        }
+        filter
+    }
+
+    fn trigger(&self) -> Trigger {
+        match self.until {
+            Until::Detached => Trigger::EdgeAlways,
+            Until::Edge | Until::Room => Trigger::LevelOnce,
+        }
+    }
+}
+
+impl Record {
+    /// Whether a report tells nothing but what was reported of an earlier registration. It does so once.
+    fn is_echo(&mut self, events: u32) -> bool {
+        events & RARE != 0 && events & !std::mem::take(&mut self.echo) == 0
+    }
+
+    fn change(&self, key: u64, operation: Operation) -> Change {
+        let filter = self.asked.map_or(0, |asked| asked.filter());
+        let trigger = self.asked.map_or(Trigger::LevelOnce, |asked| asked.trigger());
+        Change { descriptor: self.descriptor, key, filter, operation, trigger, result: 0 }
+    }
+}
+
+/// Whether what has come to this is worth another try.
+fn is_passing(result: u32) -> bool {
+    matches!(result, NOT_ENOUGH_MEMORY | NO_SYSTEM_RESOURCES)
+}
+
+/// What refuses a call about a socket that is not attached, or is no longer what was attached.
+const NOT_ATTACHED: Fault =
+    Fault { kind: ErrorKind::BadDescriptor, code: Some(NOT_SOCKET.cast_signed()) };
+
+impl<C: Calls> Psn<C> {
+    pub(crate) fn new(calls: C) -> Self {
+        let state = State { last: CARRIED, ..State::default() };
+        Self(Arc::new(Shared { calls, state: Mutex::new(state) }))
+    }
+}
+
+impl<C: Calls> Shared<C> {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether nothing is attached, leaving or owed.
+    #[cfg(test)]
+    pub(crate) fn has_nothing(&self) -> bool {
+        let state = self.state();
+        state.records.is_empty() && state.waiting.is_empty() && state.owed.is_empty()
+    }
+
+    fn fault(&self, descriptor: Descriptor, result: u32) -> Fault {
+        let kind = match result {
+            NOT_SOCKET if self.calls.is_open(descriptor) => ErrorKind::NotPollable,
+            NOT_SOCKET => ErrorKind::BadDescriptor,
+            // The process's own table knows nothing of it: another part of the program has registered it.
+            INVALID_PARAMETER => ErrorKind::AlreadyRegistered,
+            NOT_ENOUGH_MEMORY => ErrorKind::OutOfMemory,
+            NO_SYSTEM_RESOURCES => ErrorKind::WatchLimit,
+            _ => ErrorKind::Other,
+        };
+        Fault { kind, code: Some(self.calls.code(kind, result)) }
+    }
+
+    /// Makes one change at once.
+    fn change(&self, mut change: Change) -> u32 {
+        // It has the result.
+        let _ =
+            self.calls.process(std::slice::from_mut(&mut change), &mut [], Some(Duration::ZERO));
+        change.result
+    }
+
+    /// Makes a registration that is asked for nothing. Whatever it reports is no answer to a question.
+    fn register(&self, record: &Record, key: u64) -> u32 {
+        let asked_for_nothing = Record { asked: None, ..*record };
+        self.change(asked_for_nothing.change(key, Operation::Enable))
+    }
+
+    /// Has a registration report what is asked of it: at once if a thread sleeps in a poll, or by the next poll.
+    fn ask(&self, state: &mut State, key: u64) -> Result<(), Fault> {
+        let Some(record) = state.records.get(&key) else { return Err(NOT_ATTACHED) };
+        let descriptor = record.descriptor;
+        match self.try_to_ask(state, key) {
+            0 => Ok(()),
+            result => Err(self.fault(descriptor, result)),
+        }
+    }
+
+    /// The same where nobody is told of a failure. If the system is short of memory it is asked later.
+    fn ask_or_owe(&self, state: &mut State, key: u64) {
+        match self.try_to_ask(state, key) {
+            0 => {}
+            result if is_passing(result) => state.owe(key),
+            _ => state.forget(key),
+        }
+    }
+
+    /// Gets a sleeper up, if something is owed and none gets up by itself. The caller is in no poll, or leaves it: otherwise
+    /// it would get itself up again and again.
+    fn call_retrier(&self, state: &State) {
+        if !state.owed.is_empty() && state.sleepers > 0 && state.retriers == 0 {
+            self.calls.post(LOOK);
+        }
+    }
+
+    /// What a change that could not wait has come to; 0 if there was none, or if it was done.
+    fn try_to_ask(&self, state: &mut State, key: u64) -> u32 {
+        let Some(record) = state.records.get_mut(&key) else { return NOT_SOCKET };
+        if record.stage == Stage::PutOff {
+            return 0;
+        }
+        let Some(asked) = record.asked else { return 0 };
+        let is_lasting = asked.until == Until::Detached;
+        if is_lasting || std::mem::take(&mut record.is_checked) {
+            let enable = record.change(key, Operation::Enable);
+            state.unqueue(key);
+            let result = self.change(enable);
+            if result == 0 && is_lasting {
+                self.look_later(state, key);
+            }
+            return result;
+        }
+        state.owed.retain(|owed| *owed != key);
+        if !state.waiting.contains(&key) {
+            state.waiting.push(key);
+        }
+        if state.sleepers > 0 {
+            let mut changes = state.take_changes();
+            let _ = self.calls.process(&mut changes, &mut [], Some(Duration::ZERO));
+            self.note_results(state, &changes);
+            self.call_retrier(state);
+        }
+        0
+    }
+
+    /// A registration has been enabled by edge. What has begun to hold before is told by no edge, unless the system says so.
+    /// Where nothing holds an edge is to come, and no thread is woken.
+    fn look_later(&self, state: &mut State, key: u64) {
+        if self.calls.tells_when_enabled() {
+            return;
+        }
+        let Some(record) = state.records.get_mut(&key) else { return };
+        let filter = record.asked.map_or(0, |asked| asked.filter());
+        let now = self.calls.look(record.descriptor, filter);
+        if now != 0 && !record.is_echo(now) {
+            state.unseen.push(key);
+            self.calls.post(LOOK);
+        }
+    }
+
+    /// What has become of changes that enable what was asked for, with the lock.
+    fn note_results(&self, state: &mut State, changes: &[Change]) {
+        for change in changes {
+            match change.result {
+                // Which is done at once, unless it was owed.
+                0 if change.trigger == Trigger::EdgeAlways => self.look_later(state, change.key),
+                0 => {}
+                result if is_passing(result) => {
+                    if state.unmade.contains(&change.key)
+                        && let Some(record) = state.records.get_mut(&change.key)
+                    {
+                        record.stage = Stage::PutOff;
+                    }
+                    state.owe(change.key);
+                }
+                // It was closed.
+                _ => state.forget(change.key),
+            }
+        }
+        state.unmade.clear();
+    }
+
+    /// Whether the number names what was attached as `key`. If so it is registered anew, and asked what it was asked.
+    fn has(&self, state: &mut State, key: u64) -> bool {
+        let Some(record) = state.records.get(&key) else { return false };
+        if record.stage == Stage::PutOff {
+            return self.calls.is_open(record.descriptor);
+        }
+        let descriptor = record.descriptor;
+        let is_lasting = |asked: &Asked| asked.until == Until::Detached;
+        let told = record.asked.filter(|asked| is_lasting(asked) && asked.told & RARE != 0);
+        // What a stream has come to stays so. An error of a datagram socket may have been fetched since.
+        let holds = |asked: Asked| match self.calls.kind(descriptor) {
+            Kind::Stream | Kind::Records => u32::MAX,
+            _ => self.calls.look(descriptor, asked.filter()),
+        };
+        let echo = told.map_or(0, |asked| asked.told & holds(asked));
+        // What the queue has of it is lost by the removal.
+        self.drain(state);
+        let echo = if state.unseen.contains(&key) { 0 } else { echo };
+        let Some(record) = state.records.get_mut(&key) else { return false };
+        let remove = record.change(key, Operation::Remove);
+        if self.change(remove) != 0 {
+            return false;
+        }
+        record.stage = Stage::Leaving;
+        let (name, asked) = (record.name, record.asked.take());
+        state.unqueue(key);
+        state.last += 1;
+        let key = state.last;
+        let stage = Stage::PutOff;
+        let record = Record { descriptor, name, stage, asked, echo, is_checked: true };
+        state.records.insert(key, record);
+        state.attached.insert(descriptor, key);
+        self.drain(state);
+        state.find(descriptor) == Some(key)
+    }
+
+    /// Takes what is in the queue, so that removals come to their end. Reports are asked for anew: as answers they
+    /// would be older than the poll that hands them out.
+    fn drain(&self, state: &mut State) {
+        let (mut wakes, mut looks) = (false, false);
+        let (mut again, mut ended) = (Vec::new(), Vec::new());
+        loop {
+            let mut room = [Packet::default(); ROOM];
+            // A wait finds out as well that the system does not tell.
+            let told = self.calls.process(&mut [], &mut room, Some(Duration::ZERO));
+            let count = told.unwrap_or(0);
+            for packet in &room[..count] {
+                match packet.key {
+                    WAKE => wakes = true,
+                    LOOK => looks = true,
+                    CARRIED => {
+                        state.ended.push(packet.place);
+                        looks = true;
+                    }
+                    key if packet.events & event::REMOVE != 0 => ended.push(key),
+                    key => {
+                        let record = state.records.get_mut(&key);
+                        if !record.is_some_and(|record| record.is_echo(packet.events)) {
+                            again.push(key);
+                        }
+                    }
+                }
+            }
+            // No page says that a call brings all that there is.
+            if count == 0 {
+                break;
+            }
+        }
+        // At once, so that they stay before what is asked for later, what is registered below included; and all by one call,
+        // since many may be ready.
+        let mut changes = Vec::new();
+        for key in again {
+            let Some(record) = state.records.get(&key) else { continue };
+            match record.asked {
+                Some(asked) if asked.until == Until::Detached => {
+                    state.unseen.push(key);
+                    looks = true;
+                }
+                Some(_) => changes.push(record.change(key, Operation::Enable)),
+                None => {}
+            }
+        }
+        if !changes.is_empty() {
+            changes.iter().for_each(|change| state.unqueue(change.key));
+            let _ = self.calls.process(&mut changes, &mut [], Some(Duration::ZERO));
+            self.note_results(state, &changes);
+        }
+        for key in ended {
+            self.end(state, key);
+        }
+        for (is_due, key) in [(wakes, WAKE), (looks, LOOK)] {
+            if is_due {
+                self.calls.post(key);
+            }
+        }
+        self.call_retrier(state);
+    }
+
+    /// Begins to remove the registration of a socket, if it is attached.
+    fn end_registration(&self, state: &mut State, descriptor: Descriptor) {
+        let Some(key) = state.attached.remove(&descriptor) else { return };
+        state.unqueue(key);
+        let Some(record) = state.records.get_mut(&key) else { return };
+        record.asked = None;
+        let is_registered = record.stage == Stage::Registered;
+        record.stage = Stage::Leaving;
+        if !is_registered || self.change(record.change(key, Operation::Remove)) != 0 {
+            state.forget(key);
+            self.calls.holders().forget(descriptor, self);
+        }
+    }
+
+    /// A registration is gone for good.
+    fn end(&self, state: &mut State, key: u64) {
+        let Some(ended) = state.records.get(&key).map(|record| record.descriptor) else { return };
+        state.forget(key);
+        let Some(next) = state.attached.get(&ended).copied() else {
+            self.calls.holders().forget(ended, self);
+            return;
+        };
+        let Some(record) = state.records.get_mut(&next) else { return };
+        if record.stage != Stage::PutOff {
+            return;
+        }
+        match self.register(record, next) {
+            0 => {
+                record.stage = Stage::Registered;
+                self.ask_or_owe(state, next);
+            }
+            result if is_passing(result) => state.owe(next),
+            _ => state.forget(next),
+        }
+    }
+
+    /// What a report says, in the words of epoll.
+    fn facts(&self, descriptor: Descriptor, events: u32) -> Facts {
+        let mut facts = Facts::NONE;
+        for (event, fact) in [
+            (event::IN, Facts::IN),
+            (event::OUT, Facts::OUT),
+            (event::HANGUP, Facts::IN | Facts::RDHUP),
+        ] {
+            if events & event != 0 {
+                facts |= fact;
+            }
+        }
+        if events & event::ERR != 0 {
+            facts |= Facts::ERR;
+            if self.calls.kind(descriptor).is_connected() {
+                // A read and a write return at once.
+                facts |= Facts::IN | Facts::OUT | Facts::RDHUP | Facts::HUP;
+            }
+        }
+        facts
+    }
+
+    /// A report has come by the poll of this number.
+    fn edge(&self, state: &mut State, packet: &Packet, poll: u64) -> Option<Edge> {
+        let record = state.records.get_mut(&packet.key)?;
+        if record.stage != Stage::Registered {
+            // It was registered anew since this thread has taken the packet: by edge it would not be told again.
+            let heir = state.attached.get(&record.descriptor).copied()?;
+            state.unseen.push(heir);
+            self.calls.post(LOOK);
+            return None;
+        }
+        if record.is_echo(packet.events) {
+            return None;
+        }
+        let asked = record.asked.as_mut()?;
+        asked.told |= packet.events;
+        if asked.until != Until::Detached && poll >= asked.sent {
+            record.asked = None;
+        }
+        let facts = self.facts(record.descriptor, packet.events);
+        Some(Edge { facts, name: record.name })
+    }
+
+    /// Makes changes, and takes what is in the queue, as far as there is room for edges.
+    ///
+    /// With the lock: what is registered anew meanwhile would otherwise be given a key, or a filter, of before.
+    fn take(
+        &self,
+        state: &mut State,
+        mut changes: Vec<Change>,
+        edges: &mut Vec<Edge>,
+        poll: u64,
+        taken: &mut Taken,
+    ) -> Result<(), Fault> {
+        loop {
+            let mut room = [Packet::default(); ROOM];
+            let places = state.room_for_edges(edges).min(ROOM);
+            let told = self.calls.process(&mut changes, &mut room[..places], Some(Duration::ZERO));
+            self.note_results(state, &changes);
+            let count = told?;
+            self.sort(state, &room[..count], edges, poll, taken);
+            if count < ROOM || state.room_for_edges(edges) == 0 {
+                return Ok(());
+            }
+            changes.clear();
+        }
+    }
+
+    /// Does what packets say.
+    fn sort(
+        &self,
+        state: &mut State,
+        packets: &[Packet],
+        edges: &mut Vec<Edge>,
+        poll: u64,
+        taken: &mut Taken,
+    ) {
+        for packet in packets {
+            match packet.key {
+                WAKE => taken.is_woken = true,
+                LOOK => taken.looks = true,
+                CARRIED => state.ended.push(packet.place),
+                key if packet.events & event::REMOVE != 0 => self.end(state, key),
+                _ => edges.extend(self.edge(state, packet, poll)),
+            }
+        }
+    }
+
+    /// Tells of the operations that have ended, as far as there is room for edges. That calls the system, and this reactor
+    /// as well, and so is done without the lock.
+    fn bring_ends<'s>(
+        &'s self,
+        mut state: MutexGuard<'s, State>,
+        edges: &mut Vec<Edge>,
+    ) -> MutexGuard<'s, State> {
+        let count = state.ended.len().min(edges.capacity() - edges.len());
+        let ended: Vec<_> = state.ended.drain(..count).collect();
+        if !state.ended.is_empty() {
+            self.calls.post(LOOK);
+        }
+        if ended.is_empty() {
+            return state;
+        }
+        drop(state);
+        let is_there = |descriptor| self.watches(descriptor);
+        for place in ended {
+            let name = self.calls.ended(place, &is_there);
+            edges.extend(name.map(|name| Edge { facts: Facts::NONE, name }));
+        }
+        self.state()
+    }
+
+    /// See [`Reactor::watches`].
+    fn watches(&self, descriptor: Descriptor) -> bool {
+        let mut state = self.state();
+        state.find(descriptor).is_some_and(|key| self.has(&mut state, key))
+    }
+
+    /// Looks at what is unseen, as far as there is room for edges.
+    fn look(&self, state: &mut State, edges: &mut Vec<Edge>) {
+        while edges.len() < edges.capacity()
+            && let Some(key) = state.unseen.pop()
+        {
+            let Some(record) = state.records.get_mut(&key) else { continue };
+            let Some(asked) = &mut record.asked else { continue };
+            let events = self.calls.look(record.descriptor, asked.filter());
+            if events != 0 {
+                asked.told |= events;
+                let facts = self.facts(record.descriptor, events);
+                edges.push(Edge { facts, name: record.name });
+            }
+        }
+        if !state.unseen.is_empty() {
+            self.calls.post(LOOK);
+        }
+    }
+}
+
+impl State {
+    /// The record of what has this number, if it is attached.
+    fn find(&self, descriptor: Descriptor) -> Option<u64> {
+        self.attached.get(&descriptor).copied()
+    }
+
+    /// For how many more packets there is room, each of which may become an edge, as what has ended may.
+    fn room_for_edges(&self, edges: &Vec<Edge>) -> usize {
+        edges.capacity().saturating_sub(edges.len() + self.ended.len())
+    }
+
+    /// Whether an earlier registration of this number is being removed.
+    fn is_leaving(&self, descriptor: Descriptor) -> bool {
+        let is_it = |record: &Record| record.descriptor == descriptor;
+        self.records.values().any(|record| is_it(record) && record.stage == Stage::Leaving)
+    }
+
+    fn forget(&mut self, key: u64) {
+        let Some(record) = self.records.remove(&key) else { return };
+        if self.find(record.descriptor) == Some(key) {
+            self.attached.remove(&record.descriptor);
+        }
+        self.unqueue(key);
+    }
+
+    /// Has the next call try once more what there was no memory for.
+    fn owe(&mut self, key: u64) {
+        let Some(record) = self.records.get_mut(&key) else { return };
+        if let Some(asked) = &mut record.asked {
+            asked.sent = u64::MAX;
+        }
+        self.owed.push(key);
+    }
+
+    /// What was asked of a record is not to be asked any more.
+    fn unqueue(&mut self, key: u64) {
+        self.waiting.retain(|waiting| *waiting != key);
+        self.owed.retain(|owed| *owed != key);
+    }
+
+    /// The changes that enable what waits for it, or register it as well.
+    fn take_changes(&mut self) -> Vec<Change> {
+        self.polls += 1;
+        let mut changes = Vec::with_capacity(self.waiting.len() + self.owed.len());
+        let owed = std::mem::take(&mut self.owed);
+        for key in std::mem::take(&mut self.waiting).into_iter().chain(owed) {
+            let Some(record) = self.records.get_mut(&key) else { continue };
+            if record.stage == Stage::PutOff {
+                record.stage = Stage::Registered;
+                self.unmade.push(key);
+            }
+            if let Some(asked) = &mut record.asked {
+                asked.sent = self.polls;
+            }
+            changes.push(record.change(key, Operation::Enable));
+        }
+        changes
+    }
+}
+
+impl<C: Calls> Reactor for Psn<C> {
+    fn name(&self) -> &'static str {
+        self.calls.name()
+    }
+
+    fn is_one_shot(&self) -> bool {
+        true
+    }
+
+    fn attach(&self, descriptor: Descriptor, name: u64, _wanted: Facts) -> Result<(), Fault> {
+        let mut state = self.state();
+        if let Some(key) = state.find(descriptor) {
+            if self.has(&mut state, key) {
+                return Err(self.fault(descriptor, INVALID_PARAMETER));
+            }
+            state.forget(key);
+        }
+        state.last += 1;
+        let key = state.last;
+        let stage = Stage::Registered;
+        let mut record =
+            Record { descriptor, name, stage, asked: None, echo: 0, is_checked: false };
+        let mut result = self.register(&record, key);
+        if result == INVALID_PARAMETER && state.is_leaving(descriptor) {
+            self.drain(&mut state);
+            result = self.register(&record, key);
+        } else if result == INVALID_PARAMETER
+            && let Some(other) = self.calls.holders().find(descriptor)
+        {
+            for attempt in 0..PATIENCE {
+                // Without the lock, which a reactor that wants something of this one takes.
+                drop(state);
+                if attempt > 0 {
+                    // Nothing tells when the other thread comes to it. It takes no lock that this one has.
+                    #[allow(clippy::disallowed_methods, reason = "another thread is let run")]
+                    thread::sleep(MOMENT);
+                }
+                let is_leaving = other.give_up(descriptor);
+                state = self.state();
+                result = self.register(&record, key);
+                if result != INVALID_PARAMETER || !is_leaving {
+                    break;
+                }
+            }
+        }
+        match result {
+            0 => {}
+            // Another thread has taken the removal, and will come to it.
+            INVALID_PARAMETER if state.is_leaving(descriptor) => record.stage = Stage::PutOff,
+            result => return Err(self.fault(descriptor, result)),
+        }
+        state.records.insert(key, record);
+        state.attached.insert(descriptor, key);
+        let this: Weak<Shared<C>> = Arc::downgrade(&self.0);
+        self.calls.holders().note(descriptor, this);
+        Ok(())
+    }
+
+    fn adopt(&self, descriptor: Descriptor, name: u64, _wanted: Facts) -> Result<(), Fault> {
+        let mut state = self.state();
+        // The system has refused the socket, and it is not this reactor that has it.
+        let refused = || self.fault(descriptor, INVALID_PARAMETER);
+        let key = state.find(descriptor).ok_or_else(refused)?;
+        let record = state.records.get_mut(&key).ok_or(NOT_ATTACHED)?;
+        // What it may report yet of what was asked before is no answer.
+        (record.name, record.asked) = (name, None);
+        if record.stage != Stage::PutOff {
+            state.unqueue(key);
+        }
+        Ok(())
+    }
+
+    fn want(
+        &self,
+        descriptor: Descriptor,
+        name: u64,
+        wanted: Facts,
+        until: Until,
+    ) -> Result<(), Fault> {
+        let mut state = self.state();
+        let key = state.find(descriptor).ok_or(NOT_ATTACHED)?;
+        let record = state.records.get_mut(&key).ok_or(NOT_ATTACHED)?;
+        record.name = name;
+        record.asked = Some(Asked { wanted, until, sent: u64::MAX, told: 0 });
+        record.echo = 0;
+        self.ask(&mut state, key)
+    }
+
+    fn notices_reuse(&self) -> bool {
+        // The system is asked later.
+        false
+    }
+
+    fn detach(&self, descriptor: Descriptor) {
+        self.end_registration(&mut self.state(), descriptor);
+    }
+
+    fn watches(&self, descriptor: Descriptor) -> bool {
+        self.0.watches(descriptor)
+    }
+
+    fn poll(&self, edges: &mut Vec<Edge>, timeout: Option<Duration>) -> Result<bool, Fault> {
+        edges.clear();
+        let mut told = Ok(());
+        let mut taken = Taken::default();
+        let mut state = self.state();
+        let sleeps = timeout != Some(Duration::ZERO);
+        loop {
+            let changes = state.take_changes();
+            let poll = state.polls;
+            if !sleeps || !changes.is_empty() {
+                told = self.take(&mut state, changes, edges, poll, &mut taken);
+            }
+            state = self.bring_ends(state, edges);
+            if !sleeps || told.is_err() || !edges.is_empty() || taken != Taken::default() {
+                break;
+            }
+            if !state.waiting.is_empty() {
+                // What was put off until a removal that has just been taken.
+                continue;
+            }
+            let retries = !state.owed.is_empty();
+            let limit =
+                if retries { Some(timeout.map_or(RETRY, |it| it.min(RETRY))) } else { timeout };
+            state.sleepers += 1;
+            state.retriers += usize::from(retries);
+            drop(state);
+            let mut room = [Packet::default(); ROOM];
+            let places = edges.capacity().min(ROOM);
+            let slept = self.calls.process(&mut [], &mut room[..places], limit);
+            state = self.state();
+            state.sleepers -= 1;
+            state.retriers -= usize::from(retries);
+            let count = *slept.as_ref().unwrap_or(&0);
+            told = slept.map(drop);
+            self.sort(&mut state, &room[..count], edges, poll, &mut taken);
+            if count == ROOM && state.room_for_edges(edges) > 0 {
+                told = self.take(&mut state, Vec::new(), edges, poll, &mut taken);
+            }
+            state = self.bring_ends(state, edges);
+            // The end of a removal is the reactor's own affair, and ends no wait that has no limit. So is a part of an
+            // operation that goes on.
+            if timeout.is_some() || told.is_err() || !edges.is_empty() || taken != Taken::default()
+            {
+                break;
+            }
+        }
+        if taken.looks {
+            self.look(&mut state, edges);
+        }
+        self.call_retrier(&state);
+        // The events that were taken go first.
+        if edges.is_empty() && !taken.is_woken {
+            told?;
+        }
+        Ok(taken.is_woken)
+    }
+
+    fn wake(&self) {
+        self.calls.post(WAKE);
+    }
+
+    fn probe(&self, probes: &mut [Probe]) -> Result<(), Fault> {
+        // The engine does not ask a one-shot reactor.
+        let all = event::IN | event::OUT | event::HANGUP;
+        for probe in probes {
+            let events = self.calls.look(probe.descriptor, all);
+            probe.facts = self.facts(probe.descriptor, events);
+        }
+        Ok(())
+    }
+
+    fn unread(&self, descriptor: Descriptor, end: AtEnd) -> Option<usize> {
+        self.calls.unread(descriptor, end)
+    }
+
+    fn is_own_end(&self, descriptor: Descriptor) -> bool {
+        self.calls.is_own_end(descriptor)
+    }
+
+    fn was_connected(&self, descriptor: Descriptor) -> bool {
+        self.calls.was_connected(descriptor)
+    }
+
+    fn kind(&self, descriptor: Descriptor) -> Kind {
+        self.calls.kind(descriptor)
+    }
+
+    fn rebuild(&self, live: &mut dyn Iterator<Item = Watch>) -> Result<(), Fault> {
+        // No registration outlives its socket. So there is nothing to get rid of, and those that are live report again
+        // what holds.
+        for Watch { descriptor, name, wanted, until } in live {
+            let Err(fault) = self.want(descriptor, name, wanted, until) else { continue };
+            if matches!(fault.kind, ErrorKind::OutOfMemory | ErrorKind::WatchLimit) {
+                let mut state = self.state();
+                if let Some(key) = state.find(descriptor) {
+                    state.owe(key);
+                    self.call_retrier(&state);
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,85 @@
+//! Where a socket is reached.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+/// Where a socket is reached: an address of the internet, a path, or an address at a simulated kernel.
+///
+/// It is kept as it was given: an address of IPv6 has its scope and flow.
+///
+/// # Platform notes
+///
+/// Paths, and names without a file, are addresses where the system has sockets of `AF_UNIX`.
+///
+/// # Examples
+///
+/// ```
+/// use completion_port::{Address, sim};
+/// use std::net::SocketAddr;
+///
+/// let address = Address::from(SocketAddr::from(([127, 0, 0, 1], 80)));
+/// assert_eq!(address.as_ip().map(|address| address.port()), Some(80));
+///
+/// let kernel = sim::Kernel::new();
+/// let listener = kernel.tcp_listener(16)?;
+/// let address = Address::from(listener.address());
+/// assert_eq!(address.as_simulated(), Some(listener.address()));
+/// assert_eq!(address.as_ip(), None);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Address(pub(crate) Kind);
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Kind {
+    Ip(SocketAddr),
+    /// Of `AF_UNIX`: a path, or a zero and a name in the abstract namespace; empty for a socket without a name.
+    Local(Vec<u8>),
+    #[cfg(feature = "sim")]
+    /// The number of an address at a simulated kernel.
+    Simulated(u64),
+}
+
+impl Address {
+    /// The address of the internet, if it is one.
+    #[must_use]
+    pub fn as_ip(&self) -> Option<SocketAddr> {
+        match self.0 {
+            Kind::Ip(address) => Some(address),
+            _ => None,
+        }
+    }
+
+    /// Whether both are of the internet, and name the same place there.
+    pub(crate) fn is_same_end(&self, other: &Self) -> bool {
+        let place = |address: SocketAddr| (address.ip(), address.port());
+        self.as_ip().is_some_and(|own| other.as_ip().map(place) == Some(place(own)))
+    }
+}
+
+impl From<SocketAddr> for Address {
+    fn from(address: SocketAddr) -> Self {
+        Self(Kind::Ip(address))
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Kind::Ip(address) => address.fmt(f),
+            Kind::Local(name) => write!(f, "\"{}\"", name.escape_ascii()),
+            #[cfg(feature = "sim")]
+            Kind::Simulated(address) => address.fmt(f),
+        }
+    }
+}
+
+/// The bytes of an address that the system has written.
+pub(crate) struct Known<'b>(pub(crate) &'b [u8]);
+
+impl Known<'_> {
+    /// The bytes from this place on.
+    pub(crate) fn at<const N: usize>(&self, place: usize) -> Option<[u8; N]> {
+        self.0.get(place..)?.first_chunk().copied()
+    }
+}

@@ -1,0 +1,398 @@
+//! What can go wrong, and what the caller gets back then.
+
+use std::{error, fmt, io};
+
+/// The result of a call on a port.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A call on a port or on a token. An [`Error`] names the one that failed.
+///
+/// Its [`Display`](fmt::Display) says what the call does, in the words that begin an error's text.
+///
+/// ```
+/// assert_eq!(completion_port::Call::Post.to_string(), "posting a message");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Call {
+    /// Creating a port.
+    Create,
+    /// [`Port::register`](crate::Port::register), or a registration among
+    /// [`Changes`](crate::Changes).
+    Register,
+    /// Rearming a token: [`Ready::rearm`](crate::Ready::rearm),
+    /// [`Ready::rearm_as`](crate::Ready::rearm_as), or either among [`Changes`](crate::Changes).
+    Rearm,
+    /// [`Ready::park`](crate::Ready::park).
+    Park,
+    /// [`Port::enable`](crate::Port::enable), or an enabling among [`Changes`](crate::Changes).
+    Enable,
+    /// [`Port::disable`](crate::Port::disable), or a disabling among [`Changes`](crate::Changes).
+    Disable,
+    /// [`Port::remove`](crate::Port::remove) or
+    /// [`Port::remove_and_wait`](crate::Port::remove_and_wait).
+    Remove,
+    /// [`Port::wait`](crate::Port::wait) or [`Port::process`](crate::Port::process).
+    Wait,
+    /// [`Port::post`](crate::Port::post).
+    Post,
+    /// [`Port::shutdown`](crate::Port::shutdown).
+    Shutdown,
+    /// [`Port::associate`](crate::Port::associate) or
+    /// [`Port::associate_shared`](crate::Port::associate_shared).
+    Associate,
+    /// Accepting a connection, an [`Operation`](crate::Operation).
+    Accept,
+    /// Connecting, an [`Operation`](crate::Operation).
+    Connect,
+    /// Receiving, an [`Operation`](crate::Operation).
+    Receive,
+    /// Sending, an [`Operation`](crate::Operation).
+    Send,
+    /// Reading from a file, an [`Operation`](crate::Operation).
+    Read,
+    /// Writing to a file, an [`Operation`](crate::Operation).
+    Write,
+    /// Having a file written to the disk, an [`Operation`](crate::Operation).
+    Sync,
+    /// [`Port::cancel`](crate::Port::cancel).
+    Cancel,
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Create => "creating a port",
+            Self::Register => "registering a descriptor",
+            Self::Rearm => "rearming a registration",
+            Self::Park => "parking a registration",
+            Self::Enable => "enabling a registration",
+            Self::Disable => "disabling a registration",
+            Self::Remove => "removing a registration",
+            Self::Wait => "waiting on a port",
+            Self::Post => "posting a message",
+            Self::Shutdown => "shutting a port down",
+            Self::Associate => "associating a descriptor",
+            Self::Accept => "accepting a connection",
+            Self::Connect => "connecting",
+            Self::Receive => "receiving",
+            Self::Send => "sending",
+            Self::Read => "reading from a file",
+            Self::Write => "writing to a file",
+            Self::Sync => "writing a file to the disk",
+            Self::Cancel => "cancelling an operation",
+        })
+    }
+}
+
+/// Why a call failed: what a caller can act on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The descriptor is registered already, on this port or on another one of the process. Remove
+    /// it there first; to change filter or trigger use [`Port::enable`](crate::Port::enable).
+    AlreadyRegistered,
+    /// The number names no open descriptor.
+    BadDescriptor,
+    /// The operation was cancelled, its registration removed, or the port closed.
+    Cancelled,
+    /// The port was closed or is shutting down.
+    Closed,
+    /// The process, or the system, has no descriptor left.
+    DescriptorLimit,
+    /// This process is a forked child; the port belongs to its parent.
+    Forked,
+    /// The key is out with a handler, which alone can rearm the registration; or with an operation, the packet
+    /// of which brings it back.
+    KeyHeld,
+    /// The key is shared by operations, so that no handler can have it to itself: a one-shot trigger is out of
+    /// the question.
+    KeyShared,
+    /// The descriptor cannot be watched: a regular file or a directory, for instance, or one that the
+    /// port itself is made of. A file that is associated has operations, and no readiness.
+    NotPollable,
+    /// The key does not own its descriptor, which might name something else by the time that an operation uses it.
+    NotOwned,
+    /// The id names no registration, or one that has ended.
+    NotRegistered,
+    /// No memory.
+    OutOfMemory,
+    /// The registration is being removed; its last packet is on the way.
+    Removing,
+    /// The time given to [`Port::remove_and_wait`](crate::Port::remove_and_wait), or the deadline of an operation,
+    /// is over.
+    TimedOut,
+    /// A datagram was longer than the buffer that was to receive it, and the rest of it is lost.
+    Truncated,
+    /// The system, or the sandbox that the process is in, does not offer what was asked for.
+    Unsupported,
+    /// The source belongs to another kernel than the port: a simulated socket on a port of the system,
+    /// a real one on a simulated port, or a socket of another simulated kernel.
+    WrongKernel,
+    /// The user's limit of watched descriptors (`/proc/sys/fs/epoll/max_user_watches`) is reached.
+    WatchLimit,
+    /// Something else that the system said; see [`Error::os_code`].
+    Other,
+}
+
+impl ErrorKind {
+    fn words(self) -> &'static str {
+        match self {
+            Self::AlreadyRegistered => "the descriptor is registered already",
+            Self::BadDescriptor => "the number names no open descriptor",
+            Self::Cancelled => "the operation was cancelled",
+            Self::Closed => "the port is closed",
+            Self::DescriptorLimit => "no descriptor left",
+            Self::Forked => "the port belongs to the parent of this forked process",
+            Self::KeyHeld => "the key is out with a handler or an operation",
+            Self::KeyShared => "operations share the key, so that no handler can have it to itself",
+            Self::NotPollable => "the descriptor cannot be watched",
+            Self::NotOwned => "the key does not own its descriptor",
+            Self::NotRegistered => "there is no such registration, or it has ended",
+            Self::OutOfMemory => "no memory",
+            Self::Removing => "the registration is being removed",
+            Self::TimedOut => "the time is over",
+            Self::Truncated => "the datagram was longer than the buffer",
+            Self::Unsupported => "the system does not offer it here",
+            Self::WrongKernel => "the source belongs to another kernel than the port",
+            Self::WatchLimit => "the user's limit of watched descriptors is reached",
+            Self::Other => "the system refused",
+        }
+    }
+}
+
+/// An error of a call on a port: which call, why, and the system's own code if it had one.
+///
+/// It is small and `Copy`, and holds no allocation.
+///
+/// It converts into [`io::Error`]. If the system gave a code the conversion keeps it: the result is
+/// the error of that code, with its kind ([`io::Error::raw_os_error`], [`io::Error::kind`]). If not, the
+/// result has the kind that comes closest, and this error within ([`io::Error::get_ref`]).
+///
+/// # Examples
+///
+/// ```
+/// use completion_port::{Batch, Call, ErrorKind, Port};
+///
+/// let port = Port::<()>::new()?;
+/// port.close();
+/// let error = port.wait(&mut Batch::new(), None).unwrap_err();
+/// assert_eq!((error.call(), error.kind()), (Call::Wait, ErrorKind::Closed));
+/// assert_eq!(error.to_string(), "waiting on a port: the port is closed");
+/// let error: std::io::Error = error.into();
+/// assert_eq!(error.kind(), std::io::ErrorKind::BrokenPipe);
+/// assert!(error.get_ref().is_some_and(|inner| inner.is::<completion_port::Error>()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Error {
+    call: Call,
+    kind: ErrorKind,
+    elsewhere: bool,
+    code: Option<i32>,
+    /// How many bytes an operation had transferred.
+    transferred: usize,
+    /// The registration that the descriptor has already.
+    pub(crate) existing: Option<u64>,
+}
+
+impl Error {
+    pub(crate) fn new(call: Call, kind: ErrorKind) -> Self {
+        Self { call, kind, elsewhere: false, code: None, transferred: 0, existing: None }
+    }
+
+    pub(crate) fn having_transferred(self, transferred: usize) -> Self {
+        Self { transferred, ..self }
+    }
+
+    pub(crate) fn with_code(self, code: Option<i32>) -> Self {
+        Self { code, ..self }
+    }
+
+    pub(crate) fn of_existing(self, name: u64) -> Self {
+        Self { existing: Some(name), ..self }
+    }
+
+    pub(crate) fn on_another_port(self) -> Self {
+        Self { elsewhere: true, ..self }
+    }
+
+    /// The call that failed.
+    #[must_use]
+    pub fn call(&self) -> Call {
+        self.call
+    }
+
+    /// Why it failed.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// The system's own code (`errno`), if the failure came from a system call.
+    #[must_use]
+    pub fn os_code(&self) -> Option<i32> {
+        self.code
+    }
+
+    /// How many bytes an operation had sent or written, or had put into its buffer, before it failed.
+    #[must_use]
+    pub fn transferred(&self) -> usize {
+        self.transferred
+    }
+
+    /// Whether the descriptor is registered on *another* port of the process. True only with
+    /// [`ErrorKind::AlreadyRegistered`].
+    #[must_use]
+    pub fn is_on_another_port(&self) -> bool {
+        self.elsewhere
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.call, self.kind.words())?;
+        if self.kind == ErrorKind::AlreadyRegistered {
+            f.write_str(if self.elsewhere { " on another port" } else { " on this port" })?;
+        }
+        match self.code {
+            Some(code) => write!(f, ": {}", io::Error::from_raw_os_error(code)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Error");
+        shown.field("call", &self.call).field("kind", &self.kind);
+        if self.elsewhere {
+            shown.field("on_another_port", &true);
+        }
+        if let Some(code) = self.code {
+            shown.field("os", &io::Error::from_raw_os_error(code));
+        }
+        shown.finish()
+    }
+}
+
+impl error::Error for Error {}
+
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        if let Some(code) = error.code {
+            return Self::from_raw_os_error(code);
+        }
+        let kind = match error.kind {
+            ErrorKind::AlreadyRegistered => io::ErrorKind::AlreadyExists,
+            ErrorKind::BadDescriptor
+            | ErrorKind::NotOwned
+            | ErrorKind::NotPollable
+            | ErrorKind::WrongKernel => io::ErrorKind::InvalidInput,
+            ErrorKind::Closed => io::ErrorKind::BrokenPipe,
+            ErrorKind::Forked | ErrorKind::Unsupported => io::ErrorKind::Unsupported,
+            ErrorKind::KeyHeld | ErrorKind::KeyShared | ErrorKind::Removing => {
+                io::ErrorKind::ResourceBusy
+            }
+            ErrorKind::Truncated => io::ErrorKind::InvalidData,
+            ErrorKind::NotRegistered => io::ErrorKind::NotFound,
+            ErrorKind::OutOfMemory => io::ErrorKind::OutOfMemory,
+            ErrorKind::TimedOut => io::ErrorKind::TimedOut,
+            ErrorKind::Cancelled
+            | ErrorKind::DescriptorLimit
+            | ErrorKind::WatchLimit
+            | ErrorKind::Other => io::ErrorKind::Other,
+        };
+        Self::new(kind, error)
+    }
+}
+
+/// An error that gives back what the caller had handed over: a key or a message.
+///
+/// `?` turns it into [`Error`], [`io::Error`] or a box; what was given back is dropped then. Use
+/// [`Refused::into_parts`] to keep it.
+///
+/// # Examples
+///
+/// ```
+/// use completion_port::{ErrorKind, FileSource, Interest, OneShot, Port, Registration};
+/// use std::fs::File;
+///
+/// let port = Port::<FileSource<File>>::new()?;
+/// let file = FileSource::new(File::open(std::env::current_exe()?)?);
+/// let refused =
+///     port.register(Registration::owned(file, Interest::IN, OneShot::Level)).unwrap_err();
+/// let (error, file) = refused.into_parts();
+/// assert_eq!(error.kind(), ErrorKind::NotPollable);
+/// assert!(file.metadata()?.is_file()); // still open
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Refused<T> {
+    error: Error,
+    value: T,
+}
+
+impl<T> Refused<T> {
+    pub(crate) fn new(error: Error, value: T) -> Self {
+        Self { error, value }
+    }
+
+    /// What went wrong.
+    #[must_use]
+    pub fn error(&self) -> Error {
+        self.error
+    }
+
+    /// Why it went wrong; short for `error().kind()`.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.error.kind
+    }
+
+    /// What is given back.
+    #[must_use]
+    pub fn value(&self) -> &T {
+        &self.value
+    }
+
+    /// The error, and what is given back.
+    #[must_use]
+    pub fn into_parts(self) -> (Error, T) {
+        (self.error, self.value)
+    }
+}
+
+impl<T> fmt::Debug for Refused<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Refused").field("error", &self.error).finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Display for Refused<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl<T> error::Error for Refused<T> {}
+
+impl<T> From<Refused<T>> for Error {
+    fn from(refused: Refused<T>) -> Self {
+        refused.error
+    }
+}
+
+impl<T> From<Refused<T>> for io::Error {
+    fn from(refused: Refused<T>) -> Self {
+        refused.error.into()
+    }
+}
+
+/// Why a system call was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fault {
+    /// What the caller can act on.
+    pub(crate) kind: ErrorKind,
+    /// The system's own code.
+    pub(crate) code: Option<i32>,
+}

@@ -1,0 +1,228 @@
+//! Memory that a back end has for as long as an operation takes: a buffer on the heap, where it stays, and
+//! the parts of it that are to be filled or written.
+//!
+//! A buffer is lent by [`Loan::new`] and [`Loan::lend_room`] or [`Loan::lend_bytes`], on the thread that
+//! starts the operation, and comes back by [`Loan::into_buffer`], on the thread that takes the packet. In between the
+//! loan belongs to a thread of the back end. If the port is gone by then, that thread drops it, and the
+//! buffer with it.
+
+use std::any::Any;
+use std::fmt;
+use std::mem::{ManuallyDrop, MaybeUninit};
+use std::ptr::NonNull;
+
+/// A part of a buffer. It lies as `struct iovec` does.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct Part {
+    pub(crate) start: *mut u8,
+    pub(crate) len: usize,
+}
+
+/// A buffer that a back end has.
+pub(crate) struct Loan {
+    /// A pointer, and no box: a box must be the only way to what lies in it whenever it is moved.
+    buffer: NonNull<dyn Any + Send>,
+    /// Of the buffer, in order. Those before `first` are done with, and none of the others is empty.
+    parts: Vec<Part>,
+    first: usize,
+    /// Some bytes of the first one are done with, and not all.
+    is_within_part: bool,
+    /// The parts may be written to.
+    is_room: bool,
+}
+
+// SAFETY: a loan is the owner of its buffer, and lets it pass between threads.
+// - the buffer is `Send`, which `new` demands;
+// - the parts point into the buffer, which nothing else knows of.
+unsafe impl Send for Loan {}
+
+impl Loan {
+    /// Puts a buffer where it stays from now on.
+    pub(crate) fn new<B: Any + Send>(buffer: B) -> Self {
+        let buffer = NonNull::from(Box::leak(Box::new(buffer)));
+        Self { buffer, parts: Vec::new(), first: 0, is_within_part: false, is_room: false }
+    }
+
+    fn lend<B: Any>(&mut self, parts_of: impl FnOnce(&mut B, &mut Vec<Part>)) {
+        let mut parts = Vec::new();
+        // SAFETY: making an exclusive reference from a pointer demands that it is valid and that nothing
+        // else accesses the place as long as the reference lives.
+        // - valid: it is that of the box made by `new`;
+        // - nothing else: this borrows the loan mutably, and the parts are looked at afterwards only.
+        let buffer = unsafe { self.buffer.as_mut() };
+        parts_of(buffer.downcast_mut().expect("the buffer is of this type"), &mut parts);
+        parts.retain(|part| part.len > 0);
+        self.parts = parts;
+    }
+
+    /// The buffer is to be filled. `parts_of` calls its second argument with each part.
+    pub(crate) fn lend_room<B: Any>(
+        &mut self,
+        parts_of: impl FnOnce(&mut B, &mut dyn FnMut(&mut [MaybeUninit<u8>])),
+    ) {
+        self.is_room = true;
+        self.lend(|buffer, parts| {
+            parts_of(buffer, &mut |part| {
+                parts.push(Part { start: part.as_mut_ptr().cast(), len: part.len() });
+            });
+        });
+    }
+
+    /// The buffer is to be written to a file. `parts_of` calls its second argument with each part.
+    pub(crate) fn lend_bytes<B: Any>(&mut self, parts_of: impl FnOnce(&B, &mut dyn FnMut(&[u8]))) {
+        self.is_room = false;
+        self.lend(|buffer: &mut B, parts| {
+            parts_of(buffer, &mut |part| {
+                // Nothing is ever written there: see `is_room`.
+                parts.push(Part { start: part.as_ptr().cast_mut(), len: part.len() });
+            });
+        });
+    }
+
+    /// The parts that are left.
+    pub(crate) fn parts(&self) -> &[Part] {
+        &self.parts[self.first..]
+    }
+
+    /// The first `len` bytes of what is left are done with.
+    pub(crate) fn advance(&mut self, mut len: usize) {
+        while let Some(part) = self.parts.get_mut(self.first) {
+            if len < part.len {
+                part.start = part.start.wrapping_add(len);
+                part.len -= len;
+                self.is_within_part |= len > 0;
+                return;
+            }
+            len -= part.len;
+            self.first += 1;
+            self.is_within_part = false;
+        }
+        assert_eq!(len, 0, "no more than was left");
+    }
+
+    /// Whether what is left begins within a part.
+    pub(crate) fn is_within_part(&self) -> bool {
+        self.is_within_part
+    }
+
+    /// Puts bytes into the parts that are left, as many as fit, from their beginning.
+    #[allow(dead_code, reason = "for the simulated kernel")]
+    pub(crate) fn fill(&mut self, mut bytes: &[u8]) {
+        assert!(self.is_room, "the parts may be written to");
+        for part in &self.parts[self.first..] {
+            let (now, rest) = bytes.split_at(part.len.min(bytes.len()));
+            // SAFETY: copying demands that the source is valid for reads, the target for writes, and that
+            // they do not overlap.
+            // - source: `now` is a slice;
+            // - target: the part has so many bytes of the buffer's room, which lives as long as the loan;
+            // - apart: nothing but the loan has the buffer, and it is borrowed mutably.
+            unsafe { part.start.copy_from_nonoverlapping(now.as_ptr(), now.len()) };
+            bytes = rest;
+        }
+    }
+
+    /// The bytes of the parts that are left, at most `most` of them.
+    #[allow(dead_code, reason = "for the simulated kernel")]
+    pub(crate) fn bytes(&self, most: usize) -> Vec<u8> {
+        assert!(!self.is_room, "the parts have bytes");
+        let mut bytes = Vec::new();
+        for part in self.parts() {
+            let len = part.len.min(most - bytes.len());
+            // SAFETY: a slice from a pointer demands that so many bytes are initialized there, and not
+            // written to as long as it lives.
+            // - initialized: the part is of a slice of bytes of the buffer, which lives as long as the loan;
+            // - not written to: nothing but the loan has the buffer, and no one writes to what is lent so.
+            bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(part.start, len) });
+        }
+        bytes
+    }
+
+    /// The buffer, which no thread of a back end has any more.
+    ///
+    /// # Panics
+    ///
+    /// If it is of another type, which would be a defect of this crate.
+    pub(crate) fn into_buffer<B: Any>(self) -> B {
+        let mut this = ManuallyDrop::new(self);
+        let place = this.buffer;
+        // All else that it has.
+        drop(std::mem::take(&mut this.parts));
+        // SAFETY: `from_raw` demands a pointer of a box that nothing else uses.
+        // - the loan's buffer was boxed when it was lent, and the loan is used up.
+        let buffer: Box<dyn Any> = unsafe { Box::from_raw(place.as_ptr()) };
+        *buffer.downcast().expect("a buffer comes back to its own port")
+    }
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        // SAFETY: `from_raw` demands a pointer of a box that nothing else uses.
+        // - as in `into_buffer`, and the loan is about to be gone.
+        drop(unsafe { Box::from_raw(self.buffer.as_ptr()) });
+    }
+}
+
+impl fmt::Debug for Loan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Loan").field("parts", &self.parts()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn room_of(buffer: &mut [Vec<u8>; 3], part: &mut dyn FnMut(&mut [MaybeUninit<u8>])) {
+        buffer.iter_mut().for_each(|buffer| part(buffer.spare_capacity_mut()));
+    }
+
+    #[test]
+    fn a_buffer_is_filled_in_parts_and_comes_back() {
+        let buffer = [Vec::with_capacity(2), Vec::new(), Vec::<u8>::with_capacity(3)];
+        let capacities = buffer.each_ref().map(Vec::capacity);
+        let mut loan = Loan::new(buffer);
+        loan.lend_room(room_of);
+        assert_eq!(loan.parts().len(), 2);
+        // It stays where it is, wherever the loan goes.
+        let mut loan = *Box::new(loan);
+        let room: usize = loan.parts().iter().map(|part| part.len).sum();
+        loan.fill(&[1]);
+        loan.advance(1);
+        let rest: Vec<u8> = (2..).take(room - 1).collect();
+        loan.fill(&rest);
+        loan.advance(room - 1);
+        assert!(loan.parts().is_empty());
+        let mut buffer: [Vec<u8>; 3] = loan.into_buffer();
+        for (buffer, capacity) in buffer.iter_mut().zip(capacities) {
+            // SAFETY: `set_len` demands that the elements are initialized, up to the capacity.
+            // - all of the room was filled.
+            unsafe { buffer.set_len(capacity) };
+        }
+        let all: Vec<u8> = (1..).take(room).collect();
+        assert_eq!(buffer.concat(), all);
+    }
+
+    #[test]
+    fn a_buffer_is_written_in_parts() {
+        let mut loan = Loan::new((*b"ab", *b"cde"));
+        loan.lend_bytes(|(first, second): &([u8; 2], [u8; 3]), part| {
+            part(first);
+            part(second);
+        });
+        assert_eq!(loan.bytes(3), b"abc");
+        for (len, is_within_part) in [(0, false), (1, true), (0, true), (1, false), (1, true)] {
+            loan.advance(len);
+            assert_eq!(loan.is_within_part(), is_within_part);
+        }
+        assert_eq!(loan.bytes(9), b"de");
+        assert_eq!(loan.into_buffer::<([u8; 2], [u8; 3])>(), (*b"ab", *b"cde"));
+    }
+
+    #[test]
+    fn a_loan_that_is_dropped_drops_its_buffer() {
+        let buffer = std::sync::Arc::new(1);
+        drop(Loan::new(std::sync::Arc::clone(&buffer)));
+        assert_eq!(std::sync::Arc::strong_count(&buffer), 1);
+    }
+}

@@ -1,0 +1,16 @@
+//! The words of the public interface that every part of the crate uses. No system call is made here, and nothing is
+//! imported from another module, with two exceptions: [`fd`] names what owns a descriptor on this system, and an
+//! [`OwnedSource`](source::OwnedSource) may be a simulated socket.
+
+pub(crate) mod address;
+pub(crate) mod buffer;
+pub(crate) mod detection;
+pub(crate) mod error;
+pub(crate) mod fd;
+pub(crate) mod file_engine;
+pub(crate) mod interest;
+pub(crate) mod io_buffer;
+pub(crate) mod readiness;
+pub(crate) mod source;
+pub(crate) mod stats;
+pub(crate) mod trigger;
