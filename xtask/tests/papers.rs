@@ -1,9 +1,10 @@
-//! The README, as it is read on the page of a registry, where there is no file beside it; and the runs that papers name.
+//! The links of the pages, the project's address, and the runs that pages name.
 
 #![allow(clippy::unwrap_used, reason = "what goes wrong is the failure of the test")]
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
@@ -17,37 +18,71 @@ fn targets(text: &str) -> Vec<&str> {
     inline.chain(defined.map(|(_, target)| target)).collect()
 }
 
-/// The file of the workspace to which an absolute link leads, if it leads there.
-fn file_of<'t>(target: &'t str, repository: &str) -> Option<&'t str> {
-    let path = target.strip_prefix(repository)?;
-    let path = ["/blob/main/", "/tree/main/"].iter().find_map(|kind| path.strip_prefix(kind))?;
-    path.split('#').next()
-}
-
 fn value<'m>(manifest: &'m str, key: &str) -> &'m str {
     let line = manifest.lines().find_map(|line| line.strip_prefix(key)?.trim().strip_prefix('='));
     line.unwrap().trim().trim_matches('"')
 }
 
+fn read(file: &str) -> String {
+    fs::read_to_string(workspace().join(file)).unwrap()
+}
+
+/// The files that git knows, as paths from the workspace, with `/` on each system.
+fn files() -> Vec<String> {
+    let output = Command::new("git").arg("ls-files").current_dir(workspace()).output().unwrap();
+    assert!(output.status.success(), "git ls-files: {output:?}");
+    String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
+}
+
+/// The pages, without their code.
+fn pages() -> Vec<(String, String)> {
+    let is_page = |file: &String| {
+        Path::new(file).extension().is_some_and(|end| end == "md")
+            && workspace().join(file).exists()
+    };
+    let pages = files().into_iter().filter(is_page);
+    pages.map(|page| (page.clone(), read(&page).split("```").step_by(2).collect())).collect()
+}
+
 #[test]
-fn every_link_of_the_readme_is_absolute_and_leads_to_a_file() {
-    let read = |file: &str| fs::read_to_string(workspace().join(file)).unwrap();
-    let (readme, manifest) = (read("README.md"), read("Cargo.toml"));
-    let repository = value(&manifest, "repository");
-    let raw = repository.replace("https://github.com/", "https://raw.githubusercontent.com/");
-    let raw = format!("{raw}/main/");
-    let all = targets(&readme);
-    assert!(all.len() > 10, "{all:?}");
-    for target in &all {
-        assert!(target.starts_with("https://"), "{target} leads nowhere on the page of a registry");
-        let file = target.strip_prefix(&raw).or_else(|| file_of(target, repository));
-        if let Some(file) = file {
-            assert!(workspace().join(file).exists(), "{target}: there is no such file");
-        } else {
-            assert!(!target.starts_with(repository), "{target} is of no known form");
+fn relative_links_lead_to_a_file_and_a_heading() {
+    let mut count = 0;
+    for (page, text) in pages() {
+        for target in targets(&text) {
+            // Rustdoc checks the links between the pages that it shows.
+            if target.contains("://")
+                || target.starts_with("crate::")
+                || target.starts_with("mailto:")
+            {
+                continue;
+            }
+            count += 1;
+            let (file, heading) = target.split_once('#').unwrap_or((target, ""));
+            let other = workspace().join(&page).parent().unwrap().join(file);
+            let file = if file.is_empty() { workspace().join(&page) } else { other };
+            assert!(file.exists(), "{page}: {target}: there is no such file");
+            if !heading.is_empty() {
+                let text = fs::read_to_string(&file).unwrap();
+                let prose = text.split("```").step_by(2).collect::<String>();
+                let mut headings = prose.lines().filter(|line| line.starts_with('#'));
+                assert!(
+                    headings.any(|line| anchor(line.trim_start_matches('#')) == heading),
+                    "{page}: {target}: there is no such heading"
+                );
+            }
         }
     }
-    // A reference without its definition is shown with its brackets.
+    assert!(count > 60, "the links were not found: {count}");
+    assert_eq!(
+        anchor(" Sockets that are closed by `close(2)`"),
+        "sockets-that-are-closed-by-close2"
+    );
+}
+
+/// A reference without its definition is shown with its brackets.
+#[test]
+fn references_of_the_readme_are_defined() {
+    let readme = read("README.md");
     let is_defined = |name: &str| readme.contains(&format!("\n[{name}]: "));
     let prose = readme.split("```").step_by(2).collect::<String>();
     for part in prose.split('[').skip(1) {
@@ -56,24 +91,40 @@ fn every_link_of_the_readme_is_absolute_and_leads_to_a_file() {
     }
 }
 
-/// As long as the version that the README names is not in the registry, it names the repository.
+/// Whoever moves the project changes one line.
+#[test]
+fn the_projects_address_is_in_one_place() {
+    let manifest = read("Cargo.toml");
+    let repository = value(&manifest, "repository");
+    let place = repository.split_once("://").unwrap().1;
+    let name = place.split_once('/').unwrap().1;
+    for file in files() {
+        // Results name the command that made them, and plots are no text.
+        let Ok(text) = fs::read_to_string(workspace().join(&file)) else { continue };
+        let has = |line: &str| line.contains(place) || line.contains(&format!("com/{name}"));
+        let found = text.lines().filter(|line| has(line)).count();
+        assert_eq!(found, usize::from(file == "Cargo.toml"), "{file} names {place}");
+    }
+}
+
+/// Until the version is in the registry, the README names a path.
 #[test]
 fn the_readme_has_the_dependency_that_can_be_had() {
-    let read = |file: &str| fs::read_to_string(workspace().join(file)).unwrap();
     let (readme, manifest) = (read("README.md"), read("Cargo.toml"));
-    let line = readme.lines().find(|line| line.starts_with("completion-port = "));
+    let line = readme.lines().find(|line| line.starts_with("completion-port = ")).unwrap();
     let version = value(&manifest, "version");
     let released = read("CHANGELOG.md").lines().any(|line| {
         line.strip_prefix("## ")
             .is_some_and(|line| line.trim_matches(['[', ']']).starts_with(version))
             && !line.contains("nreleased")
     });
-    let git = format!("completion-port = {{ git = \"{}\" }}", value(&manifest, "repository"));
     if released {
         let minor = version.rsplit_once('.').unwrap().0;
-        assert_eq!(line.unwrap(), format!("completion-port = \"{minor}\""));
+        assert_eq!(line, format!("completion-port = \"{minor}\""));
     } else {
-        assert_eq!(line.unwrap(), git);
+        let path = line.strip_prefix("completion-port = { path = \"../completion-port/");
+        let path = path.unwrap().strip_suffix("\" }").unwrap();
+        assert!(workspace().join(path).join("Cargo.toml").exists(), "{path}");
     }
 }
 
@@ -117,30 +168,4 @@ fn the_papers_name_the_results_that_there_are() {
 fn anchor(heading: &str) -> String {
     let kept = |c: &char| c.is_alphanumeric() || [' ', '-', '_'].contains(c);
     heading.trim().to_lowercase().chars().filter(kept).collect::<String>().replace(' ', "-")
-}
-
-#[test]
-fn links_within_a_page_lead_to_a_heading() {
-    let mut pages = vec![workspace().join("docs/PORTING.md")];
-    let docs = fs::read_dir(workspace().join("crates/completion-port/docs")).unwrap();
-    pages.extend(docs.map(|entry| entry.unwrap().path()));
-    let mut count = 0;
-    for page in pages.iter().filter(|page| page.extension().is_some_and(|end| end == "md")) {
-        let text = fs::read_to_string(page).unwrap();
-        // Without what stands between fences, where a line may begin so as well.
-        let prose = text.split("```").step_by(2).collect::<String>();
-        let headings = prose.lines().filter(|line| line.starts_with('#'));
-        let known: Vec<String> =
-            headings.map(|line| anchor(line.trim_start_matches('#'))).collect();
-        for target in targets(&prose) {
-            let Some(name) = target.strip_prefix('#') else { continue };
-            count += 1;
-            assert!(known.iter().any(|it| it == name), "{}: no heading #{name}", page.display());
-        }
-    }
-    assert!(count > 20, "the links were not found: {count}");
-    assert_eq!(
-        anchor(" Sockets that are closed by `close(2)`"),
-        "sockets-that-are-closed-by-close2"
-    );
 }

@@ -135,6 +135,9 @@ fn help_and_what_is_wrong_with_the_arguments_need_nothing_to_be_built() {
 #[test]
 fn without_either_it_says_how_to_get_the_benchmark() {
     let directory = installed("nowhere");
-    run(bench(&directory, &["--quick"]))
-        .assert_refused("`git clone https://github.com/completion-port/completion-port`, and in it `cargo run --release -- bench`");
+    run(bench(&directory, &["--quick"])).assert_refused(concat!(
+        "`git clone ",
+        env!("CARGO_PKG_REPOSITORY"),
+        "`, and in it `cargo run --release -- bench`"
+    ));
 }
