@@ -246,11 +246,9 @@ pub use port::token::{Done, Finished, Notified, OwnedReady, Packet, Packets, Rea
 pub use port::{Port, PortBuilder};
 pub use types::address::Address;
 pub use types::buffer::{Buffer, Span};
-pub use types::detection::BlockDetection;
+pub use types::config::{BlockDetection, FileEngine, Readiness};
 pub use types::error::{Call, Error, ErrorKind, Refused, Result};
-pub use types::file_engine::FileEngine;
 pub use types::interest::{Events, Interest, OneShot, Persistent};
-pub use types::readiness::Readiness;
 pub use types::source::{BorrowedSource, FileSource, OwnedSource, SharedSource, Source};
 pub use types::stats::{PacketCounts, QueueDelays, Stats, ThreadStats, ThreadStatus};
 pub use types::trigger::Trigger;

@@ -52,8 +52,8 @@ mod sys {
 
     pub(crate) fn native(
         _is_one_shot: bool,
-        _files: crate::types::file_engine::FileEngine,
-        _readiness: crate::types::readiness::Readiness,
+        _files: crate::types::config::FileEngine,
+        _readiness: crate::types::config::Readiness,
     ) -> Result<Box<dyn crate::backend::Backend>, Fault> {
         Err(Fault { kind: ErrorKind::Unsupported, code: None })
     }
@@ -69,11 +69,9 @@ pub use port::token::{Done, Finished, Notified, OwnedReady, Packet, Packets, Rea
 pub use port::{Port, PortBuilder};
 pub use types::address::Address;
 pub use types::buffer::{Buffer, Span};
-pub use types::detection::BlockDetection;
+pub use types::config::{BlockDetection, FileEngine, Readiness};
 pub use types::error::{Call, Error, ErrorKind, Refused, Result};
-pub use types::file_engine::FileEngine;
 pub use types::interest::{Events, Interest, OneShot, Persistent};
-pub use types::readiness::Readiness;
 pub use types::source::{BorrowedSource, FileSource, OwnedSource, SharedSource, Source};
 pub use types::stats::{PacketCounts, QueueDelays, Stats, ThreadStats, ThreadStatus};
 pub use types::trigger::Trigger;

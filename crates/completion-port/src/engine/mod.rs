@@ -50,7 +50,7 @@ use crate::state::strays::Strays;
 pub(crate) use crate::state::timers::Name as TimerName;
 use crate::state::timers::Timers;
 use crate::sync::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Mutex, MutexGuard, RwLock};
-use crate::types::detection::BlockDetection;
+use crate::types::config::BlockDetection;
 use crate::types::error::Fault;
 use crate::types::error::{Call, Error, ErrorKind};
 use delays::Delays;

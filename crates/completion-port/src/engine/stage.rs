@@ -9,7 +9,7 @@ use crate::state::moment::Moment;
 use crate::state::queue::{Fifo, Links, NIL, POSTED};
 use crate::state::schedule::{Scene, SeatNumber};
 use crate::state::timers::{Alarm, Due};
-use crate::types::detection::BlockDetection;
+use crate::types::config::BlockDetection;
 
 /// How many timers that are due are seen to at once.
 const MOST_DUE: usize = 1024;

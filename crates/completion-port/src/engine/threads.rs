@@ -9,7 +9,7 @@ use super::{BEGIN, Engine, Member, State};
 use crate::backend::thread::Thread;
 use crate::state::queue::NIL;
 use crate::sync::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
-use crate::types::detection::BlockDetection;
+use crate::types::config::BlockDetection;
 
 impl Engine {
     /// The calling thread takes a seat.

@@ -11,7 +11,7 @@ use super::{Engine, Notable, Phase, State};
 use crate::state::moment::Moment;
 use crate::state::schedule::{Action, Query, Turn, Waited};
 use crate::sync::MutexGuard;
-use crate::types::detection::BlockDetection;
+use crate::types::config::BlockDetection;
 
 impl Engine {
     /// Waits until `seat` has been handed packets, at most `room` of them, or `deadline` is over

@@ -4,13 +4,11 @@
 
 pub(crate) mod address;
 pub(crate) mod buffer;
-pub(crate) mod detection;
+pub(crate) mod config;
 pub(crate) mod error;
 pub(crate) mod fd;
-pub(crate) mod file_engine;
 pub(crate) mod interest;
 pub(crate) mod io_buffer;
-pub(crate) mod readiness;
 pub(crate) mod source;
 pub(crate) mod stats;
 pub(crate) mod trigger;

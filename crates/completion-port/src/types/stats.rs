@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::types::detection::BlockDetection;
+use crate::types::config::BlockDetection;
 
 /// The state of a port at one moment, and what it has done so far; from
 /// [`Port::stats`](crate::Port::stats).

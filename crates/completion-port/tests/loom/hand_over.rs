@@ -13,7 +13,7 @@ use crate::kit::{
     spawn, try_to_post,
 };
 use crate::state::moment::Moment;
-use crate::types::detection::BlockDetection;
+use crate::types::config::BlockDetection;
 
 /// Joins, takes one message, and leaves; gives the number of the message's cell.
 fn take_one(engine: &Engine) -> u32 {

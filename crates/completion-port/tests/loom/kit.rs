@@ -10,7 +10,7 @@ use crate::engine::{
 };
 use crate::fake::{Fake, Handle};
 use crate::state::slot::Drained;
-use crate::types::detection::BlockDetection;
+use crate::types::config::BlockDetection;
 use crate::types::error::Call;
 use crate::types::interest::Mode;
 use crate::types::interest::{Events, Interest};

@@ -20,7 +20,7 @@ use crate::state::flights::Direction;
 use crate::state::moment::Moment;
 use crate::state::slot::Drained;
 use crate::state::table::Holder;
-use crate::types::detection::BlockDetection;
+use crate::types::config::BlockDetection;
 use crate::types::error::{Call, ErrorKind};
 use crate::types::interest::Mode;
 use crate::types::interest::{Events, Interest};

@@ -15,7 +15,7 @@ use crate::kit::{
 };
 use crate::state::flights::Direction;
 use crate::state::moment::Moment;
-use crate::types::detection::BlockDetection;
+use crate::types::config::BlockDetection;
 use crate::types::error::{Call, ErrorKind};
 use crate::types::interest::Interest;
 use crate::types::interest::Mode;

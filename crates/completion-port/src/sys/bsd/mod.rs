@@ -3,10 +3,9 @@
 use self::native::Native;
 use crate::backend::Backend;
 use crate::sys::portable::kqueue::Kqueue;
+use crate::types::config::{FileEngine, Readiness};
 use crate::types::error::ErrorKind;
 use crate::types::error::Fault;
-use crate::types::file_engine::FileEngine;
-use crate::types::readiness::Readiness;
 
 pub(in crate::sys) mod calls;
 mod files;

@@ -23,9 +23,9 @@ use crate::sys::portable::errors::{Code, Retries};
 use crate::sys::unix::errors::{POLL, repeat_for};
 use crate::sys::unix::options::{last_code, number, option, read_option};
 use crate::sys::unix::timeout;
+use crate::types::config::FileEngine;
 use crate::types::error::ErrorKind;
 use crate::types::error::Fault;
-use crate::types::file_engine::FileEngine;
 use crate::types::source::Descriptor;
 
 /// The name of the eventfd, which no slot has.

@@ -2,10 +2,9 @@
 
 use self::epoll::Epoll;
 use crate::backend::Backend;
+use crate::types::config::{FileEngine, Readiness};
 use crate::types::error::ErrorKind;
 use crate::types::error::Fault;
-use crate::types::file_engine::FileEngine;
-use crate::types::readiness::Readiness;
 
 mod blocked;
 pub(in crate::sys) mod calls;

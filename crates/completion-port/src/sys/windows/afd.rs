@@ -34,9 +34,9 @@ use super::timeout;
 use crate::backend::reactor::{Reactor, Until, Watch};
 use crate::state::facts::{AtEnd, Edge, Facts, Kind, Probe};
 use crate::state::moment::Moment;
+use crate::types::config::FileEngine;
 use crate::types::error::ErrorKind;
 use crate::types::error::Fault;
-use crate::types::file_engine::FileEngine;
 use crate::types::source::Descriptor;
 
 /// Of what is posted: a wake.

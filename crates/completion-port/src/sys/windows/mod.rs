@@ -3,10 +3,9 @@
 use self::afd::Afd;
 use self::psn::Notified;
 use crate::backend::Backend;
+use crate::types::config::{FileEngine, Readiness};
 use crate::types::error::ErrorKind;
 use crate::types::error::Fault;
-use crate::types::file_engine::FileEngine;
-use crate::types::readiness::Readiness;
 
 mod address;
 mod afd;

@@ -50,9 +50,9 @@ use crate::state::table::Descriptors;
 use crate::sys::portable::errors::Retries;
 use crate::sys::portable::psn::{CARRIED, Calls, Change, Holders, Packet, Psn, event};
 use crate::types::address::Address;
+use crate::types::config::FileEngine;
 use crate::types::error::ErrorKind;
 use crate::types::error::Fault;
-use crate::types::file_engine::FileEngine;
 use crate::types::source::Descriptor;
 use crate::types::source::OwnedSource;
 

@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 use super::afd::Afd;
 use crate::backend::reactor::{Reactor as _, Until, Watch};
 use crate::state::facts::Facts;
+use crate::types::config::FileEngine;
 use crate::types::error::ErrorKind;
 use crate::types::error::Fault;
-use crate::types::file_engine::FileEngine;
 use crate::types::source::Descriptor;
 use crate::types::source::Source as _;
 

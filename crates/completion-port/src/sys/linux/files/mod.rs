@@ -16,9 +16,9 @@ use crate::sys::portable::errors::Then;
 use crate::sys::unix::errors::repeat;
 use crate::sys::unix::files::{Pool, fault, fault_of_file, hold, is_file};
 use crate::sys::unix::sockets::{Part, with_room};
+use crate::types::config::FileEngine;
 use crate::types::error::ErrorKind;
 use crate::types::error::Fault;
-use crate::types::file_engine::FileEngine;
 use crate::types::source::Descriptor;
 
 /// What does the jobs of a port, once there are any.

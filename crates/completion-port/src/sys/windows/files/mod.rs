@@ -32,9 +32,9 @@ use super::afd::Afd;
 use super::options::{is_open, last_error, socket, system_fault};
 use super::port::Port;
 use crate::backend::files::{Files, Hold, Job, Now};
+use crate::types::config::FileEngine;
 use crate::types::error::ErrorKind;
 use crate::types::error::Fault;
-use crate::types::file_engine::FileEngine;
 use crate::types::source::Descriptor;
 
 /// Of what the kernel completes, and of what is posted to the port of the operations on files.

@@ -22,7 +22,7 @@ use windows_sys::Win32::Storage::FileSystem::{FILE_FLAG_DELETE_ON_CLOSE, FILE_FL
 use super::super::afd::Afd;
 use super::service::conclude;
 use crate::backend::files::{Files as _, Hold, Issuer, Job, What};
-use crate::types::file_engine::FileEngine;
+use crate::types::config::FileEngine;
 use crate::types::io_buffer::Loan;
 use crate::types::source::Descriptor;
 

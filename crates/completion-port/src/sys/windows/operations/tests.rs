@@ -24,7 +24,7 @@ use super::kept_or_asked;
 use crate::backend::reactor::Reactor as _;
 use crate::backend::sockets::{Ask, Attempt, Sockets as _, Transfer, Transport};
 use crate::state::facts::{Edge, Facts};
-use crate::types::file_engine::FileEngine;
+use crate::types::config::FileEngine;
 use crate::types::io_buffer::Loan;
 use crate::types::source::Descriptor;
 use crate::types::source::Source as _;
