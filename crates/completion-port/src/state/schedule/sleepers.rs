@@ -10,7 +10,8 @@ use std::time::Duration;
 use super::pace::Pace;
 use super::seats::{SeatNumber, Status};
 use super::watchdog::TICK;
-use super::{Moment, Presence, Query, Scene, Schedule};
+use super::{Moment, Query, Scene, Schedule};
+use crate::state::facts::Presence;
 
 /// A thread that sleeps no longer than this goes on being counted: a wake-up costs as much.
 const GRACE: Duration = Duration::from_micros(100);

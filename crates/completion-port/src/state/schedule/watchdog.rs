@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use super::seats::{SeatNumber, Status};
-use super::{Action, Looking, Moment, Query, Scene, Schedule, Turn};
+use super::turn::Looking;
+use super::{Action, Moment, Query, Scene, Schedule, Turn};
 
 /// How long an idle thread lets a port go unattended.
 pub(crate) const TICK: Duration = Duration::from_millis(1);

@@ -3,6 +3,8 @@
 //! Each virtual thread is what it does now, and [`Rig::step`] lets it do the next thing. So a test has every
 //! interleaving that real threads could have, and says itself which one it wants.
 
+mod checks;
+
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::mem;
@@ -10,7 +12,6 @@ use std::time::Duration;
 
 use super::super::super::facts::Presence;
 use super::super::Moment;
-use super::super::watchdog::TICK;
 use super::super::{Action, Query, Scene, Schedule, SeatNumber, Status, Turn, Waited, Wake};
 
 /// Something to be handed out.
@@ -378,34 +379,31 @@ impl Rig {
     pub(super) fn step(&mut self, seat: SeatNumber) -> bool {
         let before = self.statuses();
         let running = self.schedule.seats.running();
-        let (mut adopts, mut exceeds) = (false, false);
         let does = mem::replace(&mut self.port.threads[seat].does, Does::Gone);
-        let does = match does {
-            it @ (Does::Out | Does::Gone) => {
-                self.port.threads[seat].does = it;
-                return false;
-            }
-            Does::Looks(wait) => {
-                let does = self.look(seat, wait);
-                let thread = &mut self.port.threads[seat];
-                if matches!(does, Does::Out) {
-                    match (thread.waited.expect("it has ended"), before[seat]) {
-                        (Waited::TimedOut, _) => exceeds = true,
-                        (Waited::Packets, Status::Given) => {}
-                        (Waited::Packets, _) => {
-                            let running = self.schedule.seats.running();
-                            assert!(
-                                running <= self.limit,
-                                "{running} run that were handed packets"
-                            );
-                        }
-                        (Waited::Closed | Waited::Failed, _) => {}
-                    }
-                    let is_handed = thread.waited == Some(Waited::Packets);
-                    assert_eq!(!thread.hand.is_empty(), is_handed, "what it says is what it has");
-                }
-                does
-            }
+        let adopts = matches!(&does, Does::Returns(_, Polled { woken: true, .. }, _));
+        let (does, moves) = self.go_on(seat, does);
+        let exceeds = matches!(does, Does::Out) && moves && self.has_returned(seat, before[seat]);
+        self.port.threads[seat].does = does;
+        if !moves {
+            return false;
+        }
+        self.compare(&before, running, exceeds, adopts);
+        if self.schedule.seats.status(seat) == Status::Idle
+            && self.port.threads[seat].does.sleeps()
+            && before[seat] != Status::Idle
+        {
+            self.lists += 1;
+            self.port.threads[seat].listed = self.lists;
+        }
+        self.check();
+        true
+    }
+
+    /// What the thread of `seat`, which `does` this, does next. False if it goes on with it.
+    fn go_on(&mut self, seat: SeatNumber, does: Does) -> (Does, bool) {
+        let next = match does {
+            it @ (Does::Out | Does::Gone) => return (it, false),
+            Does::Looks(wait) => self.look(seat, wait),
             Does::Checks(wait, ready) => {
                 self.port.own = Some(seat);
                 if !ready.is_empty() && self.schedule.asks(&self.port) {
@@ -419,18 +417,8 @@ impl Rig {
                 let poll = self.poll(&mut wait, false);
                 Does::Returns(wait, poll, ready)
             }
-            Does::Returns(wait, Polled { edges, woken, slept }, ready) => {
-                adopts = woken;
-                if slept {
-                    self.schedule.end_in_kernel(seat);
-                }
-                self.schedule.polled(seat, &self.port);
-                self.port.queue.extend(edges);
-                self.port.own = Some(seat);
-                if woken && self.schedule.woken(seat, &mut self.port) {
-                    self.notify(Notice::Kernel);
-                }
-                self.port.queue.extend(ready);
+            Does::Returns(wait, polled, ready) => {
+                self.polled(seat, polled, ready);
                 Does::Looks(wait)
             }
             Does::Answers(wait, query, generation, ran, asleep) => {
@@ -447,33 +435,49 @@ impl Rig {
             Does::Polls(mut wait, until) => {
                 let is_over = until.is_some_and(|until| until <= self.port.now);
                 if self.port.kernel.is_empty() && !self.port.eventfd && !is_over {
-                    self.port.threads[seat].does = Does::Polls(wait, until);
-                    return false;
+                    return (Does::Polls(wait, until), false);
                 }
                 let poll = self.poll(&mut wait, true);
                 Does::Returns(wait, poll, Vec::new())
             }
             Does::Parks(wait, until) => {
                 let is_over = until.is_some_and(|until| until <= self.port.now);
-                let thread = &mut self.port.threads[seat];
-                if !mem::take(&mut thread.token) && !is_over {
-                    thread.does = Does::Parks(wait, until);
-                    return false;
+                if !mem::take(&mut self.port.threads[seat].token) && !is_over {
+                    return (Does::Parks(wait, until), false);
                 }
                 Does::Looks(wait)
             }
         };
-        self.port.threads[seat].does = does;
-        self.compare(&before, running, exceeds, adopts);
-        if self.schedule.seats.status(seat) == Status::Idle
-            && self.port.threads[seat].does.sleeps()
-            && before[seat] != Status::Idle
-        {
-            self.lists += 1;
-            self.port.threads[seat].listed = self.lists;
+        (next, true)
+    }
+
+    /// The thread of `seat` has come back from the kernel, and puts what is `ready` behind what it has brought.
+    fn polled(&mut self, seat: SeatNumber, polled: Polled, ready: Vec<Packet>) {
+        let Polled { edges, woken, slept } = polled;
+        if slept {
+            self.schedule.end_in_kernel(seat);
         }
-        self.check();
-        true
+        self.schedule.polled(seat, &self.port);
+        self.port.queue.extend(edges);
+        self.port.own = Some(seat);
+        if woken && self.schedule.woken(seat, &mut self.port) {
+            self.notify(Notice::Kernel);
+        }
+        self.port.queue.extend(ready);
+    }
+
+    /// The wait of the thread of `seat`, which was in this status `before`, has ended. Whether it may be one thread more
+    /// than the limit that runs.
+    fn has_returned(&self, seat: SeatNumber, before: Status) -> bool {
+        let thread = &self.port.threads[seat];
+        let waited = thread.waited.expect("it has ended");
+        if waited == Waited::Packets && before != Status::Given {
+            let running = self.schedule.seats.running();
+            assert!(running <= self.limit, "{running} run that were handed packets");
+        }
+        let is_handed = waited == Waited::Packets;
+        assert_eq!(!thread.hand.is_empty(), is_handed, "what it says is what it has");
+        waited == Waited::TimedOut
     }
 
     /// The thread of `seat` is not woken, and comes out of its sleep all the same.
@@ -811,191 +815,5 @@ impl Rig {
 
     pub(super) fn statuses(&self) -> Vec<Status> {
         self.schedule.seats.statuses().map(|(_, status)| status).collect()
-    }
-
-    /// What a change of statuses must be like.
-    fn compare(&self, before: &[Status], running: usize, exceeds: bool, adopts: bool) {
-        let blocked = |statuses: &[Status]| {
-            let is = |it: &&Status| matches!(it, Status::Blocked | Status::FoundAsleep);
-            statuses.iter().filter(is).count()
-        };
-        let after = self.statuses();
-        let most = self.limit.max(running);
-        let resumed = blocked(before).saturating_sub(blocked(&after)) + usize::from(exceeds);
-        let runs = self.schedule.seats.running();
-        assert!(runs <= most + resumed, "{runs} run of {most}, {before:?} {after:?}");
-        if adopts || self.port.is_over() {
-            return;
-        }
-        // The newest idle thread first.
-        let listed = |seat: usize| self.port.threads[seat].listed;
-        let idle = |seat: &usize| after[*seat] == Status::Idle && before[*seat] == Status::Idle;
-        for seat in 0..before.len() {
-            if before[seat] == Status::Idle && matches!(after[seat], Status::Called | Status::Given)
-            {
-                let newest = (0..before.len()).filter(idle).map(listed).max();
-                assert!(
-                    newest < Some(listed(seat)),
-                    "{seat} was not the newest: {before:?} {after:?}"
-                );
-            }
-        }
-    }
-
-    /// Whether the thread of `seat` is awake in a wait, or will be: a wake is under way for it.
-    fn is_on_its_way(&self, seat: SeatNumber) -> bool {
-        let thread = &self.port.threads[seat];
-        match &thread.does {
-            Does::Gone | Does::Out => false,
-            Does::Polls(..) => self.is_kernel_woken(),
-            Does::Parks(..) => thread.token || self.notices.contains(&Notice::Thread(seat)),
-            _ => true,
-        }
-    }
-
-    /// Whether a thread in the kernel's wait is about to come out of it by a wake.
-    fn is_kernel_woken(&self) -> bool {
-        self.port.eventfd
-            || self.notices.contains(&Notice::Kernel)
-            || self.port.peek.as_ref().is_some_and(|(_, woken)| *woken)
-    }
-
-    /// What holds whenever no thread has the lock.
-    #[track_caller]
-    pub(super) fn check(&self) {
-        self.port.asked.set(0);
-        self.check_packets();
-        self.check_threads();
-        self.check_figures();
-        self.check_attendance();
-        self.check_timers();
-    }
-
-    #[track_caller]
-    fn check_packets(&self) {
-        let Fake { queue, unchecked, kernel, taken, threads, .. } = &self.port;
-        let mut all: Vec<u32> = Vec::new();
-        let mut add = |packets: &mut dyn Iterator<Item = &Packet>| {
-            all.extend(packets.map(|packet| packet.number));
-        };
-        add(&mut queue.iter().chain(unchecked).chain(kernel).chain(taken));
-        add(&mut self.port.timers.iter().map(|(_, packet)| packet));
-        if let Some((edges, _)) = &self.port.peek {
-            add(&mut edges.iter());
-        }
-        for thread in threads {
-            add(&mut thread.hand.iter());
-            match &thread.does {
-                Does::Checks(_, ready) | Does::Asks(_, ready) => add(&mut ready.iter()),
-                Does::Returns(_, poll, ready) => add(&mut poll.edges.iter().chain(ready)),
-                _ => {}
-            }
-        }
-        all.sort_unstable();
-        assert!(all.iter().copied().eq(1..=self.put_in), "of {}: {all:?}", self.put_in);
-        assert_eq!(self.schedule.handed, self.port.handed);
-    }
-
-    #[track_caller]
-    fn check_threads(&self) {
-        let Schedule { seats, loaded, .. } = &self.schedule;
-        let kernel_wakes = self.is_kernel_woken()
-            || self
-                .port
-                .threads
-                .iter()
-                .any(|thread| matches!(&thread.does, Does::Returns(_, poll, _) if poll.woken));
-        for (seat, thread) in self.port.threads.iter().enumerate() {
-            let status = seats.status(seat);
-            let fits = match &thread.does {
-                Does::Gone => status == Status::Vacant,
-                Does::Out => matches!(
-                    status,
-                    Status::Away | Status::Running | Status::Blocked | Status::FoundAsleep
-                ),
-                does => {
-                    matches!(status, Status::Idle | Status::Called | Status::Given)
-                        || status == Status::Searching && !does.sleeps()
-                }
-            };
-            assert!(fits, "{seat} is {status:?}, and does {:?}", thread.does);
-            let polls = match &thread.does {
-                Does::Polls(..) => true,
-                Does::Returns(_, poll, _) => poll.slept,
-                _ => false,
-            };
-            assert_eq!(seats.is_in_kernel(seat), polls, "{seat} does {:?}", thread.does);
-            assert!(seats.watching() != Some(seat) || thread.does.waits(), "{seat} watches");
-            if seats.is_awaited(seat) {
-                let comes = match &thread.does {
-                    Does::Polls(..) => kernel_wakes,
-                    _ => self.is_on_its_way(seat),
-                };
-                assert!(comes, "{seat} is {status:?}, and no wake is under way for it");
-            }
-            if loaded[seat] {
-                assert_eq!(status, Status::Running, "{seat} has several packets");
-            }
-            assert!(thread.hand.is_empty() || matches!(status, Status::Running | Status::Given));
-            assert_eq!(thread.presumed, status == Status::FoundAsleep);
-            assert!(!thread.blocks || status == Status::Blocked);
-        }
-    }
-
-    #[track_caller]
-    fn check_figures(&self) {
-        let statuses = self.statuses();
-        let count = |of: &[Status]| statuses.iter().filter(|it| of.contains(it)).count();
-        let Schedule { seats, loaded, loads, .. } = &self.schedule;
-        let figures = self.schedule.figures();
-        let counted = count(&[Status::Running, Status::Given]);
-        assert_eq!(figures.running, counted);
-        assert_eq!(figures.idle, count(&[Status::Idle]));
-        assert_eq!(figures.blocked, count(&[Status::Blocked, Status::FoundAsleep]));
-        assert_eq!(seats.presumed_blocked(), count(&[Status::FoundAsleep]));
-        assert_eq!(seats.at_work(), counted + count(&[Status::Searching, Status::Called]));
-        assert_eq!(
-            seats.in_kernel(),
-            (0..statuses.len()).filter(|it| seats.is_in_kernel(*it)).count()
-        );
-        assert_eq!(*loads, loaded.iter().filter(|it| **it).count());
-        assert_eq!(figures.wakes, self.wakes);
-        assert!(figures.spurious <= figures.wakes);
-        assert_eq!(figures.blocks_found, self.port.found);
-    }
-
-    /// While threads are idle, something is found within a millisecond, wherever it is.
-    #[track_caller]
-    fn check_attendance(&self) {
-        let Schedule { seats, .. } = &self.schedule;
-        let threads = self.port.threads.len();
-        if seats.idle() == 0 || (0..threads).any(|seat| self.is_on_its_way(seat)) {
-            return;
-        }
-        if self.schedule.is_attended(&self.port) {
-            return;
-        }
-        let Some(watchdog) = seats.watching() else {
-            panic!("no thread looks after the port: {self:#?}");
-        };
-        let until =
-            self.port.threads[watchdog].does.until().expect("the watchdog sleeps for a time");
-        assert!(until <= self.port.now + TICK, "the watchdog sleeps too long: {self:#?}");
-    }
-
-    /// While threads are idle, one of them wakes when a timer is due, or a millisecond later.
-    #[track_caller]
-    fn check_timers(&self) {
-        let due = self.port.due();
-        assert_eq!(self.schedule.due, due);
-        let threads = &self.port.threads;
-        let is_cared_for = self.schedule.seats.idle() == 0
-            || (0..threads.len()).any(|seat| self.is_on_its_way(seat));
-        if due == Moment::NEVER || is_cared_for {
-            return;
-        }
-        let latest = due.max(self.port.now + TICK);
-        let comes = threads.iter().any(|it| it.does.until().is_some_and(|until| until <= latest));
-        assert!(comes, "no thread wakes for the timer at {due:?}: {self:#?}");
     }
 }

@@ -1,0 +1,194 @@
+//! What holds after each step, whatever the program.
+
+use super::{Does, Fake, Notice, Packet, Rig};
+use crate::state::moment::Moment;
+use crate::state::schedule::watchdog::TICK;
+use crate::state::schedule::{Scene, Schedule, SeatNumber, Status};
+
+impl Rig {
+    /// What a change of statuses must be like.
+    pub(super) fn compare(&self, before: &[Status], running: usize, exceeds: bool, adopts: bool) {
+        let blocked = |statuses: &[Status]| {
+            let is = |it: &&Status| matches!(it, Status::Blocked | Status::FoundAsleep);
+            statuses.iter().filter(is).count()
+        };
+        let after = self.statuses();
+        let most = self.limit.max(running);
+        let resumed = blocked(before).saturating_sub(blocked(&after)) + usize::from(exceeds);
+        let runs = self.schedule.seats.running();
+        assert!(runs <= most + resumed, "{runs} run of {most}, {before:?} {after:?}");
+        if adopts || self.port.is_over() {
+            return;
+        }
+        // The newest idle thread first.
+        let listed = |seat: usize| self.port.threads[seat].listed;
+        let idle = |seat: &usize| after[*seat] == Status::Idle && before[*seat] == Status::Idle;
+        for seat in 0..before.len() {
+            if before[seat] == Status::Idle && matches!(after[seat], Status::Called | Status::Given)
+            {
+                let newest = (0..before.len()).filter(idle).map(listed).max();
+                assert!(
+                    newest < Some(listed(seat)),
+                    "{seat} was not the newest: {before:?} {after:?}"
+                );
+            }
+        }
+    }
+
+    /// Whether the thread of `seat` is awake in a wait, or will be: a wake is under way for it.
+    fn is_on_its_way(&self, seat: SeatNumber) -> bool {
+        let thread = &self.port.threads[seat];
+        match &thread.does {
+            Does::Gone | Does::Out => false,
+            Does::Polls(..) => self.is_kernel_woken(),
+            Does::Parks(..) => thread.token || self.notices.contains(&Notice::Thread(seat)),
+            _ => true,
+        }
+    }
+
+    /// Whether a thread in the kernel's wait is about to come out of it by a wake.
+    fn is_kernel_woken(&self) -> bool {
+        self.port.eventfd
+            || self.notices.contains(&Notice::Kernel)
+            || self.port.peek.as_ref().is_some_and(|(_, woken)| *woken)
+    }
+
+    /// What holds whenever no thread has the lock.
+    #[track_caller]
+    pub(in super::super) fn check(&self) {
+        self.port.asked.set(0);
+        self.check_packets();
+        self.check_threads();
+        self.check_figures();
+        self.check_attendance();
+        self.check_timers();
+    }
+
+    #[track_caller]
+    fn check_packets(&self) {
+        let Fake { queue, unchecked, kernel, taken, threads, .. } = &self.port;
+        let mut all: Vec<u32> = Vec::new();
+        let mut add = |packets: &mut dyn Iterator<Item = &Packet>| {
+            all.extend(packets.map(|packet| packet.number));
+        };
+        add(&mut queue.iter().chain(unchecked).chain(kernel).chain(taken));
+        add(&mut self.port.timers.iter().map(|(_, packet)| packet));
+        if let Some((edges, _)) = &self.port.peek {
+            add(&mut edges.iter());
+        }
+        for thread in threads {
+            add(&mut thread.hand.iter());
+            match &thread.does {
+                Does::Checks(_, ready) | Does::Asks(_, ready) => add(&mut ready.iter()),
+                Does::Returns(_, poll, ready) => add(&mut poll.edges.iter().chain(ready)),
+                _ => {}
+            }
+        }
+        all.sort_unstable();
+        assert!(all.iter().copied().eq(1..=self.put_in), "of {}: {all:?}", self.put_in);
+        assert_eq!(self.schedule.handed, self.port.handed);
+    }
+
+    #[track_caller]
+    fn check_threads(&self) {
+        let Schedule { seats, loaded, .. } = &self.schedule;
+        let kernel_wakes = self.is_kernel_woken()
+            || self
+                .port
+                .threads
+                .iter()
+                .any(|thread| matches!(&thread.does, Does::Returns(_, poll, _) if poll.woken));
+        for (seat, thread) in self.port.threads.iter().enumerate() {
+            let status = seats.status(seat);
+            let fits = match &thread.does {
+                Does::Gone => status == Status::Vacant,
+                Does::Out => matches!(
+                    status,
+                    Status::Away | Status::Running | Status::Blocked | Status::FoundAsleep
+                ),
+                does => {
+                    matches!(status, Status::Idle | Status::Called | Status::Given)
+                        || status == Status::Searching && !does.sleeps()
+                }
+            };
+            assert!(fits, "{seat} is {status:?}, and does {:?}", thread.does);
+            let polls = match &thread.does {
+                Does::Polls(..) => true,
+                Does::Returns(_, poll, _) => poll.slept,
+                _ => false,
+            };
+            assert_eq!(seats.is_in_kernel(seat), polls, "{seat} does {:?}", thread.does);
+            assert!(seats.watching() != Some(seat) || thread.does.waits(), "{seat} watches");
+            if seats.is_awaited(seat) {
+                let comes = match &thread.does {
+                    Does::Polls(..) => kernel_wakes,
+                    _ => self.is_on_its_way(seat),
+                };
+                assert!(comes, "{seat} is {status:?}, and no wake is under way for it");
+            }
+            if loaded[seat] {
+                assert_eq!(status, Status::Running, "{seat} has several packets");
+            }
+            assert!(thread.hand.is_empty() || matches!(status, Status::Running | Status::Given));
+            assert_eq!(thread.presumed, status == Status::FoundAsleep);
+            assert!(!thread.blocks || status == Status::Blocked);
+        }
+    }
+
+    #[track_caller]
+    fn check_figures(&self) {
+        let statuses = self.statuses();
+        let count = |of: &[Status]| statuses.iter().filter(|it| of.contains(it)).count();
+        let Schedule { seats, loaded, loads, .. } = &self.schedule;
+        let figures = self.schedule.figures();
+        let counted = count(&[Status::Running, Status::Given]);
+        assert_eq!(figures.running, counted);
+        assert_eq!(figures.idle, count(&[Status::Idle]));
+        assert_eq!(figures.blocked, count(&[Status::Blocked, Status::FoundAsleep]));
+        assert_eq!(seats.presumed_blocked(), count(&[Status::FoundAsleep]));
+        assert_eq!(seats.at_work(), counted + count(&[Status::Searching, Status::Called]));
+        assert_eq!(
+            seats.in_kernel(),
+            (0..statuses.len()).filter(|it| seats.is_in_kernel(*it)).count()
+        );
+        assert_eq!(*loads, loaded.iter().filter(|it| **it).count());
+        assert_eq!(figures.wakes, self.wakes);
+        assert!(figures.spurious <= figures.wakes);
+        assert_eq!(figures.blocks_found, self.port.found);
+    }
+
+    /// While threads are idle, something is found within a millisecond, wherever it is.
+    #[track_caller]
+    fn check_attendance(&self) {
+        let Schedule { seats, .. } = &self.schedule;
+        let threads = self.port.threads.len();
+        if seats.idle() == 0 || (0..threads).any(|seat| self.is_on_its_way(seat)) {
+            return;
+        }
+        if self.schedule.is_attended(&self.port) {
+            return;
+        }
+        let Some(watchdog) = seats.watching() else {
+            panic!("no thread looks after the port: {self:#?}");
+        };
+        let until =
+            self.port.threads[watchdog].does.until().expect("the watchdog sleeps for a time");
+        assert!(until <= self.port.now + TICK, "the watchdog sleeps too long: {self:#?}");
+    }
+
+    /// While threads are idle, one of them wakes when a timer is due, or a millisecond later.
+    #[track_caller]
+    fn check_timers(&self) {
+        let due = self.port.due();
+        assert_eq!(self.schedule.due, due);
+        let threads = &self.port.threads;
+        let is_cared_for = self.schedule.seats.idle() == 0
+            || (0..threads.len()).any(|seat| self.is_on_its_way(seat));
+        if due == Moment::NEVER || is_cared_for {
+            return;
+        }
+        let latest = due.max(self.port.now + TICK);
+        let comes = threads.iter().any(|it| it.does.until().is_some_and(|until| until <= latest));
+        assert!(comes, "no thread wakes for the timer at {due:?}: {self:#?}");
+    }
+}

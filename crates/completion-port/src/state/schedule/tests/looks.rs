@@ -1,0 +1,476 @@
+//! The port is never deaf, and what threads hold that do not come back is found.
+
+use super::*;
+
+#[test]
+fn a_thread_that_leaves_the_kernels_wait_empty_appoints_the_newest_parked_thread() {
+    let mut rig = rig(2, 3, SHORT);
+    (0..3).for_each(|seat| rig.run_wait(seat));
+    rig.edge(1);
+    rig.run(0);
+    assert!(is_out(&rig, 0));
+    assert_eq!(rig.schedule.seats.watching(), Some(2));
+    rig.settle();
+    assert!(watches(&rig, 2) && parks(&rig, 1));
+    rig.take_packet(0);
+    rig.edge(1);
+    let ticks = (1..5).find(|_| {
+        rig.pass(TICK);
+        is_out(&rig, 2)
+    });
+    assert_eq!(ticks, Some(1), "thread 0 does not come back for it");
+    assert_eq!(hand(&rig, 2).len(), 1);
+}
+
+#[test]
+fn the_watchdog_asks_the_kernel_while_all_seats_are_taken_and_hands_nothing_out() {
+    let mut rig = rig(1, 2, SHORT);
+    take_one(&mut rig, 0);
+    rig.run_wait(1);
+    rig.port.detects = false;
+    rig.edge(2);
+    (0..3).for_each(|_| rig.pass(TICK));
+    assert_eq!((rig.port.kernel.len(), queue(&rig).len()), (0, 2));
+    assert!(watches(&rig, 1));
+}
+
+#[test]
+fn no_thread_wakes_at_a_port_where_nothing_happens() {
+    let mut rig = rig(2, 3, SHORT);
+    take_one(&mut rig, 0);
+    rig.run_wait(0);
+    rig.run_wait(1);
+    rig.run_wait(2);
+    (0..5).for_each(|_| rig.pass(TICK));
+    let ends = (0..3).filter_map(|seat| rig.port.threads[seat].does.until()).count();
+    assert_eq!(ends, 0, "{rig:#?}");
+}
+
+#[test]
+fn what_a_stuck_thread_holds_goes_to_an_idle_one() {
+    let mut rig = rig(2, 2, SHORT);
+    rig.put(3);
+    rig.run_wait(0);
+    rig.run_wait(1);
+    rig.take_packet(0);
+    (0..4).for_each(|_| rig.pass(TICK));
+    assert_eq!((hand(&rig, 0), hand(&rig, 1), queue(&rig)), (vec![], vec![2], vec![3]));
+    assert_eq!(rig.schedule.figures().running, 2, "it is not asleep");
+}
+
+#[test]
+fn what_a_stuck_thread_holds_goes_to_one_that_comes_to_wait() {
+    let mut rig = rig(2, 2, SHORT);
+    rig.put(3);
+    rig.run_wait(0);
+    rig.take_packet(0);
+    let look = |rig: &mut Rig| {
+        rig.wait(1, 64, Some(Duration::ZERO));
+        rig.run(1);
+        rig.port.threads[1].waited
+    };
+    assert_eq!(look(&mut rig), Some(Waited::TimedOut));
+    rig.port.now += STUCK - MICROSECOND;
+    assert_eq!(look(&mut rig), Some(Waited::TimedOut), "it is too soon");
+    rig.port.now += STUCK;
+    assert_eq!(look(&mut rig), Some(Waited::Packets));
+    assert_eq!((hand(&rig, 0), hand(&rig, 1), queue(&rig)), (vec![], vec![2], vec![3]));
+}
+
+#[test]
+fn a_thread_that_moves_keeps_what_it_holds_until_it_is_overdue() {
+    let mut rig = rig(2, 2, SHORT);
+    rig.put(12);
+    rig.run_wait(0);
+    rig.wait(1, 64, None);
+    let mut kept = 0;
+    for time in 1..10 {
+        rig.take_packet(0);
+        rig.pass(100 * MICROSECOND);
+        if !hand(&rig, 0).is_empty() {
+            kept = time;
+        }
+    }
+    assert_eq!(kept, 8, "it goes to the idle thread after 0.9 ms");
+    assert!(!hand(&rig, 1).is_empty());
+}
+
+#[test]
+fn a_thread_that_cannot_give_back_what_it_took_takes_less() {
+    let mut rig = rig(2, 2, SHORT);
+    rig.put(3);
+    rig.run_wait(0);
+    while rig.take_packet(0).is_some() {}
+    rig.run_wait(1);
+    assert_eq!(rig.port.advised, None);
+    (0..4).for_each(|_| rig.pass(TICK));
+    assert_eq!(rig.port.advised, Some(64));
+    assert_eq!(rig.schedule.advise(rig.port.now()), 64);
+    rig.pass(7 * TICK);
+    assert_eq!(rig.schedule.advise(rig.port.now()), 1, "it is away");
+}
+
+#[test]
+fn the_watchdog_leaves_the_port_to_a_thread_that_has_lately_been_in_the_kernels_wait() {
+    let mut rig = rig(2, 2, SHORT);
+    rig.run_wait(0);
+    rig.run_wait(1);
+    rig.edge(1);
+    rig.settle();
+    assert!(is_out(&rig, 0) && watches(&rig, 1));
+    rig.take_packet(0);
+    rig.pass(600 * MICROSECOND);
+    rig.edge(1);
+    rig.run_wait(0);
+    assert_eq!(hand(&rig, 0).len(), 1);
+    let until = |rig: &Rig| rig.port.threads[1].does.until().unwrap().since(rig.port.now);
+    assert_eq!(until(&rig), 400 * MICROSECOND, "the look comes all the same");
+    rig.take_packet(0);
+    rig.edge(1);
+    rig.pass(400 * MICROSECOND);
+    assert!(watches(&rig, 1) && rig.port.kernel.len() == 1, "thread 0 soon comes back for it");
+    assert_eq!(until(&rig), 600 * MICROSECOND, "a tick after thread 0 was there");
+    rig.pass(600 * MICROSECOND);
+    assert_eq!(hand(&rig, 1).len(), 1);
+}
+
+#[test]
+fn a_thread_that_sleeps_after_the_port_was_left_to_it_is_found_a_tick_after_it_came_back() {
+    let mut rig = rig(2, 2, SHORT);
+    rig.run_wait(0);
+    rig.run_wait(1);
+    rig.edge(1);
+    rig.settle();
+    rig.take_packet(0);
+    rig.pass(600 * MICROSECOND);
+    rig.edge(1);
+    rig.run_wait(0);
+    rig.take_packet(0);
+    rig.nod(0, true);
+    rig.pass(400 * MICROSECOND);
+    rig.pass(599 * MICROSECOND);
+    assert_eq!(rig.status(0), Status::Running);
+    rig.pass(MICROSECOND);
+    assert_eq!(rig.status(0), Status::FoundAsleep);
+}
+
+#[test]
+fn a_watch_ends_when_a_tick_has_brought_nothing() {
+    let mut rig = rig(2, 2, SHORT);
+    rig.run_wait(0);
+    rig.run_wait(1);
+    rig.edge(1);
+    rig.settle();
+    rig.take_packet(0);
+    rig.pass(TICK);
+    // A packet was handed out since the last look.
+    assert!(polls(&rig, 1));
+    assert_eq!(rig.schedule.seats.watching(), Some(1));
+    assert_eq!(rig.port.threads[1].does.until(), Some(rig.port.now + TICK));
+    rig.pass(TICK);
+    assert!(polls(&rig, 1));
+    assert_eq!(rig.schedule.seats.watching(), None);
+    assert_eq!(rig.port.threads[1].does.until(), None);
+}
+
+#[test]
+fn a_watchdog_that_is_called_leaves_nothing_to_others() {
+    let mut rig = rig(2, 2, SHORT);
+    rig.run_wait(0);
+    rig.run_wait(1);
+    rig.edge(1);
+    rig.settle();
+    assert!(is_out(&rig, 0) && watches(&rig, 1));
+    rig.take_packet(0);
+    rig.put(1);
+    rig.put_message();
+    rig.wait(0, 1, None);
+    rig.run(0);
+    assert_eq!(rig.status(1), Status::Called);
+    rig.run(1);
+    assert_eq!(hand(&rig, 1), [3]);
+}
+
+#[test]
+fn what_a_thread_has_not_looked_at_since_the_watch_began_is_taken_back_at_its_first_tick() {
+    let mut rig = rig(1, 2, SHORT);
+    rig.put(1);
+    rig.run_wait(0);
+    rig.run_wait(1);
+    rig.pass(TICK - MICROSECOND);
+    assert_eq!(hand(&rig, 0), [1]);
+    rig.pass(MICROSECOND);
+    assert!(hand(&rig, 0).is_empty());
+}
+
+#[test]
+fn the_watchdog_looks_more_often_where_an_observed_thread_was_lately_found_asleep() {
+    for (leaves, after, tick) in [(false, 80, TICK / 4), (false, 100, TICK), (true, 80, TICK)] {
+        let mut rig = found_asleep(true);
+        if leaves {
+            rig.nod(0, false);
+            rig.leave(0);
+        }
+        rig.port.now += after * TICK;
+        rig.run_wait(2);
+        assert_eq!(rig.port.threads[2].does.until(), Some(rig.port.now + tick), "{leaves} {after}");
+    }
+}
+
+#[test]
+fn the_watchdog_looks_again_when_an_observed_thread_has_slept_for_long_enough() {
+    const SLEPT: Duration = Duration::from_micros(40);
+    let mut rig = found_asleep(true);
+    rig.observe(1);
+    rig.run_wait(2);
+    let look = rig.port.threads[2].does.until().unwrap().since(rig.port.now);
+    rig.pass(look - SLEPT);
+    rig.nod(1, true);
+    rig.pass(SLEPT);
+    assert_eq!(rig.status(1), Status::Running, "it has slept for a moment only");
+    let rest = 100 * MICROSECOND - SLEPT;
+    assert_eq!(rig.port.threads[2].does.until(), Some(rig.port.now + rest));
+    rig.pass(rest);
+    assert_eq!(rig.status(1), Status::FoundAsleep);
+}
+
+/// Time goes by in small steps, in which each thread of `busy` handles a packet and waits for the next one,
+/// until something has happened. How long that took.
+fn time_until(rig: &mut Rig, busy: &[SeatNumber], happened: impl Fn(&Rig) -> bool) -> Duration {
+    const STEP: Duration = Duration::from_micros(20);
+    let begun = rig.port.now;
+    while !happened(rig) {
+        assert!(rig.port.now < begun + 200 * TICK, "it does not happen: {rig:#?}");
+        for &seat in busy {
+            if is_out(rig, seat) {
+                while rig.take_packet(seat).is_some() {}
+                rig.put(1);
+                rig.run_wait(seat);
+            }
+        }
+        rig.pass(STEP);
+    }
+    rig.port.now.since(begun)
+}
+
+/// Looks come as soon after each other as they ever do, as if threads had been found asleep by asking.
+fn hurry(rig: &mut Rig) {
+    let pace = &mut rig.schedule.sleepers.pace;
+    while pace.period() > SHORTEST {
+        pace.found();
+        pace.looked(Duration::ZERO);
+    }
+}
+
+/// A port with two seats and a hurry. Thread 0 runs, thread 1 comes and goes if the test says so, and the
+/// others wait; one of them is the watchdog.
+fn hurried() -> Rig {
+    let mut rig = rig(2, 4, SHORT);
+    take_one(&mut rig, 0);
+    take_one(&mut rig, 1);
+    (2..4).for_each(|seat| rig.run_wait(seat));
+    hurry(&mut rig);
+    rig.edge(1);
+    rig.put(1);
+    // The watch of before goes on until its next look.
+    rig.pass(TICK);
+    hurry(&mut rig);
+    rig
+}
+
+#[test]
+fn looks_come_sooner_after_one_that_has_found_a_sleeper_by_asking() {
+    for observes in [false, true] {
+        let rig = found_asleep(observes);
+        let pace = &rig.schedule.sleepers.pace;
+        assert_eq!(pace.hurries(), !observes, "records need no asking: {pace:?}");
+        assert!(pace.period() < TICK / 2 || observes);
+    }
+    let mut rig = found_asleep(false);
+    rig.nod(1, true);
+    rig.put(1);
+    rig.run_wait(2);
+    let found = |rig: &Rig| rig.status(1) == Status::FoundAsleep;
+    assert!(time_until(&mut rig, &[], found) <= TICK * 2 / 3);
+    assert!(is_out(&rig, 2), "and another one takes its place: {rig:#?}");
+}
+
+#[test]
+fn where_threads_sleep_often_the_watchdog_finds_each_at_its_second_look() {
+    let mut rig = hurried();
+    rig.nod(0, true);
+    rig.nod(1, true);
+    let found = |rig: &Rig| [0, 1].iter().all(|it| rig.status(*it) == Status::FoundAsleep);
+    let time = time_until(&mut rig, &[], found);
+    assert!((SHORTEST..=3 * SHORTEST).contains(&time), "{time:?}");
+}
+
+#[test]
+fn where_threads_sleep_often_one_that_comes_to_wait_finds_them() {
+    for hurries in [true, false] {
+        let mut rig = rig(2, 2, SHORT);
+        take_one(&mut rig, 0);
+        if hurries {
+            hurry(&mut rig);
+        }
+        rig.nod(0, true);
+        // No thread is idle in between, and so there is no watchdog.
+        let mut looks = (1..4).map(|_| {
+            rig.port.now += SHORTEST;
+            rig.wait(1, 64, Some(Duration::ZERO));
+            rig.run(1);
+            rig.status(0)
+        });
+        assert_eq!(looks.any(|status| status == Status::FoundAsleep), hurries);
+    }
+}
+
+/// Thread 0 sleeps with the only seat. No other thread waits for as long as a watchdog would have to.
+#[test]
+fn threads_that_wait_for_a_short_time_only_find_those_asleep() {
+    for (time, pause) in [(0, 100), (0, 1_000), (300, 10), (1_000, 0), (1_000, 2_000)] {
+        for (observes, is_queued) in [(false, true), (true, true), (false, false)] {
+            let mut rig = rig(1, 2, SHORT);
+            rig.port.observes = observes;
+            take_one(&mut rig, 0);
+            rig.nod(0, true);
+            if is_queued {
+                rig.put(1);
+            } else {
+                rig.edge(1);
+            }
+            let begun = rig.port.now;
+            while hand(&rig, 1).is_empty() {
+                let took = rig.port.now.since(begun);
+                assert!(took <= 3 * TICK + pause * MICROSECOND, "{time} {pause} {rig:#?}");
+                rig.port.now += pause * MICROSECOND;
+                rig.wait(1, 64, Some(time * MICROSECOND));
+                rig.run(1);
+                if !is_out(&rig, 1) {
+                    rig.pass(time * MICROSECOND);
+                }
+                assert!(is_out(&rig, 1), "its time is over: {rig:#?}");
+            }
+        }
+    }
+}
+
+/// The same, but thread 0 works: it keeps its seat, and a thread that only looks makes no more looks than
+/// a watchdog.
+#[test]
+fn threads_that_wait_for_a_short_time_only_leave_one_that_works_its_seat() {
+    let mut rig = rig(1, 2, SHORT);
+    take_one(&mut rig, 0);
+    rig.put(1);
+    let mut looks = 0;
+    for _ in 0..200 {
+        rig.port.now += TICK / 20;
+        rig.wait(1, 64, Some(Duration::ZERO));
+        rig.run(1);
+        looks += u32::from(!rig.schedule.watchdog.is_stale(rig.port.now, MICROSECOND));
+        assert_eq!((rig.status(0), hand(&rig, 1).len()), (Status::Running, 0));
+    }
+    assert!((9..=11).contains(&looks), "{looks}");
+}
+
+#[test]
+fn no_thread_wakes_at_an_idle_port_where_threads_slept_often() {
+    let mut rig = hurried();
+    for _ in 0..100 {
+        for seat in 0..4 {
+            if is_out(&rig, seat) {
+                while rig.take_packet(seat).is_some() {}
+                rig.run_wait(seat);
+            }
+        }
+        rig.pass(SHORTEST);
+    }
+    assert!(rig.port.queue.is_empty() && rig.port.kernel.is_empty());
+    let ends = (0..4).filter_map(|seat| rig.port.threads[seat].does.until()).count();
+    assert_eq!(ends, 0, "{rig:#?}");
+}
+
+#[test]
+fn looks_are_a_tick_apart_again_when_no_thread_has_slept_for_a_while() {
+    let mut rig = hurried();
+    let time = time_until(&mut rig, &[0, 1], |rig| !rig.schedule.sleepers.pace.hurries());
+    assert!((10 * TICK..40 * TICK).contains(&time), "{time:?}");
+}
+
+#[test]
+fn a_thread_that_was_found_asleep_is_asked_about_once_in_a_tick_however_often_threads_look() {
+    let mut rig = found_asleep(false);
+    rig.run_wait(2);
+    rig.put(1);
+    rig.port.queries.clear();
+    let begun = rig.port.now;
+    for _ in 0..200 {
+        hurry(&mut rig);
+        rig.pass(SHORTEST / 5);
+    }
+    let ticks = rig.port.now.since(begun).as_secs_f64() / TICK.as_secs_f64();
+    let about: Vec<_> = rig.port.queries.iter().filter(|(it, _)| it.seat == 0).collect();
+    assert!((2..=4).contains(&about.len()), "in {ticks} ticks: {about:?}");
+    let asked = about.iter().filter(|(_, asked)| *asked).count();
+    assert!(asked <= 1, "its processor time tells: {about:?}");
+}
+
+#[test]
+fn where_threads_sleep_often_the_system_is_not_asked_about_one_that_runs_for_long() {
+    let mut rig = hurried();
+    rig.port.queries.clear();
+    for _ in 0..200 {
+        hurry(&mut rig);
+        rig.pass(SHORTEST / 5);
+    }
+    let asked = |rig: &Rig| {
+        let about = rig.port.queries.iter().filter(|(it, _)| it.seat == 0);
+        let about: Vec<bool> = about.map(|(_, asked)| *asked).collect();
+        let asked = about.iter().filter(|asked| **asked).count();
+        (asked, about.len() - asked)
+    };
+    let (asked_before, settled) = asked(&rig);
+    assert!(asked_before <= 1 && settled > 20, "{asked_before} {settled}");
+    rig.nod(0, true);
+    let time = time_until(&mut rig, &[], |rig| rig.status(0) == Status::FoundAsleep);
+    assert!(time <= 3 * SHORTEST, "{time:?}");
+    assert!(asked(&rig).0 <= asked_before + 2);
+}
+
+#[test]
+fn the_processor_time_of_a_thread_tells_that_it_still_sleeps_or_was_awake_since() {
+    let time = Duration::from_micros;
+    for (stuck_at, before, now, expected) in [
+        (None, Some(5), Some(5), Some(true)),
+        (None, Some(5), Some(6), None),
+        (Some(1), Some(5), Some(6), Some(false)),
+        (Some(1), Some(5), Some(5), None),
+        (Some(1), None, Some(5), None),
+        (None, None, Some(5), None),
+        (None, Some(5), None, None),
+        (Some(1), Some(5), None, None),
+    ] {
+        let query = Query { seat: 0, stuck_at, ran: before.map(time) };
+        assert_eq!(query.is_settled_by(now.map(time)), expected, "{query:?} {now:?}");
+    }
+}
+
+/// A thread that comes and looks after the port polls at the end of its look if no seat is free. It
+/// takes itself what it finds then, even if another thread has come and gone to rest meanwhile.
+#[test]
+fn what_a_thread_finds_in_the_look_with_which_it_comes_it_takes() {
+    let mut rig = rig(1, 2, SHORT);
+    rig.put(2);
+    rig.run_wait(0);
+    assert_eq!(hand(&rig, 0).len(), 2);
+    rig.pass(2 * TICK);
+    rig.wait(1, 64, None);
+    assert!(rig.step(1));
+    assert!(matches!(rig.port.threads[1].does, Does::Asks(..)), "{rig:#?}");
+    while rig.take_packet(0).is_some() {}
+    rig.run_wait(0);
+    assert!(rig.port.threads[0].does.sleeps(), "{rig:#?}");
+    rig.put(1);
+    rig.run(1);
+    assert_eq!(rig.port.threads[1].waited, Some(Waited::Packets), "{rig:#?}");
+}

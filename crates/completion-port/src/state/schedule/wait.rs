@@ -1,0 +1,396 @@
+//! A thread in a wait: what it does next, and when it goes to the kernel.
+
+use std::time::Duration;
+
+use super::crew::{Portion, View};
+use super::turn::{Action, Looking, Query, Turn, Waited, Wake};
+use super::{Scene, Schedule, SeatNumber, Status, USUAL_EDGES};
+use crate::state::moment::Moment;
+
+impl Schedule {
+    /// What the thread of `turn` does next. `queries` is room for questions, empty at first. `is_filled`: the
+    /// kernel had as many edges as there was room for.
+    #[allow(clippy::inline_always, reason = "part of each wait")]
+    #[inline(always)]
+    pub(crate) fn next(
+        &mut self,
+        turn: &mut Turn,
+        queries: &mut Vec<Query>,
+        is_filled: bool,
+        scene: &mut impl Scene,
+    ) -> Action {
+        if self.minds_time {
+            self.mind_timers(turn, scene);
+        }
+        loop {
+            if let Some(action) = self.answer_call(turn, queries, scene) {
+                return action;
+            }
+            let leaves = self.leaves(turn);
+            let takes = self.seats.has_room() && !leaves;
+            if takes && scene.unchecked() > 0 && !turn.is_refused {
+                return Action::Check;
+            }
+            if takes && scene.ready() > 0 {
+                match self.take(turn, queries, is_filled, scene) {
+                    Some(action) => return action,
+                    None => continue,
+                }
+            }
+            if std::mem::take(&mut turn.called) {
+                self.spurious += 1;
+            }
+            let can_poll = self.may_poll(turn.me, scene);
+            self.watch_if_unattended(turn, can_poll, leaves, scene);
+            let watches = self.seats.watching() == Some(turn.me);
+            let due = if self.is_carried() { Moment::NEVER } else { self.due };
+            let times = turn.deadline.is_some() || watches || due != Moment::NEVER;
+            let now = if times { scene.now() } else { Moment::ZERO };
+            let left = turn.deadline.map(|deadline| deadline.since(now));
+            if left == Some(Duration::ZERO) {
+                if leaves {
+                    // This is the thread's last chance to find something, in the queue or with the
+                    // kernel.
+                    self.watchdog.defers = false;
+                    turn.rests = false;
+                    turn.asked = self.asked;
+                    continue;
+                }
+                match self.time_out(turn, queries, (is_filled, can_poll), now, scene) {
+                    Some(action) => return action,
+                    None => continue,
+                }
+            }
+            let mut timeout = left;
+            if watches {
+                if self.watchdog.is_due(now) {
+                    turn.rests = false;
+                    self.begin_look(turn, now, queries, scene);
+                    continue;
+                }
+                let look = self.next_look(now, scene).since(now);
+                timeout = Some(left.map_or(look, |left| left.min(look)));
+            }
+            if due != Moment::NEVER {
+                let sleep = due.since(now);
+                timeout = Some(timeout.map_or(sleep, |timeout| timeout.min(sleep)));
+                self.carrier = Some((turn.me, due));
+            }
+            return self.sleep(turn, timeout, can_poll && !leaves, watches);
+        }
+    }
+
+    /// The thread of `turn` ends a look that it has begun, and finds out why it is awake. Returns what it does if it
+    /// need not search.
+    #[allow(clippy::inline_always, reason = "part of each wait")]
+    #[inline(always)]
+    fn answer_call(
+        &mut self,
+        turn: &mut Turn,
+        queries: &mut Vec<Query>,
+        scene: &mut impl Scene,
+    ) -> Option<Action> {
+        let me = turn.me;
+        if turn.is_new || turn.looking != Looking::No {
+            if let Some(action) = self.go_on_looking(turn, queries, scene) {
+                return Some(action);
+            }
+            if std::mem::take(&mut turn.is_new) {
+                self.begin(turn, scene);
+            }
+        }
+        if self.seats.status(me) == Status::Given {
+            self.seats.run(me);
+            return Some(Action::Return(Waited::Packets, self.depart(scene)));
+        }
+        if self.seats.status(me) == Status::Called {
+            self.seats.answer(me);
+            turn.called = true;
+            if self.seats.watching() == Some(me) {
+                self.watchdog.defers = false;
+            }
+        }
+        if scene.is_over() {
+            self.seats.dismiss(me);
+            return Some(Action::Return(Waited::Closed, None));
+        }
+        None
+    }
+
+    /// Whether the thread of `turn` leaves what there is to find, in the queue and with the kernel, to the threads that
+    /// run.
+    #[inline]
+    fn leaves(&self, turn: &Turn) -> bool {
+        turn.rests
+            || self.watchdog.defers
+                && self.seats.watching() == Some(turn.me)
+                && self.seats.running() > 0
+                && !self.crew.is_long()
+    }
+
+    /// The thread of `turn` may take what is queued. Returns what it does, or `None` if it looks once more what that is.
+    #[allow(clippy::inline_always, reason = "part of each wait")]
+    #[inline(always)]
+    fn take(
+        &mut self,
+        turn: &mut Turn,
+        queries: &mut Vec<Query>,
+        is_filled: bool,
+        scene: &mut impl Scene,
+    ) -> Option<Action> {
+        self.recount(scene);
+        if !self.seats.has_room() {
+            return None;
+        }
+        if self.may_requery(scene) {
+            self.begin_requery(queries, scene);
+            turn.looking = Looking::BeforeTaking;
+            return None;
+        }
+        // Left-over packets must not keep newer ones from being found. So each wait asks
+        // the kernel once, even if the queue is not empty.
+        if self.asked == turn.asked && self.may_ask(scene) {
+            return Some(self.ask(false));
+        }
+        // Where other threads may run, the next one that comes finds the edges that are
+        // still with the kernel.
+        if is_filled && self.seats.may_run() == 1 && self.may_ask_further(turn, turn.room, scene) {
+            return Some(self.ask(true));
+        }
+        Some(Action::Return(Waited::Packets, self.claim(turn, scene)))
+    }
+
+    /// The thread of `turn`, which finds nothing, becomes the watchdog if the port needs one.
+    #[allow(clippy::inline_always, reason = "part of each wait")]
+    #[inline(always)]
+    fn watch_if_unattended(
+        &mut self,
+        turn: &Turn,
+        can_poll: bool,
+        leaves: bool,
+        scene: &impl Scene,
+    ) {
+        let attended =
+            if can_poll && !leaves { self.is_quiet(scene) } else { self.is_attended(scene) };
+        if !attended && self.seats.watching().is_none() {
+            self.seats.watch(turn.me);
+            self.watchdog.is_appointed(turn.rests || !can_poll);
+        }
+    }
+
+    /// The time of the thread of `turn` is over, at `now`. Returns what it does, or `None` if it looks for threads that
+    /// sleep first.
+    #[allow(clippy::inline_always, reason = "part of each wait")]
+    #[inline(always)]
+    fn time_out(
+        &mut self,
+        turn: &mut Turn,
+        queries: &mut Vec<Query>,
+        (is_filled, can_poll): (bool, bool),
+        now: Moment,
+        scene: &mut impl Scene,
+    ) -> Option<Action> {
+        if !turn.has_looked
+            && !self.seats.has_room()
+            && self.watchdog.is_stale(now, self.until_next_look(now))
+        {
+            // Threads may sleep that are counted, and perhaps no thread waits for long
+            // enough to be the watchdog.
+            turn.has_looked = true;
+            self.begin_look(turn, now, queries, scene);
+            return None;
+        }
+        let asks = self.asked == turn.asked || is_filled && self.may_ask_further(turn, 1, scene);
+        if can_poll && self.seats.in_kernel() == 0 && asks {
+            return Some(self.ask(false));
+        }
+        self.seats.run(turn.me);
+        Some(Action::Return(Waited::TimedOut, self.depart(scene)))
+    }
+
+    /// The thread of `turn` goes to sleep: in the kernel's wait if it `polls`.
+    #[allow(clippy::inline_always, reason = "part of each wait")]
+    #[inline(always)]
+    fn sleep(
+        &mut self,
+        turn: &mut Turn,
+        timeout: Option<Duration>,
+        polls: bool,
+        watches: bool,
+    ) -> Action {
+        turn.asks_time = true;
+        self.seats.rest(turn.me);
+        self.crew.rest(turn.me);
+        if polls {
+            if watches {
+                // What it finds there it takes itself.
+                self.watchdog.defers = false;
+            }
+            self.asked = self.asked.wrapping_add(1);
+            self.seats.begin_in_kernel(turn.me);
+            return Action::Poll(timeout);
+        }
+        turn.rests = false;
+        Action::Park(timeout)
+    }
+
+    /// The system refuses to tell the thread of `turn` what there is. It stops asking, and returns with what is queued,
+    /// or without a packet as if its time were over.
+    #[cold]
+    pub(crate) fn refuse(&self, turn: &mut Turn) {
+        turn.is_refused = true;
+        turn.deadline = Some(Moment::ZERO);
+        turn.asked = self.asked.wrapping_sub(1);
+    }
+
+    /// The thread of `turn`, which is in a wait, is awake: it carries no timer, and queues what is due.
+    #[inline(never)]
+    fn mind_timers(&mut self, turn: &mut Turn, scene: &mut impl Scene) {
+        if self.carrier.is_some_and(|(carrier, _)| carrier == turn.me) {
+            self.carrier = None;
+        }
+        self.minds_time = self.has_timers() || self.carrier.is_some();
+        if !self.has_timers() || !std::mem::take(&mut turn.asks_time) {
+            return;
+        }
+        let now = scene.now();
+        if self.due <= now {
+            let due = scene.queue_due(now);
+            self.next_timer(due);
+            // A message is not left to the threads that run.
+            turn.rests = false;
+            if self.seats.watching() == Some(turn.me) {
+                self.watchdog.defers = false;
+            }
+        }
+    }
+
+    /// The thread takes its quota of what is queued. Returns which other thread it wakes.
+    #[allow(clippy::inline_always, reason = "part of each wait")]
+    #[inline(always)]
+    fn claim(&mut self, turn: &Turn, scene: &mut impl Scene) -> Option<Wake> {
+        let me = turn.me;
+        let (queued, room, threads) = (scene.ready(), turn.room, self.seats.may_run());
+        let Portion { packets, call } = if threads <= 1 {
+            Portion { packets: self.crew.take_alone(me, queued, room), call: false }
+        } else {
+            let others = self.seats.others_at_work(me);
+            let helpers = self.seats.helpers(me);
+            let view = View { queued, room, others, helpers, threads, handed: self.handed };
+            self.crew.divide(me, view, || scene.now())
+        };
+        scene.take(packets);
+        self.handed += packets as u64;
+        if packets > 1 {
+            self.loaded[me] = true;
+            self.loads += 1;
+        }
+        self.seats.run(me);
+        if scene.ready() > 0 && self.seats.idle() > 0 && !self.seats.has_room() {
+            self.scan(scene);
+        }
+        self.depart_calling(call || scene.begins_with_post(), scene)
+    }
+
+    /// Whether a thread asks the kernel for edges without sleeping there.
+    #[inline]
+    pub(crate) fn may_ask(&self, scene: &impl Scene) -> bool {
+        scene.registered() > 0 && self.seats.in_kernel() == 0 && scene.takes_edges()
+    }
+
+    /// Whether a thread that has packets to put at the end of the queue asks the kernel for edges first.
+    #[inline]
+    pub(crate) fn asks(&mut self, scene: &impl Scene) -> bool {
+        let asks = self.may_ask(scene);
+        if asks {
+            self.asked = self.asked.wrapping_add(1);
+        }
+        asks
+    }
+
+    #[inline]
+    pub(super) fn ask(&mut self, grow: bool) -> Action {
+        self.asked = self.asked.wrapping_add(1);
+        Action::Ask { grow }
+    }
+
+    /// Whether the thread asks the kernel, which may have more to report than there was room for,
+    /// once more, so as to have that many packets.
+    #[cold]
+    fn may_ask_further(&self, turn: &mut Turn, packets: usize, scene: &impl Scene) -> bool {
+        let is_short = scene.ready() + scene.unchecked() < packets;
+        turn.further += 1;
+        is_short && turn.further <= most_further(scene) && self.may_ask(scene)
+    }
+
+    /// Whether the thread of `me` may enter the kernel's wait, perhaps as one more beside others.
+    ///
+    /// No more threads enter the wait while the set is about to be replaced, since a thread that
+    /// sleeps in the old set gets no edges of the new one. The kernel releases the thread that
+    /// entered last, so only the newest one enters.
+    #[inline]
+    fn may_poll(&self, me: SeatNumber, scene: &impl Scene) -> bool {
+        if self.seats.in_kernel() == 0 {
+            return self.seats.has_room() && !scene.is_replacing();
+        }
+        self.may_join(me, scene)
+    }
+
+    #[inline(never)]
+    fn may_join(&self, me: SeatNumber, scene: &impl Scene) -> bool {
+        let in_kernel = self.seats.in_kernel();
+        let running = self.seats.running();
+        let searching = self.seats.others_at_work(me) - running;
+        self.crew.may_join(in_kernel, running, searching, || scene.now())
+            && self.seats.is_newest_poller(me)
+            && !scene.is_replacing()
+            && !scene.is_full_of_strays()
+    }
+
+    /// Threads that sleep in the kernel's wait.
+    pub(crate) fn in_kernel(&self) -> usize {
+        self.seats.in_kernel()
+    }
+
+    /// How many threads may run at once: the concurrency value, or the number of threads if that is
+    /// lower.
+    pub(crate) fn may_run(&self) -> usize {
+        self.seats.may_run()
+    }
+
+    /// The thread of `me` has come out of the kernel's wait.
+    #[inline]
+    pub(crate) fn end_in_kernel(&mut self, me: SeatNumber) {
+        self.seats.end_in_kernel(me);
+    }
+
+    /// A wake has brought the thread of `me` out of the kernel's wait. If several threads sleep
+    /// there, the kernel chooses which one it wakes. If this thread was not meant, it adopts the
+    /// wake-up of one that was. Returns whether another wake is due.
+    #[inline(never)]
+    pub(crate) fn woken(&mut self, me: SeatNumber, scene: &mut impl Scene) -> bool {
+        if !self.seats.is_awaited(me)
+            && let Some(meant) = self.seats.awaited()
+        {
+            self.seats.adopt_wakeup(me, meant);
+            scene.adopt(meant);
+        }
+        if let Some(watching) = self.seats.watching()
+            && watching != me
+            && !self.watchdog.has_begun()
+            && self.seats.is_in_kernel(watching)
+        {
+            // The wake was meant to start the watchdog. So this thread looks after the port, or
+            // appoints another watchdog when it goes off.
+            self.seats.resign();
+        }
+        // The kernel may merge two wakes into one.
+        self.seats.awaited().is_some()
+    }
+}
+
+/// How often the kernel is asked once more at most, by which all it has is found: each descriptor is
+/// found once, unless something happens to it meanwhile.
+pub(crate) fn most_further(scene: &impl Scene) -> usize {
+    scene.registered() / USUAL_EDGES + 1
+}
