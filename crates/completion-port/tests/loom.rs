@@ -81,7 +81,9 @@ mod sync {
         fence(Ordering::SeqCst);
     }
 
-    pub(crate) fn tested(test: impl Fn() + Send + Sync + 'static) {
-        loom::model(test);
+    pub(crate) mod tests {
+        pub(crate) fn tested(test: impl Fn() + Send + Sync + 'static) {
+            loom::model(test);
+        }
     }
 }

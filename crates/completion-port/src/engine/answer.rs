@@ -5,7 +5,7 @@ use std::sync::PoisonError;
 use super::{Engine, Name, name_of, name_parts};
 use crate::backend::reactor::Until;
 use crate::state::facts::{AtEnd, Facts};
-use crate::state::flights::Verdict;
+use crate::state::operations::Verdict;
 use crate::state::queue::{Fifo, Node};
 use crate::state::slot::{
     Answer, Checked, Removal, Slot, Word, depends_on_kind, depends_on_unread,

@@ -4,8 +4,8 @@ use std::sync::PoisonError;
 
 use super::{Engine, Name, Nodes, Stock, name_parts};
 use crate::state::facts::Facts;
-use crate::state::flights::{Desk, Flight, Lanes, Records, Verdict};
 use crate::state::moment::Moment;
+use crate::state::operations::{Desk, Flight, Lanes, Records, Verdict};
 use crate::state::queue::{FLIGHT, Fifo, NIL, Node};
 use crate::state::slot::{Next, Slot};
 use crate::state::timers::Alarm;

@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use super::sleep::Notice;
 use super::{Engine, Phase, State, name_of};
-use crate::state::flights::{Flight, Verdict};
 use crate::state::moment::Moment;
+use crate::state::operations::{Flight, Verdict};
 use crate::state::queue::{FLIGHT, Fifo, POSTED, cell_of};
 use crate::sync::fence;
 use crate::types::error::{Call, Error};

@@ -41,7 +41,7 @@ use crate::backend::thread::Thread;
 use crate::memory::arena::Arena;
 use crate::memory::trace::hears_changes;
 use crate::state::arming::Armings;
-use crate::state::flights::{Desks, Flight};
+use crate::state::operations::{Desks, Flight};
 use crate::state::queue::{FLIGHT, Fifo, Links, Node, POSTED, cell_of, is_flight};
 use crate::state::schedule::{Advice, SAMPLED, Schedule, SeatNumber};
 use crate::state::slot::{GENERATION, Refusal, Slot};
@@ -56,7 +56,7 @@ use crate::types::error::{Call, Error, ErrorKind};
 use delays::Delays;
 use outstanding::Outstanding;
 
-pub(crate) use crate::state::flights::{Clearance, Course, Desk, Verdict};
+pub(crate) use crate::state::operations::{Clearance, Course, Desk, Verdict};
 pub(crate) use crate::state::schedule::Waited;
 pub(crate) use aside::GoesOn;
 pub(crate) use delays::Histogram;

@@ -11,16 +11,17 @@ use super::{Engine, Name, Phase, name_parts};
 use crate::backend::sockets::Transport;
 use crate::memory::trace::trace_aside;
 use crate::state::facts::Facts;
-use crate::state::flights::{
-    Clearance, Course, Desk, Direction, Effects, Flight, Lanes, Records, Tried, Verdict,
-};
 use crate::state::moment::Moment;
+use crate::state::operations::{
+    Clearance, Course, Desk, Effects, Flight, Lanes, Records, Tried, Verdict,
+};
 use crate::state::queue::{FLIGHT, Fifo, MOST_FLIGHTS, NIL};
 use crate::state::slot::{Drained, Next, Refusal, Slot};
 use crate::state::timers::Alarm;
 use crate::sync::barrier_behind_exchange;
 use crate::types::error::Fault;
 use crate::types::error::{Call, Error, ErrorKind};
+use crate::types::interest::Direction;
 use crate::types::source::Descriptor;
 
 /// How long an operation waits for what no edge tells of, until it is tried again.

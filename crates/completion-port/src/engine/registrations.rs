@@ -10,7 +10,7 @@ use crate::backend::reactor::Until;
 use crate::backend::thread::Thread;
 use crate::memory::trace::{trace, trace_aside};
 use crate::state::facts::Facts;
-use crate::state::flights::Verdict;
+use crate::state::operations::Verdict;
 use crate::state::slot::{Drained, GENERATIONS, Next, Refusal, Removal, Slot};
 use crate::state::table::{Claim, Holder};
 use crate::sync::{AtomicU32, barrier, fence};

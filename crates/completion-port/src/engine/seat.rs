@@ -250,7 +250,7 @@ impl fmt::Debug for Seat {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sync::tested;
+    use crate::sync::tests::tested;
 
     #[test]
     fn what_was_emptied_is_taken_one_by_one_or_all_at_once() {

@@ -7,7 +7,7 @@ use super::Engine;
 use super::operations::Aloft;
 use super::seat::Seat;
 use crate::backend::sockets::Transfer;
-use crate::state::flights::Course;
+use crate::state::operations::Course;
 use crate::state::queue::FLIGHT;
 
 impl Engine {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::moment::Moment;
-use crate::types::interest::Interest;
+use crate::types::interest::{Direction, Interest};
 use crate::types::source::Descriptor;
 
 /// What a kernel says of a descriptor at one moment, in the words of `epoll_ctl(2)` and `poll(2)`, with the
@@ -131,6 +131,15 @@ impl fmt::Debug for Facts {
             }
         }
         if first { f.write_str("NONE") } else { Ok(()) }
+    }
+}
+
+impl Direction {
+    pub(crate) fn facts(self) -> Facts {
+        match self {
+            Self::In => Facts::IN,
+            Self::Out => Facts::OUT,
+        }
     }
 }
 

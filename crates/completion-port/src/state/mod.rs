@@ -5,8 +5,8 @@
 
 pub(crate) mod arming;
 pub(crate) mod facts;
-pub(crate) mod flights;
 pub(crate) mod moment;
+pub(crate) mod operations;
 pub(crate) mod queue;
 pub(crate) mod schedule;
 pub(crate) mod slot;

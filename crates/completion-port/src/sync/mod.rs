@@ -29,8 +29,10 @@ pub(crate) fn barrier_behind_exchange() {
     }
 }
 
-/// Runs a test of what synchronises with these primitives: the model checker's are used in a model alone.
 #[cfg(test)]
-pub(crate) fn tested(test: impl Fn() + Send + Sync + 'static) {
-    test();
+pub(crate) mod tests {
+    /// Runs a test of what synchronises with these primitives: the model checker's are used in a model alone.
+    pub(crate) fn tested(test: impl Fn() + Send + Sync + 'static) {
+        test();
+    }
 }

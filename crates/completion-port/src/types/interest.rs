@@ -221,3 +221,14 @@ pub(crate) struct Mode {
     /// A packet disables the registration.
     pub(crate) one_shot: bool,
 }
+
+/// A direction: operations of one do not wait for those of the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    In = 0,
+    Out = 1,
+}
+
+impl Direction {
+    pub(crate) const BOTH: [Self; 2] = [Self::In, Self::Out];
+}

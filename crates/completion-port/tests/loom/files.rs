@@ -13,10 +13,10 @@ use crate::kit::{
     NO_HINT, NoTasks, engine, entry, explore_within, looking_engine, next, scratch, spawn, visit,
     wait_for,
 };
-use crate::state::flights::Direction;
 use crate::state::moment::Moment;
 use crate::types::config::BlockDetection;
 use crate::types::error::{Call, ErrorKind};
+use crate::types::interest::Direction;
 use crate::types::interest::Interest;
 use crate::types::interest::Mode;
 

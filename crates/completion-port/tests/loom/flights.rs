@@ -9,11 +9,12 @@ use loom::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst};
 use crate::engine::{Course, Verdict};
 use crate::kit::{LEVEL, NO_HINT, PERSISTENT, explore, spawn};
 use crate::state::facts::Facts;
-use crate::state::flights::{Clearance, Desk, Direction, Effects, Flight, Lanes, Records, Tried};
 use crate::state::moment::Moment;
+use crate::state::operations::{Clearance, Desk, Effects, Flight, Lanes, Records, Tried};
 use crate::state::queue::{FLIGHT, Fifo, Links, NIL, Node};
 use crate::state::slot::{Checked, Delivery, Drained, Late, Next, Refusal, Removal, Slot, Turn};
 use crate::sync::Mutex;
+use crate::types::interest::Direction;
 use crate::types::interest::Mode;
 use crate::types::interest::{Events, Interest};
 

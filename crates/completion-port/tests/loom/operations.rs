@@ -16,12 +16,12 @@ use crate::kit::{
     next, one_shot_engine, one_shot_looking_engine, scratch, spawn, visit, wait_for,
 };
 use crate::state::facts::Facts;
-use crate::state::flights::Direction;
 use crate::state::moment::Moment;
 use crate::state::slot::Drained;
 use crate::state::table::Holder;
 use crate::types::config::BlockDetection;
 use crate::types::error::{Call, ErrorKind};
+use crate::types::interest::Direction;
 use crate::types::interest::Mode;
 use crate::types::interest::{Events, Interest};
 

@@ -267,6 +267,8 @@ impl<T> RwLock<T> {
 }
 
 #[cfg(test)]
-pub(crate) fn tested(test: impl Fn()) {
-    test();
+pub(crate) mod tests {
+    pub(crate) fn tested(test: impl Fn()) {
+        test();
+    }
 }

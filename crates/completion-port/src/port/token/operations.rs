@@ -16,13 +16,13 @@ use crate::port::operation::{Bytes, Cargo, OpId, Operation, Outcome, SharedId, S
 use crate::port::registration::Id;
 use crate::port::task::{Attempt, Ending, Task};
 use crate::port::{Port, Store};
-use crate::state::flights::Direction;
 use crate::state::moment::Moment;
 use crate::state::slot::{Drained, Slot};
 use crate::types::address::Address;
 use crate::types::buffer::Buffer;
 use crate::types::error::{Call, Error, ErrorKind, Refused, Result};
 use crate::types::fd::RawFd;
+use crate::types::interest::Direction;
 use crate::types::interest::{Events, Interest};
 use crate::types::source::{OwnedSource, Source};
 

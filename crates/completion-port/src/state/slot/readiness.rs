@@ -2,7 +2,7 @@
 //! packet would report.
 //!
 //! Nothing here depends on the owner of the node. The only bit of ownership that this module reads is
-//! `QUEUED`: while the node is queued, a check may be under way. Of the other two modules it imports
+//! `QUEUED`: while the node is queued, a check may be under way. Of the other modules it imports
 //! [`report`](super::report) alone.
 
 use super::report::Answer;
@@ -12,7 +12,7 @@ use super::{
     WATCHED_SHIFT, Word,
 };
 use crate::state::facts::Facts;
-use crate::state::flights::Direction;
+use crate::types::interest::Direction;
 use crate::types::interest::{Events, Interest};
 
 /// By how much ERR is further up in [`Events`] than in the pending mask.

@@ -1,0 +1,66 @@
+//! Lone operations: those that a token has started and that wait for edges alone. The slot's word says how one stands,
+//! so each step costs one exchange of that word, and no lock.
+//!
+//! The steps of the word are in `state/slot/alone.rs`. docs/design/FLIGHTS.md has the table of both.
+
+use super::op::{Flight, Phase, Records, Verdict};
+use super::queues::Lanes;
+use crate::state::moment::Moment;
+use crate::state::queue::Node;
+use crate::types::interest::Direction;
+
+impl Flight {
+    /// The operation of this token is in flight from here on, unless that is refused, and lone. Its desk has its deadline
+    /// already.
+    #[inline]
+    pub(crate) fn begin_alone(&self, slot: u32, direction: Direction, deadline: Moment) {
+        self.place(slot, deadline);
+        self.set_direction(direction);
+        self.set(Phase::Lone);
+    }
+
+    /// Whether the slot's word says how it stands.
+    #[inline]
+    pub(crate) fn is_lone(&self) -> bool {
+        self.phase() == Phase::Lone
+    }
+
+    /// Why the lone operation is to end, unless it comes to an end of its own. The thread that has called it off says so
+    /// to the slot afterwards, which the caller has asked before.
+    #[inline]
+    pub(crate) fn called_off(&self) -> Option<Verdict> {
+        Some(self.verdict()).filter(|verdict| *verdict != Verdict::Done)
+    }
+
+    /// Calls the lone operation off that the record was used for as `uses` says, if nothing has before. False if it has
+    /// landed. Afterwards the caller claims its node. The caller has the lock of the desk.
+    pub(crate) fn call_off_alone(&self, uses: u32, verdict: Verdict) -> bool {
+        self.judge_if_undecided(uses, verdict)
+    }
+
+    /// The caller has claimed the node of a lone operation, and queues it. If the operation is called off it has ended by
+    /// that; it may be another one than the caller thought.
+    pub(crate) fn end_if_called_off(&self) {
+        if self.is_called_off() {
+            self.set(Phase::Ended);
+        }
+    }
+
+    /// The use of the record, if its operation is lone. What is read of it afterwards is this one's, or that of a later
+    /// one.
+    pub(crate) fn lone_use(&self) -> Option<u32> {
+        let uses = self.uses_before();
+        self.is_lone().then_some(uses)
+    }
+}
+
+impl Lanes {
+    /// The lone operation `node` that the caller has tried goes on here, as the active one. `is_stirred`: an edge has
+    /// come since it was last begun.
+    pub(crate) fn adopt(&mut self, records: &impl Records, node: Node, is_stirred: bool) {
+        let flight = records.flight(node);
+        self.lane(flight.direction()).adopt(node, is_stirred);
+        self.count_one_more();
+        flight.set(Phase::Tried);
+    }
+}

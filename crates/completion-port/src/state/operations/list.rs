@@ -1,0 +1,83 @@
+//! Operations in the order of their starts.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::op::Records;
+use crate::state::queue::{NIL, Node};
+
+/// Flights in the order of their starts. Each may leave before the others, however many there are.
+#[derive(Debug)]
+pub(super) struct Roll {
+    first: Node,
+    last: Node,
+    len: usize,
+}
+
+impl Roll {
+    pub(super) const EMPTY: Self = Self { first: NIL, last: NIL, len: 0 };
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) fn first(&self) -> Option<Node> {
+        Some(self.first).filter(|first| *first != NIL)
+    }
+
+    /// The one behind `node`, which is in the list.
+    pub(super) fn next(records: &impl Records, node: Node) -> Option<Node> {
+        Some(records.flight(node).link.load(Relaxed)).filter(|next| *next != NIL)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.first == NIL
+    }
+
+    /// Puts `node` at the end.
+    pub(super) fn enter(&mut self, records: &impl Records, node: Node) {
+        let flight = records.flight(node);
+        flight.link.store(NIL, Relaxed);
+        flight.set_back(self.last);
+        match self.last {
+            NIL => self.first = node,
+            last => records.flight(last).link.store(node, Relaxed),
+        }
+        self.last = node;
+        self.len += 1;
+    }
+
+    /// Puts `node` in front of the others.
+    pub(super) fn enter_first(&mut self, records: &impl Records, node: Node) {
+        let flight = records.flight(node);
+        flight.link.store(self.first, Relaxed);
+        flight.set_back(NIL);
+        match self.first {
+            NIL => self.last = node,
+            first => records.flight(first).set_back(node),
+        }
+        self.first = node;
+        self.len += 1;
+    }
+
+    /// Takes the first one.
+    pub(super) fn pop(&mut self, records: &impl Records) -> Option<Node> {
+        let first = self.first()?;
+        self.leave(records, first);
+        Some(first)
+    }
+
+    /// Takes `node`, which is in the list.
+    pub(super) fn leave(&mut self, records: &impl Records, node: Node) {
+        let flight = records.flight(node);
+        let (back, next) = (flight.back(), flight.link.load(Relaxed));
+        match back {
+            NIL => self.first = next,
+            back => records.flight(back).link.store(next, Relaxed),
+        }
+        match next {
+            NIL => self.last = back,
+            next => records.flight(next).set_back(back),
+        }
+        self.len -= 1;
+    }
+}

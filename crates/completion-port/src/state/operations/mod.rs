@@ -1,0 +1,38 @@
+//! Operations in flight: those of one registration, by direction, and the order in which they are tried.
+//!
+//! In one direction of one registration operations are tried one at a time, in the order in which they were
+//! started. So bytes are never swapped between two receives, and sends do not interleave. An operation that
+//! cannot go on waits at the head of its lane until an edge says that it is worth trying again.
+//!
+//! Operations on files have no lane: they say where in the file they begin, and do not wait for each other. What
+//! cannot be done at once is *handed* to the back end, until it comes back.
+//!
+//! An operation that a token starts is the only one of its registration. As long as it only waits for edges it has no
+//! place in a lane: it is *lone*, and the slot's word says how it stands. What waits for something else besides goes on
+//! in its lane.
+//!
+//! What an operation is, and what becomes of it, its caller knows. A [`Flight`] says where it stands, and is the
+//! node by which it is queued: when it is to be tried, and again when it has ended. docs/design/FLIGHTS.md has
+//! the table of its phases.
+//!
+//! | file | what it has |
+//! |---|---|
+//! | `op` | one operation: its phase, and why it has ended |
+//! | `alone` | the steps of a lone operation |
+//! | `list` | operations in the order of their starts |
+//! | `queue` | one direction of a registration |
+//! | `queues` | all operations of a registration: the steps of those in lanes, of those on files, and of those that the system carries out |
+//! | `entry` | what a registration has beside its slot |
+
+mod alone;
+mod entry;
+mod list;
+mod op;
+mod queue;
+mod queues;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use entry::{Clearance, Desk, Desks};
+pub(crate) use op::{Flight, Records, Verdict};
+pub(crate) use queues::{Course, Effects, Lanes, Tried};

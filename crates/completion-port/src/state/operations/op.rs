@@ -1,0 +1,263 @@
+//! One operation: where it stands, and why it has ended.
+
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use crate::state::moment::Moment;
+use crate::state::queue::{Links, Node};
+use crate::sync::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
+use crate::types::interest::Direction;
+
+/// Where a flight stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// It is none.
+    Landed = 0,
+    /// It stands in its lane.
+    Waiting = 1,
+    /// Its node is on its way to the thread that is to try it.
+    Due = 2,
+    /// A thread tries it.
+    Tried = 3,
+    /// It is over; its node is on its way to the thread that takes the packet.
+    Ended = 4,
+    /// The back end has it.
+    Handed = 5,
+    /// The word of its slot says whether it waits, or its node is with a thread.
+    Lone = 6,
+}
+
+/// Why a flight has ended, or is to end at the next opportunity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// The operation has come to an end of its own.
+    Done = 0,
+    Cancelled = 1,
+    TimedOut = 2,
+    /// Its descriptor turned out to be closed.
+    Gone = 3,
+}
+
+/// One operation. It is changed under the lock of its registration's [`Desk`], with these exceptions:
+/// - the link and the step from due to tried belong to the thread that has its node;
+/// - the thread that starts it says beforehand whether it is a task;
+/// - a lone one is started and landed without the lock, by the thread that owns its node; it is called off with the
+///   lock, by one exchange of its claim;
+/// - the thread that closes the port has it awaited, under the lock, and the thread that has its node ends that
+///   without it.
+#[derive(Debug, Default)]
+pub(crate) struct Flight {
+    /// The next node of the list that it stands in.
+    pub(crate) link: AtomicU32,
+    /// The flight before it in the [`Roll`] that it stands in.
+    back: AtomicU32,
+    /// The slot of its registration.
+    slot: AtomicU32,
+    /// How often the record was used, which is part of the operation's name, and the verdict: see [`claim`].
+    claim: AtomicU64,
+    phase: AtomicU8,
+    direction: AtomicU8,
+    /// The waits of a port that was closed meanwhile go on until its packet is taken.
+    is_awaited: AtomicBool,
+    /// It is a task, which no packet tells of. Said before each start.
+    is_task: AtomicBool,
+    /// Its first attempt waits for nothing but its turn in its lane: a connect, or a task that says so. Said before each start by name.
+    begins_unasked: AtomicBool,
+    deadline: AtomicU64,
+}
+
+impl Flight {
+    #[inline]
+    pub(crate) fn slot(&self) -> u32 {
+        self.slot.load(Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn uses(&self) -> u32 {
+        let claim = self.claim.load(Relaxed);
+        (claim >> u32::BITS) as u32
+    }
+
+    /// How often the record was used. What the caller reads of it afterwards is of this use, or of a later one.
+    pub(super) fn uses_before(&self) -> u32 {
+        (self.claim.load(Acquire) >> u32::BITS) as u32
+    }
+
+    /// It has not been used yet; `first` stands for its first use.
+    pub(crate) fn begin_uses(&self, first: u32) {
+        self.claim.store(claim(first, Verdict::Done), Relaxed);
+    }
+
+    /// Where an operation of the next use stands, and when it has to end.
+    #[inline]
+    pub(super) fn place(&self, slot: u32, deadline: Moment) {
+        self.slot.store(slot, Relaxed);
+        self.deadline.store(deadline.nanoseconds(), Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn set_direction(&self, direction: Direction) {
+        self.direction.store(direction as u8, Relaxed);
+    }
+
+    /// Its node has come to the calling thread, which is to try it. False if that is not all there is to it: then
+    /// [`Lanes::turn`](super::Lanes::turn) tells.
+    #[inline]
+    pub(crate) fn begin(&self) -> bool {
+        // What is due is changed by no other thread but for the verdict, which is looked at again after the attempt.
+        let is_due = self.phase() == Phase::Due && self.verdict() == Verdict::Done;
+        if is_due {
+            self.set(Phase::Tried);
+        }
+        is_due
+    }
+
+    /// Its node has come to the calling thread. How it has ended, if it has: that is settled, and nothing else is left
+    /// to do in its lane.
+    #[inline]
+    pub(crate) fn end(&self) -> Option<Verdict> {
+        (self.phase() == Phase::Ended).then(|| self.verdict())
+    }
+
+    /// The next operation of this record is a task, or is none.
+    pub(crate) fn mark_task(&self, is_task: bool) {
+        self.is_task.store(is_task, Relaxed);
+    }
+
+    /// Whether the first attempt at the next operation of this record waits for its turn alone, and for no edge.
+    pub(crate) fn mark_unasked(&self, begins_unasked: bool) {
+        self.begins_unasked.store(begins_unasked, Relaxed);
+    }
+
+    pub(super) fn begins_unasked(&self) -> bool {
+        self.begins_unasked.load(Relaxed)
+    }
+
+    /// Whether it is a task.
+    #[inline]
+    pub(crate) fn is_task(&self) -> bool {
+        self.is_task.load(Relaxed)
+    }
+
+    /// Whether it is a flight now.
+    pub(crate) fn is_aloft(&self) -> bool {
+        self.phase() != Phase::Landed
+    }
+
+    /// Whether the back end has it.
+    pub(crate) fn is_handed(&self) -> bool {
+        self.phase() == Phase::Handed
+    }
+
+    #[inline]
+    pub(super) fn phase(&self) -> Phase {
+        match self.phase.load(Acquire) {
+            0 => Phase::Landed,
+            1 => Phase::Waiting,
+            2 => Phase::Due,
+            3 => Phase::Tried,
+            4 => Phase::Ended,
+            5 => Phase::Handed,
+            _ => Phase::Lone,
+        }
+    }
+
+    #[inline]
+    pub(super) fn set(&self, phase: Phase) {
+        // What was stored before is seen by a thread that sees this, without the desk's lock too.
+        self.phase.store(phase as u8, Release);
+    }
+
+    #[inline]
+    pub(super) fn verdict(&self) -> Verdict {
+        match self.claim.load(Relaxed) & VERDICT {
+            0 => Verdict::Done,
+            1 => Verdict::Cancelled,
+            2 => Verdict::TimedOut,
+            _ => Verdict::Gone,
+        }
+    }
+
+    pub(super) fn judge(&self, verdict: Verdict) {
+        self.claim.store(claim(self.uses(), verdict), Relaxed);
+    }
+
+    /// Says why the operation of this use is to end, if nothing has before. False if the record is used for another one.
+    pub(super) fn judge_if_undecided(&self, uses: u32, verdict: Verdict) -> bool {
+        let (expected, wanted) = (claim(uses, Verdict::Done), claim(uses, verdict));
+        match self.claim.compare_exchange(expected, wanted, AcqRel, Acquire) {
+            Ok(_) => true,
+            Err(now) => now >> u32::BITS == u64::from(uses),
+        }
+    }
+
+    /// The operation was done by its token, and its packet is about to be queued.
+    #[inline]
+    pub(crate) fn begin_ended(&self, slot: u32) {
+        self.slot.store(slot, Relaxed);
+        self.set(Phase::Ended);
+    }
+
+    /// Its packet is taken. Of a lone one the slot is told afterwards.
+    #[inline]
+    pub(crate) fn land(&self) {
+        // In this order: a thread that sees the next claim sees this phase, or that of the next operation.
+        self.set(Phase::Landed);
+        self.claim.store(claim(self.uses().wrapping_add(1), Verdict::Done), Release);
+    }
+
+    #[inline]
+    pub(crate) fn direction(&self) -> Direction {
+        Direction::BOTH[usize::from(self.direction.load(Relaxed))]
+    }
+
+    pub(crate) fn deadline(&self) -> Moment {
+        Moment::from_nanoseconds(self.deadline.load(Relaxed))
+    }
+
+    /// Whether it is to end, unless it comes to an end of its own. It becomes so under the desk's lock.
+    pub(crate) fn is_called_off(&self) -> bool {
+        self.verdict() != Verdict::Done
+    }
+
+    /// Its packet is taken. Whether it was awaited.
+    #[inline]
+    pub(crate) fn stop_awaiting(&self) -> bool {
+        self.is_awaited.load(Relaxed) && self.is_awaited.swap(false, Relaxed)
+    }
+
+    /// Its packet is awaited from here on. False if it was before.
+    pub(crate) fn start_awaiting(&self) -> bool {
+        !self.is_awaited.swap(true, AcqRel)
+    }
+
+    /// The same where no other thread may land it meanwhile.
+    pub(super) fn start_awaiting_in_place(&self) -> bool {
+        !self.is_awaited.swap(true, Relaxed)
+    }
+
+    pub(super) fn is_over(&self, now: Moment) -> bool {
+        self.deadline() <= now && self.deadline() != Moment::NEVER
+    }
+
+    /// The operation before it in the list that it stands in.
+    pub(super) fn back(&self) -> Node {
+        self.back.load(Relaxed)
+    }
+
+    pub(super) fn set_back(&self, back: Node) {
+        self.back.store(back, Relaxed);
+    }
+}
+
+/// The bits of a claim that are the verdict; the uses stand in the upper half.
+const VERDICT: u64 = 0b11;
+
+/// What a flight's claim says.
+fn claim(uses: u32, verdict: Verdict) -> u64 {
+    u64::from(uses) << u32::BITS | verdict as u64
+}
+
+/// Where flights lie, and their links.
+pub(crate) trait Records: Links {
+    fn flight(&self, node: Node) -> &Flight;
+}

@@ -1,0 +1,169 @@
+//! The operations of one direction of a registration: those that wait, and the one that is active.
+
+use super::list::Roll;
+use super::op::{Phase, Records};
+use crate::state::moment::Moment;
+use crate::state::queue::{FLIGHT, MOST_FLIGHTS, NIL, Node};
+
+/// In place of the node of an active flight: a thread tries work without a record, see [`Lanes::begin_unrecorded`](super::Lanes::begin_unrecorded).
+pub(super) const CALLER: Node = MOST_FLIGHTS | FLIGHT;
+
+/// The operations of one direction.
+#[derive(Debug)]
+pub(super) struct Lane {
+    waiting: Roll,
+    /// The flight that is due or being tried, or [`CALLER`]; `NIL` if there is none.
+    active: Node,
+    /// How many edges concerned the lane, and how many had before the attempt began.
+    edges: u32,
+    begun: u32,
+    /// When the first one is to be tried again, for want of what no edge tells of.
+    retry: Moment,
+    /// What no edge tells of has come while the active one is tried.
+    is_hastened: bool,
+}
+
+impl Lane {
+    pub(super) const fn new() -> Self {
+        Self {
+            waiting: Roll::EMPTY,
+            active: NIL,
+            edges: 0,
+            begun: 0,
+            retry: Moment::NEVER,
+            is_hastened: false,
+        }
+    }
+
+    /// The flight that is due or being tried, or [`CALLER`]; `NIL` if there is none.
+    pub(super) fn active(&self) -> Node {
+        self.active
+    }
+
+    pub(super) fn waiting(&self) -> &Roll {
+        &self.waiting
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.active == NIL && self.waiting.is_empty()
+    }
+
+    /// The flight that is due or being tried, if there is one.
+    pub(super) fn active_flight(&self) -> Option<Node> {
+        if self.active == NIL || self.active == CALLER { None } else { Some(self.active) }
+    }
+
+    /// Whether the flight that is to be tried next is to be tried though the direction is not known to be ready. It may
+    /// have been tried before: then it finds that it has to wait once more.
+    pub(super) fn begins_unasked(&self, records: &impl Records) -> bool {
+        let first = self.waiting.first();
+        self.active == NIL && first.is_some_and(|first| records.flight(first).begins_unasked())
+    }
+
+    /// Whether its first operation waits for an edge, and not for some time to pass.
+    pub(super) fn waits_for_edge(&self) -> bool {
+        self.active == NIL && !self.waiting.is_empty() && self.retry == Moment::NEVER
+    }
+
+    /// The flight that is to be tried next, if none is: its node is to be queued.
+    pub(super) fn next_due(&mut self, records: &impl Records) -> Node {
+        if self.active != NIL {
+            return NIL;
+        }
+        let Some(first) = self.waiting.pop(records) else { return NIL };
+        self.begin(first);
+        records.flight(first).set(Phase::Due);
+        first
+    }
+
+    /// `node` is to be tried: an operation, or [`CALLER`].
+    pub(super) fn begin(&mut self, node: Node) {
+        self.active = node;
+        self.begun = self.edges;
+        self.retry = Moment::NEVER;
+        self.is_hastened = false;
+    }
+
+    /// The lone operation `node`, which was tried, goes on as the active one.
+    pub(super) fn adopt(&mut self, node: Node, is_stirred: bool) {
+        (self.active, self.retry) = (node, Moment::NEVER);
+        self.begun = self.edges.wrapping_sub(u32::from(is_stirred));
+    }
+
+    /// The active one is tried again: edges so far are no news to it.
+    pub(super) fn begin_again(&mut self) {
+        self.begun = self.edges;
+    }
+
+    /// Whether no edge came since the attempt at the active one began.
+    pub(super) fn is_newest(&self) -> bool {
+        self.edges == self.begun
+    }
+
+    /// An edge concerns the lane.
+    pub(super) fn note_edge(&mut self) {
+        self.edges = self.edges.wrapping_add(1);
+    }
+
+    /// The active one has left the lane.
+    pub(super) fn clear(&mut self) {
+        self.active = NIL;
+    }
+
+    /// An operation waits behind the others.
+    pub(super) fn enter(&mut self, records: &impl Records, node: Node) {
+        if self.is_empty() {
+            // Of one that has been called off.
+            self.retry = Moment::NEVER;
+        }
+        self.waiting.enter(records, node);
+    }
+
+    /// The active one, `node`, waits before the others: for an edge, and no longer than until `retry`.
+    pub(super) fn wait_first(&mut self, records: &impl Records, node: Node, retry: Moment) {
+        self.clear();
+        self.retry = retry;
+        records.flight(node).set(Phase::Waiting);
+        self.waiting.enter_first(records, node);
+    }
+
+    /// An operation that waits leaves the lane.
+    pub(super) fn leave(&mut self, records: &impl Records, node: Node) {
+        self.waiting.leave(records, node);
+    }
+
+    /// The first one that waits leaves the lane.
+    pub(super) fn pop(&mut self, records: &impl Records) -> Option<Node> {
+        self.waiting.pop(records)
+    }
+
+    /// What no edge tells of is there at `now`. True if the first one that waits is to be tried then. One that is being
+    /// tried just now is tried once more, should it have to wait for that.
+    pub(super) fn hasten(&mut self, now: Moment) -> bool {
+        self.is_hastened = self.active != NIL;
+        if self.is_hastened || self.waiting.is_empty() {
+            return false;
+        }
+        self.retry = now;
+        true
+    }
+
+    pub(super) fn is_hastened(&self) -> bool {
+        self.is_hastened
+    }
+
+    pub(super) fn stop_hastening(&mut self) {
+        self.is_hastened = false;
+    }
+
+    /// The first one that waits, if its time has come by `now` or it waits for its turn alone: its node is to be queued.
+    /// Returns when it is to be tried otherwise as well.
+    pub(super) fn ring(&mut self, records: &impl Records, now: Moment) -> (Node, Moment) {
+        let mut due = NIL;
+        if self.retry <= now || self.begins_unasked(records) {
+            due = self.next_due(records);
+            self.retry = Moment::NEVER;
+        }
+        (due, self.retry)
+    }
+}

@@ -1,0 +1,92 @@
+//! Operations on files, which wait for no edge and for no other operation.
+
+use super::{Course, Lanes};
+use crate::state::moment::Moment;
+use crate::state::operations::list::Roll;
+use crate::state::operations::op::{Phase, Records, Verdict};
+use crate::state::queue::{Fifo, Node};
+
+impl Lanes {
+    /// The operation `node` on a file is in flight, and the caller tries it.
+    pub(crate) fn start_file(
+        &mut self,
+        records: &impl Records,
+        node: Node,
+        slot: u32,
+        deadline: Moment,
+    ) {
+        let flight = records.flight(node);
+        self.begin_flight(flight, slot, deadline);
+        flight.set(Phase::Tried);
+        self.files.enter(records, node);
+    }
+
+    /// The operation on a file that the caller has tried is not done, and goes to the back end; unless it has been
+    /// called off meanwhile.
+    pub(crate) fn hand_over(&mut self, records: &impl Records, node: Node) -> Course {
+        let flight = records.flight(node);
+        match flight.verdict() {
+            Verdict::Done => {
+                flight.set(Phase::Handed);
+                Course::Waits
+            }
+            verdict => {
+                self.end_file(records, node, verdict);
+                Course::Ends(verdict)
+            }
+        }
+    }
+
+    /// An operation on a file has ended: as it says itself, or called off. Its node is the caller's.
+    pub(crate) fn end_file(&mut self, records: &impl Records, node: Node, verdict: Verdict) {
+        self.files.leave(records, node);
+        let flight = records.flight(node);
+        flight.judge(verdict);
+        flight.set(Phase::Ended);
+    }
+
+    /// The back end has let go of an operation on a file, which was done, or was called off before that. Its node is
+    /// the caller's.
+    pub(crate) fn come_back(&mut self, records: &impl Records, node: Node, was_called_off: bool) {
+        let verdict = match (was_called_off, records.flight(node).verdict()) {
+            (false, _) => Verdict::Done,
+            // The back end has ended by itself.
+            (true, Verdict::Done) => Verdict::Cancelled,
+            (true, verdict) => verdict,
+        };
+        self.end_file(records, node, verdict);
+    }
+
+    /// Calls all operations on files off, or those whose deadlines are over at `now`. Each one that the back end
+    /// has is passed to `recall`, once: true if the back end has given it back, so that it ends. Its node is put at
+    /// the end of `ended` then. Returns the first deadline of the others, if those count.
+    pub(crate) fn call_off_files(
+        &mut self,
+        records: &impl Records,
+        verdict: Verdict,
+        now: Option<Moment>,
+        mut recall: impl FnMut(Node) -> bool,
+        ended: &mut Fifo,
+    ) -> Moment {
+        let mut first = Moment::NEVER;
+        let mut next = self.files.first();
+        while let Some(node) = next {
+            let flight = records.flight(node);
+            // Before the node may be put elsewhere.
+            next = Roll::next(records, node);
+            if flight.verdict() != Verdict::Done {
+                continue;
+            }
+            if now.is_some_and(|now| !flight.is_over(now)) {
+                first = first.min(flight.deadline());
+                continue;
+            }
+            flight.judge(verdict);
+            if flight.is_handed() && recall(node) {
+                self.end_file(records, node, verdict);
+                ended.push(records, node);
+            }
+        }
+        first
+    }
+}

@@ -1,0 +1,333 @@
+//! All operations of one registration, and what each event does to them.
+//!
+//! A step that needs more than its own state returns what that is: a node to be queued, a slot to be looked after. The
+//! caller does it after it has given up the lock.
+
+mod end;
+mod files;
+mod system;
+mod unrecorded;
+
+use std::fmt;
+
+use super::list::Roll;
+use super::op::{Flight, Phase, Records, Verdict};
+use super::queue::{CALLER, Lane};
+use crate::state::facts::Facts;
+use crate::state::moment::Moment;
+use crate::state::queue::{FLIGHT, Fifo, NIL, Node};
+use crate::state::slot::{Next, Slot};
+use crate::types::interest::Direction;
+
+/// What an attempt has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tried {
+    /// The operation has come to its end. `dry`: it has taken what was there.
+    Done { dry: bool },
+    /// It would have to wait for an edge.
+    Blocked,
+    /// It is to be tried again at this moment, or at an edge before.
+    Scarce(Moment),
+}
+
+/// What becomes of a flight that was to be tried, or was tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Course {
+    /// It is to be tried, by the caller.
+    Try,
+    /// It waits.
+    Waits,
+    /// It has ended; the caller takes its packet, or queues its node.
+    Ends(Verdict),
+}
+
+/// What a change leaves to be done besides.
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub(crate) struct Effects {
+    /// This flight is to be tried next: its node is to be queued. `NIL`: none.
+    pub(crate) due: Node,
+    /// What the slot asks for.
+    pub(crate) next: Next,
+}
+
+impl Effects {
+    const NONE: Self = Self { due: NIL, next: Next::Nothing };
+}
+
+/// The operations of one registration.
+pub(crate) struct Lanes {
+    lanes: [Lane; 2],
+    /// Operations on files that have not ended.
+    files: Roll,
+    /// Flights whose packets have not been taken.
+    aloft: u32,
+    /// The registration is shared: operations are started by its name, and any number of them are in flight.
+    pub(crate) is_shared: bool,
+}
+
+impl fmt::Debug for Lanes {
+    /// For each direction how many wait, and the node of the one that is due or being tried; and how many have packets
+    /// to come in all.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (lane, name) in self.lanes.iter().zip(["in", "out"]) {
+            write!(f, "{name} {} waiting", lane.waiting().len())?;
+            match lane.active() {
+                NIL => {}
+                CALLER => f.write_str(" a call active")?,
+                active => write!(f, " {} active", active & !FLIGHT)?,
+            }
+            f.write_str(", ")?;
+        }
+        if self.files.len() > 0 {
+            write!(f, "{} on files, ", self.files.len())?;
+        }
+        write!(f, "{} aloft", self.aloft)
+    }
+}
+
+impl Default for Lanes {
+    fn default() -> Self {
+        let lanes = [Lane::new(), Lane::new()];
+        Self { lanes, files: Roll::EMPTY, aloft: 0, is_shared: false }
+    }
+}
+
+impl Lanes {
+    pub(super) fn lane(&mut self, direction: Direction) -> &mut Lane {
+        &mut self.lanes[direction as usize]
+    }
+
+    /// The directions in which operations wait for an edge. Where the first one waits for some time to pass, an edge
+    /// would have it tried for nothing, and a one-shot reactor would bring one at once, again and again.
+    pub(crate) fn blocked(&self) -> Facts {
+        let mut blocked = Facts::NONE;
+        for direction in Direction::BOTH {
+            if self.lanes[direction as usize].waits_for_edge() {
+                blocked |= direction.facts();
+            }
+        }
+        blocked
+    }
+
+    pub(crate) fn aloft(&self) -> u32 {
+        self.aloft
+    }
+
+    /// The packet of one more operation is to be taken.
+    pub(super) fn count_one_more(&mut self) {
+        self.aloft += 1;
+    }
+
+    /// The slot is a new registration.
+    pub(crate) fn begin(&mut self, is_shared: bool) {
+        debug_assert!(self.aloft == 0, "a slot is given up when nothing is in flight");
+        *self = Self { is_shared, ..Self::default() };
+    }
+
+    /// The operation `node` is in flight. True if the caller is to try it: nothing else of its direction is in
+    /// flight, and that is ready as far as is known.
+    pub(crate) fn start(
+        &mut self,
+        records: &impl Records,
+        node: Node,
+        slot: u32,
+        direction: Direction,
+        deadline: Moment,
+        is_ready: bool,
+    ) -> Course {
+        let flight = records.flight(node);
+        flight.set_direction(direction);
+        self.begin_flight(flight, slot, deadline);
+        let lane = self.lane(direction);
+        if lane.is_empty() && (is_ready || flight.begins_unasked()) {
+            lane.begin(node);
+            flight.set(Phase::Tried);
+            Course::Try
+        } else {
+            lane.enter(records, node);
+            flight.set(Phase::Waiting);
+            Course::Waits
+        }
+    }
+
+    fn begin_flight(&mut self, flight: &Flight, slot: u32, deadline: Moment) {
+        flight.place(slot, deadline);
+        flight.judge(Verdict::Done);
+        self.aloft += 1;
+    }
+
+    /// An edge concerns the operations of these directions, as the slot has said when it noted the edge. Returns
+    /// the flights that are to be tried, and whether no operation of one of these is in flight any more: the
+    /// slot is to note the edge again then, which an attempt may have overtaken.
+    pub(crate) fn stir(
+        &mut self,
+        records: &impl Records,
+        slot: &Slot,
+        flying: Facts,
+    ) -> ([Node; 2], bool) {
+        let (mut due, mut is_missed) = ([NIL; 2], false);
+        for direction in Direction::BOTH {
+            if !flying.has(direction.facts()) {
+                continue;
+            }
+            let lane = self.lane(direction);
+            if lane.is_empty() {
+                is_missed = true;
+                continue;
+            }
+            lane.note_edge();
+            if !slot.word().is_known_ready(direction.facts()) {
+                // An attempt that ended since the slot noted the edge has found otherwise before.
+                slot.know(direction.facts(), true);
+            }
+            due[direction as usize] = lane.next_due(records);
+        }
+        (due, is_missed)
+    }
+
+    /// What operations of this direction may have waited for, and no edge tells of, is there at `now`. True if the first
+    /// one that waits is to be tried when the desk's timer rings. One that is being tried just now is tried once more,
+    /// should it have to wait for that.
+    pub(crate) fn hasten(&mut self, direction: Direction, now: Moment) -> bool {
+        self.lane(direction).hasten(now)
+    }
+
+    /// The node of a flight has come to a thread.
+    pub(crate) fn turn(
+        &mut self,
+        records: &impl Records,
+        slot: &Slot,
+        node: Node,
+        poll: u32,
+    ) -> (Course, Effects) {
+        let flight = records.flight(node);
+        match (flight.phase(), flight.verdict()) {
+            (Phase::Due, Verdict::Done) => {
+                flight.set(Phase::Tried);
+                (Course::Try, Effects::NONE)
+            }
+            (Phase::Due, verdict) => {
+                (Course::Ends(verdict), self.end_active(records, slot, node, poll))
+            }
+            (_, verdict) => (Course::Ends(verdict), Effects::NONE),
+        }
+    }
+
+    /// The caller has tried a flight that was started by a token, and takes its packet: it has ended. `dry`: it has
+    /// taken what was there.
+    pub(crate) fn tried_and_landed(&mut self, flight: &Flight, slot: &Slot, dry: bool) {
+        let direction = flight.direction();
+        let lane = self.lane(direction);
+        lane.clear();
+        let is_dry = dry && lane.is_newest();
+        self.land(flight);
+        slot.land(if is_dry { direction.facts() } else { Facts::NONE });
+    }
+
+    /// The caller has tried a flight.
+    pub(crate) fn tried(
+        &mut self,
+        records: &impl Records,
+        slot: &Slot,
+        node: Node,
+        tried: Tried,
+        poll: u32,
+    ) -> (Course, Effects) {
+        let flight = records.flight(node);
+        let direction = flight.direction();
+        let lane = self.lane(direction);
+        let is_newest = lane.is_newest();
+        let verdict = flight.verdict();
+        match tried {
+            Tried::Done { dry } => {
+                if dry && is_newest {
+                    slot.know(direction.facts(), false);
+                }
+                flight.judge(Verdict::Done);
+                (Course::Ends(Verdict::Done), self.end_active(records, slot, node, poll))
+            }
+            Tried::Blocked if !is_newest && verdict == Verdict::Done => {
+                lane.begin_again();
+                (Course::Try, Effects::NONE)
+            }
+            Tried::Scarce(_) if lane.is_hastened() && verdict == Verdict::Done => {
+                lane.stop_hastening();
+                (Course::Try, Effects::NONE)
+            }
+            Tried::Blocked | Tried::Scarce(_) => {
+                if tried == Tried::Blocked && is_newest {
+                    slot.know(direction.facts(), false);
+                }
+                if verdict != Verdict::Done {
+                    return (Course::Ends(verdict), self.end_active(records, slot, node, poll));
+                }
+                let retry = if let Tried::Scarce(at) = tried { at } else { Moment::NEVER };
+                lane.wait_first(records, node, retry);
+                (Course::Waits, Effects::NONE)
+            }
+        }
+    }
+
+    /// The flight that was due or tried has ended.
+    fn end_active(
+        &mut self,
+        records: &impl Records,
+        slot: &Slot,
+        node: Node,
+        poll: u32,
+    ) -> Effects {
+        let flight = records.flight(node);
+        flight.set(Phase::Ended);
+        self.clear_active(records, slot, flight.direction(), poll)
+    }
+
+    /// The flight that was due or tried has left its lane.
+    fn clear_active(
+        &mut self,
+        records: &impl Records,
+        slot: &Slot,
+        direction: Direction,
+        poll: u32,
+    ) -> Effects {
+        self.lane(direction).clear();
+        let next = self.ground_if_empty(slot, direction, poll);
+        // As at a start: after an end or an error there may be no further edge.
+        let is_ready = slot.word().may_be_ready(direction.facts());
+        let lane = self.lane(direction);
+        let is_due = is_ready || lane.begins_unasked(records);
+        Effects { due: if is_due { lane.next_due(records) } else { NIL }, next }
+    }
+
+    /// Flights that have waited were cancelled: those behind them that wait for their turn alone are due. Their nodes are
+    /// put at the end of `due`.
+    pub(crate) fn begin_unasked(&mut self, records: &impl Records, due: &mut Fifo) {
+        for lane in &mut self.lanes {
+            if lane.begins_unasked(records) {
+                due.push(records, lane.next_due(records));
+            }
+        }
+    }
+
+    fn ground_if_empty(&mut self, slot: &Slot, direction: Direction, poll: u32) -> Next {
+        if self.lane(direction).is_empty() {
+            slot.ground(direction.facts(), poll)
+        } else {
+            Next::Nothing
+        }
+    }
+
+    /// The packet of a flight that is being tried, was handed over, or has just ended need not stand in a queue yet: it is
+    /// awaited. False if it is none of these, or is awaited already.
+    pub(crate) fn await_packet(&mut self, flight: &Flight) -> bool {
+        let is_under_way = matches!(flight.phase(), Phase::Tried | Phase::Handed | Phase::Ended);
+        is_under_way && flight.start_awaiting_in_place()
+    }
+
+    /// The packet of a flight is taken. True if it was the last one.
+    pub(crate) fn land(&mut self, flight: &Flight) -> bool {
+        flight.land();
+        self.aloft -= 1;
+        self.aloft == 0
+    }
+}

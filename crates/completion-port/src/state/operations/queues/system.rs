@@ -1,0 +1,86 @@
+//! Operations of lanes that the system carries out: the back end has them until they come back.
+
+use super::{Course, Effects, Lanes};
+use crate::state::operations::op::{Phase, Records, Verdict};
+use crate::state::queue::{NIL, Node};
+use crate::state::slot::Slot;
+use crate::types::interest::Direction;
+
+impl Lanes {
+    /// The flight that the caller has tried goes to the back end, which carries it out; unless it has been called off
+    /// meanwhile.
+    pub(crate) fn hand_over_active(
+        &mut self,
+        records: &impl Records,
+        slot: &Slot,
+        node: Node,
+        poll: u32,
+    ) -> (Course, Effects) {
+        let flight = records.flight(node);
+        match flight.verdict() {
+            Verdict::Done => {
+                flight.set(Phase::Handed);
+                (Course::Waits, Effects::NONE)
+            }
+            verdict => (Course::Ends(verdict), self.end_active(records, slot, node, poll)),
+        }
+    }
+
+    /// The back end has let go of the active flight of a lane, which has ended by that, unless it `goes_on`: then it is to
+    /// be tried. Its node is the caller's to queue.
+    pub(crate) fn come_back_active(
+        &mut self,
+        records: &impl Records,
+        slot: &Slot,
+        node: Node,
+        (was_called_off, goes_on): (bool, bool),
+        poll: u32,
+    ) -> Effects {
+        let flight = records.flight(node);
+        let direction = flight.direction();
+        // No edge tells whether the direction is ready: what comes next is tried.
+        slot.know(direction.facts(), true);
+        if goes_on {
+            self.lane(direction).begin_again();
+            flight.set(Phase::Due);
+            return Effects::NONE;
+        }
+        let verdict = match (was_called_off, flight.verdict()) {
+            (false, _) => Verdict::Done,
+            // The back end has ended by itself.
+            (true, Verdict::Done) => Verdict::Cancelled,
+            (true, verdict) => verdict,
+        };
+        flight.judge(verdict);
+        self.end_active(records, slot, node, poll)
+    }
+
+    /// Whether a flight is the active one of its lane.
+    pub(crate) fn is_active(&self, records: &impl Records, node: Node) -> bool {
+        self.lanes[records.flight(node).direction() as usize].active() == node
+    }
+
+    /// The flights of the lanes that are called off, and that the back end has; `NIL` where there is none.
+    pub(crate) fn called_off_at_back_end(&self, records: &impl Records) -> [Node; 2] {
+        Direction::BOTH.map(|direction| match self.lanes[direction as usize].active_flight() {
+            None => NIL,
+            Some(node) => {
+                let flight = records.flight(node);
+                if flight.is_handed() && flight.is_called_off() { node } else { NIL }
+            }
+        })
+    }
+
+    /// The back end has given the active flight of a lane back, which was called off: it has ended, and its node is the
+    /// caller's.
+    pub(crate) fn end_recalled(
+        &mut self,
+        records: &impl Records,
+        slot: &Slot,
+        node: Node,
+        poll: u32,
+    ) -> Effects {
+        slot.know(records.flight(node).direction().facts(), true);
+        self.end_active(records, slot, node, poll)
+    }
+}

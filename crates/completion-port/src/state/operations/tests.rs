@@ -1,0 +1,140 @@
+//! What keeps the order of operations, without a slot's other states; the model checker has the rest.
+
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::{Clearance, Course, Desk, Flight, Lanes, Records, Tried, Verdict};
+use crate::state::facts::Facts;
+use crate::state::moment::Moment;
+use crate::state::queue::{FLIGHT, Fifo, Links, NIL, Node};
+use crate::state::slot::{Next, Slot};
+use crate::sync::AtomicU32;
+use crate::types::interest::{Direction, Interest, Mode};
+
+/// Counts how often a flight is looked at.
+struct Counting {
+    flights: Vec<Flight>,
+    looks: AtomicUsize,
+}
+
+impl Links for Counting {
+    fn link(&self, node: Node) -> &AtomicU32 {
+        &self.flight(node).link
+    }
+}
+
+impl Records for Counting {
+    fn flight(&self, node: Node) -> &Flight {
+        self.looks.fetch_add(1, Relaxed);
+        &self.flights[(node & !FLIGHT) as usize]
+    }
+}
+
+/// A shared association without operations, and so many records.
+fn shared(records: usize) -> (Counting, Slot, Lanes) {
+    let flights = (0..records).map(|_| Flight::default()).collect();
+    let slot = Slot::default();
+    let mode = Mode { interest: Interest::NONE, edge: false, one_shot: false };
+    slot.register(3, mode, false);
+    let mut lanes = Lanes::default();
+    lanes.begin(true);
+    (Counting { flights, looks: AtomicUsize::new(0) }, slot, lanes)
+}
+
+#[test]
+fn an_operation_is_called_off_without_a_look_at_those_in_front_of_it() {
+    crate::sync::tests::tested(|| {
+        let (all, slot, mut lanes) = shared(16);
+        let nodes: Vec<Node> = (0..16).map(|number| number | FLIGHT).collect();
+        for node in &nodes {
+            let course = lanes.start(&all, *node, 0, Direction::In, Moment::NEVER, false);
+            assert_eq!(course, Course::Waits);
+        }
+        // From the end, from the middle and from the beginning.
+        let (middle, last) = (nodes[8], nodes[15]);
+        for node in [last, middle, nodes[0]] {
+            all.looks.store(0, Relaxed);
+            let effects = lanes.call_off(&all, &slot, node, Verdict::Cancelled, 0).unwrap();
+            assert_eq!((effects.due, effects.next), (node, Next::Nothing));
+            assert!(all.looks.load(Relaxed) < 10, "{:?} looks", all.looks);
+            assert!(lanes.call_off(&all, &slot, node, Verdict::Cancelled, 0).is_none());
+        }
+        // What is left is due in the order of its start, and what has to wait once more comes first again.
+        let (mut due, is_missed) = lanes.stir(&all, &slot, Facts::IN);
+        assert!(!is_missed);
+        let mut order = Vec::new();
+        let mut has_waited = false;
+        while due[0] != NIL {
+            let node = due[0];
+            assert_eq!(lanes.turn(&all, &slot, node, 0).0, Course::Try);
+            if node == nodes[2] && !has_waited {
+                has_waited = true;
+                assert_eq!(lanes.tried(&all, &slot, node, Tried::Blocked, 0).0, Course::Waits);
+                (due, _) = lanes.stir(&all, &slot, Facts::IN);
+                assert_eq!(due[0], node);
+                continue;
+            }
+            let (course, effects) = lanes.tried(&all, &slot, node, Tried::Done { dry: false }, 0);
+            assert_eq!(course, Course::Ends(Verdict::Done));
+            order.push(node);
+            due[0] = effects.due;
+        }
+        let left: Vec<_> = nodes[1..15].iter().copied().filter(|node| *node != middle).collect();
+        assert_eq!(order, left);
+    });
+}
+
+#[test]
+fn a_deadline_ends_those_that_are_over_and_leaves_the_order_of_the_others() {
+    crate::sync::tests::tested(|| {
+        let (all, slot, mut lanes) = shared(6);
+        let moment = Moment::from_nanoseconds;
+        for (number, at) in (0..).zip([5, 9, 5, 8, 9, 5]) {
+            let node = number | FLIGHT;
+            let _ = lanes.start(&all, node, 0, Direction::In, moment(at), false);
+        }
+        let mut ended = Fifo::new();
+        let (again, next) = lanes.ring(&all, &slot, moment(6), 0, &mut ended);
+        assert_eq!((again, next), (moment(8), Next::Nothing));
+        assert_eq!(ended.nodes(&all), [0, 2, 5].map(|number| number | FLIGHT));
+        let mut ended = Fifo::new();
+        let _ = lanes.call_off_all(&all, &slot, Verdict::Cancelled, 0, &mut ended);
+        assert_eq!(ended.nodes(&all), [1, 3, 4].map(|number| number | FLIGHT));
+    });
+}
+
+#[test]
+fn a_connect_that_was_called_off_is_given_up_once() {
+    crate::sync::tests::tested(|| {
+        let desk = Desk::default();
+        let never = || -> bool { panic!("there is none") };
+        assert_eq!(desk.clear_for_connect(never), Clearance::Clear);
+        desk.abandon_connect(3, never);
+        desk.connect_begun(3);
+        desk.abandon_connect(4, never);
+        // Whoever comes first: the next connect, or the packet. The other has to try again meanwhile.
+        let is_clear = desk.clear_for_connect(|| {
+            desk.abandon_connect(3, never);
+            true
+        });
+        assert_eq!(is_clear, Clearance::Clear);
+        desk.connect_begun(4);
+        desk.abandon_connect(3, never);
+        desk.abandon_connect(4, || {
+            assert_eq!(desk.clear_for_connect(never), Clearance::NotYet);
+            true
+        });
+        assert_eq!(desk.clear_for_connect(never), Clearance::Clear);
+        // What has ended by itself needs it not.
+        desk.connect_begun(5);
+        desk.connect_ended();
+        desk.abandon_connect(5, never);
+        // Where it cannot be done there is no other connect until the descriptor is another registration's.
+        desk.connect_begun(6);
+        assert_eq!(desk.clear_for_connect(|| false), Clearance::Never);
+        desk.abandon_connect(6, never);
+        assert_eq!(desk.clear_for_connect(never), Clearance::Never);
+        desk.begin();
+        assert_eq!(desk.clear_for_connect(never), Clearance::Clear);
+    });
+}
