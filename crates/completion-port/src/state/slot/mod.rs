@@ -1,18 +1,24 @@
 //! One registration: an atomic word, and every transition that it can make.
 //!
 //! A transition is a pure function from word to word; [`Slot`] repeats it until its compare-and-swap
-//! succeeds. Three modules answer a question each:
+//! succeeds. Each module answers one question:
 //!
+//! - [`alone`]: how far is the operation that waits by this word alone?
+//! - [`operations`]: which operations have the key?
 //! - [`ownership`]: which thread or token owns the node, and so the key?
 //! - [`readiness`]: what does the slot remember of the kernel?
 //! - [`report`]: what does a packet report?
 //!
-//! Imports among the three go down this list only. The word and its table of bits, which `ownership` and
-//! `readiness` share, stand here. Nothing outside this folder knows where a bit stands.
+//! Imports among them go down this list only. The word and its table of bits, which all but `report` share, are in this
+//! file. Nothing outside this folder knows where a bit is.
 
+mod alone;
+mod operations;
 mod ownership;
 mod readiness;
 mod report;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
@@ -369,13 +375,6 @@ impl Slot {
         self.change_if(|word| Some((word.queued(generation, facts, poll, &newest)?, ()))).is_some()
     }
 
-    /// The short way of [`Slot::deliver`] where a lone operation waits: the caller owns the operation's node now and queues
-    /// it. False, and nothing has changed, in any other case.
-    #[inline]
-    pub(crate) fn queue_alone(&self, generation: u32, facts: Facts) -> bool {
-        self.change_if(|word| Some((word.queued_alone(generation, facts)?, ()))).is_some()
-    }
-
     /// Whether a request about the registration that `generation` names would not be refused now.
     pub(crate) fn admits(&self, generation: u32) -> Result<(), Refusal> {
         self.word().admits(generation)
@@ -511,109 +510,6 @@ impl Slot {
         self.change(Word::expired_not)
     }
 
-    /// The token gives its key to an operation of this direction.
-    pub(crate) fn lend(&self, direction: Facts, drained: Drained) -> Result<(), Refusal> {
-        self.change(|word| match word.lent(direction, drained) {
-            Ok(word) => (word, Ok(())),
-            Err(refusal) => (word, Err(refusal)),
-        })
-    }
-
-    /// One more operation of this direction has the key together with others. Returns whether the direction is
-    /// ready, as far as is known.
-    pub(crate) fn share(&self, generation: u32, direction: Facts) -> Result<bool, Refusal> {
-        self.change(|word| match word.shared(generation, direction) {
-            Ok((word, is_ready)) => (word, Ok(is_ready)),
-            Err(refusal) => (word, Err(refusal)),
-        })
-    }
-
-    /// The token gives its key to an operation of this direction, which waits by the slot's word alone. The caller has the
-    /// operation's node. True if it is to be tried.
-    #[inline]
-    pub(crate) fn lend_alone(&self, direction: Facts, drained: Drained) -> Result<bool, Refusal> {
-        self.change(|word| match word.lent_alone(direction, drained) {
-            Ok((word, is_ready)) => (word, Ok(is_ready)),
-            Err(refusal) => (word, Err(refusal)),
-        })
-    }
-
-    /// The operation is refused: if it has the key, and the caller its node, the token has the key again.
-    pub(crate) fn unlend_alone(&self) {
-        self.change(|word| (if word.is_lone() { word.landed_alone(false) } else { word }, ()));
-    }
-
-    /// The caller, who has the node of the lone operation, is about to try it: edges from now on may be newer than what
-    /// it finds.
-    #[inline]
-    pub(crate) fn begin_alone(&self) {
-        if self.word().is_stirred_alone() {
-            self.change(|word| (word.begun_alone(), ()));
-        }
-    }
-
-    /// The caller has tried the lone operation, or has just started it, and it would have to wait. True if it is to be tried again, since an edge
-    /// came meanwhile; otherwise the caller has its node no longer.
-    #[inline]
-    pub(crate) fn block_alone(&self) -> bool {
-        self.change(Word::blocked_alone)
-    }
-
-    /// The lone operation has ended, and the caller, who has its node, takes its packet: the key is the caller's. If it
-    /// is `dry` the operation has taken what was there.
-    #[inline]
-    pub(crate) fn land_alone(&self, dry: bool) {
-        self.change(|word| (word.landed_alone(dry), ()));
-    }
-
-    /// A lone operation is called off. True if the caller has its node by that, and queues it.
-    pub(crate) fn claim_alone(&self) -> bool {
-        self.change(Word::claimed_alone)
-    }
-
-    /// What the calling thread has done is seen by the threads that change the word from here on.
-    pub(crate) fn touch(&self) {
-        self.change(|word| (word, ()));
-    }
-
-    /// The lone operation, whose node the caller has, goes on in its lane. True if an edge has come since it was last
-    /// begun.
-    pub(crate) fn leave_alone(&self) -> bool {
-        self.change(Word::laned)
-    }
-
-    /// What the slot remembers of a direction, as an operation has found it.
-    pub(crate) fn know(&self, direction: Facts, is_ready: bool) {
-        self.change(|word| (word.knowing_of(direction, is_ready), ()));
-    }
-
-    /// No operation of this direction is in flight any more.
-    pub(crate) fn ground(&self, direction: Facts, poll: u32) -> Next {
-        self.change(|word| word.grounded(direction, poll))
-    }
-
-    /// The packet of an operation is taken that was started by a token: the key is the caller's. The operation has
-    /// found the directions `dry` not ready.
-    pub(crate) fn land(&self, dry: Facts) {
-        self.change(|word| (word.knowing_of(dry, false).landed(), ()));
-    }
-
-    /// The token has done an operation itself, the packet of which the caller queues: the operation has the key.
-    pub(crate) fn lend_ended(&self, drained: Drained) {
-        self.change(|word| (word.lent_ended(drained), ()));
-    }
-
-    /// Whether the direction is ready, as far as is known, for the holder of the token who says what is `drained`.
-    #[inline]
-    pub(crate) fn looks_ready(&self, direction: Facts, drained: Drained) -> bool {
-        self.word().dried(drained).may_be_ready(direction)
-    }
-
-    /// The packet of the last operation that has a share in the key is taken.
-    pub(crate) fn land_last(&self) -> Next {
-        self.change(Word::landed_last)
-    }
-
     /// A check is about to be made: edges from now on are newer than its answer may be.
     pub(crate) fn begin_check(&self) {
         self.change(|word| (word.asking(), ()));
@@ -664,26 +560,5 @@ impl Slot {
     /// `unreported` if the key could not be cloned, and the packet is lost.
     pub(crate) fn cloned(&self, unreported: Events) -> Next {
         self.change(|word| word.cloned(unreported))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_word_of_a_dump_is_explained() {
-        let page = include_str!("../../../docs/STALLS.md");
-        let all = Word::free(0).with((1 << GENERATION) - 1);
-        let dump = format!("{all:?}");
-        let words: Vec<_> =
-            dump.split(' ').filter(|word| word.contains(char::is_lowercase)).collect();
-        assert!(words.len() > 18, "{dump}");
-        for word in words {
-            let is_explained = page.lines().filter(|line| line.starts_with("| `")).any(|line| {
-                line.split('|').nth(1).is_some_and(|names| names.contains(&format!("`{word}`")))
-            });
-            assert!(is_explained, "docs/STALLS.md does not explain `{word}`");
-        }
     }
 }
