@@ -1,8 +1,10 @@
 //! Chores of the workspace: `cargo xtask install --prefix DIR` builds the C library and installs it,
-//! `cargo xtask api` lists the public interface, `cargo xtask semantics` names the tests of each rule.
+//! `cargo xtask api` lists the public interface, `cargo xtask semantics` names the tests of each rule,
+//! `cargo xtask lines` counts the library's lines of code.
 
 mod api;
 mod install;
+mod lines;
 mod semantics;
 
 use std::process::ExitCode;
@@ -22,6 +24,9 @@ enum Chore {
     /// Write the column of docs/SEMANTICS.md anew that names the tests of each rule: those whose documentation
     /// begins with it, as in `/// Rule 36: ...`
     Semantics,
+    /// Count the lines of completion-port's sources that hold code, by folder: no blank lines, comments or
+    /// tests, formatted by rustfmt's default settings
+    Lines,
 }
 
 fn main() -> ExitCode {
@@ -31,6 +36,9 @@ fn main() -> ExitCode {
         }
         Chore::Semantics => semantics::semantics()
             .map_err(|error| (1, format!("cannot write docs/SEMANTICS.md: {error}"))),
+        Chore::Lines => {
+            lines::lines().map_err(|error| (1, format!("cannot count the lines: {error}")))
+        }
         Chore::Api(todo) => api::api(&todo).map_err(|failure| {
             let code = if matches!(failure, api::Failure::Unsupported(_)) { 2 } else { 1 };
             (code, failure.to_string())
