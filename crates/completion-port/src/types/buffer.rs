@@ -578,7 +578,7 @@ mod tests {
         assert_eq!(fill(&mut buffer, &bytes(60)), capacity);
         assert_eq!(buffer, bytes(60));
         assert_eq!(fill(&mut buffer, &[]), capacity);
-        assert_eq!(buffer, []);
+        assert_eq!(buffer, b"");
     }
 
     #[test]
