@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::{env, fs, io, process};
 
-use crate::report::{Cell, Row};
+use crate::compare::is_ours;
+use crate::report::{Cell, Quantity, Row};
 use crate::{files, posts, registration, single, timers};
 
 /// A piece of work that a child does, as it stands on its command line.
@@ -125,7 +126,46 @@ const FUNCTIONS: usize = 16;
 /// Counts everything, a cell for each bench. Children are `cport-bench perform BENCH CONTENDER SIZE
 /// AMOUNT`, which does [`Work::perform`].
 pub(crate) fn run(progress: &mut dyn FnMut(&str)) -> io::Result<Vec<Cell>> {
-    let executable = env::current_exe()?;
+    count_all(&env::current_exe()?, &|_| true, progress)
+}
+
+/// Counts what uses the port, in this build and in another one: how many percent more this one takes.
+pub(crate) fn compare(other: &Path, progress: &mut dyn FnMut(&str)) -> io::Result<Vec<Cell>> {
+    let counted = |name: &str| name == BARE || is_ours(name);
+    let own = count_all(&env::current_exe()?, &counted, &mut |step| {
+        progress(&format!("{step}, this build"));
+    })?;
+    let other = count_all(other, &counted, &mut |step| {
+        progress(&format!("{step}, the other build"));
+    })?;
+    Ok(own.into_iter().zip(&other).map(|(own, other)| differences(own, other)).collect())
+}
+
+/// The counts of this build, each with the difference from the other build.
+fn differences(mut own: Cell, other: &Cell) -> Cell {
+    // Nothing is compared with the first row.
+    own.compared.clear();
+    own.notes.clear();
+    for (row, other) in own.rows.iter_mut().zip(&other.rows) {
+        if let Some(reason) = &other.failure {
+            row.failure.get_or_insert_with(|| format!("the other build: {reason}"));
+        }
+        for Quantity { name, unit, values, .. } in std::mem::take(&mut row.quantities) {
+            let own = values.first().copied().flatten();
+            let before = other.values(&name).first().copied().flatten();
+            let more = own.zip(before).map(|(own, before)| (own / before - 1.0) * 100.0);
+            row.push(&name, &unit, own);
+            row.push(&format!("{name}, more"), "%", more);
+        }
+    }
+    own
+}
+
+fn count_all(
+    executable: &Path,
+    counted: &dyn Fn(&str) -> bool,
+    progress: &mut dyn FnMut(&str),
+) -> io::Result<Vec<Cell>> {
     let scratch = env::temp_dir().join(format!("cport-bench-{}", process::id()));
     fs::create_dir_all(&scratch)?;
     let mut cells = Vec::new();
@@ -137,14 +177,14 @@ pub(crate) fn run(progress: &mut dyn FnMut(&str)) -> io::Result<Vec<Cell>> {
             title: situation.title.to_owned(),
             threads: Some(1),
             compared: situation.sizes[0].to_string(),
-            rows: situation.contenders.iter().map(row).collect(),
+            rows: situation.contenders.iter().filter(|name| counted(name)).map(row).collect(),
             ..Cell::default()
         };
         for size in situation.sizes {
             count_size(&mut cell, *size, situation.amounts, &|contender, amount| {
                 let (bench, contender) = (situation.bench.to_owned(), contender.to_owned());
                 let work = Work { bench, contender, size: *size, amount };
-                profile(&executable, &work, &scratch)
+                profile(executable, &work, &scratch)
             });
         }
         cells.push(cell);
@@ -320,5 +360,26 @@ totals: 310
         assert_eq!(cell.rows[0].values("4"), [Some(100.0)]);
         assert_eq!(cell.rows[1].values("4"), [Some(7.0)]);
         assert_eq!(cell.notes, ["ours, 4: 107.0 all"]);
+    }
+
+    #[test]
+    fn another_build_is_compared_in_percent() {
+        let count = |counts: [Option<f64>; 2]| {
+            let mut row = Row { contender: "ours".to_owned(), ..Row::default() };
+            row.push("1", "", counts[0]);
+            row.push("4", "", counts[1]);
+            let notes = vec!["ours, 1: 107.0 all".to_owned()];
+            Cell { rows: vec![row], notes, compared: "1".to_owned(), ..Cell::default() }
+        };
+        let mut other = count([Some(200.0), None]);
+        other.rows[0].failure = Some("valgrind: killed".to_owned());
+        let cell = differences(count([Some(190.0), Some(70.0)]), &other);
+        let row = &cell.rows[0];
+        assert!((row.values("1, more")[0].unwrap() + 5.0).abs() < 1e-9);
+        assert_eq!((row.values("1"), row.values("4")), (&[Some(190.0)][..], &[Some(70.0)][..]));
+        assert_eq!(row.values("4, more"), [None]);
+        assert_eq!(row.failure.as_deref(), Some("the other build: valgrind: killed"));
+        assert!(cell.notes.is_empty());
+        assert!(!crate::table::cell(&cell).contains("it/ours"));
     }
 }

@@ -1,8 +1,10 @@
 //! How many rounds are taken: a usual number of them, and more where the processors were moved so often that some
-//! ratio has too few rounds in which they were as far apart for both.
+//! ratio has too few rounds in which they were as far apart for both. A comparison of two builds takes more until the
+//! intervals are narrow.
 
 use std::time::{Duration, Instant};
 
+use crate::compare;
 use crate::report::{Row, too_few};
 
 /// How many rounds a cell takes.
@@ -12,13 +14,24 @@ pub(crate) struct Amount {
     pub(crate) least: usize,
     /// More for want of comparable ones may begin until then; none without it.
     pub(crate) until: Option<Instant>,
+    /// More until the intervals are narrow, but no more than so many in all.
+    pub(crate) narrow_or: Option<usize>,
 }
 
 impl Amount {
+    /// So many, and no more.
+    pub(crate) const fn exactly(rounds: usize) -> Amount {
+        Amount { least: rounds, until: None, narrow_or: None }
+    }
+
     /// Whether another round follows so many, which have brought `rows`.
     pub(crate) fn goes_on(self, rounds: usize, rows: &[Row], compared: &str) -> bool {
         let is_time = || self.until.is_some_and(|until| Instant::now() < until);
-        rounds < self.least || (is_time() && !too_few(rows, compared).is_empty())
+        let would_help = || match self.narrow_or {
+            None => !too_few(rows, compared).is_empty(),
+            Some(most) => rounds < most && !compare::is_narrow(rows, compared),
+        };
+        rounds < self.least || (is_time() && would_help())
     }
 }
 
@@ -61,12 +74,26 @@ mod tests {
     #[test]
     fn rounds_are_taken_until_they_are_enough_or_the_time_is_over() {
         let later = Instant::now().checked_add(Duration::from_secs(1000));
-        let amount = |until| Amount { least: 9, until };
+        let amount = |until| Amount { until, ..Amount::exactly(9) };
         assert!(amount(None).goes_on(8, &rows(8, 8), "cpu"));
         assert!(!amount(later).goes_on(9, &rows(9, 6), "cpu"));
         assert!(amount(later).goes_on(9, &rows(9, 5), "cpu"));
         assert!(!amount(None).goes_on(9, &rows(9, 5), "cpu"));
         assert!(!amount(Some(Instant::now())).goes_on(9, &rows(9, 5), "cpu"));
+    }
+
+    #[test]
+    fn a_comparison_takes_rounds_until_the_interval_is_narrow() {
+        let until = Instant::now().checked_add(Duration::from_secs(1000));
+        let amount = Amount { until, narrow_or: Some(20), ..Amount::exactly(7) };
+        let narrow = rows(7, 7);
+        assert!(amount.goes_on(6, &narrow, "cpu"));
+        assert!(!amount.goes_on(7, &narrow, "cpu"));
+        let mut wide = rows(19, 19);
+        wide[1].quantities[0].values[..9].fill(Some(2.0));
+        assert!(amount.goes_on(19, &wide, "cpu"));
+        assert!(!amount.goes_on(20, &wide, "cpu"));
+        assert!(!Amount { until: None, ..amount }.goes_on(19, &wide, "cpu"));
     }
 
     #[test]

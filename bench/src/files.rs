@@ -65,7 +65,7 @@ pub(crate) struct Options {
 impl Default for Options {
     fn default() -> Self {
         Options {
-            rounds: Amount { least: 15, until: None },
+            rounds: Amount::exactly(15),
             reads: 20_000,
             time: Duration::from_millis(250),
             directory: std::env::temp_dir(),
@@ -341,7 +341,7 @@ mod tests {
 
     #[test]
     fn each_cell_has_every_quantity_in_every_round() {
-        let (rounds, time) = (Amount { least: 2, until: None }, Duration::from_millis(100));
+        let (rounds, time) = (Amount::exactly(2), Duration::from_millis(100));
         let options = Options { rounds, reads: 200, time, ..Options::default() };
         let scratch = scratch(64);
         for way in [Way::Cached, Way::Direct] {

@@ -6,6 +6,7 @@
 #![cfg_attr(windows, allow(dead_code, reason = "what is measured on Linux alone uses more"))]
 
 mod asking;
+mod compare;
 mod contenders;
 mod datagrams;
 mod distance;

@@ -36,7 +36,7 @@ pub(crate) struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Options { rounds: Amount { least: 12, until: None }, messages: 200_000 }
+        Options { rounds: Amount::exactly(12), messages: 200_000 }
     }
 }
 
@@ -399,7 +399,7 @@ mod tests {
 
     #[test]
     fn each_turn_notes_how_far_apart_the_processors_were() {
-        let rounds = Amount { least: 3, until: None };
+        let rounds = Amount::exactly(3);
         let cell = cell(Situation::Alone(64), "a test", Options { rounds, messages: 1280 });
         for row in &cell.rows {
             assert_eq!(row.failure, None, "{}", row.contender);

@@ -38,7 +38,7 @@ pub(crate) struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Options { rounds: Amount { least: 12, until: None }, sockets: 10_000 }
+        Options { rounds: Amount::exactly(12), sockets: 10_000 }
     }
 }
 
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn each_turn_notes_how_far_apart_the_processors_were() {
-        let rounds = Amount { least: 3, until: None };
+        let rounds = Amount::exactly(3);
         let cell = times(Options { rounds, sockets: 50 }, &mut |_| {});
         for row in &cell.rows {
             assert_eq!(row.failure, None, "{}", row.contender);

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -27,7 +28,7 @@ pub(crate) struct Remote {
 }
 
 impl Remote {
-    /// Starts a server, with or without the kernel's counters.
+    /// Starts a server of this program, with or without the kernel's counters.
     pub(crate) fn start(
         contender: &str,
         threads: usize,
@@ -35,7 +36,19 @@ impl Remote {
         traffic: Traffic,
         count: bool,
     ) -> Result<Remote, String> {
-        let mut command = Self::command(contender, threads);
+        Self::start_of(&system::own_program(), contender, threads, service, traffic, count)
+    }
+
+    /// Starts a server of that program.
+    pub(crate) fn start_of(
+        program: &Path,
+        contender: &str,
+        threads: usize,
+        service: Service,
+        traffic: Traffic,
+        count: bool,
+    ) -> Result<Remote, String> {
+        let mut command = Self::command(program, contender, threads);
         if let Service::Sink(sink) = service {
             for (option, value) in [
                 ("--buffer", sink.buffer.to_string()),
@@ -60,8 +73,8 @@ impl Remote {
         Self::spawn(command)
     }
 
-    pub(crate) fn command(contender: &str, threads: usize) -> Command {
-        let mut command = Command::new(system::own_program());
+    pub(crate) fn command(program: &Path, contender: &str, threads: usize) -> Command {
+        let mut command = Command::new(program);
         command.args(["server", "--contender", contender, "--threads", &threads.to_string()]);
         command
     }

@@ -6,6 +6,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use crate::asking::{Ask, Tally};
@@ -23,6 +24,7 @@ use crate::scenario::{CPU, RATE, Setup};
 use crate::server::Snapshot;
 use crate::short::Short;
 use crate::sink::Service;
+use crate::system;
 use crate::traffic::Traffic;
 
 /// Sent before each turn's measurement, so that caches and branch predictors know the server.
@@ -104,31 +106,26 @@ struct Entrant {
     weighed: bool,
 }
 
-/// The limits within which a situation is measured.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
-    /// Descriptors that a process may have.
-    pub(crate) descriptors: usize,
-    /// More rounds than usual may begin until then.
-    pub(crate) until: Option<Instant>,
-}
-
 /// One row of a cell: who is measured, and how.
-struct Place {
-    name: String,
-    contender: Contender,
-    setup: Setup,
+pub(crate) struct Place {
+    pub(crate) name: String,
+    /// The `cport-bench` that has the server.
+    pub(crate) program: PathBuf,
+    pub(crate) contender: Contender,
+    pub(crate) setup: Setup,
     /// Whether connections are made anew for each turn.
-    by_turn: bool,
+    pub(crate) by_turn: bool,
 }
 
-/// All contenders; in S8 also the first of them with few sockets, to which it is compared.
-fn line_up(setup: &Setup, contenders: &[Contender], limits: Limits) -> Vec<Place> {
+/// All contenders; in S8 also the first of them with few sockets, to which it is compared. A process may have so many
+/// descriptors.
+pub(crate) fn line_up(setup: &Setup, contenders: &[Contender], descriptors: usize) -> Vec<Place> {
     let place = |name: &str, contender: &Contender, setup: &Setup| Place {
         name: name.to_owned(),
+        program: system::own_program(),
         contender: *contender,
         setup: setup.clone(),
-        by_turn: setup.connects_by_turn(contenders.len(), limits.descriptors),
+        by_turn: setup.connects_by_turn(contenders.len(), descriptors),
     };
     let mut places: Vec<Place> =
         contenders.iter().map(|contender| place(contender.name, contender, setup)).collect();
@@ -141,14 +138,9 @@ fn line_up(setup: &Setup, contenders: &[Contender], limits: Limits) -> Vec<Place
     places
 }
 
-/// Measures all contenders in a situation; what goes wrong is noted in the row of the one concerned.
-pub(crate) fn measure(
-    setup: &Setup,
-    contenders: &[Contender],
-    limits: Limits,
-    progress: &mut dyn FnMut(&str),
-) -> Cell {
-    let places = line_up(setup, contenders, limits);
+/// Measures all places in the situation of the first one; what goes wrong is noted in the row of the one concerned.
+pub(crate) fn measure(places: &[Place], amount: Amount, progress: &mut dyn FnMut(&str)) -> Cell {
+    let Some(Place { setup, .. }) = places.first() else { return Cell::default() };
     let mut rows: Vec<Row> = places
         .iter()
         .map(|place| Row { contender: place.name.clone(), ..Row::default() })
@@ -161,7 +153,6 @@ pub(crate) fn measure(
     }
     let mut latencies = Histogram::default();
     let mut round = 0;
-    let amount = Amount { least: setup.rounds, until: limits.until };
     while amount.goes_on(round, &rows, setup.compared) {
         for turn in 0..places.len() {
             let at = (round + turn) % places.len();
@@ -277,7 +268,8 @@ impl Entrant {
         let setup = &place.setup;
         let service = setup.service();
         let (name, traffic) = (place.contender.name, setup.traffic);
-        let mut remote = Remote::start(name, setup.threads, service, traffic, false)?;
+        let program = &place.program;
+        let mut remote = Remote::start_of(program, name, setup.threads, service, traffic, false)?;
         let resident = remote.settle()?.resident;
         let mut entrant = Entrant {
             clients: Clients::new(setup, &remote)?,
@@ -510,7 +502,8 @@ fn count(place: &Place, row: &mut Row) -> Result<(), String> {
     let setup = &place.setup;
     let service = setup.service();
     let (name, traffic) = (place.contender.name, setup.traffic);
-    let mut remote = Remote::start(name, setup.threads, service, traffic, true)?;
+    let program = &place.program;
+    let mut remote = Remote::start_of(program, name, setup.threads, service, traffic, true)?;
     let mut clients = Clients::new(setup, &remote)?;
     if let Some(reason) = remote.snapshot()?.not_counted {
         row.push("syscalls", "", None);
@@ -548,7 +541,7 @@ fn to_float(count: u64) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::scenario::{Extent, Selection};
     use crate::system::Switches;
@@ -556,18 +549,17 @@ mod tests {
     #[test]
     fn many_sockets_are_measured_beside_few() {
         let contenders = crate::contenders::all();
-        let limits = Limits { descriptors: 20_000, until: None };
         let many = Setup { connections: 19_500, ..setup("S8") };
-        let places = line_up(&many, &contenders, limits);
+        let places = line_up(&many, &contenders, 20_000);
         assert_eq!(places.len(), contenders.len() + 1);
         let (first, last) = (&places[0], &places[contenders.len()]);
         assert_eq!((&*first.name, first.setup.connections, first.by_turn), ("ours", 19_500, true));
         assert_eq!((&*last.name, last.setup.connections, last.by_turn), (FEW_SOCKETS, 64, false));
         assert_eq!(last.contender.name, "ours");
-        assert_eq!(line_up(&setup("S1"), &contenders, limits).len(), contenders.len());
+        assert_eq!(line_up(&setup("S1"), &contenders, 20_000).len(), contenders.len());
     }
 
-    fn setup(scenario: &str) -> Setup {
+    pub(crate) fn setup(scenario: &str) -> Setup {
         let selection = Selection {
             extent: Extent::Usual,
             scenarios: vec![scenario.to_owned()],

@@ -10,10 +10,10 @@ use crate::enough::{Amount, Limit};
 use crate::machine::Machine;
 use crate::options::{FILES, Run as Options, SCENARIOS};
 use crate::report::{Cell, Described, FORMAT, Report};
-use crate::rounds::{self, Limits};
+use crate::rounds;
 use crate::scenario::{Extent, Selection};
 use crate::{Failure, called};
-use crate::{first_look, plot, posts, system, table, targets, timers};
+use crate::{compare, first_look, plot, posts, system, table, targets, timers};
 
 impl Options {
     fn selection(&self, descriptors: usize) -> Result<Selection, String> {
@@ -24,6 +24,10 @@ impl Options {
             }
             if let Some(reason) = system::lacks(wanted) {
                 return Err(format!("{wanted} is not measured on this system: {reason}"));
+            }
+            let is_within = |(name, _): &(&str, u64)| name.eq_ignore_ascii_case(wanted);
+            if self.compare.is_some() && WITHIN_THE_PROCESS.iter().any(is_within) {
+                return Err(format!("{wanted} has no servers, so two builds cannot be compared"));
             }
         }
         Ok(Selection {
@@ -37,15 +41,16 @@ impl Options {
             connections: self.connections.clone(),
             handlers: self.handler.clone(),
             reads: self.reads.iter().map(|reads| (*reads).into()).collect(),
-            rounds: self.rounds,
+            rounds: self.rounds.or(self.compare.as_ref().map(|_| compare::LEAST)),
             round: self.seconds,
             descriptors,
         })
     }
 
-    /// A number of rounds that was asked for is exact, and so is the quick run.
+    /// A number of rounds that was asked for is exact, and so is the quick run among rivals.
     fn limit(&self) -> Limit {
-        let minutes = (self.rounds.is_none() && !self.quick).then_some(self.limit);
+        let is_exact = self.rounds.is_some() || (self.quick && self.compare.is_none());
+        let minutes = (!is_exact).then_some(self.limit);
         Limit::new(minutes.map(|minutes| Duration::from_secs(60) * minutes))
     }
 
@@ -59,7 +64,8 @@ impl Options {
         }
         let is_in = |(index, contender): &(usize, Contender)| {
             let named = self.against.iter().any(|wanted| wanted == contender.name);
-            *index == 0 || self.against.is_empty() || named
+            let usual = self.compare.is_none() || compare::is_ours(contender.name);
+            *index == 0 || (self.against.is_empty() && usual) || named
         };
         Ok(all.into_iter().enumerate().filter(is_in).map(|(_, contender)| contender).collect())
     }
@@ -73,6 +79,9 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let selection = options.selection(descriptors).map_err(Failure::Unusable)?;
     let contenders = options.contenders().map_err(Failure::Unusable)?;
     let setups = selection.setups().map_err(Failure::Unusable)?;
+    if let Some(other) = &options.compare {
+        compare::check(other).map_err(Failure::Unusable)?;
+    }
     if let Some(directory) = &options.out {
         fs::create_dir_all(directory).map_err(|error| unusable(directory, &error))?;
     }
@@ -102,7 +111,12 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     };
     say(&table::head(&report))?;
     let limit = options.limit();
-    let (server_less, mut rest) = (within_the_process_takes(&selection), Duration::ZERO);
+    let server_less = if options.compare.is_some() {
+        Duration::ZERO
+    } else {
+        within_the_process_takes(&selection)
+    };
+    let mut rest = Duration::ZERO;
     for setup in &setups {
         rest += rounds::usual_time(setup, contenders.len(), descriptors);
     }
@@ -113,10 +127,23 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         let contenders: Vec<_> = contenders.iter().filter(belongs).copied().collect();
         let usual = rounds::usual_time(setup, report.contenders.len(), descriptors);
         rest = rest.saturating_sub(usual);
-        let limits = Limits { descriptors, until: limit.before(rest + server_less) };
-        let cell = rounds::measure(setup, &contenders, limits, &mut |step| progress.show(step));
-        progress.clear();
-        add(&mut report, cell)?;
+        let cells = match &options.compare {
+            None => vec![rounds::line_up(setup, &contenders, descriptors)],
+            Some(other) => contenders
+                .iter()
+                .map(|contender| compare::places(setup, contender, other, descriptors))
+                .collect(),
+        };
+        let amount = Amount {
+            least: setup.rounds,
+            until: limit.before(rest + server_less),
+            narrow_or: options.compare.as_ref().map(|_| compare::MOST),
+        };
+        for places in cells {
+            let cell = rounds::measure(&places, amount, &mut |step| progress.show(step));
+            progress.clear();
+            add(&mut report, cell)?;
+        }
     }
     within_the_process(options, &selection, limit, &mut report)?;
     report.seconds = begin.elapsed().as_secs_f64();
@@ -128,10 +155,13 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     finish(&report, options.plot.as_deref())
 }
 
-/// How long it takes to measure what needs no server; a guess, on the safe side.
+/// The scenarios that need no server, and how many seconds they take; a guess, on the safe side.
+const WITHIN_THE_PROCESS: [(&str, u64); 5] =
+    [("S6", 50), ("S7", 15), (FILES, 220), ("S15", 20), ("single", 40)];
+
+/// How long it takes to measure what needs no server.
 fn within_the_process_takes(selection: &Selection) -> Duration {
-    let all = [("S6", 50), ("S7", 15), (FILES, 220), ("S15", 20), ("single", 40)];
-    let wanted = all.into_iter().filter(|(name, _)| selection.wants(name));
+    let wanted = WITHIN_THE_PROCESS.into_iter().filter(|(name, _)| selection.wants(name));
     Duration::from_secs(wanted.map(|(_, seconds)| seconds).sum())
 }
 
@@ -150,6 +180,7 @@ fn within_the_process(
     let rounds = |usual: Amount| Amount {
         least: selection.rounds.unwrap_or(usual.least),
         until: limit.before(Duration::ZERO),
+        narrow_or: None,
     };
     // A first look takes fewer messages.
     let messages = posts.messages / if options.quick { 20 } else { 1 };
@@ -162,7 +193,7 @@ fn within_the_process(
     benches.extend(system::benches(options, &rounds));
     benches.sort_by_key(|(name, _)| SCENARIOS.iter().position(|(scenario, _)| scenario == name));
     for (name, run) in benches {
-        if selection.wants(name) {
+        if selection.wants(name) && options.compare.is_none() {
             let progress = Progress::new(name.to_owned());
             let cells = run(&mut |step| progress.show(step));
             progress.clear();
@@ -171,7 +202,8 @@ fn within_the_process(
     }
     if selection.wants("instructions") {
         let progress = Progress::new("instructions".to_owned());
-        let cells = system::instructions(&mut |step| progress.show(step));
+        let cells =
+            system::instructions(options.compare.as_deref(), &mut |step| progress.show(step));
         progress.clear();
         let cells = cells.map_err(|error| Failure::Broken(format!("instructions: {error}")))?;
         cells.into_iter().try_for_each(|cell| add(report, cell))?;
@@ -198,7 +230,13 @@ pub(crate) fn show(report: &Report, plot: Option<&Path>) -> Result<(), Failure> 
 fn finish(report: &Report, file: Option<&Path>) -> Result<(), Failure> {
     // One situation is no matter for targets, which are about many.
     let is_quick = report.arguments.iter().any(|argument| argument == "--quick");
-    say(&if is_quick { first_look::summary(report) } else { targets::summary(report) })?;
+    say(&if compare::is_comparison(report) {
+        compare::summary(report)
+    } else if is_quick {
+        first_look::summary(report)
+    } else {
+        targets::summary(report)
+    })?;
     say(&table::too_few_comparable(report))?;
     let Some(file) = file else { return Ok(()) };
     let svg = plot::svg(report).map_err(Failure::Unusable)?;

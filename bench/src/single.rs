@@ -55,7 +55,7 @@ pub(crate) struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Options { rounds: Amount { least: 100, until: None }, messages: 1024 }
+        Options { rounds: Amount::exactly(100), messages: 1024 }
     }
 }
 

@@ -41,19 +41,20 @@ pub(crate) fn cell(cell: &Cell) -> String {
         let unit = unit(cell, name);
         head.push(if unit.is_empty() { name.clone() } else { format!("{name} [{unit}]") });
     }
-    head.push(advantage_name(cell));
+    let is_compared = !cell.compared.is_empty();
+    head.extend(is_compared.then(|| advantage_name(cell)));
     let mut rows = vec![head];
     let mut remarks: Vec<String> = Vec::new();
     for (index, row) in cell.rows.iter().enumerate() {
         let mut line = vec![row.contender.clone()];
         line.extend(names.iter().map(|name| value(row.quantity(name))));
-        line.push(match base {
+        line.extend(is_compared.then(|| match base {
             Some(base) if index > 0 => {
                 let ratio = advantage(cell, base, row, more_is_better);
                 ratio.map_or_else(|| "-".to_owned(), |ratio| with_interval(&ratio))
             }
             _ => "1".to_owned(),
-        });
+        }));
         rows.push(line);
         if let Some(reason) = &row.failure {
             let first = reason.lines().next().unwrap_or_default();
@@ -70,7 +71,9 @@ pub(crate) fn cell(cell: &Cell) -> String {
     }
     let rounds = cell.rows.iter().map(|row| row.values(&cell.compared).len()).max().unwrap_or(0);
     let plural = if rounds == 1 { "" } else { "s" };
-    let mut text = format!("\n{}: {} ({rounds} round{plural})\n", cell.scenario, cell.title);
+    let rounds_taken =
+        if is_compared { format!(" ({rounds} round{plural})") } else { String::new() };
+    let mut text = format!("\n{}: {}{rounds_taken}\n", cell.scenario, cell.title);
     text.push_str(&align(rows, 1));
     remarks.extend(moved(cell, rounds));
     if let Some(names) = names_of_too_few(cell) {

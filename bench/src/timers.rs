@@ -43,7 +43,7 @@ pub(crate) struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Options { rounds: Amount { least: 12, until: None }, timers: 100_000, connections: 10_000 }
+        Options { rounds: Amount::exactly(12), timers: 100_000, connections: 10_000 }
     }
 }
 
@@ -491,7 +491,7 @@ mod tests {
     use super::*;
 
     fn options() -> Options {
-        let rounds = Amount { least: 2, until: None };
+        let rounds = Amount::exactly(2);
         Options { rounds, timers: 2000, connections: 200 }
     }
 

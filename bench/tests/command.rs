@@ -147,6 +147,31 @@ fn every_contender_is_a_sink_in_a_run() {
     assert!(text.contains("handlers of 5 us, one read for each packet; 4 connections"), "{text}");
 }
 
+/// The other build is the same one, so only the form of the result is certain.
+#[test]
+fn two_builds_take_turns_and_each_ratio_has_a_line() {
+    let other = env!("CARGO_BIN_EXE_cport-bench");
+    let sizes = ["--scenario", "S1,S13", "--threads", "2", "--connections", "4"];
+    let arguments = ["--compare", other, "--against", "ours_by_packets"];
+    let (report, output) = short_run("compare", &[&sizes[..], &arguments].concat());
+    let cells = report["cells"].as_array().unwrap();
+    let rows = |cell: &Value| -> Vec<String> {
+        let rows = cell["rows"].as_array().unwrap().iter();
+        rows.map(|row| row["contender"].as_str().unwrap().to_owned()).collect()
+    };
+    let both = |name: &str| vec![name.to_owned(), format!("{name}, the other build")];
+    let expected = ["ours", "ours_by_packets", "ours", "ours_by_packets"].map(both);
+    assert_eq!(cells.iter().map(rows).collect::<Vec<_>>(), expected);
+    for row in cells.iter().flat_map(|cell| cell["rows"].as_array().unwrap()) {
+        assert_has(row, &["cpu", "rate", "p99"]);
+    }
+    let text = text(&output.stdout);
+    let (_, summary) = text.split_once("This build and the other one").unwrap();
+    for line in ["S1   ours: echo", "S1   ours_by_packets: echo", "S13  ours_by_packets: echo"] {
+        assert!(summary.contains(line), "{line}: {summary}");
+    }
+}
+
 /// Each contender accepts by its own means; the rates are those of connections.
 #[test]
 fn every_contender_serves_short_connections_in_a_run() {
@@ -248,6 +273,9 @@ fn what_makes_no_sense_is_refused_in_one_line() {
         (&["report", "/no/such/file"], "/no/such/file: No such file"),
         (&["report", "/proc/self/cmdline"], "no report of this benchmark"),
         (&["--quick", "--out", "/proc/nothing"], "/proc/nothing: "),
+        (&["--quick", "--compare", "/no/such/program"], "/no/such/program: No such file"),
+        (&["--quick", "--compare", "/bin/true"], "/bin/true: no cport-bench"),
+        (&["--scenario", "s6", "--compare", "/bin/true"], "s6 has no servers"),
         (&["--quick", "--plot", "/no/such/directory/plot.svg"], "/no/such/directory/plot.svg: "),
     ] {
         let output = bench(arguments).output().unwrap();

@@ -27,6 +27,7 @@ use crate::rounds::{WARM_UP, note_answers};
 use crate::scenario::{ACTIVE, FILES};
 use crate::server::Command;
 use crate::sink::Service;
+use crate::system;
 use crate::targets::OURS;
 use crate::traffic::Traffic;
 
@@ -55,7 +56,7 @@ struct Entrant {
 impl Remote {
     /// Starts a server that reads from a file beside its echo, once it is told to.
     fn start_reading(contender: &str, threads: usize, reading: &Reading) -> Result<Remote, String> {
-        let mut command = Self::command(contender, threads);
+        let mut command = Self::command(&system::own_program(), contender, threads);
         command.arg("--file").arg(&reading.file).args(["--way", reading.way.name()]);
         Self::spawn(command)
     }

@@ -1,6 +1,7 @@
 //! What is measured here and on no other system.
 
 use std::io;
+use std::path::Path;
 
 use crate::contenders::{self, Server};
 use crate::enough::Amount;
@@ -45,9 +46,16 @@ pub(crate) fn benches(
     ]
 }
 
-/// What valgrind counts.
-pub(crate) fn instructions(step: &mut dyn FnMut(&str)) -> Result<Vec<Cell>, String> {
-    callgrind::run(step).map_err(|error| error.to_string())
+/// What valgrind counts, or how much more that is than in another build.
+pub(crate) fn instructions(
+    other: Option<&Path>,
+    step: &mut dyn FnMut(&str),
+) -> Result<Vec<Cell>, String> {
+    let cells = match other {
+        None => callgrind::run(step),
+        Some(other) => callgrind::compare(other, step),
+    };
+    cells.map_err(|error| error.to_string())
 }
 
 pub(crate) fn perform(

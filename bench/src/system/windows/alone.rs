@@ -1,6 +1,7 @@
 //! What is not measured here, and says so.
 
 use std::io;
+use std::path::Path;
 
 use clap::Args;
 
@@ -60,7 +61,10 @@ pub(crate) fn benches(
     Vec::new()
 }
 
-pub(crate) fn instructions(_step: &mut dyn FnMut(&str)) -> Result<Vec<Cell>, String> {
+pub(crate) fn instructions(
+    _other: Option<&Path>,
+    _step: &mut dyn FnMut(&str),
+) -> Result<Vec<Cell>, String> {
     Err("valgrind runs no programs of Windows".to_owned())
 }
 

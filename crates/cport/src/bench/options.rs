@@ -95,6 +95,10 @@ pub(crate) struct Run {
     /// Only these contenders, besides `ours`
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub(crate) against: Vec<String>,
+    /// Compare this build with another build of the benchmark, instead of the rivals: in seven rounds or more, until
+    /// the ratio's interval is within 3 %. Only scenarios with servers, and `instructions`
+    #[arg(long, value_name = "PROGRAM", conflicts_with = "plot")]
+    pub(crate) compare: Option<PathBuf>,
     /// These numbers of threads instead of each scenario's own
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = count)]
     pub(crate) threads: Vec<usize>,
