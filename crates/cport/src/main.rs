@@ -57,7 +57,7 @@ enum Command {
     /// In a source tree of completion-port, builds the benchmark and runs it. Elsewhere, runs the
     /// `cport-bench` that is in the same directory. All arguments are passed on.
     Bench(bench::Passed),
-    /// Report what this system offers to a port, and try the rules that differ between systems
+    /// Report what this system offers to a port, and try the rules that depend on it
     ///
     /// Takes a moment. Exit codes: 0 if all was as expected, 1 if something was different, 2 if it could
     /// not begin.

@@ -1,29 +1,17 @@
-//! Delivery: when a socket is reported, how often, and as what.
+//! Delivery: when a socket is reported, and as what.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener};
 use std::time::Duration;
 
 use completion_port::{Batch, Events, Interest, OneShot, Packet, Persistent, Registration};
-use socket2::{Domain, SockRef, Socket, Type};
+use socket2::{Domain, Socket, Type};
 
 use super::Trial;
-use super::kit::{NOBODY, Plain, QUIET, Seen, count, plain, soon, tcp_pair, udp, until, wait};
+use super::kit::{NOBODY, Plain, QUIET, Seen, plain, soon, tcp_pair, udp, wait};
 use crate::system;
 
 pub(super) const TRIALS: &[Trial] = &[
-    Trial {
-        rule: 17,
-        what: "three arrivals before a thread comes to the packet",
-        expected: "1 queued, 1 packet",
-        run: one_packet,
-    },
-    Trial {
-        rule: 18,
-        what: "level, persistent: three waits without reading, one after",
-        expected: "3 times notified IN; then nothing",
-        run: repeats,
-    },
     Trial {
         rule: 20,
         what: "level: armed with and without something left to read",
@@ -35,12 +23,6 @@ pub(super) const TRIALS: &[Trial] = &[
         what: "edge, persistent: a byte, no read, another byte",
         expected: "notified IN; nothing; notified IN",
         run: edges,
-    },
-    Trial {
-        rule: 23,
-        what: "IN of a stream and of a listener; OUT that was not asked for",
-        expected: "nothing; ready IN; listener: ready IN",
-        run: readable,
     },
     Trial {
         rule: 24,
@@ -59,12 +41,6 @@ pub(super) const TRIALS: &[Trial] = &[
         what: "a stream before and after its connect; a UDP socket",
         expected: "nothing; then OUT; ready OUT",
         run: fresh,
-    },
-    Trial {
-        rule: 27,
-        what: "a reset that was not asked for, level and persistent",
-        expected: "1 packet, then 0; enabled again: 1, then 0",
-        run: never_spins,
     },
 ];
 
@@ -92,34 +68,6 @@ fn events(port: &Plain, limit: Duration) -> completion_port::Result<Events> {
     })
 }
 
-fn one_packet() -> Seen {
-    let port = plain()?;
-    let (mut near, far) = system::pair()?;
-    port.register(Registration::new(&far, 1, Interest::IN, Persistent::Edge))?;
-    let mut batch = Batch::new();
-    for _ in 0..3 {
-        near.write_all(b"x")?;
-        port.raw().has_packets(&mut batch)?;
-    }
-    // Windows tells a little later.
-    until(|| port.raw().has_packets(&mut batch).is_ok_and(|has| has))?;
-    let queued = port.stats().queued;
-    Ok(format!("{queued} queued, {} packet", count(&port, soon())?))
-}
-
-fn repeats() -> Seen {
-    let port = plain()?;
-    let (mut near, mut far) = system::pair()?;
-    port.register(Registration::new(&far, 1, Interest::IN, Persistent::Level))?;
-    near.write_all(b"x")?;
-    let mut times = 0;
-    for _ in 0..3 {
-        times += usize::from(wait(&port, soon())? == "notified IN");
-    }
-    far.read_exact(&mut [0])?;
-    Ok(format!("{times} times notified IN; then {}", wait(&port, QUIET)?))
-}
-
 fn exact_level() -> Seen {
     let port = plain()?;
     let (mut near, mut far) = system::pair()?;
@@ -142,19 +90,6 @@ fn edges() -> Seen {
     let second = wait(&port, QUIET)?;
     near.write_all(b"x")?;
     Ok(format!("{first}; {second}; {}", wait(&port, soon())?))
-}
-
-fn readable() -> Seen {
-    let port = plain()?;
-    let (mut near, far) = tcp_pair()?;
-    port.register(Registration::new(&far, 1, Interest::IN, OneShot::Level))?;
-    let before = wait(&port, QUIET)?;
-    near.write_all(b"x")?;
-    let after = wait(&port, soon())?;
-    let listener = TcpListener::bind("127.0.0.1:0")?;
-    port.register(Registration::new(&listener, 2, Interest::IN, OneShot::Level))?;
-    let _client = std::net::TcpStream::connect(listener.local_addr()?)?;
-    Ok(format!("{before}; {after}; listener: {}", wait(&port, soon())?))
 }
 
 fn hangup() -> Seen {
@@ -226,17 +161,4 @@ fn fresh() -> Seen {
     let socket = udp()?;
     port.register(Registration::new(&socket, 1, Interest::OUT, OneShot::Level))?;
     Ok(format!("{silent}; then {connected:?}; {}", wait(&port, soon())?))
-}
-
-fn never_spins() -> Seen {
-    let port = plain()?;
-    let (near, far) = tcp_pair()?;
-    let id = port.register(Registration::new(&far, 1, Interest::NONE, Persistent::Level))?;
-    // Closed at once and without a word.
-    SockRef::from(&near).set_linger(Some(Duration::ZERO))?;
-    drop(near);
-    let (first, then) = (count(&port, soon())?, count(&port, QUIET)?);
-    port.enable(id, Interest::NONE, Persistent::Level)?;
-    let (again, silent) = (count(&port, soon())?, count(&port, QUIET)?);
-    Ok(format!("{first} packet, then {then}; enabled again: {again}, then {silent}"))
 }

@@ -100,13 +100,7 @@ pub(crate) fn result(outcome: &Outcome) -> String {
             Some(code) => format!("code {code}"),
             None => format!("{:?}", error.kind()),
         },
-        (Outcome::Received(_, bytes), _) => {
-            format!("received {:?}", String::from_utf8_lossy(bytes))
-        }
-        (Outcome::Sent(Ok(count), _), _) => format!("sent {count}"),
         (Outcome::Read(_, bytes), _) => format!("read {:?}", String::from_utf8_lossy(bytes)),
-        (Outcome::Written(Ok(count), _), _) => format!("wrote {count}"),
-        (Outcome::Synced(Ok(())), _) => "on the disk".to_owned(),
         (Outcome::Connected(_), _) => "connected".to_owned(),
         _ => "something else".to_owned(),
     }

@@ -1,11 +1,11 @@
-//! Closed descriptors, closed ports, and forks.
+//! Closed descriptors, and forks.
 
 use std::io::Write as _;
 
 use completion_port::{Interest, OneShot, Registration};
 
 use super::Trial;
-use super::kit::{Seen, outcome, plain, soon, udp, wait};
+use super::kit::{Seen, plain, soon, wait};
 use crate::system::forks::forked;
 use crate::system::{number, pair};
 
@@ -15,12 +15,6 @@ pub(super) const TRIALS: &[Trial] = &[
         what: "a borrowed descriptor is closed, its number registered anew",
         expected: "accepted under a new name; ready IN; 0 left",
         run: closed_number,
-    },
-    Trial {
-        rule: 31,
-        what: "closed with a message queued; shut down with two registrations",
-        expected: "posted 7, Closed; removed, removed, Closed",
-        run: closing,
     },
     Trial {
         rule: 32,
@@ -53,19 +47,4 @@ fn closed_number() -> Seen {
     let seen = wait(&port, soon());
     // That packet's token has been dropped, which ended the new registration.
     Ok(format!("{name}; {}; {} left", seen?, port.stats().registered))
-}
-
-fn closing() -> Seen {
-    let port = plain()?;
-    port.post(7)?;
-    port.close();
-    let (last, closed) = (wait(&port, soon())?, outcome(wait(&port, soon())));
-    let port = plain()?;
-    let (socket, other) = (udp()?, udp()?);
-    for socket in [&socket, &other] {
-        port.register(Registration::new(socket, 1, Interest::IN, OneShot::Level))?;
-    }
-    port.shutdown()?;
-    let (keys, over) = (wait(&port, soon())?, outcome(wait(&port, soon())));
-    Ok(format!("{last}, {closed}; {keys}, {over}"))
 }

