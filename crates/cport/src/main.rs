@@ -10,12 +10,12 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 mod bench;
+mod completions;
 mod connection;
 mod demo;
 mod echo;
 mod failure;
 mod gauge;
-mod manual;
 mod probe;
 mod quantity;
 mod retry;
@@ -66,11 +66,7 @@ enum Command {
     ///
     /// bash: source <(cport completions bash); zsh: cport completions zsh > DIR/_cport, with DIR in $fpath; fish:
     /// cport completions fish > ~/.config/fish/completions/cport.fish
-    Completions(manual::Completions),
-    /// Print the manual page, or write those of all commands into a directory
-    ///
-    /// cport man | man -l - shows it; cport man /usr/local/share/man/man1 makes it known to man.
-    Man(manual::Manual),
+    Completions(completions::Options),
 }
 
 /// The whole command line, that of the benchmark too, which is passed on unread.
@@ -92,8 +88,7 @@ fn main() -> ExitCode {
         Command::Echo(options) => echo::run(&options),
         Command::Bench(passed) => bench::run(&passed),
         Command::Probe(options) => probe::run(&options),
-        Command::Completions(options) => manual::complete(&options, command()),
-        Command::Man(options) => manual::describe(&options, command()),
+        Command::Completions(options) => completions::run(&options, command()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

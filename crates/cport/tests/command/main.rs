@@ -5,6 +5,7 @@
 mod common;
 
 mod bench;
+mod completions;
 #[cfg(windows)]
 mod consoles;
 mod demo;
@@ -13,7 +14,6 @@ mod ending;
 mod errors;
 #[cfg(target_os = "linux")]
 mod limits;
-mod manual;
 mod numbers;
 mod probe;
 #[cfg(target_os = "linux")]
