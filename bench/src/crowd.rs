@@ -8,8 +8,6 @@
 //! kernel costs by itself is measured beside the port: an edge-triggered set, which is asked, and the
 //! counters it names, which are read.
 
-mod plot;
-
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -35,7 +33,7 @@ const SIZES: [usize; 10] =
 /// Descriptors that the process needs besides the counters.
 const SPARE: usize = 64;
 
-/// What is measured: a line of the plot, a column of the table.
+/// What is measured: a column of the table.
 struct Line {
     name: &'static str,
     /// Whether its counters are descriptors of the process.
@@ -275,8 +273,8 @@ fn sizes(most: usize, room: usize) -> Vec<usize> {
     sizes
 }
 
-/// Measures, prints the table, and writes the plot.
-pub(crate) fn run(options: &Options) -> Result<(), Failure> {
+/// Measures, and prints the table.
+pub(crate) fn run(options: Options) -> Result<(), Failure> {
     let most = usize::try_from(options.most).unwrap_or(usize::MAX);
     let room = room();
     let mut rows = Vec::new();
@@ -296,11 +294,6 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         rows.push(row);
     }
     print!("{}", text(&rows));
-    if let Some(path) = &options.plot {
-        let written = std::fs::write(path, plot::svg(&rows));
-        written.map_err(|error| Failure::Broken(format!("{}: {error}", path.display())))?;
-        println!("plot: {}", path.display());
-    }
     Ok(())
 }
 

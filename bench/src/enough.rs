@@ -14,12 +14,12 @@ pub(crate) struct Amount {
     pub(crate) least: usize,
     /// More for want of comparable ones may begin until then; none without it.
     pub(crate) until: Option<Instant>,
-    /// More until the intervals are narrow, but no more than so many in all.
+    /// More until the intervals are narrow, up to this number in all.
     pub(crate) narrow_or: Option<usize>,
 }
 
 impl Amount {
-    /// So many, and no more.
+    /// This number, and no more.
     pub(crate) const fn exactly(rounds: usize) -> Amount {
         Amount { least: rounds, until: None, narrow_or: None }
     }

@@ -175,7 +175,7 @@ fn shown(command: options::Command) -> Result<(), Failure> {
         options::Command::Report(options) => return report(&options),
         options::Command::Model(options) => model::run(&options),
         options::Command::Handover(options) => return system::handover(options),
-        options::Command::Crowd(options) => return system::crowd(&options),
+        options::Command::Crowd(options) => return system::crowd(options),
     }
     Ok(())
 }

@@ -16,16 +16,10 @@ use crate::table::align;
 
 /// The load at which delays are compared, in percent of what the handlers alone would allow.
 const LIGHT: u64 = 70;
-/// More processors than this are not looked at.
-const MOST: usize = 512;
-/// How many processors a port can feed: as many as do at least such a part each of what one alone
-/// does.
-const FED: [f64; 2] = [0.9, 0.5];
 
-/// Prints the tables.
+/// Prints the table.
 pub(crate) fn run(options: &Options) {
-    let text = if options.saturation { saturation(options) } else { outcomes(options) };
-    print!("{text}");
+    print!("{}", outcomes(options));
 }
 
 /// What is varied from line to line, apart from the number of processors.
@@ -46,9 +40,6 @@ impl Options {
             near: self.near,
             far: self.far,
             socket: usize::from(self.socket),
-            wake: self.wake,
-            wake_kernel: self.wake,
-            latency: self.latency,
             ..Costs::default()
         };
         let duration = u64::from(self.time) * 1_000_000;
@@ -184,50 +175,6 @@ fn microseconds(nanoseconds: f64) -> String {
     format!("{:.0} us", nanoseconds / 1000.0)
 }
 
-fn saturation(options: &Options) -> String {
-    let mut head = vec!["handler", "each", "woken"];
-    let parts: Vec<String> =
-        FED.iter().map(|part| format!("{} of one alone", percent(*part))).collect();
-    for part in &parts {
-        head.extend([part.as_str(), "lock", "set"]);
-    }
-    let mut rows = vec![head.into_iter().map(str::to_owned).collect::<Vec<_>>()];
-    for variant in options.variants() {
-        let setup = |cores| options.setup(cores, variant);
-        let alone = simulate(setup(1)).efficiency;
-        let mut row = named(variant).to_vec();
-        for part in FED {
-            let cores = largest(MOST, |cores| simulate(setup(cores)).efficiency >= part * alone);
-            let there = simulate(setup(cores.unwrap_or(MOST)));
-            row.push(cores.map_or_else(|| format!(">= {MOST}"), |cores| cores.to_string()));
-            row.extend([percent(there.lock), percent(there.set)]);
-        }
-        rows.push(row);
-    }
-    align(rows, 0)
-}
-
-/// By bisection, the largest number for which `holds`, if it holds for one and there is one number
-/// from which on it does not; `None` if it holds for `most` as well.
-fn largest(most: usize, holds: impl Fn(usize) -> bool) -> Option<usize> {
-    let (mut low, mut high) = (1, 2);
-    while holds(high) {
-        if high >= most {
-            return None;
-        }
-        (low, high) = (high, (high * 2).min(most));
-    }
-    while high - low > 1 {
-        let middle = low.midpoint(high);
-        if holds(middle) {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
-    Some(low)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -324,14 +271,6 @@ mod tests {
     }
 
     #[test]
-    fn bisection_finds_the_last_one() {
-        for last in [1, 2, 3, 7, 8, 100, 511] {
-            assert_eq!(largest(512, |number| number <= last), Some(last));
-        }
-        assert_eq!(largest(512, |_| true), None);
-    }
-
-    #[test]
     fn the_time_to_think_makes_the_load() {
         // 16 connections that ask every 16 us for 1 us: full load; for 70 %, every 22.8 us.
         assert_eq!(think_for(100, 1_000, 16), 15_000);
@@ -353,8 +292,5 @@ mod tests {
         let text = outcomes(&parse(placements));
         assert_eq!(text.lines().count(), 1 + 5, "{text}");
         assert!(text.contains("one-shot") && text.contains(" away "), "{text}");
-        let options = parse("model --handler 1 --time 2 --saturation");
-        let text = saturation(&options);
-        assert_eq!(text.lines().count(), 2, "{text}");
     }
 }

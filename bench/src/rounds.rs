@@ -117,8 +117,8 @@ pub(crate) struct Place {
     pub(crate) by_turn: bool,
 }
 
-/// All contenders; in S8 also the first of them with few sockets, to which it is compared. A process may have so many
-/// descriptors.
+/// All contenders; in S8 also the first of them with few sockets, to which it is compared. `descriptors` is the limit of a
+/// process.
 pub(crate) fn line_up(setup: &Setup, contenders: &[Contender], descriptors: usize) -> Vec<Place> {
     let place = |name: &str, contender: &Contender, setup: &Setup| Place {
         name: name.to_owned(),
@@ -565,8 +565,6 @@ pub(crate) mod tests {
             scenarios: vec![scenario.to_owned()],
             threads: vec![2],
             connections: vec![64],
-            handlers: Vec::new(),
-            reads: Vec::new(),
             rounds: None,
             round: None,
             descriptors: 20_000,

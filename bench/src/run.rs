@@ -31,16 +31,10 @@ impl Options {
             }
         }
         Ok(Selection {
-            extent: match (self.quick, self.full) {
-                (true, _) => Extent::Quick,
-                (_, true) => Extent::Full,
-                _ => Extent::Usual,
-            },
+            extent: if self.quick { Extent::Quick } else { Extent::Usual },
             scenarios: self.scenario.clone(),
             threads: self.threads.clone(),
             connections: self.connections.clone(),
-            handlers: self.handler.clone(),
-            reads: self.reads.iter().map(|reads| (*reads).into()).collect(),
             rounds: self.rounds.or(self.compare.as_ref().map(|_| compare::LEAST)),
             round: self.seconds,
             descriptors,

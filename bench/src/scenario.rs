@@ -32,8 +32,6 @@ pub(crate) enum Extent {
     Quick,
     /// What matters, in about half an hour.
     Usual,
-    /// Every number of threads with every number of connections.
-    Full,
 }
 
 /// What a run is to measure.
@@ -45,8 +43,6 @@ pub(crate) struct Selection {
     /// Instead of the usual numbers, unless empty.
     pub(crate) threads: Vec<usize>,
     pub(crate) connections: Vec<usize>,
-    pub(crate) handlers: Vec<u32>,
-    pub(crate) reads: Vec<Reads>,
     pub(crate) rounds: Option<usize>,
     pub(crate) round: Option<Duration>,
     /// Descriptors that a process may have.
@@ -138,7 +134,6 @@ impl Selection {
         let rounds = match (self.extent, near_one) {
             (Extent::Quick, _) => 6,
             (Extent::Usual, true) => 21,
-            (Extent::Full, true) => 31,
             (_, false) if connections >= 10_000 => 6,
             (_, false) if scenario == SINK => 7,
             (_, false) => 9,
@@ -196,47 +191,45 @@ impl Selection {
         }
     }
 
-    /// The sizes of a sink. Where an option chooses one dimension, the others are what is usual
-    /// together in any of the usual sizes.
+    /// The sizes of a sink. Numbers of threads and connections that an option chooses replace the usual ones.
     fn sizes_of_sink(&self) -> Vec<Size> {
-        let or = |chosen: &[usize], usual: &[usize]| -> Vec<usize> {
-            if chosen.is_empty() { usual.to_vec() } else { chosen.to_vec() }
+        /// Reads, threads, connections, microseconds of a handler.
+        type Usual<'u> = (Reads, usize, &'u [usize], &'u [u32]);
+        let usual: &[Usual<'_>] = match self.extent {
+            Extent::Quick => &[(Reads::One, 2, &[8], &[5])],
+            Extent::Usual => &[
+                (Reads::One, 2, &[8], &[0, 2, 5, 10, 20]),
+                (Reads::One, 2, &[2, 32, ACTIVE], &[5]),
+                (Reads::One, 4, &[8], &[0, 5]),
+                (Reads::All, 2, &[8], &[0, 5]),
+            ],
         };
-        let threads = or(&self.threads, &[2, 4]);
-        let connections = or(&self.connections, &[2, 8, 32, ACTIVE]);
-        let all_reads = [Reads::One, Reads::All];
-        let reads = if self.reads.is_empty() { &all_reads } else { &self.reads[..] };
-        let handlers =
-            if self.handlers.is_empty() { &[0, 2, 5, 10, 20] } else { &self.handlers[..] };
         let mut sizes = Vec::new();
-        for (reads, threads) in reads.iter().flat_map(|r| threads.iter().map(|t| (*r, *t))) {
-            for (handler, connections) in
-                handlers.iter().flat_map(|h| connections.iter().map(|c| (*h, *c)))
+        for (reads, threads, connections, handlers) in usual {
+            let threads =
+                if self.threads.is_empty() { vec![*threads] } else { self.threads.clone() };
+            let connections =
+                if self.connections.is_empty() { connections } else { &self.connections[..] };
+            for (threads, connections) in
+                threads.iter().flat_map(|t| connections.iter().map(|c| (*t, *c)))
             {
-                let drain = Some(Drain { handler, reads });
-                sizes.push(Size { threads, connections, under_way: 1, drain });
+                let drain = |handler: &u32| Some(Drain { handler: *handler, reads: *reads });
+                sizes.extend(handlers.iter().map(drain).map(|drain| Size {
+                    threads,
+                    connections,
+                    under_way: 1,
+                    drain,
+                }));
             }
         }
-        let usual: &[(Reads, usize, &[u32], &[usize])] = match self.extent {
-            Extent::Quick => &[(Reads::One, 2, &[5], &[8])],
-            Extent::Usual => &[
-                (Reads::One, 2, &[0, 2, 5, 10, 20], &[8]),
-                (Reads::One, 2, &[5], &[2, 32, ACTIVE]),
-                (Reads::One, 4, &[0, 5], &[8]),
-                (Reads::All, 2, &[0, 5], &[8]),
-            ],
-            Extent::Full => return sizes,
-        };
-        let is_usual = |size: &Size, drain: Drain| {
-            usual.iter().any(|(reads, threads, handlers, connections)| {
-                (!self.reads.is_empty() || drain.reads == *reads)
-                    && (!self.threads.is_empty() || size.threads == *threads)
-                    && (!self.handlers.is_empty() || handlers.contains(&drain.handler))
-                    && (!self.connections.is_empty() || connections.contains(&size.connections))
-            })
-        };
-        sizes.retain(|size| size.drain.is_some_and(|drain| is_usual(size, drain)));
-        sizes
+        // With one dimension chosen, several usual sizes may become the same.
+        let mut different = Vec::new();
+        for size in sizes {
+            if !different.contains(&size) {
+                different.push(size);
+            }
+        }
+        different
     }
 
     /// The sizes of a scenario.
@@ -261,8 +254,6 @@ impl Selection {
         if self.extent == Extent::Quick {
             threads = threads.first().map_or_else(Vec::new, |first| vec![(*first).max(2)]);
             connections.retain(|count| scenario != "S1" || *count == ACTIVE);
-        } else if self.extent == Extent::Full && matches!(scenario, "S8" | "S3") {
-            threads = vec![1, 2, 4];
         }
         if !self.threads.is_empty() && !threads.is_empty() {
             threads.clone_from(&self.threads);
@@ -317,8 +308,6 @@ mod tests {
             scenarios: Vec::new(),
             threads: Vec::new(),
             connections: Vec::new(),
-            handlers: Vec::new(),
-            reads: Vec::new(),
             rounds: None,
             round: None,
             descriptors: 20_000,
@@ -353,18 +342,6 @@ mod tests {
         assert_eq!(rounds("S4", 64), [(16, 21)]);
         assert_eq!(rounds("S12", 32), [(1, 21), (2, 21), (4, 21)]);
         assert_eq!(rounds("S13", 64), [(1, 21), (2, 21), (4, 21)]);
-    }
-
-    #[test]
-    fn the_full_run_has_every_number_of_threads_with_every_number_of_connections() {
-        let all = sizes(&selection(Extent::Full));
-        for connections in [1, 64, 1000, 10_000] {
-            for threads in [1, 2, 4] {
-                assert!(all.contains(&("S1", threads, connections)));
-            }
-        }
-        assert!(all.contains(&("S8", 4, 19_500)));
-        assert_eq!(all.iter().filter(|(scenario, ..)| *scenario == SINK).count(), 2 * 2 * 4 * 5);
     }
 
     #[test]
@@ -413,8 +390,6 @@ mod tests {
         let setups = chosen.setups().unwrap();
         assert!(setups[1].title.ends_with("; 8 under way on each of 1 socket, 1 threads"));
         assert_eq!((setups[2].rounds, setups[2].compared), (21, CPU));
-        chosen.extent = Extent::Full;
-        assert_eq!(all(&chosen).len(), 3 * 3);
         (chosen.threads, chosen.connections) = (vec![3], vec![5]);
         assert_eq!(all(&chosen), [(3, datagrams(5, 1))]);
     }
@@ -445,27 +420,28 @@ mod tests {
     }
 
     #[test]
-    fn options_choose_sinks_with_what_is_usual_otherwise() {
+    fn chosen_numbers_replace_the_usual_ones_of_sinks() {
         let mut chosen = Selection { scenarios: vec![SINK.to_owned()], ..selection(Extent::Quick) };
         assert_eq!(sinks(&chosen), [(Reads::One, 2, 8, 5)]);
         chosen.extent = Extent::Usual;
-        chosen.handlers = vec![7];
-        chosen.reads = vec![Reads::All];
         chosen.connections = vec![3];
-        assert_eq!(sinks(&chosen), [(Reads::All, 2, 3, 7), (Reads::All, 4, 3, 7)]);
+        let one = [0, 2, 5, 10, 20].map(|handler| (Reads::One, 2, 3, handler));
+        let others = [
+            (Reads::One, 4, 3, 0),
+            (Reads::One, 4, 3, 5),
+            (Reads::All, 2, 3, 0),
+            (Reads::All, 2, 3, 5),
+        ];
+        assert_eq!(sinks(&chosen), [&one[..], &others[..]].concat());
         chosen.threads = vec![1];
-        assert_eq!(sinks(&chosen), [(Reads::All, 1, 3, 7)]);
-        let only =
-            Selection { handlers: vec![5], reads: vec![Reads::One], ..selection(chosen.extent) };
-        assert_eq!(sinks(&only).len(), 5);
+        assert_eq!(sinks(&chosen).len(), 5 + 2);
     }
 
     #[test]
     fn a_sink_says_what_its_handlers_do_and_its_servers_are_told() {
-        let mut chosen = Selection { scenarios: vec![SINK.to_owned()], ..selection(Extent::Full) };
-        (chosen.threads, chosen.connections) = (vec![2], vec![8]);
-        (chosen.handlers, chosen.reads) = (vec![0, 5], vec![Reads::All]);
-        let setups = chosen.setups().unwrap();
+        let chosen = Selection { scenarios: vec![SINK.to_owned()], ..selection(Extent::Usual) };
+        let mut setups = chosen.setups().unwrap();
+        setups.retain(|setup| setup.drain.is_some_and(|drain| drain.reads == Reads::All));
         let [quick, long] = &setups[..] else { panic!("{setups:?}") };
         let words = "handlers of 5 us, reads until it would block; 8 connections, 2 threads";
         assert!(long.title.ends_with(words), "{}", long.title);

@@ -108,8 +108,6 @@ pub(crate) struct Snapshot {
     pub(crate) wakes: Option<u64>,
     /// System calls, if the kernel counts them.
     pub(crate) system_calls: Option<u64>,
-    /// Context switches by the kernel's counter.
-    pub(crate) counted_switches: Option<u64>,
     /// Why the kernel does not count.
     pub(crate) not_counted: Option<String>,
 }
@@ -252,8 +250,7 @@ fn snapshot(
         refused: accepted.refused.load(Ordering::Relaxed),
         refusal: accepted.refusal.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         wakes: server.wakes(),
-        system_calls: counted.map(|counted| counted.system_calls),
-        counted_switches: counted.map(|counted| counted.context_switches),
+        system_calls: counted,
         not_counted,
     })
 }

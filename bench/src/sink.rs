@@ -10,7 +10,6 @@ use std::sync::{Mutex, PoisonError};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use crate::options;
 use crate::work::{BUFFER, compute};
 
 /// Reads of a handler for each time it is told that its connection is ready, in
@@ -33,15 +32,6 @@ pub(crate) enum Reads {
     All,
 }
 
-impl From<options::Reads> for Reads {
-    fn from(reads: options::Reads) -> Self {
-        match reads {
-            options::Reads::One => Self::One,
-            options::Reads::All => Self::All,
-        }
-    }
-}
-
 impl Reads {
     /// So many at most.
     fn at_most(self) -> usize {
@@ -59,7 +49,7 @@ impl Reads {
         }
     }
 
-    /// In the word of the option.
+    /// In a word.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Reads::One => "one",

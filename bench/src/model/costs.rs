@@ -86,10 +86,10 @@ impl Default for Costs {
             data_lines: options::DATA,
             wake_lines: 0,
             modify: 250,
-            wake: options::WAKE,
+            wake: 8_000,
             wake_kernel: 7_000,
             tell: 160,
-            latency: options::LATENCY,
+            latency: 20_000,
         }
     }
 }

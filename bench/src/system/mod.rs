@@ -18,13 +18,6 @@ pub(crate) struct Switches {
     pub(crate) involuntary: u64,
 }
 
-/// System calls and context switches that were counted so far.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Counted {
-    pub(crate) system_calls: u64,
-    pub(crate) context_switches: u64,
-}
-
 /// What the clients of a socket are told of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {

@@ -84,6 +84,6 @@ pub(crate) fn handover(options: options::Handover) -> Result<(), Failure> {
     Ok(())
 }
 
-pub(crate) fn crowd(options: &options::Crowd) -> Result<(), Failure> {
+pub(crate) fn crowd(options: options::Crowd) -> Result<(), Failure> {
     crowd::run(options)
 }

@@ -11,7 +11,6 @@ use crate::enough::Amount;
 use crate::options::{self, ACCEPTS, FILES, INSTRUCTIONS, OPERATIONS, SHORT};
 use crate::report::Cell;
 use crate::run::Bench;
-use crate::system::Counted;
 
 /// The scenarios that are not measured here, and why.
 pub(in crate::system) const LACKS: [(&str, &str); 7] = [
@@ -49,7 +48,7 @@ impl Counters {
         Err("system calls are not counted on Windows".to_owned())
     }
 
-    pub(crate) fn read(&self) -> io::Result<Counted> {
+    pub(crate) fn read(&self) -> io::Result<u64> {
         match *self {}
     }
 }
@@ -85,6 +84,6 @@ pub(crate) fn handover(_options: options::Handover) -> Result<(), Failure> {
     Err(not_here("how soon another thread takes over"))
 }
 
-pub(crate) fn crowd(_options: &options::Crowd) -> Result<(), Failure> {
+pub(crate) fn crowd(_options: options::Crowd) -> Result<(), Failure> {
     Err(not_here("a crowd of registrations"))
 }

@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 
 pub(crate) const ABOUT: &str = "The completion port side by side with its rivals";
 
@@ -84,11 +84,8 @@ pub(crate) enum Command {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Run {
     /// One situation only (S1, 64 connections, 2 threads), in half a minute
-    #[arg(long, conflicts_with = "full")]
-    pub(crate) quick: bool,
-    /// Every number of threads with every number of connections, in an hour or two
     #[arg(long)]
-    pub(crate) full: bool,
+    pub(crate) quick: bool,
     /// Only these scenarios
     #[arg(long, value_name = "S1,S4,...", value_delimiter = ',')]
     pub(crate) scenario: Vec<String>,
@@ -105,12 +102,6 @@ pub(crate) struct Run {
     /// These numbers of connections instead of each scenario's own
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = count)]
     pub(crate) connections: Vec<usize>,
-    /// S16: handlers that compute for so many microseconds, instead of the usual ones
-    #[arg(long, value_name = "US,...", value_delimiter = ',', value_parser = microseconds)]
-    pub(crate) handler: Vec<u32>,
-    /// S16: handlers that read once for each packet, or all there is, instead of the usual ones
-    #[arg(long, value_name = "one,all", value_delimiter = ',', hide_possible_values = true)]
-    pub(crate) reads: Vec<Reads>,
     /// S14: the file has so many MiB
     #[arg(long, value_name = "MIB", default_value_t = 256,
         value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
@@ -133,15 +124,6 @@ pub(crate) struct Run {
     /// Write the plot of S1 with 64 connections
     #[arg(long, value_name = "FILE.svg")]
     pub(crate) plot: Option<PathBuf>,
-}
-
-/// How long a handler of a sink goes on with a connection of which it was told once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Reads {
-    /// One read for each packet
-    One,
-    /// Reads until it would block, or until a budget of reads is used up
-    All,
 }
 
 /// `bench report`
@@ -188,12 +170,6 @@ pub(crate) struct Model {
     #[arg(long, value_name = "N", default_value_t = 32,
         value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) socket: u16,
-    /// What a wake costs the thread that wakes another, in nanoseconds
-    #[arg(long, value_name = "NS", default_value_t = WAKE)]
-    pub(crate) wake: u64,
-    /// From a wake until the thread runs, in nanoseconds
-    #[arg(long, value_name = "NS", default_value_t = LATENCY)]
-    pub(crate) latency: u64,
     /// Processors by which the data of the connections comes in, dealt to the connections; 0: the data costs
     /// the same everywhere
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -222,16 +198,11 @@ pub(crate) struct Model {
     #[arg(long, value_name = "MS", default_value_t = 40,
         value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) time: u16,
-    /// Look for the number of processors that a port can feed, instead
-    #[arg(long)]
-    pub(crate) saturation: bool,
 }
 
 /// What the model takes things to cost unless it is told, in nanoseconds.
 pub(crate) const NEAR: u64 = 80;
 pub(crate) const FAR: u64 = 150;
-pub(crate) const WAKE: u64 = 8_000;
-pub(crate) const LATENCY: u64 = 20_000;
 /// An echo of 64 bytes costs 3.95 us more where a line takes 255 ns instead of 25.
 pub(crate) const DATA: u64 = 17;
 /// On which processor a thread is woken, in the model.
@@ -246,7 +217,7 @@ pub(crate) struct Handover {
 }
 
 /// `bench crowd`
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Crowd {
     /// The most registrations
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1000..))]
@@ -254,22 +225,12 @@ pub(crate) struct Crowd {
     /// How often everything is measured
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rounds: u32,
-    /// Write the plot
-    #[arg(long, value_name = "FILE.svg")]
-    pub(crate) plot: Option<PathBuf>,
 }
 
 fn count(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(count @ 1..=100_000) => Ok(count),
         _ => Err("a number from 1 to 100000 is wanted".to_owned()),
-    }
-}
-
-fn microseconds(text: &str) -> Result<u32, String> {
-    match text.parse() {
-        Ok(microseconds @ 0..=100) => Ok(microseconds),
-        _ => Err("a number from 0 to 100 is wanted".to_owned()),
     }
 }
 
