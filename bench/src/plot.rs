@@ -598,7 +598,7 @@ pub(crate) mod tests {
     fn the_papers_have_the_plot_and_the_table_of_the_file_that_they_name() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let read = |file: &str| fs::read_to_string(root.join(file)).unwrap();
-        let papers = ["README.md", "crates/completion-port/docs/COMPARE.md"].map(read);
+        let papers = ["README.md", "bench/results/RUNS.md"].map(read);
         let mut reports = Vec::new();
         for line in papers.iter().flat_map(|paper| paper.lines()) {
             let Some((_, arguments)) = line.split_once("cargo run --release -- bench report ")

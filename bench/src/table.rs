@@ -223,6 +223,9 @@ pub(crate) fn align(rows: Vec<Vec<String>>, left: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::Path;
+
     use super::*;
     use crate::report::tests::{cell as made, report};
 
@@ -322,5 +325,61 @@ mod tests {
     fn numbers_have_three_digits_that_count() {
         let shown = [12_345.6, 99.96, 1.234_5, 0.012_34, -0.5].map(number);
         assert_eq!(shown, ["12346", "100.0", "1.23", "0.012", "-0.500"]);
+    }
+
+    fn milliseconds(microseconds: f64) -> String {
+        match microseconds / 1000.0 {
+            long @ 100.0.. => format!("{long:.0}"),
+            middle @ 1.0.. => format!("{middle:.1}"),
+            short => format!("{short:.2}"),
+        }
+    }
+
+    /// COMPARE.md names the file of each scenario in its tables: one table of ratios, one of the p99, which has the
+    /// port, too.
+    #[test]
+    fn the_page_on_alternatives_has_the_figures_of_the_files_that_it_names() {
+        let names = ["epoll_one_shot", "epoll_edge", "mio", "polling", "tokio", "uring"];
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let page = root.join("crates/completion-port/docs/COMPARE.md");
+        let page = fs::read_to_string(page).unwrap();
+        let named = page.lines().filter_map(|line| {
+            let arguments = line.strip_prefix("cargo run --release -- bench report ")?;
+            let (file, scenarios) = arguments.split_once(" # ")?;
+            Some((Report::read(&root.join(file)).unwrap(), scenarios))
+        });
+        let reports: Vec<(Report, &str)> = named.collect();
+        let mut rows = 0;
+        for row in page.lines().filter(|line| line.starts_with("| S")) {
+            let fields: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+            let [scenario, threads, figures @ ..] = &fields[..] else { panic!("{row}") };
+            let scenario = scenario.split(':').next().unwrap();
+            let threads = threads.parse().unwrap();
+            let named = reports
+                .iter()
+                .find(|(_, scenarios)| scenarios.split(' ').any(|name| name == scenario));
+            let (report, _) = named.unwrap_or_else(|| panic!("no file has {scenario}"));
+            let is_meant =
+                |cell: &&Cell| cell.scenario == scenario && cell.threads == Some(threads);
+            let cells: Vec<&Cell> = report.cells.iter().filter(is_meant).collect();
+            assert_eq!(cells.len(), 1, "{row}");
+            let (cell, ours) = (cells[0], &cells[0].rows[0]);
+            let of = |name: &str| cell.row(name).unwrap();
+            let measured: Vec<String> = if figures.len() == names.len() {
+                let ratio = |name: &&str| advantage(cell, ours, of(name), is_rate(cell)).unwrap();
+                let shown = names.iter().map(ratio).map(|ratio| {
+                    let doubt = if ratio.interval.is_none() { "?" } else { "" };
+                    format!("{:.2}{doubt}", ratio.median)
+                });
+                shown.collect()
+            } else {
+                let compared = [ours].into_iter().chain(names.iter().map(|name| of(name)));
+                let p99 = compared.map(|row| estimate_present(row.values("p99")).unwrap().median);
+                p99.map(milliseconds).collect()
+            };
+            assert_eq!(*figures, measured, "{row}");
+            rows += 1;
+        }
+        assert!(rows > 10, "{rows}");
     }
 }
