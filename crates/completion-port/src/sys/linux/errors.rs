@@ -1,5 +1,5 @@
 //! The errors of the system calls that Linux alone makes: each is one [`Errors`]. Those that each Unix makes
-//! are in `sys/unix/errors.rs`. PLATFORM.md has this table, too.
+//! are in `sys/unix/errors.rs`. PLATFORM.md has a summary.
 
 use crate::sys::portable::errors;
 use crate::sys::portable::errors::{Code, Errors};

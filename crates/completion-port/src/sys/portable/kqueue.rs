@@ -213,7 +213,7 @@ struct Seen {
 }
 
 /// kevent(2) on the set, by which a thread waits. The repetition does not wait, so no signal
-/// ends it. Here, for [`QUESTIONS`] and for `sys/unix/errors.rs`, PLATFORM.md has a table, too.
+/// ends it. Here, for [`QUESTIONS`] and for `sys/unix/errors.rs`, PLATFORM.md has a summary.
 const WAIT: Errors = Errors { again: &[codes::EINTR], ..Errors::NONE };
 
 /// kevent(2) on the questions.

@@ -1,5 +1,5 @@
 //! The errors of the system calls that each Unix makes in the same way: each is one [`Errors`]. PLATFORM.md has
-//! this table, too.
+//! a summary.
 
 use crate::sys::portable::errors::{Errors, Retries, Then};
 use crate::sys::unix::options::{Code, last_code};

@@ -1,4 +1,4 @@
-//! How the errors of system calls are handled: PLATFORM.md has this table, too.
+//! How the errors of system calls are handled: PLATFORM.md has a summary.
 
 use windows_sys::Win32::Foundation::{
     ERROR_ACCESS_DENIED, ERROR_CALL_NOT_IMPLEMENTED, ERROR_NO_SYSTEM_RESOURCES,
