@@ -62,10 +62,11 @@ mod sys {
 pub use port::batch::Batch;
 pub use port::changes::{Changes, RefusedChange};
 pub use port::deadline::{Deadline, TimerId};
-pub use port::operation::{OpId, Operation, Outcome, SharedId, Started};
+pub use port::operation::{Done, Finished, OpId, Operation, Outcome, SharedId, Started};
+pub use port::packets::{Notified, Packet, Packets};
 pub use port::raw;
 pub use port::registration::{Id, Registration};
-pub use port::token::{Done, Finished, Notified, OwnedReady, Packet, Packets, Ready};
+pub use port::token::{OwnedReady, Ready};
 pub use port::{Port, PortBuilder};
 pub use types::address::Address;
 pub use types::buffer::{Buffer, Span};

@@ -20,7 +20,7 @@ use crate::types::source::OwnedSource;
 pub(crate) const PARTS: usize = 1024;
 
 /// What an attempt has come to.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Attempt<T> {
     /// The operation is done.
     Done(T),
@@ -36,8 +36,38 @@ pub(crate) enum Attempt<T> {
     /// or of a receiver of `AF_UNIX`. Nothing is lost by that. It is to be tried again when some time has
     /// passed.
     Scarce,
+    /// It has used its share of the thread's time and can continue: it does so when other operations have had theirs.
+    Yielded,
     /// It has failed.
     Failed(Fault),
+}
+
+impl<T> Attempt<T> {
+    #[inline]
+    pub(crate) fn map<R>(self, map: impl FnOnce(T) -> R) -> Attempt<R> {
+        match self {
+            Self::Done(value) => Attempt::Done(map(value)),
+            Self::Blocked => Attempt::Blocked,
+            Self::Carried => Attempt::Carried,
+            Self::Scarce => Attempt::Scarce,
+            Self::Yielded => Attempt::Yielded,
+            Self::Failed(fault) => Attempt::Failed(fault),
+        }
+    }
+
+    /// Whether the operation has ended.
+    #[inline]
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self, Self::Done(_) | Self::Failed(_))
+    }
+}
+
+/// What an operation that is done has left behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rest {
+    Unknown,
+    /// Nothing but perhaps an end or an error.
+    Nothing,
 }
 
 /// What a receive has brought.

@@ -47,59 +47,36 @@ impl Engine {
         Ok((node, slot, events))
     }
 
-    /// The next node of those that `seat` has been handed, if it is that of a slot, whose turn has not come:
-    /// [`Engine::hand_and_park`] may give it its turn. The calling thread owns the node then.
+    /// The same as [`Engine::next_ready`], of a registration that keeps its key: `clone` clones the key of the slot, whose
+    /// node is the calling thread's meanwhile. Otherwise a node whose turn has not come, and the clone if there is one:
+    /// [`Engine::next_by`] goes on with it.
     #[inline]
-    pub(crate) fn next_slot(&self, seat: &Seat) -> Option<(u32, &Slot)> {
+    pub(crate) fn next_ready_cloned<K>(
+        &self,
+        seat: &Seat,
+        clone: impl FnOnce(u32) -> K,
+    ) -> Result<(Name, Events, K), (Node, Option<K>)> {
         let node = seat.first();
         if node & POSTED != 0 {
             // A message, or none.
-            return None;
+            return Err((NIL, None));
         }
         let slot = self.slot(node);
-        seat.takes(node, &slot.link).then_some((node, slot))
-    }
-
-    /// The turn of a node from [`Engine::next_slot`], whose key has been cloned, if it is of the common kind: a packet of
-    /// a one-shot registration, which keeps its key. `None`, and nothing has changed, in any other case:
-    /// [`Engine::next_by`] goes on with it.
-    #[inline]
-    pub(crate) fn hand_and_park(
-        &self,
-        seat: &Seat,
-        index: u32,
-        slot: &Slot,
-    ) -> Option<(Name, Events)> {
-        let (generation, events) = slot.hand_and_park()?;
-        count(&seat.counts.ready);
-        Some((name_of(index, generation), events))
-    }
-
-    /// The next packet of those that `seat` has been handed, if it is a posted message: its cell. The
-    /// message is to be moved out, then [`Engine::free_post`] called.
-    #[inline]
-    pub(crate) fn next_posted(&self, seat: &Seat) -> Option<u32> {
-        let node = seat.first();
-        if node & FLIGHT != POSTED {
-            return None;
+        if !seat.takes(node, &slot.link) {
+            return Err((NIL, None));
         }
-        let cell = cell_of(node);
-        if !seat.takes(node, self.nodes.posts.at(cell)) {
-            return None;
+        let key = clone(node);
+        if self.forked() {
+            // The clone has forked, and this is the child.
+            return Err((node, Some(key)));
         }
-        count(&seat.counts.posted);
-        Some(cell)
-    }
-
-    /// The next packet of those that `seat` has been handed, if it is that of an operation: its record.
-    /// [`Engine::turn`] is to be called.
-    #[inline]
-    pub(crate) fn next_operation(&self, seat: &Seat) -> Option<u32> {
-        let node = seat.first();
-        if !is_flight(node) || !seat.takes(node, &self.nodes.flights.at(node & !FLIGHT).link) {
-            return None;
+        match slot.hand_and_park() {
+            Some((generation, events)) => {
+                count(&seat.counts.ready);
+                Ok((name_of(node, generation), events, key))
+            }
+            None => Err((node, Some(key))),
         }
-        Some(node & !FLIGHT)
     }
 
     /// The next packet of those that `seat` has been handed, of any kind. `first` is the first node,

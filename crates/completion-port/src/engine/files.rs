@@ -9,7 +9,7 @@ use super::{Engine, Name, Phase, name_parts};
 use crate::backend::files::{Issuer, Job};
 use crate::state::facts::Facts;
 use crate::state::moment::Moment;
-use crate::state::operations::{Course, Desk, Lanes, Verdict};
+use crate::state::operations::{Desk, Lanes, Step, Verdict};
 use crate::state::queue::{FLIGHT, Node};
 use crate::state::slot::{Drained, Refusal, Slot};
 use crate::types::error::{Call, Error, ErrorKind};
@@ -47,8 +47,8 @@ impl Engine {
         }
         let node = record | FLIGHT;
         lanes.start_file(&self.nodes, node, index, deadline);
-        let course = lanes.hand_over(&self.nodes, node);
-        debug_assert_eq!(course, Course::Waits, "nothing has called it off yet");
+        let step = lanes.hand_over(&self.nodes, node);
+        debug_assert_eq!(step, Step::Waits, "nothing has called it off yet");
         desk.set_deadline(deadline);
         // With the lock: a thread that calls the flight off finds it at the back end.
         self.backend.put(job);
@@ -115,7 +115,7 @@ impl Engine {
         job: Job,
     ) -> Result<(), (Verdict, Job)> {
         let mut lanes = aloft.desk.lock();
-        if let Course::Ends(verdict) = lanes.hand_over(&self.nodes, aloft.record | FLIGHT) {
+        if let Step::Ends(verdict) = lanes.hand_over(&self.nodes, aloft.record | FLIGHT) {
             return Err((verdict, job));
         }
         aloft.desk.hasten(deadline);

@@ -56,12 +56,12 @@ use crate::types::error::{Call, Error, ErrorKind};
 use delays::Delays;
 use outstanding::Outstanding;
 
-pub(crate) use crate::state::operations::{Clearance, Course, Desk, Verdict};
+pub(crate) use crate::state::operations::{Clearance, Desk, Step, Verdict};
 pub(crate) use crate::state::schedule::Waited;
 pub(crate) use aside::GoesOn;
 pub(crate) use delays::Histogram;
 pub(crate) use dispatch::Taken;
-pub(crate) use operations::{Aloft, Attempted, Place, Plan};
+pub(crate) use operations::{Aloft, Place, Plan};
 pub(crate) use packets::Posting;
 pub(crate) use poll::Scratch;
 pub(crate) use registrations::{Entry, Return};

@@ -1,19 +1,19 @@
 //! The life of an operation, from its start to its packet.
 //!
 //! The engine says when an operation is to be tried, and by which thread; what it is, and how it is tried, the
-//! caller knows. Between [`Course::Try`] and [`Engine::tried`] the caller has the operation to itself.
+//! caller knows. Between [`Step::Try`] and [`Engine::tried`] the caller has the operation to itself.
 
 use std::sync::atomic::Ordering::{Acquire, SeqCst};
 use std::time::Duration;
 
 use super::seat::Seat;
 use super::{Engine, Name, Phase, name_parts};
-use crate::backend::sockets::Transport;
+use crate::backend::sockets::{Attempt, Rest, Transport};
 use crate::memory::trace::trace_aside;
 use crate::state::facts::Facts;
 use crate::state::moment::Moment;
 use crate::state::operations::{
-    Clearance, Course, Desk, Effects, Flight, Lanes, Records, Tried, Verdict,
+    Clearance, Desk, Effects, Flight, Lanes, Records, Step, Tried, Verdict,
 };
 use crate::state::queue::{FLIGHT, Fifo, MOST_FLIGHTS, NIL};
 use crate::state::slot::{Drained, Next, Refusal, Slot};
@@ -37,20 +37,6 @@ pub(crate) struct Plan {
     pub(crate) direction: Direction,
     /// When it is to end at the latest; [`Moment::NEVER`]: no limit.
     pub(crate) deadline: Moment,
-}
-
-/// What an attempt has come to, as its caller says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Attempted {
-    Done,
-    /// Done, and nothing was left behind but perhaps an end or an error.
-    Drained,
-    Blocked,
-    Scarce,
-    /// It has had its share of the thread's time, and could go on: that it does when others had theirs.
-    Paused,
-    /// The back end carries the operation out: [`Engine::hand_over_transfer`] is to be called.
-    Carried,
 }
 
 /// An operation in flight, and what it belongs to.
@@ -132,15 +118,15 @@ struct Unrecorded<'e> {
 
 impl Unrecorded<'_> {
     /// The attempt has ended with this result. Frees the lane.
-    fn tried(&self, attempted: Attempted) {
+    fn tried(&self, attempt: Attempt<Rest>) {
         let Self { engine, name, slot, desk, direction } = *self;
         if engine.forked() {
             // The attempt has forked, and this is the child: the lane is the parent's.
             return;
         }
-        let tried = match attempted {
-            Attempted::Drained => Tried::Done { dry: slot.word().is_plain() },
-            Attempted::Blocked => Tried::Blocked,
+        let tried = match attempt {
+            Attempt::Done(Rest::Nothing) => Tried::Done { dry: slot.word().is_plain() },
+            Attempt::Blocked => Tried::Blocked,
             _ => Tried::Done { dry: false },
         };
         let poll = engine.current_poll();
@@ -160,7 +146,7 @@ impl Unrecorded<'_> {
 impl Drop for Unrecorded<'_> {
     /// The attempt has panicked.
     fn drop(&mut self) {
-        self.tried(Attempted::Done);
+        self.tried(Attempt::Done(Rest::Unknown));
     }
 }
 
@@ -300,7 +286,7 @@ impl Engine {
         record: u32,
         plan: &Plan,
         drained: Drained,
-    ) -> Result<Course, Error> {
+    ) -> Result<Step, Error> {
         let lend = |_: &Lanes| {
             slot.lend(plan.direction.facts(), drained)?;
             // No edge reports that what it lacks is there, or that the system can carry it out.
@@ -310,7 +296,7 @@ impl Engine {
     }
 
     /// The operation of `record`, which is in its cell, has a share in the key of a registration.
-    pub(crate) fn share(&self, name: Name, record: u32, plan: &Plan) -> Result<Course, Error> {
+    pub(crate) fn share(&self, name: Name, record: u32, plan: &Plan) -> Result<Step, Error> {
         let (index, generation) = name_parts(name);
         let slot = self.slot(index);
         // A name may be another port's, and mean any registration here. The flag is set before a registration has its
@@ -334,7 +320,7 @@ impl Engine {
         record: u32,
         plan: &Plan,
         take_key: impl FnOnce(&Lanes) -> Result<bool, Refusal>,
-    ) -> Result<Course, Error> {
+    ) -> Result<Step, Error> {
         let mut lanes = desk.lock();
         // The thread that closes the port says so before it takes this lock, with which it looks at what is in
         // flight: so either that thread sees this operation, or this one sees that the port is closed.
@@ -347,7 +333,7 @@ impl Engine {
         let node = record | FLIGHT;
         // Read before the lock is given up: the flight may land at once, and the slot be used anew.
         let name = super::name_of(index, slot.word().generation());
-        let course = lanes.start(&self.nodes, node, index, direction, deadline, is_ready);
+        let step = lanes.start(&self.nodes, node, index, direction, deadline, is_ready);
         if lanes.is_shared {
             desk.hasten(deadline);
         } else if desk.deadline() != deadline {
@@ -356,10 +342,10 @@ impl Engine {
         }
         drop(lanes);
         self.mind_alarm(index, desk);
-        if course == Course::Waits {
+        if step == Step::Waits {
             self.watch_for(name, slot, direction);
         }
-        Ok(course)
+        Ok(step)
     }
 
     /// Tries work without a record on the descriptor of a shared registration, if no operation of this direction is in
@@ -368,13 +354,13 @@ impl Engine {
         &self,
         name: Name,
         direction: Direction,
-        attempt: impl FnOnce(Descriptor) -> Attempted,
+        attempt: impl FnOnce(Descriptor) -> Attempt<Rest>,
     ) -> bool {
         let Some(unrecorded) = self.begin_unrecorded(name, direction) else { return false };
-        let attempted = attempt(unrecorded.slot.descriptor());
-        unrecorded.tried(attempted);
+        let attempt = attempt(unrecorded.slot.descriptor());
+        unrecorded.tried(attempt);
         std::mem::forget(unrecorded);
-        matches!(attempted, Attempted::Done | Attempted::Drained)
+        attempt.is_over()
     }
 
     fn begin_unrecorded(&self, name: Name, direction: Direction) -> Option<Unrecorded<'_>> {
@@ -414,7 +400,7 @@ impl Engine {
         direction: Direction,
         deadline: Moment,
         drained: Drained,
-    ) -> Result<Course, ErrorKind> {
+    ) -> Result<Step, ErrorKind> {
         if desk.deadline() != deadline {
             // Nothing else moves it: not without the token, and where a timer rings not without the operation.
             desk.set_deadline(deadline);
@@ -438,11 +424,11 @@ impl Engine {
         }
         self.mind_alarm(index, desk);
         if is_ready || slot.block_alone() {
-            return Ok(Course::Try);
+            return Ok(Step::Try);
         }
         self.end_if_called_off(slot, flight, record);
         self.watch_for(name, slot, direction);
-        Ok(Course::Waits)
+        Ok(Step::Waits)
     }
 
     /// The calling thread has just given the node of a lone operation back. A thread that has called it off before that
@@ -529,42 +515,42 @@ impl Engine {
 
     /// The node of an operation has come to the calling thread.
     #[inline]
-    pub(crate) fn turn(&self, aloft: &Aloft<'_>, seat: Option<&Seat>) -> Course {
+    pub(crate) fn turn(&self, aloft: &Aloft<'_>, seat: Option<&Seat>) -> Step {
         if self.turn_alone(aloft) {
-            return Course::Try;
+            return Step::Try;
         }
         if aloft.flight.is_lone()
             && let Some(verdict) = aloft.flight.called_off()
         {
-            return Course::Ends(verdict);
+            return Step::Ends(verdict);
         }
         if aloft.flight.begin() {
-            return Course::Try;
+            return Step::Try;
         }
         if let Some(verdict) = aloft.flight.end() {
-            return Course::Ends(verdict);
+            return Step::Ends(verdict);
         }
         let Aloft { record, index, slot, desk, .. } = *aloft;
         let poll = self.current_poll();
         let (name, direction) = (aloft.registration(), aloft.flight.direction());
         let mut lanes = desk.lock();
-        let (course, effects) = lanes.turn(&self.nodes, slot, record | FLIGHT, poll);
+        let (step, effects) = lanes.turn(&self.nodes, slot, record | FLIGHT, poll);
         let is_blocked = lanes.blocked().has(direction.facts());
         drop(lanes);
         if is_blocked {
             self.watch_for(name, slot, direction);
         }
         self.see_to(effects, index, seat);
-        course
+        step
     }
 
     /// The calling thread has tried an operation that was started by a token, and takes its packet if it has ended:
     /// the key is the caller's then, and the operation stays in its cell until the token starts another one.
     #[inline]
-    pub(crate) fn tried_and_landed(&self, aloft: &Aloft<'_>, attempted: Attempted) -> bool {
-        let dry = match attempted {
-            Attempted::Done => false,
-            Attempted::Drained => aloft.slot.word().is_plain(),
+    pub(crate) fn tried_and_landed(&self, aloft: &Aloft<'_>, attempt: Attempt<Rest>) -> bool {
+        let dry = match attempt {
+            Attempt::Done(Rest::Nothing) => aloft.slot.word().is_plain(),
+            Attempt::Done(Rest::Unknown) | Attempt::Failed(_) => false,
             _ => return false,
         };
         if aloft.flight.is_lone() {
@@ -591,20 +577,20 @@ impl Engine {
     }
 
     /// The calling thread has tried a lone operation, which would have to wait for an edge. If it has ended,
-    /// [`Engine::land_own`] follows. After [`Course::Waits`] it is the caller's no more.
+    /// [`Engine::land_own`] follows. After [`Step::Waits`] it is the caller's no more.
     #[inline]
-    fn blocked_alone(&self, aloft: &Aloft<'_>) -> Course {
+    fn blocked_alone(&self, aloft: &Aloft<'_>) -> Step {
         let Aloft { slot, flight, .. } = *aloft;
         let (name, direction) = (aloft.registration(), flight.direction());
         if let Some(verdict) = flight.called_off() {
-            return Course::Ends(verdict);
+            return Step::Ends(verdict);
         }
         if slot.block_alone() {
-            return Course::Try;
+            return Step::Try;
         }
         self.end_if_called_off(slot, flight, aloft.record);
         self.watch_for(name, slot, direction);
-        Course::Waits
+        Step::Waits
     }
 
     /// The operation, whose node the caller has, is not lone any more, if it was: see [`Engine::lane`].
@@ -629,11 +615,11 @@ impl Engine {
     pub(crate) fn tried(
         &self,
         aloft: &Aloft<'_>,
-        attempted: Attempted,
+        attempt: Attempt<Rest>,
         seat: Option<&Seat>,
-    ) -> Course {
+    ) -> Step {
         if aloft.flight.is_lone() {
-            if attempted == Attempted::Blocked {
+            if let Attempt::Blocked = attempt {
                 return self.blocked_alone(aloft);
             }
             self.lane(aloft);
@@ -641,33 +627,33 @@ impl Engine {
         let Aloft { record, index, slot, desk, flight } = *aloft;
         let poll = self.current_poll();
         let mut lanes = desk.lock();
-        let tried = match attempted {
-            Attempted::Done => Tried::Done { dry: false },
+        let tried = match attempt {
+            Attempt::Done(Rest::Unknown) | Attempt::Failed(_) => Tried::Done { dry: false },
             // Behind what was received an end may stand that no further edge tells of.
-            Attempted::Drained => Tried::Done { dry: slot.word().is_plain() },
-            Attempted::Blocked => Tried::Blocked,
-            Attempted::Scarce => Tried::Scarce(self.backend.now() + SCARCE),
+            Attempt::Done(Rest::Nothing) => Tried::Done { dry: slot.word().is_plain() },
+            Attempt::Blocked => Tried::Blocked,
+            Attempt::Scarce => Tried::Scarce(self.backend.now() + SCARCE),
             // Its timer rings at the next look at those, and queues it behind what is there by then.
-            Attempted::Paused => Tried::Scarce(self.backend.now()),
-            Attempted::Carried => unreachable!("its caller has seen to it"),
+            Attempt::Yielded => Tried::Scarce(self.backend.now()),
+            Attempt::Carried => unreachable!("its caller has seen to it"),
         };
         let direction = flight.direction();
         let name = aloft.registration();
-        let (course, effects) = lanes.tried(&self.nodes, slot, record | FLIGHT, tried, poll);
+        let (step, effects) = lanes.tried(&self.nodes, slot, record | FLIGHT, tried, poll);
         // Also where this one has ended: another one may wait behind it, for which the kernel was not asked.
         let is_blocked = lanes.blocked().has(direction.facts());
-        if let (Course::Waits, Tried::Scarce(at)) = (course, tried) {
+        if let (Step::Waits, Tried::Scarce(at)) = (step, tried) {
             desk.hasten(at);
         }
         drop(lanes);
-        if course == Course::Waits {
+        if step == Step::Waits {
             self.mind_alarm(index, desk);
         }
         if is_blocked {
             self.watch_for(name, slot, direction);
         }
         self.see_to(effects, index, seat);
-        course
+        step
     }
 
     /// An operation is about to be started, by the token of a registration or by its name: `completed` follows, or

@@ -7,7 +7,7 @@ use super::Engine;
 use super::operations::Aloft;
 use super::seat::Seat;
 use crate::backend::sockets::Transfer;
-use crate::state::operations::Course;
+use crate::state::operations::Step;
 use crate::state::queue::FLIGHT;
 
 impl Engine {
@@ -20,15 +20,15 @@ impl Engine {
         aloft: &Aloft<'_>,
         transfer: Transfer,
         seat: Option<&Seat>,
-    ) -> Result<(), (Course, Transfer)> {
+    ) -> Result<(), (Step, Transfer)> {
         let Aloft { record, index, slot, desk, .. } = *aloft;
         let poll = self.current_poll();
         let mut lanes = desk.lock();
-        let (course, effects) = lanes.hand_over_active(&self.nodes, slot, record | FLIGHT, poll);
-        if course != Course::Waits {
+        let (step, effects) = lanes.hand_over_active(&self.nodes, slot, record | FLIGHT, poll);
+        if step != Step::Waits {
             drop(lanes);
             self.see_to(effects, index, seat);
-            return Err((course, transfer));
+            return Err((step, transfer));
         }
         // With the lock: a thread that calls the flight off finds it at the back end.
         self.backend.hand_over(transfer);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use loom::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use crate::backend::files::{Issuer, Job, What};
-use crate::engine::{Course, Engine, Entry, Plan, Seat, Taken, Verdict, Waited, name_parts};
+use crate::engine::{Engine, Entry, Plan, Seat, Step, Taken, Verdict, Waited, name_parts};
 use crate::fake::Fake;
 use crate::kit::{
     NO_HINT, NoTasks, engine, entry, explore_within, looking_engine, next, scratch, spawn, visit,
@@ -124,7 +124,7 @@ impl Depot {
             other => panic!("{other:?}"),
         };
         let aloft = self.engine.aloft(record);
-        let Course::Ends(verdict) = self.engine.turn(&aloft, Some(seat)) else {
+        let Step::Ends(verdict) = self.engine.turn(&aloft, Some(seat)) else {
             panic!("its node comes once, when it has ended");
         };
         // An operation that was called off before it was handed over has no job.

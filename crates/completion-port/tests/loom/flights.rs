@@ -6,7 +6,7 @@ use std::sync::Arc;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst};
 
-use crate::engine::{Course, Verdict};
+use crate::engine::{Step, Verdict};
 use crate::kit::{LEVEL, NO_HINT, PERSISTENT, explore, spawn};
 use crate::state::facts::Facts;
 use crate::state::moment::Moment;
@@ -116,7 +116,7 @@ impl Board {
     /// The same, where nothing can be received, as an operation has found out that still waits for it.
     fn waiting(is_shared: bool) -> Arc<Self> {
         let board = Arc::new(Self::new(is_shared, 0));
-        assert_eq!(board.start(FIRST, IN), Ok(Course::Waits));
+        assert_eq!(board.start(FIRST, IN), Ok(Step::Waits));
         board
     }
 
@@ -242,7 +242,7 @@ impl Board {
 
     // ---- the threads ----
 
-    fn start(&self, node: Node, direction: Direction) -> Result<Course, Refusal> {
+    fn start(&self, node: Node, direction: Direction) -> Result<Step, Refusal> {
         self.start_until(node, direction, Moment::NEVER)
     }
 
@@ -252,7 +252,7 @@ impl Board {
         node: Node,
         direction: Direction,
         deadline: Moment,
-    ) -> Result<Course, Refusal> {
+    ) -> Result<Step, Refusal> {
         let facts = direction.facts();
         self.with_cargo(node, |cargo| {
             *cargo = Cargo { packets: cargo.packets, ..Cargo::default() };
@@ -270,7 +270,7 @@ impl Board {
                 }
             }
         }
-        let course = if self.is_shared {
+        let step = if self.is_shared {
             let mut lanes = self.lanes.lock().unwrap();
             let is_ready = self.slot.share(0, facts)?;
             lanes.start(self, node, 0, direction, deadline, is_ready)
@@ -280,72 +280,72 @@ impl Board {
             let lent = self.slot.lend_alone(facts, drained);
             let is_ready = lent.inspect_err(|_| flight.land())?;
             if is_ready || self.slot.block_alone() {
-                Course::Try
+                Step::Try
             } else {
                 self.end_if_called_off(node);
-                Course::Waits
+                Step::Waits
             }
         };
-        let course = if course == Course::Try { self.attempt(node) } else { course };
-        Ok(match course {
-            Course::Ends(_) if !self.is_shared => self.lend_ended(node, NO_HINT),
-            Course::Ends(_) => {
+        let step = if step == Step::Try { self.attempt(node) } else { step };
+        Ok(match step {
+            Step::Ends(_) if !self.is_shared => self.lend_ended(node, NO_HINT),
+            Step::Ends(_) => {
                 self.queue(node);
-                course
+                step
             }
-            _ => course,
+            _ => step,
         })
     }
 
     /// The token has done the operation itself.
-    fn lend_ended(&self, node: Node, drained: Drained) -> Course {
+    fn lend_ended(&self, node: Node, drained: Drained) -> Step {
         self.flight(node).begin_ended(0);
         self.slot.lend_ended(drained);
         self.queue(node);
-        Course::Ends(Verdict::Done)
+        Step::Ends(Verdict::Done)
     }
 
     /// The calling thread tries an operation. If that was started by a token and has ended, it has landed.
-    fn attempt(&self, node: Node) -> Course {
+    fn attempt(&self, node: Node) -> Step {
         let direction = self.flight(node).direction();
         loop {
             let tried = self.with_cargo(node, |cargo| self.take(direction, cargo));
             if self.flight(node).is_lone() {
-                let course = match tried {
+                let step = match tried {
                     Tried::Done { dry } => {
                         self.land_alone(node, dry);
-                        return Course::Ends(Verdict::Done);
+                        return Step::Ends(Verdict::Done);
                     }
                     _ => self.blocked_alone(node),
                 };
-                match course {
-                    Course::Try => continue,
-                    Course::Ends(_) => self.land(node),
-                    Course::Waits => {}
+                match step {
+                    Step::Try => continue,
+                    Step::Ends(_) => self.land(node),
+                    Step::Waits => {}
                 }
-                return course;
+                return step;
             }
             let mut lanes = self.lanes.lock().unwrap();
-            let (course, effects) = lanes.tried(self, &self.slot, node, tried, POLL);
+            let (step, effects) = lanes.tried(self, &self.slot, node, tried, POLL);
             drop(lanes);
             self.see_to(effects);
-            if course != Course::Try {
-                return course;
+            if step != Step::Try {
+                return step;
             }
         }
     }
 
     /// What the engine does with a lone operation that would have to wait.
-    fn blocked_alone(&self, node: Node) -> Course {
+    fn blocked_alone(&self, node: Node) -> Step {
         let flight = self.flight(node);
         if let Some(verdict) = flight.called_off() {
-            return Course::Ends(verdict);
+            return Step::Ends(verdict);
         }
         if self.slot.block_alone() {
-            return Course::Try;
+            return Step::Try;
         }
         self.end_if_called_off(node);
-        Course::Waits
+        Step::Waits
     }
 
     fn end_if_called_off(&self, node: Node) {
@@ -377,20 +377,20 @@ impl Board {
     }
 
     fn turn(&self, node: Node) -> Option<Verdict> {
-        let mut course = Course::Try;
+        let mut step = Step::Try;
         if self.flight(node).is_lone() {
             match self.flight(node).called_off() {
-                Some(verdict) => course = Course::Ends(verdict),
+                Some(verdict) => step = Step::Ends(verdict),
                 None => self.slot.begin_alone(),
             }
         } else if !self.flight(node).begin() {
             let effects;
-            (course, effects) = self.lanes.lock().unwrap().turn(self, &self.slot, node, POLL);
+            (step, effects) = self.lanes.lock().unwrap().turn(self, &self.slot, node, POLL);
             self.see_to(effects);
         }
-        let is_tried = course == Course::Try;
-        match if is_tried { self.attempt(node) } else { course } {
-            Course::Ends(verdict) => {
+        let is_tried = step == Step::Try;
+        match if is_tried { self.attempt(node) } else { step } {
+            Step::Ends(verdict) => {
                 if self.is_shared || !is_tried {
                     self.land(node);
                 }
@@ -636,7 +636,7 @@ fn an_edge_that_meets_the_end_of_the_last_attempt_is_remembered() {
         explore(move || {
             let board = Arc::new(Board::new(is_shared, 1));
             let kernel = spawn(&board, |board| board.arrive(IN, 1));
-            assert_eq!(board.start(FIRST, IN), Ok(Course::Ends(Verdict::Done)));
+            assert_eq!(board.start(FIRST, IN), Ok(Step::Ends(Verdict::Done)));
             assert_eq!(board.serve(), Some((FIRST, Verdict::Done)));
             let first = board.with_cargo(FIRST, |cargo| cargo.taken);
             if first == 1 {
@@ -692,7 +692,7 @@ fn the_next_operation_goes_on_where_one_has_ended() {
     // Two in one lane; what comes is enough for both, by one edge.
     explore(|| {
         let board = Board::waiting(true);
-        assert_eq!(board.start(SECOND, IN), Ok(Course::Waits));
+        assert_eq!(board.start(SECOND, IN), Ok(Step::Waits));
         let kernel = spawn(&board, |board| board.arrive(IN, ROOM + 1));
         let worker = spawn(&board, |board| board.serve());
         board.serve();
@@ -780,7 +780,7 @@ fn a_cancelled_operation_has_its_packet_and_takes_nothing() {
 fn what_stands_behind_a_cancelled_operation_goes_on() {
     explore(|| {
         let board = Board::waiting(true);
-        assert_eq!(board.start(SECOND, IN), Ok(Course::Waits));
+        assert_eq!(board.start(SECOND, IN), Ok(Step::Waits));
         let kernel = spawn(&board, |board| board.arrive(IN, 1));
         let canceller = spawn(&board, |board| board.call_off(FIRST, Verdict::Cancelled));
         board.serve();
@@ -801,7 +801,7 @@ fn an_edge_behind_the_attempt_of_what_is_called_off_is_kept() {
         explore(move || {
             let board = Board::waiting(true);
             if is_followed {
-                assert_eq!(board.start(SECOND, IN), Ok(Course::Waits));
+                assert_eq!(board.start(SECOND, IN), Ok(Step::Waits));
             }
             // There is nothing behind that edge.
             board.edge(Facts::IN);
@@ -828,7 +828,7 @@ fn the_deadline_of_an_operation_ends_it_once_and_takes_nothing() {
         for deadline in [over, later] {
             explore(move || {
                 let board = Arc::new(Board::new(is_shared, 0));
-                assert_eq!(board.start_until(FIRST, IN, deadline), Ok(Course::Waits));
+                assert_eq!(board.start_until(FIRST, IN, deadline), Ok(Step::Waits));
                 let kernel = spawn(&board, |board| board.arrive(IN, 1));
                 let clock = spawn(&board, move |board| board.ring(over));
                 let served = board.serve();
@@ -857,14 +857,14 @@ fn an_operation_that_lacks_something_is_tried_again_once() {
         let board = Board::shared(0);
         let mut lanes = board.lanes.lock().unwrap();
         assert_eq!(board.slot.share(0, Facts::IN), Ok(true));
-        assert_eq!(lanes.start(&*board, FIRST, 0, IN, Moment::NEVER, true), Course::Try);
+        assert_eq!(lanes.start(&*board, FIRST, 0, IN, Moment::NEVER, true), Step::Try);
         board.there[0].store(1, SeqCst);
         drop(lanes);
         let clock = spawn(&board, move |board| board.ring(at));
         let kernel = spawn(&board, |board| board.edge(Facts::IN));
-        let (course, effects) =
+        let (step, effects) =
             board.lanes.lock().unwrap().tried(&*board, &board.slot, FIRST, Tried::Scarce(at), POLL);
-        assert_eq!(course, Course::Waits);
+        assert_eq!(step, Step::Waits);
         board.see_to(effects);
         kernel.join().unwrap();
         let again = clock.join().unwrap();
@@ -886,9 +886,9 @@ fn what_has_to_be_begun_is_tried_when_the_operation_before_it_leaves() {
         explore(move || {
             let board = Arc::new(Board::new(true, 0));
             let deadline = if is_late { at } else { Moment::NEVER };
-            assert_eq!(board.start_until(FIRST, IN, deadline), Ok(Course::Waits));
+            assert_eq!(board.start_until(FIRST, IN, deadline), Ok(Step::Waits));
             board.flight(SECOND).mark_unasked(true);
-            assert_eq!(board.start(SECOND, IN), Ok(Course::Waits));
+            assert_eq!(board.start(SECOND, IN), Ok(Step::Waits));
             // Enough for both, and no edge reports it.
             board.there[0].store(2 * ROOM, SeqCst);
             let ender = spawn(&board, move |board| {
@@ -918,7 +918,7 @@ fn an_operation_that_lacks_nothing_any_more_does_not_wait_for_its_time() {
         let board = Board::shared(0);
         let mut lanes = board.lanes.lock().unwrap();
         assert_eq!(board.slot.share(0, Facts::IN), Ok(true));
-        assert_eq!(lanes.start(&*board, FIRST, 0, IN, Moment::NEVER, true), Course::Try);
+        assert_eq!(lanes.start(&*board, FIRST, 0, IN, Moment::NEVER, true), Step::Try);
         drop(lanes);
         let teller = spawn(&board, move |board| {
             board.there[0].store(1, SeqCst);
@@ -927,18 +927,18 @@ fn an_operation_that_lacks_nothing_any_more_does_not_wait_for_its_time() {
                 board.ring(now);
             }
         });
-        let course = loop {
+        let step = loop {
             let found = board.with_cargo(FIRST, |cargo| board.take(IN, cargo));
             let tried = if found == Tried::Blocked { Tried::Scarce(late) } else { found };
             let mut lanes = board.lanes.lock().unwrap();
-            let (course, effects) = lanes.tried(&*board, &board.slot, FIRST, tried, POLL);
+            let (step, effects) = lanes.tried(&*board, &board.slot, FIRST, tried, POLL);
             drop(lanes);
             board.see_to(effects);
-            if course != Course::Try {
-                break course;
+            if step != Step::Try {
+                break step;
             }
         };
-        if let Course::Ends(_) = course {
+        if let Step::Ends(_) = step {
             board.queue(FIRST);
         }
         teller.join().unwrap();
@@ -957,7 +957,7 @@ fn a_connect_does_not_wait_when_the_one_before_it_is_abandoned() {
         desk.connect_begun(BEFORE);
         let mut lanes = board.lanes.lock().unwrap();
         assert_eq!(board.slot.share(0, Facts::OUT), Ok(true));
-        assert_eq!(lanes.start(&*board, FIRST, 0, OUT, Moment::NEVER, true), Course::Try);
+        assert_eq!(lanes.start(&*board, FIRST, 0, OUT, Moment::NEVER, true), Step::Try);
         drop(lanes);
         let its_desk = Arc::clone(&desk);
         let abandoner = spawn(&board, move |board| {
@@ -967,22 +967,22 @@ fn a_connect_does_not_wait_when_the_one_before_it_is_abandoned() {
                 board.ring(now);
             }
         });
-        let course = loop {
+        let step = loop {
             let tried = match desk.clear_for_connect(|| true) {
                 Clearance::Clear => Tried::Done { dry: false },
                 Clearance::NotYet => Tried::Scarce(late),
                 Clearance::Never => panic!("it could be abandoned"),
             };
             let mut lanes = board.lanes.lock().unwrap();
-            let (course, effects) = lanes.tried(&*board, &board.slot, FIRST, tried, POLL);
+            let (step, effects) = lanes.tried(&*board, &board.slot, FIRST, tried, POLL);
             drop(lanes);
             board.see_to(effects);
-            if course != Course::Try {
-                break course;
+            if step != Step::Try {
+                break step;
             }
         };
         abandoner.join().unwrap();
-        if course == Course::Waits {
+        if step == Step::Waits {
             // Its node is queued, before its time.
             assert_eq!(board.queue.lock().unwrap().pop(), Some(FIRST));
             assert!(board.flight(FIRST).begin());
@@ -1060,7 +1060,7 @@ fn the_key_leaves_with_the_last_flight_if_its_descriptor_was_closed() {
 fn a_closed_descriptor_with_flights_and_a_queued_packet_ends_once() {
     explore(|| {
         let board = Board::shared(0);
-        assert_eq!(board.start(FIRST, OUT), Ok(Course::Waits));
+        assert_eq!(board.start(FIRST, OUT), Ok(Step::Waits));
         board.note(board.slot.enable(0, PERSISTENT, || Drained::READ, POLL - 1).unwrap());
         board.arrive(IN, 1);
         let closer = spawn(&board, Board::retire);
@@ -1091,7 +1091,7 @@ fn a_removal_with_flights_and_a_queued_packet_comes_once() {
     for collects in [false, true] {
         explore(move || {
             let board = Board::shared(0);
-            assert_eq!(board.start(FIRST, OUT), Ok(Course::Waits));
+            assert_eq!(board.start(FIRST, OUT), Ok(Step::Waits));
             board.note(board.slot.enable(0, PERSISTENT, || Drained::READ, POLL - 1).unwrap());
             board.arrive(IN, 1);
             // What the remover finds when it looks, before it sleeps.
@@ -1175,7 +1175,7 @@ fn a_registration_whose_key_an_operation_has_is_not_enabled() {
                 board.slot.may_enable(0).and(board.slot.enable(0, mode, || NO_HINT, POLL - 1))
             });
             let kernel = spawn(&board, |board| board.edge(Facts::OUT));
-            assert_eq!(board.start(FIRST, IN), Ok(Course::Waits));
+            assert_eq!(board.start(FIRST, IN), Ok(Step::Waits));
             board.use_key();
             assert_eq!(user.join().unwrap(), Err(Refusal::Held));
             kernel.join().unwrap();
@@ -1197,7 +1197,7 @@ fn a_registration_is_not_enabled_behind_the_start_of_an_operation() {
                 Err(refusal) => assert_eq!(refusal, Refusal::Held),
             });
         assert_eq!(board.turn_of_slot(), Turn::Held(Events::IN));
-        assert_eq!(board.start(FIRST, OUT), Ok(Course::Waits));
+        assert_eq!(board.start(FIRST, OUT), Ok(Step::Waits));
         user.join().unwrap();
         board.edge(Facts::IN);
         board.use_key();

@@ -7,8 +7,9 @@ use std::time::Duration;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
+use crate::backend::sockets::{Attempt, Rest};
 use crate::engine::{
-    Aloft, Attempted, Course, Engine, Entry, Plan, Return, Seat, Taken, Verdict, Waited, name_parts,
+    Aloft, Engine, Entry, Plan, Return, Seat, Step, Taken, Verdict, Waited, name_parts,
 };
 use crate::fake::Fake;
 use crate::kit::{
@@ -149,16 +150,16 @@ impl Harbour {
             engine.shared_record(self.name, &plan, None, |_| true).map_err(|error| error.kind())?;
         let operation = engine.operation_of(record);
         self.load(record);
-        let course = engine.share(self.name, record, &plan).map_err(|error| {
+        let step = engine.share(self.name, record, &plan).map_err(|error| {
             self.unload(record);
             engine.give_back_record(record);
             error.kind()
         })?;
-        let course = match course {
-            Course::Try => self.attempt(&engine.aloft(record), seat),
-            course => course,
+        let step = match step {
+            Step::Try => self.attempt(&engine.aloft(record), seat),
+            step => step,
         };
-        if let Course::Ends(_) = course {
+        if let Step::Ends(_) = step {
             engine.queue_operation(record);
         }
         Ok(operation)
@@ -184,14 +185,14 @@ impl Harbour {
         if !has_byte {
             let aloft = engine.before_start(record, index, slot, desk);
             let lent = engine.lend_alone(aloft, direction, deadline, drained);
-            let course = lent.map_err(|error| {
+            let step = lent.map_err(|error| {
                 self.unload(record);
                 self.refuse(error)
             })?;
-            if course != Course::Try {
+            if step != Step::Try {
                 return Ok(operation);
             }
-            let Course::Ends(verdict) = self.attempt(&engine.aloft(record), seat) else {
+            let Step::Ends(verdict) = self.attempt(&engine.aloft(record), seat) else {
                 return Ok(operation);
             };
             is_called_off = verdict != Verdict::Done;
@@ -219,24 +220,24 @@ impl Harbour {
     }
 
     /// The calling thread tries an operation. If that was started by a token and has ended, it has landed.
-    fn attempt(&self, aloft: &Aloft<'_>, seat: Option<&Seat>) -> Course {
+    fn attempt(&self, aloft: &Aloft<'_>, seat: Option<&Seat>) -> Step {
         loop {
             let attempted = self.with_cargo(aloft.record, |cargo| {
                 assert!(cargo.is_there && !cargo.has_byte, "what has ended is not tried");
                 cargo.has_byte = self.fake.take();
-                if cargo.has_byte { Attempted::Drained } else { Attempted::Blocked }
+                if cargo.has_byte { Attempt::Done(Rest::Nothing) } else { Attempt::Blocked }
             });
             if !self.is_shared && self.engine.tried_and_landed(aloft, attempted) {
-                return Course::Ends(Verdict::Done);
+                return Step::Ends(Verdict::Done);
             }
-            let course = self.engine.tried(aloft, attempted, seat);
-            match course {
-                Course::Try => {}
-                Course::Ends(verdict) if !self.is_shared => {
+            let step = self.engine.tried(aloft, attempted, seat);
+            match step {
+                Step::Try => {}
+                Step::Ends(verdict) if !self.is_shared => {
                     self.engine.land_own(aloft);
-                    return Course::Ends(verdict);
+                    return Step::Ends(verdict);
                 }
-                course => return course,
+                step => return step,
             }
         }
     }
@@ -277,16 +278,16 @@ impl Harbour {
 
     fn take_operation(&self, record: u32, seat: &Seat) -> Option<Verdict> {
         let aloft = self.engine.aloft(record);
-        let course = match self.engine.turn(&aloft, Some(seat)) {
-            Course::Try => self.attempt(&aloft, Some(seat)),
-            course => {
+        let step = match self.engine.turn(&aloft, Some(seat)) {
+            Step::Try => self.attempt(&aloft, Some(seat)),
+            step => {
                 if !self.is_shared {
                     self.engine.land_own(&aloft);
                 }
-                course
+                step
             }
         };
-        let Course::Ends(verdict) = course else {
+        let Step::Ends(verdict) = step else {
             self.engine.count_operation(seat, false);
             return None;
         };
@@ -938,7 +939,7 @@ fn what_is_tried_without_a_record_loses_no_edge() {
         let attempt = |_| {
             assert!(harbour.fake.take());
             harbour.fake.arrive();
-            Attempted::Drained
+            Attempt::Done(Rest::Nothing)
         };
         assert!(harbour.engine.try_unrecorded(harbour.name, Direction::In, attempt));
         harbour.share(Moment::NEVER, None).unwrap();
@@ -952,7 +953,8 @@ fn what_is_tried_without_a_record_and_started_then_is_done() {
     shared(|harbour| {
         let waiter = spawn(&harbour, Harbour::take_one);
         let kernel = spawn(&harbour.fake, Fake::arrive);
-        let attempt = |_| if harbour.fake.take() { Attempted::Drained } else { Attempted::Blocked };
+        let attempt =
+            |_| if harbour.fake.take() { Attempt::Done(Rest::Nothing) } else { Attempt::Blocked };
         if harbour.engine.try_unrecorded(harbour.name, Direction::In, attempt) {
             harbour.fake.arrive();
         }
@@ -971,7 +973,9 @@ fn what_is_tried_without_a_record_is_followed_by_what_waits_behind_it() {
             harbour.share(Moment::NEVER, None).unwrap();
         });
         // It leaves the byte to the other one.
-        harbour.engine.try_unrecorded(harbour.name, Direction::In, |_| Attempted::Done);
+        harbour
+            .engine
+            .try_unrecorded(harbour.name, Direction::In, |_| Attempt::Done(Rest::Unknown));
         other.join().unwrap();
         assert_eq!(harbour.take_one(), Some(Seen::Done(Verdict::Done)));
     });
@@ -989,7 +993,7 @@ fn what_is_tried_without_a_record_does_not_outlive_its_registration() {
             let closer = spawn(&harbour.engine, |engine| engine.shut_down().unwrap());
             let attempt = |_| {
                 harbour.clone_key();
-                if harbour.fake.take() { Attempted::Drained } else { Attempted::Blocked }
+                if harbour.fake.take() { Attempt::Done(Rest::Nothing) } else { Attempt::Blocked }
             };
             let is_done = harbour.engine.try_unrecorded(harbour.name, Direction::In, attempt);
             assert!(comes || !is_done);

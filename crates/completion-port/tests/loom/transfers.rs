@@ -8,7 +8,7 @@ use std::time::Duration;
 use loom::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use crate::backend::sockets::{Ask, Transfer};
-use crate::engine::{Aloft, Course, Engine, Entry, Plan, Seat, Taken, Verdict, name_parts};
+use crate::engine::{Aloft, Engine, Entry, Plan, Seat, Step, Taken, Verdict, name_parts};
 use crate::fake::Fake;
 use crate::kit::{
     NO_HINT, entry, explore_within, looking_engine, next, one_shot_engine, spawn, visit, wait_for,
@@ -67,21 +67,21 @@ impl Quay {
                 .map_err(kind)?;
             let operation = engine.operation_of(record);
             let slot = engine.slot(index);
-            let course = engine
+            let step = engine
                 .lend(slot, index, desk, record, &plan, NO_HINT)
                 .inspect_err(|_| engine.free(self.name))
                 .map_err(kind)?;
-            assert_eq!(course, Course::Try);
+            assert_eq!(step, Step::Try);
             self.hand_over(&engine.aloft(record));
             return Ok(operation);
         }
         let record = engine.shared_record(self.name, &plan, None, |_| true).map_err(kind)?;
         let operation = engine.operation_of(record);
-        let course = engine.share(self.name, record, &plan).map_err(|error| {
+        let step = engine.share(self.name, record, &plan).map_err(|error| {
             engine.give_back_record(record);
             error.kind()
         })?;
-        if course == Course::Try {
+        if step == Step::Try {
             self.hand_over(&engine.aloft(record));
         }
         Ok(operation)
@@ -135,18 +135,18 @@ impl Quay {
             other => panic!("{other:?}"),
         };
         let aloft = engine.aloft(record);
-        let course = engine.turn(&aloft, Some(seat));
+        let step = engine.turn(&aloft, Some(seat));
         let transfer = engine.take_transfer(record);
-        let verdict = match course {
-            Course::Try => {
+        let verdict = match step {
+            Step::Try => {
                 // It was declined, or stood behind another one.
                 assert!(transfer.is_none_or(|transfer| transfer.is_declined));
                 self.hand_over(&aloft);
                 engine.count_operation(seat, false);
                 return None;
             }
-            Course::Ends(verdict) => verdict,
-            Course::Waits => panic!("its node has come"),
+            Step::Ends(verdict) => verdict,
+            Step::Waits => panic!("its node has come"),
         };
         if let Some(transfer) = transfer {
             let is_done = !transfer.is_called_off && !transfer.is_declined;

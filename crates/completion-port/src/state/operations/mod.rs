@@ -35,4 +35,4 @@ mod tests;
 
 pub(crate) use entry::{Clearance, Desk, Desks};
 pub(crate) use op::{Flight, Records, Verdict};
-pub(crate) use queues::{Course, Effects, Lanes, Tried};
+pub(crate) use queues::{Effects, Lanes, Step, Tried};

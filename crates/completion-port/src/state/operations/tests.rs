@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{Clearance, Course, Desk, Flight, Lanes, Records, Tried, Verdict};
+use super::{Clearance, Desk, Flight, Lanes, Records, Step, Tried, Verdict};
 use crate::state::facts::Facts;
 use crate::state::moment::Moment;
 use crate::state::queue::{FLIGHT, Fifo, Links, NIL, Node};
@@ -47,8 +47,8 @@ fn an_operation_is_called_off_without_a_look_at_those_in_front_of_it() {
         let (all, slot, mut lanes) = shared(16);
         let nodes: Vec<Node> = (0..16).map(|number| number | FLIGHT).collect();
         for node in &nodes {
-            let course = lanes.start(&all, *node, 0, Direction::In, Moment::NEVER, false);
-            assert_eq!(course, Course::Waits);
+            let step = lanes.start(&all, *node, 0, Direction::In, Moment::NEVER, false);
+            assert_eq!(step, Step::Waits);
         }
         // From the end, from the middle and from the beginning.
         let (middle, last) = (nodes[8], nodes[15]);
@@ -66,16 +66,16 @@ fn an_operation_is_called_off_without_a_look_at_those_in_front_of_it() {
         let mut has_waited = false;
         while due[0] != NIL {
             let node = due[0];
-            assert_eq!(lanes.turn(&all, &slot, node, 0).0, Course::Try);
+            assert_eq!(lanes.turn(&all, &slot, node, 0).0, Step::Try);
             if node == nodes[2] && !has_waited {
                 has_waited = true;
-                assert_eq!(lanes.tried(&all, &slot, node, Tried::Blocked, 0).0, Course::Waits);
+                assert_eq!(lanes.tried(&all, &slot, node, Tried::Blocked, 0).0, Step::Waits);
                 (due, _) = lanes.stir(&all, &slot, Facts::IN);
                 assert_eq!(due[0], node);
                 continue;
             }
-            let (course, effects) = lanes.tried(&all, &slot, node, Tried::Done { dry: false }, 0);
-            assert_eq!(course, Course::Ends(Verdict::Done));
+            let (step, effects) = lanes.tried(&all, &slot, node, Tried::Done { dry: false }, 0);
+            assert_eq!(step, Step::Ends(Verdict::Done));
             order.push(node);
             due[0] = effects.due;
         }

@@ -67,6 +67,7 @@ pub(super) fn told<T>(attempt: Attempt<T>) -> Told<T> {
         Attempt::Blocked => Blocked,
         Attempt::Scarce => Scarce,
         Attempt::Carried => unreachable!("neither system carries operations out"),
+        Attempt::Yielded => unreachable!("a call has no share of time"),
         Attempt::Failed(Fault { kind, code }) => Failed(kind, code),
     }
 }

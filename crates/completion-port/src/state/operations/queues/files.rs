@@ -1,6 +1,6 @@
 //! Operations on files, which wait for no edge and for no other operation.
 
-use super::{Course, Lanes};
+use super::{Lanes, Step};
 use crate::state::moment::Moment;
 use crate::state::operations::list::Roll;
 use crate::state::operations::op::{Phase, Records, Verdict};
@@ -23,16 +23,16 @@ impl Lanes {
 
     /// The operation on a file that the caller has tried is not done, and goes to the back end; unless it has been
     /// called off meanwhile.
-    pub(crate) fn hand_over(&mut self, records: &impl Records, node: Node) -> Course {
+    pub(crate) fn hand_over(&mut self, records: &impl Records, node: Node) -> Step {
         let flight = records.flight(node);
         match flight.verdict() {
             Verdict::Done => {
                 flight.set(Phase::Handed);
-                Course::Waits
+                Step::Waits
             }
             verdict => {
                 self.end_file(records, node, verdict);
-                Course::Ends(verdict)
+                Step::Ends(verdict)
             }
         }
     }

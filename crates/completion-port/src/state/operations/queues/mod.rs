@@ -32,7 +32,7 @@ pub(crate) enum Tried {
 
 /// What becomes of a flight that was to be tried, or was tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Course {
+pub(crate) enum Step {
     /// It is to be tried, by the caller.
     Try,
     /// It waits.
@@ -135,7 +135,7 @@ impl Lanes {
         direction: Direction,
         deadline: Moment,
         is_ready: bool,
-    ) -> Course {
+    ) -> Step {
         let flight = records.flight(node);
         flight.set_direction(direction);
         self.begin_flight(flight, slot, deadline);
@@ -143,11 +143,11 @@ impl Lanes {
         if lane.is_empty() && (is_ready || flight.begins_unasked()) {
             lane.begin(node);
             flight.set(Phase::Tried);
-            Course::Try
+            Step::Try
         } else {
             lane.enter(records, node);
             flight.set(Phase::Waiting);
-            Course::Waits
+            Step::Waits
         }
     }
 
@@ -200,17 +200,17 @@ impl Lanes {
         slot: &Slot,
         node: Node,
         poll: u32,
-    ) -> (Course, Effects) {
+    ) -> (Step, Effects) {
         let flight = records.flight(node);
         match (flight.phase(), flight.verdict()) {
             (Phase::Due, Verdict::Done) => {
                 flight.set(Phase::Tried);
-                (Course::Try, Effects::NONE)
+                (Step::Try, Effects::NONE)
             }
             (Phase::Due, verdict) => {
-                (Course::Ends(verdict), self.end_active(records, slot, node, poll))
+                (Step::Ends(verdict), self.end_active(records, slot, node, poll))
             }
-            (_, verdict) => (Course::Ends(verdict), Effects::NONE),
+            (_, verdict) => (Step::Ends(verdict), Effects::NONE),
         }
     }
 
@@ -233,7 +233,7 @@ impl Lanes {
         node: Node,
         tried: Tried,
         poll: u32,
-    ) -> (Course, Effects) {
+    ) -> (Step, Effects) {
         let flight = records.flight(node);
         let direction = flight.direction();
         let lane = self.lane(direction);
@@ -245,26 +245,26 @@ impl Lanes {
                     slot.know(direction.facts(), false);
                 }
                 flight.judge(Verdict::Done);
-                (Course::Ends(Verdict::Done), self.end_active(records, slot, node, poll))
+                (Step::Ends(Verdict::Done), self.end_active(records, slot, node, poll))
             }
             Tried::Blocked if !is_newest && verdict == Verdict::Done => {
                 lane.begin_again();
-                (Course::Try, Effects::NONE)
+                (Step::Try, Effects::NONE)
             }
             Tried::Scarce(_) if lane.is_hastened() && verdict == Verdict::Done => {
                 lane.stop_hastening();
-                (Course::Try, Effects::NONE)
+                (Step::Try, Effects::NONE)
             }
             Tried::Blocked | Tried::Scarce(_) => {
                 if tried == Tried::Blocked && is_newest {
                     slot.know(direction.facts(), false);
                 }
                 if verdict != Verdict::Done {
-                    return (Course::Ends(verdict), self.end_active(records, slot, node, poll));
+                    return (Step::Ends(verdict), self.end_active(records, slot, node, poll));
                 }
                 let retry = if let Tried::Scarce(at) = tried { at } else { Moment::NEVER };
                 lane.wait_first(records, node, retry);
-                (Course::Waits, Effects::NONE)
+                (Step::Waits, Effects::NONE)
             }
         }
     }

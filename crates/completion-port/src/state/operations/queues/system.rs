@@ -1,6 +1,6 @@
 //! Operations of lanes that the system carries out: the back end has them until they come back.
 
-use super::{Course, Effects, Lanes};
+use super::{Effects, Lanes, Step};
 use crate::state::operations::op::{Phase, Records, Verdict};
 use crate::state::queue::{NIL, Node};
 use crate::state::slot::Slot;
@@ -15,14 +15,14 @@ impl Lanes {
         slot: &Slot,
         node: Node,
         poll: u32,
-    ) -> (Course, Effects) {
+    ) -> (Step, Effects) {
         let flight = records.flight(node);
         match flight.verdict() {
             Verdict::Done => {
                 flight.set(Phase::Handed);
-                (Course::Waits, Effects::NONE)
+                (Step::Waits, Effects::NONE)
             }
-            verdict => (Course::Ends(verdict), self.end_active(records, slot, node, poll)),
+            verdict => (Step::Ends(verdict), self.end_active(records, slot, node, poll)),
         }
     }
 

@@ -46,7 +46,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use crate::types::fd::RawFd;
+mod file_task;
+mod task;
+
 use std::fmt;
 use std::time::Duration;
 
@@ -54,18 +56,18 @@ use crate::engine::{GoesOn, name_parts};
 use crate::port::Port;
 use crate::port::batch::Batch;
 use crate::port::current::current_seat;
-pub use crate::port::file_task::{
+use crate::port::operation::{SharedId, Started};
+use crate::port::packets::Packets;
+pub use crate::port::raw::file_task::{
     FileEnd, FileTask, FileTaskId, FileTasks, FileWork, OpenFile, ReadNow,
 };
-use crate::port::operation::{SharedId, Started};
+pub use crate::port::raw::task::{Attempt, Ending, Side, Task};
 use crate::port::registration::{Id, Registration};
-pub use crate::port::task::{Attempt, Ending, Side, Task};
-use crate::port::token::Packets;
 use crate::state::slot::Drained;
 use crate::types::error::{Refused, Result};
+use crate::types::fd::RawFd;
 use crate::types::interest::Direction;
-use crate::types::interest::Mode;
-use crate::types::interest::{Interest, OneShot, Persistent};
+use crate::types::interest::{Interest, Mode, OneShot, Persistent};
 use crate::types::trigger::{Terms, Trigger, sealed};
 
 /// A trigger of either kind, chosen while the program runs.

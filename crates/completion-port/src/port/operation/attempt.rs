@@ -1,0 +1,291 @@
+//! How operations are tried, once the engine or a token says that it is time.
+
+use crate::backend::Backend;
+use crate::backend::sockets::{Attempt, Rest, Transport};
+use crate::engine::{Aloft, Desk, Engine, Place, Seat, Step, Verdict};
+use crate::memory::cells::Cell;
+use crate::port::Store;
+use crate::port::operation::data::Stage;
+use crate::port::operation::{OpData, Operation};
+use crate::state::slot::Slot;
+use crate::sys::codes;
+use crate::types::buffer::Buffer;
+use crate::types::error::{ErrorKind, Fault};
+use crate::types::interest::Direction;
+use crate::types::source::Descriptor;
+
+/// The descriptor that an operation is tried on, and what the engine knows about it.
+#[derive(Clone, Copy)]
+pub(in crate::port) struct Target<'e> {
+    pub(in crate::port) engine: &'e Engine,
+    pub(in crate::port) slot: &'e Slot,
+    pub(in crate::port) desk: &'e Desk,
+    pub(in crate::port) record: u32,
+    pub(in crate::port) descriptor: Descriptor,
+}
+
+impl<'e> Target<'e> {
+    #[inline]
+    pub(super) fn of(engine: &'e Engine, aloft: &Aloft<'e>) -> Self {
+        let Aloft { record, slot, desk, .. } = *aloft;
+        Self { engine, slot, desk, record, descriptor: aloft.descriptor() }
+    }
+
+    #[inline]
+    pub(super) fn system(self) -> &'e dyn Backend {
+        self.engine.backend()
+    }
+
+    /// How the socket carries bytes.
+    #[inline]
+    pub(super) fn transport(self) -> Transport {
+        self.engine.transport(self.desk, self.descriptor)
+    }
+
+    pub(super) fn place(self) -> Place<'e> {
+        self.engine.place(self.desk, self.record)
+    }
+
+    /// Makes the socket non-blocking, which an accept and a connect need: their system calls have no flag for it.
+    pub(super) fn make_nonblocking(self) -> Result<(), Fault> {
+        self.place().make_nonblocking(self.descriptor)
+    }
+
+    /// Whether reads from the file are tried.
+    pub(super) fn reads_now(self) -> bool {
+        self.engine.reads_now(self.desk, self.descriptor)
+    }
+
+    /// No read from the file is ever done at once.
+    pub(super) fn stop_reading_now(self) {
+        self.desk.stop_reading_now();
+    }
+}
+
+impl<B: Buffer> OpData<B> {
+    /// Tries the operation once, or twice if its descriptor shows more than readiness.
+    #[allow(clippy::inline_always, reason = "a part of the two that call it")]
+    #[inline(always)]
+    pub(in crate::port) fn attempt(&mut self, target: Target<'_>) -> Attempt<Rest> {
+        let attempt = self.attempt_once(target);
+        if matches!(attempt, Attempt::Blocked) && !target.slot.word().is_plain() {
+            return self.attempt_behind_the_end(target);
+        }
+        attempt
+    }
+
+    #[allow(clippy::inline_always, reason = "a part of an attempt")]
+    #[inline(always)]
+    fn attempt_once(&mut self, target: Target<'_>) -> Attempt<Rest> {
+        let attempt = self.operation.attempt(&mut self.progress, target);
+        match attempt {
+            Attempt::Failed(fault) => {
+                self.progress.fault = Some(fault);
+                Attempt::Done(Rest::Unknown)
+            }
+            Attempt::Carried if self.progress.stage == Stage::Declined => Attempt::Blocked,
+            attempt => attempt,
+        }
+    }
+
+    /// The operation would have to wait, and its descriptor shows more than readiness. If it reads and the program itself
+    /// has shut the reading half, it ends as a call that waits would: with nothing, or as an accept of what is no listener.
+    #[cold]
+    #[inline(never)]
+    fn attempt_behind_the_end(&mut self, target: Target<'_>) -> Attempt<Rest> {
+        let is_read = self.operation.kind.awaits() == Some(Direction::In);
+        if !is_read || !target.system().has_shut_reading(target.descriptor) {
+            return Attempt::Blocked;
+        }
+        // What has come before that is not lost.
+        let attempt = self.attempt_once(target);
+        if !matches!(attempt, Attempt::Blocked) {
+            return attempt;
+        }
+        let Some(buffer) = &mut self.operation.buffer else {
+            self.fail(Fault { kind: ErrorKind::Other, code: Some(codes::EINVAL) });
+            return Attempt::Done(Rest::Unknown);
+        };
+        // SAFETY: `room` demands that only initialized bytes are written to the parts.
+        // - nothing is written.
+        unsafe { buffer.room(&mut |_| {}) };
+        // SAFETY: `set_filled` demands that the first bytes of the room are initialized, and that the buffer is as it was when
+        // the room was asked for.
+        // - initialized: none of them;
+        // - as it was: the room was asked for just now.
+        unsafe { buffer.set_filled(0) };
+        Attempt::Done(Rest::Unknown)
+    }
+}
+
+impl<K, B: Buffer> Store<K, B> {
+    /// Puts an operation into the cell of its record, which is the caller's. Returns the cell.
+    #[inline]
+    pub(in crate::port) fn load(
+        &self,
+        record: u32,
+        operation: Operation<B>,
+        is_shared: bool,
+    ) -> &Cell<OpData<B>> {
+        let cell = self.operations.at(record);
+        // SAFETY: `put` demands that the caller owns the cell and that it is empty.
+        // - owned: the record is the caller's, by its token or since it was just reserved, until the operation is
+        //   in flight;
+        // - empty: a record is free only after its operation was moved out.
+        unsafe { OpData::put(cell, operation, is_shared) };
+        cell
+    }
+
+    /// See [`Store::attempt`].
+    #[inline(never)]
+    pub(super) fn attempt_again(
+        &self,
+        cell: &Cell<OpData<B>>,
+        aloft: &Aloft<'_>,
+        seat: Option<&Seat>,
+    ) -> Attempt<Rest> {
+        self.attempt(cell, aloft, seat)
+    }
+
+    /// Tries the operation in `cell`, which the engine has handed to the calling thread for that.
+    #[allow(
+        clippy::inline_always,
+        reason = "what it is passed is put together in memory otherwise"
+    )]
+    #[inline(always)]
+    pub(super) fn attempt(
+        &self,
+        cell: &Cell<OpData<B>>,
+        aloft: &Aloft<'_>,
+        seat: Option<&Seat>,
+    ) -> Attempt<Rest> {
+        let tried = Trying { store: self, record: aloft.record, seat };
+        // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
+        // - a value: an operation is in its cell until its packet is taken;
+        // - nothing else: from `Step::Try` until it is told what that has come to the engine hands the operation to
+        //   no other thread.
+        let data = unsafe { cell.get_mut() };
+        let attempt = data.attempt(Target::of(&self.engine, aloft));
+        std::mem::forget(tried);
+        attempt
+    }
+
+    /// The operation in `cell` was tried, and has come to this. After [`Step::Waits`] it is the caller's no more.
+    #[inline]
+    pub(super) fn tried(
+        &self,
+        cell: &Cell<OpData<B>>,
+        aloft: &Aloft<'_>,
+        attempt: Attempt<Rest>,
+        seat: Option<&Seat>,
+    ) -> Step {
+        if let Attempt::Carried = attempt {
+            self.submit_transfer(cell, aloft, seat)
+        } else {
+            self.engine.tried(aloft, attempt, seat)
+        }
+    }
+
+    /// Tries an operation of a shared association until it ends or has to wait. After [`Step::Waits`] it is
+    /// the caller's no more.
+    pub(super) fn attempt_shared(
+        &self,
+        cell: &Cell<OpData<B>>,
+        aloft: &Aloft<'_>,
+        seat: Option<&Seat>,
+    ) -> Step {
+        loop {
+            let attempt = self.attempt(cell, aloft, seat);
+            if self.engine.forked() {
+                // The buffer's code has forked, and this is the child: the operation is the parent's.
+                return Step::Waits;
+            }
+            match self.tried(cell, aloft, attempt, seat) {
+                Step::Try => {}
+                step => return step,
+            }
+        }
+    }
+
+    /// Tries an operation of a token until it ends, and is landed by that, or has to wait. False: it is the caller's
+    /// no more. `known`: what the first attempt has come to, if it was made already.
+    pub(in crate::port) fn attempt_own(
+        &self,
+        cell: &Cell<OpData<B>>,
+        aloft: &Aloft<'_>,
+        mut known: Option<Attempt<Rest>>,
+        seat: Option<&Seat>,
+    ) -> bool {
+        loop {
+            let attempt = known.take().unwrap_or_else(|| self.attempt_again(cell, aloft, seat));
+            if self.engine.forked() {
+                // As above.
+                return false;
+            }
+            // It is settled as done from its beginning.
+            if self.engine.tried_and_landed(aloft, attempt) {
+                return true;
+            }
+            match self.tried(cell, aloft, attempt, seat) {
+                Step::Try => {}
+                Step::Waits => return false,
+                Step::Ends(verdict) => {
+                    self.engine.abandon_connect(aloft, verdict);
+                    self.engine.land_own(aloft);
+                    settle(cell, verdict);
+                    return true;
+                }
+            }
+        }
+    }
+}
+
+/// Takes back the operation in this cell, which was never in flight, or was refused.
+pub(in crate::port) fn unload<B>(cell: &Cell<OpData<B>>) -> OpData<B> {
+    // SAFETY: `take` demands that the caller owns the cell, with a value in it.
+    // - owned: the record is the caller's, and no other thread knows of what was put into its cell;
+    // - a value: the caller has put it there, and takes it once.
+    unsafe { cell.take() }
+}
+
+/// The operation in this cell, which is the caller's, has ended.
+pub(in crate::port) fn settle<B>(cell: &Cell<OpData<B>>, verdict: Verdict) {
+    // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
+    // - a value: an operation is in its cell until its outcome is taken;
+    // - nothing else: an operation that has ended is handed to one thread, the caller.
+    unsafe { cell.get_mut() }.settle(verdict);
+}
+
+/// An operation that is being tried before anything else knows of it. Should that panic, it is dropped.
+pub(in crate::port) struct Loaded<'s, B>(pub(in crate::port) &'s Cell<OpData<B>>);
+
+impl<B> Drop for Loaded<'_, B> {
+    fn drop(&mut self) {
+        drop(unload(self.0));
+    }
+}
+
+/// An operation that is being tried by code of a buffer. Should that panic, the operation fails.
+pub(super) struct Trying<'s, K, B: Buffer> {
+    pub(super) store: &'s Store<K, B>,
+    pub(super) record: u32,
+    pub(super) seat: Option<&'s Seat>,
+}
+
+impl<K, B: Buffer> Drop for Trying<'_, K, B> {
+    #[cold]
+    #[inline(never)]
+    fn drop(&mut self) {
+        let Self { store, record, seat } = *self;
+        if store.engine.forked() {
+            return;
+        }
+        // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
+        // - a value, and nothing else: as in `attempt`, from where this is called while it unwinds; the reference there
+        //   is used no more.
+        unsafe { store.operations.at(record).get_mut() }.fail_by_panic();
+        let aloft = store.engine.aloft(record);
+        store.engine.tried(&aloft, Attempt::Done(Rest::Unknown), seat);
+        store.engine.queue_operation(record);
+    }
+}

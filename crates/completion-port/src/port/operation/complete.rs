@@ -1,0 +1,162 @@
+//! How the packet of an operation is made.
+
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+
+use crate::backend::sockets::{Attempt, Rest};
+use crate::engine::{Aloft, Engine, Name, Seat, Step, Verdict, name_parts};
+use crate::memory::cells::Cell;
+use crate::memory::trace::hears_packets;
+use crate::port::operation::attempt::settle;
+use crate::port::operation::{Done, Finished, OpData, OpId};
+use crate::port::packets::{Packet, Packets};
+use crate::types::buffer::Buffer;
+
+/// An operation that has ended, and whose key is being cloned. Should that panic, its packet is made again.
+struct Sharing<'e>(&'e Engine, u32);
+
+impl Drop for Sharing<'_> {
+    fn drop(&mut self) {
+        self.0.queue_operation(self.1);
+    }
+}
+
+impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
+    /// The operation of `record` has its turn: it is tried, if it has not ended. `None` if it goes on to wait, or
+    /// has nothing for the caller.
+    #[inline(never)]
+    pub(in crate::port) fn operation(
+        &self,
+        record: u32,
+        seat: &Seat,
+    ) -> Option<Packet<'p, K, M, B>> {
+        let (store, engine) = (self.port.store(), self.port.engine());
+        let (aloft, cell) = (engine.aloft(record), store.operations.at(record));
+        if !engine.turn_alone(&aloft) {
+            return self.any_operation(&aloft, cell, seat);
+        }
+        let attempt = store.attempt(cell, &aloft, Some(seat));
+        // The common case of `Store::attempt_own`.
+        if engine.forked() || !engine.tried_and_landed(&aloft, attempt) {
+            return self.own_operation(&aloft, cell, Some(attempt), seat);
+        }
+        Some(self.done(&aloft, cell, seat))
+    }
+
+    /// The packet of an operation that was started by a token, which has landed, and is settled.
+    #[inline]
+    fn done(
+        &self,
+        aloft: &Aloft<'p>,
+        cell: &'p Cell<OpData<B>>,
+        seat: &Seat,
+    ) -> Packet<'p, K, M, B> {
+        let (store, engine) = (self.port.store(), self.port.engine());
+        engine.count_operation(seat, true);
+        if hears_packets() {
+            tell_completed(engine, aloft.registration(), cell);
+        }
+        Packet::Done(Done::of(store, aloft.slot, aloft.index, cell))
+    }
+
+    /// The turn of an operation that was started by a token, and is to be tried; or was tried, and has come to what is
+    /// `known`.
+    #[cold]
+    #[inline(never)]
+    fn own_operation(
+        &self,
+        aloft: &Aloft<'p>,
+        cell: &'p Cell<OpData<B>>,
+        known: Option<Attempt<Rest>>,
+        seat: &Seat,
+    ) -> Option<Packet<'p, K, M, B>> {
+        if self.port.store().attempt_own(cell, aloft, known, Some(seat)) {
+            return Some(self.done(aloft, cell, seat));
+        }
+        self.port.engine().count_operation(seat, false);
+        None
+    }
+
+    /// The turn of any operation.
+    #[inline(never)]
+    fn any_operation(
+        &self,
+        aloft: &Aloft<'p>,
+        cell: &'p Cell<OpData<B>>,
+        seat: &Seat,
+    ) -> Option<Packet<'p, K, M, B>> {
+        let (store, engine, record) = (self.port.store(), self.port.engine(), aloft.record);
+        // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
+        // - a value: an operation is in its cell until its packet is taken, which is done below;
+        // - neither changed nor taken: the node of an operation comes to one thread, this one.
+        let data = unsafe { cell.get() };
+        let (is_shared, is_handed_over) = (data.is_shared, data.is_handed_over);
+        let step = engine.turn(aloft, Some(seat));
+        if is_handed_over {
+            store.fetch(cell, record);
+            if engine.forked() {
+                // The buffer's code has forked, and this is the child.
+                return None;
+            }
+        }
+        if !is_shared {
+            let Step::Ends(verdict) = step else {
+                return self.own_operation(aloft, cell, None, seat);
+            };
+            engine.abandon_connect(aloft, verdict);
+            engine.land_own(aloft);
+            if verdict != Verdict::Done {
+                // Otherwise it is settled already: as done from its beginning, or when its token tried it.
+                settle(cell, verdict);
+            }
+            return Some(self.done(aloft, cell, seat));
+        }
+        let step = match step {
+            Step::Try => store.attempt_shared(cell, aloft, Some(seat)),
+            step => step,
+        };
+        let Step::Ends(verdict) = step else {
+            engine.count_operation(seat, false);
+            return None;
+        };
+        let name = aloft.registration();
+        let sharing = Sharing(engine, record);
+        let clone = self.port.clone_key().expect("set before the first such association");
+        // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
+        // - a value: the key lies in its cell while operations have it, and this one has not landed;
+        // - neither changed nor taken: of a shared association no token is made, and the key is moved out only when
+        //   the last of its operations has landed. Other threads may clone it meanwhile: it is `Sync`.
+        let key = clone(unsafe { store.keys.cells.at(name_parts(name).0).get() });
+        std::mem::forget(sharing);
+        if engine.forked() {
+            // The clone has forked, and this is the child.
+            return None;
+        }
+        // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
+        // - a value, and nothing else: as above; the packet that is made here takes it.
+        let data = unsafe { cell.get_mut() };
+        (data.association, data.name) = (name, OpId(engine.operation_of(record)));
+        data.settle(verdict);
+        engine.abandon_connect(aloft, verdict);
+        engine.count_operation(seat, true);
+        engine.land_shared(aloft, seat);
+        if hears_packets() {
+            tell_completed(engine, name, cell);
+        }
+        let key = ManuallyDrop::new(key);
+        Some(Packet::Finished(Finished { store, record, key, outcome: PhantomData }))
+    }
+}
+
+/// The operation in this cell has ended, and is the caller's: its packet is handed out, or its outcome.
+#[cold]
+pub(in crate::port) fn tell_completed<B>(
+    engine: &Engine,
+    registration: Name,
+    cell: &Cell<OpData<B>>,
+) {
+    // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
+    // - a value, and neither: as in `settle`.
+    let data = unsafe { cell.get() };
+    engine.tell_completed(registration, data.call(), data.error());
+}

@@ -1,0 +1,231 @@
+//! The packets of operations.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+
+use crate::engine::name_of;
+use crate::memory::cells::Cell;
+use crate::port::Store;
+use crate::port::current::with_current_seat;
+use crate::port::operation::data::Bytes;
+use crate::port::operation::{OpData, OpId, Outcome, SharedId};
+use crate::port::registration::Id;
+use crate::port::token::Ready;
+use crate::state::slot::Slot;
+use crate::types::error::Error;
+
+/// The packet of an operation that was started by a token: it has the token, and what has become of the
+/// operation, with its buffer.
+///
+/// [`Done::into_parts`] gives both out. If it is dropped instead, the registration ends, as when a token is dropped.
+///
+/// # Examples
+///
+/// See [`Port::associate`](crate::Port::associate).
+#[must_use = "dropping it ends the registration; `into_parts` gives the token back"]
+pub struct Done<'p, K, B = Vec<u8>> {
+    // No larger than a token, so that packets of readiness cost no more for the packets that bring buffers: the
+    // outcome stays in the operation's cell until it is asked for.
+    store: &'p Store<K, B>,
+    /// It is held.
+    slot: &'p Slot,
+    /// Where the operation lies: in the record that the operations of this registration use in turn. Nothing else
+    /// uses it as long as this packet has the token.
+    cell: &'p Cell<OpData<B>>,
+    /// The slot's number.
+    index: u32,
+    /// So that it is shared between threads only if key and buffer may be.
+    parts: PhantomData<(K, Outcome<B>)>,
+}
+
+impl<'p, K, B> Done<'p, K, B> {
+    /// The packet of the operation in `cell`, of the slot `index`, which has landed and is settled.
+    #[inline]
+    pub(super) fn of(
+        store: &'p Store<K, B>,
+        slot: &'p Slot,
+        index: u32,
+        cell: &'p Cell<OpData<B>>,
+    ) -> Self {
+        Self { store, slot, cell, index, parts: PhantomData }
+    }
+
+    /// The registration's name.
+    #[must_use]
+    pub fn id(&self) -> Id {
+        Id(name_of(self.index, self.slot.word().generation()))
+    }
+
+    /// The key.
+    #[must_use]
+    pub fn key(&self) -> &K {
+        // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
+        // - a value: the packet has the token, which has the key, and is there as long as the reference;
+        // - neither changed nor taken: the cell is the token's, which only `into_parts` and the drop give out, by value.
+        unsafe { self.store.keys.cells.at(self.index).get() }
+    }
+
+    /// Why the operation has failed, if it has.
+    #[must_use]
+    pub fn error(&self) -> Option<Error> {
+        // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
+        // - a value: the operation was settled when this packet was made;
+        // - neither changed nor taken: only this packet knows of it, and takes it when it is used up.
+        unsafe { self.cell.get() }.error()
+    }
+
+    /// The token, and what has become of the operation.
+    #[must_use = "dropping the token ends the registration"]
+    #[inline]
+    pub fn into_parts(self) -> (Ready<'p, K, B>, Outcome<B>) {
+        let this = ManuallyDrop::new(self);
+        let token = Ready::of(this.store, this.slot, this.index);
+        take_outcome(this.cell, |outcome| (token, outcome))
+    }
+}
+
+/// Takes the outcome of an operation that was settled, and that the caller alone knows of. It is made where `then` puts it.
+#[inline]
+pub(in crate::port) fn take_outcome<B, R>(
+    cell: &Cell<OpData<B>>,
+    then: impl FnOnce(Outcome<B>) -> R,
+) -> R {
+    // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
+    // - a value: it was settled when the packet was made, or by the caller, and is taken once;
+    // - nothing else: the caller alone knows of it.
+    let bytes = unsafe { cell.get_mut() }.take_bytes();
+    match bytes {
+        Some((Bytes::Received, len, buffer)) => then(Outcome::Received(Ok(len), buffer)),
+        Some((Bytes::Sent, len, buffer)) => then(Outcome::Sent(Ok(len), buffer)),
+        Some((Bytes::Read, len, buffer)) => then(Outcome::Read(Ok(len), buffer)),
+        None => then(take_other_outcome(cell)),
+    }
+}
+
+/// The same in all but the common cases.
+#[inline(never)]
+fn take_other_outcome<B>(cell: &Cell<OpData<B>>) -> Outcome<B> {
+    // SAFETY: `take_part` demands that the caller owns the cell, with a value in it.
+    // - owned, and a value: as in `take_outcome`, which has taken nothing.
+    unsafe { cell.take_part(OpData::take_outcome) }
+}
+
+impl<K, B> Drop for Done<'_, K, B> {
+    // Inlined, so that a packet need not lie in memory unless a reference to it is passed on.
+    #[inline]
+    fn drop(&mut self) {
+        abandon(self.store, self.slot, self.index, self.cell);
+    }
+}
+
+/// The packet of an operation of this slot is dropped, which has the slot's token.
+#[cold]
+#[inline(never)]
+fn abandon<K, B>(store: &Store<K, B>, slot: &Slot, index: u32, cell: &Cell<OpData<B>>) {
+    let (token, outcome) = Done::of(store, slot, index, cell).into_parts();
+    drop(token);
+    drop(outcome);
+}
+
+impl<K, B> fmt::Debug for Done<'_, K, B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Done")
+            .field("id", &self.id())
+            .field("error", &self.error())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The packet of an operation of a shared association: it has a clone of the key, and what has become of the
+/// operation, with its buffer.
+///
+/// # Examples
+///
+/// See [`Port::associate_shared`](crate::Port::associate_shared).
+pub struct Finished<'p, K, B = Vec<u8>> {
+    pub(super) store: &'p Store<K, B>,
+    pub(super) record: u32,
+    pub(super) key: ManuallyDrop<K>,
+    /// So that it is shared between threads only if the buffer may be.
+    pub(super) outcome: PhantomData<Outcome<B>>,
+}
+
+impl<K, B> Finished<'_, K, B> {
+    /// The association's name.
+    #[must_use]
+    pub fn id(&self) -> SharedId {
+        SharedId(self.settled().association)
+    }
+
+    /// The operation's name, as its start has returned it.
+    #[must_use]
+    pub fn operation(&self) -> OpId {
+        self.settled().name
+    }
+
+    /// The clone of the key that came with this packet.
+    #[must_use]
+    pub fn key(&self) -> &K {
+        &self.key
+    }
+
+    /// Why the operation has failed, if it has.
+    #[must_use]
+    pub fn error(&self) -> Option<Error> {
+        self.settled().error()
+    }
+
+    fn settled(&self) -> &OpData<B> {
+        // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
+        // - a value: the operation was settled when this packet was made;
+        // - neither changed nor taken: only this packet knows of it, and takes it when it is used up.
+        unsafe { self.store.operations.at(self.record).get() }
+    }
+
+    /// The clone of the key, and what has become of the operation.
+    #[must_use]
+    pub fn into_parts(self) -> (K, Outcome<B>) {
+        let mut this = ManuallyDrop::new(self);
+        let outcome = use_up(this.store, this.record);
+        // SAFETY: `take` demands that the value is not used again.
+        // - `this` is forgotten with this call.
+        (unsafe { ManuallyDrop::take(&mut this.key) }, outcome)
+    }
+}
+
+impl<K, B> Drop for Finished<'_, K, B> {
+    // Inlined, so that a packet need not lie in memory unless a reference to it is passed on.
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: `take` demands that the value is not used again.
+        // - the packet is about to be gone.
+        drop_parts(self.store, self.record, unsafe { ManuallyDrop::take(&mut self.key) });
+    }
+}
+
+/// The packet of this operation is dropped.
+#[cold]
+#[inline(never)]
+fn drop_parts<K, B>(store: &Store<K, B>, record: u32, key: K) {
+    let outcome = use_up(store, record);
+    drop(key);
+    drop(outcome);
+}
+
+/// The packet of this operation is used up: takes its outcome, and gives its record back.
+fn use_up<K, B>(store: &Store<K, B>, record: u32) -> Outcome<B> {
+    let outcome = take_outcome(store.operations.at(record), |outcome| outcome);
+    with_current_seat(&store.engine, |seat| store.engine.free_record(record, seat));
+    outcome
+}
+
+impl<K, B> fmt::Debug for Finished<'_, K, B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Finished")
+            .field("id", &self.id())
+            .field("operation", &self.operation())
+            .field("error", &self.error())
+            .finish_non_exhaustive()
+    }
+}

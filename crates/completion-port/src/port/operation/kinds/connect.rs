@@ -1,0 +1,112 @@
+//! Connecting a socket.
+
+use super::OperationKind;
+use crate::backend::sockets::{Ask, Attempt, Rest};
+use crate::engine::Clearance;
+use crate::port::operation::attempt::Target;
+use crate::port::operation::data::{Progress, Stage};
+use crate::port::operation::{Detail, Kind, OpId, Operation, Outcome};
+use crate::port::token::Ready;
+use crate::sys::codes;
+use crate::types::address::Address;
+use crate::types::buffer::Buffer;
+use crate::types::error::{Call, ErrorKind, Fault, Refused, Result};
+use crate::types::interest::Direction;
+
+impl<B> Operation<B> {
+    /// Connects to an address. It makes the socket non-blocking.
+    ///
+    /// A stream that is connected already, or that the program is connecting itself, is not connected again: the outcome has
+    /// the system's code (`EISCONN`, `EALREADY`).
+    ///
+    /// If the operation is cancelled, or its deadline is over, the connect is given up. When the packet is handed out the
+    /// socket is not connected, even if the connection was there before, and it may be connected again.
+    ///
+    /// # Platform notes
+    ///
+    /// Linux gives a connect up by [connect(2)](https://man7.org/linux/man-pages/man2/connect.2.html) with `AF_UNSPEC`. What
+    /// bind(2) was told stays, but not a port that the kernel has chosen. On macOS and the BSDs, and of `AF_VSOCK`,
+    /// there is no such call: the connect continues, and every later connect of the association fails with `EALREADY`. On
+    /// Windows the system cancels a connect that it carries out.
+    pub fn connect(address: impl Into<Address>) -> Self {
+        Self::new(Kind::Connect, None, Detail::Address(address.into()))
+    }
+}
+
+impl<K, B: Buffer> Ready<'_, K, B> {
+    /// Starts [`Operation::connect`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`Ready::start`].
+    pub fn connect(
+        self,
+        address: impl Into<Address>,
+    ) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
+        self.start(Operation::connect(address))
+    }
+}
+
+pub(super) struct Connect;
+
+impl OperationKind for Connect {
+    const CALL: Call = Call::Connect;
+    // It waits for readiness only once it has begun.
+    const DIRECTION: Direction = Direction::Out;
+    const ON_SOCKET: Option<Ask> = Some(Ask::Connect);
+
+    fn begins_unasked<B>(_operation: &Operation<B>) -> bool {
+        true
+    }
+
+    #[inline(never)]
+    fn attempt<B: Buffer>(
+        operation: &mut Operation<B>,
+        progress: &mut Progress,
+        target: Target<'_>,
+    ) -> Attempt<Rest> {
+        if let Err(fault) = target.make_nonblocking() {
+            return Attempt::Failed(fault);
+        }
+        try_to_connect(operation, progress, target).map(|()| Rest::Unknown)
+    }
+
+    fn outcome<B>(
+        _operation: &mut Operation<B>,
+        _progress: &mut Progress,
+        result: Result<usize>,
+    ) -> Outcome<B> {
+        Outcome::Connected(result.map(|_| ()))
+    }
+}
+
+fn try_to_connect<B>(
+    operation: &Operation<B>,
+    progress: &mut Progress,
+    target: Target<'_>,
+) -> Attempt<()> {
+    let (sockets, descriptor) = (target.system(), target.descriptor);
+    let place = target.place();
+    if progress.stage == Stage::Begun {
+        let attempt = sockets.end_connect(descriptor);
+        if !matches!(attempt, Attempt::Blocked) {
+            place.connect_ended();
+        }
+        return attempt;
+    }
+    match place.clear_for_connect(descriptor) {
+        Clearance::Clear => {}
+        Clearance::NotYet => return Attempt::Scarce,
+        Clearance::Never => {
+            let code = Some(codes::EALREADY);
+            return Attempt::Failed(Fault { kind: ErrorKind::Other, code });
+        }
+    }
+    let address = operation.detail.address().expect("it was started with an address");
+    let attempt = sockets.begin_connect(descriptor, address);
+    if matches!(attempt, Attempt::Blocked) {
+        progress.stage = Stage::Begun;
+        place.connect_begun();
+    }
+    attempt
+}

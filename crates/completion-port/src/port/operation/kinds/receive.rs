@@ -1,0 +1,166 @@
+//! Receiving from a socket, with the sender's address and without.
+
+use std::mem::MaybeUninit;
+
+use super::OperationKind;
+use crate::backend::sockets::{Ask, Attempt, PARTS, Received, Rest, Transport};
+use crate::port::operation::attempt::Target;
+use crate::port::operation::data::{Bytes, Progress};
+use crate::port::operation::{Detail, Kind, OpId, Operation, Outcome};
+use crate::port::token::Ready;
+use crate::types::buffer::{Buffer, with_room};
+use crate::types::error::{Call, Refused, Result};
+use crate::types::interest::Direction;
+
+impl<B> Operation<B> {
+    /// Receives what comes, at most as much as there is room for: some bytes, or one datagram. A buffer without
+    /// room waits until something can be received, and takes nothing. If the program shuts the reading half of the
+    /// socket, the operation ends with 0 bytes once nothing is left, also if the socket carries datagrams.
+    ///
+    /// # Platform notes
+    ///
+    /// `ENOBUFS` ([`Error::os_code`](crate::Error::os_code)) reports that the kernel has dropped messages: a netlink socket of Linux, or a routing
+    /// socket of a BSD, was not read fast enough. Receives that follow bring the messages that it has kept.
+    pub fn recv(buffer: B) -> Self {
+        Self::new(Kind::Receive, Some(buffer), Detail::None)
+    }
+
+    /// Receives one datagram, and tells its sender.
+    pub fn recv_from(buffer: B) -> Self {
+        Self::new(Kind::ReceiveFrom, Some(buffer), Detail::None)
+    }
+}
+
+impl<K, B: Buffer> Ready<'_, K, B> {
+    /// Starts [`Operation::recv`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`Ready::start`].
+    pub fn recv(self, buffer: B) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
+        self.start(Operation::recv(buffer))
+    }
+
+    /// Starts [`Operation::recv_from`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`Ready::start`].
+    pub fn recv_from(self, buffer: B) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
+        self.start(Operation::recv_from(buffer))
+    }
+}
+
+pub(super) struct Receive;
+
+impl OperationKind for Receive {
+    const CALL: Call = Call::Receive;
+    const DIRECTION: Direction = Direction::In;
+    const AWAITS_EDGE: bool = true;
+    const FILLS: bool = true;
+    const BYTES: Option<Bytes> = Some(Bytes::Received);
+    const ON_SOCKET: Option<Ask> = Some(Ask::Receive);
+
+    #[allow(clippy::inline_always, reason = "a part of an attempt")]
+    #[inline(always)]
+    fn attempt<B: Buffer>(
+        operation: &mut Operation<B>,
+        progress: &mut Progress,
+        target: Target<'_>,
+    ) -> Attempt<Rest> {
+        let transport = target.transport();
+        receive_into(operation.buffer_mut(), progress, transport, |room| {
+            target.system().receive(target.descriptor, transport, room)
+        })
+    }
+
+    fn outcome<B>(
+        operation: &mut Operation<B>,
+        _progress: &mut Progress,
+        result: Result<usize>,
+    ) -> Outcome<B> {
+        Outcome::Received(result, operation.take_buffer())
+    }
+}
+
+pub(super) struct ReceiveFrom;
+
+impl OperationKind for ReceiveFrom {
+    const CALL: Call = Call::Receive;
+    const DIRECTION: Direction = Direction::In;
+    const AWAITS_EDGE: bool = true;
+    const FILLS: bool = true;
+    const ON_SOCKET: Option<Ask> = Some(Ask::ReceiveFrom);
+
+    #[inline(never)]
+    fn attempt<B: Buffer>(
+        operation: &mut Operation<B>,
+        progress: &mut Progress,
+        target: Target<'_>,
+    ) -> Attempt<Rest> {
+        let mut sender = None;
+        let buffer = operation.buffer_mut();
+        let attempt = receive_into(buffer, progress, target.transport(), |room| {
+            target.system().receive_from(target.descriptor, room).map(|(received, address)| {
+                sender = address;
+                received
+            })
+        });
+        if let Attempt::Done(_) = attempt {
+            operation.detail = Detail::of(sender);
+        }
+        attempt
+    }
+
+    fn outcome<B>(
+        operation: &mut Operation<B>,
+        _progress: &mut Progress,
+        result: Result<usize>,
+    ) -> Outcome<B> {
+        let sender = operation.detail.take_address();
+        Outcome::ReceivedFrom(result.map(|len| (len, sender)), operation.take_buffer())
+    }
+}
+
+/// Fills the buffer by `receive`, a call of the back end.
+#[allow(clippy::inline_always, reason = "a part of an attempt")]
+#[inline(always)]
+fn receive_into<B: Buffer>(
+    buffer: &mut B,
+    progress: &mut Progress,
+    transport: Transport,
+    receive: impl FnOnce(&mut [&mut [MaybeUninit<u8>]]) -> Attempt<Received>,
+) -> Attempt<Rest> {
+    let receive = move |parts: &mut [&mut [_]], all| {
+        let room = room_of(parts, all);
+        (receive(parts), room)
+    };
+    // SAFETY: `with_room` demands that only initialized bytes are written to the parts.
+    // - they are handed to a back end, which writes what it has received.
+    let (attempt, room) = unsafe { with_room(buffer, receive) };
+    let Attempt::Done(Received { len, is_cut }) = attempt else {
+        return attempt.map(|_| Rest::Unknown);
+    };
+    // SAFETY: `set_filled` demands that the first bytes of the room are initialized, and that the buffer is as it
+    // was.
+    // - initialized: the system says that it has written so many, from the beginning of these parts;
+    // - as it was: it lies where it did, and nothing was called since.
+    unsafe { buffer.set_filled(len) };
+    (progress.len, progress.is_cut) = (len, is_cut);
+    // Nothing tells the end of a stream from one that goes on, but the next attempt.
+    if len > 0 && len < room && transport.is_drained_by_short_receive() {
+        Attempt::Done(Rest::Nothing)
+    } else {
+        Attempt::Done(Rest::Unknown)
+    }
+}
+
+/// How much of the room in these parts, which is so much in `all`, a system call fills at most: it fills no parts behind
+/// the first ones, and is full when those are.
+#[inline]
+fn room_of(parts: &[&mut [MaybeUninit<u8>]], all: usize) -> usize {
+    match parts.get(..PARTS) {
+        Some(first) if parts.len() > PARTS => first.iter().map(|part| part.len()).sum(),
+        _ => all,
+    }
+}

@@ -1,0 +1,271 @@
+//! How the rest of an operation is handed to the system, with its buffer, and comes back.
+
+use std::sync::{Arc, Weak};
+
+use crate::backend::files::{Hold, Issuer, Job};
+use crate::backend::sockets::{Attempt, Transfer};
+use crate::engine::{Aloft, Engine, Seat, Step};
+use crate::memory::cells::Cell;
+use crate::port::Store;
+use crate::port::operation::attempt::Trying;
+use crate::port::operation::data::{Progress, Stage};
+use crate::port::operation::{Detail, OpData};
+use crate::types::buffer::Buffer;
+use crate::types::io_buffer::Loan;
+use crate::types::source::Descriptor;
+
+impl<B: Buffer> OpData<B> {
+    /// Lends the buffer, if the operation has one: its room if it is filled, its bytes if they are sent or written.
+    fn lend(&mut self) -> Option<Loan> {
+        let fills = self.operation.kind.fills();
+        let place = &mut self.operation.buffer;
+        let mut lending = Lending { loan: place.take().map(Loan::new), place };
+        match &mut lending.loan {
+            Some(loan) if fills => loan.lend_room(|buffer: &mut B, part| {
+                // SAFETY: `room` demands that only initialized bytes are written to the parts.
+                // - the back end writes what it has received or read.
+                unsafe { buffer.room(&mut |room| part(room)) };
+            }),
+            Some(loan) => loan.lend_bytes(|buffer: &B, part| {
+                buffer.filled(&mut |bytes| part(bytes));
+            }),
+            None => {}
+        }
+        lending.loan.take()
+    }
+
+    /// The buffer that was lent comes back. `filled`: with so many bytes in its room, if it was to be filled.
+    fn take_loan_back(&mut self, loan: Loan, filled: Option<usize>) {
+        let fills = self.operation.kind.fills();
+        let buffer: &mut B = self.operation.buffer.insert(loan.into_buffer());
+        let Some(filled) = filled.filter(|_| fills) else { return };
+        // SAFETY: `room` demands that only initialized bytes are written to the parts.
+        // - nothing is written.
+        unsafe { buffer.room(&mut |_| {}) };
+        // SAFETY: `set_filled` demands that the first bytes of the room are initialized, and that the buffer is as it was
+        // when the room was asked for.
+        // - initialized: the system says that it has written so many, from the beginning of the parts that the buffer gave
+        //   before it was moved, and to move it has changed no byte of them;
+        // - as it was: the room was asked for just now.
+        unsafe { buffer.set_filled(filled) };
+    }
+
+    /// The rest of an operation on a file goes to the back end, and the buffer with it.
+    fn submit_to_file(&mut self, name: u64, issuer: Weak<dyn Issuer>, file: Arc<dyn Hold>) -> Job {
+        let what = self.operation.kind.on_file().expect("it is about a file");
+        let loan = self.lend();
+        self.is_handed_over = true;
+        let mut job = Job {
+            name,
+            issuer,
+            file,
+            what,
+            offset: self.operation.detail.offset(),
+            loan,
+            done: 0,
+            fault: None,
+            is_called_off: false,
+        };
+        // What was read at once lies in the buffer still: to move a buffer changes no byte of its room.
+        job.advance(self.progress.len);
+        job
+    }
+
+    /// The rest of an operation on a socket goes to a back end that carries it out by itself, and the buffer with it.
+    fn submit_to_socket(&mut self, name: u64, descriptor: Descriptor) -> Transfer {
+        let ask = self.operation.kind.on_socket().expect("an attempt has returned `Carried`");
+        let loan = self.lend();
+        let mut transfer = Transfer {
+            name,
+            descriptor,
+            ask,
+            address: self.operation.detail.take_address(),
+            loan,
+            done: 0,
+            is_cut: false,
+            connection: None,
+            fault: None,
+            is_called_off: false,
+            is_declined: false,
+        };
+        // What was sent at the attempts is sent.
+        transfer.advance(self.progress.len);
+        self.is_handed_over = true;
+        transfer
+    }
+
+    /// The transfer of the operation has come back.
+    fn take_transfer_back(&mut self, transfer: Transfer) {
+        let Transfer { address, loan, done, is_cut, connection, fault, .. } = transfer;
+        self.is_handed_over = false;
+        let stage = if transfer.is_declined { Stage::Declined } else { Stage::Fresh };
+        self.progress = Progress { stage, is_cut, len: done, socket: connection, fault };
+        self.operation.detail = Detail::of(address);
+        if let Some(loan) = loan {
+            self.take_loan_back(loan, (done > 0).then_some(done));
+        }
+    }
+
+    /// The job of the operation has come back.
+    pub(crate) fn take_job_back(&mut self, job: Job) {
+        self.is_handed_over = false;
+        (self.progress.len, self.progress.fault) = (job.done, job.fault);
+        if let Some(loan) = job.loan {
+            self.take_loan_back(loan, Some(job.done));
+        }
+    }
+}
+
+/// A buffer that is being lent. Should its code panic, it is the operation's again.
+struct Lending<'c, B: Buffer> {
+    loan: Option<Loan>,
+    place: &'c mut Option<B>,
+}
+
+impl<B: Buffer> Drop for Lending<'_, B> {
+    fn drop(&mut self) {
+        if let Some(loan) = self.loan.take() {
+            *self.place = Some(loan.into_buffer());
+        }
+    }
+}
+
+impl<K, B: Buffer> Store<K, B> {
+    /// The operation in `cell` is carried out by the back end.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn submit_transfer(
+        &self,
+        cell: &Cell<OpData<B>>,
+        aloft: &Aloft<'_>,
+        seat: Option<&Seat>,
+    ) -> Step {
+        let engine = &self.engine;
+        engine.lane_if_lone(aloft);
+        let record = aloft.record;
+        if !engine.reserve_transfer(record) {
+            // It waits for an edge instead.
+            return engine.tried(aloft, Attempt::Blocked, seat);
+        }
+        let trying = Trying { store: self, record, seat };
+        // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
+        // - a value, and nothing else: the operation was just tried by this thread, and until the engine is told what has
+        //   come of that, below, it hands the operation to no other thread.
+        let data = unsafe { cell.get_mut() };
+        let transfer = data.submit_to_socket(engine.transfer_of(record), aloft.descriptor());
+        std::mem::forget(trying);
+        if engine.forked() {
+            // The buffer's code has forked, and this is the child: the operation is the parent's.
+            std::mem::forget(transfer);
+            return Step::Waits;
+        }
+        match engine.hand_over_transfer(aloft, transfer, seat) {
+            Ok(()) => Step::Waits,
+            Err((step, transfer)) => {
+                // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
+                // - a value, and nothing else: the operation has ended, and its node is the caller's.
+                unsafe { cell.get_mut() }.take_transfer_back(transfer);
+                step
+            }
+        }
+    }
+
+    /// The operation in `cell`, whose node has come to the calling thread, was handed to the back end, and has come back
+    /// from it.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn fetch(&self, cell: &Cell<OpData<B>>, record: u32) {
+        let Some(transfer) = self.engine.take_transfer(record) else {
+            return self.fetch_job(cell, record);
+        };
+        let fetching = Fetching { store: self, cell, record };
+        // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
+        // - a value: an operation is in its cell until its packet is taken;
+        // - nothing else: the node of an operation comes to one thread, the caller.
+        unsafe { cell.get_mut() }.take_transfer_back(transfer);
+        std::mem::forget(fetching);
+    }
+
+    /// The operation in `cell`, the packet of which the caller is about to make, has ended. If the back end has had
+    /// it, its job has come back.
+    fn fetch_job(&self, cell: &Cell<OpData<B>>, record: u32) {
+        if let Some(job) = self.engine.take_job(record) {
+            self.unpack(cell, record, job);
+        }
+    }
+
+    /// What is left of an operation of the slot `index`, which lies in `record`, becomes a job. `None`: it cannot, and
+    /// the operation has ended.
+    pub(in crate::port) fn make_job(
+        &self,
+        data: &mut OpData<B>,
+        record: u32,
+        index: u32,
+    ) -> Option<Job> {
+        let engine = &self.engine;
+        match engine.hold_file(index, record) {
+            Ok(file) => {
+                let issuer: Weak<Engine> = Arc::downgrade(engine);
+                let issuer: Weak<dyn Issuer> = issuer;
+                Some(data.submit_to_file(engine.operation_of(record), issuer, file))
+            }
+            Err(fault) => {
+                data.fail_at_start(fault);
+                None
+            }
+        }
+    }
+
+    /// The caller has the job of an operation that has ended, and is in `cell`.
+    pub(super) fn unpack(&self, cell: &Cell<OpData<B>>, record: u32, job: Job) {
+        let fetching = Fetching { store: self, cell, record };
+        // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
+        // - a value: an operation is in its cell until its packet is taken;
+        // - nothing else: an operation that has ended is handed to one thread, the caller.
+        unsafe { cell.get_mut() }.take_job_back(job);
+        std::mem::forget(fetching);
+    }
+}
+
+/// An operation that has come back from the back end, while code of its buffer is called. Should that panic, the operation
+/// fails, and its packet is queued. One that is to be tried again calls none.
+struct Fetching<'s, K, B: Buffer> {
+    store: &'s Store<K, B>,
+    cell: &'s Cell<OpData<B>>,
+    record: u32,
+}
+
+impl<K, B: Buffer> Drop for Fetching<'_, K, B> {
+    fn drop(&mut self) {
+        if self.store.engine.forked() {
+            return;
+        }
+        // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
+        // - a value, and nothing else: as in `fetch`, from where this is called while it unwinds; the reference there is
+        //   used no more.
+        unsafe { self.cell.get_mut() }.fail_by_panic();
+        self.store.engine.queue_operation(self.record);
+    }
+}
+
+/// An operation on a file that its caller tries. If the buffer's code panics, the operation fails, and its packet is
+/// queued.
+pub(super) struct TryingOnFile<'s, K, B: Buffer> {
+    pub(super) store: &'s Store<K, B>,
+    pub(super) cell: &'s Cell<OpData<B>>,
+    pub(super) aloft: &'s Aloft<'s>,
+}
+
+impl<K, B: Buffer> Drop for TryingOnFile<'_, K, B> {
+    fn drop(&mut self) {
+        let engine = &self.store.engine;
+        if engine.forked() {
+            return;
+        }
+        // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
+        // - a value, and nothing else: as where this was made, from where it is called while that unwinds; the
+        //   reference there is used no more.
+        unsafe { self.cell.get_mut() }.fail_by_panic();
+        engine.queue_file_done(self.aloft);
+    }
+}

@@ -1,0 +1,175 @@
+//! Tasks: how they go on and end, without a packet.
+
+use crate::backend::sockets::{Attempt, Rest};
+use crate::engine::{Aloft, Engine, Seat, Step, Verdict};
+use crate::memory::cells::Cell;
+use crate::memory::trace::hears_packets;
+use crate::port::current::{current_seat, with_current_seat};
+use crate::port::operation::{Detail, OpData, Operation, SharedId, Started};
+use crate::port::raw::{self, Ending, Task};
+use crate::port::{Port, Store};
+use crate::types::buffer::Buffer;
+use crate::types::error::Refused;
+use crate::types::fd::RawFd;
+use crate::types::interest::Direction;
+
+impl<B> OpData<B> {
+    /// Tells a task, whose verdict is settled, that it has ended.
+    pub(crate) fn end_task(self) {
+        let ending = self.ending();
+        if let (Detail::Task(functions), Some(task)) =
+            (self.operation.detail, self.operation.buffer)
+        {
+            (functions.end)(task, ending);
+        }
+    }
+
+    /// How a task has ended whose verdict is settled.
+    fn ending(&self) -> Ending {
+        match self.verdict {
+            Verdict::Done if self.progress.fault.is_some() => Ending::Failed,
+            Verdict::Done => Ending::Done,
+            Verdict::Cancelled | Verdict::TimedOut => Ending::Cancelled,
+            Verdict::Gone => Ending::Closed,
+        }
+    }
+
+    /// The task, and how it has ended, which is settled.
+    pub(crate) fn into_task(self) -> (B, Ending) {
+        let ending = self.ending();
+        (self.operation.buffer.expect("a task is started with what it consists of"), ending)
+    }
+}
+
+impl<K, B: Buffer> Store<K, B> {
+    /// Goes on with the tasks that were put aside, until none is left. Whether there were any.
+    fn go_on_with_tasks(&self) -> bool {
+        let engine = &self.engine;
+        if engine.forked() {
+            return false;
+        }
+        let mut has_gone_on = false;
+        while let Some(record) = engine.take_aside() {
+            has_gone_on = true;
+            let cell = self.operations.at(record);
+            let aloft = engine.aloft(record);
+            let seat = current_seat(engine);
+            let step = match engine.turn(&aloft, seat.as_deref()) {
+                Step::Try => self.attempt_task(cell, &aloft, seat.as_deref()),
+                step => step,
+            };
+            if let Step::Ends(verdict) = step {
+                self.land_unseen(record, verdict).end_task();
+            }
+        }
+        has_gone_on
+    }
+
+    /// Tries a task until it ends or has to wait, as [`Store::attempt_shared`] does. What is done is told here, before the
+    /// next task of the direction is tried by any thread, so that the ends come in the order of the bytes; the task is the
+    /// caller's no more then.
+    fn attempt_task(&self, cell: &Cell<OpData<B>>, aloft: &Aloft<'_>, seat: Option<&Seat>) -> Step {
+        loop {
+            let attempt = self.attempt_again(cell, aloft, seat);
+            if self.engine.forked() {
+                // The task has forked, and this is the child: the task is the parent's.
+                return Step::Waits;
+            }
+            if attempt.is_over() {
+                let registration = aloft.registration();
+                // SAFETY: `take` demands that the caller owns the cell, with a value in it.
+                // - owned: the task was just tried by this thread, and until the engine is told what has come of that,
+                //   below, it hands the task to no other thread;
+                // - a value: as for any operation that is tried.
+                let mut data = unsafe { self.operations.take(aloft.record) };
+                data.settle(Verdict::Done);
+                let landing = Landing { engine: &self.engine, aloft, attempt, seat };
+                if hears_packets() {
+                    self.engine.tell_completed(registration, data.call(), data.error());
+                }
+                data.end_task();
+                drop(landing);
+                return Step::Waits;
+            }
+            match self.tried(cell, aloft, attempt, seat) {
+                Step::Try => {}
+                step => return step,
+            }
+        }
+    }
+
+    /// An operation of a shared association, or a task, has ended without a packet, and is the caller's alone.
+    pub(super) fn land_unseen(&self, record: u32, verdict: Verdict) -> OpData<B> {
+        let aloft = self.engine.aloft(record);
+        self.engine.abandon_connect(&aloft, verdict);
+        let registration = aloft.registration();
+        // SAFETY: `take` demands that the caller owns the cell, with a value in it.
+        // - owned: the operation has ended, and its node is with the caller, or was never queued;
+        // - a value: an operation is in its cell until it has landed, which it does below.
+        let mut data = unsafe { self.operations.take(record) };
+        data.settle(verdict);
+        with_current_seat(&self.engine, |seat| self.engine.land_unseen(record, seat));
+        if hears_packets() {
+            self.engine.tell_completed(registration, data.call(), data.error());
+        }
+        data
+    }
+}
+
+/// A task that is done, of which the engine is told when its end has returned, or has panicked.
+struct Landing<'a, 'e> {
+    engine: &'e Engine,
+    aloft: &'a Aloft<'e>,
+    attempt: Attempt<Rest>,
+    seat: Option<&'a Seat>,
+}
+
+impl Drop for Landing<'_, '_> {
+    fn drop(&mut self) {
+        if self.engine.forked() {
+            // The end has forked, and this is the child.
+            return;
+        }
+        let record = self.aloft.record;
+        // It is done, whatever was asked of it meanwhile.
+        let _ = self.engine.tried(self.aloft, self.attempt, self.seat);
+        self.engine.land_unseen(record, self.seat);
+    }
+}
+
+impl<K, M, B: Task> Port<K, M, B> {
+    /// See [`Raw::start_task`](crate::port::raw::Raw::start_task).
+    pub(crate) fn start_task(
+        &self,
+        id: SharedId,
+        direction: Direction,
+        task: B,
+    ) -> std::result::Result<Started<(B, Ending)>, Refused<B>> {
+        self.store().goes_on.get_or_init(|| Store::go_on_with_tasks);
+        self.engine().begin_tasks();
+        let started = self.share(id, Operation::task(direction, task), true);
+        let (record, name, step) = started.map_err(|refused| {
+            let (error, operation) = refused.into_parts();
+            Refused::new(error, operation.into_buffer().expect("a task comes back"))
+        })?;
+        let Step::Ends(verdict) = step else { return Ok(Started::InFlight(name)) };
+        Ok(Started::Finished(self.store().land_unseen(record, verdict).into_task()))
+    }
+}
+
+impl<K, M, B> Port<K, M, B> {
+    /// See [`Raw::try_now`](crate::port::raw::Raw::try_now).
+    #[inline]
+    pub(crate) fn try_now(
+        &self,
+        id: SharedId,
+        direction: Direction,
+        attempt: impl FnOnce(RawFd) -> raw::Attempt,
+    ) -> bool {
+        // A subscriber hears of it when it is started.
+        !hears_packets()
+            && self
+                .engine()
+                .try_unrecorded(id.0, direction, |descriptor| attempt(descriptor).into())
+    }
+}

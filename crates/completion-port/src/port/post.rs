@@ -1,0 +1,192 @@
+//! Messages: the calls of a port that post them and take them back.
+
+use crate::engine::Posting;
+use crate::port::Port;
+use crate::port::current::current_seat;
+use crate::port::deadline::{Deadline, TimerId};
+use crate::types::error::{Refused, Result};
+
+impl<K, M, B> Port<K, M, B> {
+    /// Queues a message and wakes at most one thread for it: the one that waited last.
+    ///
+    /// Later messages use the room of earlier ones again. The port gives the memory back when it is
+    /// dropped: a port that has had a million messages in its queue at once keeps the memory for a
+    /// million.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Closed`](crate::ErrorKind::Closed), [`ErrorKind::OutOfMemory`](crate::ErrorKind::OutOfMemory), [`ErrorKind::Forked`](crate::ErrorKind::Forked); the message is given
+    /// back.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::{Batch, ErrorKind, Packet, Port};
+    ///
+    /// let port: Port<(), String> = Port::builder().build()?;
+    /// port.post("work".to_owned())?;
+    /// let mut batch = Batch::new();
+    /// let packet = port.wait(&mut batch, None)?.next();
+    /// assert!(matches!(packet, Some(Packet::Posted(work)) if work == "work"));
+    ///
+    /// port.close();
+    /// let refused = port.post("too late".to_owned()).unwrap_err();
+    /// assert_eq!((refused.kind(), refused.value().as_str()), (ErrorKind::Closed, "too late"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn post(&self, message: M) -> std::result::Result<(), Refused<M>> {
+        self.begin_post(message, Ok).map(Posting::queue)
+    }
+
+    /// See [`Raw::post_found`](crate::port::raw::Raw::post_found).
+    pub(crate) fn post_found(&self, message: M) -> std::result::Result<(), Refused<M>> {
+        let seat = current_seat(&self.store.engine);
+        self.begin_post(message, Ok).map(|posting| posting.queue_found(seat.as_deref()))
+    }
+
+    /// Puts `message` into a cell, unless `admit` refuses what is being posted. What it returns is to be used at
+    /// once: it keeps the port locked.
+    #[inline]
+    fn begin_post<'p>(
+        &'p self,
+        message: M,
+        admit: impl FnOnce(Posting<'p>) -> Result<Posting<'p>>,
+    ) -> std::result::Result<Posting<'p>, Refused<M>> {
+        let reserve = |number| self.messages.reserve(number);
+        let posting = match self.store.engine.begin_post(reserve).and_then(admit) {
+            Ok(posting) => posting,
+            Err(error) => {
+                self.store.engine.tell_refused(&error, None, None);
+                return Err(Refused::new(error, message));
+            }
+        };
+        // SAFETY: `put` demands that the caller owns the cell and that it is empty.
+        // - owned: the cell was reserved just now, and no other thread knows it;
+        // - empty: a cell is given up only after its message was moved out.
+        unsafe { self.messages.put(posting.cell(), message) };
+        Ok(posting)
+    }
+
+    /// Has the calling thread handle `message` next, before what else it has left of its last wait, and
+    /// wakes no other thread for it. It is for a handler that goes on with its own work in another
+    /// packet, as a runtime does with a task that has just become ready: the data is in the cache of
+    /// this processor.
+    ///
+    /// The packet is the next item of the thread's [`Packets`](crate::Packets), even if the batch is full by then, or
+    /// the first one of its next wait. Of several such messages the last one comes first. As with the
+    /// rest of a batch, the message goes to another thread if this one announces that it blocks, is
+    /// found asleep, or does not come to it for a millisecond or so while another thread is idle; so an
+    /// idle thread may be woken to keep watch.
+    ///
+    /// So that the other packets have their turn, at most 64 messages in a row go in front, over however many
+    /// waits: the count begins anew when the thread comes to wait with none of them left. A further one goes to the
+    /// end of the queue, where the thread finds it when it waits. Where the calling thread does not run packets of
+    /// this port, the message is queued as by [`post`](Self::post).
+    ///
+    /// # Errors
+    ///
+    /// As for [`post`](Self::post).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::{Batch, Packet, Port};
+    ///
+    /// let port: Port<(), &str> = Port::builder().build()?;
+    /// port.post("first")?;
+    /// port.post("second")?;
+    /// let mut batch = Batch::new();
+    /// let mut order = Vec::new();
+    /// while order.len() < 3 {
+    ///     for packet in port.wait(&mut batch, None)? {
+    ///         let Packet::Posted(message) = packet else { continue };
+    ///         if message == "first" {
+    ///             port.post_after("what follows")?;
+    ///         }
+    ///         order.push(message);
+    ///     }
+    /// }
+    /// assert_eq!(order, ["first", "what follows", "second"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn post_after(&self, message: M) -> std::result::Result<(), Refused<M>> {
+        let seat = current_seat(&self.store.engine);
+        self.begin_post(message, Ok).map(|posting| posting.put_next(seat.as_deref()))
+    }
+
+    /// Posts a message at a time to come: it is queued then, as by [`post`](Self::post), and never earlier.
+    /// While a thread waits at the port, or comes to wait within a millisecond, the message is at most that
+    /// late. If all threads are in their handlers, the first one that comes back finds it.
+    ///
+    /// Messages for the same moment are queued in the order in which they were posted. While there are timers,
+    /// each wait looks at the clock; a timer that is due before all others may wake a thread, so that it sleeps
+    /// no longer than that. To set and to cancel one takes a number of steps that grows with the logarithm of
+    /// how many there are.
+    ///
+    /// When the port is closed, messages whose time has not come are not handed out any more:
+    /// [`cancel_post`](Self::cancel_post) still gives them back, and what is left is dropped with the port.
+    ///
+    /// # Errors
+    ///
+    /// As for [`post`](Self::post).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::{Batch, Packet, Port};
+    /// use std::time::{Duration, Instant};
+    ///
+    /// let port: Port<(), &str> = Port::builder().build()?;
+    /// let begun = Instant::now();
+    /// port.post_at(Duration::from_millis(20), "later")?;
+    /// port.post_at(begun + Duration::from_millis(10), "soon")?;
+    /// let never = port.post_at(Duration::from_secs(3600), "in an hour")?;
+    ///
+    /// let mut batch = Batch::new();
+    /// let mut seen = Vec::new();
+    /// while seen.len() < 2 {
+    ///     for packet in port.wait(&mut batch, None)? {
+    ///         let Packet::Posted(message) = packet else { continue };
+    ///         seen.push(message);
+    ///     }
+    /// }
+    /// assert_eq!(seen, ["soon", "later"]);
+    /// assert!(begun.elapsed() >= Duration::from_millis(20));
+    /// assert_eq!(port.cancel_post(never), Some("in an hour"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn post_at(
+        &self,
+        deadline: impl Into<Deadline>,
+        message: M,
+    ) -> std::result::Result<TimerId, Refused<M>> {
+        let at = deadline.into().moment(self.store.engine.backend());
+        let posting = self.begin_post(message, Posting::for_timer)?;
+        Ok(TimerId(posting.queue_at(at)))
+    }
+
+    /// Takes back a message whose time has not come. `None` if it is queued or was handed out already, if it
+    /// was taken back before, or in a forked child.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::Port;
+    /// use std::time::Duration;
+    ///
+    /// let port: Port<(), u32> = Port::builder().build()?;
+    /// let timer = port.post_at(Duration::from_secs(60), 7)?;
+    /// assert_eq!(port.cancel_post(timer), Some(7));
+    /// assert_eq!(port.cancel_post(timer), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn cancel_post(&self, timer: TimerId) -> Option<M> {
+        self.store.engine.cancel_post(timer.0, |cell| {
+            // SAFETY: `take` demands that the caller owns the cell, with a value in it.
+            // - owned: `Engine::cancel_post` has taken the timer, which alone knew the cell, out of the
+            //   heap, and keeps the lock until the cell is moved out;
+            // - a value: `post_at` put the message there under the same lock under which it set the timer.
+            unsafe { self.messages.take(cell) }
+        })
+    }
+}

@@ -1,0 +1,123 @@
+//! How a port ends: closed, shut down or dropped.
+
+use crate::port::Port;
+use crate::types::error::Result;
+
+impl<K, M, B> Port<K, M, B> {
+    /// Refuses new work from now on: registrations, messages, rearming. Waits drain the queue; once
+    /// it is empty they return [`ErrorKind::Closed`](crate::ErrorKind::Closed), on every thread. Registrations that are still
+    /// with the port make no more packets; their keys are dropped with the port. Operations in flight
+    /// are cancelled, and waits hand out their packets before that.
+    ///
+    /// To get every key back, call [`Port::shutdown`] instead.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::{Batch, ErrorKind, Port};
+    ///
+    /// let port: Port<(), u32> = Port::builder().build()?;
+    /// port.post(1)?;
+    /// port.close();
+    /// let mut batch = Batch::new();
+    /// assert_eq!(port.wait(&mut batch, None)?.count(), 1);
+    /// assert_eq!(port.wait(&mut batch, None).unwrap_err().kind(), ErrorKind::Closed);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn close(&self) {
+        if !self.store.engine.forked() {
+            self.store.engine.close();
+        }
+    }
+
+    /// Shuts down in order: refuses new work, and removes every registration. Each key comes back
+    /// with a [`Packet::Removed`](crate::Packet::Removed). For a key that is out with a handler,
+    /// that packet is made when the handler rearms or parks its token. Operations in flight are
+    /// cancelled, and each makes its packet before that. The threads go on waiting as before; once no
+    /// registration and no packet is left they get [`ErrorKind::Closed`](crate::ErrorKind::Closed).
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Forked`](crate::ErrorKind::Forked).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::{Batch, Interest, OneShot, Packet, Port, Registration};
+    /// use std::net::UdpSocket;
+    ///
+    /// let port = Port::<UdpSocket>::new()?;
+    /// for _ in 0..3 {
+    ///     let socket = UdpSocket::bind("127.0.0.1:0")?;
+    ///     port.register(Registration::owned(socket, Interest::IN, OneShot::Level))?;
+    /// }
+    /// port.shutdown()?;
+    /// let (mut batch, mut sockets) = (Batch::new(), Vec::new());
+    /// while let Ok(packets) = port.wait(&mut batch, None) {
+    ///     for packet in packets {
+    ///         if let Packet::Removed(_, socket) = packet {
+    ///             sockets.push(socket);
+    ///         }
+    ///     }
+    /// }
+    /// assert_eq!(sockets.len(), 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn shutdown(&self) -> Result<()> {
+        self.store.engine.shut_down()
+    }
+}
+
+/// When it is dropped, calls its function for each number. If a call panics, the function is still
+/// called for the numbers after it.
+struct Each<F: Fn(u32)>(std::vec::IntoIter<u32>, F);
+
+impl<F: Fn(u32)> Drop for Each<F> {
+    fn drop(&mut self) {
+        struct Rest<'r, F: Fn(u32)>(&'r mut Each<F>);
+        impl<F: Fn(u32)> Drop for Rest<'_, F> {
+            fn drop(&mut self) {
+                for number in self.0.0.by_ref() {
+                    (self.0.1)(number);
+                }
+            }
+        }
+        let rest = Rest(self);
+        for number in rest.0.0.by_ref() {
+            (rest.0.1)(number);
+        }
+    }
+}
+
+impl<K, M, B> Drop for Port<K, M, B> {
+    fn drop(&mut self) {
+        let remains = self.store.engine.dismantle();
+        let (keys, messages, data) =
+            (&self.store.keys.cells, &self.messages, &self.store.operations);
+        // These are dropped in reverse order, each of them even if the drop of the other panics.
+        let messages = Each(remains.messages.into_iter(), |cell| {
+            // SAFETY: `take` demands that the caller owns the cell, with a value in it.
+            // - owned: nothing else has the port;
+            // - a value: the engine names each message that is still queued, once.
+            drop(unsafe { messages.take(cell) });
+        });
+        let keys = Each(remains.keys.into_iter(), |index| {
+            // SAFETY: `take` demands that the caller owns the cell, with a value in it.
+            // - owned: nothing else has the port, and no token borrows it any more;
+            // - a value: the engine names each slot that has a key and is not held, once.
+            drop(unsafe { keys.take(index) });
+        });
+        let operations = Each(remains.operations.into_iter(), |record| {
+            // SAFETY: `take` demands that the caller owns the cell, with a value in it.
+            // - owned: nothing else has the port, so that no thread tries an operation;
+            // - a value: the engine names each operation whose packet was not taken, once.
+            let operation = unsafe { data.take(record) };
+            let job = self.store.engine.take_job(record);
+            drop((operation, job));
+        });
+        drop(operations);
+        drop(keys);
+        drop(messages);
+        // The engine, and with it the port's descriptors, ends when `store` is dropped.
+    }
+}

@@ -1,0 +1,427 @@
+//! How a token starts an operation.
+
+use std::marker::PhantomData;
+
+use crate::backend::sockets::{Attempt, Rest};
+use crate::engine::{Desk, Plan, Step, Verdict};
+use crate::memory::cells::Cell;
+use crate::memory::trace::hears_packets;
+use crate::port::current::{current_seat, with_current_seat};
+use crate::port::operation::attempt::{Loaded, Target, settle, unload};
+use crate::port::operation::complete::tell_completed;
+use crate::port::operation::completed::take_outcome;
+use crate::port::operation::{OpData, OpId, Operation, Outcome, Started};
+use crate::port::token::{Held, Ready};
+use crate::state::moment::Moment;
+use crate::state::slot::Drained;
+use crate::types::buffer::Buffer;
+use crate::types::error::{Call, Error, ErrorKind, Refused, Result};
+use crate::types::interest::Direction;
+use crate::types::interest::Events;
+
+/// An operation in its cell to which its token was to give the key.
+struct Lent<'p, K, B> {
+    held: Held<'p, K, B>,
+    cell: &'p Cell<OpData<B>>,
+    name: OpId,
+    /// What has come of that. If it was refused, the slot is still held.
+    step: std::result::Result<Step, ErrorKind>,
+}
+
+/// An operation that has ended and is settled, and what its token holds. The operation is in its cell.
+pub(super) struct Ended<'p, K, B> {
+    held: Held<'p, K, B>,
+    cell: &'p Cell<OpData<B>>,
+}
+
+impl<'p, K, B: Buffer> Ended<'p, K, B> {
+    /// Its outcome, for the program that has started it.
+    fn into_started(self) -> Started<(Ready<'p, K, B>, Outcome<B>)> {
+        let Self { held, cell } = self;
+        if hears_packets() {
+            tell_completed(&held.store.engine, held.name(), cell);
+        }
+        let token = Ready { held, key: PhantomData };
+        take_outcome(cell, |outcome| Started::Finished((token, outcome)))
+    }
+}
+
+impl<'p, K, B: Buffer> Lent<'p, K, B> {
+    /// Tries the operation, if it is to be tried. `known`: what the first attempt has come to, if that is to be seen to in
+    /// flight.
+    #[allow(clippy::type_complexity, reason = "a refusal gives everything back")]
+    #[inline(never)]
+    fn go_on(
+        self,
+        record: u32,
+        known: Option<Attempt<Rest>>,
+    ) -> std::result::Result<Started<Ended<'p, K, B>>, Refused<(K, Operation<B>)>> {
+        let Self { held, cell, name, step } = self;
+        let store = held.store;
+        match step {
+            Ok(Step::Try) => {
+                let aloft = store.engine.aloft(record);
+                let seat = current_seat(&store.engine);
+                if !store.attempt_own(cell, &aloft, known, seat.as_deref()) {
+                    return Ok(Started::InFlight(name));
+                }
+                let held = Held { drained: Drained::NONE, events: Events::NONE, ..held };
+                Ok(Started::Finished(Ended { held, cell }))
+            }
+            Ok(_) => Ok(Started::InFlight(name)),
+            Err(error) => {
+                // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
+                // - a value: it was put there before the token was to give the key to it;
+                // - neither changed nor taken: the operation was refused, so that no other thread knows of it.
+                if unsafe { cell.get() }.transferred() > 0 {
+                    // A part was sent, which a refusal could not tell.
+                    settle(cell, Verdict::Cancelled);
+                    return Ok(Started::Finished(Ended { held, cell }));
+                }
+                // Its token may have begun it already.
+                let desk = store.engine.desk_of_operation(held.index);
+                let aloft = store.engine.before_start(record, held.index, held.slot, desk);
+                store.engine.abandon_connect(&aloft, Verdict::Cancelled);
+                let operation = unload(cell).into_operation();
+                let token = Ready { held, key: PhantomData };
+                Err(token.refuse_operation(Error::new(operation.call(), error), operation))
+            }
+        }
+    }
+
+    /// The same; if the operation ends by that, its packet is queued.
+    #[cold]
+    #[inline(never)]
+    fn go_on_by_packet(self, record: u32) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
+        match self.go_on(record, None)? {
+            Started::InFlight(name) => Ok(name),
+            Started::Finished(Ended { held, cell }) => held.end_by_packet(cell, record),
+        }
+    }
+}
+
+impl<'p, K, B: Buffer> Held<'p, K, B> {
+    /// Gives the key to the operation of this record, which is in its cell, and waits for an edge of this direction. If it
+    /// is refused, the slot is still held.
+    #[allow(clippy::inline_always, reason = "a part of the two that call it")]
+    #[inline(always)]
+    fn lend_to_wait(
+        &self,
+        record: u32,
+        desk: &'p Desk,
+        direction: Direction,
+        deadline: Moment,
+    ) -> (OpId, std::result::Result<Step, ErrorKind>) {
+        let Self { store, slot, index, drained, .. } = *self;
+        let engine = &store.engine;
+        let aloft = engine.before_start(record, index, slot, desk);
+        (OpId(aloft.name()), engine.lend_alone(aloft, direction, deadline, drained))
+    }
+
+    /// The operation of `record`, which is in `cell`, has ended, and is the caller's with its token: its packet is queued.
+    fn end_by_packet(
+        self,
+        cell: &'p Cell<OpData<B>>,
+        record: u32,
+    ) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
+        let Self { store, slot, index, drained, .. } = self;
+        let name = OpId(store.engine.operation_of(record));
+        let lent = with_current_seat(&store.engine, |seat| {
+            store.engine.lend_ended(slot, index, record, drained, seat)
+        });
+        if lent {
+            return Ok(name);
+        }
+        let data = unload(cell);
+        let error = Error::new(data.call(), ErrorKind::Closed);
+        let error = error.having_transferred(data.transferred());
+        let token = Ready { held: self, key: PhantomData };
+        Err(token.refuse_operation(error, data.into_operation()))
+    }
+}
+
+impl<'p, K, B: Buffer> Ready<'p, K, B> {
+    /// Starts an operation, which has the key until it completes: [`Packet::Done`](crate::Packet::Done) brings the token back, and
+    /// the operation's outcome with its buffer. An operation that can be done at once is done by this call; there is
+    /// a packet all the same.
+    ///
+    /// # Errors
+    ///
+    /// If the call fails, the registration has ended, and the error gives back the key and the operation with
+    /// its buffer:
+    /// - [`ErrorKind::Closed`], [`ErrorKind::Removing`], [`ErrorKind::NotRegistered`], [`ErrorKind::BadDescriptor`]:
+    ///   as for [`Ready::rearm`];
+    /// - [`ErrorKind::NotOwned`]: the key does not own its descriptor;
+    /// - [`ErrorKind::OutOfMemory`], [`ErrorKind::Forked`].
+    ///
+    /// What the socket does not allow is the operation's outcome.
+    ///
+    /// # Examples
+    ///
+    /// See [`Port::associate`](crate::Port::associate).
+    pub fn start(
+        self,
+        operation: Operation<B>,
+    ) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
+        let (record, desk) = match self.prepare(operation.call()) {
+            Ok(prepared) => prepared,
+            Err(error) => return Err(self.refuse_operation(error, operation)),
+        };
+        let Some(direction) = self.awaits_edge(&operation) else {
+            let cell = self.held.store.load(record, operation, false);
+            return self.start_by_trying(cell, record, desk);
+        };
+        let deadline = operation.ends_at(self.held.store.engine.backend());
+        let cell = self.load_to_wait(record, operation);
+        let held = self.into_held();
+        let (name, step) = held.lend_to_wait(record, desk, direction, deadline);
+        if let Ok(Step::Waits) = step {
+            return Ok(name);
+        }
+        Lent { held, cell, name, step }.go_on_by_packet(record)
+    }
+
+    /// The same for an operation in its cell that is to be tried by its token.
+    #[inline(never)]
+    fn start_by_trying(
+        mut self,
+        cell: &'p Cell<OpData<B>>,
+        record: u32,
+        desk: &'p Desk,
+    ) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
+        let attempt = self.try_first(cell, record, desk);
+        if attempt.is_over() && !self.held.store.engine.forked() {
+            return self.into_held().end_by_packet(cell, record);
+        }
+        match self.take_off(cell, record, desk, attempt)? {
+            Started::InFlight(name) => Ok(name),
+            Started::Finished(Ended { held, cell }) => held.end_by_packet(cell, record),
+        }
+    }
+
+    /// The same, but an operation that is done at once makes no packet: the token comes back from this call.
+    ///
+    /// Other packets wait while a handler goes on by this: after a dozen operations or so it does best to call
+    /// [`Ready::start`], so that the others have their turn.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Ready::start`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use completion_port::{Operation, Outcome, Port, Started};
+    /// use std::net::{TcpListener, TcpStream};
+    ///
+    /// let port = Port::<TcpStream>::new()?;
+    /// let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// let near = TcpStream::connect(listener.local_addr()?)?;
+    /// let (_far, _) = listener.accept()?;
+    /// let started = port.associate(near)?.start_now(Operation::send_all(b"hello".to_vec()))?;
+    /// let Started::Finished((_token, outcome)) = started else { panic!("there is room for it") };
+    /// assert!(matches!(outcome, Outcome::Sent(Ok(5), _)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[allow(clippy::type_complexity, reason = "a refusal gives everything back")]
+    pub fn start_now(
+        mut self,
+        operation: Operation<B>,
+    ) -> std::result::Result<Started<(Self, Outcome<B>)>, Refused<(K, Operation<B>)>> {
+        let (record, desk) = match self.prepare(operation.call()) {
+            Ok(prepared) => prepared,
+            Err(error) => return Err(self.refuse_operation(error, operation)),
+        };
+        if let Some(direction) = self.awaits_edge(&operation) {
+            let deadline = operation.ends_at(self.held.store.engine.backend());
+            let cell = self.load_to_wait(record, operation);
+            let held = self.into_held();
+            let (name, step) = held.lend_to_wait(record, desk, direction, deadline);
+            if let Ok(Step::Waits) = step {
+                return Ok(Started::InFlight(name));
+            }
+            let lent = Lent { held, cell, name, step };
+            return lent.go_on(record, None).map(into_started);
+        }
+        let cell = self.held.store.load(record, operation, false);
+        let attempt = self.try_first(cell, record, desk);
+        if !attempt.is_over() || self.held.store.engine.forked() {
+            return self.take_off(cell, record, desk, attempt).map(into_started);
+        }
+        if hears_packets() {
+            tell_completed(&self.held.store.engine, self.held.name(), cell);
+        }
+        take_outcome(cell, |outcome| Ok(Started::Finished((self, outcome))))
+    }
+
+    /// The direction of an operation that nothing is to be tried of, as far as is known: it waits for an edge of that.
+    #[inline]
+    fn awaits_edge(&self, operation: &Operation<B>) -> Option<Direction> {
+        let Held { slot, drained, .. } = self.held;
+        operation.awaits().filter(|direction| !slot.looks_ready(direction.facts(), drained))
+    }
+
+    /// Puts an operation into its cell that is to wait.
+    #[inline]
+    fn load_to_wait(&self, record: u32, operation: Operation<B>) -> &'p Cell<OpData<B>> {
+        if hears_packets() {
+            self.held.store.engine.tell_started(self.held.name(), operation.call());
+        }
+        self.held.store.load(record, operation, false)
+    }
+
+    /// The record that an operation of this token is to lie in, and the desk of the registration.
+    #[allow(clippy::inline_always, reason = "what it returns passes through memory otherwise")]
+    #[inline(always)]
+    fn prepare(&self, call: Call) -> Result<(u32, &'p Desk)> {
+        let Held { store, slot, index, .. } = self.held;
+        let engine = &store.engine;
+        if slot.word().is_borrowed() {
+            return Err(Error::new(call, ErrorKind::NotOwned));
+        }
+        if !self.has_its_descriptor() {
+            return Err(Error::new(call, ErrorKind::BadDescriptor));
+        }
+        engine.own_record(index, call, |record| store.operations.reserve(record))
+    }
+
+    /// Tries an operation in its cell, if that can be done by its token. Nothing else is in flight as long as the token is
+    /// here, and no other thread knows of the operation yet. Should the buffer's code panic, the token ends the
+    /// registration.
+    #[allow(clippy::inline_always, reason = "a part of the two that call it")]
+    #[inline(always)]
+    fn try_first(&mut self, cell: &Cell<OpData<B>>, record: u32, desk: &Desk) -> Attempt<Rest> {
+        let Held { store, slot, drained, .. } = self.held;
+        let engine = &store.engine;
+        let loaded = Loaded(cell);
+        // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
+        // - a value: the caller has put it there;
+        // - nothing else: no other thread knows of it, and `loaded` takes it when the reference is used no more.
+        let data = unsafe { cell.get_mut() };
+        if hears_packets() {
+            engine.tell_started(self.held.name(), data.call());
+        }
+        let descriptor = slot.descriptor();
+        let attempt = data.attempt(Target { engine, slot, desk, record, descriptor });
+        std::mem::forget(loaded);
+        match attempt {
+            // Behind what was received an end may stand that no further edge tells of.
+            Attempt::Done(Rest::Nothing) if !slot.word().is_plain() => {}
+            Attempt::Done(Rest::Nothing) | Attempt::Blocked => {
+                self.held.drained = drained.and(Drained::of(data.direction()));
+            }
+            _ => {}
+        }
+        if attempt.is_over() {
+            self.held.events = Events::NONE;
+        }
+        attempt
+    }
+
+    /// An operation in its cell goes in flight, with the key, unless the first attempt says otherwise.
+    #[allow(clippy::type_complexity, reason = "a refusal gives everything back")]
+    #[inline(never)]
+    fn take_off(
+        self,
+        cell: &'p Cell<OpData<B>>,
+        record: u32,
+        desk: &'p Desk,
+        attempt: Attempt<Rest>,
+    ) -> std::result::Result<Started<Ended<'p, K, B>>, Refused<(K, Operation<B>)>> {
+        let Held { store, slot, index, drained, .. } = self.held;
+        let engine = &store.engine;
+        if engine.forked() {
+            // The buffer's code has forked, and this is the child.
+            let operation = unload(cell).into_operation();
+            let error = Error::new(operation.call(), ErrorKind::Forked);
+            return Err(self.refuse_operation(error, operation));
+        }
+        // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
+        // - a value: the caller has put it there;
+        // - neither changed nor taken: no other thread knows of it, and the reference is used here only.
+        let data = unsafe { cell.get() };
+        let plan = data.plan(engine.backend());
+        if data.is_of_file() {
+            return self.take_off_on_file(cell, (record, desk), &plan);
+        }
+        let held = self.into_held();
+        let name = OpId(engine.operation_of(record));
+        let known = if let Attempt::Blocked = attempt { None } else { Some(attempt) };
+        let step = if known.is_none() {
+            let Plan { direction, deadline, .. } = plan;
+            let aloft = engine.before_start(record, index, slot, desk);
+            engine.lend_alone(aloft, direction, deadline, drained)
+        } else {
+            let lent = engine.lend(slot, index, desk, record, &plan, drained);
+            lent.map_err(|error| error.kind())
+        };
+        Lent { held, cell, name, step }.go_on(record, known)
+    }
+
+    /// Hands what is left of an operation on a file, which is in `cell`, to the back end, with the key.
+    #[allow(clippy::type_complexity, reason = "a refusal gives everything back")]
+    fn take_off_on_file(
+        self,
+        cell: &'p Cell<OpData<B>>,
+        (record, desk): (u32, &Desk),
+        plan: &Plan,
+    ) -> std::result::Result<Started<Ended<'p, K, B>>, Refused<(K, Operation<B>)>> {
+        let Held { store, slot, index, drained, .. } = self.held;
+        let engine = &store.engine;
+        // The token ends the registration if the buffer's code panics.
+        let loaded = Loaded(cell);
+        // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
+        // - a value: the caller has put it there;
+        // - nothing else: no other thread knows of it, and `loaded` takes it when the reference is used no more.
+        let data = unsafe { cell.get_mut() };
+        let job = store.make_job(data, record, index);
+        let (error, job) = match job {
+            _ if engine.forked() => {
+                // The buffer's code has forked, and this is the child.
+                (Error::new(plan.call, ErrorKind::Forked), job)
+            }
+            None => {
+                std::mem::forget(loaded);
+                let held = Held { events: Events::NONE, ..self.into_held() };
+                return Ok(Started::Finished(Ended { held, cell }));
+            }
+            Some(job) => {
+                let name = OpId(engine.operation_of(record));
+                let plan = (plan.call, plan.deadline);
+                match engine.lend_file(slot, index, desk, record, plan, drained, job) {
+                    Ok(()) => {
+                        std::mem::forget(loaded);
+                        let _ = self.into_held();
+                        return Ok(Started::InFlight(name));
+                    }
+                    Err((error, job)) => (error, Some(job)),
+                }
+            }
+        };
+        if let Some(job) = job {
+            data.take_job_back(job);
+        }
+        std::mem::forget(loaded);
+        Err(self.refuse_operation(error, unload(cell).into_operation()))
+    }
+
+    #[cold]
+    pub(super) fn refuse_operation(
+        self,
+        error: Error,
+        operation: Operation<B>,
+    ) -> Refused<(K, Operation<B>)> {
+        let (error, key) = self.into_held().refuse_with(error).into_parts();
+        Refused::new(error, (key, operation))
+    }
+}
+
+/// See [`Ended::into_started`].
+fn into_started<K, B: Buffer>(
+    started: Started<Ended<'_, K, B>>,
+) -> Started<(Ready<'_, K, B>, Outcome<B>)> {
+    match started {
+        Started::InFlight(name) => Started::InFlight(name),
+        Started::Finished(ended) => ended.into_started(),
+    }
+}
