@@ -45,8 +45,8 @@ mod readiness;
 mod removal;
 #[path = "loom/slot.rs"]
 mod slot;
-#[path = "loom/transfers.rs"]
-mod transfers;
+#[path = "loom/sockets.rs"]
+mod sockets;
 #[path = "loom/waits.rs"]
 mod waits;
 

@@ -122,7 +122,7 @@ fn attempt<R: Outcome + 'static>(
 
 /// Makes a module for each claim with one test for each back end: `name::epoll` and `name::sim`. The tests
 /// `name::once` and `name::sim_once` use ports that arm a descriptor again for each report. In `name::sim_kqueue` the ports of the simulated kernel
-/// watch their sockets by a kqueue, and in `name::sim_psn` by the notifications of Windows.
+/// watch their sockets by a kqueue, and in `name::sim_notifications` by the notifications of Windows.
 ///
 /// ```
 /// testkit::on_every_system! {
@@ -147,7 +147,7 @@ macro_rules! on_every_system {
                 #[cfg(all(unix, not(target_os = "linux")))] kqueue: $crate::System::native;
                 #[cfg(all())] sim: $crate::System::simulated;
                 #[cfg(all())] #[ignore = "one more configuration"] sim_once: || $crate::System::simulated().one_shot();
-                #[cfg(all())] #[ignore = "one more configuration"] sim_psn: $crate::System::simulated_notifications;
+                #[cfg(all())] #[ignore = "one more configuration"] sim_notifications: $crate::System::simulated_notifications;
                 #[cfg(all())] #[ignore = "one more configuration"] sim_kqueue: $crate::System::simulated_kqueue;
             }
             $($claims)+
@@ -171,7 +171,7 @@ macro_rules! on_every_file_system {
                 #[cfg(all(unix, not(target_os = "linux")))] kqueue: $crate::System::native;
                 #[cfg(all())] sim: $crate::System::simulated;
                 #[cfg(all())] #[ignore = "one more configuration"] sim_once: || $crate::System::simulated().one_shot();
-                #[cfg(all())] #[ignore = "one more configuration"] sim_psn: $crate::System::simulated_notifications;
+                #[cfg(all())] #[ignore = "one more configuration"] sim_notifications: $crate::System::simulated_notifications;
                 #[cfg(all())] #[ignore = "one more configuration"] sim_kqueue: $crate::System::simulated_kqueue;
             }
             $($claims)+
@@ -206,7 +206,7 @@ macro_rules! on_one_shot_systems {
                 #[cfg(target_os = "linux")] once: || $crate::System::native().one_shot();
                 #[cfg(windows)] afd: || $crate::System::native().one_shot();
                 #[cfg(all())] sim_once: || $crate::System::simulated().one_shot();
-                #[cfg(all())] #[ignore = "one more configuration"] sim_psn: $crate::System::simulated_notifications;
+                #[cfg(all())] #[ignore = "one more configuration"] sim_notifications: $crate::System::simulated_notifications;
             }
             $($claims)+
         }

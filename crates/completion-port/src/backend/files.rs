@@ -1,21 +1,16 @@
-//! What a port asks of a system about operations on files: to do at once what needs no waiting, and to do
-//! the rest meanwhile.
-//!
-//! A file cannot be watched. So an operation that cannot be done at once is handed to the system as a
-//! whole, as a [`Job`] with the memory that it needs, and comes back when it is done. As long as the
-//! system has it, the memory is the system's.
+//! File operations: reads of cached bytes, which never block, and requests for everything else.
 
-use std::fmt;
 use std::mem::MaybeUninit;
 use std::sync::{Arc, Weak};
 
+use super::request::{FileRequest, Submit, Target};
 use crate::types::error::Fault;
 use crate::types::io_buffer::Loan;
 use crate::types::source::Descriptor;
 
-/// What is to be done with a file.
+/// The kind of a file request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum What {
+pub(crate) enum FileKind {
     Read,
     Write,
     /// To write behind the last byte, wherever that is then.
@@ -39,8 +34,8 @@ pub(crate) enum Now {
     Failed(Fault),
 }
 
-/// An open file that operations go on with, though its number be closed meanwhile.
-pub(crate) trait Hold: Send + Sync {
+/// A reference to an open file. Requests use the file by it even if its number is closed meanwhile.
+pub(crate) trait FileRef: Send + Sync {
     /// A number that names the file as long as this is there.
     fn descriptor(&self) -> Descriptor;
 
@@ -61,80 +56,48 @@ pub(crate) trait Hold: Send + Sync {
     }
 }
 
-/// Where jobs come from.
+/// Receives completed requests.
 pub(crate) trait Issuer: Send + Sync {
-    /// A job comes back. Called by any thread that holds no lock.
-    fn returned(&self, job: Job);
+    /// Takes a completed request. The calling thread holds no lock.
+    fn complete(&self, request: FileRequest);
 }
 
-/// An operation that the system has, until it comes back.
-pub(crate) struct Job {
-    /// No other job of its port has it as long as this one is about.
-    pub(crate) name: u64,
-    pub(crate) issuer: Weak<dyn Issuer>,
-    pub(crate) file: Arc<dyn Hold>,
-    pub(crate) what: What,
-    /// Where the operation began.
+/// The file of a request.
+pub(crate) struct FileTarget {
+    pub(crate) file: Arc<dyn FileRef>,
+    /// The position at which the operation began.
     pub(crate) offset: u64,
-    /// The buffer, if there is one. Its parts are those that are left.
-    pub(crate) loan: Option<Loan>,
-    /// How many bytes were read or written so far.
-    pub(crate) done: usize,
-    pub(crate) fault: Option<Fault>,
-    /// It was taken back, or the kernel let go of it, before its end.
-    pub(crate) is_called_off: bool,
+    pub(crate) issuer: Weak<dyn Issuer>,
 }
 
-impl Job {
-    /// Where it goes on.
+impl Target for FileTarget {
+    type Kind = FileKind;
+}
+
+impl FileRequest {
+    /// The position of the next byte.
     pub(crate) fn position(&self) -> u64 {
-        self.offset.saturating_add(self.done as u64)
+        self.target.offset.saturating_add(self.done as u64)
     }
 
-    /// Whether there is nothing left that could be read or written.
-    pub(crate) fn is_complete(&self) -> bool {
-        self.loan.as_ref().is_none_or(|loan| loan.parts().is_empty())
-    }
-
-    /// Whether a read has stopped within a part of its buffer and within a block, as it does at the end of the file. Past the
-    /// cache it cannot go on there, whatever the file has become since. It can at the end of a part, and where a system or
-    /// the cache cuts a long read, which is between blocks.
+    /// Whether a read has stopped within a part of its buffer and within a block, as it does at the end of the file. A
+    /// read that bypasses the cache cannot continue there, whatever the file has become since. It can continue at the end
+    /// of a part, and where a system or the cache cuts a long read, which is between blocks.
     pub(crate) fn has_come_to_the_end(&self) -> bool {
         const BLOCK: usize = 4096;
-        let is_within_part = self.loan.as_ref().is_some_and(Loan::is_within_part);
-        self.what == What::Read && is_within_part && !self.done.is_multiple_of(BLOCK)
+        let is_within_part = self.buffer.as_ref().is_some_and(Loan::is_within_part);
+        self.kind == FileKind::Read && is_within_part && !self.done.is_multiple_of(BLOCK)
     }
 
-    /// So many more bytes were read or written.
-    pub(crate) fn advance(&mut self, len: usize) {
-        self.done += len;
-        if let Some(loan) = &mut self.loan {
-            loan.advance(len);
+    /// Passes the request to its issuer. If the port is gone, drops the request, and its buffer with it.
+    pub(crate) fn complete(self) {
+        if let Some(issuer) = self.target.issuer.upgrade() {
+            issuer.complete(self);
         }
-    }
-
-    /// It is done, as far as it could be. If its port is gone it is dropped, and its buffer with it.
-    pub(crate) fn give_back(self) {
-        if let Some(issuer) = self.issuer.upgrade() {
-            issuer.returned(self);
-        }
-    }
-}
-
-impl fmt::Debug for Job {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Job")
-            .field("name", &self.name)
-            .field("what", &self.what)
-            .field("position", &self.position())
-            .finish_non_exhaustive()
     }
 }
 
 /// Files of one kernel. Any thread may call it at any time.
-///
-/// The system lets go of each job once: it calls [`Issuer::returned`], or hands the job out by
-/// [`Files::take_back`]. It may keep jobs beyond its own end, and then returns them as well.
 pub(crate) trait Files: Send + Sync {
     /// Whether the number names something that has operations of files and cannot be watched.
     fn is_file(&self, descriptor: Descriptor) -> bool;
@@ -151,24 +114,13 @@ pub(crate) trait Files: Send + Sync {
         room: &mut [&mut [MaybeUninit<u8>]],
     ) -> Now;
 
-    /// Takes hold of the file that the number names.
-    fn hold(&self, descriptor: Descriptor) -> Result<Arc<dyn Hold>, Fault>;
+    /// Returns a reference to the file that the number names.
+    fn file_ref(&self, descriptor: Descriptor) -> Result<Arc<dyn FileRef>, Fault>;
 
-    /// Makes sure that jobs can be done: starts what does them, the first time.
-    fn prepare(&self) -> Result<(), Fault>;
+    /// Performs requests on files. It may keep requests after the back end is dropped, and then still completes them.
+    fn file_requests(&self) -> &dyn Submit<FileTarget>;
 
-    /// Hands a job to the system, which has been prepared. No system call is made: the caller may have a lock.
-    /// [`Files::go`] follows.
-    fn put(&self, job: Job);
-
-    /// Has what was put begun. The caller has no lock, and the job may come back before this returns.
-    fn go(&self);
-
-    /// Asks for a job of this port. `Some`: it had not been begun, and is the caller's again. `None`: it comes
-    /// back by itself, as soon as the kernel lets go of it, or as what it came to. It does not wait, and calls
-    /// nothing of the port: the caller may have locks.
-    fn take_back(&self, name: u64) -> Option<Job>;
-
-    /// What does the jobs, for statistics and dumps; `None` as long as nothing has been prepared.
+    /// The name of the mechanism that performs requests, for statistics and dumps; `None` before the first
+    /// [`Submit::prepare`].
     fn files_name(&self) -> Option<&'static str>;
 }

@@ -1,17 +1,18 @@
-//! What the engine asks of a system, in five traits: [`Reactor`] is about watching descriptors,
-//! [`Sockets`] about operations on them, [`Files`] about those on files, [`Thread`] about threads, and [`Host`]
-//! about the clock and the process.
-//! Each trait says item by item what must hold.
+//! The contract between the engine and a system, in six traits: [`Reactor`] watches descriptors, [`Sockets`] tries operations
+//! on them, [`Files`] reads cached bytes, [`Submit`] performs what would block, [`Thread`] parks threads and tells whether
+//! they sleep, and [`Host`] has the clock and the process. Each item says what must hold.
 //!
 //! A back end only translates: requests to system calls, results to facts. It takes no decision about
 //! packets, keys or threads. The traits name no type of any system, so that the engine can be run on the
 //! simulated kernel and under a model checker.
 //!
+//! [`Submit`]: request::Submit
 //! [`Thread`]: thread::Thread
 
 pub(crate) mod files;
 pub(crate) mod host;
 pub(crate) mod reactor;
+pub(crate) mod request;
 pub(crate) mod sockets;
 pub(crate) mod thread;
 

@@ -4,15 +4,13 @@
 //! The port decides when something is tried. A [`Sockets`] translates one attempt into system calls, and
 //! their results into an [`Attempt`]. A call that a signal ended is repeated.
 //!
-//! A system that completes operations by itself is handed what would have to wait, as a [`Transfer`] with the memory that
-//! it needs. As long as the system has it, the memory is the system's.
+//! Where a system completes operations by itself, the port submits those that would block as requests.
 
-use std::fmt;
 use std::mem::MaybeUninit;
 
+use super::request::{Submit, Target};
 use crate::types::address::Address;
 use crate::types::error::Fault;
-use crate::types::io_buffer::Loan;
 use crate::types::source::Descriptor;
 use crate::types::source::OwnedSource;
 
@@ -28,14 +26,15 @@ pub(crate) enum Attempt<T> {
     /// comes later than this attempt began: OUT for a connect and a send, IN for the others. An end or an
     /// error counts for both.
     Blocked,
-    /// It would have to wait, and the system can do it by itself meanwhile: it is to be handed over, by
-    /// [`Sockets::hand_over`].
+    /// It would block, and the system can complete it: the port submits it as a [`SocketRequest`].
+    ///
+    /// [`SocketRequest`]: super::request::SocketRequest
     #[allow(dead_code, reason = "for systems that complete operations by themselves")]
     Carried,
     /// It would have to wait for what no edge tells of: a descriptor, memory, room in the queue of a listener
     /// or of a receiver of `AF_UNIX`. Nothing is lost by that. It is to be tried again when some time has
     /// passed.
-    Scarce,
+    OutOfResources,
     /// It has used its share of the thread's time and can continue: it does so when other operations have had theirs.
     Yielded,
     /// It has failed.
@@ -49,7 +48,7 @@ impl<T> Attempt<T> {
             Self::Done(value) => Attempt::Done(map(value)),
             Self::Blocked => Attempt::Blocked,
             Self::Carried => Attempt::Carried,
-            Self::Scarce => Attempt::Scarce,
+            Self::OutOfResources => Attempt::OutOfResources,
             Self::Yielded => Attempt::Yielded,
             Self::Failed(fault) => Attempt::Failed(fault),
         }
@@ -113,72 +112,46 @@ impl Transport {
     }
 }
 
-/// What the system is to do by itself with a socket.
+/// The kind of a socket request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ask {
-    /// To win a connection.
+pub(crate) enum SocketKind {
+    /// Accepts a connection.
     Accept,
-    /// To connect to [`Transfer::address`].
+    /// Connects to [`SocketTarget::address`].
     Connect,
-    /// To fill the loan with what comes.
+    /// Receives into the buffer.
     Receive,
-    /// The same, and to tell where from.
+    /// Receives into the buffer, and reports the sender.
     ReceiveFrom,
-    /// To send some of the loan, or one datagram.
+    /// Sends some of the buffer, or one datagram.
     Send,
-    /// To send all of the loan.
+    /// Sends the whole buffer.
     SendAll,
 }
 
-/// An operation that the system carries out by itself, until it comes back.
-pub(crate) struct Transfer {
-    /// No other transfer of its port has it as long as this one is about. An edge with this name tells that it can be
-    /// [brought back](Sockets::bring_back).
-    pub(crate) name: u64,
+/// The socket of a request, and the results that only sockets have.
+///
+/// An edge whose name is the request's id reports the end of the request.
+pub(crate) struct SocketTarget {
+    #[allow(dead_code, reason = "for systems that complete operations by themselves")]
     pub(crate) descriptor: Descriptor,
-    pub(crate) ask: Ask,
-    /// Where it is to go; or where from it came.
+    /// The destination, or the sender.
     pub(crate) address: Option<Address>,
-    /// The buffer, if there is one. Its parts are those that are left.
-    pub(crate) loan: Option<Loan>,
-    /// How many bytes were sent or received so far.
-    pub(crate) done: usize,
-    /// A datagram was longer than the loan.
+    /// A datagram was longer than the buffer.
     pub(crate) is_cut: bool,
-    /// The connection that was won. It does not wait, and is not inherited by other programs.
+    /// The accepted connection. It is non-blocking, and other programs do not inherit it.
     pub(crate) connection: Option<OwnedSource>,
-    pub(crate) fault: Option<Fault>,
-    /// It was recalled, or the system let go of it, before its end.
-    pub(crate) is_called_off: bool,
-    /// The system has not begun: the operation is to be tried again, and to wait for an edge if need be.
+    /// The system has not started the operation. The port retries it, and waits for an edge if necessary.
     pub(crate) is_declined: bool,
 }
 
-impl Transfer {
-    /// So many more bytes were sent or received.
-    #[allow(dead_code, reason = "for systems that complete operations by themselves")]
-    pub(crate) fn advance(&mut self, len: usize) {
-        self.done += len;
-        if let Some(loan) = &mut self.loan {
-            loan.advance(len);
-        }
-    }
-
-    /// Whether nothing is left to be sent.
-    #[allow(dead_code, reason = "for systems that complete operations by themselves")]
-    pub(crate) fn is_complete(&self) -> bool {
-        self.loan.as_ref().is_none_or(|loan| loan.parts().is_empty())
-    }
+impl Target for SocketTarget {
+    type Kind = SocketKind;
 }
 
-impl fmt::Debug for Transfer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Transfer")
-            .field("name", &self.name)
-            .field("descriptor", &self.descriptor)
-            .field("ask", &self.ask)
-            .field("done", &self.done)
-            .finish_non_exhaustive()
+impl SocketTarget {
+    pub(crate) fn new(descriptor: Descriptor, address: Option<Address>) -> Self {
+        Self { descriptor, address, is_cut: false, connection: None, is_declined: false }
     }
 }
 
@@ -257,26 +230,8 @@ pub(crate) trait Sockets: Send + Sync {
         address: Option<&Address>,
     ) -> Attempt<usize>;
 
-    /// Hands an operation over, of which an attempt has said [`Attempt::Carried`]. No system call is made: the caller may
-    /// have a lock. [`Sockets::begin`] follows.
-    fn hand_over(&self, transfer: Transfer) {
-        unreachable!("{transfer:?} is carried out by no system that has not said so");
-    }
-
-    /// Has what was handed over begun. The caller has no lock, and what was begun may come back before this returns.
-    fn begin(&self) {}
-
-    /// Asks for an operation that was handed over. `Some`: it had not been begun, and is the caller's again. `None`: an
-    /// edge tells of its end, or has done so; the system was asked to let go of it. It does not wait, and calls
-    /// nothing of the port: the caller may have locks.
-    fn recall(&self, name: u64) -> Option<Transfer> {
-        let _ = name;
-        None
-    }
-
-    /// An operation that was handed over, and of whose end an edge has told the caller.
-    fn bring_back(&self, name: u64) -> Option<Transfer> {
-        let _ = name;
+    /// Performs the operations whose attempts returned [`Attempt::Carried`]. `None` if no attempt does.
+    fn socket_requests(&self) -> Option<&dyn Submit<SocketTarget>> {
         None
     }
 }

@@ -79,11 +79,12 @@ impl Engine {
         #[allow(clippy::cast_possible_truncation, reason = "the lower half is the node")]
         let node = name as u32;
         let record = node & !FLIGHT;
-        let Some(transfer) = self.backend.bring_back(name) else { return Brought::NOTHING };
-        let was_called_off = transfer.is_called_off;
-        let goes_on = transfer.is_declined;
+        let request = self.backend.socket_requests().and_then(|it| it.take_completed(name));
+        let Some(request) = request else { return Brought::NOTHING };
+        let was_called_off = request.is_cancelled;
+        let goes_on = request.target.is_declined;
         // Before the flight ends: the thread that sees that takes it.
-        self.outstanding.keep_transfer(record, transfer);
+        self.outstanding.keep_socket(record, request);
         let index = self.nodes.flight(node).slot();
         let (slot, desk) = (self.slot(index), self.desks.at(index));
         let mut lanes = desk.lock();
@@ -143,11 +144,11 @@ impl Engine {
         }
         let poll = self.current_poll();
         let (again, next) = lanes.ring(&self.nodes, slot, now, poll, due);
-        let again = again.min(self.recall_late(&mut lanes, now, due));
-        let next_of_recalled = self.recall_transfers(&mut lanes, slot, due);
+        let again = again.min(self.cancel_late_files(&mut lanes, now, due));
+        let next_of_cancelled = self.cancel_sockets(&mut lanes, slot, due);
         desk.set_deadline(again);
         drop(lanes);
-        for next in [next, next_of_recalled] {
+        for next in [next, next_of_cancelled] {
             match next {
                 Next::Queue => due.push(&self.nodes, index),
                 Next::Recheck => stock.recheck.push(&self.nodes, index),
@@ -174,11 +175,11 @@ impl Engine {
         {
             ended.push(&self.nodes, node);
         }
-        self.recall_all(&mut lanes, verdict, ended);
+        self.cancel_files(&mut lanes, verdict, ended);
         let next = lanes.call_off_all(&self.nodes, slot, verdict, poll, ended);
-        let next_of_recalled = self.recall_transfers(&mut lanes, slot, ended);
+        let next_of_cancelled = self.cancel_sockets(&mut lanes, slot, ended);
         drop(lanes);
-        if next_of_recalled == Next::Nothing { next } else { next_of_recalled }
+        if next_of_cancelled == Next::Nothing { next } else { next_of_cancelled }
     }
 
     /// The lone operation of a desk, if it has one, and what its record is used for.

@@ -185,7 +185,7 @@ impl Engine {
             }
             if flight.is_handed() && !forked {
                 // Before the keys are dropped: a system may let a send go on behind the closing of its socket.
-                drop(self.backend.recall(self.transfer_of(record)));
+                drop(self.cancel_socket_request(record));
             }
         }
         for index in 0.. {

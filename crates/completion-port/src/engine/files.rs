@@ -1,12 +1,13 @@
 //! The life of an operation on a file, from its start to its end.
 //!
-//! What can be done at once its caller does. What cannot is handed to the back end, as a job with the
-//! buffer in it; from then on the buffer is the back end's, until the job comes back. The packet is one
+//! What can be done at once its caller does. What cannot is handed to the back end, as a request with the
+//! buffer in it; from then on the buffer is the back end's, until the request comes back. The packet is one
 //! like any other.
 
 use super::operations::Aloft;
 use super::{Engine, Name, Phase, name_parts};
-use crate::backend::files::{Issuer, Job};
+use crate::backend::files::Issuer;
+use crate::backend::request::FileRequest;
 use crate::state::facts::Facts;
 use crate::state::moment::Moment;
 use crate::state::operations::{Desk, Lanes, Step, Verdict};
@@ -23,9 +24,9 @@ impl Engine {
     }
 
     /// The token of the held slot gives the key to the operation of `record`, which goes to the back end. If it is
-    /// refused the slot is still held, and the job is the caller's again.
+    /// refused the slot is still held, and the request is the caller's again.
     #[allow(clippy::too_many_arguments, reason = "what its caller has looked up")]
-    #[allow(clippy::result_large_err, reason = "a refusal gives the job back")]
+    #[allow(clippy::result_large_err, reason = "a refusal gives the request back")]
     pub(crate) fn lend_file(
         &self,
         slot: &Slot,
@@ -34,16 +35,16 @@ impl Engine {
         record: u32,
         (call, deadline): (Call, Moment),
         drained: Drained,
-        job: Job,
-    ) -> Result<(), (Error, Job)> {
+        request: FileRequest,
+    ) -> Result<(), (Error, FileRequest)> {
         let mut lanes = desk.lock();
         // As in `start`: either the thread that closes the port sees this operation, or this one sees that.
         if self.phase() != Phase::Open {
-            return Err((Error::new(call, ErrorKind::Closed), job));
+            return Err((Error::new(call, ErrorKind::Closed), request));
         }
         // It concerns neither direction: nothing of the descriptor is ever ready or not.
         if let Err(refusal) = slot.lend(Facts::NONE, drained) {
-            return Err((Error::new(call, super::kind_of(refusal)), job));
+            return Err((Error::new(call, super::kind_of(refusal)), request));
         }
         let node = record | FLIGHT;
         lanes.start_file(&self.nodes, node, index, deadline);
@@ -51,10 +52,10 @@ impl Engine {
         debug_assert_eq!(step, Step::Waits, "nothing has called it off yet");
         desk.set_deadline(deadline);
         // With the lock: a thread that calls the flight off finds it at the back end.
-        self.backend.put(job);
+        self.backend.file_requests().submit(request);
         drop(lanes);
         self.mind_alarm(index, desk);
-        self.backend.go();
+        self.backend.file_requests().flush();
         Ok(())
     }
 
@@ -106,35 +107,35 @@ impl Engine {
     }
 
     /// The operation on a file that the caller has tried goes to the back end. If it was called off meanwhile it has
-    /// ended, and the job is the caller's again.
-    #[allow(clippy::result_large_err, reason = "a refusal gives the job back")]
-    pub(crate) fn hand_over(
+    /// ended, and the request is the caller's again.
+    #[allow(clippy::result_large_err, reason = "a refusal gives the request back")]
+    pub(crate) fn submit_file(
         &self,
         aloft: &Aloft<'_>,
         deadline: Moment,
-        job: Job,
-    ) -> Result<(), (Verdict, Job)> {
+        request: FileRequest,
+    ) -> Result<(), (Verdict, FileRequest)> {
         let mut lanes = aloft.desk.lock();
         if let Step::Ends(verdict) = lanes.hand_over(&self.nodes, aloft.record | FLIGHT) {
-            return Err((verdict, job));
+            return Err((verdict, request));
         }
         aloft.desk.hasten(deadline);
         // See `lend_file`.
-        self.backend.put(job);
+        self.backend.file_requests().submit(request);
         drop(lanes);
         self.mind_alarm(aloft.index, aloft.desk);
-        self.backend.go();
+        self.backend.file_requests().flush();
         Ok(())
     }
 }
 
 impl Issuer for Engine {
-    fn returned(&self, job: Job) {
+    fn complete(&self, request: FileRequest) {
         #[allow(clippy::cast_possible_truncation, reason = "the lower half is the record")]
-        let record = job.name as u32;
-        let was_called_off = job.is_called_off;
+        let record = request.id as u32;
+        let was_called_off = request.is_cancelled;
         // Before the flight ends: the thread that sees that takes it.
-        self.outstanding.keep(record, job);
+        self.outstanding.keep_file(record, request);
         self.end_and_queue(self.aloft(record).desk, record, |lanes, node| {
             lanes.come_back(&self.nodes, node, was_called_off);
         });

@@ -26,9 +26,9 @@ mod registrations;
 mod report;
 mod seat;
 mod sleep;
+mod sockets;
 mod stage;
 mod threads;
-mod transfers;
 mod wait;
 
 use std::fmt;

@@ -632,7 +632,7 @@ impl Engine {
             // Behind what was received an end may stand that no further edge tells of.
             Attempt::Done(Rest::Nothing) => Tried::Done { dry: slot.word().is_plain() },
             Attempt::Blocked => Tried::Blocked,
-            Attempt::Scarce => Tried::Scarce(self.backend.now() + SCARCE),
+            Attempt::OutOfResources => Tried::Scarce(self.backend.now() + SCARCE),
             // Its timer rings at the next look at those, and queues it behind what is there by then.
             Attempt::Yielded => Tried::Scarce(self.backend.now()),
             Attempt::Carried => unreachable!("its caller has seen to it"),
@@ -852,7 +852,7 @@ impl Engine {
             let effects = lanes.call_off(&self.nodes, slot, node, verdict, poll);
             let Some(effects) = effects else { break };
             let mut ended = Fifo::new();
-            let next = self.recall_one(&mut lanes, slot, node, verdict, &mut ended);
+            let next = self.cancel_request(&mut lanes, slot, node, verdict, &mut ended);
             lanes.begin_unasked(&self.nodes, &mut ended);
             drop(lanes);
             self.see_to(effects, index, None);

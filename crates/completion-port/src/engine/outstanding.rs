@@ -1,11 +1,13 @@
-//! What the back end has of operations, and what it has given back: jobs of those on files, transfers of those on sockets.
+//! The requests of operations: making sure that they can be performed, cancelling them, and keeping completed ones until
+//! their packets are taken.
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, PoisonError};
 
 use super::Engine;
-use crate::backend::files::{Hold, Job};
-use crate::backend::sockets::Transfer;
+use crate::backend::files::{FileRef, FileTarget};
+use crate::backend::request::{FileRequest, Request, SocketRequest, Target};
+use crate::backend::sockets::SocketTarget;
 use crate::memory::arena::Arena;
 use crate::state::moment::Moment;
 use crate::state::operations::{Lanes, Records, Verdict};
@@ -24,29 +26,49 @@ impl<T> Place<T> {
     }
 }
 
+/// By the numbers of records: completed requests whose packets have not been taken.
+struct Completed<T: Target>(Arena<Place<Option<Request<T>>>>);
+
+impl<T: Target> Completed<T> {
+    /// Makes room for the request of this record. False if there is no memory.
+    fn reserve(&self, record: u32) -> bool {
+        self.0.reserve(record)
+    }
+
+    fn keep(&self, record: u32, request: Request<T>) {
+        *self.0.at(record).lock() = Some(request);
+    }
+
+    fn take(&self, record: u32) -> Option<Request<T>> {
+        self.0.find(record).and_then(|place| place.lock().take())
+    }
+}
+
 /// See the module's documentation. Nothing is allocated as long as no operation needs it.
 pub(super) struct Outstanding {
-    /// By the numbers of records: jobs that have come back, and whose packets have not been taken.
-    returned: Arena<Place<Option<Job>>>,
-    /// The same of transfers.
-    brought_back: Arena<Place<Option<Transfer>>>,
-    /// By the numbers of slots: the files of registrations whose operations the back end has, or has had.
-    holds: Arena<Place<Option<Arc<dyn Hold>>>>,
+    files: Completed<FileTarget>,
+    sockets: Completed<SocketTarget>,
+    /// By the numbers of slots: the files of registrations for which requests were made.
+    file_refs: Arena<Place<Option<Arc<dyn FileRef>>>>,
 }
 
 impl Outstanding {
     pub(super) const fn new() -> Self {
-        Self { returned: Arena::new(), brought_back: Arena::new(), holds: Arena::new() }
+        Self {
+            files: Completed(Arena::new()),
+            sockets: Completed(Arena::new()),
+            file_refs: Arena::new(),
+        }
     }
 
-    /// A job has come back, whose flight ends by that.
-    pub(super) fn keep(&self, record: u32, job: Job) {
-        *self.returned.at(record).lock() = Some(job);
+    /// Keeps a completed request. The caller ends its operation afterwards.
+    pub(super) fn keep_file(&self, record: u32, request: FileRequest) {
+        self.files.keep(record, request);
     }
 
-    /// The same for a transfer.
-    pub(super) fn keep_transfer(&self, record: u32, transfer: Transfer) {
-        *self.brought_back.at(record).lock() = Some(transfer);
+    /// As [`Outstanding::keep_file`].
+    pub(super) fn keep_socket(&self, record: u32, request: SocketRequest) {
+        self.sockets.keep(record, request);
     }
 }
 
@@ -56,51 +78,88 @@ impl Engine {
         self.desks.find(index).is_some_and(|desk| desk.is_file.load(SeqCst))
     }
 
-    /// Takes hold of the file of a slot for the operation of `record`, which may have to wait; the caller has a share
-    /// in the key. Makes sure that the operation can be done, and can come back.
-    pub(crate) fn hold_file(&self, index: u32, record: u32) -> Result<Arc<dyn Hold>, Fault> {
+    /// Returns a reference to the file of a slot for the operation of `record`, which may become a request; the caller has
+    /// a share in the key. Makes sure that the request can be performed, and kept when it completes.
+    pub(crate) fn file_ref(&self, index: u32, record: u32) -> Result<Arc<dyn FileRef>, Fault> {
         let no_memory = Fault { kind: crate::types::error::ErrorKind::OutOfMemory, code: None };
-        if !self.outstanding.returned.reserve(record) || !self.outstanding.holds.reserve(index) {
+        if !self.outstanding.files.reserve(record) || !self.outstanding.file_refs.reserve(index) {
             return Err(no_memory);
         }
-        self.backend.prepare()?;
-        let mut held = self.outstanding.holds.at(index).lock();
-        if let Some(held) = &*held {
-            return Ok(Arc::clone(held));
+        self.backend.file_requests().prepare()?;
+        let mut kept = self.outstanding.file_refs.at(index).lock();
+        if let Some(file) = &*kept {
+            return Ok(Arc::clone(file));
         }
-        // Under the lock, so that there is one of them for each registration.
-        let hold = self.backend.hold(self.slot(index).descriptor())?;
-        *held = Some(Arc::clone(&hold));
-        Ok(hold)
+        // Under the lock, so that each registration has one.
+        let file = self.backend.file_ref(self.slot(index).descriptor())?;
+        *kept = Some(Arc::clone(&file));
+        Ok(file)
     }
 
-    /// The registration of a slot has ended: the port has its file no more.
-    pub(super) fn let_go(&self, index: u32) {
-        if let Some(place) = self.outstanding.holds.find(index) {
-            let held = place.lock().take();
-            drop(held);
+    /// The registration of a slot has ended: drops its reference to the file.
+    pub(super) fn drop_file_ref(&self, index: u32) {
+        if let Some(place) = self.outstanding.file_refs.find(index) {
+            let file = place.lock().take();
+            drop(file);
         }
     }
 
-    /// The job of an operation that has ended, if the back end has had it, and no thread has taken it yet.
-    pub(crate) fn take_job(&self, record: u32) -> Option<Job> {
-        self.outstanding.returned.find(record).and_then(|place| place.lock().take())
+    /// Takes the completed file request of an operation that has ended. `None` if there was none, or if another thread
+    /// has taken it.
+    pub(crate) fn take_completed_file(&self, record: u32) -> Option<FileRequest> {
+        self.outstanding.files.take(record)
     }
 
-    /// Asks the back end for an operation that is called off. True if it was given back: the flight is to be ended.
-    fn recall(&self, node: Node) -> bool {
+    /// Makes sure that the socket request of this record can be performed, and kept when it completes.
+    pub(crate) fn prepare_socket_request(&self, record: u32) -> bool {
+        self.outstanding.sockets.reserve(record)
+            && self.backend.socket_requests().is_some_and(|requests| requests.prepare().is_ok())
+    }
+
+    /// The id of the socket request of this record.
+    pub(crate) fn socket_request_of(&self, record: u32) -> u64 {
+        self.operation_of(record) | u64::from(FLIGHT)
+    }
+
+    /// As [`Engine::take_completed_file`], of a socket request.
+    pub(crate) fn take_completed_socket(&self, record: u32) -> Option<SocketRequest> {
+        self.outstanding.sockets.take(record)
+    }
+
+    /// Cancels the file request of an operation that is called off. True if it has ended by that: the caller ends the
+    /// operation.
+    fn cancel_file(&self, node: Node) -> bool {
         let record = node & !FLIGHT;
-        let Some(mut job) = self.backend.take_back(self.operation_of(record)) else {
-            return false;
-        };
-        job.is_called_off = true;
-        self.outstanding.keep(record, job);
+        let id = self.operation_of(record);
+        let Some(mut request) = self.backend.file_requests().cancel(id) else { return false };
+        request.is_cancelled = true;
+        self.outstanding.keep_file(record, request);
         true
     }
 
-    /// An operation was called off. If the back end has had it, and it has ended by this call, its node is put at the end
-    /// of `ended`, and that of the next operation, if it is due by that. Returns what the slot asks for.
-    pub(super) fn recall_one(
+    /// Cancels the request of the active operation of a lane, which is called off.
+    fn cancel_socket(&self, lanes: &mut Lanes, slot: &Slot, node: Node, ended: &mut Fifo) -> Next {
+        let record = node & !FLIGHT;
+        let Some(mut request) = self.cancel_socket_request(record) else { return Next::Nothing };
+        request.is_cancelled = true;
+        self.outstanding.keep_socket(record, request);
+        let poll = self.current_poll();
+        let effects = lanes.end_recalled(&self.nodes, slot, node, poll);
+        ended.push(&self.nodes, node);
+        if effects.due != NIL {
+            ended.push(&self.nodes, effects.due);
+        }
+        effects.next
+    }
+
+    /// Cancels the socket request of this record, if the back end has one.
+    pub(super) fn cancel_socket_request(&self, record: u32) -> Option<SocketRequest> {
+        self.backend.socket_requests()?.cancel(self.socket_request_of(record))
+    }
+
+    /// Cancels the request of an operation that is called off, if it has one. If the operation ends by that, puts its node
+    /// at the end of `ended`, and that of the next operation, if that is due now. Returns what the slot asks for.
+    pub(super) fn cancel_request(
         &self,
         lanes: &mut Lanes,
         slot: &Slot,
@@ -112,65 +171,23 @@ impl Engine {
             return Next::Nothing;
         }
         if lanes.is_active(&self.nodes, node) {
-            return self.recall_transfer(lanes, slot, node, ended);
+            return self.cancel_socket(lanes, slot, node, ended);
         }
-        if self.recall(node) {
+        if self.cancel_file(node) {
             lanes.end_file(&self.nodes, node, verdict);
             ended.push(&self.nodes, node);
         }
         Next::Nothing
     }
 
-    /// There is room for the transfer of this record when it comes back. False if there is no memory.
-    pub(crate) fn reserve_transfer(&self, record: u32) -> bool {
-        self.outstanding.brought_back.reserve(record)
-    }
-
-    /// The name that the operation of this record has as a transfer.
-    pub(crate) fn transfer_of(&self, record: u32) -> u64 {
-        self.operation_of(record) | u64::from(FLIGHT)
-    }
-
-    /// The transfer of an operation that has come back, if the back end has had it, and no thread has taken it yet.
-    pub(crate) fn take_transfer(&self, record: u32) -> Option<Transfer> {
-        self.outstanding.brought_back.find(record).and_then(|place| place.lock().take())
-    }
-
-    /// Asks the back end for the active flight of a lane, which is called off.
-    fn recall_transfer(
-        &self,
-        lanes: &mut Lanes,
-        slot: &Slot,
-        node: Node,
-        ended: &mut Fifo,
-    ) -> Next {
-        let record = node & !FLIGHT;
-        let Some(transfer) = self.backend.recall(self.transfer_of(record)) else {
-            return Next::Nothing;
-        };
-        self.outstanding.keep_transfer(record, Transfer { is_called_off: true, ..transfer });
-        let poll = self.current_poll();
-        let effects = lanes.end_recalled(&self.nodes, slot, node, poll);
-        ended.push(&self.nodes, node);
-        if effects.due != NIL {
-            ended.push(&self.nodes, effects.due);
-        }
-        effects.next
-    }
-
-    /// The same for those of the lanes that are called off.
-    pub(super) fn recall_transfers(
-        &self,
-        lanes: &mut Lanes,
-        slot: &Slot,
-        ended: &mut Fifo,
-    ) -> Next {
+    /// Cancels the socket requests of those operations of the lanes that are called off.
+    pub(super) fn cancel_sockets(&self, lanes: &mut Lanes, slot: &Slot, ended: &mut Fifo) -> Next {
         let mut outcome = Next::Nothing;
         for node in lanes.called_off_at_back_end(&self.nodes) {
             if node == NIL {
                 continue;
             }
-            let next = self.recall_transfer(lanes, slot, node, ended);
+            let next = self.cancel_socket(lanes, slot, node, ended);
             if next != Next::Nothing {
                 outcome = next;
             }
@@ -178,16 +195,21 @@ impl Engine {
         outcome
     }
 
-    /// Calls off all operations on files of a registration. The nodes of those that have ended by that are put at
-    /// the end of `ended`.
-    pub(super) fn recall_all(&self, lanes: &mut Lanes, verdict: Verdict, ended: &mut Fifo) {
-        lanes.call_off_files(&self.nodes, verdict, None, |node| self.recall(node), ended);
+    /// Cancels all file operations of a registration. Puts the nodes of those that have ended by that at the end of
+    /// `ended`.
+    pub(super) fn cancel_files(&self, lanes: &mut Lanes, verdict: Verdict, ended: &mut Fifo) {
+        lanes.call_off_files(&self.nodes, verdict, None, |node| self.cancel_file(node), ended);
     }
 
-    /// Calls off those operations on files of a registration whose deadlines are over at `now`. Returns the first
-    /// deadline of the others.
-    pub(super) fn recall_late(&self, lanes: &mut Lanes, now: Moment, ended: &mut Fifo) -> Moment {
-        let recall = |node| self.recall(node);
-        lanes.call_off_files(&self.nodes, Verdict::TimedOut, Some(now), recall, ended)
+    /// Cancels those file operations of a registration whose deadlines are over at `now`. Returns the first deadline of
+    /// the others.
+    pub(super) fn cancel_late_files(
+        &self,
+        lanes: &mut Lanes,
+        now: Moment,
+        ended: &mut Fifo,
+    ) -> Moment {
+        let cancel = |node| self.cancel_file(node);
+        lanes.call_off_files(&self.nodes, Verdict::TimedOut, Some(now), cancel, ended)
     }
 }

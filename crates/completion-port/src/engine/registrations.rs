@@ -357,7 +357,7 @@ impl Engine {
         let slot = self.slot(index);
         let descriptor = slot.descriptor();
         self.detach(descriptor, name);
-        self.let_go(index);
+        self.drop_file_ref(index);
         slot.free();
         self.give_back_slot(index);
         trace!(DEBUG, port = self.number, registration = ?super::Shown(name), descriptor, "ended");

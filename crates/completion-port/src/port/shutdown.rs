@@ -112,8 +112,8 @@ impl<K, M, B> Drop for Port<K, M, B> {
             // - owned: nothing else has the port, so that no thread tries an operation;
             // - a value: the engine names each operation whose packet was not taken, once.
             let operation = unsafe { data.take(record) };
-            let job = self.store.engine.take_job(record);
-            drop((operation, job));
+            let request = self.store.engine.take_completed_file(record);
+            drop((operation, request));
         });
         drop(operations);
         drop(keys);

@@ -133,7 +133,7 @@ impl Objects {
         let Some(socket) = self.datagrams(sender) else { return };
         socket.outstanding = socket.outstanding.saturating_sub(cost(bytes));
         if socket.is_writable() {
-            self.wake_writers(sender);
+            self.changes.wake_writers(sender);
         }
     }
 
@@ -149,7 +149,7 @@ impl Objects {
         let Some(to) = to.or(peer) else {
             if unix {
                 // The kernel gives the buffer back that it had taken by then.
-                self.wake_writers(id);
+                self.changes.wake_writers(id);
                 return Err(codes::ENOTCONN);
             }
             return Err(codes::EDESTADDRREQ);
@@ -183,7 +183,7 @@ impl Objects {
                 // A full receiver loses datagrams without a word.
                 if queued + cost(bytes.len()) <= SEND_BUFFER {
                     target.queue.push_back((id, bytes.to_vec()));
-                    self.wake_readers(to);
+                    self.changes.wake_readers(to);
                 }
             }
             // "Port unreachable" comes back, which only a connected socket receives.
@@ -191,12 +191,12 @@ impl Objects {
                 if let Some(socket) = self.datagrams(id) {
                     socket.error = Some(codes::ECONNREFUSED);
                 }
-                self.wake(id);
+                self.changes.wake(id);
             }
             _ => {}
         }
         // The kernel is done with the buffer at once, and says so.
-        self.wake_writers(id);
+        self.changes.wake_writers(id);
         Ok(())
     }
 
@@ -204,7 +204,7 @@ impl Objects {
         match self.datagrams(to) {
             Some(target) if target.family == Family::Unix => {
                 if target.read_shut {
-                    self.wake_writers(id);
+                    self.changes.wake_writers(id);
                     return Err(codes::EPIPE);
                 }
                 let socket = self.datagrams(id).ok_or(codes::EBADF)?;
@@ -215,7 +215,7 @@ impl Objects {
                 if let Some(target) = self.datagrams(to) {
                     target.queue.push_back((id, bytes.to_vec()));
                 }
-                self.wake_readers(to);
+                self.changes.wake_readers(to);
                 Ok(())
             }
             _ => {
@@ -224,7 +224,7 @@ impl Objects {
                 {
                     socket.peer = None;
                 }
-                self.wake_writers(id);
+                self.changes.wake_writers(id);
                 Err(codes::ECONNREFUSED)
             }
         }
@@ -240,7 +240,7 @@ impl Objects {
         socket.read_shut |= read;
         socket.write_shut |= write;
         let unconnected = socket.family == Family::Tcp && socket.peer.is_none();
-        self.wake(id);
+        self.changes.wake(id);
         if unconnected { Err(codes::ENOTCONN) } else { Ok(()) }
     }
 

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use super::objects::{Code, FileId};
 use super::reach::OnKernel;
 use super::{Kernel, Object, Socket, State};
-use crate::backend::files::{Files, Hold, Job, Now, What};
+use crate::backend::files::{FileKind, FileRef, FileTarget, Files, Now};
+use crate::backend::request::{FileRequest, Submit};
 use crate::sys::codes;
 use crate::types::error::ErrorKind;
 use crate::types::error::Fault;
@@ -21,11 +22,11 @@ pub enum FileScript {
     /// Each is done by the call that starts it. There is a packet all the same.
     #[default]
     Done,
-    /// They are not begun until [`Kernel::release_files`]. A port that calls one off has it back at once.
+    /// They are not begun until [`Kernel::release_files`]. A port that cancels one has it back at once.
     Queued,
-    /// They are under way until [`Kernel::release_files`]. One that is called off ends without effect then.
+    /// They are under way until [`Kernel::release_files`]. One that is cancelled ends without effect then.
     Begun,
-    /// They are under way until [`Kernel::release_files`], and are done then, whatever was called off.
+    /// They are under way until [`Kernel::release_files`], and are done then, whatever was cancelled.
     Stubborn,
 }
 
@@ -52,9 +53,9 @@ impl Contents {
 pub(super) struct FileState {
     script: FileScript,
     /// Oldest first, each with the set of its port.
-    jobs: VecDeque<(u64, Job)>,
-    /// Those of them that were called off.
-    called_off: Vec<(u64, u64)>,
+    requests: VecDeque<(u64, FileRequest)>,
+    /// Those of them that were cancelled.
+    cancelled: Vec<(u64, u64)>,
     /// After so many more steps, each counted from the one before.
     failures: VecDeque<(usize, Code)>,
     counts: VecDeque<usize>,
@@ -69,8 +70,8 @@ impl State {
         }
     }
 
-    /// Does a step of a job, as one system call would. Returns how many bytes were read or written.
-    fn step(&mut self, job: &mut Job) -> Result<usize, Code> {
+    /// Does a step of a request, as one system call would. Returns how many bytes were read or written.
+    fn step(&mut self, request: &mut FileRequest) -> Result<usize, Code> {
         self.calls.file_job += 1;
         match self.files.failures.front_mut() {
             Some((0, code)) => {
@@ -82,27 +83,27 @@ impl State {
             None => {}
         }
         let most = self.files.counts.pop_front().unwrap_or(usize::MAX);
-        let position = job.position();
+        let position = request.position();
         if i64::try_from(position).is_err() {
             return Err(codes::EINVAL);
         }
-        let contents = self.contents(job.file.descriptor())?;
-        match (job.what, &mut job.loan) {
-            (What::Read, Some(loan)) => {
-                let room = loan.parts().iter().map(|part| part.len).sum::<usize>();
+        let contents = self.contents(request.target.file.descriptor())?;
+        match (request.kind, &mut request.buffer) {
+            (FileKind::Read, Some(buffer)) => {
+                let room = buffer.parts().iter().map(|part| part.len).sum::<usize>();
                 let bytes = contents.from(position);
                 let bytes = &bytes[..bytes.len().min(room).min(most)];
-                loan.fill(bytes);
+                buffer.fill(bytes);
                 // What was read is in memory from now on.
                 let end = contents.bytes.len() - contents.from(position).len() + bytes.len();
                 let len = bytes.len();
                 contents.cached = contents.cached.max(end);
                 Ok(len)
             }
-            (What::Write | What::Append, Some(loan)) => {
-                let bytes = loan.bytes(most);
-                let begin = match job.what {
-                    What::Append => contents.bytes.len(),
+            (FileKind::Write | FileKind::Append, Some(buffer)) => {
+                let bytes = buffer.bytes(most);
+                let begin = match request.kind {
+                    FileKind::Append => contents.bytes.len(),
                     _ => usize::try_from(position).map_err(|_| codes::EFBIG)?,
                 };
                 let end = begin.checked_add(bytes.len()).ok_or(codes::EFBIG)?;
@@ -116,63 +117,63 @@ impl State {
         }
     }
 
-    /// Does a job to its end.
-    fn perform(&mut self, job: &mut Job) {
+    /// Does a request to its end.
+    fn perform(&mut self, request: &mut FileRequest) {
         loop {
-            match self.step(job) {
+            match self.step(request) {
                 Ok(count) => {
-                    job.advance(count);
-                    if job.is_complete() {
+                    request.advance(count);
+                    if request.is_complete() {
                         return;
                     }
                     if count == 0 {
-                        if matches!(job.what, What::Write | What::Append) {
+                        if matches!(request.kind, FileKind::Write | FileKind::Append) {
                             // It would be so again, for ever.
-                            job.fault = Some(fault(codes::EIO));
+                            request.fault = Some(fault(codes::EIO));
                         }
                         return;
                     }
                 }
                 Err(code) => {
-                    job.fault = Some(fault(code));
+                    request.fault = Some(fault(code));
                     return;
                 }
             }
         }
     }
 
-    /// The jobs that are to return now.
-    fn finish(&mut self, all: bool) -> Vec<Job> {
+    /// The requests that are to return now.
+    fn finish(&mut self, all: bool) -> Vec<FileRequest> {
         if !all && self.files.script != FileScript::Done {
             return Vec::new();
         }
         let is_stubborn = self.files.script == FileScript::Stubborn;
-        let called_off = std::mem::take(&mut self.files.called_off);
+        let cancelled = std::mem::take(&mut self.files.cancelled);
         let mut finished = Vec::new();
-        for (set, mut job) in std::mem::take(&mut self.files.jobs) {
-            if !is_stubborn && called_off.contains(&(set, job.name)) {
-                job.is_called_off = true;
+        for (set, mut request) in std::mem::take(&mut self.files.requests) {
+            if !is_stubborn && cancelled.contains(&(set, request.id)) {
+                request.is_cancelled = true;
             } else {
-                self.perform(&mut job);
+                self.perform(&mut request);
             }
-            finished.push(job);
+            finished.push(request);
         }
         finished
     }
 
     /// The port of this set is gone, and what was not begun with it.
-    pub(super) fn abandon_jobs(&mut self, set: u64) -> Vec<Job> {
+    pub(super) fn abandon_requests(&mut self, set: u64) -> Vec<FileRequest> {
         if self.files.script != FileScript::Queued {
-            // As when they are called off.
-            let names = self.files.jobs.iter().filter(|(of, _)| *of == set);
-            self.files.called_off.extend(names.map(|(set, job)| (*set, job.name)));
+            // As when they are cancelled.
+            let names = self.files.requests.iter().filter(|(of, _)| *of == set);
+            self.files.cancelled.extend(names.map(|(set, request)| (*set, request.id)));
             return Vec::new();
         }
-        let (gone, left) = std::mem::take(&mut self.files.jobs)
+        let (gone, left) = std::mem::take(&mut self.files.requests)
             .into_iter()
             .partition::<VecDeque<_>, _>(|(of, _)| *of == set);
-        self.files.jobs = left;
-        gone.into_iter().map(|(_, job)| job).collect()
+        self.files.requests = left;
+        gone.into_iter().map(|(_, request)| request).collect()
     }
 }
 
@@ -223,14 +224,14 @@ impl Kernel {
     pub fn release_files(&self) -> usize {
         let finished = self.lock().finish(true);
         let count = finished.len();
-        finished.into_iter().for_each(Job::give_back);
+        finished.into_iter().for_each(FileRequest::complete);
         count
     }
 
     /// How many operations on files the kernel has.
     #[must_use]
     pub fn held_files(&self) -> usize {
-        self.lock().files.jobs.len()
+        self.lock().files.requests.len()
     }
 
     /// Makes the next step of an operation on a file that the kernel has fail with an error code of the system,
@@ -263,7 +264,7 @@ impl State {
 /// One more number for a file.
 struct Held(Socket);
 
-impl Hold for Held {
+impl FileRef for Held {
     fn descriptor(&self) -> Descriptor {
         self.0.number()
     }
@@ -308,7 +309,7 @@ impl<T: OnKernel> Files for T {
         Now::Read(places.zip(cached).map(|(place, byte)| place.write(*byte)).count())
     }
 
-    fn hold(&self, descriptor: Descriptor) -> Result<Arc<dyn Hold>, Fault> {
+    fn file_ref(&self, descriptor: Descriptor) -> Result<Arc<dyn FileRef>, Fault> {
         let mut state = self.kernel().lock();
         let file = state.file(descriptor).ok_or(fault(codes::EBADF))?;
         let number = state.duplicate(file).map_err(|code| match code {
@@ -319,32 +320,38 @@ impl<T: OnKernel> Files for T {
         Ok(Arc::new(Held(Socket::new(self.kernel().clone(), file, number))))
     }
 
-    fn prepare(&self) -> Result<(), Fault> {
-        Ok(())
-    }
-
-    fn put(&self, job: Job) {
-        self.kernel().lock().files.jobs.push_back((self.port(), job));
-    }
-
-    fn go(&self) {
-        let finished = self.kernel().lock().finish(false);
-        finished.into_iter().for_each(Job::give_back);
-    }
-
-    fn take_back(&self, name: u64) -> Option<Job> {
-        let mut state = self.kernel().lock();
-        let files = &mut state.files;
-        let mine = |(set, job): &(u64, Job)| (*set, job.name) == (self.port(), name);
-        if files.script != FileScript::Queued {
-            files.called_off.push((self.port(), name));
-            return None;
-        }
-        let place = files.jobs.iter().position(mine)?;
-        files.jobs.remove(place).map(|(_, job)| job)
+    fn file_requests(&self) -> &dyn Submit<FileTarget> {
+        self
     }
 
     fn files_name(&self) -> Option<&'static str> {
         Some("sim")
+    }
+}
+
+impl<T: OnKernel> Submit<FileTarget> for T {
+    fn prepare(&self) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    fn submit(&self, request: FileRequest) {
+        self.kernel().lock().files.requests.push_back((self.port(), request));
+    }
+
+    fn flush(&self) {
+        let finished = self.kernel().lock().finish(false);
+        finished.into_iter().for_each(FileRequest::complete);
+    }
+
+    fn cancel(&self, id: u64) -> Option<FileRequest> {
+        let mut state = self.kernel().lock();
+        let files = &mut state.files;
+        if files.script != FileScript::Queued {
+            files.cancelled.push((self.port(), id));
+            return None;
+        }
+        let mine = |(set, request): &(u64, FileRequest)| (*set, request.id) == (self.port(), id);
+        let place = files.requests.iter().position(mine)?;
+        files.requests.remove(place).map(|(_, request)| request)
     }
 }

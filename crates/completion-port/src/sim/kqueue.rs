@@ -283,10 +283,10 @@ impl SimulatedCalls {
 impl Drop for SimulatedCalls {
     fn drop(&mut self) {
         let mut state = self.kernel.lock();
-        let jobs = state.end_port(self.port);
+        let requests = state.end_port(self.port);
         drop(state);
         // Buffers, and numbers of the kernel.
-        drop(jobs);
+        drop(requests);
     }
 }
 

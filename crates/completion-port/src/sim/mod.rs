@@ -63,14 +63,14 @@ use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use crate::backend::Backend;
-use crate::backend::files::Job;
+use crate::backend::request::FileRequest;
 use crate::state::moment::Moment;
 use crate::state::table::Descriptors;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::sys::codes;
 use crate::sys::portable::errors::fault_of_wait;
 use crate::sys::portable::kqueue::Kqueue;
-use crate::sys::portable::psn::{Holders, Psn};
+use crate::sys::portable::winsock_notifications::{Holders, WinsockNotifications};
 use crate::types::error::ErrorKind;
 use crate::types::error::Fault;
 use crate::types::fd::RawFd;
@@ -84,7 +84,6 @@ mod kqueue;
 mod numbers;
 mod objects;
 mod pipe;
-mod psn;
 mod reach;
 mod set;
 mod socket;
@@ -93,6 +92,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 mod watcher;
+mod winsock_notifications;
 
 pub use calls::Calls;
 pub use files::FileScript;
@@ -100,11 +100,11 @@ use files::FileState;
 use kqueue::{Queue, SimulatedCalls};
 use numbers::Numbers;
 use objects::{Code, FileId, Object, Objects};
-use psn::SimulatedPort;
 use set::{Cause, Set, Simulated, Sleeper};
 pub use socket::{Address, Socket};
 use stream::{Family, Stream};
 pub use watcher::Watcher;
+use winsock_notifications::SimulatedPort;
 
 /// How many bytes a stream can send, or how much its datagrams may weigh, before its peer reads.
 pub const SEND_BUFFER: usize = 64 * 1024;
@@ -236,7 +236,7 @@ struct State {
     numbers: Numbers,
     sets: BTreeMap<u64, Set>,
     queues: BTreeMap<u64, Queue>,
-    notifiers: BTreeMap<u64, psn::Queue>,
+    notifiers: BTreeMap<u64, winsock_notifications::Queue>,
     holders: Arc<Holders>,
     /// The number that was last given to a set or a queue.
     last_set: u64,
@@ -280,10 +280,10 @@ impl State {
         self.last_set
     }
 
-    /// A port is gone. Its jobs are the caller's.
-    fn end_port(&mut self, port: u64) -> Vec<Job> {
+    /// A port is gone. Its requests are the caller's.
+    fn end_port(&mut self, port: u64) -> Vec<FileRequest> {
         self.sets.remove(&port);
-        self.abandon_jobs(port)
+        self.abandon_requests(port)
     }
 
     /// Why the next registration is to fail, if it is.
@@ -308,7 +308,7 @@ impl State {
 
     /// Hands what happened to the sets that watch it.
     fn deliver(&mut self) {
-        for file in self.objects.take_joined() {
+        for file in self.objects.changes.take_joined() {
             for queue in self.queues.values_mut() {
                 queue.notice(file, Conditions::OUT, &mut self.objects);
             }
@@ -316,7 +316,7 @@ impl State {
                 port.notice(file, Conditions::OUT, &mut self.objects);
             }
         }
-        for (file, what) in self.objects.take_woken() {
+        for (file, what) in self.objects.changes.take_woken() {
             for set in self.sets.values_mut() {
                 set.notice(file, what);
             }
@@ -335,7 +335,9 @@ impl State {
         let called = match &sleeper.cause {
             Cause::Polled(set) => !self.sets.get(set).is_some_and(Set::is_idle),
             Cause::Queued(queue) => !self.queues.get(queue).is_some_and(Queue::is_idle),
-            Cause::Notified(port) => !self.notifiers.get(port).is_some_and(psn::Queue::is_idle),
+            Cause::Notified(port) => {
+                !self.notifiers.get(port).is_some_and(winsock_notifications::Queue::is_idle)
+            }
             Cause::Park(unparked) => unparked.load(std::sync::atomic::Ordering::Relaxed),
         };
         !due && !called
@@ -458,7 +460,9 @@ impl Kernel {
         match mechanism {
             Mechanism::Epoll => Box::new(Simulated::new(self.clone(), is_one_shot)),
             Mechanism::Kqueue => Box::new(self.kqueue(false)),
-            Mechanism::Notifications => Box::new(Psn::new(SimulatedPort::new(self.clone()))),
+            Mechanism::Notifications => {
+                Box::new(WinsockNotifications::new(SimulatedPort::new(self.clone())))
+            }
         }
     }
 

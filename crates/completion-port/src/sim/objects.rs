@@ -28,10 +28,9 @@ pub(super) enum Object {
     File(Contents),
 }
 
+/// What has changed, for the watchers.
 #[derive(Debug, Default)]
-pub(super) struct Objects {
-    files: BTreeMap<FileId, Object>,
-    last: u64,
+pub(super) struct Changes {
     /// Files that have changed, oldest first, and what has changed. The watchers of that get an
     /// edge; all watchers of the file if it is nothing in particular.
     woken: Vec<(FileId, Conditions)>,
@@ -39,32 +38,7 @@ pub(super) struct Objects {
     joined: Vec<FileId>,
 }
 
-impl Objects {
-    /// A number that names no file and never will.
-    pub(super) fn reserve(&mut self) -> FileId {
-        self.last += 1;
-        FileId(self.last)
-    }
-
-    pub(super) fn add(&mut self, object: Object) -> FileId {
-        let id = self.reserve();
-        self.files.insert(id, object);
-        id
-    }
-
-    pub(super) fn get(&mut self, id: FileId) -> Option<&mut Object> {
-        self.files.get_mut(&id)
-    }
-
-    pub(super) fn remove(&mut self, id: FileId) -> Option<Object> {
-        self.files.remove(&id)
-    }
-
-    #[cfg(test)]
-    pub(super) fn is_empty(&self) -> bool {
-        self.files.is_empty()
-    }
-
+impl Changes {
     /// The state of `id` has changed.
     pub(super) fn wake(&mut self, id: FileId) {
         self.wake_for(id, Conditions::NONE);
@@ -95,6 +69,40 @@ impl Objects {
 
     pub(super) fn take_woken(&mut self) -> Vec<(FileId, Conditions)> {
         std::mem::take(&mut self.woken)
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Objects {
+    files: BTreeMap<FileId, Object>,
+    last: u64,
+    pub(super) changes: Changes,
+}
+
+impl Objects {
+    /// A number that names no file and never will.
+    pub(super) fn reserve(&mut self) -> FileId {
+        self.last += 1;
+        FileId(self.last)
+    }
+
+    pub(super) fn add(&mut self, object: Object) -> FileId {
+        let id = self.reserve();
+        self.files.insert(id, object);
+        id
+    }
+
+    pub(super) fn get(&mut self, id: FileId) -> Option<&mut Object> {
+        self.files.get_mut(&id)
+    }
+
+    pub(super) fn remove(&mut self, id: FileId) -> Option<Object> {
+        self.files.remove(&id)
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.files.is_empty()
     }
 
     pub(super) fn add_stream_pair(&mut self, family: Family) -> (FileId, FileId) {

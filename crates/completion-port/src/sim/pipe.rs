@@ -153,7 +153,7 @@ impl Objects {
             && was_full
             && has_room
         {
-            self.wake_writers(writer);
+            self.changes.wake_writers(writer);
         }
         Ok(taken)
     }
@@ -181,7 +181,7 @@ impl Objects {
         if taken == 0 && !bytes.is_empty() {
             return Err(codes::EAGAIN);
         }
-        self.wake_readers(reader_id);
+        self.changes.wake_readers(reader_id);
         Ok(taken)
     }
 
@@ -193,7 +193,7 @@ impl Objects {
             other.left = closed.unread();
             other.left_full = closed.is_full();
         }
-        self.wake(writer);
+        self.changes.wake(writer);
     }
 
     pub(super) fn writer_close(&mut self, id: FileId) {
@@ -203,7 +203,7 @@ impl Objects {
         if let Some(other) = self.reader(reader) {
             other.writer = None;
         }
-        self.wake(reader);
+        self.changes.wake(reader);
     }
 
     pub(super) fn counter_read(&mut self, id: FileId, buf: &mut [u8]) -> Result<usize, Code> {
@@ -213,7 +213,7 @@ impl Objects {
             return Err(codes::EAGAIN);
         }
         *place = std::mem::take(&mut counter.count).to_ne_bytes();
-        self.wake_writers(id);
+        self.changes.wake_writers(id);
         Ok(8)
     }
 
@@ -228,7 +228,7 @@ impl Objects {
             Some(sum) if sum < u64::MAX => counter.count = sum,
             _ => return Err(codes::EAGAIN),
         }
-        self.wake_readers(id);
+        self.changes.wake_readers(id);
         Ok(8)
     }
 }

@@ -259,10 +259,10 @@ impl Simulated {
 impl Drop for Simulated {
     fn drop(&mut self) {
         let mut state = self.kernel.lock();
-        let jobs = state.end_port(self.set);
+        let requests = state.end_port(self.set);
         drop(state);
         // Buffers, and numbers of the kernel.
-        drop(jobs);
+        drop(requests);
     }
 }
 

@@ -28,7 +28,7 @@ fn fault(code: Code) -> Fault {
 fn not_done<T>(code: Code) -> Attempt<T> {
     match code {
         codes::EAGAIN => Attempt::Blocked,
-        codes::ENOBUFS | codes::ENOMEM => Attempt::Scarce,
+        codes::ENOBUFS | codes::ENOMEM => Attempt::OutOfResources,
         _ => Attempt::Failed(fault(code)),
     }
 }
@@ -167,7 +167,7 @@ impl State {
         };
         match done {
             Err(codes::EINPROGRESS) => Attempt::Blocked,
-            Err(codes::EAGAIN) => Attempt::Scarce,
+            Err(codes::EAGAIN) => Attempt::OutOfResources,
             done => attempt(done),
         }
     }
@@ -250,7 +250,7 @@ impl<T: OnKernel> Sockets for T {
             Ok((file, number, peer)) => {
                 Attempt::Done((owned(self.kernel(), file, number), peer.map(address)))
             }
-            Err(codes::EMFILE) => Attempt::Scarce,
+            Err(codes::EMFILE) => Attempt::OutOfResources,
             Err(code) => not_done(code),
         }
     }

@@ -305,7 +305,7 @@ impl Objects {
         };
         let room = stream.has_room(sent);
         if told && room {
-            self.wake_writers(id);
+            self.changes.wake_writers(id);
         } else if told {
             stream.short_of_room = true;
         }
@@ -350,7 +350,7 @@ impl Objects {
             Some(other) => {
                 other.received.extend(&bytes[..taken]);
                 other.segments.push_back(taken);
-                self.wake_readers(peer);
+                self.changes.wake_readers(peer);
             }
             None if family == Family::Tcp => self.reset(id),
             None => return Err(codes::EPIPE),
@@ -367,7 +367,7 @@ impl Objects {
         let after_fin = stream.finished && !stream.write_shut;
         stream.error = Some(if after_fin { codes::EPIPE } else { codes::ECONNRESET });
         stream.end();
-        self.wake(id);
+        self.changes.wake(id);
     }
 
     /// The peer of the TCP socket `id` has shut its writing half.
@@ -375,7 +375,7 @@ impl Objects {
         let Some(stream) = self.stream(id) else { return };
         stream.read_shut = true;
         stream.finished = true;
-        self.wake(id);
+        self.changes.wake(id);
     }
 
     pub(super) fn stream_shutdown(
@@ -393,13 +393,13 @@ impl Objects {
                     *stream = Stream::fresh(family);
                 }
             }
-            self.wake(id);
+            self.changes.wake(id);
             return Ok(());
         }
         let first_end = write && !stream.write_shut;
         stream.read_shut |= read;
         stream.write_shut |= write;
-        self.wake(id);
+        self.changes.wake(id);
         let Some(stream) = self.stream(id) else { return Ok(()) };
         let connected = matches!(stream.state, State::Connected);
         let finished = stream.finished;
@@ -422,7 +422,7 @@ impl Objects {
                 if let Some(other) = self.stream(peer) {
                     other.read_shut |= write;
                     other.write_shut |= read;
-                    self.wake(peer);
+                    self.changes.wake(peer);
                 }
             }
             (Family::Unix, None) => {}
@@ -448,7 +448,7 @@ impl Objects {
                 // new.
                 let code = stream.error.take().unwrap_or(codes::ECONNABORTED);
                 *stream = Stream::fresh(family);
-                self.wake(id);
+                self.changes.wake(id);
                 return Err(code);
             }
             _ => {}
@@ -469,7 +469,7 @@ impl Objects {
             (Family::Unix, Some(_)) => {
                 // The client of an AF_UNIX stream gets no edge from its own connect.
                 self.join(id, to, Progress::Done);
-                self.note_joined(id);
+                self.changes.note_joined(id);
                 Ok(())
             }
             (Family::Tcp, Some(listener)) if full => {
@@ -482,7 +482,7 @@ impl Objects {
             }
             (Family::Tcp, Some(_)) => {
                 self.join(id, to, Progress::Pending);
-                self.wake(id);
+                self.changes.wake(id);
                 Err(codes::EINPROGRESS)
             }
             (Family::Tcp, None) => {
@@ -508,7 +508,7 @@ impl Objects {
         if let Some(peer) = former.peer {
             self.reset(peer);
         }
-        self.wake(id);
+        self.changes.wake(id);
         true
     }
 
@@ -522,7 +522,7 @@ impl Objects {
         stream.progress = Progress::Pending;
         stream.error = Some(codes::ECONNREFUSED);
         stream.end();
-        self.wake(client);
+        self.changes.wake(client);
     }
 
     /// Makes the accepted end of a connection and queues it at the listener.
@@ -539,7 +539,7 @@ impl Objects {
         if let Some(Stream { state: State::Listening(listener), .. }) = self.stream(to) {
             listener.connections.push_back(server);
         }
-        self.wake_readers(to);
+        self.changes.wake_readers(to);
     }
 
     pub(super) fn stream_accept(&mut self, id: FileId) -> Result<FileId, Code> {
@@ -549,7 +549,7 @@ impl Objects {
         // The client's next attempt to get in finds room.
         if let Some(client) = listener.clients.pop_front() {
             self.join(client, id, Progress::Pending);
-            self.wake(client);
+            self.changes.wake(client);
         }
         Ok(accepted)
     }
@@ -581,7 +581,7 @@ impl Objects {
         if unread {
             stream.error = Some(codes::ECONNRESET);
         }
-        self.wake(id);
+        self.changes.wake(id);
     }
 
     /// The last descriptor of `id` is closed.

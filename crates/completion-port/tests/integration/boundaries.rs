@@ -136,7 +136,7 @@ const ENGINE: [&str; 25] = [
     "check",
     "operations",
     "files",
-    "transfers",
+    "sockets",
     // What a caller asks for.
     "wait",
     "peek",

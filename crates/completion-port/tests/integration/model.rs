@@ -863,7 +863,7 @@ proptest! {
     }
 
     #[test]
-    fn a_program_on_one_thread_sees_what_the_model_says_sim_psn(
+    fn a_program_on_one_thread_sees_what_the_model_says_sim_notifications(
         program in prop::collection::vec(steps(), 1..60)
     ) {
         run_program(&System::simulated_notifications(), &program);
@@ -1105,7 +1105,7 @@ proptest! {
     }
 
     #[test]
-    fn threads_share_a_port_without_losing_or_doubling_anything_sim_psn(scenario in scenarios()) {
+    fn threads_share_a_port_without_losing_or_doubling_anything_sim_notifications(scenario in scenarios()) {
         run_scenario(&System::simulated_notifications(), &scenario);
     }
 }

@@ -7,10 +7,11 @@ use std::time::Duration;
 use loom::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use loom::thread;
 
-use crate::backend::files::{Files, Hold, Job, Now};
+use crate::backend::files::{FileRef, FileTarget, Files, Now};
 use crate::backend::host::{Host, Origin};
 use crate::backend::reactor::{Reactor, Until, Watch};
-use crate::backend::sockets::{Attempt, Received, Sockets, Transfer, Transport};
+use crate::backend::request::{FileRequest, SocketRequest, Submit};
+use crate::backend::sockets::{Attempt, Received, SocketTarget, Sockets, Transport};
 use crate::backend::thread::Thread;
 use crate::state::facts::{AtEnd, Edge, Facts, Kind, Presence, Probe};
 use crate::state::moment::Moment;
@@ -47,11 +48,11 @@ struct FakeState {
     /// What the descriptor is watched for, and until when; `None`: it is not.
     wanted: Facts,
     until: Option<Until>,
-    /// What a port has put.
-    jobs: Vec<Job>,
-    /// What a port has handed over; and what of that has ended, and was not brought back.
-    transfers: Vec<Transfer>,
-    brought: Vec<Transfer>,
+    /// Submitted and not started.
+    file_requests: Vec<FileRequest>,
+    /// Pending; and completed, but not taken.
+    socket_requests: Vec<SocketRequest>,
+    completed: Vec<SocketRequest>,
 }
 
 /// Whether an edge tells of the end of an operation.
@@ -324,22 +325,32 @@ impl Sockets for Handle {
     ) -> Attempt<usize> {
         Attempt::Blocked
     }
-    fn hand_over(&self, transfer: Transfer) {
-        self.0.state.lock().unwrap().transfers.push(transfer);
+    fn socket_requests(&self) -> Option<&dyn Submit<SocketTarget>> {
+        Some(self)
     }
-    /// What was not ended by then is called off, and an edge tells of it.
-    fn recall(&self, name: u64) -> Option<Transfer> {
-        self.0.end_transfer(|transfer| {
-            let is_this = transfer.name == name;
-            transfer.is_called_off |= is_this;
+}
+
+impl Submit<SocketTarget> for Handle {
+    fn prepare(&self) -> Result<(), Fault> {
+        Ok(())
+    }
+    fn submit(&self, request: SocketRequest) {
+        self.0.state.lock().unwrap().socket_requests.push(request);
+    }
+    fn flush(&self) {}
+    /// A pending request ends cancelled, and an edge reports it.
+    fn cancel(&self, id: u64) -> Option<SocketRequest> {
+        self.0.end_socket_request(|request| {
+            let is_this = request.id == id;
+            request.is_cancelled |= is_this;
             is_this
         });
         None
     }
-    fn bring_back(&self, name: u64) -> Option<Transfer> {
+    fn take_completed(&self, id: u64) -> Option<SocketRequest> {
         let mut state = self.0.state.lock().unwrap();
-        let place = state.brought.iter().position(|transfer| transfer.name == name)?;
-        Some(state.brought.remove(place))
+        let place = state.completed.iter().position(|request| request.id == id)?;
+        Some(state.completed.remove(place))
     }
 }
 
@@ -359,29 +370,35 @@ impl Files for Handle {
     ) -> Now {
         Now::Never
     }
-    fn hold(&self, descriptor: Descriptor) -> Result<Arc<dyn Hold>, Fault> {
-        Ok(Arc::new(Held(descriptor)))
+    fn file_ref(&self, descriptor: Descriptor) -> Result<Arc<dyn FileRef>, Fault> {
+        Ok(Arc::new(File(descriptor)))
     }
-    fn prepare(&self) -> Result<(), Fault> {
-        Ok(())
-    }
-    fn put(&self, job: Job) {
-        self.0.state.lock().unwrap().jobs.push(job);
-    }
-    fn go(&self) {}
-    fn take_back(&self, name: u64) -> Option<Job> {
-        let mut state = self.0.state.lock().unwrap();
-        let place = state.jobs.iter().position(|job| job.name == name)?;
-        Some(state.jobs.remove(place))
+    fn file_requests(&self) -> &dyn Submit<FileTarget> {
+        self
     }
     fn files_name(&self) -> Option<&'static str> {
         None
     }
 }
 
-struct Held(Descriptor);
+impl Submit<FileTarget> for Handle {
+    fn prepare(&self) -> Result<(), Fault> {
+        Ok(())
+    }
+    fn submit(&self, request: FileRequest) {
+        self.0.state.lock().unwrap().file_requests.push(request);
+    }
+    fn flush(&self) {}
+    fn cancel(&self, id: u64) -> Option<FileRequest> {
+        let mut state = self.0.state.lock().unwrap();
+        let place = state.file_requests.iter().position(|request| request.id == id)?;
+        Some(state.file_requests.remove(place))
+    }
+}
 
-impl Hold for Held {
+struct File(Descriptor);
+
+impl FileRef for File {
     fn descriptor(&self) -> Descriptor {
         self.0
     }
@@ -391,26 +408,26 @@ impl Hold for Held {
 }
 
 impl Fake {
-    /// Ends the first transfer that `is_it`. False if there is none.
-    pub(crate) fn end_transfer(&self, is_it: impl FnMut(&mut Transfer) -> bool) -> bool {
+    /// Ends the first request that `is_it`. False if there is none.
+    pub(crate) fn end_socket_request(&self, is_it: impl FnMut(&mut SocketRequest) -> bool) -> bool {
         let mut state = self.state.lock().unwrap();
-        let Some(place) = state.transfers.iter_mut().position(is_it) else { return false };
-        let transfer = state.transfers.remove(place);
-        state.edges.push(Edge { name: transfer.name, facts: Facts::NONE });
-        state.brought.push(transfer);
+        let Some(place) = state.socket_requests.iter_mut().position(is_it) else { return false };
+        let request = state.socket_requests.remove(place);
+        state.edges.push(Edge { name: request.id, facts: Facts::NONE });
+        state.completed.push(request);
         self.changed.notify_all();
         true
     }
 
-    /// How many operations the back end has.
-    pub(crate) fn transfers(&self) -> usize {
+    /// How many socket requests the back end has.
+    pub(crate) fn socket_requests(&self) -> usize {
         let state = self.state.lock().unwrap();
-        state.transfers.len() + state.brought.len()
+        state.socket_requests.len() + state.completed.len()
     }
 
-    /// A job that was put and not taken back: the back end begins with it.
-    pub(crate) fn begin_job(&self) -> Option<Job> {
-        self.state.lock().unwrap().jobs.pop()
+    /// Takes a submitted request that was not cancelled: the back end starts it.
+    pub(crate) fn start_file_request(&self) -> Option<FileRequest> {
+        self.state.lock().unwrap().file_requests.pop()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Operations on files at a port: jobs that come back while they are called off, while the port is closed, and while
+//! Operations on files at a port: requests that come back while they are called off, while the port is closed, and while
 //! their registration is removed. The back end has what was put until a thread of the model begins with it.
 
 use std::sync::{Arc, Weak};
@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use loom::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-use crate::backend::files::{Issuer, Job, What};
+use crate::backend::files::{FileKind, FileTarget};
+use crate::backend::request::FileRequest;
 use crate::engine::{Engine, Entry, Plan, Seat, Step, Taken, Verdict, Waited, name_parts};
 use crate::fake::Fake;
 use crate::kit::{
@@ -54,20 +55,12 @@ impl Depot {
         Arc::new(Self { engine, fake, name, is_shared, done, packets })
     }
 
-    fn job(&self, record: u32) -> Job {
+    fn request(&self, record: u32) -> FileRequest {
         let (index, _) = name_parts(self.name);
         let issuer: Weak<Engine> = Arc::downgrade(&self.engine);
-        Job {
-            name: self.engine.operation_of(record),
-            issuer: issuer as Weak<dyn Issuer>,
-            file: self.engine.hold_file(index, record).unwrap(),
-            what: What::SyncAll,
-            offset: 0,
-            loan: None,
-            done: 0,
-            fault: None,
-            is_called_off: false,
-        }
+        let file = self.engine.file_ref(index, record).unwrap();
+        let target = FileTarget { file, offset: 0, issuer };
+        FileRequest::new(self.engine.operation_of(record), target, FileKind::SyncAll, None)
     }
 
     /// Starts an operation, which cannot be done at once.
@@ -86,8 +79,8 @@ impl Depot {
                 .inspect_err(|_| engine.free(self.name))
                 .map_err(kind)?;
             let operation = engine.operation_of(record);
-            let (slot, job) = (engine.slot(index), self.job(record));
-            let lent = engine.lend_file(slot, index, desk, record, plan, NO_HINT, job);
+            let (slot, request) = (engine.slot(index), self.request(record));
+            let lent = engine.lend_file(slot, index, desk, record, plan, NO_HINT, request);
             return lent.map(|()| operation).map_err(|(error, _)| {
                 engine.free(self.name);
                 error.kind()
@@ -100,7 +93,7 @@ impl Depot {
             error.kind()
         })?;
         let aloft = engine.aloft(record);
-        if engine.hand_over(&aloft, deadline, self.job(record)).is_err() {
+        if engine.submit_file(&aloft, deadline, self.request(record)).is_err() {
             engine.queue_operation(record);
         }
         Ok(operation)
@@ -108,8 +101,8 @@ impl Depot {
 
     /// What a thread of the back end does, once.
     fn work(&self) {
-        if let Some(job) = self.fake.begin_job() {
-            job.give_back();
+        if let Some(request) = self.fake.start_file_request() {
+            request.complete();
         }
     }
 
@@ -127,10 +120,10 @@ impl Depot {
         let Step::Ends(verdict) = self.engine.turn(&aloft, Some(seat)) else {
             panic!("its node comes once, when it has ended");
         };
-        // An operation that was called off before it was handed over has no job.
-        if let Some(job) = self.engine.take_job(record) {
-            assert_eq!(job.is_called_off, verdict != Verdict::Done);
-            assert_eq!(job.name, self.engine.operation_of(record));
+        // An operation that was called off before it was handed over has no request.
+        if let Some(request) = self.engine.take_completed_file(record) {
+            assert_eq!(request.is_cancelled, verdict != Verdict::Done);
+            assert_eq!(request.id, self.engine.operation_of(record));
         } else {
             assert_ne!(verdict, Verdict::Done, "what is done has come back");
         }
@@ -197,11 +190,11 @@ fn a_job_that_is_cancelled_as_it_is_done_comes_back_once() {
         assert!(is_in_time || seen == Some(Seen::Done(Verdict::Done)), "{seen:?}");
         assert!(matches!(seen, Some(Seen::Done(_))), "{seen:?}");
         assert!(!depot.engine.cancel_operation(operation).unwrap());
-        assert!(depot.fake.begin_job().is_none());
+        assert!(depot.fake.start_file_request().is_none());
     });
 }
 
-/// Waits go on until the back end has let go, or has given the job back.
+/// Waits go on until the back end has let go, or has given the request back.
 #[test]
 fn a_port_that_is_closed_hands_out_what_the_back_end_has() {
     everywhere(2, |depot| {
@@ -212,7 +205,7 @@ fn a_port_that_is_closed_hands_out_what_the_back_end_has() {
         worker.join().unwrap();
         closer.join().unwrap();
         assert_eq!(depot.packets.load(SeqCst), 1, "the operation has no packet");
-        assert!(depot.fake.begin_job().is_none());
+        assert!(depot.fake.start_file_request().is_none());
     });
 }
 
@@ -229,7 +222,7 @@ fn an_operation_that_is_started_while_the_port_is_closed_is_refused_or_comes_bac
         closer.join().unwrap();
         let started = starter.join().unwrap();
         assert_eq!(depot.packets.load(SeqCst), usize::from(started.is_ok()), "{started:?}");
-        assert!(depot.fake.begin_job().is_none());
+        assert!(depot.fake.start_file_request().is_none());
     });
 }
 
@@ -248,7 +241,7 @@ fn a_removal_comes_behind_what_the_back_end_has() {
     });
 }
 
-/// A deadline is over, or the job comes back first: there is one packet, which is never early. Of two jobs the back end
+/// A deadline is over, or the request comes back first: there is one packet, which is never early. Of two requests the back end
 /// does one, or none.
 #[test]
 fn a_deadline_calls_a_job_off_or_finds_it_done() {
@@ -265,14 +258,14 @@ fn a_deadline_calls_a_job_off_or_finds_it_done() {
                 Some(Seen::Done(Verdict::TimedOut)) => assert!(depot.fake.time() >= at, "early"),
                 other => panic!("{other:?}"),
             }
-            assert!(depot.fake.begin_job().is_none());
+            assert!(depot.fake.start_file_request().is_none());
         });
     }
 }
 
 /// A thread that calls an operation off, and one that closes the port: its packet comes before the waits end.
 #[test]
-fn what_is_called_off_as_the_port_is_closed_is_handed_out() {
+fn what_is_cancelled_as_the_port_is_closed_is_handed_out() {
     everywhere(2, |depot| {
         let operation = depot.start().unwrap();
         let canceller =
@@ -299,21 +292,21 @@ fn what_is_removed_as_the_port_is_closed_is_handed_out() {
     });
 }
 
-/// The port is dropped while its job comes back, or before that: the operation is left with the port, once, and what
+/// The port is dropped while its request comes back, or before that: the operation is left with the port, once, and what
 /// the back end had of it is dropped.
 #[test]
 fn a_port_is_dropped_while_a_job_comes_back() {
     everywhere(2, |depot| {
         depot.start().unwrap();
         let worker = spawn(&depot.fake, |fake| {
-            let job = fake.begin_job()?;
-            let file = Arc::downgrade(&job.file);
-            job.give_back();
+            let request = fake.start_file_request()?;
+            let file = Arc::downgrade(&request.target.file);
+            request.complete();
             Some(file)
         });
         let remains = depot.engine.dismantle();
         assert_eq!((remains.operations.len(), remains.keys.len()), (1, 1));
-        drop(depot.engine.take_job(remains.operations[0]));
+        drop(depot.engine.take_completed_file(remains.operations[0]));
         let file = worker.join().unwrap().expect("it had been put");
         drop(depot);
         assert!(file.upgrade().is_none(), "the file is open still");
@@ -328,10 +321,15 @@ fn a_job_that_comes_back_behind_its_port_is_dropped() {
         let fake = Arc::clone(&depot.fake);
         let remains = depot.engine.dismantle();
         assert_eq!(remains.operations.len(), 1);
-        let job = fake.begin_job().expect("it had been put");
-        let file = Arc::downgrade(&job.file);
-        let worker = spawn(&Arc::new(()), move |()| job.give_back());
-        assert!(depot.engine.take_job(remains.operations[0]).is_none_or(|job| job.name == 0));
+        let request = fake.start_file_request().expect("it had been put");
+        let file = Arc::downgrade(&request.target.file);
+        let worker = spawn(&Arc::new(()), move |()| request.complete());
+        assert!(
+            depot
+                .engine
+                .take_completed_file(remains.operations[0])
+                .is_none_or(|request| request.id == 0)
+        );
         drop(depot);
         worker.join().unwrap();
         assert!(file.upgrade().is_none(), "the file is open still");

@@ -180,7 +180,7 @@ impl<K, B: Buffer> Store<K, B> {
         seat: Option<&Seat>,
     ) -> Step {
         if let Attempt::Carried = attempt {
-            self.submit_transfer(cell, aloft, seat)
+            self.submit_socket(cell, aloft, seat)
         } else {
             self.engine.tried(aloft, attempt, seat)
         }

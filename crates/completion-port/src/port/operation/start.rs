@@ -252,18 +252,18 @@ impl<K, B: Buffer> Store<K, B> {
         //   thread.
         let data = unsafe { cell.get_mut() };
         let is_over = data.attempt(Target::of(engine, &aloft)).is_over();
-        let job = if is_over || engine.forked() {
+        let request = if is_over || engine.forked() {
             None
         } else {
-            self.make_job(data, record, aloft.index)
+            self.file_request(data, record, aloft.index)
         };
         std::mem::forget(trying);
         if engine.forked() {
             // The buffer's code has forked, and this is the child: the operation is the parent's.
-            std::mem::forget(job);
+            std::mem::forget(request);
             return Ok(Step::Waits);
         }
-        let Some(job) = job else {
+        let Some(request) = request else {
             if now {
                 engine.file_done(&aloft);
                 return Ok(Step::Ends(Verdict::Done));
@@ -271,10 +271,10 @@ impl<K, B: Buffer> Store<K, B> {
             engine.queue_file_done(&aloft);
             return Ok(Step::Waits);
         };
-        match engine.hand_over(&aloft, plan.deadline, job) {
+        match engine.submit_file(&aloft, plan.deadline, request) {
             Ok(()) => Ok(Step::Waits),
-            Err((verdict, job)) => {
-                self.unpack(cell, record, job);
+            Err((verdict, request)) => {
+                self.unpack(cell, record, request);
                 Ok(Step::Ends(verdict))
             }
         }

@@ -2,8 +2,9 @@
 
 use std::sync::{Arc, Weak};
 
-use crate::backend::files::{Hold, Issuer, Job};
-use crate::backend::sockets::{Attempt, Transfer};
+use crate::backend::files::{FileRef, FileTarget, Issuer};
+use crate::backend::request::{FileRequest, SocketRequest};
+use crate::backend::sockets::{Attempt, SocketTarget};
 use crate::engine::{Aloft, Engine, Seat, Step};
 use crate::memory::cells::Cell;
 use crate::port::Store;
@@ -35,7 +36,7 @@ impl<B: Buffer> OpData<B> {
     }
 
     /// The buffer that was lent comes back. `filled`: with so many bytes in its room, if it was to be filled.
-    fn take_loan_back(&mut self, loan: Loan, filled: Option<usize>) {
+    fn return_buffer(&mut self, loan: Loan, filled: Option<usize>) {
         let fills = self.operation.kind.fills();
         let buffer: &mut B = self.operation.buffer.insert(loan.into_buffer());
         let Some(filled) = filled.filter(|_| fills) else { return };
@@ -50,68 +51,54 @@ impl<B: Buffer> OpData<B> {
         unsafe { buffer.set_filled(filled) };
     }
 
-    /// The rest of an operation on a file goes to the back end, and the buffer with it.
-    fn submit_to_file(&mut self, name: u64, issuer: Weak<dyn Issuer>, file: Arc<dyn Hold>) -> Job {
-        let what = self.operation.kind.on_file().expect("it is about a file");
-        let loan = self.lend();
+    /// Makes a request of the rest of an operation on a file, with the buffer.
+    fn file_request(
+        &mut self,
+        id: u64,
+        issuer: Weak<dyn Issuer>,
+        file: Arc<dyn FileRef>,
+    ) -> FileRequest {
+        let kind = self.operation.kind.on_file().expect("it is about a file");
+        let buffer = self.lend();
         self.is_handed_over = true;
-        let mut job = Job {
-            name,
-            issuer,
-            file,
-            what,
-            offset: self.operation.detail.offset(),
-            loan,
-            done: 0,
-            fault: None,
-            is_called_off: false,
-        };
-        // What was read at once lies in the buffer still: to move a buffer changes no byte of its room.
-        job.advance(self.progress.len);
-        job
+        let offset = self.operation.detail.offset();
+        let mut request = FileRequest::new(id, FileTarget { file, offset, issuer }, kind, buffer);
+        // Moving the buffer has changed no byte of its room: what was read immediately is still there.
+        request.advance(self.progress.len);
+        request
     }
 
-    /// The rest of an operation on a socket goes to a back end that carries it out by itself, and the buffer with it.
-    fn submit_to_socket(&mut self, name: u64, descriptor: Descriptor) -> Transfer {
-        let ask = self.operation.kind.on_socket().expect("an attempt has returned `Carried`");
-        let loan = self.lend();
-        let mut transfer = Transfer {
-            name,
-            descriptor,
-            ask,
-            address: self.operation.detail.take_address(),
-            loan,
-            done: 0,
-            is_cut: false,
-            connection: None,
-            fault: None,
-            is_called_off: false,
-            is_declined: false,
-        };
+    /// Makes a request of the rest of an operation on a socket, with the buffer.
+    fn socket_request(&mut self, id: u64, descriptor: Descriptor) -> SocketRequest {
+        let kind = self.operation.kind.on_socket().expect("an attempt has returned `Carried`");
+        let buffer = self.lend();
+        self.is_handed_over = true;
+        let target = SocketTarget::new(descriptor, self.operation.detail.take_address());
+        let mut request = SocketRequest::new(id, target, kind, buffer);
         // What was sent at the attempts is sent.
-        transfer.advance(self.progress.len);
-        self.is_handed_over = true;
-        transfer
+        request.advance(self.progress.len);
+        request
     }
 
-    /// The transfer of the operation has come back.
-    fn take_transfer_back(&mut self, transfer: Transfer) {
-        let Transfer { address, loan, done, is_cut, connection, fault, .. } = transfer;
+    /// The socket request of the operation has completed, or was cancelled.
+    fn complete_socket(&mut self, request: SocketRequest) {
+        let SocketRequest { target, buffer, done, fault, .. } = request;
+        let SocketTarget { address, is_cut, connection, is_declined, .. } = target;
         self.is_handed_over = false;
-        let stage = if transfer.is_declined { Stage::Declined } else { Stage::Fresh };
+        let stage = if is_declined { Stage::Declined } else { Stage::Fresh };
         self.progress = Progress { stage, is_cut, len: done, socket: connection, fault };
         self.operation.detail = Detail::of(address);
-        if let Some(loan) = loan {
-            self.take_loan_back(loan, (done > 0).then_some(done));
+        if let Some(buffer) = buffer {
+            self.return_buffer(buffer, (done > 0).then_some(done));
         }
     }
 
-    /// The job of the operation has come back.
-    pub(crate) fn take_job_back(&mut self, job: Job) {
+    /// The file request of the operation has completed, or was cancelled.
+    pub(crate) fn complete_file(&mut self, request: FileRequest) {
         self.is_handed_over = false;
-        (self.progress.len, self.progress.fault) = (job.done, job.fault);
-        if let Some(loan) = job.loan {
-            self.take_loan_back(loan, Some(job.done));
+        (self.progress.len, self.progress.fault) = (request.done, request.fault);
+        if let Some(buffer) = request.buffer {
+            self.return_buffer(buffer, Some(request.done));
         }
     }
 }
@@ -134,7 +121,7 @@ impl<K, B: Buffer> Store<K, B> {
     /// The operation in `cell` is carried out by the back end.
     #[cold]
     #[inline(never)]
-    pub(super) fn submit_transfer(
+    pub(super) fn submit_socket(
         &self,
         cell: &Cell<OpData<B>>,
         aloft: &Aloft<'_>,
@@ -143,7 +130,7 @@ impl<K, B: Buffer> Store<K, B> {
         let engine = &self.engine;
         engine.lane_if_lone(aloft);
         let record = aloft.record;
-        if !engine.reserve_transfer(record) {
+        if !engine.prepare_socket_request(record) {
             // It waits for an edge instead.
             return engine.tried(aloft, Attempt::Blocked, seat);
         }
@@ -152,19 +139,20 @@ impl<K, B: Buffer> Store<K, B> {
         // - a value, and nothing else: the operation was just tried by this thread, and until the engine is told what has
         //   come of that, below, it hands the operation to no other thread.
         let data = unsafe { cell.get_mut() };
-        let transfer = data.submit_to_socket(engine.transfer_of(record), aloft.descriptor());
+        let id = engine.socket_request_of(record);
+        let request = data.socket_request(id, aloft.descriptor());
         std::mem::forget(trying);
         if engine.forked() {
             // The buffer's code has forked, and this is the child: the operation is the parent's.
-            std::mem::forget(transfer);
+            std::mem::forget(request);
             return Step::Waits;
         }
-        match engine.hand_over_transfer(aloft, transfer, seat) {
+        match engine.submit_socket(aloft, request, seat) {
             Ok(()) => Step::Waits,
-            Err((step, transfer)) => {
+            Err((step, request)) => {
                 // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
                 // - a value, and nothing else: the operation has ended, and its node is the caller's.
-                unsafe { cell.get_mut() }.take_transfer_back(transfer);
+                unsafe { cell.get_mut() }.complete_socket(request);
                 step
             }
         }
@@ -175,39 +163,39 @@ impl<K, B: Buffer> Store<K, B> {
     #[cold]
     #[inline(never)]
     pub(super) fn fetch(&self, cell: &Cell<OpData<B>>, record: u32) {
-        let Some(transfer) = self.engine.take_transfer(record) else {
-            return self.fetch_job(cell, record);
+        let Some(request) = self.engine.take_completed_socket(record) else {
+            return self.fetch_file(cell, record);
         };
         let fetching = Fetching { store: self, cell, record };
         // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
         // - a value: an operation is in its cell until its packet is taken;
         // - nothing else: the node of an operation comes to one thread, the caller.
-        unsafe { cell.get_mut() }.take_transfer_back(transfer);
+        unsafe { cell.get_mut() }.complete_socket(request);
         std::mem::forget(fetching);
     }
 
     /// The operation in `cell`, the packet of which the caller is about to make, has ended. If the back end has had
-    /// it, its job has come back.
-    fn fetch_job(&self, cell: &Cell<OpData<B>>, record: u32) {
-        if let Some(job) = self.engine.take_job(record) {
-            self.unpack(cell, record, job);
+    /// it, its request has completed.
+    fn fetch_file(&self, cell: &Cell<OpData<B>>, record: u32) {
+        if let Some(request) = self.engine.take_completed_file(record) {
+            self.unpack(cell, record, request);
         }
     }
 
-    /// What is left of an operation of the slot `index`, which lies in `record`, becomes a job. `None`: it cannot, and
+    /// What is left of an operation of the slot `index`, which lies in `record`, becomes a request. `None`: it cannot, and
     /// the operation has ended.
-    pub(in crate::port) fn make_job(
+    pub(in crate::port) fn file_request(
         &self,
         data: &mut OpData<B>,
         record: u32,
         index: u32,
-    ) -> Option<Job> {
+    ) -> Option<FileRequest> {
         let engine = &self.engine;
-        match engine.hold_file(index, record) {
+        match engine.file_ref(index, record) {
             Ok(file) => {
                 let issuer: Weak<Engine> = Arc::downgrade(engine);
                 let issuer: Weak<dyn Issuer> = issuer;
-                Some(data.submit_to_file(engine.operation_of(record), issuer, file))
+                Some(data.file_request(engine.operation_of(record), issuer, file))
             }
             Err(fault) => {
                 data.fail_at_start(fault);
@@ -216,13 +204,13 @@ impl<K, B: Buffer> Store<K, B> {
         }
     }
 
-    /// The caller has the job of an operation that has ended, and is in `cell`.
-    pub(super) fn unpack(&self, cell: &Cell<OpData<B>>, record: u32, job: Job) {
+    /// The caller has the request of an operation that has ended, and is in `cell`.
+    pub(super) fn unpack(&self, cell: &Cell<OpData<B>>, record: u32, request: FileRequest) {
         let fetching = Fetching { store: self, cell, record };
         // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
         // - a value: an operation is in its cell until its packet is taken;
         // - nothing else: an operation that has ended is handed to one thread, the caller.
-        unsafe { cell.get_mut() }.take_job_back(job);
+        unsafe { cell.get_mut() }.complete_file(request);
         std::mem::forget(fetching);
     }
 }

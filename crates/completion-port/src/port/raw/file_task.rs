@@ -3,10 +3,11 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 
-use crate::backend::files::{Hold, Issuer, Job, Now, What};
+use crate::backend::files::{FileKind, FileRef, FileTarget, Issuer, Now};
+use crate::backend::request::FileRequest;
 use crate::engine::Engine;
 use crate::state::queue::FLIGHT;
 use crate::types::buffer::Buffer;
@@ -26,7 +27,7 @@ pub trait OpenFile: Send + Sync + 'static {
     fn has_positions(&self) -> bool;
 }
 
-impl<F: OpenFile> Hold for F {
+impl<F: OpenFile> FileRef for F {
     fn descriptor(&self) -> Descriptor {
         OpenFile::descriptor(self)
     }
@@ -93,15 +94,15 @@ fn error(call: Call, fault: Fault) -> Error {
 }
 
 impl<T: FileTask> Issuer for Ends<T> {
-    fn returned(&self, job: Job) {
-        let Job { file, what, loan, done, fault, is_called_off, .. } = job;
+    fn complete(&self, request: FileRequest) {
+        let FileRequest { target, kind, buffer, done, fault, is_cancelled, .. } = request;
         // First: when the program hears of the end, this share of the file is gone.
-        drop(file);
-        let call = if what == What::Read { Call::Read } else { Call::Write };
+        drop(target);
+        let call = if kind == FileKind::Read { Call::Read } else { Call::Write };
         let error = fault.map(|fault| error(call, fault));
-        let end = FileEnd { bytes: done, error, is_cancelled: is_called_off };
-        if let Some(loan) = loan {
-            loan.into_buffer::<T>().end(end);
+        let end = FileEnd { bytes: done, error, is_cancelled };
+        if let Some(buffer) = buffer {
+            buffer.into_buffer::<T>().end(end);
         }
     }
 }
@@ -247,17 +248,17 @@ impl<'p, T: FileTask> FileTasks<'p, T> {
         if self.engine.forked() {
             return Err(Refused::new(Error::new(call, ErrorKind::Forked), task));
         }
-        let backend = self.engine.backend();
-        if let Err(fault) = backend.prepare() {
+        let requests = self.engine.backend().file_requests();
+        if let Err(fault) = requests.prepare() {
             return Err(Refused::new(error(call, fault), task));
         }
         let mut loan = Loan::new(task);
-        let what = match work {
-            FileWork::Read => What::Read,
-            FileWork::Write => What::Write,
-            FileWork::Append => What::Append,
+        let kind = match work {
+            FileWork::Read => FileKind::Read,
+            FileWork::Write => FileKind::Write,
+            FileWork::Append => FileKind::Append,
         };
-        if what == What::Read {
+        if kind == FileKind::Read {
             loan.lend_room(|task: &mut T, part| {
                 // SAFETY: `room` demands that only initialized bytes are written to the parts.
                 // - the back end writes what it has read.
@@ -266,19 +267,11 @@ impl<'p, T: FileTask> FileTasks<'p, T> {
         } else {
             loan.lend_bytes(|task: &T, part| task.filled(&mut |bytes| part(bytes)));
         }
-        let issuer = Arc::downgrade(&self.ends);
-        backend.put(Job {
-            name: id.0,
-            issuer,
-            file: Arc::clone(file) as Arc<dyn Hold>,
-            what,
-            offset,
-            loan: Some(loan),
-            done: 0,
-            fault: None,
-            is_called_off: false,
-        });
-        backend.go();
+        let issuer: Weak<Ends<T>> = Arc::downgrade(&self.ends);
+        let file = Arc::clone(file) as Arc<dyn FileRef>;
+        let target = FileTarget { file, offset, issuer };
+        requests.submit(FileRequest::new(id.0, target, kind, Some(loan)));
+        requests.flush();
         Ok(())
     }
 
@@ -288,9 +281,9 @@ impl<'p, T: FileTask> FileTasks<'p, T> {
         if self.engine.forked() {
             return;
         }
-        if let Some(mut job) = self.engine.backend().take_back(id.0) {
-            job.is_called_off = true;
-            self.ends.returned(job);
+        if let Some(mut request) = self.engine.backend().file_requests().cancel(id.0) {
+            request.is_cancelled = true;
+            self.ends.complete(request);
         }
     }
 }

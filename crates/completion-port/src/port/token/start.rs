@@ -374,32 +374,32 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         // - a value: the caller has put it there;
         // - nothing else: no other thread knows of it, and `loaded` takes it when the reference is used no more.
         let data = unsafe { cell.get_mut() };
-        let job = store.make_job(data, record, index);
-        let (error, job) = match job {
+        let request = store.file_request(data, record, index);
+        let (error, request) = match request {
             _ if engine.forked() => {
                 // The buffer's code has forked, and this is the child.
-                (Error::new(plan.call, ErrorKind::Forked), job)
+                (Error::new(plan.call, ErrorKind::Forked), request)
             }
             None => {
                 std::mem::forget(loaded);
                 let held = Held { events: Events::NONE, ..self.into_held() };
                 return Ok(Started::Finished(Ended { held, cell }));
             }
-            Some(job) => {
+            Some(request) => {
                 let name = OpId(engine.operation_of(record));
                 let plan = (plan.call, plan.deadline);
-                match engine.lend_file(slot, index, desk, record, plan, drained, job) {
+                match engine.lend_file(slot, index, desk, record, plan, drained, request) {
                     Ok(()) => {
                         std::mem::forget(loaded);
                         let _ = self.into_held();
                         return Ok(Started::InFlight(name));
                     }
-                    Err((error, job)) => (error, Some(job)),
+                    Err((error, request)) => (error, Some(request)),
                 }
             }
         };
-        if let Some(job) = job {
-            data.take_job_back(job);
+        if let Some(request) = request {
+            data.complete_file(request);
         }
         std::mem::forget(loaded);
         Err(self.refuse_operation(error, unload(cell).into_operation()))

@@ -4,8 +4,9 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use super::System;
-use crate::backend::files::{Files, Hold, Job, Now};
-use crate::sys::unix::files::{Pool, hold, is_file};
+use crate::backend::files::{FileRef, FileTarget, Files, Now};
+use crate::backend::request::Submit;
+use crate::sys::unix::files::{Pool, file_ref, is_file};
 use crate::types::error::Fault;
 use crate::types::source::Descriptor;
 
@@ -27,27 +28,12 @@ impl Files for System {
         Now::Never
     }
 
-    fn hold(&self, descriptor: Descriptor) -> Result<Arc<dyn Hold>, Fault> {
-        hold(descriptor)
+    fn file_ref(&self, descriptor: Descriptor) -> Result<Arc<dyn FileRef>, Fault> {
+        file_ref(descriptor)
     }
 
-    fn prepare(&self) -> Result<(), Fault> {
-        self.calls.files.get_or_init(Pool::new);
-        Ok(())
-    }
-
-    fn put(&self, job: Job) {
-        self.calls.files.get_or_init(Pool::new).put(job);
-    }
-
-    fn go(&self) {
-        if let Some(pool) = self.calls.files.get() {
-            pool.go();
-        }
-    }
-
-    fn take_back(&self, name: u64) -> Option<Job> {
-        self.calls.files.get()?.take_back(name)
+    fn file_requests(&self) -> &dyn Submit<FileTarget> {
+        self.calls.files.get_or_init(Pool::new)
     }
 
     fn files_name(&self) -> Option<&'static str> {

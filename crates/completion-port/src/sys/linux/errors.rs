@@ -17,7 +17,7 @@ pub(super) const RING_ENTER: Errors =
 pub(super) const RING_START: Errors =
     Errors { later: &[libc::EMFILE, libc::ENFILE, libc::EAGAIN], ..Errors::NONE };
 
-/// preadv2(2) with `RWF_NOWAIT`. `later`: what does the job asks once more, and says what is wrong with this one read, if
+/// preadv2(2) with `RWF_NOWAIT`. `later`: what performs the request asks once more, and says what is wrong with this one read, if
 /// anything is. Every other error but [`READ_FAILS`] says that the call is of no use for this file: the file system cannot
 /// tell what is in the cache, the file has no positions, the kernel is too old, or a sandbox refuses the call.
 pub(super) const READ_NOW: Errors =

@@ -226,7 +226,7 @@ fn a_send_to_a_local_receiver_with_a_full_queue_is_scarce() {
     }
     assert!(sent > 0);
     // The set would tell of no room: the socket can be written to.
-    assert_eq!(send(), Told::Scarce);
+    assert_eq!(send(), Told::OutOfResources);
     assert_eq!(receive(&w, &receiver, &[1]), Told::Done((b"x".to_vec(), false)));
     assert_eq!(send(), Told::Done(1));
     // One that is connected hears of it.
@@ -399,7 +399,7 @@ fn without_descriptors_accepts_are_scarce_and_lose_nothing() {
     };
     set(libc::rlimit { rlim_cur: 0, ..limit });
     for _ in 0..2 {
-        assert_eq!(told(w.0.accept(number(&listener))).blank(), Told::Scarce);
+        assert_eq!(told(w.0.accept(number(&listener))).blank(), Told::OutOfResources);
     }
     let fault = w.0.open_stream(&from).unwrap_err();
     assert_eq!((fault.kind, fault.code), (ErrorKind::DescriptorLimit, Some(libc::EMFILE)));
@@ -457,14 +457,14 @@ fn refused_accept(name: &str, code: i32) -> Option<Told<()>> {
 #[cfg_attr(miri, ignore = "Miri has no sockets")]
 fn an_error_of_connections_that_stays_is_scarce() {
     let told = refused_accept("an_error_of_connections_that_stays_is_scarce", libc::EPROTO);
-    assert!(told.as_ref().is_none_or(|told| *told == Told::Scarce), "{told:?}");
+    assert!(told.as_ref().is_none_or(|told| *told == Told::OutOfResources), "{told:?}");
 }
 
 #[test]
 #[cfg_attr(miri, ignore = "Miri has no sockets")]
 fn an_accept_without_memory_is_scarce() {
     let told = refused_accept("an_accept_without_memory_is_scarce", libc::ENOBUFS);
-    assert!(told.as_ref().is_none_or(|told| *told == Told::Scarce), "{told:?}");
+    assert!(told.as_ref().is_none_or(|told| *told == Told::OutOfResources), "{told:?}");
 }
 
 #[test]
@@ -482,7 +482,7 @@ fn a_connect_without_memory_is_scarce() {
         let w = Native::new();
         let to = w.unused_address();
         let socket = w.0.open_stream(&to).unwrap();
-        assert_eq!(told(w.0.begin_connect(number(&socket), &to)), Told::Scarce);
+        assert_eq!(told(w.0.begin_connect(number(&socket), &to)), Told::OutOfResources);
     }
 }
 
@@ -572,7 +572,7 @@ fn a_send_without_memory_is_scarce() {
     let name = "a_send_without_memory_is_scarce";
     if is_refused(name, libc::SYS_sendto, libc::ENOBUFS) {
         let w = Native::new();
-        assert_eq!(send(&w, &w.unix_pair().0, &[b"x"]), Told::Scarce);
+        assert_eq!(send(&w, &w.unix_pair().0, &[b"x"]), Told::OutOfResources);
     }
 }
 
@@ -582,7 +582,7 @@ fn a_receive_without_memory_is_scarce() {
     let name = "a_receive_without_memory_is_scarce";
     if is_refused(name, libc::SYS_recvfrom, libc::ENOMEM) {
         let w = Native::new();
-        assert_eq!(receive(&w, &w.unix_pair().0, &[1]), Told::Scarce);
+        assert_eq!(receive(&w, &w.unix_pair().0, &[1]), Told::OutOfResources);
     }
 }
 

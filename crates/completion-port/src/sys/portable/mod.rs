@@ -2,7 +2,6 @@
 //! have in common.
 
 pub(crate) mod errors;
-pub(crate) mod job_queue;
 #[cfg(any(
     feature = "sim",
     target_os = "macos",
@@ -11,8 +10,9 @@ pub(crate) mod job_queue;
     target_os = "openbsd"
 ))]
 pub(crate) mod kqueue;
-#[cfg(any(feature = "sim", target_os = "windows"))]
-pub(crate) mod psn;
+pub(crate) mod request_queue;
 #[cfg(any(test, target_os = "freebsd"))]
 #[cfg_attr(not(target_os = "freebsd"), allow(dead_code, reason = "its tests run everywhere"))]
 pub(crate) mod sleepers;
+#[cfg(any(feature = "sim", target_os = "windows"))]
+pub(crate) mod winsock_notifications;

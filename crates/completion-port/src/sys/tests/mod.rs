@@ -55,17 +55,17 @@ pub(super) fn simulated_address() -> Address {
 pub(super) enum Told<T> {
     Done(T),
     Blocked,
-    Scarce,
+    OutOfResources,
     Failed(ErrorKind, Option<i32>),
 }
 
-use Told::{Blocked, Done, Failed, Scarce};
+use Told::{Blocked, Done, Failed, OutOfResources};
 
 pub(super) fn told<T>(attempt: Attempt<T>) -> Told<T> {
     match attempt {
         Attempt::Done(value) => Done(value),
         Attempt::Blocked => Blocked,
-        Attempt::Scarce => Scarce,
+        Attempt::OutOfResources => OutOfResources,
         Attempt::Carried => unreachable!("neither system carries operations out"),
         Attempt::Yielded => unreachable!("a call has no share of time"),
         Attempt::Failed(Fault { kind, code }) => Failed(kind, code),
@@ -78,7 +78,7 @@ impl<T> Told<T> {
         match self {
             Done(_) => Done(()),
             Blocked => Blocked,
-            Scarce => Scarce,
+            OutOfResources => OutOfResources,
             Failed(kind, code) => Failed(kind, code),
         }
     }
@@ -162,7 +162,7 @@ pub(super) fn receive(
     match told(received) {
         Done(Received { len, is_cut }) => Done((room.take(len), is_cut)),
         Blocked => Blocked,
-        Scarce => Scarce,
+        OutOfResources => OutOfResources,
         Failed(kind, code) => Failed(kind, code),
     }
 }
@@ -185,7 +185,7 @@ fn receive_from(
     match told(w.backend().receive_from(number(socket), &mut room.parts())) {
         Done((Received { len, is_cut }, from)) => Done((room.take(len), is_cut, from)),
         Blocked => Blocked,
-        Scarce => Scarce,
+        OutOfResources => OutOfResources,
         Failed(kind, code) => Failed(kind, code),
     }
 }
@@ -488,8 +488,8 @@ fn a_connect_of_a_local_stream_to_a_full_queue_is_scarce(w: &dyn World) {
     let _first = connect(w, &listener);
     let second = w.backend().open_stream(&address).unwrap();
     let begin = || told(w.backend().begin_connect(number(&second), &address));
-    assert_eq!(begin(), Scarce);
-    assert_eq!(begin(), Scarce);
+    assert_eq!(begin(), OutOfResources);
+    assert_eq!(begin(), OutOfResources);
     accept(w, &listener);
     assert_eq!(begin(), Done(()));
 }

@@ -86,7 +86,7 @@ fn an_accept_without_a_descriptor_is_scarce_and_leaves_the_connection_in_its_pla
     let client = connect(&w, &listener);
     w.kernel.fail_next_descriptor();
     let backend = w.backend();
-    assert_eq!(told(backend.accept(number(&listener))).blank(), Told::Scarce);
+    assert_eq!(told(backend.accept(number(&listener))).blank(), Told::OutOfResources);
     let from = accept(&w, &listener).1;
     assert_eq!(from.and_then(|from| from.as_simulated()), Some(simulated(&client).address()));
     w.kernel.fail_next_descriptor();
@@ -127,14 +127,14 @@ fn attempts_fail_as_they_are_told() {
     w.kernel.fail_next_receive(libc::ENOBUFS);
     w.kernel.fail_next_receive(libc::EIO);
     w.kernel.fail_next_receive(libc::EAGAIN);
-    assert_eq!(receive(&w, &ours, &[8]), Told::Scarce);
+    assert_eq!(receive(&w, &ours, &[8]), Told::OutOfResources);
     assert_eq!(receive(&w, &ours, &[8]), other(libc::ENOBUFS));
     assert_eq!(receive(&w, &ours, &[0]), other(libc::EIO));
     assert_eq!(receive(&w, &ours, &[8]), Told::Blocked);
     assert_eq!(receive(&w, &ours, &[8]), Told::Done((b"hello".to_vec(), false)));
     w.kernel.fail_next_send(libc::ENOMEM);
     w.kernel.fail_next_send(libc::EHOSTUNREACH);
-    assert_eq!(send(&w, &ours, &[b"x"]), Told::Scarce);
+    assert_eq!(send(&w, &ours, &[b"x"]), Told::OutOfResources);
     assert_eq!(send(&w, &ours, &[b"x"]), other(libc::EHOSTUNREACH));
     assert_eq!(receive(&w, &theirs, &[8]), Told::Blocked);
     assert_eq!(send(&w, &ours, &[b"y"]), Told::Done(1));
@@ -146,7 +146,7 @@ fn attempts_fail_as_they_are_told() {
     let begin = || told(backend.begin_connect(number(&client), &address));
     w.kernel.fail_next_connect(libc::EAGAIN);
     w.kernel.fail_next_connect(libc::ENETUNREACH);
-    assert_eq!(begin(), Told::Scarce);
+    assert_eq!(begin(), Told::OutOfResources);
     assert_eq!(begin(), other(libc::ENETUNREACH));
     assert_eq!(begin(), Told::Blocked);
     assert_eq!(told(backend.end_connect(number(&client))), Told::Done(()));

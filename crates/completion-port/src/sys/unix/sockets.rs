@@ -45,7 +45,7 @@ fn failed<T>(code: Code) -> Attempt<T> {
 fn not_done<T>(errors: &Errors, code: Code) -> Attempt<T> {
     match errors.then(code) {
         Then::Ready => Attempt::Blocked,
-        Then::Later => Attempt::Scarce,
+        Then::Later => Attempt::OutOfResources,
         // What would have passed has stayed.
         Then::Again | Then::Failed => failed(code),
     }
@@ -300,7 +300,7 @@ pub(in crate::sys) fn accept_by(
         if calls::is_of_connection(code) {
             passed_over += 1;
             if passed_over == PASSED_OVER {
-                return Attempt::Scarce;
+                return Attempt::OutOfResources;
             }
         } else if !retries.pass(&ACCEPT, code) {
             return not_done(&ACCEPT, code);
@@ -493,7 +493,7 @@ impl Sockets for System {
             // there is room: this socket could send to others.
             // The same if the system refuses to say.
             Err(libc::EAGAIN) if to.is_some() && holds(descriptor, libc::POLLOUT) != Ok(false) => {
-                Attempt::Scarce
+                Attempt::OutOfResources
             }
             Err(code) => not_done(&SEND, code),
         }

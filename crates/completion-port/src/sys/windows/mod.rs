@@ -1,7 +1,7 @@
 //! Windows.
 
 use self::afd::Afd;
-use self::psn::Notified;
+use self::winsock_notifications::Notified;
 use crate::backend::Backend;
 use crate::types::config::{FileEngine, Readiness};
 use crate::types::error::ErrorKind;
@@ -20,14 +20,13 @@ mod host;
 mod operations;
 mod options;
 mod port;
-mod psn;
-mod request;
 mod sockets;
 mod source;
 #[cfg(test)]
 mod tests;
 mod thread;
 mod timeout;
+mod winsock_notifications;
 
 /// The back end of this system: a completion port of the kernel, which any number of threads can wait on. It is
 /// one-shot whatever was asked for.

@@ -18,10 +18,13 @@ use windows_sys::Win32::Networking::WinSock::{
 };
 
 use super::address::RawAddress;
-use super::afd::{Afd, Carried, make_nonblocking};
+use super::afd::{Afd, CARRIED, Carried, make_nonblocking};
 use super::errors::{ACCEPT, CONNECT, TRANSFER};
 use super::options::{Code, fault, fault_of, last_code, number, socket};
-use crate::backend::sockets::{Ask, Attempt, PARTS, Received, Sockets, Transfer, Transport};
+use crate::backend::request::{SocketRequest, Submit};
+use crate::backend::sockets::{
+    Attempt, PARTS, Received, SocketKind, SocketTarget, Sockets, Transport,
+};
 use crate::sys::portable::errors::{Errors, Then};
 use crate::types::address::{Address, Kind};
 use crate::types::error::Fault;
@@ -51,7 +54,7 @@ fn not_done<T>(
     match errors.then(code) {
         Then::Ready if is_carried() => Attempt::Carried,
         Then::Ready => Attempt::Blocked,
-        Then::Later => Attempt::Scarce,
+        Then::Later => Attempt::OutOfResources,
         Then::Again | Then::Failed => failed(descriptor, code),
     }
 }
@@ -371,7 +374,7 @@ impl Sockets for Afd {
                 Err(code) => failed(number, code),
             };
         }
-        Attempt::Scarce
+        Attempt::OutOfResources
     }
 
     fn begin_connect(&self, descriptor: Descriptor, address: &Address) -> Attempt<()> {
@@ -492,23 +495,34 @@ impl Sockets for Afd {
         sent.map_or_else(|code| not_done(descriptor, &TRANSFER, code, is_carried), Attempt::Done)
     }
 
-    fn hand_over(&self, transfer: Transfer) {
-        self.operations.put(transfer);
+    fn socket_requests(&self) -> Option<&dyn Submit<SocketTarget>> {
+        Some(self)
+    }
+}
+
+impl Submit<SocketTarget> for Afd {
+    fn prepare(&self) -> Result<(), Fault> {
+        Ok(())
     }
 
-    fn begin(&self) {
-        self.begin_operations();
+    fn submit(&self, request: SocketRequest) {
+        self.operations.submit(request);
     }
 
-    fn recall(&self, name: u64) -> Option<Transfer> {
-        self.operations.recall(name)
+    fn flush(&self) {
+        self.operations.flush(&|place| self.port.post_for(CARRIED, place));
     }
 
-    fn bring_back(&self, name: u64) -> Option<Transfer> {
-        let transfer = self.operations.take_ended(name)?;
-        if transfer.is_declined && transfer.ask == Ask::Connect {
-            self.stop_carrying_connects(transfer.descriptor);
+    /// The system is asked to cancel a request that has started. An edge reports its end.
+    fn cancel(&self, id: u64) -> Option<SocketRequest> {
+        self.operations.cancel(id)
+    }
+
+    fn take_completed(&self, id: u64) -> Option<SocketRequest> {
+        let request = self.operations.take_completed(id)?;
+        if request.target.is_declined && request.kind == SocketKind::Connect {
+            self.stop_carrying_connects(request.target.descriptor);
         }
-        Some(transfer)
+        Some(request)
     }
 }

@@ -1,7 +1,7 @@
 //! Accepting a connection.
 
 use super::OperationKind;
-use crate::backend::sockets::{Ask, Attempt, Rest};
+use crate::backend::sockets::{Attempt, Rest, SocketKind};
 use crate::port::operation::attempt::Target;
 use crate::port::operation::data::Progress;
 use crate::port::operation::{Detail, Kind, OpId, Operation, Outcome};
@@ -34,7 +34,7 @@ impl OperationKind for Accept {
     const CALL: Call = Call::Accept;
     const DIRECTION: Direction = Direction::In;
     const AWAITS_EDGE: bool = true;
-    const ON_SOCKET: Option<Ask> = Some(Ask::Accept);
+    const ON_SOCKET: Option<SocketKind> = Some(SocketKind::Accept);
 
     #[inline(never)]
     fn attempt<B: Buffer>(

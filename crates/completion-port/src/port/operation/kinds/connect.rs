@@ -1,7 +1,7 @@
 //! Connecting a socket.
 
 use super::OperationKind;
-use crate::backend::sockets::{Ask, Attempt, Rest};
+use crate::backend::sockets::{Attempt, Rest, SocketKind};
 use crate::engine::Clearance;
 use crate::port::operation::attempt::Target;
 use crate::port::operation::data::{Progress, Stage};
@@ -53,7 +53,7 @@ impl OperationKind for Connect {
     const CALL: Call = Call::Connect;
     // It waits for readiness only once it has begun.
     const DIRECTION: Direction = Direction::Out;
-    const ON_SOCKET: Option<Ask> = Some(Ask::Connect);
+    const ON_SOCKET: Option<SocketKind> = Some(SocketKind::Connect);
 
     fn begins_unasked<B>(_operation: &Operation<B>) -> bool {
         true
@@ -96,7 +96,7 @@ fn try_to_connect<B>(
     }
     match place.clear_for_connect(descriptor) {
         Clearance::Clear => {}
-        Clearance::NotYet => return Attempt::Scarce,
+        Clearance::NotYet => return Attempt::OutOfResources,
         Clearance::Never => {
             let code = Some(codes::EALREADY);
             return Attempt::Failed(Fault { kind: ErrorKind::Other, code });

@@ -17,8 +17,8 @@ pub(crate) use task::TaskFunctions;
 use super::attempt::Target;
 use super::data::{Bytes, Progress};
 use super::{Operation, Outcome};
-use crate::backend::files::What;
-use crate::backend::sockets::{Ask, Attempt, Rest};
+use crate::backend::files::FileKind;
+use crate::backend::sockets::{Attempt, Rest, SocketKind};
 use crate::types::buffer::Buffer;
 use crate::types::error::{Call, Result};
 use crate::types::interest::Direction;
@@ -35,9 +35,9 @@ trait OperationKind {
     /// Its outcome without an error, if that is a number of bytes and the buffer.
     const BYTES: Option<Bytes> = None;
     /// The request to a system that carries it out on a socket by itself.
-    const ON_SOCKET: Option<Ask> = None;
+    const ON_SOCKET: Option<SocketKind> = None;
     /// The request to a system that carries it out on a file.
-    const ON_FILE: Option<What> = None;
+    const ON_FILE: Option<FileKind> = None;
 
     /// Whether its first attempt waits for nothing but its turn.
     fn begins_unasked<B>(_operation: &Operation<B>) -> bool {
@@ -105,14 +105,14 @@ macro_rules! kinds {
                 }
             }
 
-            pub(crate) fn on_socket(self) -> Option<Ask> {
+            pub(crate) fn on_socket(self) -> Option<SocketKind> {
                 match self {
                     $(Self::$Kind => $file::$Kind::ON_SOCKET,)*
                 }
             }
 
             #[inline]
-            pub(crate) fn on_file(self) -> Option<What> {
+            pub(crate) fn on_file(self) -> Option<FileKind> {
                 match self {
                     $(Self::$Kind => $file::$Kind::ON_FILE,)*
                 }

@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 
 use super::OperationKind;
-use crate::backend::files::{Now, What};
+use crate::backend::files::{FileKind, Now};
 use crate::backend::sockets::{Attempt, Rest};
 use crate::port::operation::attempt::Target;
 use crate::port::operation::data::{Bytes, Progress};
@@ -75,7 +75,7 @@ impl OperationKind for Read {
     const DIRECTION: Direction = Direction::In;
     const FILLS: bool = true;
     const BYTES: Option<Bytes> = Some(Bytes::Read);
-    const ON_FILE: Option<What> = Some(What::Read);
+    const ON_FILE: Option<FileKind> = Some(FileKind::Read);
 
     /// Reads what the system has in memory.
     #[inline(never)]

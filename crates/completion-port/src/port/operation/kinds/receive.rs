@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 
 use super::OperationKind;
-use crate::backend::sockets::{Ask, Attempt, PARTS, Received, Rest, Transport};
+use crate::backend::sockets::{Attempt, PARTS, Received, Rest, SocketKind, Transport};
 use crate::port::operation::attempt::Target;
 use crate::port::operation::data::{Bytes, Progress};
 use crate::port::operation::{Detail, Kind, OpId, Operation, Outcome};
@@ -59,7 +59,7 @@ impl OperationKind for Receive {
     const AWAITS_EDGE: bool = true;
     const FILLS: bool = true;
     const BYTES: Option<Bytes> = Some(Bytes::Received);
-    const ON_SOCKET: Option<Ask> = Some(Ask::Receive);
+    const ON_SOCKET: Option<SocketKind> = Some(SocketKind::Receive);
 
     #[allow(clippy::inline_always, reason = "a part of an attempt")]
     #[inline(always)]
@@ -90,7 +90,7 @@ impl OperationKind for ReceiveFrom {
     const DIRECTION: Direction = Direction::In;
     const AWAITS_EDGE: bool = true;
     const FILLS: bool = true;
-    const ON_SOCKET: Option<Ask> = Some(Ask::ReceiveFrom);
+    const ON_SOCKET: Option<SocketKind> = Some(SocketKind::ReceiveFrom);
 
     #[inline(never)]
     fn attempt<B: Buffer>(

@@ -1,7 +1,7 @@
 //! Sending on a socket: what there is room for, or all of a buffer.
 
 use super::OperationKind;
-use crate::backend::sockets::{Ask, Attempt, Rest};
+use crate::backend::sockets::{Attempt, Rest, SocketKind};
 use crate::port::operation::attempt::Target;
 use crate::port::operation::data::{Bytes, Progress};
 use crate::port::operation::{Detail, Kind, OpId, Operation, Outcome};
@@ -70,7 +70,7 @@ impl OperationKind for Send {
     const DIRECTION: Direction = Direction::Out;
     const AWAITS_EDGE: bool = true;
     const BYTES: Option<Bytes> = Some(Bytes::Sent);
-    const ON_SOCKET: Option<Ask> = Some(Ask::Send);
+    const ON_SOCKET: Option<SocketKind> = Some(SocketKind::Send);
 
     #[allow(clippy::inline_always, reason = "a part of an attempt")]
     #[inline(always)]
@@ -105,7 +105,7 @@ impl OperationKind for SendAll {
     const DIRECTION: Direction = Direction::Out;
     const AWAITS_EDGE: bool = true;
     const BYTES: Option<Bytes> = Some(Bytes::Sent);
-    const ON_SOCKET: Option<Ask> = Some(Ask::SendAll);
+    const ON_SOCKET: Option<SocketKind> = Some(SocketKind::SendAll);
 
     /// Sends as long as there is room, until the buffer or its share is sent.
     #[allow(clippy::inline_always, reason = "a part of an attempt")]

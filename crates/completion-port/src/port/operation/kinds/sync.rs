@@ -1,7 +1,7 @@
 //! Putting what was written to a file on the disk.
 
 use super::OperationKind;
-use crate::backend::files::What;
+use crate::backend::files::FileKind;
 use crate::backend::sockets::{Attempt, Rest};
 use crate::port::operation::attempt::Target;
 use crate::port::operation::data::Progress;
@@ -61,7 +61,7 @@ pub(super) struct SyncData;
 impl OperationKind for SyncData {
     const CALL: Call = Call::Sync;
     const DIRECTION: Direction = Direction::Out;
-    const ON_FILE: Option<What> = Some(What::SyncData);
+    const ON_FILE: Option<FileKind> = Some(FileKind::SyncData);
 
     fn attempt<B: Buffer>(
         _operation: &mut Operation<B>,
@@ -85,7 +85,7 @@ pub(super) struct SyncAll;
 impl OperationKind for SyncAll {
     const CALL: Call = Call::Sync;
     const DIRECTION: Direction = Direction::Out;
-    const ON_FILE: Option<What> = Some(What::SyncAll);
+    const ON_FILE: Option<FileKind> = Some(FileKind::SyncAll);
 
     fn attempt<B: Buffer>(
         _operation: &mut Operation<B>,

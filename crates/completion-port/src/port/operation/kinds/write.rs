@@ -1,7 +1,7 @@
 //! Writing to a file.
 
 use super::OperationKind;
-use crate::backend::files::What;
+use crate::backend::files::FileKind;
 use crate::backend::sockets::{Attempt, Rest};
 use crate::port::operation::attempt::Target;
 use crate::port::operation::data::Progress;
@@ -48,7 +48,7 @@ pub(super) struct Write;
 impl OperationKind for Write {
     const CALL: Call = Call::Write;
     const DIRECTION: Direction = Direction::Out;
-    const ON_FILE: Option<What> = Some(What::Write);
+    const ON_FILE: Option<FileKind> = Some(FileKind::Write);
 
     /// A buffer without bytes is done.
     #[inline(never)]

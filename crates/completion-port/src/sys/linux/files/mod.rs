@@ -10,18 +10,19 @@ use self::ring::Ring;
 use super::epoll::Epoll;
 use super::errors::{READ_FAILS, READ_NOW, RING_START};
 use super::process::Process;
-use crate::backend::files::{Files, Hold, Job, Now};
+use crate::backend::files::{FileRef, FileTarget, Files, Now};
+use crate::backend::request::{FileRequest, Submit};
 use crate::backend::sockets::PARTS;
 use crate::sys::portable::errors::Then;
 use crate::sys::unix::errors::repeat;
-use crate::sys::unix::files::{Pool, fault, fault_of_file, hold, is_file};
+use crate::sys::unix::files::{Pool, fault, fault_of_file, file_ref, is_file};
 use crate::sys::unix::sockets::{Part, with_room};
 use crate::types::config::FileEngine;
 use crate::types::error::ErrorKind;
 use crate::types::error::Fault;
 use crate::types::source::Descriptor;
 
-/// What does the jobs of a port, once there are any.
+/// What does the requests of a port, once there are any.
 pub(super) struct FileService {
     process: Process,
     wanted: FileEngine,
@@ -60,6 +61,47 @@ impl FileService {
     }
 }
 
+impl FileService {
+    /// What performs the requests, once there is something that does.
+    fn service(&self) -> Option<&dyn Submit<FileTarget>> {
+        self.started.get().map(|service| match service {
+            Service::Ring(ring) => ring as &dyn Submit<FileTarget>,
+            Service::Pool(pool) => pool,
+        })
+    }
+}
+
+impl Submit<FileTarget> for FileService {
+    fn prepare(&self) -> Result<(), Fault> {
+        if self.started.get().is_none() {
+            let _starting = self.starting.lock().unwrap_or_else(PoisonError::into_inner);
+            if self.started.get().is_none() {
+                let started = self.start()?;
+                // No other thread sets it meanwhile.
+                let _ = self.started.set(started);
+            }
+        }
+        Ok(())
+    }
+
+    fn submit(&self, request: FileRequest) {
+        match self.service() {
+            Some(service) => service.submit(request),
+            None => unreachable!("the caller has prepared for it"),
+        }
+    }
+
+    fn flush(&self) {
+        if let Some(service) = self.service() {
+            service.flush();
+        }
+    }
+
+    fn cancel(&self, id: u64) -> Option<FileRequest> {
+        self.service()?.cancel(id)
+    }
+}
+
 impl Drop for FileService {
     fn drop(&mut self) {
         if !self.process.is_current() {
@@ -92,7 +134,7 @@ impl Files for Epoll {
         room: &mut [&mut [MaybeUninit<u8>]],
     ) -> Now {
         let Ok(position) = i64::try_from(position) else {
-            // If it matters, the job fails.
+            // If it matters, the request fails.
             return Now::NotYet;
         };
         let read = |parts: &mut [Part<'_>]| {
@@ -123,49 +165,17 @@ impl Files for Epoll {
             Ok(count) => Now::Read(count),
             Err(code) if READ_FAILS.contains(&code) => Now::Failed(fault_of_file(code)),
             Err(code) if READ_NOW.then(code) == Then::Later => Now::NotYet,
-            // What does the job will say what is wrong, if anything is.
+            // What does the request will say what is wrong, if anything is.
             Err(_) => Now::Never,
         }
     }
 
-    fn hold(&self, descriptor: Descriptor) -> Result<Arc<dyn Hold>, Fault> {
-        hold(descriptor)
+    fn file_ref(&self, descriptor: Descriptor) -> Result<Arc<dyn FileRef>, Fault> {
+        file_ref(descriptor)
     }
 
-    fn prepare(&self) -> Result<(), Fault> {
-        let service = &self.files;
-        if service.started.get().is_none() {
-            let _starting = service.starting.lock().unwrap_or_else(PoisonError::into_inner);
-            if service.started.get().is_none() {
-                let started = service.start()?;
-                // No other thread sets it meanwhile.
-                let _ = service.started.set(started);
-            }
-        }
-        Ok(())
-    }
-
-    fn put(&self, job: Job) {
-        match self.files.started.get() {
-            Some(Service::Ring(ring)) => ring.put(job),
-            Some(Service::Pool(pool)) => pool.put(job),
-            None => unreachable!("the caller has prepared for it"),
-        }
-    }
-
-    fn go(&self) {
-        match self.files.started.get() {
-            Some(Service::Ring(ring)) => ring.go(),
-            Some(Service::Pool(pool)) => pool.go(),
-            None => {}
-        }
-    }
-
-    fn take_back(&self, name: u64) -> Option<Job> {
-        match self.files.started.get()? {
-            Service::Ring(ring) => ring.take_back(name),
-            Service::Pool(pool) => pool.take_back(name),
-        }
+    fn file_requests(&self) -> &dyn Submit<FileTarget> {
+        &self.files
     }
 
     fn files_name(&self) -> Option<&'static str> {

@@ -1,8 +1,8 @@
 //! One io_uring, and the thread that has it to itself.
 //!
 //! No other thread submits to the ring. Requests die with the thread that has submitted them, and their
-//! completion would interrupt that thread's other system calls. So jobs come to the ring's thread by a
-//! list, and an eventfd, on which the ring itself has a read, wakes it: once for however many jobs come
+//! completion would interrupt that thread's other system calls. So requests come to the ring's thread by a
+//! list, and an eventfd, on which the ring itself has a read, wakes it: once for however many requests come
 //! while it is awake.
 
 use std::collections::{HashMap, VecDeque};
@@ -17,34 +17,36 @@ use io_uring::squeue::Entry;
 use io_uring::{IoUring, Probe, opcode, types};
 
 use super::super::errors::RING_ENTER;
-use crate::backend::files::{Job, What};
+use crate::backend::files::{FileKind, FileTarget};
+use crate::backend::request::{FileRequest, Submit};
 use crate::sys::portable::errors::{Retries, pause};
-use crate::sys::portable::job_queue::JobQueue;
-use crate::sys::unix::files::{Pool, Request, block_signals, fault, give_back, note};
+use crate::sys::portable::request_queue::RequestQueue;
+use crate::sys::unix::files::{FileCall, Pool, block_signals, complete, fault, note};
 use crate::sys::unix::options::{Code, last_code};
 use crate::sys::unix::threads;
+use crate::types::error::Fault;
 
 /// Entries that are handed to the kernel by one call.
 const ENTRIES: u32 = 64;
 
-/// How many jobs the kernel has at once of those that end by themselves. More wait in the list, from where they can be taken
+/// How many requests the kernel has at once of those that end by themselves. More wait in the list, from where they can be taken
 /// back.
 const MOST: usize = 256;
 
 /// And besides, of those that may not.
 const MOST_OTHERS: usize = 240;
 
-/// Room for the completions of so many jobs, of a cancel for each, and of what wakes the thread, so that none has to
+/// Room for the completions of so many requests, of a cancel for each, and of what wakes the thread, so that none has to
 /// wait for room: some kernels take no more entries then.
 const COMPLETIONS: u32 = 1024;
 
 const _: () = assert!(2 * (MOST + MOST_OTHERS + 1) <= COMPLETIONS as usize);
 
-/// The names of what is no job. The lower half of a job's name is the number of a record, which is less.
+/// The names of what is no request. The lower half of a request's name is the number of a record, which is less.
 const WAKE: u64 = u64::MAX;
 const CANCEL: u64 = u64::MAX - 1;
 
-/// How long the thread of a ring that was given up sleeps at most between two looks for completed jobs.
+/// How long the thread of a ring that was given up sleeps at most between two looks for completed requests.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// And at first. Each further pause is twice as long.
@@ -63,22 +65,22 @@ struct Shared {
 #[derive(Default)]
 struct Inbox {
     /// Not begun, oldest first: those that end by themselves.
-    jobs: JobQueue,
+    requests: RequestQueue,
     /// And those that may not.
-    others: JobQueue,
-    /// Names of jobs that are to be cancelled.
+    others: RequestQueue,
+    /// Names of requests that are to be cancelled.
     cancels: Vec<u64>,
     /// The thread is going to look here before it next sleeps.
     is_awake: bool,
     /// The port is gone.
     is_over: bool,
-    /// What does the jobs instead, if the kernel refuses to run the ring.
+    /// What does the requests instead, if the kernel refuses to run the ring.
     instead: Option<Instead>,
-    /// The thread has ended: the kernel has no job.
+    /// The thread has ended: the kernel has no request.
     has_ended: bool,
 }
 
-/// What does jobs instead of a ring.
+/// What does requests instead of a ring.
 #[derive(Clone)]
 enum Instead {
     Pool(Arc<Pool>),
@@ -87,32 +89,32 @@ enum Instead {
 }
 
 impl Inbox {
-    /// The jobs that the kernel does not have.
-    fn take_jobs(&mut self) -> Vec<Job> {
-        let mut jobs = self.jobs.take_all();
-        jobs.append(&mut self.others.take_all());
-        jobs
+    /// The requests that the kernel does not have.
+    fn take_queued(&mut self) -> Vec<FileRequest> {
+        let mut requests = self.requests.take_all();
+        requests.append(&mut self.others.take_all());
+        requests
     }
 }
 
 impl Instead {
-    /// Does these jobs.
-    fn take(&self, jobs: Vec<Job>) {
+    /// Does these requests.
+    fn take(&self, requests: Vec<FileRequest>) {
         match self {
             Self::Pool(pool) => {
-                jobs.into_iter().for_each(|job| pool.put(job));
-                pool.go();
+                requests.into_iter().for_each(|request| pool.submit(request));
+                pool.flush();
             }
-            Self::Nothing(code) => fail_all(jobs, *code),
+            Self::Nothing(code) => fail_all(requests, *code),
         }
     }
 }
 
-/// Returns jobs that nothing does.
-fn fail_all(jobs: Vec<Job>, code: Code) {
-    for mut job in jobs {
-        job.fault = Some(fault(code));
-        give_back(job);
+/// Returns requests that nothing does.
+fn fail_all(requests: Vec<FileRequest>, code: Code) {
+    for mut request in requests {
+        request.fault = Some(fault(code));
+        complete(request);
     }
 }
 
@@ -140,7 +142,7 @@ fn open() -> Result<IoUring, Code> {
     let code = |error: std::io::Error| code_of(&error);
     // It need not lock against other threads (Linux 6.0), nor interrupt this thread for a completion (Linux 5.19). It must
     // not put completions off until io_uring_enter(2) asks for them (`IORING_SETUP_DEFER_TASKRUN`): should that call be
-    // forbidden, nothing would tell any more when the kernel has let go of a job.
+    // forbidden, nothing would tell any more when the kernel has let go of a request.
     let ring = IoUring::builder()
         .setup_cqsize(COMPLETIONS)
         .setup_single_issuer()
@@ -199,7 +201,7 @@ pub(super) fn check() -> Result<(), Code> {
 }
 
 impl Ring {
-    /// A ring with its thread. If the kernel refuses to run it later, threads do the jobs, or the jobs fail.
+    /// A ring with its thread. If the kernel refuses to run it later, threads do the requests, or the requests fail.
     pub(super) fn new(may_be_threads: bool) -> Result<Self, Code> {
         // A read of it by the ring waits: the descriptor must not be non-blocking.
         // SAFETY: eventfd(2) demands nothing of memory.
@@ -247,54 +249,9 @@ impl Ring {
         heard.recv().unwrap_or(Err(libc::ENOSYS)).map(|()| Self(shared))
     }
 
-    pub(super) fn put(&self, job: Job) {
-        let mut inbox = self.0.lock();
-        if let Some(Instead::Pool(pool)) = &inbox.instead {
-            pool.put(job);
-            return;
-        }
-        let list = if job.file.ends_by_itself() { &mut inbox.jobs } else { &mut inbox.others };
-        list.push(job);
-    }
-
-    /// Has the thread begin with what was put.
-    pub(super) fn go(&self) {
-        let mut inbox = self.0.lock();
-        match inbox.instead.clone() {
-            None => self.0.wake(inbox),
-            Some(Instead::Pool(pool)) => {
-                drop(inbox);
-                pool.go();
-            }
-            Some(Instead::Nothing(code)) => {
-                let jobs = inbox.take_jobs();
-                drop(inbox);
-                fail_all(jobs, code);
-            }
-        }
-    }
-
     /// Whether the kernel refuses to run the ring, and threads do its work.
     pub(super) fn is_given_up(&self) -> bool {
         matches!(self.0.lock().instead, Some(Instead::Pool(_)))
-    }
-
-    /// The job of this name, if the kernel does not have it yet. Otherwise the kernel is asked to cancel it.
-    pub(super) fn take_back(&self, name: u64) -> Option<Job> {
-        let mut inbox = self.0.lock();
-        if let Some(job) = inbox.jobs.take(name).or_else(|| inbox.others.take(name)) {
-            return Some(job);
-        }
-        if let Some(Instead::Pool(pool)) = &inbox.instead
-            && let Some(job) = pool.take_back(name)
-        {
-            return Some(job);
-        }
-        if !inbox.has_ended {
-            inbox.cancels.push(name);
-            self.0.wake(inbox);
-        }
-        None
     }
 
     /// The port is dropped in a forked child, where the thread is not: closes the descriptors, and does nothing else.
@@ -308,14 +265,68 @@ impl Ring {
     }
 }
 
+impl Submit<FileTarget> for Ring {
+    fn prepare(&self) -> Result<(), Fault> {
+        // The ring has its thread from the beginning.
+        Ok(())
+    }
+
+    fn submit(&self, request: FileRequest) {
+        let mut inbox = self.0.lock();
+        if let Some(Instead::Pool(pool)) = &inbox.instead {
+            pool.submit(request);
+            return;
+        }
+        let list = if request.target.file.ends_by_itself() {
+            &mut inbox.requests
+        } else {
+            &mut inbox.others
+        };
+        list.push(request);
+    }
+
+    fn flush(&self) {
+        let mut inbox = self.0.lock();
+        match inbox.instead.clone() {
+            None => self.0.wake(inbox),
+            Some(Instead::Pool(pool)) => {
+                drop(inbox);
+                pool.flush();
+            }
+            Some(Instead::Nothing(code)) => {
+                let requests = inbox.take_queued();
+                drop(inbox);
+                fail_all(requests, code);
+            }
+        }
+    }
+
+    fn cancel(&self, id: u64) -> Option<FileRequest> {
+        let mut inbox = self.0.lock();
+        if let Some(request) = inbox.requests.take(id).or_else(|| inbox.others.take(id)) {
+            return Some(request);
+        }
+        if let Some(Instead::Pool(pool)) = &inbox.instead
+            && let Some(request) = pool.cancel(id)
+        {
+            return Some(request);
+        }
+        if !inbox.has_ended {
+            inbox.cancels.push(id);
+            self.0.wake(inbox);
+        }
+        None
+    }
+}
+
 impl Drop for Ring {
     fn drop(&mut self) {
         let mut inbox = self.0.lock();
         inbox.is_over = true;
-        let (jobs, instead) = (inbox.take_jobs(), inbox.instead.take());
+        let (requests, instead) = (inbox.take_queued(), inbox.instead.take());
         self.0.wake(inbox);
         // The kernel does not have these, and their port is gone.
-        drop(jobs);
+        drop(requests);
         drop(instead);
     }
 }
@@ -331,14 +342,14 @@ fn flags(position: i64) -> libc::c_int {
     0
 }
 
-/// A job that the kernel has.
+/// A request that the kernel has.
 struct Aboard {
-    job: Job,
+    request: FileRequest,
     /// It was asked to let go of it.
-    is_called_off: bool,
-    /// It has been asked when the descriptor is ready, and not yet for the job.
+    is_cancelled: bool,
+    /// It has been asked when the descriptor is ready, and not yet for the request.
     is_polling: bool,
-    /// How often it has ended the job for no reason.
+    /// How often it has ended the request for no reason.
     retries: Retries,
 }
 
@@ -358,7 +369,7 @@ struct Pilot {
     wakes: Box<u64>,
     /// It is going to.
     is_listening: bool,
-    /// Threads may do jobs, if the kernel refuses to.
+    /// Threads may do requests, if the kernel refuses to.
     may_be_threads: bool,
     /// How often it could not be asked for anything.
     retries: Retries,
@@ -367,14 +378,14 @@ struct Pilot {
 }
 
 impl Pilot {
-    /// Goes on until the port is gone, and the kernel has let go of all jobs.
+    /// Goes on until the port is gone, and the kernel has let go of all requests.
     fn fly(mut self) {
         self.listen();
         let mut is_leaving = false;
         loop {
-            let (jobs, cancels, is_over) = self.collect();
-            for job in jobs {
-                self.submit(job);
+            let (requests, cancels, is_over) = self.collect();
+            for request in requests {
+                self.submit(request);
             }
             for name in cancels {
                 self.cancel(name);
@@ -420,7 +431,7 @@ impl Pilot {
         }
     }
 
-    /// The kernel refuses to run the ring. Jobs that it has not taken are done in another way. It still completes those that it
+    /// The kernel refuses to run the ring. Requests that it has not taken are done in another way. It still completes those that it
     /// has, in the ring's memory, but cannot be asked to cancel them.
     fn give_up(mut self, code: Code) {
         let mut instead = Some(match self.may_be_threads {
@@ -431,19 +442,19 @@ impl Pilot {
         let mut has_rung = false;
         loop {
             self.reap();
-            let mut jobs = self.disembark();
+            let mut requests = self.disembark();
             let mut inbox = self.shared.lock();
             for name in std::mem::take(&mut inbox.cancels) {
                 if let Some(aboard) = self.aboard.get_mut(&name) {
-                    aboard.is_called_off = true;
+                    aboard.is_cancelled = true;
                 }
             }
             if inbox.is_over {
                 // The port is gone: nothing more is begun.
                 instead = None;
-                self.aboard.values_mut().for_each(|aboard| aboard.is_called_off = true);
+                self.aboard.values_mut().for_each(|aboard| aboard.is_cancelled = true);
             } else if inbox.instead.is_none() {
-                jobs.extend(inbox.take_jobs());
+                requests.extend(inbox.take_queued());
                 inbox.instead.clone_from(&instead);
             }
             inbox.has_ended = self.aboard.is_empty() && !self.is_listening;
@@ -457,8 +468,8 @@ impl Pilot {
                 drop(inbox);
             }
             match &instead {
-                Some(instead) => instead.take(jobs),
-                None => drop(jobs),
+                Some(instead) => instead.take(requests),
+                None => drop(requests),
             }
             if has_ended {
                 return;
@@ -468,29 +479,29 @@ impl Pilot {
         }
     }
 
-    /// The jobs that the kernel has not taken.
-    fn disembark(&mut self) -> Vec<Job> {
-        let mut jobs = Vec::new();
+    /// The requests that the kernel has not taken.
+    fn disembark(&mut self) -> Vec<FileRequest> {
+        let mut requests = Vec::new();
         for name in std::mem::take(&mut self.pushed) {
             self.is_listening &= name != WAKE;
-            if let Some(Aboard { job, .. }) = self.aboard.remove(&name) {
-                self.others -= usize::from(!job.file.ends_by_itself());
-                jobs.push(job);
+            if let Some(Aboard { request, .. }) = self.aboard.remove(&name) {
+                self.others -= usize::from(!request.target.file.ends_by_itself());
+                requests.push(request);
             }
         }
-        jobs
+        requests
     }
 
     /// What has come. From here on the thread is woken for more.
-    fn collect(&mut self) -> (Vec<Job>, Vec<u64>, bool) {
+    fn collect(&mut self) -> (Vec<FileRequest>, Vec<u64>, bool) {
         let room = MOST.saturating_sub(self.aboard.len() - self.others);
         let room_for_others = MOST_OTHERS.saturating_sub(self.others);
         let mut inbox = self.shared.lock();
         inbox.is_awake = false;
-        let mut jobs = Vec::with_capacity(inbox.jobs.len().min(room));
-        jobs.extend(iter::from_fn(|| inbox.jobs.pop()).take(room));
-        jobs.extend(iter::from_fn(|| inbox.others.pop()).take(room_for_others));
-        (jobs, std::mem::take(&mut inbox.cancels), inbox.is_over)
+        let mut requests = Vec::with_capacity(inbox.requests.len().min(room));
+        requests.extend(iter::from_fn(|| inbox.requests.pop()).take(room));
+        requests.extend(iter::from_fn(|| inbox.others.pop()).take(room_for_others));
+        (requests, std::mem::take(&mut inbox.cancels), inbox.is_over)
     }
 
     /// Puts an entry with this name where the kernel takes it from.
@@ -522,68 +533,68 @@ impl Pilot {
         self.is_listening = true;
     }
 
-    /// Lends the memory of a job to the kernel, or returns the job if there is something wrong with it.
-    fn submit(&mut self, job: Job) {
-        let name = job.name;
-        self.others += usize::from(!job.file.ends_by_itself());
+    /// Lends the memory of a request to the kernel, or returns the request if there is something wrong with it.
+    fn submit(&mut self, request: FileRequest) {
+        let name = request.id;
+        self.others += usize::from(!request.target.file.ends_by_itself());
         self.aboard.insert(
             name,
-            Aboard { job, is_called_off: false, is_polling: false, retries: Retries::default() },
+            Aboard { request, is_cancelled: false, is_polling: false, retries: Retries::default() },
         );
         self.submit_again(name);
     }
 
-    /// Asks the kernel for what is left of a job.
+    /// Asks the kernel for what is left of a request.
     fn submit_again(&mut self, name: u64) {
         let Some(aboard) = self.aboard.get(&name) else { return };
-        let request = match Request::of(&aboard.job) {
-            Ok(request) => request,
+        let call = match FileCall::of(&aboard.request) {
+            Ok(call) => call,
             Err(code) => return self.complete(name, Err(code)),
         };
-        let descriptor = types::Fd(request.descriptor);
-        let parts = request.parts.as_ptr().cast();
-        let offset = request.position.cast_unsigned();
-        let entry = match request.what {
-            What::Read => opcode::Readv::new(descriptor, parts, request.count())
+        let descriptor = types::Fd(call.descriptor);
+        let parts = call.parts.as_ptr().cast();
+        let offset = call.position.cast_unsigned();
+        let entry = match call.what {
+            FileKind::Read => opcode::Readv::new(descriptor, parts, call.count())
                 .offset(offset)
-                .rw_flags(flags(request.position))
+                .rw_flags(flags(call.position))
                 .build(),
-            What::Write => opcode::Writev::new(descriptor, parts, request.count())
+            FileKind::Write => opcode::Writev::new(descriptor, parts, call.count())
                 .offset(offset)
-                .rw_flags(flags(request.position))
+                .rw_flags(flags(call.position))
                 .build(),
-            What::Append => opcode::Writev::new(descriptor, parts, request.count())
+            FileKind::Append => opcode::Writev::new(descriptor, parts, call.count())
                 .offset(offset)
                 .rw_flags(libc::RWF_APPEND)
                 .build(),
-            What::SyncData => {
+            FileKind::SyncData => {
                 opcode::Fsync::new(descriptor).flags(types::FsyncFlags::DATASYNC).build()
             }
-            What::SyncAll => opcode::Fsync::new(descriptor).build(),
+            FileKind::SyncAll => opcode::Fsync::new(descriptor).build(),
         };
         // The kernel reads the list of parts when it is submitted, and writes to them or reads them until it completes
-        // the entry. The job stays in `aboard` until then: the list and the buffer are on the heap, and stay where
-        // they are though the job be moved in the map. Nothing else touches the buffer. The descriptor is open as
-        // long as the job.
+        // the entry. The request stays in `aboard` until then: the list and the buffer are on the heap, and stay where
+        // they are though the request be moved in the map. Nothing else touches the buffer. The descriptor is open as
+        // long as the request.
         self.push(name, entry);
     }
 
-    /// Asks the kernel to say when a job could do something, on what has no positions and does not wait itself.
+    /// Asks the kernel to say when a request could do something, on what has no positions and does not wait itself.
     fn poll(&mut self, name: u64) {
         let Some(aboard) = self.aboard.get_mut(&name) else { return };
         aboard.is_polling = true;
-        let is_read = aboard.job.what == What::Read;
+        let is_read = aboard.request.kind == FileKind::Read;
         let events = if is_read { libc::POLLIN } else { libc::POLLOUT };
-        let descriptor = types::Fd(aboard.job.file.descriptor());
+        let descriptor = types::Fd(aboard.request.target.file.descriptor());
         let entry = opcode::PollAdd::new(descriptor, u32::from(events.cast_unsigned())).build();
         // No memory is named.
         self.push(name, entry);
     }
 
-    /// Asks the kernel to let go of a job. It completes all the same, cancelled or not.
+    /// Asks the kernel to let go of a request. It completes all the same, cancelled or not.
     fn cancel(&mut self, name: u64) {
         let Some(aboard) = self.aboard.get_mut(&name) else { return };
-        if std::mem::replace(&mut aboard.is_called_off, true) {
+        if std::mem::replace(&mut aboard.is_cancelled, true) {
             return;
         }
         // No memory is named.
@@ -607,32 +618,32 @@ impl Pilot {
         }
     }
 
-    /// The kernel has let go of a job, and of its memory.
+    /// The kernel has let go of a request, and of its memory.
     fn complete(&mut self, name: u64, result: Result<usize, Code>) {
         let Some(aboard) = self.aboard.get_mut(&name) else { return };
-        let is_called_off = aboard.is_called_off;
-        // What it has said of the descriptor the next request for the job finds out.
+        let is_cancelled = aboard.is_cancelled;
+        // What it has said of the descriptor the next request for the request finds out.
         let was_polling = std::mem::take(&mut aboard.is_polling);
         let is_over = match result {
-            Err(libc::ECANCELED | libc::EINTR) if is_called_off => {
-                aboard.job.is_called_off = true;
+            Err(libc::ECANCELED | libc::EINTR) if is_cancelled => {
+                aboard.request.is_cancelled = true;
                 true
             }
             // Only this thread cancels. Of what it did not: once more.
             Err(libc::ECANCELED | libc::EINTR) if aboard.retries.again() => false,
             _ if was_polling => false,
             // The program has made it non-blocking, and the kernel does not wait for it then.
-            Err(libc::EAGAIN) if !aboard.job.file.has_positions() && !is_called_off => {
+            Err(libc::EAGAIN) if !aboard.request.target.file.has_positions() && !is_cancelled => {
                 return self.poll(name);
             }
-            result => note(&mut aboard.job, result) == ControlFlow::Break(()),
+            result => note(&mut aboard.request, result) == ControlFlow::Break(()),
         };
-        if is_over || is_called_off {
-            // What was done so far is told, and that it was called off, if something is left.
-            aboard.job.is_called_off |= !is_over;
+        if is_over || is_cancelled {
+            // What was done so far is told, and that it was cancelled, if something is left.
+            aboard.request.is_cancelled |= !is_over;
             if let Some(aboard) = self.aboard.remove(&name) {
-                self.others -= usize::from(!aboard.job.file.ends_by_itself());
-                give_back(aboard.job);
+                self.others -= usize::from(!aboard.request.target.file.ends_by_itself());
+                complete(aboard.request);
             }
         } else {
             self.submit_again(name);
@@ -648,7 +659,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::backend::files::{Hold, Issuer};
+    use crate::backend::files::{FileRef, Issuer};
     use crate::types::buffer::Buffer;
     use crate::types::io_buffer::Loan;
     use crate::types::source::Descriptor;
@@ -658,7 +669,7 @@ mod tests {
 
     struct End(File);
 
-    impl Hold for End {
+    impl FileRef for End {
         fn descriptor(&self) -> Descriptor {
             self.0.as_raw_fd()
         }
@@ -668,11 +679,11 @@ mod tests {
         }
     }
 
-    struct Sender(Mutex<mpsc::Sender<Job>>);
+    struct Sender(Mutex<mpsc::Sender<FileRequest>>);
 
     impl Issuer for Sender {
-        fn returned(&self, job: Job) {
-            let _ = self.0.lock().unwrap().send(job);
+        fn complete(&self, request: FileRequest) {
+            let _ = self.0.lock().unwrap().send(request);
         }
     }
 
@@ -685,33 +696,32 @@ mod tests {
         };
         let (say, heard) = mpsc::channel();
         let ends: Arc<dyn Issuer> = Arc::new(Sender(Mutex::new(say)));
-        let start = |name, end: &Arc<End>, what, buffer: Vec<u8>| {
-            let mut loan = Loan::new(buffer);
-            if what == What::Read {
-                loan.lend_room(|buffer: &mut Vec<u8>, part| {
+        let start = |id, end: &Arc<End>, kind, bytes: Vec<u8>| {
+            let mut buffer = Loan::new(bytes);
+            if kind == FileKind::Read {
+                buffer.lend_room(|buffer: &mut Vec<u8>, part| {
                     // SAFETY: `room` demands that only initialized bytes are written to the parts.
                     // - the ring writes what it has read.
                     unsafe { buffer.room(&mut |room| part(room)) };
                 });
             } else {
-                loan.lend_bytes(|buffer: &Vec<u8>, part| buffer.filled(&mut |bytes| part(bytes)));
+                buffer.lend_bytes(|buffer: &Vec<u8>, part| buffer.filled(&mut |bytes| part(bytes)));
             }
-            ring.put(Job {
-                name,
-                issuer: Arc::downgrade(&ends),
-                file: Arc::clone(end) as Arc<dyn Hold>,
-                what,
-                offset: 0,
-                loan: Some(loan),
-                done: 0,
-                fault: None,
-                is_called_off: false,
-            });
-            ring.go();
+            ring.submit(FileRequest::new(
+                id,
+                FileTarget {
+                    file: Arc::clone(end) as Arc<dyn FileRef>,
+                    offset: 0,
+                    issuer: Arc::downgrade(&ends),
+                },
+                kind,
+                Some(buffer),
+            ));
+            ring.flush();
         };
-        let said = |job: Job| {
-            let code = job.fault.and_then(|fault| fault.code);
-            (job.name, job.done, code, job.is_called_off)
+        let said = |request: FileRequest| {
+            let code = request.fault.and_then(|fault| fault.code);
+            (request.id, request.done, code, request.is_cancelled)
         };
         let ended = || said(heard.recv_timeout(SOON).unwrap());
         let early = || heard.recv_timeout(Duration::from_millis(20)).ok().map(said);
@@ -719,7 +729,7 @@ mod tests {
         let reader = Arc::new(End(File::from(OwnedFd::from(reader))));
         let writer = Arc::new(End(File::from(OwnedFd::from(writer))));
         IS_OLD.store(true, SeqCst);
-        start(1, &reader, What::Read, Vec::with_capacity(4));
+        start(1, &reader, FileKind::Read, Vec::with_capacity(4));
         let first = early();
         if first.is_some_and(|(.., code, _)| code == Some(libc::EOPNOTSUPP)) {
             IS_OLD.store(false, SeqCst);
@@ -728,13 +738,13 @@ mod tests {
         assert_eq!(first, None);
         (&writer.0).write_all(b"x").unwrap();
         assert_eq!(ended(), (1, 1, None, false));
-        // Once more, and called off meanwhile.
-        start(2, &reader, What::Read, Vec::with_capacity(4));
+        // Once more, and cancelled meanwhile.
+        start(2, &reader, FileKind::Read, Vec::with_capacity(4));
         assert_eq!(early(), None);
-        assert!(ring.take_back(2).is_none());
+        assert!(ring.cancel(2).is_none());
         assert_eq!(ended(), (2, 0, None, true));
         // A write goes on as there is room for it.
-        start(3, &writer, What::Write, vec![7; 1 << 18]);
+        start(3, &writer, FileKind::Write, vec![7; 1 << 18]);
         assert_eq!(early(), None);
         let mut came = vec![0; 1 << 18];
         (&reader.0).read_exact(&mut came).unwrap();

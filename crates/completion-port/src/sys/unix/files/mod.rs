@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 pub(in crate::sys) use self::pool::Pool;
 use super::options::{Code, last_code};
-use crate::backend::files::{Hold, Job, What};
+use crate::backend::files::{FileKind, FileRef};
+use crate::backend::request::FileRequest;
 use crate::backend::sockets::PARTS;
 use crate::types::error::ErrorKind;
 use crate::types::error::Fault;
@@ -48,7 +49,7 @@ struct Held {
     ends_by_itself: bool,
 }
 
-impl Hold for Held {
+impl FileRef for Held {
     fn descriptor(&self) -> Descriptor {
         self.descriptor.as_raw_fd()
     }
@@ -62,27 +63,27 @@ impl Hold for Held {
     }
 }
 
-/// What system call a job asks for next.
-pub(in crate::sys) struct Request<'t> {
+/// What system call a request asks for next.
+pub(in crate::sys) struct FileCall<'t> {
     pub(in crate::sys) descriptor: RawFd,
-    pub(in crate::sys) what: What,
+    pub(in crate::sys) what: FileKind,
     /// The first parts that are left, as many as one call takes.
     pub(in crate::sys) parts: &'t [Part],
     /// -1 of a file without positions.
     pub(in crate::sys) position: i64,
 }
 
-impl<'t> Request<'t> {
-    pub(in crate::sys) fn of(job: &'t Job) -> Result<Self, Code> {
-        let parts = job.loan.as_ref().map_or(&[][..], |loan| loan.parts());
-        let position = if job.file.has_positions() {
-            i64::try_from(job.position()).map_err(|_| libc::EINVAL)?
+impl<'t> FileCall<'t> {
+    pub(in crate::sys) fn of(request: &'t FileRequest) -> Result<Self, Code> {
+        let parts = request.buffer.as_ref().map_or(&[][..], |loan| loan.parts());
+        let position = if request.target.file.has_positions() {
+            i64::try_from(request.position()).map_err(|_| libc::EINVAL)?
         } else {
             -1
         };
         Ok(Self {
-            descriptor: job.file.descriptor(),
-            what: job.what,
+            descriptor: request.target.file.descriptor(),
+            what: request.kind,
             parts: &parts[..parts.len().min(PARTS)],
             position,
         })
@@ -95,41 +96,44 @@ impl<'t> Request<'t> {
     }
 }
 
-/// Notes what a system call for a job has come to. `Break`: the job has come to its end.
-pub(in crate::sys) fn note(job: &mut Job, result: Result<usize, Code>) -> ControlFlow<()> {
+/// Notes what a system call for a request has come to. `Break`: the request has come to its end.
+pub(in crate::sys) fn note(
+    request: &mut FileRequest,
+    result: Result<usize, Code>,
+) -> ControlFlow<()> {
     match result {
         Ok(count) => {
-            job.advance(count);
-            let is_over = match job.what {
-                What::Read => {
+            request.advance(count);
+            let is_over = match request.kind {
+                FileKind::Read => {
                     count == 0
-                        || job.is_complete()
-                        || !job.file.has_positions()
+                        || request.is_complete()
+                        || !request.target.file.has_positions()
                         // A device that brings records one by one: nobody knows when the next one comes.
-                        || !(job.file.ends_by_itself() || is_readable(job.file.descriptor()))
+                        || !(request.target.file.ends_by_itself() || is_readable(request.target.file.descriptor()))
                 }
-                What::Write | What::Append if count == 0 && !job.is_complete() => {
+                FileKind::Write | FileKind::Append if count == 0 && !request.is_complete() => {
                     // It would be so again, for ever.
-                    job.fault = Some(fault_of_file(libc::EIO));
+                    request.fault = Some(fault_of_file(libc::EIO));
                     true
                 }
-                What::Write | What::Append => job.is_complete(),
-                What::SyncData | What::SyncAll => true,
+                FileKind::Write | FileKind::Append => request.is_complete(),
+                FileKind::SyncData | FileKind::SyncAll => true,
             };
             if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         }
         // Past the cache a read goes on at multiples of a block only, and the file has ended within one.
-        Err(libc::EINVAL) if job.has_come_to_the_end() => ControlFlow::Break(()),
+        Err(libc::EINVAL) if request.has_come_to_the_end() => ControlFlow::Break(()),
         Err(code) => {
-            job.fault = Some(fault_of_file(code));
+            request.fault = Some(fault_of_file(code));
             ControlFlow::Break(())
         }
     }
 }
 
-/// Returns a job. A buffer may be dropped by that, whose code may panic: the thread goes on.
-pub(in crate::sys) fn give_back(job: Job) {
-    let _ = catch_unwind(AssertUnwindSafe(|| job.give_back()));
+/// Returns a request. A buffer may be dropped by that, whose code may panic: the thread goes on.
+pub(in crate::sys) fn complete(request: FileRequest) {
+    let _ = catch_unwind(AssertUnwindSafe(|| request.complete()));
 }
 
 /// The threads of this folder take no signal of the process: its handlers are for its own threads. So a write
@@ -193,7 +197,7 @@ fn is_readable(descriptor: Descriptor) -> bool {
 }
 
 /// Takes hold of the file that the number names.
-pub(in crate::sys) fn hold(descriptor: Descriptor) -> Result<Arc<dyn Hold>, Fault> {
+pub(in crate::sys) fn file_ref(descriptor: Descriptor) -> Result<Arc<dyn FileRef>, Fault> {
     // SAFETY: fcntl(2) with F_DUPFD_CLOEXEC demands nothing of memory.
     let duplicate = unsafe { libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, 0) };
     if duplicate < 0 {
@@ -213,19 +217,19 @@ mod tests {
     use std::sync::{Arc, Weak};
 
     use super::*;
-    use crate::backend::files::Issuer;
+    use crate::backend::files::{FileTarget, Issuer};
     use crate::types::buffer::Buffer;
     use crate::types::io_buffer::Loan;
 
     struct Nobody;
 
     impl Issuer for Nobody {
-        fn returned(&self, _: Job) {}
+        fn complete(&self, _: FileRequest) {}
     }
 
     struct OnDisk;
 
-    impl Hold for OnDisk {
+    impl FileRef for OnDisk {
         fn descriptor(&self) -> Descriptor {
             -1
         }
@@ -236,9 +240,9 @@ mod tests {
     }
 
     /// A read of so many parts of this length, whose first bytes were read already.
-    fn read(parts: usize, len: usize, done: usize) -> Job {
-        let mut loan = Loan::new(vec![Vec::<u8>::new(); parts]);
-        loan.lend_room(|buffers: &mut Vec<Vec<u8>>, part| {
+    fn read(parts: usize, len: usize, done: usize) -> FileRequest {
+        let mut buffer = Loan::new(vec![Vec::<u8>::new(); parts]);
+        buffer.lend_room(|buffers: &mut Vec<Vec<u8>>, part| {
             for buffer in buffers {
                 buffer.reserve_exact(len);
                 // SAFETY: `room` demands that only initialized bytes are written to the parts.
@@ -246,19 +250,14 @@ mod tests {
                 unsafe { buffer.room(&mut |room| part(room)) };
             }
         });
-        let mut job = Job {
-            name: 1,
-            issuer: Weak::<Nobody>::new(),
-            file: Arc::new(OnDisk),
-            what: What::Read,
-            offset: 0,
-            loan: Some(loan),
-            done: 0,
-            fault: None,
-            is_called_off: false,
-        };
-        job.advance(done);
-        job
+        let mut request = FileRequest::new(
+            1,
+            FileTarget { file: Arc::new(OnDisk), offset: 0, issuer: Weak::<Nobody>::new() },
+            FileKind::Read,
+            Some(buffer),
+        );
+        request.advance(done);
+        request
     }
 
     /// On a disk with blocks of 4,096 bytes that is told at each other position, though the file ended there.
@@ -266,44 +265,44 @@ mod tests {
     fn past_the_cache_a_read_ends_where_the_file_has_ended_within_a_block() {
         // What a file has beyond the pages that were read, by the first call or behind what was read at once.
         for (end, at_once) in [(512, 0), (1, 0), (4096 + 1024, 0), (4096 + 512, 512)] {
-            let mut job = read(3, 4096, at_once);
-            assert_eq!(note(&mut job, Ok(end - at_once)), ControlFlow::Continue(()));
-            assert_eq!(note(&mut job, Err(libc::EINVAL)), ControlFlow::Break(()));
-            assert_eq!((job.done, job.fault.is_none()), (end, true));
+            let mut request = read(3, 4096, at_once);
+            assert_eq!(note(&mut request, Ok(end - at_once)), ControlFlow::Continue(()));
+            assert_eq!(note(&mut request, Err(libc::EINVAL)), ControlFlow::Break(()));
+            assert_eq!((request.done, request.fault.is_none()), (end, true));
         }
         // Behind what was read at once nothing more comes.
-        let mut job = read(1, 4096, 512);
-        assert_eq!(note(&mut job, Err(libc::EINVAL)), ControlFlow::Break(()));
-        assert_eq!((job.done, job.fault.is_none()), (512, true));
+        let mut request = read(1, 4096, 512);
+        assert_eq!(note(&mut request, Err(libc::EINVAL)), ControlFlow::Break(()));
+        assert_eq!((request.done, request.fault.is_none()), (512, true));
     }
 
     #[test]
     fn what_is_not_aligned_is_a_fault_also_behind_parts_that_are() {
         for pages in [0, 1] {
-            let mut job = read(2, 4096, 0);
+            let mut request = read(2, 4096, 0);
             if pages > 0 {
-                assert_eq!(note(&mut job, Ok(4096)), ControlFlow::Continue(()));
+                assert_eq!(note(&mut request, Ok(4096)), ControlFlow::Continue(()));
             }
-            assert_eq!(note(&mut job, Err(libc::EINVAL)), ControlFlow::Break(()));
-            assert_eq!(job.done, pages * 4096);
-            assert_eq!(job.fault.and_then(|fault| fault.code), Some(libc::EINVAL));
+            assert_eq!(note(&mut request, Err(libc::EINVAL)), ControlFlow::Break(()));
+            assert_eq!(request.done, pages * 4096);
+            assert_eq!(request.fault.and_then(|fault| fault.code), Some(libc::EINVAL));
         }
         // Nor is it the end where the system has cut a long part.
-        let mut job = read(1, 3 * 4096 + 100, 0);
-        assert_eq!(note(&mut job, Ok(2 * 4096)), ControlFlow::Continue(()));
-        assert_eq!(note(&mut job, Err(libc::EINVAL)), ControlFlow::Break(()));
-        assert_eq!(job.fault.and_then(|fault| fault.code), Some(libc::EINVAL));
+        let mut request = read(1, 3 * 4096 + 100, 0);
+        assert_eq!(note(&mut request, Ok(2 * 4096)), ControlFlow::Continue(()));
+        assert_eq!(note(&mut request, Err(libc::EINVAL)), ControlFlow::Break(()));
+        assert_eq!(request.fault.and_then(|fault| fault.code), Some(libc::EINVAL));
         // A write does not end early.
-        let mut job = read(1, 4096, 512);
-        job.what = What::Write;
-        assert_eq!(note(&mut job, Err(libc::EINVAL)), ControlFlow::Break(()));
-        assert_eq!(job.fault.and_then(|fault| fault.code), Some(libc::EINVAL));
+        let mut request = read(1, 4096, 512);
+        request.kind = FileKind::Write;
+        assert_eq!(note(&mut request, Err(libc::EINVAL)), ControlFlow::Break(()));
+        assert_eq!(request.fault.and_then(|fault| fault.code), Some(libc::EINVAL));
     }
 
     /// What brings its bytes in records, as some devices do, and takes a position with each read.
     struct Device(std::io::PipeReader);
 
-    impl Hold for Device {
+    impl FileRef for Device {
         fn descriptor(&self) -> Descriptor {
             self.0.as_raw_fd()
         }
@@ -321,15 +320,15 @@ mod tests {
     #[cfg_attr(miri, ignore = "Miri has no poll(2) of pipes")]
     fn a_read_of_a_device_ends_when_it_would_have_to_wait() {
         let (reader, mut writer) = std::io::pipe().unwrap();
-        let mut job = read(1, 64, 0);
-        job.file = Arc::new(Device(reader));
+        let mut request = read(1, 64, 0);
+        request.target.file = Arc::new(Device(reader));
         std::io::Write::write_all(&mut writer, b"next").unwrap();
-        assert_eq!(note(&mut job, Ok(4)), ControlFlow::Continue(()));
+        assert_eq!(note(&mut request, Ok(4)), ControlFlow::Continue(()));
         let mut next = [0; 4];
-        let mut same = std::fs::File::from(duplicate(job.file.descriptor()));
+        let mut same = std::fs::File::from(duplicate(request.target.file.descriptor()));
         std::io::Read::read_exact(&mut same, &mut next).unwrap();
-        assert_eq!(note(&mut job, Ok(4)), ControlFlow::Break(()));
-        assert_eq!((job.done, job.fault.is_none()), (8, true));
+        assert_eq!(note(&mut request, Ok(4)), ControlFlow::Break(()));
+        assert_eq!((request.done, request.fault.is_none()), (8, true));
     }
 
     fn duplicate(descriptor: Descriptor) -> OwnedFd {

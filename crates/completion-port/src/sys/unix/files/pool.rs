@@ -5,12 +5,14 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::{Code, Request, block_signals, fault, give_back, note};
-use crate::backend::files::{Job, What};
-use crate::sys::portable::job_queue::JobQueue;
+use super::{Code, FileCall, block_signals, complete, fault, note};
+use crate::backend::files::{FileKind, FileTarget};
+use crate::backend::request::{FileRequest, Submit};
+use crate::sys::portable::request_queue::RequestQueue;
 use crate::sys::system::calls;
 use crate::sys::unix::errors::{POLL, repeat, repeat_for};
 use crate::sys::unix::threads;
+use crate::types::error::Fault;
 
 /// How many threads each [`Lane`] has at most: more than a disk does at once, and few enough to be no burden. A thread that
 /// hangs is one of them.
@@ -25,7 +27,7 @@ pub(in crate::sys) struct Pool {
     others: Lane,
 }
 
-/// Threads, and the jobs that they do.
+/// Threads, and the requests that they do.
 #[derive(Default)]
 struct Lane(Arc<Shared>);
 
@@ -38,7 +40,7 @@ struct Shared {
 #[derive(Default)]
 struct State {
     /// Not begun, oldest first.
-    queue: JobQueue,
+    queue: RequestQueue,
     threads: usize,
     /// Those that have nothing to do.
     idle: usize,
@@ -56,10 +58,10 @@ impl Shared {
         block_signals();
         let mut state = self.lock();
         loop {
-            if let Some(mut job) = state.queue.pop() {
+            if let Some(mut request) = state.queue.pop() {
                 drop(state);
-                perform(&mut job);
-                give_back(job);
+                perform(&mut request);
+                complete(request);
                 state = self.lock();
                 continue;
             }
@@ -84,27 +86,34 @@ impl Pool {
     pub(in crate::sys) fn new() -> Self {
         Self { disks: Lane::default(), others: Lane::default() }
     }
+}
 
-    pub(in crate::sys) fn put(&self, job: Job) {
-        let lane = if job.file.ends_by_itself() { &self.disks } else { &self.others };
-        lane.0.lock().queue.push(job);
+impl Submit<FileTarget> for Pool {
+    fn prepare(&self) -> Result<(), Fault> {
+        // The first request starts a thread.
+        Ok(())
     }
 
-    /// Has threads begin with what was put.
-    pub(in crate::sys) fn go(&self) {
-        self.disks.go();
-        self.others.go();
+    fn submit(&self, request: FileRequest) {
+        let ends_by_itself = request.target.file.ends_by_itself();
+        let lane = if ends_by_itself { &self.disks } else { &self.others };
+        lane.0.lock().queue.push(request);
     }
 
-    /// The job of this name, if no thread has begun with it.
-    pub(in crate::sys) fn take_back(&self, name: u64) -> Option<Job> {
-        self.disks.take_back(name).or_else(|| self.others.take_back(name))
+    fn flush(&self) {
+        self.disks.flush();
+        self.others.flush();
+    }
+
+    /// A request that a thread has started completes as usual.
+    fn cancel(&self, id: u64) -> Option<FileRequest> {
+        self.disks.cancel(id).or_else(|| self.others.cancel(id))
     }
 }
 
 impl Lane {
     /// Has a thread begin with what was put, if that was here: an idle one, or else one more.
-    fn go(&self) {
+    fn flush(&self) {
         let mut state = self.0.lock();
         if state.queue.is_empty() {
             return;
@@ -128,14 +137,14 @@ impl Lane {
         }
         let queue = state.queue.take_all();
         drop(state);
-        for mut job in queue {
-            job.fault = Some(fault(code));
-            give_back(job);
+        for mut request in queue {
+            request.fault = Some(fault(code));
+            complete(request);
         }
     }
 
-    fn take_back(&self, name: u64) -> Option<Job> {
-        self.0.lock().queue.take(name)
+    fn cancel(&self, id: u64) -> Option<FileRequest> {
+        self.0.lock().queue.take(id)
     }
 }
 
@@ -151,16 +160,16 @@ impl Drop for Lane {
     }
 }
 
-/// Does a job to its end, however long that takes.
-fn perform(job: &mut Job) {
+/// Does a request to its end, however long that takes.
+fn perform(request: &mut FileRequest) {
     loop {
-        let done = Request::of(job).and_then(|request| match call(&request) {
+        let done = FileCall::of(request).and_then(|call| match perform_call(&call) {
             // Once more, when it is ready.
-            Err(libc::EAGAIN) if request.position < 0 => wait_for(&request).map(|()| None),
+            Err(libc::EAGAIN) if call.position < 0 => wait_for(&call).map(|()| None),
             result => result.map(Some),
         });
         let Some(result) = done.transpose() else { continue };
-        if note(job, result) == ControlFlow::Break(()) {
+        if note(request, result) == ControlFlow::Break(()) {
             return;
         }
     }
@@ -168,9 +177,9 @@ fn perform(job: &mut Job) {
 
 /// Waits until a call would do something on what has no positions, and does not wait itself: the program has made it
 /// non-blocking.
-fn wait_for(request: &Request<'_>) -> Result<(), Code> {
-    let events = if request.what == What::Read { libc::POLLIN } else { libc::POLLOUT };
-    let mut one = libc::pollfd { fd: request.descriptor, events, revents: 0 };
+fn wait_for(call: &FileCall<'_>) -> Result<(), Code> {
+    let events = if call.what == FileKind::Read { libc::POLLIN } else { libc::POLLOUT };
+    let mut one = libc::pollfd { fd: call.descriptor, events, revents: 0 };
     // SAFETY: poll(2) reads and writes as many elements at the pointer as its second argument says.
     // - valid for both: `one` is a local.
     repeat_for(&POLL, || unsafe { libc::poll(&raw mut one, 1, -1) as libc::ssize_t }).map(drop)
@@ -178,11 +187,11 @@ fn wait_for(request: &Request<'_>) -> Result<(), Code> {
 
 /// One system call, which may wait.
 #[allow(clippy::cast_possible_truncation, reason = "both have a machine's word")]
-fn call(request: &Request<'_>) -> Result<usize, Code> {
-    let Request { descriptor, what, parts, position } = *request;
-    let count = request.count().cast_signed();
+fn perform_call(call: &FileCall<'_>) -> Result<usize, Code> {
+    let FileCall { descriptor, what, parts, position } = *call;
+    let count = call.count().cast_signed();
     let parts: *const libc::iovec = parts.as_ptr().cast();
-    if what == What::Append {
+    if what == FileKind::Append {
         // SAFETY: `append` demands parts at the pointer whose bytes may be read.
         // - as for pwritev(2) below.
         return unsafe { calls::append(descriptor, parts, count) };
@@ -191,21 +200,23 @@ fn call(request: &Request<'_>) -> Result<usize, Code> {
         // SAFETY: preadv(2) reads `count` elements at the pointer, and writes at most as many bytes to each part as it
         // says.
         // - valid for reads: `parts` is a slice of so many, which lie as `struct iovec` does;
-        // - valid for writes: a job that reads has lent its room, which stays where it is and is nobody else's until
-        //   the job has returned, which is after this call.
-        What::Read if position >= 0 => unsafe { libc::preadv(descriptor, parts, count, position) },
+        // - valid for writes: a request that reads has lent its room, which stays where it is and is nobody else's until
+        //   the request has returned, which is after this call.
+        FileKind::Read if position >= 0 => unsafe {
+            libc::preadv(descriptor, parts, count, position)
+        },
         // SAFETY: as for preadv(2).
-        What::Read => unsafe { libc::readv(descriptor, parts, count) },
+        FileKind::Read => unsafe { libc::readv(descriptor, parts, count) },
         // SAFETY: pwritev(2) reads `count` elements at the pointer, and the bytes of each part.
-        // - valid for reads: `parts` as above; a job that writes has lent its bytes, which stay where they are and
-        //   are not written to until the job has returned, which is after this call.
-        What::Write if position >= 0 => unsafe {
+        // - valid for reads: `parts` as above; a request that writes has lent its bytes, which stay where they are and
+        //   are not written to until the request has returned, which is after this call.
+        FileKind::Write if position >= 0 => unsafe {
             libc::pwritev(descriptor, parts, count, position)
         },
         // SAFETY: as for pwritev(2).
-        What::Write => unsafe { libc::writev(descriptor, parts, count) },
-        What::Append => unreachable!("it has been done above"),
-        What::SyncData => calls::sync_data(descriptor) as libc::ssize_t,
-        What::SyncAll => calls::sync_all(descriptor) as libc::ssize_t,
+        FileKind::Write => unsafe { libc::writev(descriptor, parts, count) },
+        FileKind::Append => unreachable!("it has been done above"),
+        FileKind::SyncData => calls::sync_data(descriptor) as libc::ssize_t,
+        FileKind::SyncAll => calls::sync_all(descriptor) as libc::ssize_t,
     })
 }

@@ -1,6 +1,6 @@
 //! Operations on files, by the kernel's own overlapped reads and writes, or by threads that wait for them.
 //!
-//! No call tells what is in the system's cache, so that each operation is a job. See [`Service`] for what does them.
+//! No call tells what is in the system's cache, so that each operation is a request. See [`Service`] for what does them.
 
 mod service;
 #[cfg(test)]
@@ -31,7 +31,8 @@ use self::service::{Code, Service};
 use super::afd::Afd;
 use super::options::{is_open, last_error, socket, system_fault};
 use super::port::Port;
-use crate::backend::files::{Files, Hold, Job, Now};
+use crate::backend::files::{FileRef, FileTarget, Files, Now};
+use crate::backend::request::{FileRequest, Submit};
 use crate::types::config::FileEngine;
 use crate::types::error::ErrorKind;
 use crate::types::error::Fault;
@@ -72,7 +73,7 @@ fn asked(descriptor: Descriptor, question: FILE_INFORMATION_CLASS) -> Option<u32
     (code == 0).then_some(answer)
 }
 
-/// An open file that jobs go by: never the program's own, whose number may be closed and given out again.
+/// An open file that requests go by: never the program's own, whose number may be closed and given out again.
 struct Held {
     file: OwnedHandle,
     has_positions: bool,
@@ -87,7 +88,7 @@ impl Held {
     }
 }
 
-impl Hold for Held {
+impl FileRef for Held {
     fn descriptor(&self) -> Descriptor {
         // Of a handle the lower 32 bits count.
         Descriptor::try_from(self.handle().addr()).unwrap_or(-1)
@@ -147,7 +148,7 @@ fn duplicate(of: HANDLE) -> Result<OwnedHandle, Code> {
     owned(handle).ok_or(ERROR_NOT_ENOUGH_MEMORY)
 }
 
-/// What does the jobs of a port, once there are any.
+/// What does the requests of a port, once there are any.
 pub(super) struct FileService {
     wanted: FileEngine,
     /// Made with the first hold.
@@ -173,6 +174,29 @@ impl FileService {
     }
 }
 
+impl Submit<FileTarget> for FileService {
+    fn prepare(&self) -> Result<(), Fault> {
+        self.service()?.prepare()
+    }
+
+    fn submit(&self, request: FileRequest) {
+        match self.service.get() {
+            Some(service) => service.submit(request),
+            None => unreachable!("the caller has prepared for it"),
+        }
+    }
+
+    fn flush(&self) {
+        if let Some(service) = self.service.get() {
+            service.flush();
+        }
+    }
+
+    fn cancel(&self, id: u64) -> Option<FileRequest> {
+        self.service.get()?.cancel(id)
+    }
+}
+
 impl Files for Afd {
     fn is_file(&self, descriptor: Descriptor) -> bool {
         // A socket is one that the reactor watches.
@@ -192,7 +216,7 @@ impl Files for Afd {
         Now::Never
     }
 
-    fn hold(&self, descriptor: Descriptor) -> Result<Arc<dyn Hold>, Fault> {
+    fn file_ref(&self, descriptor: Descriptor) -> Result<Arc<dyn FileRef>, Fault> {
         let service = self.files.service()?;
         let is_disk = kind(descriptor) == FILE_TYPE_DISK;
         // Opened for threads as well: an open file that is not overlapped does one operation after the other.
@@ -208,25 +232,8 @@ impl Files for Afd {
         Ok(Arc::new(Held { file, has_positions: is_disk, is_overlapped: false }))
     }
 
-    fn prepare(&self) -> Result<(), Fault> {
-        self.files.service()?.prepare()
-    }
-
-    fn put(&self, job: Job) {
-        match self.files.service.get() {
-            Some(service) => service.put(job),
-            None => unreachable!("the caller has prepared for it"),
-        }
-    }
-
-    fn go(&self) {
-        if let Some(service) = self.files.service.get() {
-            service.go();
-        }
-    }
-
-    fn take_back(&self, name: u64) -> Option<Job> {
-        self.files.service.get()?.take_back(name)
+    fn file_requests(&self) -> &dyn Submit<FileTarget> {
+        &self.files
     }
 
     fn files_name(&self) -> Option<&'static str> {

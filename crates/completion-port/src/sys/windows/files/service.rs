@@ -1,9 +1,9 @@
-//! Threads that wait at a completion port of the kernel, for jobs and for what the kernel has done of them.
+//! Threads that wait at a completion port of the kernel, for requests and for what the kernel has done of them.
 //!
-//! A job of an overlapped file is handed to the kernel by whichever thread takes it, part after part, and any of them
+//! A request of an overlapped file is handed to the kernel by whichever thread takes it, part after part, and any of them
 //! goes on with it when the kernel's packet comes. None of them waits for a file: of another file, and when it is to be
 //! flushed, a thread of a [`Lane`] does. The threads and the completion port belong to the service, which outlives its port
-//! until the last job has come back: the kernel writes to a buffer, or reads it, until its packet has come.
+//! until the last request has come back: the kernel writes to a buffer, or reads it, until its packet has come.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -17,12 +17,13 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use super::waiting::{LANES, Lane, give_back, lane_of};
-use crate::backend::files::{Job, What};
-use crate::sys::portable::job_queue::JobQueue;
+use super::waiting::{LANES, Lane, complete, lane_of};
+use crate::backend::files::{FileKind, FileTarget};
+use crate::backend::request::{FileRequest, Submit};
+use crate::sys::portable::request_queue::RequestQueue;
+use crate::sys::windows::afd::driver::is_error;
 use crate::sys::windows::options::system_fault;
 use crate::sys::windows::port::{Packet, Port, nap};
-use crate::sys::windows::request::is_error;
 use crate::types::error::ErrorKind;
 use crate::types::error::Fault;
 use windows_sys::Wdk::Storage::FileSystem::{NtReadFile, NtWriteFile};
@@ -40,7 +41,7 @@ const MOST: usize = 8;
 /// The longest time, in milliseconds, after which a call that a thread is to leave is asked for again.
 const LONGEST_PAUSE: u32 = 32;
 
-/// Of what is posted: there may be a job, or the end.
+/// Of what is posted: there may be a request, or the end.
 const LOOK: usize = 2;
 
 /// The most bytes that one call is given.
@@ -52,12 +53,12 @@ const END: i64 = -1;
 /// A code of the system.
 pub(super) type Code = u32;
 
-/// A job, and the memory in which the kernel notes what it has come to. While it flies, all of that is the kernel's.
+/// A request, and the memory in which the kernel notes what it has come to. While it flies, all of that is the kernel's.
 #[repr(C)]
 struct Flight {
     /// First, since its address is what a packet brings.
     overlapped: OVERLAPPED,
-    job: Job,
+    request: FileRequest,
 }
 
 impl Flight {
@@ -81,17 +82,17 @@ fn address_of(flight: &Flight) -> Address {
     ptr::from_ref(flight).addr()
 }
 
-/// A job that a thread has begun with, until it comes back.
+/// A request that a thread has begun with, until it comes back.
 struct Aboard {
-    name: u64,
-    /// Of the job's file.
+    id: u64,
+    /// Of the request's file.
     file: HANDLE,
-    /// Tells the last call for it from one for a later job that has the same memory.
+    /// Tells the last call for it from one for a later request that has the same memory.
     serial: u64,
     /// The kernel has it, or is just being asked to take it. Whoever takes this back makes the box of it again.
     flies: bool,
     /// It was asked for.
-    is_called_off: bool,
+    is_cancelled: bool,
 }
 
 // SAFETY: `Send` demands that another thread may use the value.
@@ -103,8 +104,8 @@ impl Aboard {
     fn cancel(&self, address: Address) {
         // SAFETY: CancelIoEx demands an open file. It looks for a request that was made with this address, and does not
         // touch what lies there.
-        // - open: the job has a share of it, and what is aboard is taken out, by the same lock that is held here, before
-        //   its job is given back.
+        // - open: the request has a share of it, and what is aboard is taken out, by the same lock that is held here, before
+        //   its request is given back.
         unsafe { CancelIoEx(self.file, ptr::without_provenance(address)) };
     }
 }
@@ -112,13 +113,13 @@ impl Aboard {
 #[derive(Default)]
 pub(super) struct State {
     /// Not begun, oldest first.
-    queue: JobQueue,
+    queue: RequestQueue,
     aboard: HashMap<Address, Aboard>,
     serials: u64,
     threads: usize,
     /// Those that wait at the completion port.
     idle: usize,
-    /// One of them asks for what was called off again.
+    /// One of them asks for what was cancelled again.
     is_reminding: bool,
     /// Of what a thread has to wait for.
     pub(super) lanes: [Lane; LANES],
@@ -132,7 +133,7 @@ impl State {
         self.is_over && self.aboard.is_empty() && !self.lanes.iter().any(Lane::is_at_work)
     }
 
-    /// Asks for what was called off again, if it is this thread that does. For how many milliseconds it may wait for a packet
+    /// Asks for what was cancelled again, if it is this thread that does. For how many milliseconds it may wait for a packet
     /// then: `pause` is how long it last did for that.
     fn remind(&mut self, pause: &mut Option<u32>) -> u32 {
         if pause.is_none() && self.is_reminding {
@@ -183,17 +184,6 @@ impl Service {
         &self.0.port
     }
 
-    /// Makes sure that there is a thread.
-    pub(super) fn prepare(&self) -> Result<(), Fault> {
-        let mut state = self.0.lock();
-        if state.threads > 0 {
-            return Ok(());
-        }
-        state.threads = 1;
-        drop(state);
-        self.start()
-    }
-
     #[cfg(test)]
     pub(super) fn tell_of_next_refusal(&self, how: Refusal) {
         *self.0.refusals.lock().unwrap_or_else(PoisonError::into_inner) = Some(how);
@@ -205,7 +195,7 @@ impl Service {
         self.0.dawdling.store(milliseconds, SeqCst);
     }
 
-    /// How many jobs threads wait for, or are about to.
+    /// How many requests threads wait for, or are about to.
     #[cfg(test)]
     pub(super) fn at_work(&self) -> usize {
         self.0.lock().lanes.iter().map(Lane::at_work).sum()
@@ -229,17 +219,28 @@ impl Service {
         self.0.lock().threads -= 1;
         Err(Fault { kind: ErrorKind::OutOfMemory, code: error.raw_os_error() })
     }
+}
 
-    pub(super) fn put(&self, job: Job) {
+impl Submit<FileTarget> for Service {
+    fn prepare(&self) -> Result<(), Fault> {
         let mut state = self.0.lock();
-        match lane_of(&job) {
-            Some(lane) => state.lanes[lane].put(job),
-            None => state.queue.push(job),
+        if state.threads > 0 {
+            return Ok(());
+        }
+        state.threads = 1;
+        drop(state);
+        self.start()
+    }
+
+    fn submit(&self, request: FileRequest) {
+        let mut state = self.0.lock();
+        match lane_of(&request) {
+            Some(lane) => state.lanes[lane].push(request),
+            None => state.queue.push(request),
         }
     }
 
-    /// Has a thread begin with what was put: an idle one, or else one more.
-    pub(super) fn go(&self) {
+    fn flush(&self) {
         let mut state = self.0.lock();
         let is_wanted = !state.queue.is_empty();
         let needs_another = state.queue.len() > state.idle && state.threads < MOST;
@@ -262,19 +263,18 @@ impl Service {
         }
     }
 
-    /// The job of this name, if no thread has begun with it. Otherwise the kernel is asked to let go of it.
-    pub(super) fn take_back(&self, name: u64) -> Option<Job> {
+    fn cancel(&self, id: u64) -> Option<FileRequest> {
         let mut state = self.0.lock();
-        if let Some(job) = state.queue.take(name) {
-            return Some(job);
+        if let Some(request) = state.queue.take(id) {
+            return Some(request);
         }
-        if let Some(job) = state.lanes.iter_mut().find_map(|lane| lane.take(name)) {
-            return Some(job);
+        if let Some(request) = state.lanes.iter_mut().find_map(|lane| lane.take(id)) {
+            return Some(request);
         }
-        if let Some((address, aboard)) = state.aboard.iter_mut().find(|(_, it)| it.name == name) {
-            aboard.is_called_off = true;
+        if let Some((address, aboard)) = state.aboard.iter_mut().find(|(_, it)| it.id == id) {
+            aboard.is_cancelled = true;
             aboard.cancel(*address);
-        } else if state.lanes.iter_mut().any(|lane| lane.call_off(name)) {
+        } else if state.lanes.iter_mut().any(|lane| lane.cancel(id)) {
             // In case that the kernel has not been there yet.
             self.0.port.post(LOOK);
         }
@@ -288,7 +288,7 @@ impl Drop for Service {
         state.is_over = true;
         let queue = state.queue.take_all();
         for (address, aboard) in &mut state.aboard {
-            aboard.is_called_off = true;
+            aboard.is_cancelled = true;
             aboard.cancel(*address);
         }
         let queues = state.lanes.each_mut().map(Lane::end);
@@ -301,7 +301,7 @@ impl Drop for Service {
     }
 }
 
-/// How far a thread gets with a job at once.
+/// How far a thread gets with a request at once.
 enum Step {
     /// The kernel has it. Its packet comes, or has been taken by another thread already.
     Flies,
@@ -309,7 +309,7 @@ enum Step {
 }
 
 /// What is asked of the kernel next.
-pub(super) struct Request {
+pub(super) struct FileCall {
     pub(super) file: HANDLE,
     position: i64,
     /// Of the first part that is left.
@@ -317,21 +317,21 @@ pub(super) struct Request {
     len: u32,
 }
 
-impl Request {
-    /// `None`: nothing is left of the job.
-    pub(super) fn of(job: &Job) -> Result<Option<Self>, Code> {
-        let file = super::handle_of(job.file.descriptor());
-        if matches!(job.what, What::SyncData | What::SyncAll) {
+impl FileCall {
+    /// `None`: nothing is left of the request.
+    pub(super) fn of(request: &FileRequest) -> Result<Option<Self>, Code> {
+        let file = super::handle_of(request.target.file.descriptor());
+        if matches!(request.kind, FileKind::SyncData | FileKind::SyncAll) {
             return Ok(Some(Self { file, position: 0, start: ptr::null_mut(), len: 0 }));
         }
-        let position = match i64::try_from(job.position()) {
-            _ if job.what == What::Append => END,
-            _ if !job.file.has_positions() => 0,
+        let position = match i64::try_from(request.position()) {
+            _ if request.kind == FileKind::Append => END,
+            _ if !request.target.file.has_positions() => 0,
             Ok(position) => position,
             // Some of these have a meaning of their own.
             Err(_) => return Err(ERROR_INVALID_PARAMETER),
         };
-        let parts = job.loan.as_ref().map_or(&[][..], |loan| loan.parts());
+        let parts = request.buffer.as_ref().map_or(&[][..], |loan| loan.parts());
         let Some(part) = parts.first() else { return Ok(None) };
         let len = u32::try_from(part.len.min(LONGEST)).unwrap_or(0);
         Ok(Some(Self { file, position, start: part.start.cast(), len }))
@@ -345,23 +345,23 @@ impl Request {
     /// until it tells that it is done: by that the call returns, by the event, or by a packet that brings the context. Until
     /// then both are valid, and nothing else uses them. The file is open, and is associated with a completion port if
     /// there is a context.
-    pub(super) unsafe fn call(
+    pub(super) unsafe fn perform(
         &self,
-        what: What,
+        what: FileKind,
         event: HANDLE,
         context: *mut c_void,
         block: *mut IO_STATUS_BLOCK,
     ) -> i32 {
         let Self { file, start, len, .. } = *self;
         let (start, at) = (start.cast::<c_void>(), &raw const self.position);
-        if what == What::Read {
+        if what == FileKind::Read {
             // SAFETY: NtReadFile writes at most as many bytes to the buffer as it is told, and a status at the fifth
             // argument, until it tells that it is done. It reads the position at once.
-            // - the caller promises that the two are valid so long; a job that reads has lent its room.
+            // - the caller promises that the two are valid so long; a request that reads has lent its room.
             unsafe { NtReadFile(file, event, None, context, block, start, len, at, ptr::null()) }
         } else {
             // SAFETY: NtWriteFile reads as many bytes of the buffer as it is told; all else as for NtReadFile.
-            // - the same; a job that writes has lent its bytes, which are not written to until the job has returned.
+            // - the same; a request that writes has lent its bytes, which are not written to until the request has returned.
             unsafe { NtWriteFile(file, event, None, context, block, start, len, at, ptr::null()) }
         }
     }
@@ -412,14 +412,14 @@ impl Shared {
             let packet = Packet::from(unsafe { entry.assume_init() });
             match packet {
                 Packet::Posted(_) => {
-                    let Some(job) = state.queue.pop() else { continue };
-                    let flight = Box::new(Flight { overlapped: OVERLAPPED::default(), job });
+                    let Some(request) = state.queue.pop() else { continue };
+                    let flight = Box::new(Flight { overlapped: OVERLAPPED::default(), request });
                     let aboard = Aboard {
-                        name: flight.job.name,
-                        file: super::handle_of(flight.job.file.descriptor()),
+                        id: flight.request.id,
+                        file: super::handle_of(flight.request.target.file.descriptor()),
                         serial: 0,
                         flies: false,
-                        is_called_off: false,
+                        is_cancelled: false,
                     };
                     state.aboard.insert(address_of(&flight), aboard);
                     drop(state);
@@ -484,7 +484,7 @@ impl Shared {
         }
     }
 
-    /// Does what is left of a job, as far as it goes without the kernel's packet.
+    /// Does what is left of a request, as far as it goes without the kernel's packet.
     fn go_on(&self, mut flight: Box<Flight>) {
         while let Step::Done(back, result) = self.begin(flight) {
             match self.note(back, result) {
@@ -494,11 +494,11 @@ impl Shared {
         }
     }
 
-    /// Asks the kernel for the next part of a job.
+    /// Asks the kernel for the next part of a request.
     fn begin(&self, mut flight: Box<Flight>) -> Step {
-        let what = flight.job.what;
-        let request = match Request::of(&flight.job) {
-            Ok(Some(request)) => request,
+        let what = flight.request.kind;
+        let call = match FileCall::of(&flight.request) {
+            Ok(Some(call)) => call,
             Ok(None) => return Step::Done(flight, Ok(0)),
             Err(code) => return Step::Done(flight, Err(code)),
         };
@@ -509,22 +509,22 @@ impl Shared {
         };
         let serial = self.take_off(address);
         let flight = Box::into_raw(flight);
-        // SAFETY: `call` demands that the request's memory, and the status, stay valid and are not shared until a packet
+        // SAFETY: `perform` demands that the call's memory, and the status, stay valid and are not shared until a packet
         // brings the context, or the call is refused; and that the file is associated with a completion port. A `Flight`
         // begins with an OVERLAPPED, and that with a status.
-        // - valid: the job has lent its buffer, which stays where it is and is nobody else's until the job has returned; the
+        // - valid: the request has lent its buffer, which stays where it is and is nobody else's until the request has returned; the
         //   flight's memory is freed by nothing but a packet when there is a status, or a refusal;
         // - not shared: no reference to the memory exists until then;
         // - the flight has a share of the file, which is associated with `self.port`, since no thread waits for it.
-        let status = unsafe { request.call(what, ptr::null_mut(), flight.cast(), flight.cast()) };
+        let status = unsafe { call.perform(what, ptr::null_mut(), flight.cast(), flight.cast()) };
         if !is_error(status) {
-            self.cancel_if_called_off(address);
+            self.cancel_if_asked(address);
             return Step::Flies;
         }
         #[cfg(test)]
         self.tell_of_refusal(flight);
         if !self.take_back_flight(address, serial) {
-            // Wine has told of it by a packet as well, and another thread has the job.
+            // Wine has told of it by a packet as well, and another thread has the request.
             return Step::Flies;
         }
         // SAFETY: `from_raw` demands a pointer of `into_raw` that nothing else uses.
@@ -533,10 +533,10 @@ impl Shared {
         Step::Done(flight, Err(code_of(status)))
     }
 
-    /// A job that was called off before the kernel had it.
-    fn cancel_if_called_off(&self, address: Address) {
+    /// A request that was cancelled before the kernel had it.
+    fn cancel_if_asked(&self, address: Address) {
         let state = self.lock();
-        if let Some(aboard) = state.aboard.get(&address).filter(|aboard| aboard.is_called_off) {
+        if let Some(aboard) = state.aboard.get(&address).filter(|aboard| aboard.is_cancelled) {
             aboard.cancel(address);
         }
     }
@@ -560,62 +560,68 @@ impl Shared {
         aboard.is_some_and(|aboard| std::mem::take(&mut aboard.flies))
     }
 
-    /// Notes what a call has come to. The job, if something is left of it.
+    /// Notes what a call has come to. The request, if something is left of it.
     fn note(&self, mut flight: Box<Flight>, result: Result<usize, Code>) -> Option<Box<Flight>> {
         let address = address_of(&flight);
         let mut state = self.lock();
-        let is_called_off = state.aboard.get(&address).is_some_and(|aboard| aboard.is_called_off);
-        if !conclude(&mut flight.job, result, is_called_off) {
+        let is_cancelled = state.aboard.get(&address).is_some_and(|aboard| aboard.is_cancelled);
+        if !conclude(&mut flight.request, result, is_cancelled) {
             return Some(flight);
         }
         state.aboard.remove(&address);
         self.dismiss(&state);
         drop(state);
-        give_back(flight.job);
+        complete(flight.request);
         None
     }
 }
 
-/// Notes what a call for a job has come to, and whether the job was called off. Whether the job comes back.
-pub(super) fn conclude(job: &mut Job, result: Result<usize, Code>, is_called_off: bool) -> bool {
+/// Notes what a call for a request has come to, and whether the request was cancelled. Whether the request comes back.
+pub(super) fn conclude(
+    request: &mut FileRequest,
+    result: Result<usize, Code>,
+    is_cancelled: bool,
+) -> bool {
     let is_over = match result {
-        Err(ERROR_OPERATION_ABORTED) if is_called_off => {
-            job.is_called_off = true;
+        Err(ERROR_OPERATION_ABORTED) if is_cancelled => {
+            request.is_cancelled = true;
             true
         }
         // The system has let go of it for a reason of its own. Once more.
         Err(ERROR_OPERATION_ABORTED) => false,
-        result => note(job, result) == ControlFlow::Break(()),
+        result => note(request, result) == ControlFlow::Break(()),
     };
-    // What was done so far is told, and that it was called off, if something is left.
-    job.is_called_off |= is_called_off && !is_over;
-    is_over || is_called_off
+    // What was done so far is told, and that it was cancelled, if something is left.
+    request.is_cancelled |= is_cancelled && !is_over;
+    is_over || is_cancelled
 }
 
-/// Notes what a call for a job has come to. `Break`: the job has come to its end.
-fn note(job: &mut Job, result: Result<usize, Code>) -> ControlFlow<()> {
-    let is_read = job.what == What::Read;
+/// Notes what a call for a request has come to. `Break`: the request has come to its end.
+fn note(request: &mut FileRequest, result: Result<usize, Code>) -> ControlFlow<()> {
+    let is_read = request.kind == FileKind::Read;
     match result {
         Ok(count) => {
-            job.advance(count);
-            let is_over = match job.what {
-                What::Read => count == 0 || job.is_complete() || !job.file.has_positions(),
-                What::Write | What::Append if count == 0 && !job.is_complete() => {
+            request.advance(count);
+            let is_over = match request.kind {
+                FileKind::Read => {
+                    count == 0 || request.is_complete() || !request.target.file.has_positions()
+                }
+                FileKind::Write | FileKind::Append if count == 0 && !request.is_complete() => {
                     // It would be so again, for ever.
-                    job.fault = Some(fault_of_file(ERROR_WRITE_FAULT));
+                    request.fault = Some(fault_of_file(ERROR_WRITE_FAULT));
                     true
                 }
-                What::Write | What::Append => job.is_complete(),
-                What::SyncData | What::SyncAll => true,
+                FileKind::Write | FileKind::Append => request.is_complete(),
+                FileKind::SyncData | FileKind::SyncAll => true,
             };
             if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         }
         // The end of the file, or of what was written to a pipe.
         Err(ERROR_HANDLE_EOF | ERROR_BROKEN_PIPE) if is_read => ControlFlow::Break(()),
         // Past the cache a read goes on at multiples of a block only, and the file has ended within one.
-        Err(ERROR_INVALID_PARAMETER) if job.has_come_to_the_end() => ControlFlow::Break(()),
+        Err(ERROR_INVALID_PARAMETER) if request.has_come_to_the_end() => ControlFlow::Break(()),
         Err(code) => {
-            job.fault = Some(fault_of_file(code));
+            request.fault = Some(fault_of_file(code));
             ControlFlow::Break(())
         }
     }

@@ -1,4 +1,4 @@
-//! Jobs, from their start to their return.
+//! Requests, from their start to their return.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -10,7 +10,7 @@ use std::os::windows::io::AsRawHandle;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -21,22 +21,23 @@ use windows_sys::Win32::Storage::FileSystem::{FILE_FLAG_DELETE_ON_CLOSE, FILE_FL
 
 use super::super::afd::Afd;
 use super::service::conclude;
-use crate::backend::files::{Files as _, Hold, Issuer, Job, What};
+use crate::backend::files::{FileKind, FileRef, FileTarget, Files as _, Issuer};
+use crate::backend::request::FileRequest;
 use crate::types::config::FileEngine;
 use crate::types::io_buffer::Loan;
 use crate::types::source::Descriptor;
 
 const SOON: Duration = Duration::from_secs(120);
 
-struct Desk(Mutex<Sender<Job>>);
+struct Desk(Mutex<Sender<FileRequest>>);
 
 impl Issuer for Desk {
-    fn returned(&self, job: Job) {
-        let _ = self.0.lock().unwrap().send(job);
+    fn complete(&self, request: FileRequest) {
+        let _ = self.0.lock().unwrap().send(request);
     }
 }
 
-fn desk() -> (Arc<Desk>, Receiver<Job>) {
+fn desk() -> (Arc<Desk>, Receiver<FileRequest>) {
     let (say, heard) = mpsc::channel();
     (Arc::new(Desk(Mutex::new(say))), heard)
 }
@@ -58,10 +59,16 @@ fn number(file: &impl AsRawHandle) -> Descriptor {
     Descriptor::try_from(file.as_raw_handle().addr()).unwrap()
 }
 
-fn job(desk: &Arc<Desk>, file: &Arc<dyn Hold>, name: u64, what: What, loan: Option<Loan>) -> Job {
-    let issuer = Arc::downgrade(desk);
-    let (file, offset) = (Arc::clone(file), 3);
-    Job { name, issuer, file, what, offset, loan, done: 0, fault: None, is_called_off: false }
+fn request(
+    desk: &Arc<Desk>,
+    file: &Arc<dyn FileRef>,
+    id: u64,
+    kind: FileKind,
+    buffer: Option<Loan>,
+) -> FileRequest {
+    let desk: Weak<Desk> = Arc::downgrade(desk);
+    let target = FileTarget { file: Arc::clone(file), offset: 3, issuer: desk };
+    FileRequest::new(id, target, kind, buffer)
 }
 
 fn bytes(bytes: &'static [u8]) -> Option<Loan> {
@@ -92,10 +99,10 @@ fn room(parts: usize, len: usize) -> Option<Loan> {
     shared_room(parts, len, &Arc::default())
 }
 
-fn perform(afd: &Afd, heard: &Receiver<Job>, job: Job) -> Job {
-    afd.prepare().unwrap();
-    afd.put(job);
-    afd.go();
+fn perform(afd: &Afd, heard: &Receiver<FileRequest>, request: FileRequest) -> FileRequest {
+    afd.file_requests().prepare().unwrap();
+    afd.file_requests().submit(request);
+    afd.file_requests().flush();
     heard.recv_timeout(SOON).unwrap()
 }
 
@@ -104,27 +111,26 @@ fn perform(afd: &Afd, heard: &Receiver<Job>, job: Job) -> Job {
 fn assert_served(engine: FileEngine, file: &File, waits: bool) {
     let afd = Afd::new(engine).unwrap();
     let (desk, heard) = desk();
-    let held = afd.hold(number(file)).unwrap();
+    let held = afd.file_ref(number(file)).unwrap();
     assert_eq!(held.waits(), waits);
     assert!(held.has_positions() && held.descriptor() != number(file));
-    let done = perform(&afd, &heard, job(&desk, &held, 1, What::Write, bytes(b"some bytes")));
-    assert_eq!(
-        (done.name, done.done, done.fault.is_none(), done.is_called_off),
-        (1, 10, true, false)
-    );
-    let done = perform(&afd, &heard, job(&desk, &held, 2, What::SyncAll, None));
+    let done =
+        perform(&afd, &heard, request(&desk, &held, 1, FileKind::Write, bytes(b"some bytes")));
+    assert_eq!((done.id, done.done, done.fault.is_none(), done.is_cancelled), (1, 10, true, false));
+    let done = perform(&afd, &heard, request(&desk, &held, 2, FileKind::SyncAll, None));
     assert!(done.fault.is_none());
-    let done = perform(&afd, &heard, job(&desk, &held, 3, What::Read, room(2, 7)));
+    let done = perform(&afd, &heard, request(&desk, &held, 3, FileKind::Read, room(2, 7)));
     assert_eq!((done.done, done.fault.is_none()), (10, true));
-    let Room(read, _) = done.loan.unwrap().into_buffer();
+    let Room(read, _) = done.buffer.unwrap().into_buffer();
     assert_eq!(read.concat(), b"some bytes\0\0\0\0");
-    let done = perform(&afd, &heard, job(&desk, &held, 4, What::Append, bytes(b" and more")));
+    let done =
+        perform(&afd, &heard, request(&desk, &held, 4, FileKind::Append, bytes(b" and more")));
     assert_eq!((done.done, done.fault.is_none()), (9, true));
-    let done = perform(&afd, &heard, job(&desk, &held, 6, What::Read, room(1, 100)));
-    let Room(read, _) = done.loan.unwrap().into_buffer();
+    let done = perform(&afd, &heard, request(&desk, &held, 6, FileKind::Read, room(1, 100)));
+    let Room(read, _) = done.buffer.unwrap().into_buffer();
     assert_eq!(read[0][..done.done], *b"some bytes and more");
-    let mut far = job(&desk, &held, 5, What::Write, bytes(b"x"));
-    far.offset = u64::MAX;
+    let mut far = request(&desk, &held, 5, FileKind::Write, bytes(b"x"));
+    far.target.offset = u64::MAX;
     let done = perform(&afd, &heard, far);
     assert_eq!(done.fault.unwrap().code, Some(ERROR_INVALID_PARAMETER.cast_signed()));
     assert_eq!(file.metadata().unwrap().len(), 3 + 10 + 9);
@@ -146,35 +152,35 @@ fn what_a_handle_does_not_allow_fails() {
     let file = File::open(std::env::current_exe().unwrap()).unwrap();
     let afd = Afd::new(FileEngine::Automatic).unwrap();
     let (desk, heard) = desk();
-    let held = afd.hold(number(&file)).unwrap();
-    let done = perform(&afd, &heard, job(&desk, &held, 1, What::Write, bytes(b"x")));
+    let held = afd.file_ref(number(&file)).unwrap();
+    let done = perform(&afd, &heard, request(&desk, &held, 1, FileKind::Write, bytes(b"x")));
     assert_eq!(done.fault.unwrap().code, Some(ERROR_ACCESS_DENIED.cast_signed()));
-    let done = perform(&afd, &heard, job(&desk, &held, 2, What::Read, room(1, 8)));
+    let done = perform(&afd, &heard, request(&desk, &held, 2, FileKind::Read, room(1, 8)));
     assert_eq!(done.done, 8);
 }
 
 /// Wine tells of some calls by both, and another thread may have the packet first: with a status, so that it goes on with the
-/// job, or without one.
+/// request, or without one.
 #[test]
-fn a_job_that_a_refusal_and_a_packet_tell_of_returns_once() {
+fn a_request_that_a_refusal_and_a_packet_tell_of_returns_once() {
     let file = File::open(std::env::current_exe().unwrap()).unwrap();
     let afd = Afd::new(FileEngine::Automatic).unwrap();
     let (desk, heard) = desk();
-    let held = afd.hold(number(&file)).unwrap();
+    let held = afd.file_ref(number(&file)).unwrap();
     let share = Arc::new(());
     for (name, status) in [None, Some(STATUS_ACCESS_DENIED), None].into_iter().enumerate() {
         afd.files.service().unwrap().tell_of_next_refusal(status);
         let mut loan = Loan::new(Room(vec![vec![1; 8]], Arc::clone(&share)));
         loan.lend_bytes(|buffer: &Room, part| part(&buffer.0[0]));
-        let refused = job(&desk, &held, name as u64, What::Write, Some(loan));
+        let refused = request(&desk, &held, name as u64, FileKind::Write, Some(loan));
         let done = perform(&afd, &heard, refused);
         assert_eq!(done.fault.unwrap().code, Some(ERROR_ACCESS_DENIED.cast_signed()));
-        assert_eq!((done.name, done.done, done.is_called_off), (name as u64, 0, false));
-        drop(done.loan);
-        let done = perform(&afd, &heard, job(&desk, &held, 10, What::Read, room(1, 8)));
-        assert_eq!((done.name, done.done), (10, 8), "{:?}", done.fault);
+        assert_eq!((done.id, done.done, done.is_cancelled), (name as u64, 0, false));
+        drop(done.buffer);
+        let done = perform(&afd, &heard, request(&desk, &held, 10, FileKind::Read, room(1, 8)));
+        assert_eq!((done.id, done.done), (10, 8), "{:?}", done.fault);
     }
-    assert!(heard.recv_timeout(Duration::from_millis(50)).is_err(), "a job has returned twice");
+    assert!(heard.recv_timeout(Duration::from_millis(50)).is_err(), "a request has returned twice");
     assert_eq!(Arc::strong_count(&share), 1);
 }
 
@@ -184,7 +190,7 @@ fn only_files_and_pipes_are_files() {
     assert!(afd.is_file(number(&file(7, 0))));
     assert!(!afd.is_file(-1) && !afd.is_file(0x7f_f000));
     assert_eq!(afd.files_name(), None);
-    afd.prepare().unwrap();
+    afd.file_requests().prepare().unwrap();
     assert_eq!(afd.files_name(), Some("overlapped"));
 }
 
@@ -195,14 +201,20 @@ fn a_service_lasts_until_it_has_let_go_of_the_last_buffer() {
     for round in 0..50 {
         let afd = Afd::new(FileEngine::Automatic).unwrap();
         let (desk, heard) = desk();
-        let held = afd.hold(number(&file)).unwrap();
+        let held = afd.file_ref(number(&file)).unwrap();
         let share = Arc::new(());
-        afd.prepare().unwrap();
+        afd.file_requests().prepare().unwrap();
         for name in 0..8 {
-            afd.put(job(&desk, &held, name, What::Read, shared_room(3, 4096, &share)));
-            afd.go();
+            afd.file_requests().submit(request(
+                &desk,
+                &held,
+                name,
+                FileKind::Read,
+                shared_room(3, 4096, &share),
+            ));
+            afd.file_requests().flush();
         }
-        drop(afd.take_back(round % 8));
+        drop(afd.file_requests().cancel(round % 8));
         drop(afd);
         drop((desk, heard));
         // The kernel lets go of what it has, and the threads drop it.
@@ -214,15 +226,15 @@ fn a_service_lasts_until_it_has_let_go_of_the_last_buffer() {
     }
 }
 
-/// How many milliseconds later than it says a thread enters a call. The second: what is called off is not there yet.
+/// How many milliseconds later than it says a thread enters a call. The second: what is cancelled is not there yet.
 const DAWDLING: [u64; 2] = [0, 50];
 
 /// Starts so many reads of a pipe, from this name on, and waits until threads have begun with so many.
-fn read_pipe(afd: &Afd, jobs: impl Iterator<Item = Job>, begun: usize) {
-    afd.prepare().unwrap();
-    for job in jobs {
-        afd.put(job);
-        afd.go();
+fn read_pipe(afd: &Afd, requests: impl Iterator<Item = FileRequest>, begun: usize) {
+    afd.file_requests().prepare().unwrap();
+    for request in requests {
+        afd.file_requests().submit(request);
+        afd.file_requests().flush();
     }
     await_true("threads begin", || afd.files.service().unwrap().at_work() == begun);
 }
@@ -237,29 +249,30 @@ fn await_true(what: &str, mut is_true: impl FnMut() -> bool) {
 }
 
 #[test]
-fn a_call_that_waits_is_left_whenever_its_job_is_called_off() {
+fn a_call_that_waits_is_left_whenever_its_request_is_cancelled() {
     for dawdling in DAWDLING {
         let (reader, mut writer) = pipe().unwrap();
         let afd = Afd::new(FileEngine::Automatic).unwrap();
         let (desk, heard) = desk();
-        let held = afd.hold(number(&reader)).unwrap();
+        let held = afd.file_ref(number(&reader)).unwrap();
         assert!(held.waits() && !held.ends_by_itself());
         let share = Arc::new(());
         afd.files.service().unwrap().dawdle(dawdling);
-        let jobs = |name| job(&desk, &held, name, What::Read, shared_room(1, 8, &share));
+        let requests =
+            |name| request(&desk, &held, name, FileKind::Read, shared_room(1, 8, &share));
         // By one handle that is not overlapped.
-        read_pipe(&afd, (0..3).map(jobs), 3);
+        read_pipe(&afd, (0..3).map(requests), 3);
         for name in [1, 2, 0] {
-            assert!(afd.take_back(name).is_none());
+            assert!(afd.file_requests().cancel(name).is_none());
             let done = heard.recv_timeout(SOON).unwrap();
-            assert_eq!((done.name, done.done, done.is_called_off), (name, 0, true));
+            assert_eq!((done.id, done.done, done.is_cancelled), (name, 0, true));
             assert!(done.fault.is_none());
         }
         assert_eq!(Arc::strong_count(&share), 1);
         // The thread is as good as before.
         writer.write_all(b"some").unwrap();
-        let done = perform(&afd, &heard, jobs(3));
-        assert_eq!((done.name, done.done, done.is_called_off), (3, 4, false));
+        let done = perform(&afd, &heard, requests(3));
+        assert_eq!((done.id, done.done, done.is_cancelled), (3, 4, false));
     }
 }
 
@@ -269,13 +282,14 @@ fn a_service_ends_that_calls_are_waiting_for() {
         let (reader, _writer) = pipe().unwrap();
         let afd = Afd::new(FileEngine::Automatic).unwrap();
         let (desk, heard) = desk();
-        let held = afd.hold(number(&reader)).unwrap();
+        let held = afd.file_ref(number(&reader)).unwrap();
         let share = Arc::new(());
         let service = afd.files.service().unwrap();
         service.dawdle(dawdling);
         let last = service.last();
-        let jobs = |name| job(&desk, &held, name, What::Read, shared_room(1, 8, &share));
-        read_pipe(&afd, (0..12).map(jobs), 8);
+        let requests =
+            |name| request(&desk, &held, name, FileKind::Read, shared_room(1, 8, &share));
+        read_pipe(&afd, (0..12).map(requests), 8);
         drop(afd);
         drop((desk, heard));
         await_true("the buffers are dropped", || Arc::strong_count(&share) == 1);
@@ -289,27 +303,27 @@ fn silent_pipes_hold_up_no_disk() {
     for engine in [FileEngine::Automatic, FileEngine::Threads] {
         let afd = Afd::new(engine).unwrap();
         let (desk, heard) = desk();
-        let held = |number: usize| afd.hold(self::number(&pipes[number].0)).unwrap();
-        let reads =
-            (0..20).map(|number| job(&desk, &held(number), number as u64, What::Read, room(1, 8)));
+        let held = |number: usize| afd.file_ref(self::number(&pipes[number].0)).unwrap();
+        let reads = (0..20)
+            .map(|number| request(&desk, &held(number), number as u64, FileKind::Read, room(1, 8)));
         read_pipe(&afd, reads, 8);
         // Opened again, and by a duplicate.
         for file in [file(7, 0), file(0, 0)] {
-            let held = afd.hold(number(&file)).unwrap();
+            let held = afd.file_ref(number(&file)).unwrap();
             for name in 100..110 {
-                let write = job(&desk, &held, name, What::Write, bytes(b"some bytes"));
+                let write = request(&desk, &held, name, FileKind::Write, bytes(b"some bytes"));
                 assert_eq!(perform(&afd, &heard, write).done, 10);
-                let read = job(&desk, &held, name, What::Read, room(2, 5));
+                let read = request(&desk, &held, name, FileKind::Read, room(2, 5));
                 assert_eq!(perform(&afd, &heard, read).done, 10);
-                let sync = job(&desk, &held, name, What::SyncData, None);
+                let sync = request(&desk, &held, name, FileKind::SyncData, None);
                 assert!(perform(&afd, &heard, sync).fault.is_none());
             }
         }
-        // The others come after those that are called off.
+        // The others come after those that are cancelled.
         for name in 0..20 {
-            let back = afd.take_back(name);
+            let back = afd.file_requests().cancel(name);
             let back = back.unwrap_or_else(|| heard.recv_timeout(SOON).unwrap());
-            assert_eq!(back.name, name);
+            assert_eq!(back.id, name);
         }
     }
 }
@@ -320,13 +334,13 @@ fn past_the_cache_a_read_ends_where_the_file_has_ended_within_a_block() {
     let afd = Afd::new(FileEngine::Automatic).unwrap();
     let (desk, _heard) = desk();
     let file = file(7, 0);
-    let held = afd.hold(number(&file)).unwrap();
+    let held = afd.file_ref(number(&file)).unwrap();
     for (end, is_end) in [(512, true), (4096 + 1, true), (0, false), (4096, false)] {
-        let mut job = job(&desk, &held, 1, What::Read, room(2, 4096));
+        let mut request = request(&desk, &held, 1, FileKind::Read, room(2, 4096));
         if end > 0 {
-            assert!(!conclude(&mut job, Ok(end), false));
+            assert!(!conclude(&mut request, Ok(end), false));
         }
-        assert!(conclude(&mut job, Err(ERROR_INVALID_PARAMETER), false));
-        assert_eq!((job.done, job.fault.is_none()), (end, is_end));
+        assert!(conclude(&mut request, Err(ERROR_INVALID_PARAMETER), false));
+        assert_eq!((request.done, request.fault.is_none()), (end, is_end));
     }
 }

@@ -1,8 +1,8 @@
-//! Threads that wait for one job after the other: where no packet of the kernel comes, since the handle is the program's own
+//! Threads that wait for one request after the other: where no packet of the kernel comes, since the handle is the program's own
 //! or is not overlapped, and where something is put on a disk.
 //!
 //! A thread may wait in the call itself, and be asked to leave it when it has not quite entered: the kernel finds nothing
-//! then. So what was called off is asked for again, by a thread that waits at the completion port of the [`Service`], until the
+//! then. So what was cancelled is asked for again, by a thread that waits at the completion port of the [`Service`], until the
 //! call has returned.
 //!
 //! [`Service`]: super::service::Service
@@ -23,11 +23,12 @@ use windows_sys::Win32::System::Threading::{
     CreateEventW, GetCurrentThread, INFINITE, WaitForSingleObject,
 };
 
-use super::service::{Code, Request, Shared, code_of, conclude};
-use crate::backend::files::{Job, What};
-use crate::sys::portable::job_queue::JobQueue;
+use super::service::{Code, FileCall, Shared, code_of, conclude};
+use crate::backend::files::FileKind;
+use crate::backend::request::FileRequest;
+use crate::sys::portable::request_queue::RequestQueue;
+use crate::sys::windows::afd::driver::is_error;
 use crate::sys::windows::options::last_error;
-use crate::sys::windows::request::is_error;
 use crate::types::error::ErrorKind;
 use crate::types::error::Fault;
 
@@ -37,35 +38,36 @@ const MOST: usize = 8;
 /// How long a thread stays that has nothing to do.
 const REST: Duration = Duration::from_secs(10);
 
-/// One is for jobs that end by themselves, and one for those that may not, so that these hold up none of the others.
+/// One is for requests that end by themselves, and one for those that may not, so that these hold up none of the others.
 pub(super) const LANES: usize = 2;
 
-/// By which lane a job goes, if a thread has to wait for it.
-pub(super) fn lane_of(job: &Job) -> Option<usize> {
-    let waits = job.file.waits() || matches!(job.what, What::SyncData | What::SyncAll);
-    waits.then(|| usize::from(job.file.ends_by_itself()))
+/// By which lane a request goes, if a thread has to wait for it.
+pub(super) fn lane_of(request: &FileRequest) -> Option<usize> {
+    let waits = request.target.file.waits()
+        || matches!(request.kind, FileKind::SyncData | FileKind::SyncAll);
+    waits.then(|| usize::from(request.target.file.ends_by_itself()))
 }
 
-/// Jobs, and the threads that wait for them.
+/// Requests, and the threads that wait for them.
 #[derive(Default)]
 pub(super) struct Lane {
     /// Not begun, oldest first.
-    queue: JobQueue,
+    queue: RequestQueue,
     at_work: Vec<Work>,
     threads: usize,
     /// Those that have nothing to do.
     idle: usize,
 }
 
-/// A job that a thread has begun with, until it comes back.
+/// A request that a thread has begun with, until it comes back.
 struct Work {
-    name: u64,
+    id: u64,
     call: Call,
     /// It was asked for.
-    is_called_off: bool,
+    is_cancelled: bool,
 }
 
-/// What a thread does of its job.
+/// What a thread does of its request.
 enum Call {
     /// Nothing that could be ended.
     None,
@@ -93,7 +95,7 @@ impl Work {
             Call::Flies(file, address) => {
                 // SAFETY: CancelIoEx demands an open file. It looks for a request that was made with this address, and does
                 // not touch what lies there.
-                // - open: the job has a share of it, and this is taken back, as above, before the job is given back.
+                // - open: the request has a share of it, and this is taken back, as above, before the request is given back.
                 unsafe { CancelIoEx(file, ptr::without_provenance(address)) };
             }
         }
@@ -101,8 +103,8 @@ impl Work {
 }
 
 impl Lane {
-    pub(super) fn put(&mut self, job: Job) {
-        self.queue.push(job);
+    pub(super) fn push(&mut self, request: FileRequest) {
+        self.queue.push(request);
     }
 
     pub(super) fn is_at_work(&self) -> bool {
@@ -124,35 +126,35 @@ impl Lane {
         Some(needs_another)
     }
 
-    pub(super) fn take(&mut self, name: u64) -> Option<Job> {
-        self.queue.take(name)
+    pub(super) fn take(&mut self, id: u64) -> Option<FileRequest> {
+        self.queue.take(id)
     }
 
     /// The port is gone. What no thread has begun with.
-    pub(super) fn end(&mut self) -> Vec<Job> {
+    pub(super) fn end(&mut self) -> Vec<FileRequest> {
         for work in &mut self.at_work {
-            work.is_called_off = true;
+            work.is_cancelled = true;
             work.cancel();
         }
         self.queue.take_all()
     }
 
-    /// Asks the kernel to let go of a job. Whether that is here.
-    pub(super) fn call_off(&mut self, name: u64) -> bool {
-        let Some(work) = self.work(name) else { return false };
-        work.is_called_off = true;
+    /// Asks the kernel to let go of a request. Whether that is here.
+    pub(super) fn cancel(&mut self, id: u64) -> bool {
+        let Some(work) = self.work(id) else { return false };
+        work.is_cancelled = true;
         work.cancel();
         true
     }
 
-    /// Asks the kernel once more for what was called off and may not have been there yet. Whether there is such a thing.
+    /// Asks the kernel once more for what was cancelled and may not have been there yet. Whether there is such a thing.
     pub(super) fn remind(&self) -> bool {
-        let deaf = |work: &&Work| work.is_called_off && matches!(work.call, Call::Waits(_));
+        let deaf = |work: &&Work| work.is_cancelled && matches!(work.call, Call::Waits(_));
         self.at_work.iter().filter(deaf).map(Work::cancel).count() > 0
     }
 
-    fn work(&mut self, name: u64) -> Option<&mut Work> {
-        self.at_work.iter_mut().find(|work| work.name == name)
+    fn work(&mut self, id: u64) -> Option<&mut Work> {
+        self.at_work.iter_mut().find(|work| work.id == id)
     }
 }
 
@@ -208,9 +210,10 @@ impl Shared {
         }
         let queue = it.queue.take_all();
         drop(state);
-        for mut job in queue {
-            job.fault = Some(Fault { kind: ErrorKind::OutOfMemory, code: error.raw_os_error() });
-            give_back(job);
+        for mut request in queue {
+            request.fault =
+                Some(Fault { kind: ErrorKind::OutOfMemory, code: error.raw_os_error() });
+            complete(request);
         }
     }
 
@@ -219,11 +222,11 @@ impl Shared {
         let mut tools = Tools::default();
         let mut state = self.lock();
         loop {
-            if let Some(job) = state.lanes[lane].queue.pop() {
-                let work = Work { name: job.name, call: Call::None, is_called_off: false };
+            if let Some(request) = state.lanes[lane].queue.pop() {
+                let work = Work { id: request.id, call: Call::None, is_cancelled: false };
                 state.lanes[lane].at_work.push(work);
                 drop(state);
-                self.wait_for(lane, job, &mut tools);
+                self.wait_for(lane, request, &mut tools);
                 state = self.lock();
                 continue;
             }
@@ -242,69 +245,69 @@ impl Shared {
         state.lanes[lane].threads -= 1;
     }
 
-    /// Does a job to its end, or until it is called off.
-    fn wait_for(&self, lane: usize, mut job: Job, tools: &mut Tools) {
+    /// Does a request to its end, or until it is cancelled.
+    fn wait_for(&self, lane: usize, mut request: FileRequest, tools: &mut Tools) {
         let mut is_over = false;
         while !is_over {
-            let result = self.call(lane, &job, tools);
+            let result = self.call(lane, &request, tools);
             let mut state = self.lock();
             let it = &mut state.lanes[lane];
-            let place = it.at_work.iter().position(|work| work.name == job.name);
-            let is_called_off = place.is_some_and(|place| {
+            let place = it.at_work.iter().position(|work| work.id == request.id);
+            let is_cancelled = place.is_some_and(|place| {
                 it.at_work[place].call = Call::None;
-                it.at_work[place].is_called_off
+                it.at_work[place].is_cancelled
             });
-            is_over = conclude(&mut job, result, is_called_off);
+            is_over = conclude(&mut request, result, is_cancelled);
             if is_over {
                 place.map(|place| it.at_work.swap_remove(place));
                 self.dismiss(&state);
             }
         }
-        give_back(job);
+        complete(request);
     }
 
-    /// Notes what the thread of a job does from now on. Whether the job was called off.
-    fn turn(&self, lane: usize, name: u64, call: Call) -> bool {
+    /// Notes what the thread of a request does from now on. Whether the request was cancelled.
+    fn turn(&self, lane: usize, id: u64, call: Call) -> bool {
         let mut state = self.lock();
-        let Some(work) = state.lanes[lane].work(name) else { return false };
+        let Some(work) = state.lanes[lane].work(id) else { return false };
         work.call = call;
         let is_flying = matches!(work.call, Call::Flies(..));
-        if work.is_called_off && is_flying {
+        if work.is_cancelled && is_flying {
             work.cancel();
         }
-        work.is_called_off
+        work.is_cancelled
     }
 
-    /// Does what comes next of a job, and waits for it.
-    fn call(&self, lane: usize, job: &Job, tools: &mut Tools) -> Result<usize, Code> {
-        let Some(request) = Request::of(job)? else { return Ok(0) };
+    /// Does what comes next of a request, and waits for it.
+    fn call(&self, lane: usize, request: &FileRequest, tools: &mut Tools) -> Result<usize, Code> {
+        let Some(call) = FileCall::of(request)? else { return Ok(0) };
         let (thread, event) = (tools.thread()?, tools.event()?);
-        if self.turn(lane, job.name, Call::Waits(thread)) {
+        if self.turn(lane, request.id, Call::Waits(thread)) {
             return Err(ERROR_OPERATION_ABORTED);
         }
         #[cfg(test)]
         self.dawdle();
-        if matches!(job.what, What::SyncData | What::SyncAll) {
+        if matches!(request.kind, FileKind::SyncData | FileKind::SyncAll) {
             // SAFETY: FlushFileBuffers demands an open file.
-            // - the job has a share of it.
-            let done = unsafe { FlushFileBuffers(request.file) };
+            // - the request has a share of it.
+            let done = unsafe { FlushFileBuffers(call.file) };
             return if done == 0 { Err(last_error()) } else { Ok(0) };
         }
         let pending = IO_STATUS_BLOCK_0 { Status: STATUS_PENDING };
         let mut block = IO_STATUS_BLOCK { Anonymous: pending, Information: 0 };
         let block = &raw mut block;
-        // SAFETY: `call` demands that the request's memory, and the status, stay valid and are not shared until what was
+        // SAFETY: `perform` demands that the call's memory, and the status, stay valid and are not shared until what was
         // asked for is done.
         // - the event, or the call's return, tells that, for which is waited below; `block` is a local, and used by no
-        //   other name; the job has lent its buffer, which stays where it is and is nobody else's until the job has
+        //   other name; the request has lent its buffer, which stays where it is and is nobody else's until the request has
         //   returned;
         // - no packet comes of what has no context.
-        let mut status = unsafe { request.call(job.what, event, ptr::null_mut(), block) };
+        let mut status = unsafe { call.perform(request.kind, event, ptr::null_mut(), block) };
         if is_error(status) {
             return Err(code_of(status));
         }
         if status == STATUS_PENDING {
-            self.turn(lane, job.name, Call::Flies(request.file, block.addr()));
+            self.turn(lane, request.id, Call::Flies(call.file, block.addr()));
             while status == STATUS_PENDING {
                 // SAFETY: WaitForSingleObject demands an open handle.
                 // - `tools` owns it.
@@ -325,7 +328,7 @@ impl Shared {
     }
 }
 
-/// Returns a job. A buffer may be dropped by that, whose code may panic: the thread goes on.
-pub(super) fn give_back(job: Job) {
-    let _ = catch_unwind(AssertUnwindSafe(|| job.give_back()));
+/// Returns a request. A buffer may be dropped by that, whose code may panic: the thread goes on.
+pub(super) fn complete(request: FileRequest) {
+    let _ = catch_unwind(AssertUnwindSafe(|| request.complete()));
 }

@@ -35,7 +35,8 @@ use super::afd::make_nonblocking;
 use super::host::is_wine;
 use super::options::{Code, fault, last_code, socket};
 use super::sockets::{Name, is_own_peer, length, name, owned};
-use crate::backend::sockets::{Ask, PARTS, Transfer};
+use crate::backend::request::SocketRequest;
+use crate::backend::sockets::{PARTS, SocketKind};
 use crate::types::address::{Address, Kind};
 use crate::types::io_buffer::Loan;
 use crate::types::source::Descriptor;
@@ -51,7 +52,7 @@ const MUCH: usize = 1 << 20;
 const ADDRESS: usize = size_of::<SOCKADDR_STORAGE>() + 16;
 
 /// An operation, and the memory in which the kernel notes what it has come to. While it flies, all of that is the kernel's
-/// but the transfer and the connection.
+/// but the request and the connection.
 #[repr(C)]
 struct Flight {
     /// First, since its address is what a packet brings.
@@ -63,7 +64,7 @@ struct Flight {
     names: [u8; 2 * ADDRESS],
     /// What AcceptEx makes a connection of.
     connection: Option<OwnedSource>,
-    transfer: Transfer,
+    request: SocketRequest,
 }
 
 /// Where a [`Flight`] is. It only tells it from others.
@@ -85,8 +86,8 @@ struct Aboard {
     is_being_called: bool,
     /// The call has failed at once.
     refused: Option<Code>,
-    /// It was recalled.
-    is_called_off: bool,
+    /// It was cancelled.
+    is_cancelled: bool,
 }
 
 // SAFETY: `Send` demands that another thread may use the value.
@@ -108,12 +109,12 @@ impl Aboard {
 #[derive(Default)]
 struct State {
     /// Handed over, and not begun, the oldest first.
-    fresh: Vec<Transfer>,
+    fresh: Vec<SocketRequest>,
     aboard: HashMap<Place, Aboard>,
     /// Where those aboard are, by their names.
     places: HashMap<u64, Place>,
     /// What has ended, and was not brought back yet.
-    ended: HashMap<u64, Transfer>,
+    ended: HashMap<u64, SocketRequest>,
     serials: u64,
     /// The reactor is being dropped.
     is_over: bool,
@@ -284,14 +285,14 @@ impl Parts {
 }
 
 impl Flight {
-    fn new(transfer: Transfer) -> Box<Self> {
+    fn new(request: SocketRequest) -> Box<Self> {
         Box::new(Self {
             overlapped: OVERLAPPED::default(),
             flags: 0,
             address: RawAddress::room(),
             names: [0; 2 * ADDRESS],
             connection: None,
-            transfer,
+            request,
         })
     }
 
@@ -302,13 +303,14 @@ impl Flight {
             ..OVERLAPPED::default()
         };
         (self.flags, self.address) = (0, RawAddress::room());
-        let Transfer { descriptor, ask, ref address, .. } = self.transfer;
-        if let (Ask::Connect | Ask::Send, Some(target)) = (ask, address) {
+        let SocketRequest { kind, ref target, .. } = self.request;
+        let (descriptor, address) = (target.descriptor, &target.address);
+        if let (SocketKind::Connect | SocketKind::Send, Some(target)) = (kind, address) {
             self.address = RawAddress::of(target).map_err(|_| WSAEOPNOTSUPP)?;
         }
-        match (ask, address) {
-            (Ask::Accept, _) => self.connection = Some(open_like(descriptor)?),
-            (Ask::Connect, Some(target)) => bind_for(descriptor, target)?,
+        match (kind, address) {
+            (SocketKind::Accept, _) => self.connection = Some(open_like(descriptor)?),
+            (SocketKind::Connect, Some(target)) => bind_for(descriptor, target)?,
             _ => {}
         }
         Ok(())
@@ -337,20 +339,20 @@ impl Flight {
         // SAFETY: a reference demands that the place is valid and not written to as long as it lives.
         // - the caller says so; it is used no more when one of the calls below is made, behind which another thread may
         //   free the memory before this one goes on.
-        let transfer = unsafe { &(*flight).transfer };
-        let (ask, socket) = (transfer.ask, socket(transfer.descriptor));
-        let has_target = transfer.address.is_some();
-        let most = match ask {
-            Ask::Send => SOME,
-            Ask::SendAll => MUCH,
+        let request = unsafe { &(*flight).request };
+        let (kind, socket) = (request.kind, socket(request.target.descriptor));
+        let has_target = request.target.address.is_some();
+        let most = match kind {
+            SocketKind::Send => SOME,
+            SocketKind::SendAll => MUCH,
             _ => usize::MAX,
         };
-        let mut parts = Parts::of(transfer.loan.as_ref(), most);
+        let mut parts = Parts::of(request.buffer.as_ref(), most);
         let (parts, count) = parts.list();
-        match ask {
-            Ask::Accept => {
+        match kind {
+            SocketKind::Accept => {
                 let Some(accept) = extensions(socket).accept else { return WSAEOPNOTSUPP };
-                // SAFETY: as for `transfer`.
+                // SAFETY: as for `request`.
                 let Some(connection) = (unsafe { &(*flight).connection }) else {
                     return WSAEOPNOTSUPP;
                 };
@@ -366,7 +368,7 @@ impl Flight {
                 };
                 code_of(done != 0)
             }
-            Ask::Connect => {
+            SocketKind::Connect => {
                 let Some(connect) = extensions(socket).connect else { return WSAEOPNOTSUPP };
                 // SAFETY: ConnectEx reads an address of this size at the second argument, and writes a status at the last,
                 // until it is done. Null stands for nothing to be sent, and for no count.
@@ -376,17 +378,17 @@ impl Flight {
                 };
                 code_of(done != 0)
             }
-            Ask::Receive => {
+            SocketKind::Receive => {
                 // SAFETY: WSARecv reads so many buffers at the second argument, before it returns. Until it is done it
                 // writes at most as many bytes to each as it says, flags at the fifth argument and a status at the sixth.
-                // - valid: the loan has lent its room, which stays where it is and is nobody else's until the transfer has
+                // - valid: the loan has lent its room, which stays where it is and is nobody else's until the request has
                 //   come back; all else is of the flight, which the caller keeps, and the list is a local.
                 let done = unsafe {
                     WSARecv(socket, parts, count, ptr::null_mut(), flags, overlapped, None)
                 };
                 code_of(done == 0)
             }
-            Ask::ReceiveFrom => {
+            SocketKind::ReceiveFrom => {
                 // SAFETY: WSARecvFrom does the same, and writes at most as many bytes of an address at the sixth argument
                 // as it finds at the seventh, and their number there.
                 // - valid: as above.
@@ -405,10 +407,10 @@ impl Flight {
                 };
                 code_of(done == 0)
             }
-            Ask::Send | Ask::SendAll if has_target => {
+            SocketKind::Send | SocketKind::SendAll if has_target => {
                 // SAFETY: WSASendTo reads so many buffers and an address, the bytes of the buffers until it is done, and
                 // writes a status at the argument before the last.
-                // - valid: the loan has lent its bytes, which are not written to until the transfer has come back; all else
+                // - valid: the loan has lent its bytes, which are not written to until the request has come back; all else
                 //   is of the flight, which the caller keeps, and the list is a local.
                 let done = unsafe {
                     let none = ptr::null_mut();
@@ -416,7 +418,7 @@ impl Flight {
                 };
                 code_of(done == 0)
             }
-            Ask::Send | Ask::SendAll => {
+            SocketKind::Send | SocketKind::SendAll => {
                 // SAFETY: WSASend does the same, without an address.
                 // - valid: as above.
                 let done =
@@ -437,7 +439,7 @@ impl Flight {
         // - valid: all are borrowed over the call.
         let done = unsafe {
             WSAGetOverlappedResult(
-                socket(self.transfer.descriptor),
+                socket(self.request.target.descriptor),
                 &raw const self.overlapped,
                 &raw mut len,
                 0,
@@ -446,16 +448,18 @@ impl Flight {
         };
         match code_of(done != 0) {
             0 => Met::Done(count),
-            WSAEMSGSIZE if matches!(self.transfer.ask, Ask::Receive | Ask::ReceiveFrom) => {
+            WSAEMSGSIZE
+                if matches!(self.request.kind, SocketKind::Receive | SocketKind::ReceiveFrom) =>
+            {
                 Met::Cut(count)
             }
             code => {
-                if matches!(self.transfer.ask, Ask::Send | Ask::SendAll) {
+                if matches!(self.request.kind, SocketKind::Send | SocketKind::SendAll) {
                     // Of a send that was cancelled a part may have been sent.
-                    let left = self.transfer.loan.as_ref().map_or(0, |loan| {
+                    let left = self.request.buffer.as_ref().map_or(0, |loan| {
                         loan.parts().iter().fold(0_usize, |sum, part| sum.saturating_add(part.len))
                     });
-                    self.transfer.advance(count.min(left));
+                    self.request.advance(count.min(left));
                 }
                 Met::Failed(code)
             }
@@ -464,7 +468,7 @@ impl Flight {
 
     /// The listener has given up a connection: the flight has it.
     fn take_connection(&mut self) -> Result<(), Code> {
-        let descriptor = self.transfer.descriptor;
+        let descriptor = self.request.target.descriptor;
         let listener = socket(descriptor);
         let Some(connection) = self.connection.take() else { return Err(WSAECONNABORTED) };
         let number = connection.as_source().name.number;
@@ -479,8 +483,8 @@ impl Flight {
             return Err(last_code());
         }
         make_nonblocking(number)?;
-        self.transfer.address = self.peer(listener);
-        self.transfer.connection = Some(connection);
+        self.request.target.address = self.peer(listener);
+        self.request.target.connection = Some(connection);
         Ok(())
     }
 
@@ -512,7 +516,7 @@ impl Flight {
 
     /// A connect is done.
     fn take_peer(&self) -> Result<(), Code> {
-        let descriptor = self.transfer.descriptor;
+        let descriptor = self.request.target.descriptor;
         // SAFETY: setsockopt reads as many bytes at the pointer as its last argument says: none.
         let done = unsafe {
             setsockopt(socket(descriptor), SOL_SOCKET, SO_UPDATE_CONNECT_CONTEXT, ptr::null(), 0)
@@ -520,7 +524,7 @@ impl Flight {
         if done != 0 {
             return Err(last_code());
         }
-        if is_own_peer(descriptor, self.transfer.address.as_ref()) {
+        if is_own_peer(descriptor, self.request.target.address.as_ref()) {
             return Err(WSAECONNREFUSED);
         }
         Ok(())
@@ -532,19 +536,19 @@ impl Operations {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn put(&self, transfer: Transfer) {
-        self.lock().fresh.push(transfer);
+    pub(super) fn submit(&self, request: SocketRequest) {
+        self.lock().fresh.push(request);
     }
 
     /// Begins with what was put. What is known to have ended at once is told by `sign`.
-    pub(super) fn begin(&self, sign: Sign<'_>) {
+    pub(super) fn flush(&self, sign: Sign<'_>) {
         loop {
             let mut state = self.lock();
             if state.fresh.is_empty() {
                 return;
             }
             let flight = Flight::new(state.fresh.remove(0));
-            let Transfer { name, descriptor, .. } = flight.transfer;
+            let (id, descriptor) = (flight.request.id, flight.request.target.descriptor);
             let memory = Box::into_raw(flight);
             let aboard = Aboard {
                 memory,
@@ -553,22 +557,22 @@ impl Operations {
                 flies: false,
                 is_being_called: false,
                 refused: None,
-                is_called_off: false,
+                is_cancelled: false,
             };
-            state.places.insert(name, memory.addr());
+            state.places.insert(id, memory.addr());
             state.aboard.insert(memory.addr(), aboard);
             drop(state);
             // SAFETY: `from_raw` demands a pointer of `into_raw` that nothing else uses.
             // - it was made above, and does not fly.
-            self.submit(unsafe { Box::from_raw(memory) }, sign);
+            self.start(unsafe { Box::from_raw(memory) }, sign);
         }
     }
 
     /// Hands the kernel what is left of a flight that is aboard.
-    fn submit(&self, mut flight: Box<Flight>, sign: Sign<'_>) {
+    fn start(&self, mut flight: Box<Flight>, sign: Sign<'_>) {
         let prepared = flight.prepare();
         #[cfg(test)]
-        let ask = flight.transfer.ask;
+        let kind = flight.request.kind;
         let memory = Box::into_raw(flight);
         let place = memory.addr();
         let mut state = self.lock();
@@ -596,8 +600,8 @@ impl Operations {
         }
         if matches!(code, 0 | WSA_IO_PENDING) {
             #[cfg(test)]
-            tests::note(ask);
-            if let Some(aboard) = aboard.filter(|aboard| aboard.is_called_off) {
+            tests::note(kind);
+            if let Some(aboard) = aboard.filter(|aboard| aboard.is_cancelled) {
                 aboard.cancel();
             }
         } else if let Some(aboard) = aboard {
@@ -631,14 +635,15 @@ impl Operations {
         }
         aboard.flies = false;
         let refused = aboard.refused.take();
-        let (memory, was_called_off) = (aboard.memory, aboard.is_called_off);
+        let (memory, was_cancelled) = (aboard.memory, aboard.is_cancelled);
         drop(state);
         // SAFETY: `from_raw` demands a pointer of `into_raw` that nothing else uses.
         // - it is that of a flight that flew, as was seen just now; that was taken back by this thread alone;
         // - the kernel has written a status, which is the last that it does with the memory; or it has refused the call; or
         //   the call has returned, and it knows of no such request.
         let mut flight = unsafe { Box::from_raw(memory) };
-        let is_receive = matches!(flight.transfer.ask, Ask::Receive | Ask::ReceiveFrom);
+        let is_receive =
+            matches!(flight.request.kind, SocketKind::Receive | SocketKind::ReceiveFrom);
         let met = match refused {
             Some(WSAEMSGSIZE) if is_receive => Met::Cut(flight.room()),
             Some(_) => Met::Refused,
@@ -646,47 +651,47 @@ impl Operations {
             None => flight.met(),
         };
         let is_over = match met {
-            Met::Failed(WSA_OPERATION_ABORTED) if was_called_off => false,
+            Met::Failed(WSA_OPERATION_ABORTED) if was_cancelled => false,
             met => flight.note(met, is_there),
         };
         let mut state = self.lock();
-        let is_called_off =
-            state.is_over || state.aboard.get(&place).is_some_and(|aboard| aboard.is_called_off);
-        if !is_over && !is_called_off {
+        let is_cancelled =
+            state.is_over || state.aboard.get(&place).is_some_and(|aboard| aboard.is_cancelled);
+        if !is_over && !is_cancelled {
             drop(state);
-            self.submit(flight, sign);
+            self.start(flight, sign);
             return None;
         }
-        // What was done so far is told, and that it was called off, if something is left.
-        flight.transfer.is_called_off |= !is_over;
-        let Flight { transfer, .. } = *flight;
-        let name = transfer.name;
+        // What was done so far is told, and that it was cancelled, if something is left.
+        flight.request.is_cancelled |= !is_over;
+        let Flight { request, .. } = *flight;
+        let id = request.id;
         state.aboard.remove(&place);
-        state.places.remove(&name);
+        state.places.remove(&id);
         let is_dropped = state.is_over;
         if !is_dropped {
-            state.ended.insert(name, transfer);
-            return Some(name);
+            state.ended.insert(id, request);
+            return Some(id);
         }
         drop(state);
         // The port is gone. The code of its buffer is called without the lock.
-        drop(transfer);
+        drop(request);
         None
     }
 
-    pub(super) fn take_ended(&self, name: u64) -> Option<Transfer> {
-        self.lock().ended.remove(&name)
+    pub(super) fn take_completed(&self, id: u64) -> Option<SocketRequest> {
+        self.lock().ended.remove(&id)
     }
 
     /// The operation of this name, if it was not begun. Otherwise the kernel is asked to let go of it.
-    pub(super) fn recall(&self, name: u64) -> Option<Transfer> {
+    pub(super) fn cancel(&self, id: u64) -> Option<SocketRequest> {
         let mut state = self.lock();
-        if let Some(place) = state.fresh.iter().position(|transfer| transfer.name == name) {
+        if let Some(place) = state.fresh.iter().position(|request| request.id == id) {
             return Some(state.fresh.remove(place));
         }
-        let place = *state.places.get(&name)?;
+        let place = *state.places.get(&id)?;
         if let Some(aboard) = state.aboard.get_mut(&place) {
-            aboard.is_called_off = true;
+            aboard.is_cancelled = true;
             if aboard.flies {
                 aboard.cancel();
             }
@@ -728,57 +733,57 @@ impl Aboard {
 impl Flight {
     /// How many bytes there is room for.
     fn room(&self) -> usize {
-        let parts = self.transfer.loan.as_ref().map_or(&[][..], |loan| loan.parts());
+        let parts = self.request.buffer.as_ref().map_or(&[][..], |loan| loan.parts());
         parts.iter().fold(0, |sum, part| sum.saturating_add(part.len))
     }
 
     /// Notes what a call has come to. False if something is left to be done.
     fn note(&mut self, met: Met, is_there: impl FnOnce(Descriptor) -> bool) -> bool {
-        let Transfer { descriptor, ask, .. } = self.transfer;
+        let (descriptor, kind) = (self.request.target.descriptor, self.request.kind);
         let result = match met {
-            Met::Done(count) => match ask {
-                Ask::Accept => self.take_connection(),
-                Ask::Connect => self.take_peer(),
-                Ask::Receive | Ask::ReceiveFrom => {
-                    self.transfer.done += count;
+            Met::Done(count) => match kind {
+                SocketKind::Accept => self.take_connection(),
+                SocketKind::Connect => self.take_peer(),
+                SocketKind::Receive | SocketKind::ReceiveFrom => {
+                    self.request.done += count;
                     Ok(())
                 }
-                Ask::Send => {
-                    self.transfer.advance(count);
+                SocketKind::Send => {
+                    self.request.advance(count);
                     Ok(())
                 }
-                Ask::SendAll => {
-                    self.transfer.advance(count);
-                    return self.transfer.is_complete();
+                SocketKind::SendAll => {
+                    self.request.advance(count);
+                    return self.request.is_complete();
                 }
             },
             Met::Cut(count) => {
-                (self.transfer.done, self.transfer.is_cut) = (count, true);
+                (self.request.done, self.request.target.is_cut) = (count, true);
                 Ok(())
             }
             Met::Refused => {
-                self.transfer.is_declined = true;
+                self.request.target.is_declined = true;
                 Ok(())
             }
             Met::Failed(code) => Err(code),
         };
         match result {
             Ok(()) => {
-                if ask == Ask::ReceiveFrom {
-                    self.transfer.address = self.address.address();
+                if kind == SocketKind::ReceiveFrom {
+                    self.request.target.address = self.address.address();
                 }
                 true
             }
             // The peer has given up this connection. Another one may stand behind it.
-            Err(WSAECONNRESET | WSAECONNABORTED) if ask == Ask::Accept => false,
+            Err(WSAECONNRESET | WSAECONNABORTED) if kind == SocketKind::Accept => false,
             // If it was not recalled, the socket was closed; or the system has let go of it for a reason of its own.
             Err(WSA_OPERATION_ABORTED) if is_there(descriptor) => false,
             Err(WSA_OPERATION_ABORTED) => {
-                self.transfer.fault = Some(fault(descriptor, WSAENOTSOCK));
+                self.request.fault = Some(fault(descriptor, WSAENOTSOCK));
                 true
             }
             Err(code) => {
-                self.transfer.fault = Some(fault(descriptor, code));
+                self.request.fault = Some(fault(descriptor, code));
                 true
             }
         }

@@ -22,7 +22,8 @@ use super::super::options::{last_code, socket};
 use super::super::port::Port as Kernel;
 use super::kept_or_asked;
 use crate::backend::reactor::Reactor as _;
-use crate::backend::sockets::{Ask, Attempt, Sockets as _, Transfer, Transport};
+use crate::backend::request::{SocketRequest, Submit as _};
+use crate::backend::sockets::{Attempt, SocketKind, SocketTarget, Sockets as _, Transport};
 use crate::state::facts::{Edge, Facts};
 use crate::types::config::FileEngine;
 use crate::types::io_buffer::Loan;
@@ -37,7 +38,7 @@ const QUIET: Duration = Duration::from_millis(50);
 
 thread_local! {
     /// The calls of this thread that the kernel has accepted.
-    static CARRIED: RefCell<Vec<Ask>> = const { RefCell::new(Vec::new()) };
+    static CARRIED: RefCell<Vec<SocketKind>> = const { RefCell::new(Vec::new()) };
     /// What is to be done in between, when this thread is about to make a call next.
     static IN_BETWEEN: RefCell<Option<Between>> = const { RefCell::new(None) };
 }
@@ -53,12 +54,12 @@ pub(super) fn call_is_due(place: super::Place) {
 }
 
 /// The kernel has accepted a call of this thread.
-pub(super) fn note(ask: Ask) {
+pub(super) fn note(ask: SocketKind) {
     CARRIED.with_borrow_mut(|carried| carried.push(ask));
 }
 
 /// The calls since this was last asked.
-fn carried() -> Vec<Ask> {
+fn carried() -> Vec<SocketKind> {
     CARRIED.take()
 }
 
@@ -123,7 +124,7 @@ fn what_has_to_wait_is_carried_out_by_the_kernel() {
 
         let (near, mut far) = pair();
         port.associate(near.into()).unwrap().recv(Vec::with_capacity(8)).unwrap();
-        assert_eq!(carried(), [Ask::Receive]);
+        assert_eq!(carried(), [SocketKind::Receive]);
         far.write_all(b"abc").unwrap();
         let Outcome::Received(Ok(3), bytes) = outcome(&port) else { panic!() };
         assert_eq!(bytes, b"abc");
@@ -131,7 +132,7 @@ fn what_has_to_wait_is_carried_out_by_the_kernel() {
         let (mut near, mut far) = pair();
         fill(&mut near);
         port.associate(near.into()).unwrap().send_all(vec![b'y'; 3 << 20]).unwrap();
-        assert_eq!(carried(), [Ask::SendAll]);
+        assert_eq!(carried(), [SocketKind::SendAll]);
         let reader = std::thread::spawn(move || {
             far.set_nonblocking(false).unwrap();
             let mut bytes = Vec::new();
@@ -139,13 +140,13 @@ fn what_has_to_wait_is_carried_out_by_the_kernel() {
             bytes.iter().filter(|byte| **byte == b'y').count()
         });
         assert!(matches!(outcome(&port), Outcome::Sent(Ok(len), _) if len == 3 << 20));
-        assert_eq!(carried(), [Ask::SendAll; 2], "call after call");
+        assert_eq!(carried(), [SocketKind::SendAll; 2], "call after call");
         assert_eq!(reader.join().unwrap(), 3 << 20);
 
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         port.associate(listener.into()).unwrap().accept().unwrap();
-        assert_eq!(carried(), [Ask::Accept]);
+        assert_eq!(carried(), [SocketKind::Accept]);
         let client = TcpStream::connect(address).unwrap();
         let Outcome::Accepted(Ok((socket, Some(peer)))) = outcome(&port) else { panic!() };
         assert_eq!(peer.as_ip(), Some(client.local_addr().unwrap()));
@@ -158,7 +159,7 @@ fn what_has_to_wait_is_carried_out_by_the_kernel() {
         let address = listener.local_addr().unwrap();
         let to_key = |socket: crate::OwnedSource| socket.into_descriptor().unwrap();
         port.connect(address, None, to_key).unwrap();
-        assert_eq!(carried(), [Ask::Connect]);
+        assert_eq!(carried(), [SocketKind::Connect]);
         let mut batch = Batch::new();
         let Some(Packet::Done(done)) = port.wait(&mut batch, SOON).unwrap().next() else {
             panic!()
@@ -172,7 +173,7 @@ fn what_has_to_wait_is_carried_out_by_the_kernel() {
         let peer = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = datagrams.local_addr().unwrap();
         port.associate(datagrams.into()).unwrap().recv_from(Vec::with_capacity(8)).unwrap();
-        assert_eq!(carried(), [Ask::ReceiveFrom]);
+        assert_eq!(carried(), [SocketKind::ReceiveFrom]);
         peer.send_to(b"abc", address).unwrap();
         let Outcome::ReceivedFrom(Ok((3, Some(from))), _) = outcome(&port) else { panic!() };
         assert_eq!(from.as_ip(), Some(peer.local_addr().unwrap()));
@@ -248,7 +249,7 @@ fn a_socket_that_comes_back_to_its_port_is_known_there() {
             port.associate(near).unwrap().recv(Vec::with_capacity(8)).unwrap();
             // By notifications nothing tells that it is the same socket.
             let is_known = round == 0 || way == Readiness::Polls;
-            assert_eq!(carried(), &[Ask::Receive][..usize::from(is_known)]);
+            assert_eq!(carried(), &[SocketKind::Receive][..usize::from(is_known)]);
             far.write_all(b"abc").unwrap();
             let mut batch = Batch::new();
             let Some(Packet::Done(done)) = port.wait(&mut batch, SOON).unwrap().next() else {
@@ -311,20 +312,13 @@ fn a_call_of_the_program_is_passed_over() {
     });
 }
 
-fn transfer(descriptor: Descriptor, name: u64, ask: Ask, loan: Option<Loan>) -> Transfer {
-    Transfer {
-        name,
-        descriptor,
-        ask,
-        address: None,
-        loan,
-        done: 0,
-        is_cut: false,
-        connection: None,
-        fault: None,
-        is_called_off: false,
-        is_declined: false,
-    }
+fn request(
+    descriptor: Descriptor,
+    id: u64,
+    kind: SocketKind,
+    buffer: Option<Loan>,
+) -> SocketRequest {
+    SocketRequest::new(id, SocketTarget::new(descriptor, None), kind, buffer)
 }
 
 fn room(bytes: usize) -> Option<Loan> {
@@ -334,19 +328,19 @@ fn room(bytes: usize) -> Option<Loan> {
 }
 
 /// The operations of which edges tell within so long.
-fn ended_within(afd: &Afd, limit: Duration) -> Vec<Transfer> {
+fn ended_within(afd: &Afd, limit: Duration) -> Vec<SocketRequest> {
     let end = Instant::now() + limit;
     let mut edges: Vec<Edge> = Vec::with_capacity(64);
     let mut ended = Vec::new();
     while ended.is_empty() && Instant::now() < end {
         afd.poll(&mut edges, Some(end.saturating_duration_since(Instant::now()))).unwrap();
-        ended.extend(edges.iter().map(|edge| afd.bring_back(edge.name).unwrap()));
+        ended.extend(edges.iter().map(|edge| afd.take_completed(edge.name).unwrap()));
     }
     ended
 }
 
 #[track_caller]
-fn ended(afd: &Afd) -> Transfer {
+fn ended(afd: &Afd) -> SocketRequest {
     let mut all = ended_within(afd, SOON);
     assert_eq!(all.len(), 1, "{all:?}");
     all.pop().unwrap()
@@ -364,11 +358,11 @@ fn a_datagram_that_is_cut_at_once_is_told_once() {
     for name in 1..50 {
         far.send_to(b"hello", near.local_addr().unwrap()).unwrap();
         near.peek_from(&mut [0; 8]).unwrap();
-        afd.hand_over(transfer(here, name, Ask::ReceiveFrom, room(3)));
-        afd.begin();
+        afd.submit(request(here, name, SocketKind::ReceiveFrom, room(3)));
+        afd.flush();
         let cut = ended(&afd);
-        assert_eq!((cut.name, cut.done, cut.is_cut), (name, 3, true), "{:?}", cut.fault);
-        assert_eq!(cut.address.unwrap().as_ip(), Some(far.local_addr().unwrap()));
+        assert_eq!((cut.id, cut.done, cut.target.is_cut), (name, 3, true), "{:?}", cut.fault);
+        assert_eq!(cut.target.address.unwrap().as_ip(), Some(far.local_addr().unwrap()));
     }
     assert!(ended_within(&afd, QUIET).is_empty());
     assert_eq!(afd.operations.flying(), 0);
@@ -394,10 +388,10 @@ fn a_packet_that_is_none_of_a_flight_brings_no_second_call() {
             place.store(at, SeqCst);
             stray(&in_between, at);
         })));
-        afd.hand_over(transfer(here, name, Ask::Receive, room(8)));
-        afd.begin();
+        afd.submit(request(here, name, SocketKind::Receive, room(8)));
+        afd.flush();
         assert!(IN_BETWEEN.take().is_none(), "a call was made");
-        assert_eq!(carried(), [Ask::Receive]);
+        assert_eq!(carried(), [SocketKind::Receive]);
         // The call has returned, and the kernel has the memory. Wine is asked to let go of it, and has it once more then.
         stray(&afd, found.load(SeqCst));
         assert!(ended_within(&afd, QUIET).is_empty());
@@ -410,7 +404,7 @@ fn a_packet_that_is_none_of_a_flight_brings_no_second_call() {
         assert_eq!(again.len(), usize::from(is_wine()));
         far.write_all(b"abc").unwrap();
         let ended = ended(&afd);
-        assert_eq!((ended.name, ended.done), (name, 3), "{:?}", ended.fault);
+        assert_eq!((ended.id, ended.done), (name, 3), "{:?}", ended.fault);
     }
     assert!(ended_within(&afd, QUIET).is_empty());
     assert_eq!(afd.operations.flying(), 0);
@@ -424,10 +418,12 @@ fn what_the_system_does_not_begin_is_declined() {
     afd.attach(here, 7, Facts::IN).unwrap();
     assert!(afd.carries(here).is_some());
     let address = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 9)).into());
-    afd.hand_over(Transfer { address, ..transfer(here, 1, Ask::Connect, None) });
-    afd.begin();
+    let mut connect = request(here, 1, SocketKind::Connect, None);
+    connect.target.address = address;
+    afd.submit(connect);
+    afd.flush();
     let declined = ended(&afd);
-    assert!(declined.is_declined && declined.address.is_some());
+    assert!(declined.target.is_declined && declined.target.address.is_some());
 }
 
 /// What the system says of it is said by the call that the port makes itself then.
@@ -444,7 +440,7 @@ fn a_connect_that_is_declined_fails_as_the_system_says() {
 }
 
 #[test]
-fn what_is_recalled_comes_back_by_the_call_or_by_an_edge() {
+fn what_is_cancelled_comes_back_by_the_call_or_by_an_edge() {
     let afd = Afd::new(FileEngine::Automatic).unwrap();
     let (near, mut far) = pair();
     let here = number(&near);
@@ -452,18 +448,18 @@ fn what_is_recalled_comes_back_by_the_call_or_by_an_edge() {
     let mut nothing = [];
     let attempt = afd.receive(here, Transport::DrainedStream, &mut nothing);
     assert!(matches!(attempt, Attempt::Carried));
-    afd.hand_over(transfer(here, 1, Ask::Receive, room(8)));
-    assert_eq!(afd.recall(1).map(|transfer| transfer.name), Some(1));
-    afd.hand_over(transfer(here, 2, Ask::Receive, room(8)));
-    afd.begin();
-    assert!(afd.recall(2).is_none());
-    let recalled = ended(&afd);
-    assert!(recalled.is_called_off && recalled.fault.is_none() && recalled.done == 0);
-    assert!(afd.recall(2).is_none());
+    afd.submit(request(here, 1, SocketKind::Receive, room(8)));
+    assert_eq!(afd.cancel(1).map(|request| request.id), Some(1));
+    afd.submit(request(here, 2, SocketKind::Receive, room(8)));
+    afd.flush();
+    assert!(afd.cancel(2).is_none());
+    let cancelled = ended(&afd);
+    assert!(cancelled.is_cancelled && cancelled.fault.is_none() && cancelled.done == 0);
+    assert!(afd.cancel(2).is_none());
     // Nothing was taken by it.
     far.write_all(b"abc").unwrap();
-    afd.hand_over(transfer(here, 3, Ask::Receive, room(8)));
-    afd.begin();
+    afd.submit(request(here, 3, SocketKind::Receive, room(8)));
+    afd.flush();
     assert_eq!(ended(&afd).done, 3);
 }
 
@@ -477,13 +473,13 @@ fn a_call_outlives_its_thread() {
     for name in 1..30 {
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                afd.hand_over(transfer(here, name, Ask::Receive, room(8)));
-                afd.begin();
+                afd.submit(request(here, name, SocketKind::Receive, room(8)));
+                afd.flush();
             });
         });
         far.write_all(b"abc").unwrap();
         let ended = ended(&afd);
-        assert_eq!((ended.name, ended.done), (name, 3), "{:?}", ended.fault);
+        assert_eq!((ended.id, ended.done), (name, 3), "{:?}", ended.fault);
     }
 }
 

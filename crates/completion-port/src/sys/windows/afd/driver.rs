@@ -2,6 +2,8 @@
 //!
 //! The driver (`\Device\Afd`) is what Winsock itself asks. Its poll is not documented, and used by many programs;
 //! its numbers have been the same since Windows 2000, and Wine has them.
+//!
+//! Prior art: wepoll, libuv, mio and polling ask the driver in the same way.
 
 use std::io;
 use std::os::windows::io::{AsRawHandle as _, FromRawHandle as _, OwnedHandle};
@@ -22,29 +24,29 @@ use windows_sys::Win32::Networking::WinSock::SOCKET;
 use windows_sys::Win32::Storage::FileSystem::{FILE_SHARE_READ, FILE_SHARE_WRITE, SYNCHRONIZE};
 use windows_sys::Win32::System::IO::{CancelIoEx, IO_STATUS_BLOCK, IO_STATUS_BLOCK_0, OVERLAPPED};
 
-use super::afd::Watched;
-use super::options::system_fault;
-use super::port::Port;
+use super::super::options::system_fault;
+use super::super::port::Port;
+use super::Watched;
 use crate::types::error::Fault;
 
 /// What a poll asks for and tells.
-pub(super) mod event {
+pub(in crate::sys::windows) mod event {
     /// A receive would not wait.
-    pub(in super::super) const RECEIVE: u32 = 0x1;
+    pub(in crate::sys::windows) const RECEIVE: u32 = 0x1;
     /// Urgent data has come.
-    pub(in super::super) const URGENT: u32 = 0x2;
+    pub(in crate::sys::windows) const URGENT: u32 = 0x2;
     /// A send would not wait.
-    pub(in super::super) const SEND: u32 = 0x4;
+    pub(in crate::sys::windows) const SEND: u32 = 0x4;
     /// The peer has ended the stream.
-    pub(in super::super) const DISCONNECT: u32 = 0x8;
+    pub(in crate::sys::windows) const DISCONNECT: u32 = 0x8;
     /// The connection was reset.
-    pub(in super::super) const ABORT: u32 = 0x10;
+    pub(in crate::sys::windows) const ABORT: u32 = 0x10;
     /// This process has closed the socket.
-    pub(in super::super) const LOCAL_CLOSE: u32 = 0x20;
+    pub(in crate::sys::windows) const LOCAL_CLOSE: u32 = 0x20;
     /// An accept would not wait.
-    pub(in super::super) const ACCEPT: u32 = 0x80;
+    pub(in crate::sys::windows) const ACCEPT: u32 = 0x80;
     /// A connect has failed.
-    pub(in super::super) const CONNECT_FAIL: u32 = 0x100;
+    pub(in crate::sys::windows) const CONNECT_FAIL: u32 = 0x100;
 }
 
 /// The driver's code for a poll: its device type, function 9, buffered.
@@ -67,7 +69,7 @@ const _: () = assert!(size_of::<Info>() == 32);
 const INFO_SIZE: u32 = 32;
 
 /// Whose request it is, and what for.
-pub(super) enum Owner {
+pub(in crate::sys::windows) enum Owner {
     /// It asks for what the engine wants.
     Main(Arc<Watched>),
     /// It tells when the socket is closed.
@@ -76,7 +78,7 @@ pub(super) enum Owner {
 
 /// The memory of one poll. While it flies, the driver owns all of it but `owner`.
 #[repr(C)]
-pub(super) struct Request {
+pub(in crate::sys::windows) struct Poll {
     /// First, since its address is what the completion port tells.
     overlapped: OVERLAPPED,
     info: Info,
@@ -86,10 +88,10 @@ pub(super) struct Request {
 // SAFETY: `Send` demands that another thread may use the value.
 // - the OVERLAPPED has an event's handle, which is null always, and a pointer that is not used; the other fields
 //   are numbers and an `Arc` of what may be sent and shared.
-unsafe impl Send for Request {}
+unsafe impl Send for Poll {}
 
-impl Request {
-    pub(super) fn new() -> Box<Self> {
+impl Poll {
+    pub(in crate::sys::windows) fn new() -> Box<Self> {
         Box::new(Self {
             overlapped: OVERLAPPED::default(),
             info: Info {
@@ -106,10 +108,10 @@ impl Request {
 }
 
 /// A request that the driver has. Its memory is not touched through this: the address only tells it from others.
-pub(super) struct Flying {
-    address: NonNull<Request>,
+pub(in crate::sys::windows) struct Flying {
+    address: NonNull<Poll>,
     /// The driver had the answer at once.
-    pub(super) was_ready: bool,
+    pub(in crate::sys::windows) was_ready: bool,
 }
 
 // SAFETY: `Send` and `Sync` demand that another thread may use the value.
@@ -120,18 +122,18 @@ unsafe impl Sync for Flying {}
 
 impl Flying {
     /// Whether the memory of an ended request was this one's.
-    pub(super) fn is(&self, ended: &Ended) -> bool {
+    pub(in crate::sys::windows) fn is(&self, ended: &Ended) -> bool {
         ptr::eq(self.address.as_ptr(), &raw const *ended.request)
     }
 }
 
 /// Whether a status says that a call has failed, and that no packet tells of it. The two highest bits are set then.
-pub(super) fn is_error(status: i32) -> bool {
+pub(in crate::sys::windows) fn is_error(status: i32) -> bool {
     status.cast_unsigned() >> 30 == 3
 }
 
 /// How a request has ended.
-pub(super) enum End {
+pub(in crate::sys::windows) enum End {
     /// The driver has told of these events.
     Told(u32),
     /// It tells nothing: it was cancelled by this back end, or by the system, which may do so when the thread ends that has
@@ -142,8 +144,8 @@ pub(super) enum End {
 }
 
 /// A request that is over. Its memory is this process's again.
-pub(super) struct Ended {
-    request: Box<Request>,
+pub(in crate::sys::windows) struct Ended {
+    request: Box<Poll>,
 }
 
 impl Ended {
@@ -153,26 +155,29 @@ impl Ended {
     ///
     /// A packet of the port that the request's [`Device`] is associated with had this address, and this function
     /// was not called for that packet before.
-    pub(super) unsafe fn take(overlapped: *mut OVERLAPPED, device: &Device) -> Self {
+    pub(in crate::sys::windows) unsafe fn take(
+        overlapped: *mut OVERLAPPED,
+        device: &Device,
+    ) -> Self {
         // SAFETY: `from_raw` demands a pointer of `into_raw` that nothing else uses.
         // - every address that the device completes is one that `Device::submit` has made so, of the first field
-        //   of a `Request`, with the provenance of the whole;
+        //   of a `Poll`, with the provenance of the whole;
         // - the driver is done with the memory once it has queued the packet, and `submit` does not touch it
         //   after the call by which the driver got it; each request makes one packet, whose address the caller
         //   brings once.
-        let request = unsafe { Box::from_raw(overlapped.cast::<Request>()) };
+        let request = unsafe { Box::from_raw(overlapped.cast::<Poll>()) };
         device.flying.fetch_sub(1, SeqCst);
         Self { request }
     }
 
     /// Whose it was.
-    pub(super) fn take_owner(&mut self) -> Option<Owner> {
+    pub(in crate::sys::windows) fn take_owner(&mut self) -> Option<Owner> {
         self.request.owner.take()
     }
 
     /// How it has ended.
     #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "see below")]
-    pub(super) fn end(&self) -> End {
+    pub(in crate::sys::windows) fn end(&self) -> End {
         let Info { sockets, events, .. } = self.request.info;
         // The field has a status in the kernel's own words, in a type that is wider.
         match self.request.overlapped.Internal as i32 {
@@ -186,24 +191,24 @@ impl Ended {
     }
 
     /// The memory, for another request.
-    pub(super) fn into_memory(self) -> Box<Request> {
+    pub(in crate::sys::windows) fn into_memory(self) -> Box<Poll> {
         self.request
     }
 }
 
 /// The driver of sockets, opened for polls.
-pub(super) struct Device {
+pub(in crate::sys::windows) struct Device {
     file: OwnedHandle,
     /// Requests of which the completion port has not told yet.
     flying: AtomicUsize,
     /// For so many requests, from the next one on, there is no memory.
     #[cfg(test)]
-    pub(super) shortage: AtomicUsize,
+    pub(in crate::sys::windows) shortage: AtomicUsize,
 }
 
 impl Device {
     /// Opens the driver. What it completes comes out of `port`.
-    pub(super) fn open(port: &Port, key: usize) -> Result<Self, Fault> {
+    pub(in crate::sys::windows) fn open(port: &Port, key: usize) -> Result<Self, Fault> {
         // What follows the driver's own name is for people who look at the process.
         let mut name: Vec<u16> = r"\Device\Afd\CompletionPort".encode_utf16().collect();
         let bytes = u16::try_from(2 * name.len()).unwrap_or(u16::MAX);
@@ -261,13 +266,13 @@ impl Device {
     /// # Errors
     ///
     /// The memory comes back, and no packet will come.
-    pub(super) fn submit(
+    pub(in crate::sys::windows) fn submit(
         &self,
-        mut memory: Box<Request>,
+        mut memory: Box<Poll>,
         owner: Owner,
         socket: SOCKET,
         events: u32,
-    ) -> Result<Flying, (Box<Request>, Fault)> {
+    ) -> Result<Flying, (Box<Poll>, Fault)> {
         // The driver writes a status over this one. One that is lost is then told from a success.
         memory.overlapped = OVERLAPPED {
             Internal: STATUS_PENDING.cast_unsigned() as usize,
@@ -326,7 +331,7 @@ impl Device {
 
     /// Has the driver end a request. Its packet still comes. False if the request is over already, and the packet
     /// is on its way or was taken.
-    pub(super) fn cancel(&self, flying: &Flying) -> bool {
+    pub(in crate::sys::windows) fn cancel(&self, flying: &Flying) -> bool {
         // SAFETY: CancelIoEx demands an open file. It looks for a request that was made with this address, and
         // does not touch what lies there.
         // - open: `self` owns it.
@@ -334,12 +339,12 @@ impl Device {
     }
 
     /// How many requests the driver has, or has answered by packets that were not taken.
-    pub(super) fn flying(&self) -> usize {
+    pub(in crate::sys::windows) fn flying(&self) -> usize {
         self.flying.load(SeqCst)
     }
 
     /// Has the driver end all requests.
-    pub(super) fn cancel_all(&self) -> io::Result<()> {
+    pub(in crate::sys::windows) fn cancel_all(&self) -> io::Result<()> {
         // SAFETY: CancelIoEx demands an open file; null stands for all requests.
         // - open: `self` owns it.
         let done = unsafe { CancelIoEx(self.file.as_raw_handle(), ptr::null()) };

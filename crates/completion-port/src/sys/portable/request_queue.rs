@@ -1,26 +1,26 @@
-//! Jobs that no thread has begun with, oldest first. One may be taken out by its name, however many are in front of it.
+//! Requests that no thread has begun with, oldest first. One may be taken out by its id, however many are in front of it.
 
 use std::collections::{HashMap, VecDeque};
 
-use crate::backend::files::Job;
+use crate::backend::request::FileRequest;
 
-/// As long as there are no more than this, a job is looked for one by one.
+/// As long as there are no more than this, a request is looked for one by one.
 const FEW: usize = 32;
 
-/// A queue of jobs. Of those that were taken out by name the places stay, empty, until they come to the front.
+/// A queue of requests. Of those that were taken out by id the places stay, empty, until they come to the front.
 #[derive(Debug, Default)]
-pub(crate) struct JobQueue {
-    places: VecDeque<Option<Job>>,
-    /// How many jobs there are.
+pub(crate) struct RequestQueue {
+    places: VecDeque<Option<FileRequest>>,
+    /// How many requests there are.
     len: usize,
     /// How many places have left at the front since the queue was last empty.
     left: u64,
-    /// By its name, how many places were in front of a job when the queue was last empty. Made when a job is first looked
+    /// By its id, how many places were in front of a request when the queue was last empty. Made when a request is first looked
     /// for among many, and kept until the queue is empty.
     index: Option<HashMap<u64, u64>>,
 }
 
-impl JobQueue {
+impl RequestQueue {
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -29,60 +29,62 @@ impl JobQueue {
         self.len == 0
     }
 
-    pub(crate) fn push(&mut self, job: Job) {
+    pub(crate) fn push(&mut self, request: FileRequest) {
         if let Some(index) = &mut self.index {
-            index.insert(job.name, self.left + self.places.len() as u64);
+            index.insert(request.id, self.left + self.places.len() as u64);
         }
-        self.places.push_back(Some(job));
+        self.places.push_back(Some(request));
         self.len += 1;
     }
 
-    /// Takes the oldest job.
-    pub(crate) fn pop(&mut self) -> Option<Job> {
+    /// Takes the oldest request.
+    pub(crate) fn pop(&mut self) -> Option<FileRequest> {
         while let Some(place) = self.places.pop_front() {
             self.left += 1;
-            if let Some(job) = place {
+            if let Some(request) = place {
                 if let Some(index) = &mut self.index {
-                    index.remove(&job.name);
+                    index.remove(&request.id);
                 }
                 self.note_taken();
-                return Some(job);
+                return Some(request);
             }
         }
         None
     }
 
-    /// Takes the job of this name.
-    pub(crate) fn take(&mut self, name: u64) -> Option<Job> {
-        let place = self.place_of(name)?;
-        let job = self.places.get_mut(place)?.take();
-        if job.is_some() {
+    /// Takes the request of this id.
+    pub(crate) fn take(&mut self, id: u64) -> Option<FileRequest> {
+        let place = self.place_of(id)?;
+        let request = self.places.get_mut(place)?.take();
+        if request.is_some() {
             self.note_taken();
         }
-        job
+        request
     }
 
-    /// Takes all jobs, oldest first.
-    pub(crate) fn take_all(&mut self) -> Vec<Job> {
+    /// Takes all requests, oldest first.
+    pub(crate) fn take_all(&mut self) -> Vec<FileRequest> {
         std::mem::take(self).places.into_iter().flatten().collect()
     }
 
-    /// Where the job of this name is.
-    fn place_of(&mut self, name: u64) -> Option<usize> {
+    /// Where the request of this id is.
+    fn place_of(&mut self, id: u64) -> Option<usize> {
         if self.index.is_none() && self.places.len() <= FEW {
-            let is_it = |place: &Option<Job>| place.as_ref().is_some_and(|job| job.name == name);
+            let is_it = |place: &Option<FileRequest>| {
+                place.as_ref().is_some_and(|request| request.id == id)
+            };
             return self.places.iter().position(is_it);
         }
         let (places, left) = (&self.places, self.left);
         let index = self.index.get_or_insert_with(|| {
             let numbered = places.iter().zip(left..);
-            numbered.filter_map(|(job, at)| Some((job.as_ref()?.name, at))).collect()
+            numbered.filter_map(|(request, at)| Some((request.as_ref()?.id, at))).collect()
         });
-        let at = index.remove(&name)?;
+        let at = index.remove(&id)?;
         usize::try_from(at - left).ok()
     }
 
-    /// A job has left.
+    /// A request has left.
     fn note_taken(&mut self) {
         self.len -= 1;
         if self.len == 0 {
@@ -100,12 +102,12 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::backend::files::{Hold, Issuer, What};
+    use crate::backend::files::{FileKind, FileRef, FileTarget, Issuer};
     use crate::types::source::Descriptor;
 
     struct File;
 
-    impl Hold for File {
+    impl FileRef for File {
         fn descriptor(&self) -> Descriptor {
             unreachable!("nothing is done with it")
         }
@@ -118,51 +120,42 @@ mod tests {
     struct Nobody;
 
     impl Issuer for Nobody {
-        fn returned(&self, _: Job) {}
+        fn complete(&self, _: FileRequest) {}
     }
 
-    fn job(name: u64) -> Job {
+    fn request(id: u64) -> FileRequest {
         let issuer: Weak<Nobody> = Weak::new();
-        Job {
-            name,
-            issuer,
-            file: Arc::new(File),
-            what: What::SyncAll,
-            offset: 0,
-            loan: None,
-            done: 0,
-            fault: None,
-            is_called_off: false,
-        }
+        let target = FileTarget { file: Arc::new(File), offset: 0, issuer };
+        FileRequest::new(id, target, FileKind::SyncAll, None)
     }
 
     proptest! {
         #[test]
         fn it_does_what_a_plain_list_does(steps in vec((0..8_u8, any::<prop::sample::Index>()), 1..400)) {
-            let mut queue = JobQueue::default();
+            let mut queue = RequestQueue::default();
             let mut plain: Vec<u64> = Vec::new();
             let mut next = 0;
             for (step, which) in steps {
                 match step {
                     0..5 => {
-                        queue.push(job(next));
+                        queue.push(request(next));
                         plain.push(next);
                         next += 1;
                     }
                     5 => {
                         let first = (!plain.is_empty()).then(|| plain.remove(0));
-                        prop_assert_eq!(queue.pop().map(|job| job.name), first);
+                        prop_assert_eq!(queue.pop().map(|request| request.id), first);
                     }
                     6 if !plain.is_empty() => {
-                        let name = plain.remove(which.index(plain.len()));
-                        prop_assert_eq!(queue.take(name).map(|job| job.name), Some(name));
-                        prop_assert!(queue.take(name).is_none());
+                        let id = plain.remove(which.index(plain.len()));
+                        prop_assert_eq!(queue.take(id).map(|request| request.id), Some(id));
+                        prop_assert!(queue.take(id).is_none());
                     }
                     _ => prop_assert!(queue.take(next).is_none()),
                 }
                 prop_assert_eq!((queue.len(), queue.is_empty()), (plain.len(), plain.is_empty()));
             }
-            let left: Vec<_> = queue.take_all().into_iter().map(|job| job.name).collect();
+            let left: Vec<_> = queue.take_all().into_iter().map(|request| request.id).collect();
             prop_assert_eq!(left, plain);
             prop_assert!(queue.is_empty());
         }
@@ -170,13 +163,13 @@ mod tests {
 
     #[test]
     fn many_jobs_are_taken_from_the_end_by_an_index() {
-        let mut queue = JobQueue::default();
-        (0..100).for_each(|name| queue.push(job(name)));
+        let mut queue = RequestQueue::default();
+        (0..100).for_each(|id| queue.push(request(id)));
         assert!(queue.take(99).is_some() && queue.index.is_some());
-        queue.push(job(100));
-        assert!((1..99).rev().chain([100]).all(|name| queue.take(name).is_some()));
+        queue.push(request(100));
+        assert!((1..99).rev().chain([100]).all(|id| queue.take(id).is_some()));
         assert_eq!((queue.len(), queue.index.as_ref().map(HashMap::len)), (1, Some(1)));
-        assert!(queue.pop().is_some_and(|job| job.name == 0));
+        assert!(queue.pop().is_some_and(|request| request.id == 0));
         assert!(queue.index.is_none() && queue.places.is_empty());
     }
 }

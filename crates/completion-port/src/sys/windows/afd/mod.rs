@@ -1,12 +1,15 @@
 //! The back end of Windows: a kernel's completion port as the set, and polls by the driver of sockets.
 //!
 //! The driver answers a poll once, by level: as soon as something holds that was asked for, at once if it does
-//! already. So the reactor is one-shot, and [`Reactor::want`] is one system call. Each socket has one such request
+//! already. So the reactor is one-shot, and `Reactor::want` is one system call. Each socket has one such request
 //! in flight at most, its *main* one, and another one, its *sentinel*, for as long as it is attached: that asks for
 //! nothing but the closing of the socket, since its number may be given out again afterwards.
 //!
 //! The two are made with memory that the driver has until the completion port tells that they are over. So they own
-//! the record of the socket, too; see [`Request`].
+//! the record of the socket, too; see [`Poll`].
+
+pub(super) mod driver;
+mod reactor;
 
 use std::collections::HashMap;
 use std::mem::MaybeUninit;
@@ -17,22 +20,21 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use windows_sys::Win32::Networking::WinSock::{
-    AF_INET, AF_INET6, FIONBIO, FIONREAD, INVALID_SOCKET, POLLERR, POLLHUP, POLLNVAL, POLLRDBAND,
-    POLLRDNORM, POLLWRNORM, SIO_BASE_HANDLE, SIO_BSP_HANDLE_POLL, SO_TYPE, SOCK_SEQPACKET,
-    SOCK_STREAM, SOCKET, SOL_SOCKET, WSADATA, WSAENOTSOCK, WSAIoctl, WSAPOLLFD, WSAPoll,
+    AF_INET, AF_INET6, FIONBIO, FIONREAD, INVALID_SOCKET, SIO_BASE_HANDLE, SIO_BSP_HANDLE_POLL,
+    SO_TYPE, SOCK_SEQPACKET, SOCK_STREAM, SOCKET, SOL_SOCKET, WSADATA, WSAENOTSOCK, WSAIoctl,
     WSAStartup, ioctlsocket,
 };
 
+use self::driver::{Device, End, Ended, Flying, Owner, Poll, event};
 use super::files::FileService;
 use super::host::now;
 use super::operations::Operations;
 use super::options::{Code, fault, fault_of, is_open, last_code, number, socket};
 use super::port::{Packet, Port, ROOM};
-use super::request::{Device, End, Ended, Flying, Owner, Request, event};
 use super::sockets::{TCP, protocol};
 use super::timeout;
-use crate::backend::reactor::{Reactor, Until, Watch};
-use crate::state::facts::{AtEnd, Edge, Facts, Kind, Probe};
+use crate::backend::reactor::{Reactor as _, Until};
+use crate::state::facts::{Edge, Facts, Kind};
 use crate::state::moment::Moment;
 use crate::types::config::FileEngine;
 use crate::types::error::ErrorKind;
@@ -114,7 +116,7 @@ struct State {
     until: Until,
     main: Option<Main>,
     /// The memory of the main request while none is in flight.
-    spare: Option<Box<Request>>,
+    spare: Option<Box<Poll>>,
     /// `None` once the socket is detached or closed.
     sentinel: Option<Sentinel>,
     /// What is asked for was granted, and the system was short of memory for the main request.
@@ -189,6 +191,16 @@ struct Main {
 }
 
 impl Watched {
+    fn associate(&self, descriptor: Descriptor, port: &Port) -> Option<Carried> {
+        if self.base != socket(descriptor) {
+            return None;
+        }
+        let carried = Carried::of(descriptor)?;
+        let handle = ptr::without_provenance_mut(socket(descriptor));
+        port.associate_number(handle, CARRIED).ok()?;
+        Some(carried)
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         locked(&self.state)
     }
@@ -328,7 +340,7 @@ impl Afd {
     /// Makes the request by which the driver tells that the socket is closed.
     fn guard(&self, watched: &Arc<Watched>) -> Result<Flying, Fault> {
         let owner = Owner::Sentinel(Arc::clone(watched));
-        let made = self.device.submit(Request::new(), owner, watched.base, event::LOCAL_CLOSE);
+        let made = self.device.submit(Poll::new(), owner, watched.base, event::LOCAL_CLOSE);
         made.map_err(|(_, fault)| fault)
     }
 
@@ -440,7 +452,7 @@ impl Afd {
     /// Makes the main request, where none is in flight.
     fn ask(&self, watched: &Arc<Watched>, state: &mut State) -> Result<(), Fault> {
         let events = polled(state.wanted, state.until) & !state.told;
-        let memory = state.spare.take().unwrap_or_else(Request::new);
+        let memory = state.spare.take().unwrap_or_else(Poll::new);
         let owner = Owner::Main(Arc::clone(watched));
         match self.device.submit(memory, owner, watched.base, events) {
             Ok(flying) => {
@@ -716,7 +728,7 @@ impl Afd {
         let watched = self.find(descriptor)?;
         let mut state = watched.state();
         if state.carried.is_none() {
-            state.carried = Some(self.associate(descriptor, &watched));
+            state.carried = Some(watched.associate(descriptor, &self.port));
         }
         state.carried.flatten()
     }
@@ -732,21 +744,6 @@ impl Afd {
         if let Some(watched) = self.find(descriptor) {
             watched.state().begins_connects = true;
         }
-    }
-
-    fn associate(&self, descriptor: Descriptor, watched: &Watched) -> Option<Carried> {
-        if watched.base != socket(descriptor) {
-            return None;
-        }
-        let carried = Carried::of(descriptor)?;
-        let handle = ptr::without_provenance_mut(socket(descriptor));
-        self.port.associate_number(handle, CARRIED).ok()?;
-        Some(carried)
-    }
-
-    /// Begins with the operations that were handed over.
-    pub(super) fn begin_operations(&self) {
-        self.operations.begin(&|place| self.port.post_for(CARRIED, place));
     }
 
     /// Whether the last poll of the socket has told that a connect has failed.
@@ -804,191 +801,5 @@ impl Drop for Afd {
             }
         }
         // If the driver keeps a request for longer, its memory is never freed.
-    }
-}
-
-impl Reactor for Afd {
-    fn name(&self) -> &'static str {
-        "afd"
-    }
-
-    fn is_one_shot(&self) -> bool {
-        true
-    }
-
-    fn attach(&self, descriptor: Descriptor, name: u64, wanted: Facts) -> Result<(), Fault> {
-        let base = base_of(descriptor)?;
-        if let Some(former) = self.find(descriptor)
-            && self.is_there(&former, &mut former.state())?
-        {
-            return Err(Fault { kind: ErrorKind::AlreadyRegistered, code: None });
-        }
-        let watched = Arc::new(Watched {
-            base,
-            state: Mutex::new(State {
-                name,
-                wanted,
-                until: Until::Edge,
-                main: None,
-                spare: None,
-                sentinel: None,
-                is_owed: false,
-                told: 0,
-                pause: Duration::ZERO,
-                last: 0,
-                is_nonblocking: false,
-                carried: None,
-                begins_connects: false,
-                is_detached: false,
-            }),
-        });
-        // With the lock: whatever the driver tells by then finds whose it is.
-        let mut state = watched.state();
-        let sentinel = self.guard(&watched).map_err(|fault| match fault {
-            // Wine finds a base of whatever has a number.
-            Fault { kind: ErrorKind::BadDescriptor, .. } => refusal(descriptor, WSAENOTSOCK),
-            fault => fault,
-        })?;
-        state.sentinel = Some(Sentinel::Flying(sentinel));
-        drop(state);
-        // What refuses from now on has the former one remembered still.
-        let remembered = self.remembered(descriptor);
-        let mut state = watched.state();
-        state.carried = remembered.inspect_err(|_| self.abandon(&mut state))?;
-        drop(state);
-        locked(&self.sockets).insert(descriptor, watched);
-        Ok(())
-    }
-
-    fn adopt(&self, descriptor: Descriptor, name: u64, wanted: Facts) -> Result<(), Fault> {
-        let watched = self.find(descriptor).ok_or(NOT_ATTACHED)?;
-        let mut state = watched.state();
-        if !self.is_there(&watched, &mut state)? {
-            return Err(NOT_ATTACHED);
-        }
-        (state.name, state.wanted, state.until) = (name, wanted, Until::Edge);
-        Ok(())
-    }
-
-    fn want(
-        &self,
-        descriptor: Descriptor,
-        name: u64,
-        wanted: Facts,
-        until: Until,
-    ) -> Result<(), Fault> {
-        let watched = self.find(descriptor).ok_or(NOT_ATTACHED)?;
-        let mut state = watched.state();
-        self.ask_for(&watched, &mut state, name, wanted, until)
-    }
-
-    fn notices_reuse(&self) -> bool {
-        // The driver is asked about whatever has the number.
-        false
-    }
-
-    fn detach(&self, descriptor: Descriptor) {
-        let watched = locked(&self.sockets).remove(&descriptor);
-        if let Some(watched) = watched {
-            self.part_with(descriptor, &watched);
-        }
-    }
-
-    fn watches(&self, descriptor: Descriptor) -> bool {
-        let Some(watched) = self.find(descriptor) else { return false };
-        // What the system is short of memory to ask for holds until its sentinel tells otherwise.
-        let is_there = self.is_there(&watched, &mut watched.state());
-        is_there.unwrap_or(true)
-    }
-
-    fn poll(&self, edges: &mut Vec<Edge>, timeout: Option<Duration>) -> Result<bool, Fault> {
-        let woken = self.take_until(edges, timeout);
-        self.hand_on();
-        woken
-    }
-
-    fn wake(&self) {
-        self.port.post(WAKE);
-    }
-
-    fn probe(&self, probes: &mut [Probe]) -> Result<(), Fault> {
-        for probe in probes {
-            let asked = POLLRDNORM | POLLRDBAND | POLLWRNORM;
-            let mut question =
-                WSAPOLLFD { fd: socket(probe.descriptor), events: asked, revents: 0 };
-            // SAFETY: WSAPoll reads and writes as many questions at the pointer as its second argument says.
-            // - valid: `question`, one, is a local.
-            let done = unsafe { WSAPoll(&raw mut question, 1, 0) };
-            probe.facts = Facts::NONE;
-            let known = [
-                (POLLRDNORM, Facts::IN),
-                (POLLRDBAND, Facts::URGENT),
-                (POLLWRNORM, Facts::OUT),
-                (POLLHUP, Facts::IN | Facts::RDHUP),
-                (POLLERR, Facts::ERR),
-                (POLLNVAL, Facts::CLOSED),
-            ];
-            for (bit, fact) in known {
-                if done > 0 && question.revents & bit != 0 {
-                    probe.facts |= fact;
-                }
-            }
-            if done < 0 {
-                // What it is not asked about it refuses, alone, instead of an answer.
-                probe.facts = Facts::CLOSED;
-            }
-        }
-        Ok(())
-    }
-
-    fn unread(&self, descriptor: Descriptor, _end: AtEnd) -> Option<usize> {
-        unread(descriptor)
-    }
-
-    fn is_own_end(&self, _descriptor: Descriptor) -> bool {
-        // The driver tells of the peer's end only.
-        false
-    }
-
-    fn was_connected(&self, descriptor: Descriptor) -> bool {
-        // The driver tells the two apart.
-        let watched = self.find(descriptor);
-        watched.is_some_and(|watched| {
-            let last = watched.state().last;
-            last & (event::ABORT | event::CONNECT_FAIL) == event::ABORT
-        })
-    }
-
-    fn kind(&self, descriptor: Descriptor) -> Kind {
-        kind(descriptor)
-    }
-
-    fn rebuild(&self, live: &mut dyn Iterator<Item = Watch>) -> Result<(), Fault> {
-        let live: HashMap<_, _> = live.map(|watch| (watch.descriptor, watch)).collect();
-        let mut gone = Vec::new();
-        locked(&self.sockets).retain(|descriptor, watched| {
-            let is_live = live.contains_key(descriptor);
-            if !is_live {
-                gone.push(Arc::clone(watched));
-            }
-            is_live
-        });
-        for watched in gone {
-            self.abandon(&mut watched.state());
-        }
-        for Watch { descriptor, name, wanted, until } in live.into_values() {
-            let Some(watched) = self.find(descriptor) else { continue };
-            let mut state = watched.state();
-            match self.ask_for(&watched, &mut state, name, wanted, until) {
-                Err(fault) if is_passing(&fault) => {
-                    state.is_owed = true;
-                    self.owe(&watched, now());
-                }
-                // What was closed meanwhile is found when it is next wanted.
-                Ok(()) | Err(_) => {}
-            }
-        }
-        self.hand_on();
-        Ok(())
     }
 }

@@ -39,16 +39,19 @@ use super::options::{is_open, last_error, number, socket, system_fault};
 use super::port::{ALL, ROOM, nap};
 use super::sockets::{Name, name};
 use super::timeout;
-use crate::backend::files::{Files, Hold, Job, Now};
+use crate::backend::files::{FileRef, FileTarget, Files, Now};
 use crate::backend::host::{Host, Origin};
 use crate::backend::reactor::{Reactor, Until, Watch};
-use crate::backend::sockets::{Ask, Attempt, Received, Sockets, Transfer, Transport};
+use crate::backend::request::{SocketRequest, Submit};
+use crate::backend::sockets::{Attempt, Received, SocketKind, SocketTarget, Sockets, Transport};
 use crate::backend::thread::Thread;
 use crate::state::facts::{AtEnd, Edge, Facts, Kind, Probe};
 use crate::state::moment::Moment;
 use crate::state::table::Descriptors;
 use crate::sys::portable::errors::Retries;
-use crate::sys::portable::psn::{CARRIED, Calls, Change, Holders, Packet, Psn, event};
+use crate::sys::portable::winsock_notifications::{
+    CARRIED, Calls, Change, Holders, Packet, WinsockNotifications, event,
+};
 use crate::types::address::Address;
 use crate::types::config::FileEngine;
 use crate::types::error::ErrorKind;
@@ -405,7 +408,7 @@ struct Known {
 
 /// The back end: the reactor, and everything else.
 pub(super) struct Notified {
-    reactor: Psn<Native>,
+    reactor: WinsockNotifications<Native>,
     rest: Afd,
     sockets: Mutex<HashMap<Descriptor, Known>>,
 }
@@ -415,7 +418,7 @@ impl Notified {
     pub(super) fn new(files: FileEngine) -> Option<Result<Self, Fault>> {
         let library = library()?;
         Some(Afd::new(files).and_then(|rest| {
-            let reactor = Psn::new(Native::new(library)?);
+            let reactor = WinsockNotifications::new(Native::new(library)?);
             Ok(Self { reactor, rest, sockets: Mutex::default() })
         }))
     }
@@ -627,28 +630,39 @@ impl Sockets for Notified {
         })
     }
 
-    fn hand_over(&self, transfer: Transfer) {
-        self.operations().put(transfer);
+    fn socket_requests(&self) -> Option<&dyn Submit<SocketTarget>> {
+        Some(self)
+    }
+}
+
+impl Submit<SocketTarget> for Notified {
+    fn prepare(&self) -> Result<(), Fault> {
+        Ok(())
     }
 
-    fn begin(&self) {
+    fn submit(&self, request: SocketRequest) {
+        self.operations().submit(request);
+    }
+
+    fn flush(&self) {
         let calls = &self.reactor.calls;
-        calls.operations.begin(&|place| calls.post_for(CARRIED, place));
+        calls.operations.flush(&|place| calls.post_for(CARRIED, place));
     }
 
-    fn recall(&self, name: u64) -> Option<Transfer> {
-        self.operations().recall(name)
+    /// The system is asked to cancel a request that has started. An edge reports its end.
+    fn cancel(&self, id: u64) -> Option<SocketRequest> {
+        self.operations().cancel(id)
     }
 
-    fn bring_back(&self, name: u64) -> Option<Transfer> {
-        let transfer = self.operations().take_ended(name)?;
-        if transfer.is_declined
-            && transfer.ask == Ask::Connect
-            && let Some(known) = self.known().get_mut(&transfer.descriptor)
+    fn take_completed(&self, id: u64) -> Option<SocketRequest> {
+        let request = self.operations().take_completed(id)?;
+        if request.target.is_declined
+            && request.kind == SocketKind::Connect
+            && let Some(known) = self.known().get_mut(&request.target.descriptor)
         {
             known.begins_connects = true;
         }
-        Some(transfer)
+        Some(request)
     }
 }
 
@@ -670,24 +684,12 @@ impl Files for Notified {
         self.rest.read_now(descriptor, position, room)
     }
 
-    fn hold(&self, descriptor: Descriptor) -> Result<Arc<dyn Hold>, Fault> {
-        self.rest.hold(descriptor)
+    fn file_ref(&self, descriptor: Descriptor) -> Result<Arc<dyn FileRef>, Fault> {
+        self.rest.file_ref(descriptor)
     }
 
-    fn prepare(&self) -> Result<(), Fault> {
-        self.rest.prepare()
-    }
-
-    fn put(&self, job: Job) {
-        self.rest.put(job);
-    }
-
-    fn go(&self) {
-        self.rest.go();
-    }
-
-    fn take_back(&self, name: u64) -> Option<Job> {
-        self.rest.take_back(name)
+    fn file_requests(&self) -> &dyn Submit<FileTarget> {
+        self.rest.file_requests()
     }
 
     fn files_name(&self) -> Option<&'static str> {

@@ -1,4 +1,4 @@
-//! Operations on sockets that the back end carries out: transfers that come back while they are called off, while the port is
+//! Operations on sockets that the back end performs: requests that complete while they are called off, while the port is
 //! closed, and while their registration is removed. The back end has what was handed over until a thread of the model ends
 //! it, and tells of that by an edge.
 
@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use loom::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-use crate::backend::sockets::{Ask, Transfer};
+use crate::backend::request::SocketRequest;
+use crate::backend::sockets::{SocketKind, SocketTarget};
 use crate::engine::{Aloft, Engine, Entry, Plan, Seat, Step, Taken, Verdict, name_parts};
 use crate::fake::Fake;
 use crate::kit::{
@@ -72,7 +73,7 @@ impl Quay {
                 .inspect_err(|_| engine.free(self.name))
                 .map_err(kind)?;
             assert_eq!(step, Step::Try);
-            self.hand_over(&engine.aloft(record));
+            self.submit(&engine.aloft(record));
             return Ok(operation);
         }
         let record = engine.shared_record(self.name, &plan, None, |_| true).map_err(kind)?;
@@ -82,43 +83,33 @@ impl Quay {
             error.kind()
         })?;
         if step == Step::Try {
-            self.hand_over(&engine.aloft(record));
+            self.submit(&engine.aloft(record));
         }
         Ok(operation)
     }
 
     /// The operation was tried in vain. If it has ended, its packet is queued.
-    fn hand_over(&self, aloft: &Aloft<'_>) {
+    fn submit(&self, aloft: &Aloft<'_>) {
         let engine = &self.engine;
         let record = aloft.record;
-        assert!(engine.reserve_transfer(record));
-        let transfer = Transfer {
-            name: engine.transfer_of(record),
-            descriptor: aloft.descriptor(),
-            ask: Ask::Receive,
-            address: None,
-            loan: None,
-            done: 0,
-            is_cut: false,
-            connection: None,
-            fault: None,
-            is_called_off: false,
-            is_declined: false,
-        };
-        if engine.hand_over_transfer(aloft, transfer, None).is_err() {
+        assert!(engine.prepare_socket_request(record));
+        let id = engine.socket_request_of(record);
+        let target = SocketTarget::new(aloft.descriptor(), None);
+        let request = SocketRequest::new(id, target, SocketKind::Receive, None);
+        if engine.submit_socket(aloft, request, None).is_err() {
             engine.queue_operation(record);
         }
     }
 
     /// What the kernel does, once.
     fn work(&self) {
-        self.fake.end_transfer(|_| true);
+        self.fake.end_socket_request(|_| true);
     }
 
     /// The kernel does not begin.
     fn decline(&self) {
-        self.fake.end_transfer(|transfer| {
-            transfer.is_declined = true;
+        self.fake.end_socket_request(|request| {
+            request.target.is_declined = true;
             true
         });
     }
@@ -136,22 +127,22 @@ impl Quay {
         };
         let aloft = engine.aloft(record);
         let step = engine.turn(&aloft, Some(seat));
-        let transfer = engine.take_transfer(record);
+        let request = engine.take_completed_socket(record);
         let verdict = match step {
             Step::Try => {
                 // It was declined, or stood behind another one.
-                assert!(transfer.is_none_or(|transfer| transfer.is_declined));
-                self.hand_over(&aloft);
+                assert!(request.is_none_or(|request| request.target.is_declined));
+                self.submit(&aloft);
                 engine.count_operation(seat, false);
                 return None;
             }
             Step::Ends(verdict) => verdict,
             Step::Waits => panic!("its node has come"),
         };
-        if let Some(transfer) = transfer {
-            let is_done = !transfer.is_called_off && !transfer.is_declined;
+        if let Some(request) = request {
+            let is_done = !request.is_cancelled && !request.target.is_declined;
             assert_eq!(is_done, verdict == Verdict::Done);
-            assert_eq!(transfer.name, engine.transfer_of(record));
+            assert_eq!(request.id, engine.socket_request_of(record));
         } else {
             assert_ne!(verdict, Verdict::Done, "what is done has come back");
         }
@@ -217,7 +208,7 @@ fn an_operation_that_is_cancelled_as_it_is_done_comes_back_once() {
         assert!(is_in_time || seen == Some(Seen::Done(Verdict::Done)), "{seen:?}");
         assert!(matches!(seen, Some(Seen::Done(_))), "{seen:?}");
         assert!(!quay.engine.cancel_operation(operation).unwrap());
-        assert_eq!(quay.fake.transfers(), 0);
+        assert_eq!(quay.fake.socket_requests(), 0);
     });
 }
 
@@ -237,7 +228,7 @@ fn an_operation_that_is_cancelled_as_it_is_handed_over_ends() {
         let seen = quay.take_one();
         let wanted = if is_cancelled { Verdict::Cancelled } else { Verdict::Done };
         assert_eq!(seen, Some(Seen::Done(wanted)));
-        assert_eq!(quay.fake.transfers(), 0);
+        assert_eq!(quay.fake.socket_requests(), 0);
     });
 }
 
@@ -247,7 +238,7 @@ fn what_stands_behind_an_operation_is_handed_over_when_that_comes_back() {
         let quay = Quay::new(true);
         let first = quay.start().unwrap();
         quay.start().unwrap();
-        assert_eq!(quay.fake.transfers(), 1, "one of a direction at a time");
+        assert_eq!(quay.fake.socket_requests(), 1, "one of a direction at a time");
         let waiter =
             spawn(&quay, |quay| visit(&quay.engine, |seat| [quay.wait(seat), quay.wait(seat)]));
         quay.engine.cancel_operation(first).unwrap();
@@ -284,7 +275,7 @@ fn an_operation_that_is_cancelled_as_the_system_declines_it_ends() {
         assert!(quay.engine.cancel_operation(operation).unwrap());
         worker.join().unwrap();
         assert_eq!(waiter.join().unwrap(), Some(Seen::Done(Verdict::Cancelled)));
-        assert_eq!(quay.fake.transfers(), 0);
+        assert_eq!(quay.fake.socket_requests(), 0);
     });
 }
 
@@ -299,7 +290,7 @@ fn a_port_that_is_closed_hands_out_what_the_system_has() {
         worker.join().unwrap();
         closer.join().unwrap();
         assert_eq!(quay.packets.load(SeqCst), 1, "the operation has no packet");
-        assert_eq!(quay.fake.transfers(), 0);
+        assert_eq!(quay.fake.socket_requests(), 0);
     });
 }
 
@@ -312,7 +303,7 @@ fn an_operation_that_is_started_while_the_port_is_closed_is_refused_or_comes_bac
         closer.join().unwrap();
         let started = starter.join().unwrap();
         assert_eq!(quay.packets.load(SeqCst), usize::from(started.is_ok()), "{started:?}");
-        assert_eq!(quay.fake.transfers(), 0);
+        assert_eq!(quay.fake.socket_requests(), 0);
     });
 }
 
@@ -360,7 +351,7 @@ fn a_deadline_calls_an_operation_off_or_finds_it_done() {
                 Some(Seen::Done(Verdict::TimedOut)) => assert!(quay.fake.time() >= at, "early"),
                 other => panic!("{other:?}"),
             }
-            assert_eq!(quay.fake.transfers(), 0);
+            assert_eq!(quay.fake.socket_requests(), 0);
         });
     }
 }
@@ -372,7 +363,7 @@ fn a_port_is_dropped_with_what_the_system_has() {
         quay.start().unwrap();
         let remains = quay.engine.dismantle();
         assert_eq!((remains.operations.len(), remains.keys.len()), (1, 1));
-        assert!(quay.engine.take_transfer(remains.operations[0]).is_none());
-        assert!(!quay.fake.end_transfer(|_| true), "the system was not asked for it");
+        assert!(quay.engine.take_completed_socket(remains.operations[0]).is_none());
+        assert!(!quay.fake.end_socket_request(|_| true), "the system was not asked for it");
     });
 }

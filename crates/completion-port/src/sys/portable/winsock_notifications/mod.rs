@@ -26,73 +26,26 @@
 //!
 //! The reactor makes its calls by [`Calls`]: those of the system, or of the simulated kernel.
 
-use std::collections::{BTreeMap, HashMap};
-use std::fmt;
+mod calls;
+mod holders;
+mod reactor;
+
+use std::collections::HashMap;
 use std::ops::Deref;
-use std::ptr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::thread;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::backend::reactor::{Reactor, Until, Watch};
-use crate::state::facts::{AtEnd, Edge, Facts, Kind, Probe};
+pub(crate) use self::calls::{
+    CARRIED, Calls, Change, INVALID_PARAMETER, NO_SYSTEM_RESOURCES, NOT_ENOUGH_MEMORY, NOT_SOCKET,
+    Operation, Packet, Trigger, event,
+};
+use self::holders::Holder;
+pub(crate) use self::holders::Holders;
+use crate::backend::reactor::Until;
+use crate::state::facts::{Edge, Facts, Kind};
 use crate::types::error::ErrorKind;
 use crate::types::error::Fault;
 use crate::types::source::Descriptor;
-
-/// What a program asks for, and what a report says.
-pub(crate) mod event {
-    pub(crate) const IN: u32 = 0x1;
-    pub(crate) const OUT: u32 = 0x2;
-    pub(crate) const HANGUP: u32 = 0x4;
-    pub(crate) const ERR: u32 = 0x40;
-    pub(crate) const REMOVE: u32 = 0x80;
-}
-
-/// What a change does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Operation {
-    Enable = 1,
-    Remove = 4,
-}
-
-/// How a registration reports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Trigger {
-    /// `LEVEL | ONESHOT`
-    LevelOnce = 0x5,
-    /// `EDGE | PERSISTENT`
-    EdgeAlways = 0xa,
-}
-
-/// A change of a registration, and what has become of it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Change {
-    pub(crate) descriptor: Descriptor,
-    pub(crate) key: u64,
-    /// Of the bits of [`event`], what is asked for.
-    pub(crate) filter: u32,
-    pub(crate) operation: Operation,
-    pub(crate) trigger: Trigger,
-    /// 0 if it was done.
-    pub(crate) result: u32,
-}
-
-/// It has one on another port, or its removal is on its way.
-pub(crate) const INVALID_PARAMETER: u32 = 87;
-pub(crate) const NOT_ENOUGH_MEMORY: u32 = 8;
-pub(crate) const NO_SYSTEM_RESOURCES: u32 = 1450;
-/// The number names no socket.
-pub(crate) const NOT_SOCKET: u32 = 10038;
-
-/// What a call has taken from the queue.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Packet {
-    pub(crate) key: u64,
-    pub(crate) events: u32,
-    /// Behind [`CARRIED`], what tells the operation from others.
-    pub(crate) place: usize,
-}
 
 /// For how long a poll sleeps at most while the system owes something that it was short of memory for.
 const RETRY: Duration = Duration::from_millis(16);
@@ -109,9 +62,6 @@ const ROOM: usize = 64;
 const WAKE: u64 = 0;
 const LOOK: u64 = 1;
 
-/// The key behind which operations end.
-pub(crate) const CARRIED: u64 = 2;
-
 /// What a poll has taken beside edges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Taken {
@@ -123,103 +73,8 @@ struct Taken {
 /// What is more than readiness.
 const RARE: u32 = event::HANGUP | event::ERR;
 
-/// The few calls of a kernel that the reactor makes. The kernel's queue is behind them.
-pub(crate) trait Calls: Send + Sync + 'static {
-    /// The name of the reactor.
-    fn name(&self) -> &'static str;
-
-    /// Makes the changes in their order, notes the result of each, and takes packets. It waits for them for at most
-    /// `timeout` (`None`: no limit), unless there is no room or a change was refused. Returns how many there are.
-    ///
-    /// Fails if the system refuses to tell, and would continue to do so; each change has this result then.
-    fn process(
-        &self,
-        changes: &mut [Change],
-        room: &mut [Packet],
-        timeout: Option<Duration>,
-    ) -> Result<usize, Fault>;
-
-    /// Puts a packet without events into the queue.
-    fn post(&self, key: u64);
-
-    /// An operation may have ended: a packet has brought this place, behind [`CARRIED`]. If one has ended, its name. It calls
-    /// the system, and asks `is_there` whether a number names the socket still that was attached: the caller has no lock.
-    fn ended(&self, place: usize, is_there: &dyn Fn(Descriptor) -> bool) -> Option<u64>;
-
-    /// What a registration with this filter would report of a socket now, if it told of all that holds.
-    fn look(&self, descriptor: Descriptor, filter: u32) -> u32;
-
-    /// Whether the number names anything at all.
-    fn is_open(&self, descriptor: Descriptor) -> bool;
-
-    /// The code by which programs know a refusal of this kind.
-    fn code(&self, kind: ErrorKind, result: u32) -> i32;
-
-    /// See [`Reactor::unread`].
-    fn unread(&self, descriptor: Descriptor, end: AtEnd) -> Option<usize>;
-
-    /// See [`Reactor::is_own_end`].
-    fn is_own_end(&self, descriptor: Descriptor) -> bool;
-
-    /// See [`Reactor::was_connected`].
-    fn was_connected(&self, descriptor: Descriptor) -> bool;
-
-    /// See [`Reactor::kind`].
-    fn kind(&self, descriptor: Descriptor) -> Kind;
-
-    /// Whether a registration that is enabled by edge tells at once of what holds, as if it had begun just then.
-    fn tells_when_enabled(&self) -> bool;
-
-    /// What all reactors of this kernel share.
-    fn holders(&self) -> &Holders;
-}
-
-/// A reactor, to another one of its kernel.
-trait Holder: Send + Sync {
-    /// Ends its registration of a socket, if it has one still, and takes what is in its queue, so that removals come to
-    /// their end. Whether that of the socket has not: another thread has taken its packet, and will come to it.
-    fn give_up(&self, descriptor: Descriptor) -> bool;
-}
-
-/// Which reactor of a kernel has the registration of a socket, until the last packet of that was taken from its queue.
-#[derive(Default)]
-pub(crate) struct Holders(Mutex<BTreeMap<Descriptor, Weak<dyn Holder>>>);
-
-impl fmt::Debug for Holders {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.lock().keys()).finish()
-    }
-}
-
-impl Holders {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Descriptor, Weak<dyn Holder>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn note(&self, descriptor: Descriptor, holder: Weak<dyn Holder>) {
-        self.lock().insert(descriptor, holder);
-    }
-
-    fn find(&self, descriptor: Descriptor) -> Option<Arc<dyn Holder>> {
-        self.lock().get(&descriptor)?.upgrade()
-    }
-
-    /// This reactor has no registration of the socket any more.
-    fn forget<C>(&self, descriptor: Descriptor, holder: *const Shared<C>) {
-        let mut held = self.lock();
-        if held.get(&descriptor).is_some_and(|noted| ptr::addr_eq(noted.as_ptr(), holder)) {
-            held.remove(&descriptor);
-        }
-    }
-
-    /// This reactor is gone.
-    fn forget_all<C>(&self, holder: *const Shared<C>) {
-        self.lock().retain(|_, noted| !ptr::addr_eq(noted.as_ptr(), holder));
-    }
-}
-
 /// See the module's documentation.
-pub(crate) struct Psn<C: Calls>(pub(crate) Arc<Shared<C>>);
+pub(crate) struct WinsockNotifications<C: Calls>(pub(crate) Arc<Shared<C>>);
 
 /// The reactor, as others of its kernel know it.
 pub(crate) struct Shared<C> {
@@ -227,14 +82,14 @@ pub(crate) struct Shared<C> {
     state: Mutex<State>,
 }
 
-impl<C: Calls> Deref for Psn<C> {
+impl<C: Calls> Deref for WinsockNotifications<C> {
     type Target = Shared<C>;
     fn deref(&self) -> &Shared<C> {
         &self.0
     }
 }
 
-impl<C: Calls> Drop for Psn<C> {
+impl<C: Calls> Drop for WinsockNotifications<C> {
     fn drop(&mut self) {
         // All has been detached. No other reactor gets a socket whose removal is on its way, nor finds this one from now on.
         self.drain(&mut self.state());
@@ -352,7 +207,7 @@ fn is_passing(result: u32) -> bool {
 const NOT_ATTACHED: Fault =
     Fault { kind: ErrorKind::BadDescriptor, code: Some(NOT_SOCKET.cast_signed()) };
 
-impl<C: Calls> Psn<C> {
+impl<C: Calls> WinsockNotifications<C> {
     pub(crate) fn new(calls: C) -> Self {
         let state = State { last: CARRIED, ..State::default() };
         Self(Arc::new(Shared { calls, state: Mutex::new(state) }))
@@ -822,210 +677,5 @@ impl State {
             changes.push(record.change(key, Operation::Enable));
         }
         changes
-    }
-}
-
-impl<C: Calls> Reactor for Psn<C> {
-    fn name(&self) -> &'static str {
-        self.calls.name()
-    }
-
-    fn is_one_shot(&self) -> bool {
-        true
-    }
-
-    fn attach(&self, descriptor: Descriptor, name: u64, _wanted: Facts) -> Result<(), Fault> {
-        let mut state = self.state();
-        if let Some(key) = state.find(descriptor) {
-            if self.has(&mut state, key) {
-                return Err(self.fault(descriptor, INVALID_PARAMETER));
-            }
-            state.forget(key);
-        }
-        state.last += 1;
-        let key = state.last;
-        let stage = Stage::Registered;
-        let mut record =
-            Record { descriptor, name, stage, asked: None, echo: 0, is_checked: false };
-        let mut result = self.register(&record, key);
-        if result == INVALID_PARAMETER && state.is_leaving(descriptor) {
-            self.drain(&mut state);
-            result = self.register(&record, key);
-        } else if result == INVALID_PARAMETER
-            && let Some(other) = self.calls.holders().find(descriptor)
-        {
-            for attempt in 0..PATIENCE {
-                // Without the lock, which a reactor that wants something of this one takes.
-                drop(state);
-                if attempt > 0 {
-                    // Nothing tells when the other thread comes to it. It takes no lock that this one has.
-                    #[allow(clippy::disallowed_methods, reason = "another thread is let run")]
-                    thread::sleep(MOMENT);
-                }
-                let is_leaving = other.give_up(descriptor);
-                state = self.state();
-                result = self.register(&record, key);
-                if result != INVALID_PARAMETER || !is_leaving {
-                    break;
-                }
-            }
-        }
-        match result {
-            0 => {}
-            // Another thread has taken the removal, and will come to it.
-            INVALID_PARAMETER if state.is_leaving(descriptor) => record.stage = Stage::PutOff,
-            result => return Err(self.fault(descriptor, result)),
-        }
-        state.records.insert(key, record);
-        state.attached.insert(descriptor, key);
-        let this: Weak<Shared<C>> = Arc::downgrade(&self.0);
-        self.calls.holders().note(descriptor, this);
-        Ok(())
-    }
-
-    fn adopt(&self, descriptor: Descriptor, name: u64, _wanted: Facts) -> Result<(), Fault> {
-        let mut state = self.state();
-        // The system has refused the socket, and it is not this reactor that has it.
-        let refused = || self.fault(descriptor, INVALID_PARAMETER);
-        let key = state.find(descriptor).ok_or_else(refused)?;
-        let record = state.records.get_mut(&key).ok_or(NOT_ATTACHED)?;
-        // What it may report yet of what was asked before is no answer.
-        (record.name, record.asked) = (name, None);
-        if record.stage != Stage::PutOff {
-            state.unqueue(key);
-        }
-        Ok(())
-    }
-
-    fn want(
-        &self,
-        descriptor: Descriptor,
-        name: u64,
-        wanted: Facts,
-        until: Until,
-    ) -> Result<(), Fault> {
-        let mut state = self.state();
-        let key = state.find(descriptor).ok_or(NOT_ATTACHED)?;
-        let record = state.records.get_mut(&key).ok_or(NOT_ATTACHED)?;
-        record.name = name;
-        record.asked = Some(Asked { wanted, until, sent: u64::MAX, told: 0 });
-        record.echo = 0;
-        self.ask(&mut state, key)
-    }
-
-    fn notices_reuse(&self) -> bool {
-        // The system is asked later.
-        false
-    }
-
-    fn detach(&self, descriptor: Descriptor) {
-        self.end_registration(&mut self.state(), descriptor);
-    }
-
-    fn watches(&self, descriptor: Descriptor) -> bool {
-        self.0.watches(descriptor)
-    }
-
-    fn poll(&self, edges: &mut Vec<Edge>, timeout: Option<Duration>) -> Result<bool, Fault> {
-        edges.clear();
-        let mut told = Ok(());
-        let mut taken = Taken::default();
-        let mut state = self.state();
-        let sleeps = timeout != Some(Duration::ZERO);
-        loop {
-            let changes = state.take_changes();
-            let poll = state.polls;
-            if !sleeps || !changes.is_empty() {
-                told = self.take(&mut state, changes, edges, poll, &mut taken);
-            }
-            state = self.bring_ends(state, edges);
-            if !sleeps || told.is_err() || !edges.is_empty() || taken != Taken::default() {
-                break;
-            }
-            if !state.waiting.is_empty() {
-                // What was put off until a removal that has just been taken.
-                continue;
-            }
-            let retries = !state.owed.is_empty();
-            let limit =
-                if retries { Some(timeout.map_or(RETRY, |it| it.min(RETRY))) } else { timeout };
-            state.sleepers += 1;
-            state.retriers += usize::from(retries);
-            drop(state);
-            let mut room = [Packet::default(); ROOM];
-            let places = edges.capacity().min(ROOM);
-            let slept = self.calls.process(&mut [], &mut room[..places], limit);
-            state = self.state();
-            state.sleepers -= 1;
-            state.retriers -= usize::from(retries);
-            let count = *slept.as_ref().unwrap_or(&0);
-            told = slept.map(drop);
-            self.sort(&mut state, &room[..count], edges, poll, &mut taken);
-            if count == ROOM && state.room_for_edges(edges) > 0 {
-                told = self.take(&mut state, Vec::new(), edges, poll, &mut taken);
-            }
-            state = self.bring_ends(state, edges);
-            // The end of a removal is the reactor's own affair, and ends no wait that has no limit. So is a part of an
-            // operation that goes on.
-            if timeout.is_some() || told.is_err() || !edges.is_empty() || taken != Taken::default()
-            {
-                break;
-            }
-        }
-        if taken.looks {
-            self.look(&mut state, edges);
-        }
-        self.call_retrier(&state);
-        // The events that were taken go first.
-        if edges.is_empty() && !taken.is_woken {
-            told?;
-        }
-        Ok(taken.is_woken)
-    }
-
-    fn wake(&self) {
-        self.calls.post(WAKE);
-    }
-
-    fn probe(&self, probes: &mut [Probe]) -> Result<(), Fault> {
-        // The engine does not ask a one-shot reactor.
-        let all = event::IN | event::OUT | event::HANGUP;
-        for probe in probes {
-            let events = self.calls.look(probe.descriptor, all);
-            probe.facts = self.facts(probe.descriptor, events);
-        }
-        Ok(())
-    }
-
-    fn unread(&self, descriptor: Descriptor, end: AtEnd) -> Option<usize> {
-        self.calls.unread(descriptor, end)
-    }
-
-    fn is_own_end(&self, descriptor: Descriptor) -> bool {
-        self.calls.is_own_end(descriptor)
-    }
-
-    fn was_connected(&self, descriptor: Descriptor) -> bool {
-        self.calls.was_connected(descriptor)
-    }
-
-    fn kind(&self, descriptor: Descriptor) -> Kind {
-        self.calls.kind(descriptor)
-    }
-
-    fn rebuild(&self, live: &mut dyn Iterator<Item = Watch>) -> Result<(), Fault> {
-        // No registration outlives its socket. So there is nothing to get rid of, and those that are live report again
-        // what holds.
-        for Watch { descriptor, name, wanted, until } in live {
-            let Err(fault) = self.want(descriptor, name, wanted, until) else { continue };
-            if matches!(fault.kind, ErrorKind::OutOfMemory | ErrorKind::WatchLimit) {
-                let mut state = self.state();
-                if let Some(key) = state.find(descriptor) {
-                    state.owe(key);
-                    self.call_retrier(&state);
-                }
-            }
-        }
-        Ok(())
     }
 }
