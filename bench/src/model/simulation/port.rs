@@ -51,10 +51,6 @@ impl Scene for Stage<'_> {
         0
     }
 
-    fn queue_due(&mut self, _: Moment) -> Moment {
-        Moment::NEVER
-    }
-
     fn registered(&self) -> usize {
         self.setup.connections
     }
@@ -204,7 +200,7 @@ impl Simulation {
         // room for packets than for edges.
         let is_filled = false;
         let action = self.decide(thread, begin, |schedule, Waiting { turn, queries }, stage| {
-            schedule.next(turn, queries, is_filled, stage)
+            schedule.next(turn, queries, is_filled, stage, |_, _| Moment::NEVER)
         });
         let step = match action {
             Action::Return(_, None) => Step::Handle,

@@ -3,7 +3,7 @@
 //! Facts and times come in as arguments; what is to be done comes back as a value. The tables in
 //! docs/design/SLOT.md and THREADS.md specify [`slot`] and [`schedule`]; the model checker runs both.
 
-pub(crate) mod arming;
+pub(crate) mod deadline;
 pub(crate) mod facts;
 pub(crate) mod moment;
 pub(crate) mod operations;

@@ -1,6 +1,5 @@
 //! Who may import whom: the layers of ARCHITECTURE.md, checked in the sources.
 
-use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -113,167 +112,12 @@ fn the_engine_knows_neither_keys_nor_messages() {
     assert_absent("engine", &["memory::cells", "unsafe"]);
 }
 
-/// The files of the engine. Each may import from those before it and call what they define, and from no
-/// other one.
-const ENGINE: [&str; 25] = [
-    // What there is: the engine, what its lock guards, a seat, what the back end has, what stands beside a slot.
-    "mod",
-    "seat",
-    "delays",
-    "outstanding",
-    "faults",
-    "desks",
-    "aside",
-    // One step of a thread that has the lock, or gives it up for that step.
-    "sleep",
-    "quota",
-    "armings",
-    "stage",
-    "packets",
-    "threads",
-    "answer",
-    "poll",
-    "check",
-    "operations",
-    "files",
-    "sockets",
-    // What a caller asks for.
-    "wait",
-    "peek",
-    "dispatch",
-    "registrations",
-    "end",
-    "report",
-];
-
-fn place(file: &str) -> usize {
-    let file = file.trim_start_matches("engine/").trim_end_matches(".rs");
-    let place = ENGINE.iter().position(|name| *name == file);
-    place.unwrap_or_else(|| panic!("{file} has no place in ENGINE"))
-}
-
-#[test]
-fn the_files_of_the_engine_import_in_one_direction() {
-    for (file, code) in sources("engine") {
-        // The root names all of them, and gives out what others need.
-        if file == "engine/mod.rs" {
-            continue;
-        }
-        for path in code.split("super::").skip(1) {
-            let module = word_at_start(path);
-            if ENGINE.contains(&module) {
-                assert!(place(module) < place(&file), "{file} imports {module}.rs");
-            }
-        }
-    }
-}
-
-/// The methods of a file and the calls in them. Types are told by names: `self` is of the type of its
-/// block, and the engine, the stock and a seat are called so wherever one calls a method of theirs.
-#[derive(Default)]
-struct Methods {
-    /// As type and method.
-    defined: Vec<(String, String)>,
-    called: Vec<(String, String)>,
-}
-
-impl Methods {
-    fn of(code: &str) -> Self {
-        let mut methods = Self::default();
-        let blocks = code.split("\nimpl").skip(1).map(|block| block.split("\n}").next().unwrap());
-        for block in blocks {
-            let (head, body) = block.split_once('{').unwrap();
-            let (of_trait, name) = match head.split_once(" for ") {
-                Some((_, name)) => (true, name),
-                None => (false, head),
-            };
-            // Behind parameters of the block.
-            let name = name.trim_start();
-            let name = if name.starts_with('<') { name.split_once("> ").unwrap().1 } else { name };
-            let own = word_at_start(name).to_owned();
-            for method in body.split("\n    ").filter_map(|line| line.split("fn ").nth(1)) {
-                if !of_trait {
-                    methods.defined.push((own.clone(), word_at_start(method).to_owned()));
-                }
-            }
-            let parts: Vec<_> = body.split('.').collect();
-            for pair in parts.windows(2) {
-                let method = word_at_start(pair[1].trim_start());
-                let receiver = match word_at_end(pair[0].trim_end()) {
-                    "self" => own.as_str(),
-                    "engine" => "Engine",
-                    "stock" => "Stock",
-                    "seat" => "Seat",
-                    _ => continue,
-                };
-                if pair[1].trim_start()[method.len()..].starts_with('(') {
-                    methods.called.push((receiver.to_owned(), method.to_owned()));
-                }
-            }
-        }
-        methods
-    }
-}
-
 fn is_of_a_word(character: char) -> bool {
     character.is_alphanumeric() || character == '_'
 }
 
 fn word_at_start(text: &str) -> &str {
     text.split(|c| !is_of_a_word(c)).next().unwrap()
-}
-
-fn word_at_end(text: &str) -> &str {
-    text.rsplit(|c| !is_of_a_word(c)).next().unwrap()
-}
-
-#[test]
-fn the_files_of_the_engine_call_in_one_direction() {
-    let files: Vec<_> =
-        sources("engine").into_iter().map(|(file, code)| (file, Methods::of(&code))).collect();
-    let defined: HashMap<_, _> = files
-        .iter()
-        .flat_map(|(file, methods)| methods.defined.iter().map(move |method| (method, file)))
-        .collect();
-    let mut calls = 0;
-    for (file, methods) in &files {
-        for method in &methods.called {
-            let Some(callee) = defined.get(method).filter(|callee| **callee != file) else {
-                continue;
-            };
-            calls += 1;
-            let (of, name) = method;
-            assert!(place(callee) < place(file), "{file} calls {of}::{name} of {callee}");
-        }
-    }
-    assert!(calls > 100, "the calls were not found: {calls}");
-}
-
-#[test]
-fn calls_are_found_in_the_sources() {
-    let code = "
-impl Holder for Engine {
-    fn told(&self) {
-        self.slot(3);
-    }
-}
-
-impl<'e> Stage<'e> {
-    #[inline]
-    pub(super) fn first<T>(&self, seat: &Seat) -> T {
-        let chain = seat.chain.load(Relaxed);
-        self.engine
-            .submit(chain);
-        state.stock.tell();
-        self.own(|| other.lock())
-    }
-}
-";
-    let Methods { defined, called } = Methods::of(code);
-    let pair = |of: &str, method: &str| (of.to_owned(), method.to_owned());
-    assert_eq!(defined, [pair("Stage", "first")]);
-    let calls = [("Engine", "slot"), ("Engine", "submit"), ("Stock", "tell"), ("Stage", "own")];
-    assert_eq!(called, calls.map(|(of, method)| pair(of, method)));
 }
 
 #[test]

@@ -1,13 +1,14 @@
 //! What a registration has beside its slot, once an operation needs it.
 
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use super::queues::Lanes;
 use crate::memory::arena::Arena;
+use crate::state::deadline::DeadlineTimer;
 use crate::state::facts::Facts;
 use crate::state::moment::Moment;
 use crate::state::queue::{NIL, Node};
-use crate::sync::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Mutex};
+use crate::sync::{AtomicBool, AtomicU8, AtomicU32, Mutex};
 
 /// See [`Desk::note_rare`].
 const RARE_TOLD: u8 = 1 << 2;
@@ -17,9 +18,7 @@ const RARE_TOLD: u8 = 1 << 2;
 pub(crate) struct Desk {
     pub(crate) lanes: Mutex<Lanes>,
     /// When the first of the flights is to end or to be tried again.
-    deadline: AtomicU64,
-    /// When the desk's timer rings; [`Moment::NEVER`] if none is set. Changed under the port's lock.
-    alarm: AtomicU64,
+    timer: DeadlineTimer,
     /// There is room for the desk's timer.
     pub(crate) has_timer: AtomicBool,
     /// How the descriptor carries bytes, in the back end's terms, plus one; 0: not asked yet.
@@ -65,8 +64,7 @@ impl Default for Desk {
     fn default() -> Self {
         Self {
             lanes: Mutex::default(),
-            deadline: AtomicU64::new(Moment::NEVER.nanoseconds()),
-            alarm: AtomicU64::new(Moment::NEVER.nanoseconds()),
+            timer: DeadlineTimer::default(),
             has_timer: AtomicBool::new(false),
             transport: AtomicU8::new(0),
             lasting: AtomicU8::new(0),
@@ -80,33 +78,10 @@ impl Default for Desk {
 }
 
 impl Desk {
-    /// The deadline as of now. It may have been moved since the timer was set.
+    /// When the first of the flights is to end or to be tried again.
     #[inline]
-    pub(crate) fn deadline(&self) -> Moment {
-        Moment::from_nanoseconds(self.deadline.load(SeqCst))
-    }
-
-    /// Moves the deadline.
-    #[inline]
-    pub(crate) fn set_deadline(&self, at: Moment) {
-        self.deadline.store(at.nanoseconds(), SeqCst);
-    }
-
-    /// Moves the deadline to `at`, if that is earlier.
-    pub(crate) fn hasten(&self, at: Moment) {
-        self.deadline.fetch_min(at.nanoseconds(), SeqCst);
-    }
-
-    /// The deadline, if the timer rings too late for it, or was not set.
-    #[inline]
-    pub(crate) fn missed(&self) -> Option<Moment> {
-        let deadline = self.deadline.load(SeqCst);
-        (deadline < self.alarm.load(SeqCst)).then(|| Moment::from_nanoseconds(deadline))
-    }
-
-    /// The timer was set for this moment, or taken out.
-    pub(crate) fn set_alarm(&self, at: Moment) {
-        self.alarm.store(at.nanoseconds(), SeqCst);
+    pub(crate) fn timer(&self) -> &DeadlineTimer {
+        &self.timer
     }
 
     /// How the descriptor carries bytes, in the back end's terms. `ask` tells if it was not asked yet.
@@ -181,7 +156,7 @@ impl Desk {
 
     /// The desk is a new registration's.
     pub(crate) fn begin(&self) {
-        self.set_deadline(Moment::NEVER);
+        self.timer.move_deadline(Moment::NEVER);
         self.transport.store(0, Relaxed);
         self.lasting.store(0, Relaxed);
         self.connect.store(NO_CONNECT, Relaxed);

@@ -22,10 +22,6 @@ pub(crate) trait Scene {
     /// Cells that hold a posted message whose time has come, or have not been given back yet.
     fn posts(&self) -> usize;
 
-    /// Queues the messages that are due at `now`. Returns when the next one is due; [`Moment::NEVER`] if there
-    /// is none.
-    fn queue_due(&mut self, now: Moment) -> Moment;
-
     /// Registrations.
     fn registered(&self) -> usize;
 

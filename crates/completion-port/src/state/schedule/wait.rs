@@ -9,18 +9,20 @@ use crate::state::moment::Moment;
 
 impl Schedule {
     /// What the thread of `turn` does next. `queries` is room for questions, empty at first. `is_filled`: the
-    /// kernel had as many edges as there was room for.
+    /// kernel had as many edges as there was room for. `queue_due` queues the messages that are due at a moment, and
+    /// returns when the next one is due; [`Moment::NEVER`] if there is none.
     #[allow(clippy::inline_always, reason = "part of each wait")]
     #[inline(always)]
-    pub(crate) fn next(
+    pub(crate) fn next<S: Scene>(
         &mut self,
         turn: &mut Turn,
         queries: &mut Vec<Query>,
         is_filled: bool,
-        scene: &mut impl Scene,
+        scene: &mut S,
+        queue_due: impl FnOnce(&mut S, Moment) -> Moment,
     ) -> Action {
         if self.minds_time {
-            self.mind_timers(turn, scene);
+            self.mind_timers(turn, scene, queue_due);
         }
         loop {
             if let Some(action) = self.answer_call(turn, queries, scene) {
@@ -245,7 +247,12 @@ impl Schedule {
 
     /// The thread of `turn`, which is in a wait, is awake: it carries no timer, and queues what is due.
     #[inline(never)]
-    fn mind_timers(&mut self, turn: &mut Turn, scene: &mut impl Scene) {
+    fn mind_timers<S: Scene>(
+        &mut self,
+        turn: &mut Turn,
+        scene: &mut S,
+        queue_due: impl FnOnce(&mut S, Moment) -> Moment,
+    ) {
         if self.carrier.is_some_and(|(carrier, _)| carrier == turn.me) {
             self.carrier = None;
         }
@@ -255,7 +262,7 @@ impl Schedule {
         }
         let now = scene.now();
         if self.due <= now {
-            let due = scene.queue_due(now);
+            let due = queue_due(scene, now);
             self.next_timer(due);
             // A message is not left to the threads that run.
             turn.rests = false;

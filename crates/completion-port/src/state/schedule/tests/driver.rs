@@ -152,6 +152,15 @@ pub(super) struct Fake {
     asked: Cell<u32>,
 }
 
+impl Fake {
+    /// Queues what is due at `now`. Returns when the next timer is due.
+    fn queue_due(&mut self, now: Moment) -> Moment {
+        let due = self.timers.iter().take_while(|(at, _)| *at <= now).count();
+        self.queue.extend(self.timers.drain(..due).map(|(_, packet)| packet));
+        self.due()
+    }
+}
+
 impl Scene for Fake {
     fn now(&self) -> Moment {
         self.now
@@ -174,12 +183,6 @@ impl Scene for Fake {
     fn posts(&self) -> usize {
         let hands = self.threads.iter().flat_map(|thread| &thread.hand);
         self.queue.iter().chain(hands).filter(|packet| packet.posted).count()
-    }
-
-    fn queue_due(&mut self, now: Moment) -> Moment {
-        let due = self.timers.iter().take_while(|(at, _)| *at <= now).count();
-        self.queue.extend(self.timers.drain(..due).map(|(_, packet)| packet));
-        self.due()
     }
 
     fn registered(&self) -> usize {
@@ -498,7 +501,7 @@ impl Rig {
     fn look(&mut self, seat: SeatNumber, mut wait: Wait) -> Does {
         self.port.own = Some(seat);
         let Wait { turn, queries, is_filled } = &mut wait;
-        match self.schedule.next(turn, queries, *is_filled, &mut self.port) {
+        match self.schedule.next(turn, queries, *is_filled, &mut self.port, Fake::queue_due) {
             Action::Return(waited, wake) => {
                 assert!(!self.schedule.seats.is_in_kernel(seat));
                 let thread = &mut self.port.threads[seat];

@@ -1,0 +1,347 @@
+//! What every part of the engine reads: the system, the slots and cells, the phase.
+
+use std::fmt;
+use std::sync::atomic::Ordering::SeqCst;
+
+use super::nodes::Nodes;
+use crate::backend::Backend;
+use crate::backend::host::Origin;
+use crate::backend::sockets::Transport;
+use crate::memory::trace::trace_aside;
+use crate::state::operations::Desk;
+use crate::state::schedule::{SAMPLED, SeatNumber};
+use crate::state::slot::{GENERATION, GENERATIONS, Refusal, Slot};
+use crate::sync::AtomicU8;
+use crate::types::config::BlockDetection;
+use crate::types::error::{Call, Error, ErrorKind};
+use crate::types::interest::{Events, Mode};
+use crate::types::source::Descriptor;
+
+/// A registration's name: the index of its slot, and the generation in the bits where the slot's
+/// word has it.
+pub(crate) type Name = u64;
+
+#[inline]
+pub(crate) fn name_of(index: u32, generation: u32) -> Name {
+    u64::from(generation) << GENERATION | u64::from(index)
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "the halves are taken apart")]
+#[inline]
+pub(crate) fn name_parts(name: Name) -> (u32, u32) {
+    (name as u32, (name >> GENERATION) as u32)
+}
+
+/// A registration's name as it is shown.
+pub(crate) struct Shown(pub(crate) Name);
+
+impl fmt::Debug for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (index, generation) = name_parts(self.0);
+        write!(f, "Id({index}#{generation})")
+    }
+}
+
+/// Where counters of 32 bits begin: shortly before they wrap, as the kernel's own clock does. So
+/// every run tests the wrap.
+pub(super) const BEGIN: u32 = 0_u32.wrapping_sub(10 * SAMPLED);
+
+/// Whether the port takes work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    Open = 0,
+    /// Every registration is being removed; over once none is left.
+    ShuttingDown = 1,
+    /// Over once the queue is empty.
+    Closed = 2,
+    /// Over, whatever is left.
+    Abandoned = 3,
+}
+
+/// See the module's documentation. The fields that every packet needs come first.
+#[repr(C)]
+pub(crate) struct Context {
+    origin: Origin,
+    /// The phase, for threads that do not have the lock.
+    phase: AtomicU8,
+    nodes: Nodes,
+    /// The port's number in the table of descriptors.
+    number: u64,
+    limit: usize,
+    /// The reactor is one-shot: a registration is armed by asking the kernel, whose answer is an edge.
+    is_one_shot: bool,
+    detection: BlockDetection,
+    backend: Box<dyn Backend>,
+}
+
+/// The facts that hold for as long as the port lives.
+impl Context {
+    pub(super) fn new(
+        number: u64,
+        limit: usize,
+        detection: BlockDetection,
+        backend: Box<dyn Backend>,
+    ) -> Self {
+        Self {
+            origin: backend.origin(),
+            phase: AtomicU8::new(Phase::Open as u8),
+            nodes: Nodes::new(),
+            number,
+            limit,
+            is_one_shot: backend.is_one_shot(),
+            detection,
+            backend,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
+    }
+
+    pub(crate) fn detection(&self) -> BlockDetection {
+        self.detection
+    }
+
+    /// Whether this process is a forked child of the one that made the port.
+    #[inline]
+    pub(crate) fn forked(&self) -> bool {
+        self.origin.is_left()
+    }
+
+    #[inline]
+    pub(crate) fn backend(&self) -> &dyn Backend {
+        &*self.backend
+    }
+
+    /// The port's number in the table of descriptors.
+    #[inline]
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Whether the reactor is one-shot: a registration is armed by asking the kernel, whose answer is an edge.
+    #[inline]
+    pub(super) fn is_one_shot(&self) -> bool {
+        self.is_one_shot
+    }
+
+    /// Where what tells one use of a thing from the next one begins. It differs from port to port, so that a name used
+    /// at the wrong port is hardly ever valid there.
+    #[allow(clippy::cast_possible_truncation, reason = "the lower half is as good as any")]
+    pub(crate) fn of_this_port(&self) -> u32 {
+        (self.number as u32).wrapping_mul(0x9e37_79b9)
+    }
+
+    /// The generation that slots begin with.
+    pub(crate) fn first_generation(&self) -> u32 {
+        self.of_this_port() % GENERATIONS
+    }
+}
+
+/// The phase, and the calls that it refuses.
+impl Context {
+    /// The phase at this moment.
+    #[inline]
+    pub(super) fn phase(&self) -> Phase {
+        match self.phase.load(SeqCst) {
+            0 => Phase::Open,
+            1 => Phase::ShuttingDown,
+            2 => Phase::Closed,
+            _ => Phase::Abandoned,
+        }
+    }
+
+    /// Sets the phase for threads that do not have the lock. The caller has the lock.
+    pub(super) fn set_phase(&self, phase: Phase) {
+        self.phase.store(phase as u8, SeqCst);
+    }
+
+    #[inline]
+    pub(super) fn check_usable(&self, call: Call) -> Result<(), Error> {
+        if self.forked() {
+            return Err(Error::new(call, ErrorKind::Forked));
+        }
+        Ok(())
+    }
+
+    #[inline]
+    pub(crate) fn check_open(&self, call: Call) -> Result<(), Error> {
+        self.check_usable(call)?;
+        if self.phase() != Phase::Open {
+            return Err(Error::new(call, ErrorKind::Closed));
+        }
+        Ok(())
+    }
+}
+
+/// Slots and records.
+impl Context {
+    #[inline]
+    pub(super) fn nodes(&self) -> &Nodes {
+        &self.nodes
+    }
+
+    #[inline]
+    pub(crate) fn slot(&self, index: u32) -> &Slot {
+        self.nodes.slot(index)
+    }
+
+    /// The name that the operation of this record has, or will have: the record, and how often it was used before.
+    #[inline]
+    pub(crate) fn operation_of(&self, record: u32) -> u64 {
+        u64::from(self.nodes.record(record).uses()) << 32 | u64::from(record)
+    }
+
+    #[inline]
+    pub(super) fn known(&self, name: Name) -> Option<(&Slot, u32)> {
+        let (index, generation) = name_parts(name);
+        self.nodes.find_slot(index).map(|slot| (slot, generation))
+    }
+}
+
+/// What the system says of a descriptor.
+impl Context {
+    /// How the socket carries bytes that an operation is tried on.
+    #[inline]
+    pub(crate) fn transport(&self, desk: &Desk, descriptor: Descriptor) -> Transport {
+        let ask = || self.backend().transport(descriptor) as u8;
+        Transport::of(desk.transport(ask))
+    }
+}
+
+/// What a subscriber hears. None of these may be called under the lock.
+impl Context {
+    /// A token was rearmed.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn tell_enabled(&self, name: Name, mode: Mode) {
+        let _ = (name, mode);
+        // The timer of an arming with a deadline may still have to be set.
+        trace_aside!(
+            TRACE,
+            port = self.number,
+            registration = ?Shown(name),
+            ?mode,
+            "enabled"
+        );
+    }
+
+    /// A thread has come to a packet of the slot with this number, which it holds.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn tell_reported(&self, index: u32, events: Events) {
+        self.tell_named(name_of(index, self.slot(index).word().generation()), events);
+    }
+
+    /// A thread has come to a packet of this registration. Whatever a subscriber does, the packet goes to
+    /// the caller.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn tell_named(&self, name: Name, events: Events) {
+        let _ = (name, events);
+        trace_aside!(
+            TRACE,
+            port = self.number,
+            registration = ?Shown(name),
+            descriptor = self.slot(name_parts(name).0).descriptor(),
+            ?events,
+            "reported"
+        );
+    }
+
+    /// A call was refused, and what it was given is its caller's again.
+    #[cfg_attr(feature = "tracing", cold, inline(never))]
+    #[cfg_attr(not(feature = "tracing"), inline)]
+    pub(crate) fn tell_refused(
+        &self,
+        error: &Error,
+        registration: Option<Name>,
+        descriptor: Option<Descriptor>,
+    ) {
+        let _ = (error, registration, descriptor);
+        // In a forked child a subscriber may wait for a thread that is not there.
+        #[cfg(feature = "tracing")]
+        if !self.forked() {
+            trace_aside!(
+                DEBUG,
+                port = self.number,
+                call = ?error.call(),
+                kind = ?error.kind(),
+                registration = registration.map(Shown).map(tracing::field::debug),
+                descriptor,
+                "refused"
+            );
+        }
+    }
+
+    /// A registration ends by a call. Whatever a subscriber does, the call goes on: its caller may have
+    /// been made the owner of a key.
+    #[cfg_attr(feature = "tracing", cold, inline(never))]
+    #[cfg_attr(not(feature = "tracing"), inline)]
+    pub(super) fn tell_removed(&self, name: Name, descriptor: Descriptor) {
+        let _ = (name, descriptor);
+        trace_aside!(
+            DEBUG,
+            port = self.number,
+            registration = ?Shown(name),
+            descriptor,
+            "removed"
+        );
+    }
+
+    /// An operation is about to be started, by the token of a registration or by its name: `completed` follows, or
+    /// `refused`.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn tell_started(&self, registration: Name, call: Call) {
+        let _ = (registration, call);
+        trace_aside!(
+            TRACE,
+            port = self.number,
+            registration = ?Shown(registration),
+            operation = ?call,
+            "started"
+        );
+    }
+
+    /// A thread has come to the packet of an operation, or has done it at once. Whatever a subscriber does, the packet
+    /// or the outcome goes to the caller.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn tell_completed(&self, registration: Name, call: Call, error: Option<Error>) {
+        let _ = (registration, call, error);
+        trace_aside!(
+            TRACE,
+            port = self.number,
+            registration = ?Shown(registration),
+            operation = ?call,
+            error = error.map(|error| tracing::field::debug(error.kind())),
+            "completed"
+        );
+    }
+
+    /// A thread was woken. The lock must not be held: a subscriber hears of it.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn tell_woken(&self, seat: SeatNumber, in_kernel: bool) {
+        let _ = (seat, in_kernel);
+        trace_aside!(TRACE, port = self.number, seat, in_kernel, "woken");
+    }
+
+    /// These threads were found asleep. The lock must not be held: a subscriber hears of it.
+    pub(super) fn tell_found(&self, found: Vec<SeatNumber>) {
+        for seat in found {
+            let _ = seat;
+            trace_aside!(DEBUG, port = self.number, seat, "found asleep");
+        }
+    }
+}
+
+pub(super) fn kind_of(refusal: Refusal) -> ErrorKind {
+    match refusal {
+        Refusal::NotRegistered => ErrorKind::NotRegistered,
+        Refusal::Removing => ErrorKind::Removing,
+        Refusal::Held => ErrorKind::KeyHeld,
+    }
+}

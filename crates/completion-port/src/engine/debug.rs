@@ -1,0 +1,38 @@
+//! How a port is shown.
+
+use std::fmt;
+
+use super::Engine;
+
+impl fmt::Debug for Engine {
+    /// Slots, seats and queues, for hunting stalls.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.forked() {
+            return f.write_str("Port of the parent process");
+        }
+        let hub = self.lock();
+        let (schedule, lists) = hub.parts();
+        let slots: Vec<_> = (0..lists.highest_slot())
+            .filter_map(|index| self.nodes().find_slot(index).map(|slot| (index, slot)))
+            .filter(|(_, slot)| slot.word().is_live())
+            .map(|(index, slot)| (index, slot.descriptor(), slot.word()))
+            .collect();
+        let lanes = |index| {
+            let desk = self.desk(index)?;
+            let lanes = format!("{:?}", *desk.lock());
+            Some((index, lanes))
+        };
+        let lent = slots.iter().filter(|(_, _, word)| word.is_lent());
+        let operations: Vec<_> = lent.filter_map(|(index, _, _)| lanes(*index)).collect();
+        f.debug_struct("Port")
+            .field("backend", &self.backend().name())
+            .field("limit", &self.limit())
+            .field("phase", &lists.phase())
+            .field("queued", &lists.ready().nodes(self.nodes()))
+            .field("to_be_checked", &lists.recheck().nodes(self.nodes()))
+            .field("seats", schedule.seats())
+            .field("slots", &slots)
+            .field("operations", &operations)
+            .finish()
+    }
+}

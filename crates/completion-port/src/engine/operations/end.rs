@@ -1,0 +1,233 @@
+//! How an operation ends: its packet is taken, it is cancelled, or its deadline is over.
+
+use super::{Aloft, Operations};
+use crate::engine::context::{Name, name_parts};
+use crate::engine::queue::Lists;
+use crate::engine::worker::Seat;
+use crate::state::facts::Facts;
+use crate::state::moment::Moment;
+use crate::state::operations::{Desk, Flight, Records, Verdict};
+use crate::state::queue::{FLIGHT, Fifo};
+use crate::state::slot::{Next, Slot};
+use crate::state::timers::Alarm;
+use crate::types::error::{Call, Error};
+use crate::types::interest::Direction;
+
+/// Its packet is taken.
+impl Operations {
+    /// The operation of `record` has ended as this says, and its packet is about to be handed out. If it is a connect
+    /// that the system continues with, that is given up, before anything else begins on the descriptor or has it.
+    #[inline]
+    pub(crate) fn abandon_connect(&self, aloft: &Aloft<'_>, verdict: Verdict) {
+        if matches!(verdict, Verdict::Cancelled | Verdict::TimedOut) {
+            let abandon = || self.backend().abandon_connect(aloft.descriptor());
+            if aloft.desk.abandon_connect(aloft.record, abandon) {
+                // A connect whose turn came meanwhile is waiting for this to end.
+                self.hasten(aloft.registration(), Direction::Out);
+            }
+        }
+    }
+
+    /// The packet of an operation is taken that was started by a token, and had ended before. The key is the caller's
+    /// now, and the operation stays in its cell until the token starts another one.
+    #[inline]
+    pub(crate) fn land_own(&self, aloft: &Aloft<'_>) {
+        if aloft.slot.word().is_lone() {
+            return self.land_alone(aloft, false);
+        }
+        let mut lanes = aloft.desk.lock();
+        lanes.land(aloft.flight);
+        aloft.slot.land(Facts::NONE);
+        drop(lanes);
+        self.stop_awaiting(aloft.flight);
+    }
+
+    /// The packet of an operation is taken that has a share in the key, which has been cloned for it. The record
+    /// is given back by [`Queue::free_record`](crate::engine::queue::Queue::free_record).
+    pub(crate) fn land_shared(&self, aloft: &Aloft<'_>, seat: &Seat) {
+        let Aloft { index, flight, slot, desk, .. } = *aloft;
+        let mut lanes = desk.lock();
+        let next = if lanes.land(flight) { slot.land_last() } else { Next::Nothing };
+        drop(lanes);
+        self.follow(next, index, Some(seat));
+        self.stop_awaiting(flight);
+    }
+
+    /// The same for an operation that has ended before it made a packet: the caller, the seat of which this is, has its
+    /// outcome.
+    pub(crate) fn land_unseen(&self, record: u32, seat: Option<&Seat>) {
+        if self.forked() {
+            // The buffer's code has forked, and this is the child.
+            return;
+        }
+        let flight = self.nodes().flight(record);
+        let index = flight.slot();
+        let mut lanes = self.desk_of_operation(index).lock();
+        let next = if lanes.land(flight) { self.slot(index).land_last() } else { Next::Nothing };
+        drop(lanes);
+        self.stop_awaiting(flight);
+        self.free_record(record, seat);
+        self.follow(next, index, None);
+    }
+
+    /// The packet of a flight is taken, which the waits of a port that was closed may have gone on for.
+    #[inline]
+    pub(super) fn stop_awaiting(&self, flight: &Flight) {
+        if flight.stop_awaiting() {
+            self.end_awaiting();
+        }
+    }
+}
+
+/// It is cancelled, or its deadline is over.
+impl Operations {
+    /// Cancels an operation. False if it has ended already; its packet says how.
+    pub(crate) fn cancel_operation(&self, operation: u64) -> Result<bool, Error> {
+        self.check_usable(Call::Cancel)?;
+        Ok(self.until_queued(|| self.try_to_cancel(operation)))
+    }
+
+    fn try_to_cancel(&self, operation: u64) -> bool {
+        #[allow(clippy::cast_possible_truncation, reason = "the halves are taken apart")]
+        let (record, uses) = (operation as u32, (operation >> 32) as u32);
+        let Some(flight) = self.nodes().find_record(record) else { return false };
+        let node = record | FLIGHT;
+        while flight.uses() == uses {
+            let index = flight.slot();
+            let Some(desk) = self.desk(index) else { return false };
+            let slot = self.slot(index);
+            let poll = self.current_poll();
+            let mut lanes = desk.lock();
+            // Looked at again: the record may have been used anew, for another registration even.
+            if flight.uses() != uses || !flight.is_aloft() {
+                break;
+            }
+            if flight.slot() != index {
+                // It has been started since that was read.
+                continue;
+            }
+            let verdict = Verdict::Cancelled;
+            if flight.is_lone() {
+                let is_called_off = flight.call_off_alone(uses, verdict);
+                let is_ours = is_called_off && self.claim_alone(slot, flight);
+                drop(lanes);
+                if is_ours {
+                    self.submit(node);
+                }
+                return is_called_off;
+            }
+            let effects = lanes.call_off(self.nodes(), slot, node, verdict, poll);
+            let Some(effects) = effects else { break };
+            let mut ended = Fifo::new();
+            let next = self.cancel_request(&mut lanes, slot, node, verdict, &mut ended);
+            lanes.begin_unasked(self.nodes(), &mut ended);
+            drop(lanes);
+            self.see_to(effects, index, None);
+            self.submit_all(ended);
+            self.follow(next, index, None);
+            return true;
+        }
+        false
+    }
+
+    /// A registration ends, or the port: so do its operations.
+    #[inline]
+    pub(in crate::engine) fn call_off(&self, slot: &Slot, name: Name, verdict: Verdict) {
+        if slot.word().is_lent() {
+            self.until_queued(|| {
+                let mut ended = Fifo::new();
+                let next = self.call_off_all(name, verdict, &mut ended);
+                self.submit_all(ended);
+                self.follow(next, name_parts(name).0, None);
+            });
+        }
+    }
+
+    /// Ends all operations of a registration, or has them ended at the next opportunity: puts the nodes of those
+    /// that have ended at the end of `ended`. Returns what the slot asks for.
+    pub(in crate::engine) fn call_off_all(
+        &self,
+        name: Name,
+        verdict: Verdict,
+        ended: &mut Fifo,
+    ) -> Next {
+        let (index, generation) = name_parts(name);
+        let slot = self.slot(index);
+        let Some(desk) = self.desk(index) else { return Next::Nothing };
+        let poll = self.current_poll();
+        let mut lanes = desk.lock();
+        if slot.word().generation() != generation {
+            // The registration has ended meanwhile, and the slot may be used anew.
+            return Next::Nothing;
+        }
+        if let Some((node, uses)) = self.lone_of(desk)
+            && self.call_off_alone(slot, node, uses, verdict)
+        {
+            ended.push(self.nodes(), node);
+        }
+        self.cancel_files(&mut lanes, verdict, ended);
+        let next = lanes.call_off_all(self.nodes(), slot, verdict, poll, ended);
+        let next_of_cancelled = self.cancel_sockets(&mut lanes, slot, ended);
+        drop(lanes);
+        if next_of_cancelled == Next::Nothing { next } else { next_of_cancelled }
+    }
+
+    /// The alarm of the operations of a slot has rung. What is to be queued by that is put at the end of `due`, or put on
+    /// the list of what is to be checked. The caller has the port's lock.
+    pub(in crate::engine) fn ring(
+        &self,
+        lists: &mut Lists,
+        index: u32,
+        now: Moment,
+        due: &mut Fifo,
+    ) {
+        let Some(desk) = self.desk(index) else { return };
+        lists.ring(Alarm::Operations, index, desk.timer(), now, |lists| {
+            self.end_late(lists, index, desk, now, due)
+        });
+    }
+
+    /// A deadline of the operations of a slot was over at `now`. Returns when to look again.
+    fn end_late(
+        &self,
+        lists: &mut Lists,
+        index: u32,
+        desk: &Desk,
+        now: Moment,
+        due: &mut Fifo,
+    ) -> Moment {
+        let slot = self.slot(index);
+        // The start of a lone operation changes the slot's word before it looks at the alarm, and behind its claim. So either it
+        // sees that the alarm has rung, or the claim is seen here.
+        slot.touch();
+        let mut lanes = desk.lock();
+        if let Some((node, uses)) = self.lone_of(desk) {
+            // The deadline is read after that: it is the operation's, or that of a later one.
+            let at = desk.timer().deadline();
+            if at > now {
+                return at;
+            }
+            if self.call_off_alone(slot, node, uses, Verdict::TimedOut) {
+                due.push(self.nodes(), node);
+            }
+            return Moment::NEVER;
+        }
+        if lanes.aloft() == 0 {
+            return Moment::NEVER;
+        }
+        let poll = self.current_poll();
+        let (again, next) = lanes.ring(self.nodes(), slot, now, poll, due);
+        let again = again.min(self.cancel_late_files(&mut lanes, now, due));
+        let next_of_cancelled = self.cancel_sockets(&mut lanes, slot, due);
+        desk.timer().move_deadline(again);
+        drop(lanes);
+        for next in [next, next_of_cancelled] {
+            match next {
+                Next::Queue => due.push(self.nodes(), index),
+                Next::Recheck => lists.push_recheck(self.nodes(), index),
+                _ => {}
+            }
+        }
+        again
+    }
+}

@@ -1,0 +1,146 @@
+//! The life of an operation on a file, from its start to its end.
+//!
+//! What can be done at once its caller does. What cannot is handed to the back end, as a request with the
+//! buffer in it; from then on the buffer is the back end's, until the request comes back. The packet is one
+//! like any other.
+
+use super::Aloft;
+use super::Operations;
+use crate::backend::files::Issuer;
+use crate::backend::request::FileRequest;
+use crate::engine::Engine;
+use crate::engine::context::{Name, Phase, kind_of, name_parts};
+use crate::state::facts::Facts;
+use crate::state::moment::Moment;
+use crate::state::operations::{Desk, Lanes, Step, Verdict};
+use crate::state::queue::{FLIGHT, Node};
+use crate::state::slot::{Drained, Refusal, Slot};
+use crate::state::timers::Alarm;
+use crate::types::error::{Call, Error, ErrorKind};
+use crate::types::source::Descriptor;
+
+impl Operations {
+    /// Whether reads from the file of this desk are tried at once.
+    #[inline]
+    pub(crate) fn reads_now(&self, desk: &Desk, descriptor: Descriptor) -> bool {
+        desk.reads_now(|| self.backend().reads_now(descriptor))
+    }
+
+    /// The token of the held slot gives the key to the operation of `record`, which goes to the back end. If it is
+    /// refused the slot is still held, and the request is the caller's again.
+    #[allow(clippy::too_many_arguments, reason = "what its caller has looked up")]
+    #[allow(clippy::result_large_err, reason = "a refusal gives the request back")]
+    pub(crate) fn lend_file(
+        &self,
+        slot: &Slot,
+        index: u32,
+        desk: &Desk,
+        record: u32,
+        (call, deadline): (Call, Moment),
+        drained: Drained,
+        request: FileRequest,
+    ) -> Result<(), (Error, FileRequest)> {
+        let mut lanes = desk.lock();
+        // As in `start`: either the thread that closes the port sees this operation, or this one sees that.
+        if self.phase() != Phase::Open {
+            return Err((Error::new(call, ErrorKind::Closed), request));
+        }
+        // It concerns neither direction: nothing of the descriptor is ever ready or not.
+        if let Err(refusal) = slot.lend(Facts::NONE, drained) {
+            return Err((Error::new(call, kind_of(refusal)), request));
+        }
+        let node = record | FLIGHT;
+        lanes.start_file(self.nodes(), node, index, deadline);
+        let step = lanes.hand_over(self.nodes(), node);
+        debug_assert_eq!(step, Step::Waits, "nothing has called it off yet");
+        desk.timer().move_deadline(deadline);
+        // With the lock: a thread that calls the flight off finds it at the back end.
+        self.backend().file_requests().submit(request);
+        drop(lanes);
+        self.mind_timer(Alarm::Operations, index, desk.timer());
+        self.backend().file_requests().flush();
+        Ok(())
+    }
+
+    /// The operation of `record` has a share in the key of a registration, and is tried by the caller.
+    pub(crate) fn share_file(
+        &self,
+        name: Name,
+        record: u32,
+        (call, deadline): (Call, Moment),
+    ) -> Result<(), Error> {
+        let refused = |refusal| Error::new(call, kind_of(refusal));
+        let (index, generation) = name_parts(name);
+        let mut lanes = self.desk_of_operation(index).lock();
+        if self.phase() != Phase::Open {
+            return Err(Error::new(call, ErrorKind::Closed));
+        }
+        // See `share`.
+        if !lanes.is_shared {
+            return Err(refused(Refusal::NotRegistered));
+        }
+        self.slot(index).share(generation, Facts::NONE).map_err(refused)?;
+        lanes.start_file(self.nodes(), record | FLIGHT, index, deadline);
+        Ok(())
+    }
+
+    /// The operation on a file that the caller has tried is done. The caller takes the packet.
+    pub(crate) fn file_done(&self, aloft: &Aloft<'_>) {
+        let mut lanes = aloft.desk.lock();
+        lanes.end_file(self.nodes(), aloft.record | FLIGHT, Verdict::Done);
+    }
+
+    /// An operation on a file, which the caller has tried or the back end has had, ends as `end` says, and its packet is
+    /// queued. Both in one hold of the port's lock, with which the thread that closes the port looks for what is in
+    /// flight: it finds it there, or its packet in the queue.
+    fn end_and_queue(&self, desk: &Desk, record: u32, end: impl FnOnce(&mut Lanes, Node)) {
+        let node = record | FLIGHT;
+        let mut hub = self.lock();
+        end(&mut desk.lock(), node);
+        let notice = self.submit_locked(&mut hub, node);
+        drop(hub);
+        self.notify(notice);
+    }
+
+    /// The operation on a file that the caller has tried is done, and its packet is queued.
+    pub(crate) fn queue_file_done(&self, aloft: &Aloft<'_>) {
+        self.end_and_queue(aloft.desk, aloft.record, |lanes, node| {
+            lanes.end_file(self.nodes(), node, Verdict::Done);
+        });
+    }
+
+    /// The operation on a file that the caller has tried goes to the back end. If it was called off meanwhile it has
+    /// ended, and the request is the caller's again.
+    #[allow(clippy::result_large_err, reason = "a refusal gives the request back")]
+    pub(crate) fn submit_file(
+        &self,
+        aloft: &Aloft<'_>,
+        deadline: Moment,
+        request: FileRequest,
+    ) -> Result<(), (Verdict, FileRequest)> {
+        let mut lanes = aloft.desk.lock();
+        if let Step::Ends(verdict) = lanes.hand_over(self.nodes(), aloft.record | FLIGHT) {
+            return Err((verdict, request));
+        }
+        aloft.desk.timer().hasten(deadline);
+        // See `lend_file`.
+        self.backend().file_requests().submit(request);
+        drop(lanes);
+        self.mind_timer(Alarm::Operations, aloft.index, aloft.desk.timer());
+        self.backend().file_requests().flush();
+        Ok(())
+    }
+}
+
+impl Issuer for Engine {
+    fn complete(&self, request: FileRequest) {
+        #[allow(clippy::cast_possible_truncation, reason = "the lower half is the record")]
+        let record = request.id as u32;
+        let was_called_off = request.is_cancelled;
+        // Before the flight ends: the thread that sees that takes it.
+        self.outstanding.keep_file(record, request);
+        self.end_and_queue(self.aloft(record).desk, record, |lanes, node| {
+            lanes.come_back(self.nodes(), node, was_called_off);
+        });
+    }
+}

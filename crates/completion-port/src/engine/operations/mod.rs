@@ -1,0 +1,286 @@
+//! The life of an operation, from its start to its packet.
+//!
+//! The engine says when an operation is to be tried, and by which thread; what it is, and how it is tried, the
+//! caller knows. Between [`Step::Try`] and [`Operations::tried`] the caller has the operation to itself.
+
+mod end;
+mod files;
+mod lone;
+mod outstanding;
+mod queues;
+mod sockets;
+mod submit;
+
+use std::ops::Deref;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+
+use super::context::{Context, Name, name_of, name_parts};
+use super::registry::Registry;
+use super::worker::Seat;
+use crate::backend::sockets::{Attempt, Rest};
+use crate::state::moment::Moment;
+use crate::state::operations::{Clearance, Desk, Effects, Flight, Records, Step, Tried, Verdict};
+use crate::state::queue::{FLIGHT, Fifo, NIL};
+use crate::state::slot::{Removal, Slot};
+use crate::state::timers::Alarm;
+use crate::types::error::{Call, Fault};
+use crate::types::interest::Direction;
+use crate::types::source::Descriptor;
+use outstanding::Outstanding;
+
+/// How long an operation waits for what no edge tells of, until it is tried again.
+const SCARCE: Duration = Duration::from_millis(10);
+
+/// What is known of an operation when it starts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    pub(crate) call: Call,
+    pub(crate) direction: Direction,
+    /// When it is to end at the latest; [`Moment::NEVER`]: no limit.
+    pub(crate) deadline: Moment,
+}
+
+/// An operation in flight, and what it belongs to.
+#[derive(Clone, Copy)]
+pub(crate) struct Aloft<'e> {
+    pub(crate) record: u32,
+    /// The number of its slot.
+    pub(crate) index: u32,
+    flight: &'e Flight,
+    pub(crate) slot: &'e Slot,
+    pub(crate) desk: &'e Desk,
+}
+
+impl Aloft<'_> {
+    /// What it is tried on.
+    #[inline]
+    pub(crate) fn descriptor(&self) -> Descriptor {
+        self.slot.descriptor()
+    }
+
+    /// Its own name: the record, and how often that was used before.
+    #[inline]
+    pub(crate) fn name(&self) -> u64 {
+        u64::from(self.flight.uses()) << 32 | u64::from(self.record)
+    }
+
+    /// The name of its registration.
+    #[inline]
+    pub(crate) fn registration(&self) -> Name {
+        name_of(self.index, self.slot.word().generation())
+    }
+}
+
+/// What an attempt asks of the association that its operation belongs to.
+#[derive(Clone, Copy)]
+pub(crate) struct Place<'e> {
+    context: &'e Context,
+    desk: &'e Desk,
+    record: u32,
+}
+
+impl Place<'_> {
+    /// The socket that an operation is tried on does not block from here on. The operation keeps the key, and so the
+    /// descriptor, in its place.
+    pub(crate) fn make_nonblocking(self, descriptor: Descriptor) -> Result<(), Fault> {
+        let Self { context, desk, .. } = self;
+        // A file has no connections, which the call for one says.
+        if !desk.is_nonblocking.load(SeqCst) && !desk.is_file.load(SeqCst) {
+            context.backend().make_nonblocking(descriptor)?;
+            desk.is_nonblocking.store(true, SeqCst);
+        }
+        Ok(())
+    }
+
+    /// The operation, a connect, is about to begin: whether an earlier one that was cancelled lets it.
+    pub(crate) fn clear_for_connect(self, descriptor: Descriptor) -> Clearance {
+        self.desk.clear_for_connect(|| self.context.backend().abandon_connect(descriptor))
+    }
+
+    /// The connect is under way.
+    pub(crate) fn connect_begun(self) {
+        self.desk.connect_begun(self.record);
+    }
+
+    /// It has come to an end.
+    pub(crate) fn connect_ended(self) {
+        self.desk.connect_ended();
+    }
+}
+
+/// See the module's documentation.
+#[repr(C)]
+pub(crate) struct Operations {
+    registry: Registry,
+    /// What the back end has of operations, and what it has given back.
+    outstanding: Outstanding,
+}
+
+impl Deref for Operations {
+    type Target = Registry;
+
+    #[inline]
+    fn deref(&self) -> &Registry {
+        &self.registry
+    }
+}
+
+/// What an attempt needs to know.
+impl Operations {
+    pub(super) fn new(registry: Registry) -> Self {
+        Self { registry, outstanding: Outstanding::new() }
+    }
+
+    /// What there is of the operation of a record, which is in flight, or is just being started.
+    #[inline]
+    pub(crate) fn aloft(&self, record: u32) -> Aloft<'_> {
+        let flight = self.nodes().flight(record);
+        let index = flight.slot();
+        Aloft { record, index, flight, slot: self.slot(index), desk: self.desk_of_operation(index) }
+    }
+
+    /// What an attempt at the operation of `record` asks, which belongs to this desk.
+    #[inline]
+    pub(crate) fn place<'e>(&'e self, desk: &'e Desk, record: u32) -> Place<'e> {
+        Place { context: self, desk, record }
+    }
+}
+
+/// The turn of an operation, and what its attempt has come to.
+impl Operations {
+    /// The node of an operation has come to the calling thread.
+    #[inline]
+    pub(crate) fn turn(&self, aloft: &Aloft<'_>, seat: Option<&Seat>) -> Step {
+        if self.turn_alone(aloft) {
+            return Step::Try;
+        }
+        if aloft.flight.is_lone()
+            && let Some(verdict) = aloft.flight.called_off()
+        {
+            return Step::Ends(verdict);
+        }
+        if aloft.flight.begin() {
+            return Step::Try;
+        }
+        if let Some(verdict) = aloft.flight.end() {
+            return Step::Ends(verdict);
+        }
+        let Aloft { record, index, slot, desk, .. } = *aloft;
+        let poll = self.current_poll();
+        let (name, direction) = (aloft.registration(), aloft.flight.direction());
+        let mut lanes = desk.lock();
+        let (step, effects) = lanes.turn(self.nodes(), slot, record | FLIGHT, poll);
+        let is_blocked = lanes.blocked().has(direction.facts());
+        drop(lanes);
+        if is_blocked {
+            self.watch_for(name, slot, direction);
+        }
+        self.see_to(effects, index, seat);
+        step
+    }
+
+    /// The calling thread has tried an operation. If it has ended, the caller takes the packet, or has it queued by
+    /// [`Queue::queue_operation`](super::queue::Queue::queue_operation).
+    pub(crate) fn tried(
+        &self,
+        aloft: &Aloft<'_>,
+        attempt: Attempt<Rest>,
+        seat: Option<&Seat>,
+    ) -> Step {
+        if aloft.flight.is_lone() {
+            if let Attempt::Blocked = attempt {
+                return self.blocked_alone(aloft);
+            }
+            self.lane(aloft);
+        }
+        let Aloft { record, index, slot, desk, flight } = *aloft;
+        let poll = self.current_poll();
+        let mut lanes = desk.lock();
+        let tried = match attempt {
+            Attempt::Done(Rest::Unknown) | Attempt::Failed(_) => Tried::Done { dry: false },
+            // Behind what was received an end may stand that no further edge tells of.
+            Attempt::Done(Rest::Nothing) => Tried::Done { dry: slot.word().is_plain() },
+            Attempt::Blocked => Tried::Blocked,
+            Attempt::OutOfResources => Tried::Scarce(self.backend().now() + SCARCE),
+            // Its timer rings at the next look at those, and queues it behind what is there by then.
+            Attempt::Yielded => Tried::Scarce(self.backend().now()),
+            Attempt::Carried => unreachable!("its caller has seen to it"),
+        };
+        let direction = flight.direction();
+        let name = aloft.registration();
+        let (step, effects) = lanes.tried(self.nodes(), slot, record | FLIGHT, tried, poll);
+        // Also where this one has ended: another one may wait behind it, for which the kernel was not asked.
+        let is_blocked = lanes.blocked().has(direction.facts());
+        if let (Step::Waits, Tried::Scarce(at)) = (step, tried) {
+            desk.timer().hasten(at);
+        }
+        drop(lanes);
+        if step == Step::Waits {
+            self.mind_timer(Alarm::Operations, index, desk.timer());
+        }
+        if is_blocked {
+            self.watch_for(name, slot, direction);
+        }
+        self.see_to(effects, index, seat);
+        step
+    }
+
+    /// Does what a change of a flight asks for besides.
+    pub(super) fn see_to(&self, effects: Effects, index: u32, seat: Option<&Seat>) {
+        if effects.due != NIL && !self.forked() {
+            self.submit(effects.due);
+        }
+        self.follow(effects.next, index, seat);
+    }
+
+    /// An operation of this direction waits for an edge.
+    #[inline]
+    pub(super) fn watch_for(&self, name: Name, slot: &Slot, direction: Direction) {
+        if self.is_one_shot() || slot.word().unwatched(direction.facts()).is_some() {
+            self.watch_for_more(name, slot);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn watch_for_more(&self, name: Name, slot: &Slot) {
+        self.submit_all(self.watch_or_end(name, slot));
+    }
+
+    /// Makes sure that the kernel watches for what the operations of a slot wait for. If its descriptor turns out to
+    /// be closed, they end: the nodes of those that have ended are returned, for the caller to queue.
+    pub(super) fn watch_or_end(&self, name: Name, slot: &Slot) -> Fifo {
+        let mut ended = Fifo::new();
+        if !self.watch_lanes(name, slot) {
+            let (index, generation) = name_parts(name);
+            // As long as operations have the key, the last of them goes on with the end.
+            if slot.retire(generation) == Removal::Owned {
+                ended.push(self.nodes(), index);
+            }
+            self.call_off_all(name, Verdict::Gone, &mut ended);
+        }
+        ended
+    }
+
+    /// What operations of a registration in this direction may have waited for, and no edge tells of, is there: the
+    /// first of them is tried.
+    pub(crate) fn hasten(&self, name: Name, direction: Direction) {
+        if self.forked() {
+            return;
+        }
+        let (index, generation) = name_parts(name);
+        let (Some((slot, _)), Some(desk)) = (self.known(name), self.desk(index)) else { return };
+        let mut lanes = desk.lock();
+        if slot.word().generation() != generation {
+            return;
+        }
+        let now = self.backend().now();
+        if lanes.hasten(direction, now) {
+            desk.timer().hasten(now);
+        }
+        drop(lanes);
+        // Which wakes a thread that waits, if that is sooner than it would wake by itself.
+        self.mind_timer(Alarm::Operations, index, desk.timer());
+    }
+}

@@ -1,0 +1,225 @@
+//! The requests of operations: making sure that they can be performed, cancelling them, and keeping completed ones until
+//! their packets are taken.
+
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, PoisonError};
+
+use super::Operations;
+use crate::backend::files::{FileRef, FileTarget};
+use crate::backend::request::{FileRequest, Request, SocketRequest, Target};
+use crate::backend::sockets::SocketTarget;
+use crate::memory::arena::Arena;
+use crate::state::moment::Moment;
+use crate::state::operations::{Lanes, Records, Verdict};
+use crate::state::queue::{FLIGHT, Fifo, NIL, Node};
+use crate::state::slot::{Next, Slot};
+use crate::sync::{Mutex, MutexGuard};
+use crate::types::error::Fault;
+
+/// A place for what one thread leaves for another.
+#[derive(Default)]
+struct Place<T>(Mutex<T>);
+
+impl<T> Place<T> {
+    fn lock(&self) -> MutexGuard<'_, T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// By the numbers of records: completed requests whose packets have not been taken.
+struct Completed<T: Target>(Arena<Place<Option<Request<T>>>>);
+
+impl<T: Target> Completed<T> {
+    /// Makes room for the request of this record. False if there is no memory.
+    fn reserve(&self, record: u32) -> bool {
+        self.0.reserve(record)
+    }
+
+    fn keep(&self, record: u32, request: Request<T>) {
+        *self.0.at(record).lock() = Some(request);
+    }
+
+    fn take(&self, record: u32) -> Option<Request<T>> {
+        self.0.find(record).and_then(|place| place.lock().take())
+    }
+}
+
+/// See the module's documentation. Nothing is allocated as long as no operation needs it.
+pub(super) struct Outstanding {
+    files: Completed<FileTarget>,
+    sockets: Completed<SocketTarget>,
+    /// By the numbers of slots: the files of registrations for which requests were made.
+    file_refs: Arena<Place<Option<Arc<dyn FileRef>>>>,
+}
+
+impl Outstanding {
+    pub(in crate::engine) const fn new() -> Self {
+        Self {
+            files: Completed(Arena::new()),
+            sockets: Completed(Arena::new()),
+            file_refs: Arena::new(),
+        }
+    }
+
+    /// Keeps a completed request. The caller ends its operation afterwards.
+    pub(in crate::engine) fn keep_file(&self, record: u32, request: FileRequest) {
+        self.files.keep(record, request);
+    }
+
+    /// As [`Outstanding::keep_file`].
+    pub(in crate::engine) fn keep_socket(&self, record: u32, request: SocketRequest) {
+        self.sockets.keep(record, request);
+    }
+}
+
+impl Operations {
+    /// Whether the slot's descriptor is a file's, which no reactor watches.
+    pub(in crate::engine) fn is_file(&self, index: u32) -> bool {
+        self.desk(index).is_some_and(|desk| desk.is_file.load(SeqCst))
+    }
+
+    /// Returns a reference to the file of a slot for the operation of `record`, which may become a request; the caller has
+    /// a share in the key. Makes sure that the request can be performed, and kept when it completes.
+    pub(crate) fn file_ref(&self, index: u32, record: u32) -> Result<Arc<dyn FileRef>, Fault> {
+        let no_memory = Fault { kind: crate::types::error::ErrorKind::OutOfMemory, code: None };
+        if !self.outstanding.files.reserve(record) || !self.outstanding.file_refs.reserve(index) {
+            return Err(no_memory);
+        }
+        self.backend().file_requests().prepare()?;
+        let mut kept = self.outstanding.file_refs.at(index).lock();
+        if let Some(file) = &*kept {
+            return Ok(Arc::clone(file));
+        }
+        // Under the lock, so that each registration has one.
+        let file = self.backend().file_ref(self.slot(index).descriptor())?;
+        *kept = Some(Arc::clone(&file));
+        Ok(file)
+    }
+
+    /// The registration of a slot has ended: drops its reference to the file.
+    pub(in crate::engine) fn drop_file_ref(&self, index: u32) {
+        if let Some(place) = self.outstanding.file_refs.find(index) {
+            let file = place.lock().take();
+            drop(file);
+        }
+    }
+
+    /// Takes the completed file request of an operation that has ended. `None` if there was none, or if another thread
+    /// has taken it.
+    pub(crate) fn take_completed_file(&self, record: u32) -> Option<FileRequest> {
+        self.outstanding.files.take(record)
+    }
+
+    /// Makes sure that the socket request of this record can be performed, and kept when it completes.
+    pub(crate) fn prepare_socket_request(&self, record: u32) -> bool {
+        self.outstanding.sockets.reserve(record)
+            && self.backend().socket_requests().is_some_and(|requests| requests.prepare().is_ok())
+    }
+
+    /// The id of the socket request of this record.
+    pub(crate) fn socket_request_of(&self, record: u32) -> u64 {
+        self.operation_of(record) | u64::from(FLIGHT)
+    }
+
+    /// As [`Operations::take_completed_file`], of a socket request.
+    pub(crate) fn take_completed_socket(&self, record: u32) -> Option<SocketRequest> {
+        self.outstanding.sockets.take(record)
+    }
+
+    /// Cancels the file request of an operation that is called off. True if it has ended by that: the caller ends the
+    /// operation.
+    fn cancel_file(&self, node: Node) -> bool {
+        let record = node & !FLIGHT;
+        let id = self.operation_of(record);
+        let Some(mut request) = self.backend().file_requests().cancel(id) else { return false };
+        request.is_cancelled = true;
+        self.outstanding.keep_file(record, request);
+        true
+    }
+
+    /// Cancels the request of the active operation of a lane, which is called off.
+    fn cancel_socket(&self, lanes: &mut Lanes, slot: &Slot, node: Node, ended: &mut Fifo) -> Next {
+        let record = node & !FLIGHT;
+        let Some(mut request) = self.cancel_socket_request(record) else { return Next::Nothing };
+        request.is_cancelled = true;
+        self.outstanding.keep_socket(record, request);
+        let poll = self.current_poll();
+        let effects = lanes.end_recalled(self.nodes(), slot, node, poll);
+        ended.push(self.nodes(), node);
+        if effects.due != NIL {
+            ended.push(self.nodes(), effects.due);
+        }
+        effects.next
+    }
+
+    /// Cancels the socket request of this record, if the back end has one.
+    pub(in crate::engine) fn cancel_socket_request(&self, record: u32) -> Option<SocketRequest> {
+        self.backend().socket_requests()?.cancel(self.socket_request_of(record))
+    }
+
+    /// Cancels the request of an operation that is called off, if it has one. If the operation ends by that, puts its node
+    /// at the end of `ended`, and that of the next operation, if that is due now. Returns what the slot asks for.
+    pub(in crate::engine) fn cancel_request(
+        &self,
+        lanes: &mut Lanes,
+        slot: &Slot,
+        node: Node,
+        verdict: Verdict,
+        ended: &mut Fifo,
+    ) -> Next {
+        if !self.nodes().flight(node).is_handed() {
+            return Next::Nothing;
+        }
+        if lanes.is_active(self.nodes(), node) {
+            return self.cancel_socket(lanes, slot, node, ended);
+        }
+        if self.cancel_file(node) {
+            lanes.end_file(self.nodes(), node, verdict);
+            ended.push(self.nodes(), node);
+        }
+        Next::Nothing
+    }
+
+    /// Cancels the socket requests of those operations of the lanes that are called off.
+    pub(in crate::engine) fn cancel_sockets(
+        &self,
+        lanes: &mut Lanes,
+        slot: &Slot,
+        ended: &mut Fifo,
+    ) -> Next {
+        let mut outcome = Next::Nothing;
+        for node in lanes.called_off_at_back_end(self.nodes()) {
+            if node == NIL {
+                continue;
+            }
+            let next = self.cancel_socket(lanes, slot, node, ended);
+            if next != Next::Nothing {
+                outcome = next;
+            }
+        }
+        outcome
+    }
+
+    /// Cancels all file operations of a registration. Puts the nodes of those that have ended by that at the end of
+    /// `ended`.
+    pub(in crate::engine) fn cancel_files(
+        &self,
+        lanes: &mut Lanes,
+        verdict: Verdict,
+        ended: &mut Fifo,
+    ) {
+        lanes.call_off_files(self.nodes(), verdict, None, |node| self.cancel_file(node), ended);
+    }
+
+    /// Cancels those file operations of a registration whose deadlines are over at `now`. Returns the first deadline of
+    /// the others.
+    pub(in crate::engine) fn cancel_late_files(
+        &self,
+        lanes: &mut Lanes,
+        now: Moment,
+        ended: &mut Fifo,
+    ) -> Moment {
+        let cancel = |node| self.cancel_file(node);
+        lanes.call_off_files(self.nodes(), Verdict::TimedOut, Some(now), cancel, ended)
+    }
+}

@@ -1,0 +1,79 @@
+//! What edges and the back end bring to the operations of a registration.
+
+use std::sync::PoisonError;
+
+use super::Operations;
+use crate::state::facts::Facts;
+use crate::state::operations::{Desk, Lanes, Records};
+use crate::state::queue::{FLIGHT, NIL, Node};
+use crate::state::slot::{Next, Slot};
+use crate::sync::MutexGuard;
+
+/// What an operation that has come back leaves to be queued; `NIL` stands for none.
+pub(in crate::engine) struct Brought {
+    nodes: [Node; 3],
+    /// A slot that is to be checked before.
+    to_check: Node,
+}
+
+impl Brought {
+    const NOTHING: Self = Self { nodes: [NIL; 3], to_check: NIL };
+
+    /// The nodes to be queued, and the slot to be checked before.
+    pub(in crate::engine) fn into_parts(self) -> ([Node; 3], Node) {
+        (self.nodes, self.to_check)
+    }
+}
+
+impl Desk {
+    #[inline]
+    pub(in crate::engine) fn lock(&self) -> MutexGuard<'_, Lanes> {
+        // Nothing that could panic is called under the lock but what is here.
+        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Operations {
+    /// An edge concerns operations of the slot, of the directions `flying`. The nodes of those that are to be
+    /// tried are handed to `queue`. True if the slot is to note the edge again.
+    #[inline(never)]
+    pub(in crate::engine) fn stir(
+        &self,
+        index: u32,
+        slot: &Slot,
+        flying: Facts,
+        mut queue: impl FnMut(Node),
+    ) -> bool {
+        let Some(desk) = self.desk(index) else { return false };
+        let (due, is_missed) = desk.lock().stir(self.nodes(), slot, flying);
+        due.into_iter().filter(|node| *node != NIL).for_each(&mut queue);
+        is_missed
+    }
+
+    /// An edge tells that the operation with this name, which the back end has carried out, can be brought back.
+    #[cold]
+    #[inline(never)]
+    pub(in crate::engine) fn bring_back(&self, name: u64) -> Brought {
+        #[allow(clippy::cast_possible_truncation, reason = "the lower half is the node")]
+        let node = name as u32;
+        let record = node & !FLIGHT;
+        let request = self.backend().socket_requests().and_then(|it| it.take_completed(name));
+        let Some(request) = request else { return Brought::NOTHING };
+        let was_called_off = request.is_cancelled;
+        let goes_on = request.target.is_declined;
+        // Before the flight ends: the thread that sees that takes it.
+        self.outstanding.keep_socket(record, request);
+        let index = self.nodes().flight(node).slot();
+        let (slot, desk) = (self.slot(index), self.desk_of_operation(index));
+        let mut lanes = desk.lock();
+        let poll = self.current_poll();
+        let outcome = (was_called_off, goes_on);
+        let effects = lanes.come_back_active(self.nodes(), slot, node, outcome, poll);
+        drop(lanes);
+        match effects.next {
+            Next::Queue => Brought { nodes: [node, effects.due, index], to_check: NIL },
+            Next::Recheck => Brought { nodes: [node, effects.due, NIL], to_check: index },
+            _ => Brought { nodes: [node, effects.due, NIL], to_check: NIL },
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! Submits operations on sockets to a back end that performs them by itself.
+//!
+//! The operation stays the active one of its lane meanwhile: those behind it wait, and no edge concerns it. An edge whose name
+//! is the request's id reports its end ([`Operations::bring_back`]).
+
+use super::{Aloft, Operations};
+use crate::backend::request::SocketRequest;
+use crate::engine::worker::Seat;
+use crate::state::operations::Step;
+use crate::state::queue::FLIGHT;
+
+impl Operations {
+    /// Submits the operation that the caller has tried. It may have completed when this returns, and is the caller's no
+    /// more. If it was called off meanwhile it has ended, and the request is the caller's again.
+    #[cold]
+    #[allow(clippy::result_large_err, reason = "a refusal gives the request back")]
+    pub(crate) fn submit_socket(
+        &self,
+        aloft: &Aloft<'_>,
+        request: SocketRequest,
+        seat: Option<&Seat>,
+    ) -> Result<(), (Step, SocketRequest)> {
+        let Some(requests) = self.backend().socket_requests() else {
+            unreachable!(
+                "only a system that performs requests says that it carries an operation out"
+            )
+        };
+        let Aloft { record, index, slot, desk, .. } = *aloft;
+        let poll = self.current_poll();
+        let mut lanes = desk.lock();
+        let (step, effects) = lanes.hand_over_active(self.nodes(), slot, record | FLIGHT, poll);
+        if step != Step::Waits {
+            drop(lanes);
+            self.see_to(effects, index, seat);
+            return Err((step, request));
+        }
+        // With the lock: a thread that cancels the operation finds it at the back end.
+        requests.submit(request);
+        drop(lanes);
+        requests.flush();
+        Ok(())
+    }
+}

@@ -1,0 +1,282 @@
+//! How an operation is started.
+
+use std::sync::atomic::Ordering::{Acquire, SeqCst};
+
+use super::{Aloft, Operations, Plan};
+use crate::backend::sockets::{Attempt, Rest};
+use crate::engine::context::{Name, Phase, kind_of, name_of, name_parts};
+use crate::engine::worker::Seat;
+use crate::state::operations::{Desk, Lanes, Records, Step, Tried};
+use crate::state::queue::FLIGHT;
+use crate::state::slot::{Drained, Refusal, Slot};
+use crate::state::timers::Alarm;
+use crate::types::error::{Call, Error, ErrorKind};
+use crate::types::interest::Direction;
+use crate::types::source::Descriptor;
+
+/// Work without a record, during its attempt.
+struct Unrecorded<'e> {
+    operations: &'e Operations,
+    name: Name,
+    slot: &'e Slot,
+    desk: &'e Desk,
+    direction: Direction,
+}
+
+impl Unrecorded<'_> {
+    /// The attempt has ended with this result. Frees the lane.
+    fn tried(&self, attempt: Attempt<Rest>) {
+        let Self { operations, name, slot, desk, direction } = *self;
+        if operations.forked() {
+            // The attempt has forked, and this is the child: the lane is the parent's.
+            return;
+        }
+        let tried = match attempt {
+            Attempt::Done(Rest::Nothing) => Tried::Done { dry: slot.word().is_plain() },
+            Attempt::Blocked => Tried::Blocked,
+            _ => Tried::Done { dry: false },
+        };
+        let poll = operations.current_poll();
+        let mut lanes = desk.lock();
+        let (effects, landed) =
+            lanes.tried_unrecorded(operations.nodes(), slot, direction, tried, poll);
+        let is_blocked = lanes.blocked().has(direction.facts());
+        drop(lanes);
+        let (index, _) = name_parts(name);
+        if is_blocked {
+            operations.watch_for(name, slot, direction);
+        }
+        operations.see_to(effects, index, None);
+        operations.follow(landed, index, None);
+    }
+}
+
+impl Drop for Unrecorded<'_> {
+    /// The attempt has panicked.
+    fn drop(&mut self) {
+        self.tried(Attempt::Done(Rest::Unknown));
+    }
+}
+
+impl Operations {
+    /// The desk of a slot, which is made if there is none, with room for its timer.
+    #[inline]
+    pub(in crate::engine) fn desk_with_timer(
+        &self,
+        index: u32,
+        call: Call,
+    ) -> Result<&Desk, Error> {
+        match self.desk(index) {
+            Some(desk) if desk.has_timer.load(Acquire) => Ok(desk),
+            _ => self.make_desk(index, call),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn make_desk(&self, index: u32, call: Call) -> Result<&Desk, Error> {
+        let scarce = Error::new(call, ErrorKind::OutOfMemory);
+        if !self.reserve_desk(index) {
+            return Err(scarce);
+        }
+        let desk = self.desk_of_operation(index);
+        if !desk.has_timer.load(SeqCst) {
+            if !self.lock().lists_mut().timers_mut().reserve_alarm(Alarm::Operations, index) {
+                return Err(scarce);
+            }
+            desk.has_timer.store(true, SeqCst);
+        }
+        Ok(desk)
+    }
+
+    /// The record of an operation that is to be started by the token of the held slot `index`, and the slot's desk.
+    /// `also` makes sure that the record's cell can be used.
+    #[inline]
+    pub(crate) fn own_record(
+        &self,
+        index: u32,
+        call: Call,
+        also: impl FnOnce(u32) -> bool,
+    ) -> Result<(u32, &Desk), Error> {
+        self.check_open(call)?;
+        if let Some(desk) = self.desk(index)
+            && let Some(own) = desk.own()
+        {
+            return Ok((own & !FLIGHT, desk));
+        }
+        self.make_own_record(index, call, also)
+    }
+
+    /// The same for a slot that has none yet.
+    #[cold]
+    fn make_own_record(
+        &self,
+        index: u32,
+        call: Call,
+        also: impl FnOnce(u32) -> bool,
+    ) -> Result<(u32, &Desk), Error> {
+        let desk = self.desk_with_timer(index, call)?;
+        let record = self.take_record(call, also)?;
+        self.mark(record, false, false);
+        desk.keep(record | FLIGHT);
+        Ok((record, desk))
+    }
+
+    /// The record of an operation that is to be started by the name of a registration, by the thread of `seat`. If it is
+    /// not started it is given back by [`Queue::give_back_record`](crate::engine::queue::Queue::give_back_record).
+    pub(crate) fn shared_record(
+        &self,
+        name: Name,
+        plan: &Plan,
+        seat: Option<&Seat>,
+        also: impl FnOnce(u32) -> bool,
+    ) -> Result<u32, Error> {
+        self.check_open(plan.call)?;
+        let (index, generation) = name_parts(name);
+        let refused = |refusal| Error::new(plan.call, kind_of(refusal));
+        let (slot, _) = self.known(name).ok_or(refused(Refusal::NotRegistered))?;
+        slot.admits(generation).map_err(refused)?;
+        self.desk_with_timer(index, plan.call)?;
+        // One whose packet the thread has just taken is there, with all that belongs to it.
+        match seat.and_then(|seat| seat.landed().pop(|record| &self.nodes().flight(record).link)) {
+            Some(record) => Ok(record),
+            None => self.take_record(plan.call, also),
+        }
+    }
+
+    /// The token of the held slot gives the key to the operation of `record`, which is in its cell. The token has tried it,
+    /// and the caller handles the result of that attempt next. If it is refused, the slot is still held.
+    pub(crate) fn lend(
+        &self,
+        slot: &Slot,
+        index: u32,
+        desk: &Desk,
+        record: u32,
+        plan: &Plan,
+        drained: Drained,
+    ) -> Result<Step, Error> {
+        let lend = |_: &Lanes| {
+            slot.lend(plan.direction.facts(), drained)?;
+            // No edge reports that what it lacks is there, or that the system can carry it out.
+            Ok(true)
+        };
+        self.start(slot, index, desk, record, plan, lend)
+    }
+
+    /// The operation of `record`, which is in its cell, has a share in the key of a registration.
+    pub(crate) fn share(&self, name: Name, record: u32, plan: &Plan) -> Result<Step, Error> {
+        let (index, generation) = name_parts(name);
+        let slot = self.slot(index);
+        // A name may be another port's, and mean any registration here. The flag is set before a registration has its
+        // name.
+        let share = |lanes: &Lanes| {
+            if lanes.is_shared {
+                slot.share(generation, plan.direction.facts())
+            } else {
+                Err(Refusal::NotRegistered)
+            }
+        };
+        self.start(slot, index, self.desk_of_operation(index), record, plan, share)
+    }
+
+    #[inline]
+    fn start(
+        &self,
+        slot: &Slot,
+        index: u32,
+        desk: &Desk,
+        record: u32,
+        plan: &Plan,
+        take_key: impl FnOnce(&Lanes) -> Result<bool, Refusal>,
+    ) -> Result<Step, Error> {
+        let mut lanes = desk.lock();
+        // The thread that closes the port says so before it takes this lock, with which it looks at what is in
+        // flight: so either that thread sees this operation, or this one sees that the port is closed.
+        if self.phase() != Phase::Open {
+            return Err(Error::new(plan.call, ErrorKind::Closed));
+        }
+        let is_ready =
+            take_key(&lanes).map_err(|refusal| Error::new(plan.call, kind_of(refusal)))?;
+        let Plan { direction, deadline, .. } = *plan;
+        let node = record | FLIGHT;
+        // Read before the lock is given up: the flight may land at once, and the slot be used anew.
+        let name = name_of(index, slot.word().generation());
+        let step = lanes.start(self.nodes(), node, index, direction, deadline, is_ready);
+        if lanes.is_shared {
+            desk.timer().hasten(deadline);
+        } else if desk.timer().deadline() != deadline {
+            // Nothing else moves it: not without the token, and where a timer rings not without the lock.
+            desk.timer().move_deadline(deadline);
+        }
+        drop(lanes);
+        self.mind_timer(Alarm::Operations, index, desk.timer());
+        if step == Step::Waits {
+            self.watch_for(name, slot, direction);
+        }
+        Ok(step)
+    }
+
+    /// Tries work without a record on the descriptor of a shared registration, if no operation of this direction is in
+    /// flight and the direction may be ready. Returns whether the work is done. If not, the caller starts an operation.
+    pub(crate) fn try_unrecorded(
+        &self,
+        name: Name,
+        direction: Direction,
+        attempt: impl FnOnce(Descriptor) -> Attempt<Rest>,
+    ) -> bool {
+        let Some(unrecorded) = self.begin_unrecorded(name, direction) else { return false };
+        let attempt = attempt(unrecorded.slot.descriptor());
+        unrecorded.tried(attempt);
+        std::mem::forget(unrecorded);
+        attempt.is_over()
+    }
+
+    fn begin_unrecorded(&self, name: Name, direction: Direction) -> Option<Unrecorded<'_>> {
+        if self.forked() {
+            return None;
+        }
+        let (index, generation) = name_parts(name);
+        let (slot, _) = self.known(name)?;
+        // Without memory for the desk, the start that follows fails with that error.
+        let desk = self.desk_with_timer(index, Call::Receive).ok()?;
+        let mut lanes = desk.lock();
+        // As in `start`.
+        let begins =
+            self.phase() == Phase::Open && lanes.begin_unrecorded(slot, generation, direction);
+        begins.then(|| Unrecorded { operations: self, name, slot, desk, direction })
+    }
+
+    /// The operation of a record that is to be started by the token of the held slot `index`, whose desk this is.
+    #[inline]
+    pub(crate) fn before_start<'e>(
+        &'e self,
+        record: u32,
+        index: u32,
+        slot: &'e Slot,
+        desk: &'e Desk,
+    ) -> Aloft<'e> {
+        Aloft { record, index, flight: self.nodes().flight(record), slot, desk }
+    }
+
+    /// The token of a held slot has done the operation of `record` itself: its packet is queued. False, and nothing has
+    /// changed, if the port was closed meanwhile, so that perhaps no thread would take it.
+    pub(crate) fn lend_ended(
+        &self,
+        slot: &Slot,
+        index: u32,
+        record: u32,
+        drained: Drained,
+        seat: Option<&Seat>,
+    ) -> bool {
+        let mut hub = self.lock();
+        if hub.lists().phase() != Phase::Open {
+            return false;
+        }
+        self.nodes().flight(record).begin_ended(index);
+        slot.lend_ended(drained);
+        let notice = self.submit_own_locked(&mut hub, record | FLIGHT, seat);
+        drop(hub);
+        self.notify(notice);
+        true
+    }
+}

@@ -1,0 +1,448 @@
+//! The queue, and what else a port has one of.
+
+use std::sync::Arc;
+
+use super::members::{Members, Notice};
+use crate::backend::thread::Thread;
+use crate::engine::context::Phase;
+use crate::engine::nodes::Nodes;
+use crate::engine::worker::Seat;
+use crate::memory::trace::hears_changes;
+use crate::state::queue::{FLIGHT, Fifo, Links, Node, POSTED};
+use crate::state::schedule::{SeatNumber, Wake};
+use crate::state::spares::Spares;
+use crate::state::strays::Strays;
+use crate::state::timers::Timers;
+use crate::types::error::Fault;
+
+/// What is true of few ports at few times, in one word: so that all of it together is one question to a
+/// wait, and to what is queued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::engine) struct Flags(u8);
+
+impl Flags {
+    const NOTHING: Self = Self(0);
+    /// The phase is not [`Phase::Open`].
+    const ENDING: u8 = 1;
+    /// A thread sleeps in `remove_and_wait`.
+    const COLLECTED: u8 = 2;
+    /// It is measured how long packets stand in the port.
+    pub(in crate::engine) const MEASURED: u8 = 4;
+    /// A thread was found asleep, and no event tells of it yet.
+    const FOUND: u8 = 8;
+    /// Operations were put aside.
+    pub(in crate::engine) const ASIDE: u8 = 16;
+
+    #[inline]
+    pub(in crate::engine) fn is_any(self) -> bool {
+        self != Self::NOTHING
+    }
+
+    #[inline]
+    pub(in crate::engine) fn has(self, what: u8) -> bool {
+        self.0 & what != 0
+    }
+
+    #[inline]
+    fn set(&mut self, what: u8, holds: bool) {
+        self.0 = if holds { self.0 | what } else { self.0 & !what };
+    }
+}
+
+/// See the module's documentation.
+pub(in crate::engine) struct Lists {
+    ready: Fifo,
+    /// Tasks that are due or have ended: no packet tells of them. See
+    /// [`Queue::put_aside`](super::Queue::put_aside).
+    aside: Fifo,
+    /// Registrations that the kernel has to be asked about before they can be queued.
+    recheck: Fifo,
+    members: Members,
+    phase: Phase,
+    flags: Flags,
+    slots: Spares,
+    posts: Spares,
+    /// Records of operations.
+    flights: Spares,
+    /// Posted messages whose time has not come, and deadlines.
+    timers: Timers,
+    strays: Strays,
+    /// How many threads that take nothing ask the kernel without the lock. What they have found, or
+    /// have taken off `recheck`, stands in no list meanwhile. Also a thread that calls off operations of a port
+    /// which it closes, and operations that were being tried then: their packets are still to be queued.
+    peeks: usize,
+    /// Threads that sleep in `remove_and_wait`. They are woken whenever a key comes back, which may
+    /// be theirs.
+    collectors: Vec<Arc<dyn Thread>>,
+    polls: u64,
+    /// The polls that brought nothing.
+    empty_polls: u64,
+    /// Why the kernel has last refused to report what is ready.
+    fault: Option<Fault>,
+}
+
+/// The phase, and whether the port is over.
+impl Lists {
+    /// The lists of the port with this number.
+    pub(super) fn new(number: u64) -> Self {
+        Self {
+            ready: Fifo::new(),
+            aside: Fifo::new(),
+            recheck: Fifo::new(),
+            members: Members::default(),
+            phase: Phase::Open,
+            flags: Flags::NOTHING,
+            slots: Spares::new(),
+            posts: Spares::new(),
+            flights: Spares::new(),
+            timers: Timers::new(number << 32),
+            strays: Strays::new(),
+            peeks: 0,
+            collectors: Vec::new(),
+            polls: 0,
+            empty_polls: 0,
+            fault: None,
+        }
+    }
+
+    /// Whether no wait brings anything any more.
+    #[inline]
+    pub(in crate::engine) fn is_over(&self) -> bool {
+        self.phase != Phase::Open && self.is_over_at_last()
+    }
+
+    #[cold]
+    fn is_over_at_last(&self) -> bool {
+        match self.phase {
+            Phase::Open => false,
+            Phase::ShuttingDown => self.slots.in_use() == 0 && self.ready.is_empty(),
+            Phase::Closed => {
+                self.ready.is_empty()
+                    && self.recheck.is_empty()
+                    && self.aside.is_empty()
+                    && self.peeks == 0
+            }
+            Phase::Abandoned => true,
+        }
+    }
+
+    #[inline]
+    pub(in crate::engine) fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    pub(in crate::engine) fn set_phase(&mut self, phase: Phase) {
+        self.phase = phase;
+        self.flags.set(Flags::ENDING, phase != Phase::Open);
+    }
+
+    #[inline]
+    pub(in crate::engine) fn flags(&self) -> Flags {
+        self.flags
+    }
+
+    /// Whether it is measured how long packets stand in the port.
+    pub(super) fn set_measured(&mut self, on: bool) {
+        self.flags.set(Flags::MEASURED, on);
+    }
+
+    /// Until [`Lists::end_await`] packets may still be queued of which no list tells: no wait ends for want of them.
+    pub(in crate::engine) fn begin_await(&mut self) {
+        self.peeks += 1;
+    }
+
+    pub(in crate::engine) fn end_await(&mut self) {
+        self.peeks -= 1;
+    }
+
+    pub(super) fn set_fault(&mut self, fault: Fault) {
+        self.fault = Some(fault);
+    }
+
+    pub(super) fn fault(&self) -> Option<Fault> {
+        self.fault
+    }
+}
+
+/// What stands in the queue, and what the kernel is to be asked about.
+impl Lists {
+    #[inline]
+    pub(in crate::engine) fn ready(&self) -> &Fifo {
+        &self.ready
+    }
+
+    #[inline]
+    pub(in crate::engine) fn push(&mut self, links: &impl Links, node: Node) {
+        self.ready.push(links, node);
+    }
+
+    #[inline]
+    pub(in crate::engine) fn append(&mut self, links: &impl Links, nodes: Fifo) {
+        self.ready.append(links, nodes);
+    }
+
+    #[inline]
+    pub(in crate::engine) fn prepend(&mut self, links: &impl Links, nodes: Fifo) {
+        self.ready.prepend(links, nodes);
+    }
+
+    /// Takes this many of the first nodes of the queue.
+    #[inline]
+    pub(in crate::engine) fn split(&mut self, links: &impl Links, count: usize) -> Fifo {
+        self.ready.split(links, count)
+    }
+
+    #[inline]
+    pub(super) fn pop(&mut self, links: &impl Links) -> Option<Node> {
+        self.ready.pop(links)
+    }
+
+    /// Takes the whole queue.
+    pub(in crate::engine) fn take_ready(&mut self) -> Fifo {
+        std::mem::replace(&mut self.ready, Fifo::new())
+    }
+
+    #[inline]
+    pub(in crate::engine) fn recheck(&self) -> &Fifo {
+        &self.recheck
+    }
+
+    #[inline]
+    pub(in crate::engine) fn push_recheck(&mut self, links: &impl Links, node: Node) {
+        self.recheck.push(links, node);
+    }
+
+    #[inline]
+    pub(in crate::engine) fn append_recheck(&mut self, links: &impl Links, nodes: Fifo) {
+        self.recheck.append(links, nodes);
+    }
+
+    pub(in crate::engine) fn prepend_recheck(&mut self, links: &impl Links, nodes: Fifo) {
+        self.recheck.prepend(links, nodes);
+    }
+
+    #[inline]
+    pub(in crate::engine) fn split_recheck(&mut self, links: &impl Links, count: usize) -> Fifo {
+        self.recheck.split(links, count)
+    }
+
+    /// Takes a node out of the list in which it stands. False if it stands in none.
+    pub(in crate::engine) fn unlink(&mut self, links: &impl Links, node: Node) -> bool {
+        self.ready.unlink(links, node) || self.recheck.unlink(links, node)
+    }
+
+    pub(super) fn put_aside(&mut self, nodes: &Nodes, node: Node) {
+        self.aside.push(nodes, node);
+        self.flags.set(Flags::ASIDE, true);
+    }
+
+    pub(super) fn take_aside(&mut self, nodes: &Nodes) -> Option<Node> {
+        let node = self.aside.pop(nodes);
+        self.flags.set(Flags::ASIDE, !self.aside.is_empty());
+        node
+    }
+}
+
+/// Slots, cells of messages and records that are not in use, and timers.
+impl Lists {
+    /// A free slot, if there is memory: `reserve` makes sure of that.
+    pub(super) fn take_slot(
+        &mut self,
+        nodes: &Nodes,
+        reserve: impl FnOnce(u32) -> bool,
+    ) -> Option<u32> {
+        self.slots.take(nodes, 0, reserve)
+    }
+
+    /// Gives a slot back, unless it has no name left to give.
+    pub(super) fn give_back_slot(&mut self, nodes: &Nodes, index: u32, is_used_up: bool) {
+        if is_used_up {
+            // Names are never given out again, so neither is the slot.
+            self.slots.retire();
+        } else {
+            self.slots.give_back(nodes, 0, index);
+        }
+    }
+
+    /// Slots in use.
+    #[inline]
+    pub(in crate::engine) fn registered(&self) -> usize {
+        self.slots.in_use()
+    }
+
+    /// No slot with this number or a higher one was ever used.
+    pub(in crate::engine) fn highest_slot(&self) -> u32 {
+        self.slots.highest()
+    }
+
+    /// The same as [`Lists::take_slot`] for the cell of a message.
+    pub(super) fn take_post(
+        &mut self,
+        nodes: &Nodes,
+        reserve: impl FnOnce(u32) -> bool,
+    ) -> Option<u32> {
+        self.posts.take(nodes, POSTED, reserve)
+    }
+
+    pub(super) fn give_back_post(&mut self, nodes: &Nodes, cell: u32) {
+        self.posts.give_back(nodes, POSTED, cell);
+    }
+
+    /// Cells that hold a message whose time has come, or have not been given back yet.
+    #[inline]
+    pub(super) fn posts(&self) -> usize {
+        self.posts.in_use() - self.timers.messages()
+    }
+
+    /// The same as [`Lists::take_slot`] for the record of an operation.
+    pub(super) fn take_record(
+        &mut self,
+        nodes: &Nodes,
+        reserve: impl FnOnce(u32) -> bool,
+    ) -> Option<u32> {
+        self.flights.take(nodes, FLIGHT, reserve)
+    }
+
+    pub(super) fn give_back_record(&mut self, nodes: &Nodes, record: u32) {
+        self.flights.give_back(nodes, FLIGHT, record);
+    }
+
+    /// No record with this number or a higher one was ever used.
+    pub(in crate::engine) fn highest_record(&self) -> u32 {
+        self.flights.highest()
+    }
+
+    /// Gives back the cells and the records that the thread of `seat`, which calls this, has emptied.
+    // Each wait does this: a call would cost as much as what is called.
+    #[inline(always)]
+    pub(in crate::engine) fn give_back_emptied(&mut self, nodes: &Nodes, seat: &Seat) {
+        // One question for both: each wait asks it, and seldom is there anything.
+        if seat.emptied().len() | seat.landed().len() == 0 {
+            return;
+        }
+        if let Some(cells) = seat.emptied().take() {
+            self.posts.give_back_all(nodes, POSTED, cells);
+        }
+        if let Some(records) = seat.landed().take() {
+            self.flights.give_back_all(nodes, FLIGHT, records);
+        }
+    }
+
+    #[inline]
+    pub(in crate::engine) fn timers(&self) -> &Timers {
+        &self.timers
+    }
+
+    #[inline]
+    pub(in crate::engine) fn timers_mut(&mut self) -> &mut Timers {
+        &mut self.timers
+    }
+}
+
+/// Polls, and edges of registrations that have ended.
+impl Lists {
+    /// A thread is about to poll.
+    #[inline]
+    pub(in crate::engine) fn begin_poll(&mut self) {
+        self.polls += 1;
+    }
+
+    /// A poll has brought this many edges of ended registrations, and perhaps nothing else.
+    #[inline]
+    pub(in crate::engine) fn end_poll(&mut self, strays: usize, is_empty: bool) {
+        self.empty_polls += u64::from(is_empty);
+        self.strays.add(strays);
+    }
+
+    /// How many polls there were, and how many of them brought nothing.
+    pub(in crate::engine) fn polls(&self) -> (u64, u64) {
+        (self.polls, self.empty_polls)
+    }
+
+    /// Whether the calling thread is to replace the kernel's set, which is full of ended registrations.
+    #[inline]
+    pub(in crate::engine) fn begin_replacing(&mut self) -> bool {
+        self.strays.begin_replacing(self.slots.in_use())
+    }
+
+    pub(in crate::engine) fn end_replacing(&mut self, is_done: bool) {
+        self.strays.end_replacing(is_done);
+    }
+
+    #[inline]
+    pub(super) fn is_replacing(&self) -> bool {
+        self.strays.is_replacing()
+    }
+
+    /// How often the kernel's set was replaced.
+    pub(in crate::engine) fn replacements(&self) -> u64 {
+        self.strays.replacements()
+    }
+
+    /// Whether most reports of the kernel's set are about ended registrations.
+    #[inline]
+    pub(super) fn is_full_of_strays(&self) -> bool {
+        self.strays.are_many(self.slots.in_use())
+    }
+}
+
+/// The threads at the port, and those that wait for a key.
+impl Lists {
+    #[inline]
+    pub(in crate::engine) fn members(&self) -> &Members {
+        &self.members
+    }
+
+    pub(in crate::engine) fn members_mut(&mut self) -> &mut Members {
+        &mut self.members
+    }
+
+    /// What it takes to wake a thread.
+    #[inline]
+    pub(in crate::engine) fn notice(&mut self, wake: Wake) -> Notice {
+        self.members.notice(wake)
+    }
+
+    /// The thread of `seat` was found asleep.
+    pub(super) fn note_found(&mut self, seat: SeatNumber) {
+        self.members.count_block(seat);
+        if hears_changes() {
+            self.members.note_found(seat);
+            self.flags.set(Flags::FOUND, true);
+        }
+    }
+
+    /// The threads that were found asleep since this was last called.
+    pub(in crate::engine) fn take_found(&mut self) -> Vec<SeatNumber> {
+        self.flags.set(Flags::FOUND, false);
+        self.members.take_found()
+    }
+
+    /// Wakes the threads in `remove_and_wait`: nodes were queued, or a slot was given up, which may
+    /// be what one of them waits for.
+    #[inline]
+    pub(in crate::engine) fn tell_collectors(&self) {
+        if self.flags.has(Flags::COLLECTED) {
+            self.unpark_collectors();
+        }
+    }
+
+    #[cold]
+    fn unpark_collectors(&self) {
+        for collector in &self.collectors {
+            collector.unpark();
+        }
+    }
+
+    /// The calling thread, which this is, sleeps until its key is there.
+    pub(in crate::engine) fn add_collector(&mut self, thread: Arc<dyn Thread>) {
+        self.collectors.push(thread);
+        self.flags.set(Flags::COLLECTED, true);
+    }
+
+    /// The thread does not sleep for its key any more.
+    pub(in crate::engine) fn remove_collector(&mut self, thread: &Arc<dyn Thread>) {
+        self.collectors.retain(|it| !std::ptr::addr_eq(Arc::as_ptr(it), Arc::as_ptr(thread)));
+        self.flags.set(Flags::COLLECTED, !self.collectors.is_empty());
+    }
+}

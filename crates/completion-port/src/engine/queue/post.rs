@@ -1,0 +1,141 @@
+//! Messages: how they are posted, and how a timer of one is cancelled.
+
+use super::Queue;
+use super::hub::Hub;
+use crate::engine::TimerName;
+use crate::engine::context::Phase;
+use crate::engine::worker::Seat;
+use crate::state::moment::Moment;
+use crate::state::queue::{Links, MOST_MESSAGES, POSTED, TELLS};
+use crate::sync::MutexGuard;
+use crate::types::error::{Call, Error, ErrorKind};
+
+impl Queue {
+    /// A free cell for a posted message. The port is locked until the message is in it and
+    /// [`Posting::queue`] is called, which must follow.
+    pub(crate) fn begin_post(&self, also: impl FnOnce(u32) -> bool) -> Result<Posting<'_>, Error> {
+        self.check_usable(Call::Post)?;
+        let mut hub = self.lock();
+        if hub.lists().phase() != Phase::Open {
+            return Err(Error::new(Call::Post, ErrorKind::Closed));
+        }
+        let reserve =
+            |number| number < MOST_MESSAGES && self.nodes().reserve_post(number) && also(number);
+        match hub.lists_mut().take_post(self.nodes(), reserve) {
+            Some(cell) => Ok(Posting { queue: self, hub, cell }),
+            None => Err(Error::new(Call::Post, ErrorKind::OutOfMemory)),
+        }
+    }
+
+    /// The message of a timer, moved out by `take` from its cell, which is free then. `None` if a thread
+    /// has queued the message, or cancelled it before.
+    pub(crate) fn cancel_post<M>(
+        &self,
+        timer: TimerName,
+        take: impl FnOnce(u32) -> M,
+    ) -> Option<M> {
+        if self.forked() {
+            return None;
+        }
+        let mut hub = self.lock();
+        let (schedule, lists) = hub.parts_mut();
+        let cell = lists.timers_mut().cancel(timer)?;
+        let message = take(cell);
+        lists.give_back_post(self.nodes(), cell);
+        if lists.phase() == Phase::Open {
+            schedule.next_timer(lists.timers().next());
+        }
+        Some(message)
+    }
+}
+
+/// A message that is being posted.
+#[must_use]
+pub(crate) struct Posting<'e> {
+    queue: &'e Queue,
+    hub: MutexGuard<'e, Hub>,
+    cell: u32,
+}
+
+impl Posting<'_> {
+    /// Where the message is to be put.
+    pub(crate) fn cell(&self) -> u32 {
+        self.cell
+    }
+
+    /// Makes sure that there is room for a timer. If there is no memory, nothing is left of the posting.
+    pub(crate) fn for_timer(mut self) -> Result<Self, Error> {
+        if self.hub.lists_mut().timers_mut().reserve(self.cell) {
+            return Ok(self);
+        }
+        self.hub.lists_mut().give_back_post(self.queue.nodes(), self.cell);
+        Err(Error::new(Call::Post, ErrorKind::OutOfMemory))
+    }
+
+    /// The message, which is in its cell, is to be queued at the moment `at`. There is room for the timer.
+    pub(crate) fn queue_at(mut self, at: Moment) -> TimerName {
+        let (schedule, lists) = self.hub.parts_mut();
+        let before = lists.timers().next();
+        let timer = lists.timers_mut().set(self.cell, at);
+        let wake = if at < before { schedule.timer_set(at) } else { None };
+        let notice = wake.map(|wake| lists.notice(wake));
+        drop(self.hub);
+        self.queue.notify(notice);
+        timer
+    }
+
+    /// Queues the message, which is in its cell.
+    pub(crate) fn queue(mut self) {
+        let notice = self.queue.submit_locked(&mut self.hub, self.cell | POSTED);
+        drop(self.hub);
+        self.queue.notify(notice);
+    }
+
+    /// Queues the message, which is in its cell and tells of an operation. `seat` is the calling thread's. If the thread has found
+    /// the end of the operation within its wait, that is to it as what the kernel has reported: it takes the packet itself, or
+    /// wakes another thread if it leaves much behind.
+    pub(crate) fn queue_found(mut self, seat: Option<&Seat>) {
+        let Self { queue, ref mut hub, cell } = self;
+        let node = cell | POSTED | TELLS;
+        let notice = if seat.is_some_and(Seat::goes_on) {
+            let lists = hub.lists_mut();
+            lists.push(queue.nodes(), node);
+            if lists.flags().is_any() {
+                queue.note_queued_one(lists, node);
+            }
+            None
+        } else {
+            queue.submit_own_locked(hub, node, seat)
+        };
+        drop(self.hub);
+        queue.notify(notice);
+    }
+
+    /// Puts the message, which is in its cell, in front of what the calling thread has left, if `seat` is
+    /// that thread's and counts as running; queues it otherwise.
+    pub(crate) fn put_next(mut self, seat: Option<&Seat>) {
+        let Some(seat) = seat.filter(|seat| seat.runs(self.hub.schedule())) else {
+            return self.queue();
+        };
+        let Self { queue, cell, .. } = self;
+        let (schedule, lists) = self.hub.parts_mut();
+        let node = cell | POSTED;
+        if lists.flags().is_any() {
+            queue.note_queued_one(lists, node);
+        }
+        let goes_next = seat.may_put_next();
+        let own = seat.own_left() + u32::from(goes_next);
+        let wake = if goes_next {
+            seat.put_in_front(node, queue.nodes().link(node));
+            schedule.kept(seat.number(), &queue.view(lists, seat))
+        } else {
+            // The thread soon comes back for it, and finds the other packets as well.
+            lists.push(queue.nodes(), node);
+            schedule.look_after(&queue.view(lists, seat))
+        };
+        seat.advance_with_own(own);
+        let notice = wake.map(|wake| lists.notice(wake));
+        drop(self.hub);
+        queue.notify(notice);
+    }
+}

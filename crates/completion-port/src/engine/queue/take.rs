@@ -1,0 +1,147 @@
+//! Packets of what a thread was handed: those of the common kinds, without the turns that need a check.
+
+use super::Queue;
+use crate::engine::context::{Name, name_of};
+use crate::engine::worker::{Kind, Seat};
+use crate::state::queue::{Links, NIL, Node, POSTED};
+use crate::state::slot::Slot;
+use crate::types::interest::Events;
+
+/// A packet whose turn has come. The caller owns what it names.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Taken<'e> {
+    /// The key is the caller's, in its cell, until it is put back.
+    Ready(&'e Slot, Name, Events),
+    /// The key is to be cloned, then `Registry::cloned` called.
+    Notified(Name, Events),
+    /// The message is to be moved out, then [`Queue::free_post`] called.
+    Posted(u32),
+    /// The operation of this record has its turn: `Operations::turn` is to be called.
+    Operation(u32),
+    /// The key is to be moved out, then `Engine::free` called.
+    Removed(Name),
+    /// The key is to be dropped, then `Engine::free` called.
+    Gone(Name),
+}
+
+impl Queue {
+    /// The next packet of those that `seat` has been handed, if it is of the common kind: the number of
+    /// its slot, whose key is the caller's in its cell. Otherwise a node whose turn has not come, or `NIL`
+    /// if none was taken: `Registry::next` goes on with it.
+    #[allow(clippy::inline_always, reason = "what it returns passes through memory otherwise")]
+    #[inline(always)]
+    pub(crate) fn next_ready(&self, seat: &Seat) -> Result<(u32, &Slot, Events), Node> {
+        let node = seat.first();
+        if node & POSTED != 0 {
+            // A message, or none.
+            return Err(NIL);
+        }
+        let slot = self.slot(node);
+        if !seat.takes(node, &slot.link) {
+            return Err(NIL);
+        }
+        let events = slot.hand().ok_or(node)?;
+        seat.count(Kind::Ready);
+        Ok((node, slot, events))
+    }
+
+    /// The same as [`Queue::next_ready`], of a registration that keeps its key: `clone` clones the key of the slot, whose
+    /// node is the calling thread's meanwhile. Otherwise a node whose turn has not come, and the clone if there is one:
+    /// `Registry::next_by` goes on with it.
+    #[inline]
+    pub(crate) fn next_ready_cloned<K>(
+        &self,
+        seat: &Seat,
+        clone: impl FnOnce(u32) -> K,
+    ) -> Result<(Name, Events, K), (Node, Option<K>)> {
+        let node = seat.first();
+        if node & POSTED != 0 {
+            // A message, or none.
+            return Err((NIL, None));
+        }
+        let slot = self.slot(node);
+        if !seat.takes(node, &slot.link) {
+            return Err((NIL, None));
+        }
+        let key = clone(node);
+        if self.forked() {
+            // The clone has forked, and this is the child.
+            return Err((node, Some(key)));
+        }
+        match slot.hand_and_park() {
+            Some((generation, events)) => {
+                seat.count(Kind::Ready);
+                Ok((name_of(node, generation), events, key))
+            }
+            None => Err((node, Some(key))),
+        }
+    }
+
+    /// The thread of `seat`, which calls this, has come to the packet of an operation; or the operation goes on,
+    /// and there is none.
+    #[inline]
+    pub(crate) fn count_operation(&self, seat: &Seat, is_done: bool) {
+        if is_done {
+            seat.count(Kind::Done);
+        } else {
+            self.uncount_delay(seat);
+        }
+    }
+
+    /// Takes the first node off what `seat` has been handed.
+    #[inline]
+    pub(in crate::engine) fn next_node(&self, seat: &Seat) -> Option<Node> {
+        if seat.has_attention() {
+            return self.next_node_attentively(seat);
+        }
+        self.take_first(seat)
+    }
+
+    /// The same, for a thread that has something to see to.
+    #[cold]
+    #[inline(never)]
+    fn next_node_attentively(&self, seat: &Seat) -> Option<Node> {
+        let is_measured = seat.is_measured();
+        if seat.is_presumed_blocked() {
+            self.awake(seat);
+        }
+        let node = self.take_first(seat)?;
+        if is_measured {
+            self.count_delay(seat, node);
+        }
+        Some(node)
+    }
+
+    #[inline]
+    fn take_first(&self, seat: &Seat) -> Option<Node> {
+        loop {
+            let node = match seat.chain() {
+                NIL => return None,
+                node => node,
+            };
+            if seat.takes(node, self.nodes().link(node)) {
+                return Some(node);
+            }
+        }
+    }
+
+    /// The thread of `seat` was thought to be blocked, and is not.
+    #[cold]
+    pub(in crate::engine) fn awake(&self, seat: &Seat) {
+        if self.forked() {
+            return;
+        }
+        let mut hub = self.lock();
+        seat.presume_blocked(false);
+        if !seat.has_left() {
+            hub.schedule().unblock(seat.number());
+        }
+    }
+
+    /// The message of `cell` has been moved out by the thread of `seat`, which calls this. The cell
+    /// is given back when that thread next has the lock.
+    #[inline]
+    pub(crate) fn free_post(&self, seat: &Seat, cell: u32) {
+        seat.emptied().push(cell, self.nodes().post(cell));
+    }
+}

@@ -1,0 +1,66 @@
+//! Operations that are carried out wherever they are found to be due: no thread has to take a packet for that.
+//!
+//! The nodes of tasks do not go to the queue. They are put aside, and the thread that has found them goes on with them
+//! when it has no lock.
+
+use std::sync::atomic::Ordering::{Acquire, Release};
+
+use super::Queue;
+use super::lists::{Flags, Lists};
+use crate::engine::context::Phase;
+use crate::state::queue::{FLIGHT, Fifo, Node, is_flight};
+
+impl Queue {
+    /// A task is about to be started on a port that perhaps has had none.
+    pub(crate) fn begin_tasks(&self) {
+        self.has_tasks.store(true, Release);
+    }
+
+    /// The operation of this record, which is about to be started, is a task, or is none.
+    #[inline]
+    pub(crate) fn mark(&self, record: u32, is_task: bool, begins_unasked: bool) {
+        let flight = self.nodes().record(record);
+        flight.mark_task(is_task);
+        flight.mark_unasked(begins_unasked);
+    }
+
+    fn is_task(&self, node: Node) -> bool {
+        is_flight(node) && self.nodes().record(node & !FLIGHT).is_task()
+    }
+
+    /// Puts a node aside, if it is that of a task. The caller has no lock.
+    #[inline]
+    pub(in crate::engine) fn put_aside(&self, node: Node) -> bool {
+        if !self.has_tasks.load(Acquire) || !self.is_task(node) {
+            return false;
+        }
+        self.lock().lists_mut().put_aside(self.nodes(), node);
+        true
+    }
+
+    /// Of what timers have brought, what is to be queued: tasks are put aside. The caller has the lock.
+    pub(in crate::engine) fn put_due_aside(&self, lists: &mut Lists, mut due: Fifo) -> Fifo {
+        if !self.has_tasks.load(Acquire) {
+            return due;
+        }
+        let mut rest = Fifo::new();
+        while let Some(node) = due.pop(self.nodes()) {
+            if self.is_task(node) {
+                lists.put_aside(self.nodes(), node);
+            } else {
+                rest.push(self.nodes(), node);
+            }
+        }
+        rest
+    }
+
+    /// The next operation that was put aside: its record, which is the caller's to go on with.
+    pub(crate) fn take_aside(&self) -> Option<u32> {
+        let mut hub = self.lock();
+        let node = hub.lists_mut().take_aside(self.nodes())?;
+        if !hub.lists().flags().has(Flags::ASIDE) && hub.lists().phase() != Phase::Open {
+            drop(self.end_if_over(hub));
+        }
+        Some(node & !FLIGHT)
+    }
+}

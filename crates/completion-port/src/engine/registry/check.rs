@@ -1,0 +1,201 @@
+//! Asking the kernel about what is only remembered.
+
+use super::Registry;
+use crate::engine::context::name_of;
+use crate::engine::queue::{Hub, Lists};
+use crate::engine::worker::Seat;
+use crate::state::facts::{Facts, Probe};
+use crate::state::queue::{Fifo, Node};
+use crate::state::slot::{Checked, Next};
+use crate::sync::MutexGuard;
+use crate::types::error::Fault;
+
+/// The buffers that a check needs.
+#[derive(Debug)]
+pub(in crate::engine) struct CheckBuffers {
+    probes: Vec<Probe>,
+    nodes: Vec<Node>,
+}
+
+impl CheckBuffers {
+    /// Room for this many slots at once.
+    pub(in crate::engine) fn with_room(slots: usize) -> Self {
+        Self { probes: Vec::with_capacity(slots), nodes: Vec::with_capacity(slots) }
+    }
+
+    /// How many slots the last check was about.
+    pub(in crate::engine) fn checked(&self) -> usize {
+        self.nodes.len()
+    }
+}
+
+/// What checks have brought: slots that are ready, and those that are to be asked about again.
+pub(in crate::engine) struct Checks {
+    hot: Fifo,
+    again: Fifo,
+    is_refused: bool,
+}
+
+impl Checks {
+    #[inline]
+    pub(in crate::engine) fn hot(&self) -> &Fifo {
+        &self.hot
+    }
+
+    /// Whether the kernel has refused to report what is ready. The refusal was kept.
+    #[inline]
+    pub(in crate::engine) fn is_refused(&self) -> bool {
+        self.is_refused
+    }
+}
+
+impl Registry {
+    /// Asks about as many slots as there is room for, and gives up the lock for that.
+    #[inline]
+    pub(in crate::engine) fn check_some(
+        &self,
+        mut hub: MutexGuard<'_, Hub>,
+        buffers: &mut CheckBuffers,
+    ) -> Checks {
+        let room = buffers.probes.capacity().max(1);
+        let mut part = hub.lists_mut().split_recheck(self.nodes(), room);
+        drop(hub);
+        buffers.nodes.clear();
+        buffers.probes.clear();
+        if self.is_one_shot() {
+            let hot = self.want_some(part, buffers);
+            return Checks { hot, again: Fifo::new(), is_refused: false };
+        }
+        while let Some(node) = part.pop(self.nodes()) {
+            let slot = self.slot(node);
+            slot.begin_check();
+            buffers.nodes.push(node);
+            buffers.probes.push(Probe { descriptor: slot.descriptor(), facts: Facts::NONE });
+        }
+        let mut hot = Fifo::new();
+        let mut again = Fifo::new();
+        if let Err(fault) = self.backend().probe(&mut buffers.probes) {
+            self.keep_fault(fault);
+            for node in &buffers.nodes {
+                again.push(self.nodes(), *node);
+            }
+            return Checks { hot, again, is_refused: true };
+        }
+        for (node, probe) in buffers.nodes.iter().zip(&buffers.probes) {
+            match self.answer(*node, probe.facts) {
+                Checked::Nothing => {}
+                Checked::Hot => hot.push(self.nodes(), *node),
+                Checked::Again => again.push(self.nodes(), *node),
+            }
+        }
+        Checks { hot, again, is_refused: false }
+    }
+
+    /// Asks about each slot by a one-shot reactor. Those that need no answer are returned.
+    fn want_some(&self, mut part: Fifo, buffers: &mut CheckBuffers) -> Fifo {
+        let mut hot = Fifo::new();
+        while let Some(node) = part.pop(self.nodes()) {
+            buffers.nodes.push(node);
+            if self.want_one(node) {
+                hot.push(self.nodes(), node);
+            }
+        }
+        hot
+    }
+
+    /// Asks about a slot by a one-shot reactor, and gives its node back: the answer comes as an edge. True if
+    /// the caller still owns the node and it is to be handed out.
+    fn want_one(&self, node: Node) -> bool {
+        let slot = self.slot(node);
+        // The name is read first: afterwards the node may belong to another registration.
+        let name = name_of(node, slot.word().generation());
+        if !slot.await_edge() || !self.want(slot, name) {
+            return true;
+        }
+        self.mind_given_back(node);
+        false
+    }
+
+    /// Queues what was checked.
+    #[inline]
+    pub(in crate::engine) fn end_check(&self, lists: &mut Lists, checks: Checks) {
+        let Checks { hot, again, .. } = checks;
+        if lists.flags().is_any() {
+            self.note_queued(lists, &hot);
+        }
+        lists.append(self.nodes(), hot);
+        lists.append_recheck(self.nodes(), again);
+    }
+
+    /// Checks a single slot. True if the caller still owns the node and it is to be handed out.
+    #[inline(never)]
+    pub(in crate::engine) fn check_one(&self, node: Node) -> bool {
+        if self.is_one_shot() {
+            return self.want_one(node);
+        }
+        loop {
+            let slot = self.slot(node);
+            slot.begin_check();
+            let mut probe = [Probe { descriptor: slot.descriptor(), facts: Facts::NONE }];
+            if let Err(fault) = self.backend().probe(&mut probe) {
+                self.put_off(node, fault);
+                return false;
+            }
+            match self.answer(node, probe[0].facts) {
+                Checked::Nothing => return false,
+                Checked::Hot => return true,
+                Checked::Again => {}
+            }
+        }
+    }
+
+    /// The kernel has refused to report what is ready of a slot. Its node, which the caller owns, waits for the next wait, and
+    /// that reports the refusal.
+    #[cold]
+    fn put_off(&self, node: Node, fault: Fault) {
+        self.keep_fault(fault);
+        let mut hub = self.lock();
+        let (schedule, lists) = hub.parts_mut();
+        lists.push_recheck(self.nodes(), node);
+        lists.tell_collectors();
+        let wake = schedule.look_after(&self.view(lists, None));
+        let notice = wake.map(|wake| lists.notice(wake));
+        drop(hub);
+        self.notify(notice);
+    }
+
+    /// Does what a change of the slot asks for. The caller owns the node, if it is to be queued.
+    #[inline]
+    pub(in crate::engine) fn follow(&self, next: Next, node: Node, seat: Option<&Seat>) {
+        match next {
+            Next::Nothing => {}
+            // User code that this call has called, a clone of a key or a hint, has forked.
+            _ if self.forked() => {}
+            Next::Queue => self.submit(node),
+            Next::Recheck => self.queue_check(node, seat),
+            Next::Collect => self.announce_collected(),
+            Next::Gone => unreachable!("only a token's return can find this, and sees to it"),
+        }
+    }
+
+    /// Queues a slot for a check. A thread that runs on the port leaves the check to the next wait.
+    /// Any other thread makes it at once.
+    pub(in crate::engine) fn queue_check(&self, node: Node, seat: Option<&Seat>) {
+        if let Some(seat) = seat {
+            let mut hub = self.lock();
+            let (schedule, lists) = hub.parts_mut();
+            if schedule.is_running(seat.number()) && !seat.has_left() {
+                lists.push_recheck(self.nodes(), node);
+                lists.tell_collectors();
+                let wake = schedule.look_after(&self.view(lists, seat));
+                let notice = wake.map(|wake| lists.notice(wake));
+                drop(hub);
+                self.notify(notice);
+                return;
+            }
+        }
+        if self.check_one(node) {
+            self.submit(node);
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Deadlines of armings: of readiness, and not of operations.
+
+use super::Registry;
+use crate::engine::queue::Lists;
+use crate::state::deadline::{Armings, DeadlineTimer};
+use crate::state::moment::Moment;
+use crate::state::queue::Fifo;
+use crate::state::slot::Late;
+use crate::state::timers::Alarm;
+use crate::types::error::{Call, Error, ErrorKind};
+
+impl Registry {
+    /// Where the deadline of a held slot is stored. It is stored, then the slot is armed, and [`Registry::mind_arming`] called
+    /// behind that.
+    #[inline]
+    pub(crate) fn arming(&self, index: u32, call: Call) -> Result<&DeadlineTimer, Error> {
+        match self.armings.find(index) {
+            Some(arming) => Ok(arming),
+            None => self.make_arming(index, call),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn make_arming(&self, index: u32, call: Call) -> Result<&DeadlineTimer, Error> {
+        // It takes the port's lock, which may be locked for ever in a forked child.
+        self.check_usable(call)?;
+        // First the room for the timers of all that come into being by this.
+        let last = Armings::last_made_with(index);
+        let has_room = self.lock().lists_mut().timers_mut().reserve_alarm(Alarm::Arming, last);
+        if has_room && self.armings.reserve(index) {
+            Ok(self.armings.at(index))
+        } else {
+            Err(Error::new(call, ErrorKind::OutOfMemory))
+        }
+    }
+
+    /// Sets the timer of an arming, if it rings too late for the deadline.
+    #[inline]
+    pub(crate) fn mind_arming(&self, index: u32, arming: &DeadlineTimer) {
+        self.mind_timer(Alarm::Arming, index, arming);
+    }
+
+    /// The calling thread has given the node of a slot back, which makes no packet. If its alarm has rung meanwhile, there
+    /// was a packet on its way, and the deadline was left alone; it is looked after again.
+    #[inline(never)]
+    pub(in crate::engine) fn mind_given_back(&self, index: u32) {
+        // The word is this registration's, or that of a later arming, which looks after its deadline itself.
+        if self.slot(index).word().is_timed()
+            && !self.forked()
+            && let Some(arming) = self.armings.find(index)
+        {
+            self.mind_arming(index, arming);
+        }
+    }
+
+    /// The alarm of an arming has rung. If a packet is to be queued by that, it is put at the end of `due`. The caller has
+    /// the port's lock.
+    pub(in crate::engine) fn ring_arming(
+        &self,
+        lists: &mut Lists,
+        index: u32,
+        now: Moment,
+        due: &mut Fifo,
+    ) {
+        let arming = self.armings.at(index);
+        // A thread that gives the node back sets the alarm itself, too.
+        lists.ring(Alarm::Arming, index, arming, now, |_| self.expire(index, arming, now, due));
+    }
+
+    /// The deadline of an arming was over at `now`. Returns when to look again.
+    fn expire(&self, index: u32, arming: &DeadlineTimer, now: Moment, due: &mut Fifo) -> Moment {
+        let slot = self.slot(index);
+        match slot.expire() {
+            Late::Claimed if arming.deadline() > now => {
+                // The slot was armed anew, with a later deadline, since that was read.
+                if slot.expire_not() {
+                    due.push(self.nodes(), index);
+                }
+                arming.deadline()
+            }
+            Late::Claimed => {
+                due.push(self.nodes(), index);
+                Moment::NEVER
+            }
+            // A packet is on its way, or is checked and may turn out to be none: see `mind_given_back`.
+            Late::Queued | Late::Untimed => Moment::NEVER,
+        }
+    }
+}

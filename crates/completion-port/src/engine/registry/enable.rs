@@ -1,0 +1,243 @@
+//! Arming: by a token, and by the name of a registration.
+
+use std::sync::{Arc, PoisonError};
+
+use super::{Registry, Return};
+use crate::backend::reactor::Until;
+use crate::engine::context::{Name, Phase, kind_of, name_parts};
+use crate::engine::worker::Seat;
+use crate::memory::trace::trace;
+use crate::state::facts::Facts;
+use crate::state::slot::{Drained, Next, Refusal, Slot};
+use crate::sync::{AtomicU32, barrier};
+use crate::types::error::{Call, Error, ErrorKind};
+use crate::types::interest::{Events, Interest, Mode};
+
+impl Registry {
+    /// Whether it is a file's, and can neither be armed nor enabled.
+    #[inline]
+    fn has_no_readiness(&self, slot: &Slot, name: Name) -> bool {
+        // Of most registrations the word tells that they are none: see `take_in_file`.
+        !slot.word().is_plain() && self.is_file(name_parts(name).0)
+    }
+
+    /// The token of a held registration gives its key back, to be armed with `mode`, or as it was.
+    /// False, and nothing has changed, in all but the common case.
+    #[inline]
+    pub(crate) fn rearm(
+        &self,
+        slot: &Slot,
+        mode: Option<Mode>,
+        timed: bool,
+        drained: Drained,
+    ) -> bool {
+        if self.phase() != Phase::Open || self.forked() {
+            return false;
+        }
+        // See `poll`: the handler has read from the descriptor, and only then takes the number.
+        barrier(&slot.link);
+        slot.rearm(mode, timed, drained, self.current_poll())
+    }
+
+    /// The token of a held registration gives its key back, to be armed with `mode` or parked (`None`).
+    ///
+    /// If it is refused, the key is the caller's again, and the registration has ended.
+    pub(in crate::engine) fn put_back(
+        &self,
+        call: Call,
+        slot: &Slot,
+        name: Name,
+        Return { mode, timed, drained }: Return,
+        seat: impl FnOnce() -> Option<Arc<Seat>>,
+    ) -> Result<(), Error> {
+        if self.forked() {
+            return Err(Error::new(call, ErrorKind::Forked));
+        }
+        match self.phase() {
+            // Where the port shuts down, the caller has removed the registration, or the sweep will.
+            Phase::Open | Phase::ShuttingDown => {}
+            Phase::Closed if slot.word().is_removing() => {}
+            Phase::Closed | Phase::Abandoned => {
+                return Err(Error::new(call, ErrorKind::Closed));
+            }
+        }
+        if let Some(mode) = mode {
+            if self.has_no_readiness(slot, name) {
+                return Err(Error::new(call, ErrorKind::NotPollable));
+            }
+            if !self.watch(slot, name, mode.interest) {
+                slot.retire(name_parts(name).1);
+            }
+        }
+        // See `poll`: the handler has read from the descriptor, and only then takes the number.
+        barrier(&slot.link);
+        let poll = self.current_poll();
+        match slot.put_back(mode, timed, drained, poll) {
+            Next::Nothing => Ok(()),
+            Next::Gone => Err(Error::new(call, ErrorKind::NotRegistered)),
+            next => {
+                self.follow(next, name_parts(name).0, seat().as_deref());
+                Ok(())
+            }
+        }
+    }
+
+    /// The key of a persistent packet has been cloned. If something is `unreported`, the clone has
+    /// panicked.
+    pub(crate) fn cloned(&self, name: Name, unreported: Events, seat: Option<&Seat>) {
+        let (index, generation) = name_parts(name);
+        let slot = self.slot(index);
+        if self.phase() != Phase::Open {
+            // A condition that holds must not keep a closed port going.
+            let _ = slot.disable(generation);
+        }
+        match slot.cloned(unreported) {
+            Next::Nothing if slot.word().is_timed() => self.mind_given_back(index),
+            next => self.follow(next, index, seat),
+        }
+    }
+
+    /// Makes sure that the kernel watches what a registration is about to be armed for. This comes
+    /// before the arming, which cannot be refused afterwards. False if the registration has ended,
+    /// or its number names what the kernel does not watch for it.
+    #[inline]
+    pub(in crate::engine) fn watch(&self, slot: &Slot, name: Name, interest: Interest) -> bool {
+        // A one-shot reactor is asked after the arming, since its answer may come at once.
+        self.is_one_shot()
+            || slot.word().unwatched(Facts::asked_by(interest)).is_none()
+            || self.widen(slot, name, interest)
+    }
+
+    /// The kernel does not watch yet all that a registration is about to be armed for.
+    #[inline(never)]
+    fn widen(&self, slot: &Slot, name: Name, interest: Interest) -> bool {
+        let _watching = self.set.read().unwrap_or_else(PoisonError::into_inner);
+        let descriptor = slot.descriptor();
+        // Called under the number's lock, so that of two threads the later one adds to what the
+        // other has asked for.
+        let widen = || {
+            let Some(wanted) = slot.word().unwatched(Facts::asked_by(interest)) else {
+                return true;
+            };
+            let wants = self.backend().want(descriptor, name, wanted, Until::Detached);
+            let is_watched = wants.is_ok();
+            if is_watched {
+                slot.watch(wanted);
+            }
+            is_watched
+        };
+        self.backend().descriptors().holds(descriptor, self.number(), name, widen)
+    }
+
+    /// The short way of [`Engine::enable`](crate::engine::Engine::enable). False, and nothing has changed, in all but the common case.
+    #[inline]
+    pub(crate) fn enable_plainly(
+        &self,
+        name: Name,
+        mode: Mode,
+        drained: impl Fn() -> Drained,
+    ) -> bool {
+        if self.phase() != Phase::Open || self.forked() {
+            return false;
+        }
+        let Some((slot, generation)) = self.known(name) else { return false };
+        if mode.one_shot && self.is_shared(name_parts(name).0) {
+            return false;
+        }
+        // See `poll`: the caller may have read from the descriptor, and only then takes the number.
+        // The slot may stand in a queue, so its link is not free for this.
+        barrier(std::hint::black_box(&AtomicU32::new(0)));
+        let is_enabled = slot.enable_plainly(generation, mode, drained, self.current_poll());
+        if is_enabled {
+            trace!(DEBUG, port = self.number(), registration = ?crate::engine::Shown(name), ?mode, "enabled");
+        }
+        is_enabled
+    }
+
+    /// The slot of a registration that may be enabled by its name. The kernel is to [watch](Self::watch) for it, and
+    /// [`Registry::enable_watched`] follows.
+    pub(in crate::engine) fn may_enable(&self, name: Name, mode: Mode) -> Result<&Slot, Error> {
+        self.check_open(Call::Enable)?;
+        let refused = |refusal| Error::new(Call::Enable, kind_of(refusal));
+        let (slot, generation) = self.known(name).ok_or(refused(Refusal::NotRegistered))?;
+        // Refused if it is held now, even if the token comes back at once: the kernel is not asked to watch for
+        // what no registration is armed with.
+        slot.may_enable(generation).map_err(refused)?;
+        if self.has_no_readiness(slot, name) {
+            return Err(Error::new(Call::Enable, ErrorKind::NotPollable));
+        }
+        if mode.one_shot && self.is_shared(name_parts(name).0) {
+            return Err(Error::new(Call::Enable, ErrorKind::KeyShared));
+        }
+        Ok(slot)
+    }
+
+    /// Enables a registration by its name.
+    pub(in crate::engine) fn enable_watched(
+        &self,
+        slot: &Slot,
+        name: Name,
+        mode: Mode,
+        drained: impl Fn() -> Drained,
+        seat: impl FnOnce() -> Option<Arc<Seat>>,
+    ) -> Result<(), Error> {
+        let (index, generation) = name_parts(name);
+        let refused = |refusal| Error::new(Call::Enable, kind_of(refusal));
+        // See `enable_plainly`.
+        barrier(std::hint::black_box(&AtomicU32::new(0)));
+        let poll = self.current_poll();
+        match slot.enable(generation, mode, drained, poll).map_err(refused)? {
+            Next::Nothing => {}
+            next => self.follow(next, index, seat().as_deref()),
+        }
+        trace!(DEBUG, port = self.number(), registration = ?crate::engine::Shown(name), ?mode, "enabled");
+        Ok(())
+    }
+
+    /// The same as [`Registry::may_enable`] for [`Registry::enable_watched_also`].
+    pub(in crate::engine) fn may_enable_also(&self, name: Name) -> Result<&Slot, Error> {
+        self.check_open(Call::Enable)?;
+        let refused = |refusal| Error::new(Call::Enable, kind_of(refusal));
+        let (slot, generation) = self.known(name).ok_or(refused(Refusal::NotRegistered))?;
+        slot.admits(generation).map_err(refused)?;
+        if self.has_no_readiness(slot, name) {
+            return Err(Error::new(Call::Enable, ErrorKind::NotPollable));
+        }
+        Ok(slot)
+    }
+
+    /// Has a registration report more than its filter says, once, whatever state it is in.
+    pub(in crate::engine) fn enable_watched_also(
+        &self,
+        slot: &Slot,
+        name: Name,
+        interest: Interest,
+        seat: impl FnOnce() -> Option<Arc<Seat>>,
+    ) -> Result<(), Error> {
+        let (index, generation) = name_parts(name);
+        let refused = |refusal| Error::new(Call::Enable, kind_of(refusal));
+        // See `enable_plainly`.
+        barrier(std::hint::black_box(&AtomicU32::new(0)));
+        let poll = self.current_poll();
+        match slot.enable_also(generation, interest, poll).map_err(refused)? {
+            Next::Nothing => {}
+            next => self.follow(next, index, seat().as_deref()),
+        }
+        trace!(
+            DEBUG,
+            port = self.number(),
+            registration = ?crate::engine::Shown(name),
+            ?interest,
+            "enabled also"
+        );
+        Ok(())
+    }
+
+    /// Disables a registration by its name.
+    pub(crate) fn disable(&self, name: Name) -> Result<(), Error> {
+        self.check_usable(Call::Disable)?;
+        let refused = |refusal| Error::new(Call::Disable, kind_of(refusal));
+        let (slot, generation) = self.known(name).ok_or(refused(Refusal::NotRegistered))?;
+        slot.disable(generation).map_err(refused)
+    }
+}

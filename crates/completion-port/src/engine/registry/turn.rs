@@ -1,0 +1,89 @@
+//! The turn of any node: from what a thread was handed to the packets that its caller sees.
+
+use super::Registry;
+use crate::engine::context::Name;
+use crate::engine::context::{name_of, name_parts};
+use crate::engine::queue::Taken;
+use crate::engine::worker::{Kind, Seat};
+use crate::state::queue::{FLIGHT, NIL, Node, POSTED, cell_of, is_flight};
+use crate::state::slot::{Slot, Turn};
+
+impl Registry {
+    /// The next packet of those that `seat` has been handed, of any kind. `first` is the first node,
+    /// if it was taken already; `NIL` otherwise.
+    pub(crate) fn next(&self, seat: &Seat, first: Node) -> Option<Taken<'_>> {
+        self.next_by(seat, first, |_, slot| slot.take())
+    }
+
+    /// The same, but `turn` gives each slot its turn. It gets the slot and its number; the calling
+    /// thread owns the node then.
+    pub(crate) fn next_by(
+        &self,
+        seat: &Seat,
+        mut first: Node,
+        mut turn: impl FnMut(u32, &Slot) -> Turn,
+    ) -> Option<Taken<'_>> {
+        loop {
+            let node = match std::mem::replace(&mut first, NIL) {
+                NIL => self.next_node(seat)?,
+                first => first,
+            };
+            if is_flight(node) {
+                return Some(Taken::Operation(node & !FLIGHT));
+            }
+            if node & POSTED != 0 {
+                seat.count(Kind::Posted);
+                return Some(Taken::Posted(cell_of(node)));
+            }
+            let slot = self.slot(node);
+            // Read before the turn: after it the slot may be given up at any time.
+            let name = name_of(node, slot.word().generation());
+            loop {
+                match turn(node, slot) {
+                    Turn::Held(events) => {
+                        seat.count(Kind::Ready);
+                        return Some(Taken::Ready(slot, name, events));
+                    }
+                    Turn::Cloned(events) => {
+                        seat.count(Kind::Notified);
+                        return Some(Taken::Notified(name, events));
+                    }
+                    Turn::Check if self.check_one(node) => {}
+                    last => match self.end_turn(seat, name, last) {
+                        // The turn has called user code that forked, and this is the child: what is behind
+                        // the node is the parent's.
+                        None if self.forked() => return None,
+                        None => break,
+                        taken => return taken,
+                    },
+                }
+            }
+        }
+    }
+
+    /// What the caller gets from a turn that reports no events.
+    #[cold]
+    fn end_turn(&self, seat: &Seat, name: Name, turn: Turn) -> Option<Taken<'_>> {
+        match turn {
+            Turn::Removed => {
+                seat.count(Kind::Removed);
+                Some(Taken::Removed(name))
+            }
+            Turn::Gone => {
+                self.uncount_delay(seat);
+                Some(Taken::Gone(name))
+            }
+            Turn::Collect => {
+                self.uncount_delay(seat);
+                self.announce_collected();
+                None
+            }
+            // The turn or the check has given the node back.
+            _ => {
+                self.uncount_delay(seat);
+                self.mind_given_back(name_parts(name).0);
+                None
+            }
+        }
+    }
+}

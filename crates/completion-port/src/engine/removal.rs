@@ -1,0 +1,150 @@
+//! How a registration ends: by a call, by the table of descriptors, and when its key leaves the port.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Engine;
+use super::context::{Name, Phase, kind_of, name_parts};
+use super::registry::Registry;
+use crate::backend::thread::Thread;
+use crate::memory::trace::trace;
+use crate::state::operations::Verdict;
+use crate::state::slot::Removal;
+use crate::state::table::Holder;
+use crate::types::error::{Call, Error, ErrorKind};
+use crate::types::source::Descriptor;
+
+impl Engine {
+    /// Ends a registration whose key the caller holds (by its token), and gives its slot up.
+    pub(crate) fn end(&self, name: Name) {
+        if self.forked() {
+            // In a forked child everything but the descriptors belongs to the parent, the locks
+            // too.
+            return;
+        }
+        self.free(name);
+    }
+
+    /// Gives up a slot whose node or key the caller owns. The registration has ended.
+    pub(crate) fn free(&self, name: Name) {
+        let (index, _) = name_parts(name);
+        let slot = self.slot(index);
+        let descriptor = slot.descriptor();
+        self.detach(descriptor, name);
+        self.drop_file_ref(index);
+        slot.free();
+        self.give_back_slot(index);
+        trace!(DEBUG, port = self.number(), registration = ?super::Shown(name), descriptor, "ended");
+    }
+
+    /// Removes a registration by its name: its last packet is on the way.
+    pub(crate) fn remove(&self, name: Name) -> Result<(), Error> {
+        let (removal, descriptor) = self.mark_removed(name, false)?;
+        let (index, _) = name_parts(name);
+        match removal {
+            Removal::Owned => self.submit(index),
+            Removal::Marked => self.call_off(self.slot(index), name, Verdict::Cancelled),
+            Removal::Already => return Ok(()),
+        }
+        self.tell_removed(name, descriptor);
+        Ok(())
+    }
+
+    /// Ends a registration by its name, without a packet. True if the key is in its cell and
+    /// belongs to the caller alone, which moves it out and calls [`Engine::free`]. Otherwise the
+    /// thread or token that owns the key or the node does so.
+    pub(crate) fn forget(&self, name: Name) -> Result<bool, Error> {
+        let (removal, descriptor) = self.mark_ended(name)?;
+        if removal == Removal::Marked {
+            self.call_off(self.slot(name_parts(name).0), name, Verdict::Gone);
+        }
+        self.tell_removed(name, descriptor);
+        Ok(removal == Removal::Owned)
+    }
+
+    /// Removes a registration by its name and waits until its key is in its cell and the caller's
+    /// alone, at most until `timeout` is over. The caller then moves the key out and calls
+    /// [`Engine::free`].
+    pub(crate) fn collect(&self, name: Name, timeout: Option<Duration>) -> Result<(), Error> {
+        let (removal, descriptor) = self.mark_removed(name, true)?;
+        let (index, generation) = name_parts(name);
+        let slot = self.slot(index);
+        match removal {
+            Removal::Owned => {}
+            Removal::Marked => self.call_off(slot, name, Verdict::Cancelled),
+            Removal::Already => return Err(Error::new(Call::Remove, ErrorKind::Removing)),
+        }
+        self.tell_removed(name, descriptor);
+        if removal == Removal::Owned {
+            return Ok(());
+        }
+        let collected = self.wait_for_key(name, timeout);
+        if collected.is_err() && slot.stop_collecting(generation) {
+            self.submit(index);
+        }
+        collected
+    }
+
+    /// Waits until the key of a removed registration is in its cell and the caller's alone.
+    fn wait_for_key(&self, name: Name, timeout: Option<Duration>) -> Result<(), Error> {
+        let failed = |kind| Error::new(Call::Remove, kind);
+        let (index, generation) = name_parts(name);
+        let slot = self.slot(index);
+        let deadline = timeout.and_then(|timeout| self.backend().now().checked_add(timeout));
+        let thread: Arc<dyn Thread> = self.backend().this_thread().into();
+        let mut hub = self.lock();
+        hub.lists_mut().add_collector(Arc::clone(&thread));
+        let mut unsent = None;
+        let outcome = loop {
+            if let Some(outcome) = slot.collect(generation) {
+                break outcome.map_err(|refusal| failed(kind_of(refusal)));
+            }
+            // Perhaps no thread will ever take a queued packet, so it is taken out of the queue
+            // here. The slot cannot be used anew under the lock, so the node is this
+            // registration's.
+            self.take_back_all(&mut hub);
+            // While operations have a share in the key, the last of them goes on with the removal.
+            if !slot.word().is_lent() && hub.lists_mut().unlink(self.nodes(), index) {
+                break Ok(());
+            }
+            // Any thread may take what was taken back, and perhaps none is looking: `depart` calls
+            // one.
+            let notice = self.depart(&mut hub);
+            let left = deadline.map(|deadline| deadline.since(self.backend().now()));
+            if left == Some(Duration::ZERO) {
+                unsent = notice;
+                break Err(failed(ErrorKind::TimedOut));
+            }
+            drop(hub);
+            self.notify(notice);
+            // If it was unparked meanwhile, it does not sleep.
+            thread.park(left);
+            hub = self.lock();
+        };
+        hub.lists_mut().remove_collector(&thread);
+        let notice = self.depart(&mut hub);
+        drop(self.end_if_over(hub));
+        self.notify(unsent);
+        self.notify(notice);
+        outcome
+    }
+}
+
+impl Holder for Engine {
+    fn watches(&self, descriptor: Descriptor, name: Name) -> bool {
+        self.phase() != Phase::Abandoned && self.has(descriptor, name)
+    }
+
+    fn is_live(&self, name: Name) -> bool {
+        Registry::is_live(self, name)
+    }
+
+    fn retire(&self, name: Name) {
+        let Some((slot, generation)) = self.known(name) else { return };
+        match slot.retire(generation) {
+            Removal::Owned => self.submit(name_parts(name).0),
+            Removal::Marked => self.call_off(slot, name, Verdict::Gone),
+            Removal::Already => {}
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! How a port ends.
+
+use std::sync::atomic::Ordering::SeqCst;
+
+use super::Engine;
+use super::context::{Context, Phase, name_of};
+use super::queue::{Hub, Notice};
+use crate::state::moment::Moment;
+use crate::state::operations::{Flight, Verdict};
+use crate::state::queue::{FLIGHT, POSTED, cell_of};
+use crate::sync::fence;
+use crate::types::error::{Call, Error};
+
+/// What a dropped port still holds: the numbers of slots with a key, and of cells with a message.
+pub(crate) struct Remains {
+    pub(crate) keys: Vec<u32>,
+    pub(crate) messages: Vec<u32>,
+    /// Records of operations whose cells are not empty.
+    pub(crate) operations: Vec<u32>,
+}
+
+impl Engine {
+    /// Refuses new work; waits go on until the queue is empty.
+    pub(crate) fn close(&self) {
+        self.end_in(Phase::Closed);
+    }
+
+    /// Refuses new work, and ends every wait at once.
+    pub(crate) fn abandon(&self) {
+        self.end_in(Phase::Abandoned);
+    }
+
+    fn end_in(&self, phase: Phase) {
+        let mut hub = self.lock();
+        if hub.lists().phase() == Phase::Abandoned {
+            return;
+        }
+        let notice = self.leave_open(&mut hub, phase);
+        if phase == Phase::Closed {
+            // Until all packets of operations are queued the waits go on.
+            hub.lists_mut().begin_await();
+            let (slots, records) = (hub.lists().highest_slot(), hub.lists().highest_record());
+            drop(hub);
+            self.notify(notice);
+            self.call_off_everywhere(slots, records);
+            let mut hub = self.lock();
+            hub.lists_mut().end_await();
+            drop(self.end_if_over(hub));
+        } else {
+            drop(self.end_if_over(hub));
+            self.notify(notice);
+        }
+    }
+
+    /// Operations would wait for ever for peers that say nothing: they end, and their packets are queued.
+    /// The packets of those that are being tried, or have just ended, are awaited.
+    fn call_off_everywhere(&self, slots: u32, records: u32) {
+        // The port is closed, which was said under its lock. A thread that starts an operation looks for that under the
+        // lock of the registration's desk: either it sees it, or this thread sees the operation from here on. The slots
+        // and records beyond these numbers, and a desk that is not found, are taken under the port's lock, behind that
+        // word.
+        for desk in (0..slots).filter_map(|index| self.desk(index)) {
+            drop(desk.lock());
+        }
+        // The thread that starts a lone one has no lock. It looks behind the exchange that puts the operation in flight: either
+        // it sees that the port is closed, or this thread sees the operation from here on.
+        fence(SeqCst);
+        for record in 0..records {
+            self.await_packet(self.nodes().record(record));
+        }
+        for index in 0..slots {
+            let Some(slot) = self.nodes().find_slot(index) else { continue };
+            self.call_off(slot, name_of(index, slot.word().generation()), Verdict::Cancelled);
+        }
+    }
+
+    /// Has the waits of the closed port go on until the packet of this operation is taken, if a thread may be about to
+    /// queue it.
+    fn await_packet(&self, flight: &Flight) {
+        while flight.is_aloft() {
+            let index = flight.slot();
+            let mut hub = self.lock();
+            let Some(desk) = self.desk(index) else { return };
+            let mut lanes = desk.lock();
+            // It may have been another operation.
+            if flight.slot() == index {
+                let uses = flight.uses();
+                if flight.is_lone() || self.slot(index).word().is_lone() {
+                    if self.await_alone(index, flight, uses) {
+                        hub.lists_mut().begin_await();
+                    }
+                } else if lanes.await_packet(flight) {
+                    hub.lists_mut().begin_await();
+                }
+                return;
+            }
+        }
+    }
+
+    /// The same for an operation that may be lone, and may land meanwhile.
+    fn await_alone(&self, index: u32, flight: &Flight, uses: u32) -> bool {
+        if !flight.start_awaiting() {
+            return false;
+        }
+        // The thread that lands it tells the slot, and then looks whether it was awaited. If that comes after this claim
+        // it sees the word above.
+        let slot = self.slot(index);
+        slot.touch();
+        if slot.word().is_lone() && flight.uses() == uses {
+            return true;
+        }
+        // Otherwise this thread takes the word back, unless the other one has seen it by then.
+        !flight.stop_awaiting()
+    }
+
+    /// The port is open no longer. What is due by now is queued still, though no thread has looked since: all of
+    /// it in one hold of the lock, however much that is, since nothing is queued from this moment on.
+    fn leave_open(&self, hub: &mut Hub, phase: Phase) -> Option<Notice> {
+        let mut notice = None;
+        if hub.schedule().has_timers() && phase != Phase::Abandoned {
+            let now = self.backend().now();
+            while self.queue_due(hub.lists_mut(), now) <= now {}
+            notice = self.depart(hub);
+        }
+        hub.schedule().next_timer(Moment::NEVER);
+        hub.lists_mut().set_phase(phase);
+        Context::set_phase(self, phase);
+        notice
+    }
+
+    /// Refuses new work and removes every registration; waits go on until none is left.
+    pub(crate) fn shut_down(&self) -> Result<(), Error> {
+        self.check_usable(Call::Shutdown)?;
+        let mut hub = self.lock();
+        let mut notice = None;
+        if hub.lists().phase() == Phase::Open {
+            notice = self.leave_open(&mut hub, Phase::ShuttingDown);
+        }
+        let highest = hub.lists().highest_slot();
+        drop(hub);
+        self.notify(notice);
+        // Either this thread sees a slot that is being registered, or the thread that registers it
+        // sees the store above.
+        fence(SeqCst);
+        for index in 0..highest {
+            let Some(slot) = self.nodes().find_slot(index) else { continue };
+            let word = slot.word();
+            if word.is_live() {
+                // If the registration has ended or is being removed, there is nothing to do.
+                let _ = self.remove(name_of(index, word.generation()));
+            }
+        }
+        drop(self.end_if_over(self.lock()));
+        Ok(())
+    }
+
+    /// The port is dropped: forgets every descriptor, and tells which slots and cells still hold a
+    /// key or a message that is to be dropped.
+    pub(crate) fn dismantle(&self) -> Remains {
+        let mut remains =
+            Remains { keys: Vec::new(), messages: Vec::new(), operations: Vec::new() };
+        // In a forked child the lock may never be given up: the thread that had it is not there.
+        let forked = self.forked();
+        let hub = if forked { self.try_lock() } else { Some(self.lock()) };
+        if let Some(mut hub) = hub {
+            hub.lists_mut().set_phase(Phase::Closed);
+            self.take_back_all(&mut hub);
+            // This closes the descriptors by which threads are queried.
+            hub.lists_mut().members_mut().clear();
+            remains.messages.extend(hub.lists().timers().cells());
+            let mut queued = hub.lists_mut().take_ready();
+            drop(hub);
+            while let Some(node) = queued.pop(self.nodes()) {
+                if node & FLIGHT == POSTED {
+                    remains.messages.push(cell_of(node));
+                }
+            }
+        }
+        for record in 0.. {
+            let Some(flight) = self.nodes().find_record(record) else { break };
+            // What another thread of the parent was just moving to or from its back end is forgotten in a child.
+            if flight.is_aloft() && !(forked && self.is_file(flight.slot())) {
+                remains.operations.push(record);
+                let verdict = flight.called_off().unwrap_or(Verdict::Cancelled);
+                if !forked {
+                    self.abandon_connect(&self.aloft(record), verdict);
+                }
+            }
+            if flight.is_handed() && !forked {
+                // Before the keys are dropped: a system may let a send go on behind the closing of its socket.
+                drop(self.cancel_socket_request(record));
+            }
+        }
+        for index in 0.. {
+            let Some(slot) = self.nodes().find_slot(index) else { break };
+            let word = slot.word();
+            if word.is_live() {
+                if !forked {
+                    self.release_number(name_of(index, word.generation()));
+                }
+                slot.free();
+                if !word.is_held() {
+                    remains.keys.push(index);
+                }
+            }
+        }
+        if !forked {
+            self.backend().descriptors().leave(self.number());
+        }
+        remains
+    }
+}

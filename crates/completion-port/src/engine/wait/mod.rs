@@ -1,0 +1,198 @@
+//! What a thread does in a wait: what the schedule says, step by step.
+
+mod peek;
+mod poll;
+
+use std::time::Duration;
+
+use super::Engine;
+use super::context::Phase;
+use super::queue::{Flags, Hub, Lists, Notice, PortView};
+use super::worker::Seat;
+use crate::state::moment::Moment;
+use crate::state::queue::{Fifo, POSTED};
+use crate::state::schedule::{Action, Turn, Waited};
+use crate::state::timers::{Alarm, Due};
+use crate::sync::MutexGuard;
+
+pub(crate) use poll::Scratch;
+
+/// How many timers that are due are seen to at once.
+const MOST_DUE: usize = 1024;
+
+/// A port that goes on with the operations that its engine has put aside.
+pub(crate) trait GoesOn {
+    /// Goes on until none is left. Whether there were any. The caller has no lock.
+    fn go_on(&self) -> bool;
+}
+
+impl Engine {
+    /// Waits until `seat` has been handed packets, at most `room` of them, or `deadline` is over
+    /// (`None`: no limit). `port` goes on with the operations that were put aside, whenever there are any, without the lock.
+    pub(crate) fn wait(
+        &self,
+        seat: &Seat,
+        scratch: &mut Scratch,
+        room: usize,
+        deadline: Option<Moment>,
+        port: &dyn GoesOn,
+    ) -> Waited {
+        if self.has_fault() {
+            return Waited::Failed;
+        }
+        seat.come_to_wait();
+        seat.clear_attention();
+        let packet = seat.end_quota(|| self.backend().now());
+        let mut hub = self.lock();
+        // Left over if the iterator of an earlier wait was forgotten, or is still about.
+        self.take_chain_back(hub.lists_mut(), seat);
+        hub.lists_mut().give_back_emptied(self.nodes(), seat);
+        let mut turn = Turn::new(seat.number(), room, deadline);
+        let (schedule, lists) = hub.parts_mut();
+        let (queries, _) = scratch.for_schedule();
+        schedule.arrive(&mut turn, packet, queries, &mut self.view(lists, seat));
+        loop {
+            let (schedule, lists) = hub.parts_mut();
+            let mut view = self.view(lists, seat);
+            let (queries, is_filled) = scratch.for_schedule();
+            let queue_due = |view: &mut PortView<'_>, now| self.queue_due(view.lists_mut(), now);
+            let action = schedule.next(&mut turn, queries, is_filled, &mut view, queue_due);
+            if let Action::Return(waited, wake) = action {
+                let notice = wake.map(|wake| hub.notice(wake));
+                self.end_wait(hub, seat, notice, port);
+                // Queued packets go first, and the next wait fails.
+                let fails = turn.is_refused() && waited == Waited::TimedOut;
+                return if fails { Waited::Failed } else { waited };
+            }
+            hub = self.act(action, hub, seat, scratch, port);
+            if scratch.take_refusal() {
+                hub.schedule().refuse(&mut turn);
+            }
+            // What comes of it is to be found by this wait, however soon that ends.
+            if hub.lists().flags().has(Flags::ASIDE) {
+                hub = self.go_on(hub, seat, port);
+            }
+        }
+    }
+
+    /// Does what the schedule says, which is not to return.
+    #[allow(clippy::inline_always, reason = "part of each wait")]
+    #[inline(always)]
+    fn act<'e>(
+        &'e self,
+        action: Action,
+        hub: MutexGuard<'e, Hub>,
+        seat: &Seat,
+        scratch: &mut Scratch,
+        port: &dyn GoesOn,
+    ) -> MutexGuard<'e, Hub> {
+        match action {
+            Action::Return(..) => hub,
+            Action::Check => self.recheck(hub, seat, scratch),
+            Action::Ask { grow } => {
+                if grow {
+                    scratch.grow();
+                }
+                self.ask(hub, seat, scratch)
+            }
+            Action::Query(query) => self.query(hub, query),
+            // What was put aside is not to wait for the end of a sleep, nor is what comes of it.
+            Action::Poll(_) if hub.lists().flags().has(Flags::ASIDE) => {
+                let hub = self.go_on(hub, seat, port);
+                self.sleep_in_kernel(hub, seat, scratch, Some(Duration::ZERO))
+            }
+            Action::Park(_) if hub.lists().flags().has(Flags::ASIDE) => {
+                self.sleep(self.go_on(hub, seat, port), seat, Some(Duration::ZERO))
+            }
+            Action::Poll(timeout) => self.sleep_in_kernel(hub, seat, scratch, timeout),
+            Action::Park(timeout) => self.sleep(hub, seat, timeout),
+        }
+    }
+
+    /// The wait of the thread of `seat` ends, and another thread may have to be woken.
+    #[allow(clippy::inline_always, reason = "part of each wait")]
+    #[inline(always)]
+    fn end_wait<'e>(
+        &'e self,
+        hub: MutexGuard<'e, Hub>,
+        seat: &Seat,
+        notice: Option<Notice>,
+        port: &dyn GoesOn,
+    ) {
+        if hub.lists().flags().is_any() {
+            self.end_notably(hub, seat, notice, port);
+        } else {
+            drop(hub);
+            self.notify(notice);
+        }
+    }
+
+    /// Goes on with what was put aside, without the lock.
+    #[cold]
+    fn go_on<'e>(
+        &'e self,
+        hub: MutexGuard<'e, Hub>,
+        seat: &Seat,
+        port: &dyn GoesOn,
+    ) -> MutexGuard<'e, Hub> {
+        drop(hub);
+        let goes_on = seat.begin_going_on();
+        port.go_on();
+        drop(goes_on);
+        self.lock()
+    }
+
+    /// The wait of the thread of `seat` ends on a port of which something is notable. The other thread is woken
+    /// before a subscriber hears of anything, which may take its time.
+    #[cold]
+    #[inline(never)]
+    fn end_notably<'e>(
+        &'e self,
+        mut hub: MutexGuard<'e, Hub>,
+        seat: &Seat,
+        notice: Option<Notice>,
+        port: &dyn GoesOn,
+    ) {
+        let is_any_aside = hub.lists().flags().has(Flags::ASIDE);
+        if hub.lists().flags().has(Flags::MEASURED) {
+            seat.measure();
+        }
+        let found = hub.lists_mut().take_found();
+        if hub.lists().phase() != Phase::Open {
+            hub = self.end_if_over(hub);
+        }
+        drop(hub);
+        self.notify(notice);
+        if is_any_aside {
+            port.go_on();
+        }
+        self.tell_found(found);
+    }
+
+    /// Whether waits return at once because the port is closed and nothing is left in it.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.phase() != Phase::Open && self.lock().lists().is_over()
+    }
+
+    /// Queues what is due at `now`, messages and what deadlines tell of, or a good part of it: the port is locked
+    /// meanwhile. Returns when the next timer is due.
+    pub(super) fn queue_due(&self, lists: &mut Lists, now: Moment) -> Moment {
+        let mut due = Fifo::new();
+        for _ in 0..MOST_DUE {
+            match lists.timers_mut().take_due(now) {
+                None => break,
+                Some(Due::Message(cell)) => due.push(self.nodes(), cell | POSTED),
+                Some(Due::Alarm(Alarm::Arming, slot)) => {
+                    self.ring_arming(lists, slot, now, &mut due);
+                }
+                Some(Due::Alarm(Alarm::Operations, slot)) => self.ring(lists, slot, now, &mut due),
+            }
+        }
+        let due = self.put_due_aside(lists, due);
+        if lists.flags().is_any() {
+            self.note_queued(lists, &due);
+        }
+        lists.append(self.nodes(), due);
+        lists.timers().next()
+    }
+}

@@ -1,0 +1,423 @@
+//! Polling: how a thread asks the kernel for edges, with and without sleeping there, and how the kernel's
+//! set is replaced when it is full of ended registrations.
+
+use std::time::Duration;
+
+use crate::engine::Engine;
+use crate::engine::context::name_parts;
+use crate::engine::queue::{Hub, Lists};
+use crate::engine::registry::CheckBuffers;
+use crate::engine::worker::Seat;
+use crate::memory::trace::trace_aside;
+use crate::state::facts::{Edge, Facts};
+use crate::state::queue::{Fifo, Links, NIL, Node, Row, is_flight};
+use crate::state::schedule::{Query, USUAL_EDGES};
+use crate::state::slot::{Checked, Delivery, Next, Slot};
+use crate::sync::{MutexGuard, barrier_behind_exchange};
+use crate::types::error::Fault;
+
+/// The buffers that a thread brings to a wait.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    edges: Vec<Edge>,
+    checks: CheckBuffers,
+    queries: Vec<Query>,
+    /// The kernel had as many edges as there was room for when it was last asked: it may have more.
+    is_filled: bool,
+    /// The kernel has refused to report what is ready. The refusal is kept, and the thread has not dealt with it yet.
+    is_refused: bool,
+}
+
+/// The most edges that a thread which is alone at its port asks the kernel for at once.
+const MOST_EDGES: usize = 1024;
+
+impl Scratch {
+    /// The usual room.
+    pub(crate) fn new() -> Self {
+        Self::with_room(USUAL_EDGES)
+    }
+
+    /// Room for this many edges at once.
+    pub(crate) fn with_room(edges: usize) -> Self {
+        Self {
+            edges: Vec::with_capacity(edges),
+            checks: CheckBuffers::with_room(edges),
+            queries: Vec::new(),
+            is_filled: false,
+            is_refused: false,
+        }
+    }
+
+    /// The buffer for queries, empty at first, and whether the kernel may have more edges.
+    #[inline]
+    pub(super) fn for_schedule(&mut self) -> (&mut Vec<Query>, bool) {
+        (&mut self.queries, self.is_filled)
+    }
+
+    #[inline]
+    pub(super) fn checks(&mut self) -> &mut CheckBuffers {
+        &mut self.checks
+    }
+
+    /// Takes it that the kernel may have more edges, or has none.
+    #[inline]
+    pub(super) fn set_filled(&mut self, is_filled: bool) {
+        self.is_filled = is_filled;
+    }
+
+    #[inline]
+    pub(super) fn is_filled(&self) -> bool {
+        self.is_filled
+    }
+
+    /// The kernel has refused to report what is ready.
+    #[inline]
+    pub(super) fn refuse(&mut self) {
+        self.is_refused = true;
+    }
+
+    #[inline]
+    pub(super) fn is_refused(&self) -> bool {
+        self.is_refused
+    }
+
+    /// Whether the kernel has refused to report what is ready. The thread deals with it.
+    #[inline]
+    pub(super) fn take_refusal(&mut self) -> bool {
+        std::mem::take(&mut self.is_refused)
+    }
+
+    /// Makes room for twice as many edges, if that is not too many.
+    pub(super) fn grow(&mut self) {
+        let wanted = (2 * self.edges.capacity()).min(MOST_EDGES);
+        self.edges.clear();
+        self.edges.reserve_exact(wanted);
+    }
+
+    /// Makes the room for edges the usual one.
+    #[cold]
+    fn shrink(&mut self) {
+        self.edges.clear();
+        self.edges.shrink_to(USUAL_EDGES);
+    }
+}
+
+/// What a poll has brought: the nodes that the calling thread owns now, how many edges were of
+/// registrations that have ended, and whether the poll has used up a wake.
+pub(super) struct Polled {
+    ready: Fifo,
+    recheck: Fifo,
+    strays: usize,
+    woken: bool,
+}
+
+impl Polled {
+    #[inline]
+    pub(super) fn ready(&self) -> &Fifo {
+        &self.ready
+    }
+
+    #[inline]
+    pub(super) fn woken(&self) -> bool {
+        self.woken
+    }
+}
+
+/// The nodes that a poll has found so far, and how many edges were of no registration.
+struct Found<'e> {
+    ready: Row<'e>,
+    recheck: Row<'e>,
+    strays: usize,
+}
+
+/// A thread sleeps in the kernel's wait, for at most so long (`None`: no limit).
+#[derive(Clone, Copy)]
+struct Sleep(Option<Duration>);
+
+impl Engine {
+    /// Asks the kernel, in one call and without the lock, about the slots whose readiness is only
+    /// remembered. What is ready goes to the end of the queue, behind what the kernel has to report.
+    #[inline(never)]
+    pub(super) fn recheck<'e>(
+        &'e self,
+        hub: MutexGuard<'e, Hub>,
+        seat: &Seat,
+        scratch: &mut Scratch,
+    ) -> MutexGuard<'e, Hub> {
+        let checks = self.check_some(hub, scratch.checks());
+        if checks.is_refused() {
+            scratch.refuse();
+        }
+        let mut hub = self.lock();
+        // A one-shot reactor has the answers.
+        if !checks.hot().is_empty() || self.is_one_shot() {
+            let (schedule, lists) = hub.parts_mut();
+            if schedule.asks(&self.view(lists, seat)) {
+                hub = self.ask(hub, seat, scratch);
+            }
+        }
+        self.end_check(hub.lists_mut(), checks);
+        hub
+    }
+
+    /// Asks the kernel for edges without waiting, and without the lock.
+    pub(super) fn ask<'e>(
+        &'e self,
+        hub: MutexGuard<'e, Hub>,
+        seat: &Seat,
+        scratch: &mut Scratch,
+    ) -> MutexGuard<'e, Hub> {
+        self.look(hub, seat, scratch, None)
+    }
+
+    /// Enters the kernel's wait, for at most `timeout`, without the lock.
+    pub(super) fn sleep_in_kernel<'e>(
+        &'e self,
+        hub: MutexGuard<'e, Hub>,
+        seat: &Seat,
+        scratch: &mut Scratch,
+        timeout: Option<Duration>,
+    ) -> MutexGuard<'e, Hub> {
+        self.look(hub, seat, scratch, Some(Sleep(timeout)))
+    }
+
+    /// Asks the kernel for edges, without the lock. The thread may `sleep` there. Several threads may ask
+    /// simultaneously; each edge goes to one of them.
+    fn look<'e>(
+        &'e self,
+        mut hub: MutexGuard<'e, Hub>,
+        seat: &Seat,
+        scratch: &mut Scratch,
+        sleep: Option<Sleep>,
+    ) -> MutexGuard<'e, Hub> {
+        scratch.is_filled = false;
+        let (schedule, lists) = hub.parts_mut();
+        lists.begin_poll();
+        // One thread replaces the set; until it has, no other one sleeps there.
+        let is_full = lists.begin_replacing();
+        if scratch.edges.capacity() > USUAL_EDGES && schedule.may_run() > 1 {
+            scratch.shrink();
+        }
+        drop(hub);
+        if is_full {
+            self.replace_set();
+        }
+        let timeout = sleep.map_or(Some(Duration::ZERO), |Sleep(timeout)| timeout);
+        let poll = self.poll(scratch, timeout);
+        let mut hub = self.lock();
+        let (schedule, lists) = hub.parts_mut();
+        if sleep.is_some() {
+            schedule.end_in_kernel(seat.number());
+        }
+        schedule.polled(seat.number(), &self.view(lists, seat));
+        let woken = poll.woken;
+        self.end_poll(lists, poll);
+        if woken { self.answer_wake(hub, seat) } else { hub }
+    }
+
+    /// A wake has brought the thread of `seat` out of the kernel's wait.
+    #[inline(never)]
+    fn answer_wake<'e>(&'e self, mut hub: MutexGuard<'e, Hub>, seat: &Seat) -> MutexGuard<'e, Hub> {
+        let (schedule, lists) = hub.parts_mut();
+        let is_another_due = schedule.woken(seat.number(), &mut self.view(lists, seat));
+        if !is_another_due {
+            return hub;
+        }
+        drop(hub);
+        self.backend().wake();
+        self.lock()
+    }
+
+    /// Asks the kernel for edges, without the lock, and notes each in its slot.
+    #[allow(clippy::inline_always, reason = "part of each wait")]
+    #[inline(always)]
+    pub(super) fn poll(&self, scratch: &mut Scratch, timeout: Option<Duration>) -> Polled {
+        // A thread that reads from a descriptor and then arms its slot must either see this number,
+        // or have read before the kernel looks.
+        let poll = self.begin_poll();
+        barrier_behind_exchange();
+        let woken = self.ask_kernel(scratch, timeout);
+        let mut found = Found { ready: Row::new(), recheck: Row::new(), strays: 0 };
+        for edge in &scratch.edges {
+            let (index, generation) = name_parts(edge.name);
+            let Some(slot) = self.nodes().find_slot(index) else {
+                // Or it tells of an operation: see `bring_back_all`.
+                found.strays += 1;
+                continue;
+            };
+            if slot.queue(generation, edge.facts, poll, || self.current_poll()) {
+                found.ready.push(index, &slot.link);
+                continue;
+            }
+            if !self.is_one_shot() && slot.queue_alone(generation, edge.facts) {
+                self.push_ready(self.own_node(index), &mut found.ready);
+                continue;
+            }
+            self.note(edge, slot, poll, &mut found);
+        }
+        if found.strays > 0 {
+            self.bring_back_all(&scratch.edges, &mut found);
+        }
+        let Found { ready, recheck, strays } = found;
+        Polled { ready: ready.into_list(), recheck: recheck.into_list(), strays, woken }
+    }
+
+    /// Asks the kernel for edges. Returns whether a wake was used up by that.
+    #[allow(clippy::inline_always, reason = "part of each wait")]
+    #[inline(always)]
+    fn ask_kernel(&self, scratch: &mut Scratch, timeout: Option<Duration>) -> bool {
+        let woken = match self.backend().poll(&mut scratch.edges, timeout) {
+            Ok(woken) => woken,
+            Err(fault) => {
+                self.refused(scratch, fault);
+                false
+            }
+        };
+        let found = scratch.edges.len() + usize::from(woken);
+        scratch.is_filled |= found >= scratch.edges.capacity();
+        woken
+    }
+
+    /// Notes an edge that does not queue its slot at once.
+    #[allow(clippy::inline_always, reason = "part of each wait")]
+    #[inline(always)]
+    fn note<'e>(&'e self, edge: &Edge, slot: &'e Slot, poll: u32, found: &mut Found<'e>) {
+        let (index, generation) = name_parts(edge.name);
+        if self.is_one_shot()
+            && edge.facts.any(Facts::RARE)
+            && slot.word().is_lent()
+            && let Some(desk) = self.desk(index)
+        {
+            desk.note_rare();
+        }
+        let is_news = !self.is_one_shot() && edge.facts.any(Facts::ERR | Facts::HUP);
+        let facts = if is_news { edge.facts | Facts::NEWS } else { edge.facts };
+        let mut is_noted = false;
+        while !is_noted {
+            let delivery = slot.deliver(generation, facts, poll, || self.current_poll());
+            let next = match delivery {
+                Delivery::Noted(next) | Delivery::Stirred(next, _) => next,
+                Delivery::Due => {
+                    self.push_ready(self.own_node(index), &mut found.ready);
+                    Next::Nothing
+                }
+                Delivery::Stale => {
+                    found.strays += 1;
+                    break;
+                }
+            };
+            is_noted = match delivery {
+                Delivery::Stirred(_, flying) => {
+                    let queue = |node| self.push_unless_task(node, &mut found.ready);
+                    !self.stir(index, slot, flying, queue)
+                }
+                _ => true,
+            };
+            self.follow_edge(next, edge, slot, poll, found);
+            if self.is_one_shot() && slot.word().is_lent() {
+                // The edge has used up what the reactor was asked for.
+                let mut ended = self.watch_or_end(edge.name, slot);
+                while let Some(node) = ended.pop(self.nodes()) {
+                    self.push_unless_task(node, &mut found.ready);
+                }
+            }
+        }
+    }
+
+    /// Does what an edge asks for that was noted in its slot. The node is the calling thread's, if it is to be queued.
+    #[allow(clippy::inline_always, reason = "part of each wait")]
+    #[inline(always)]
+    fn follow_edge<'e>(
+        &'e self,
+        next: Next,
+        edge: &Edge,
+        slot: &'e Slot,
+        poll: u32,
+        found: &mut Found<'e>,
+    ) {
+        let (index, _) = name_parts(edge.name);
+        let checked = match next {
+            Next::Queue => Checked::Hot,
+            Next::Recheck if self.is_one_shot() => {
+                self.answer_by_edge(index, edge.facts, poll, self.current_poll())
+            }
+            Next::Recheck if self.is_change(slot, edge.facts) => {
+                self.answer_change(index, edge.facts)
+            }
+            Next::Recheck => Checked::Again,
+            _ => Checked::Nothing,
+        };
+        match checked {
+            Checked::Nothing => {}
+            Checked::Hot => found.ready.push(index, &slot.link),
+            Checked::Again => found.recheck.push(index, &slot.link),
+        }
+    }
+
+    /// Among the edges that concern no registration, brings back the operations which some of them may tell of.
+    #[inline]
+    fn bring_back_all<'e>(&'e self, edges: &[Edge], found: &mut Found<'e>) {
+        for name in edges.iter().map(|edge| edge.name) {
+            if is_flight(name_parts(name).0) {
+                found.strays -= 1;
+                let (nodes, to_check) = self.bring_back(name).into_parts();
+                for node in nodes.into_iter().filter(|node| *node != NIL) {
+                    self.push_ready(node, &mut found.ready);
+                }
+                if to_check != NIL {
+                    found.recheck.push(to_check, self.nodes().link(to_check));
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn push_ready<'e>(&'e self, node: Node, ready: &mut Row<'e>) {
+        ready.push(node, self.nodes().link(node));
+    }
+
+    /// Queues the node of an operation, unless it is a task, which is put aside.
+    #[inline]
+    fn push_unless_task<'e>(&'e self, node: Node, ready: &mut Row<'e>) {
+        if !self.put_aside(node) {
+            self.push_ready(node, ready);
+        }
+    }
+
+    /// Queues what a poll has brought.
+    // Each wait that polls does this: a call would cost as much as what is called.
+    #[allow(clippy::inline_always, reason = "part of each wait")]
+    #[inline(always)]
+    pub(super) fn end_poll(&self, lists: &mut Lists, poll: Polled) {
+        let Polled { ready, recheck, strays, woken } = poll;
+        lists.end_poll(strays, ready.is_empty() && recheck.is_empty() && !woken);
+        if lists.flags().is_any() {
+            self.note_queued(lists, &ready);
+        }
+        lists.append(self.nodes(), ready);
+        lists.append_recheck(self.nodes(), recheck);
+    }
+
+    /// The kernel has refused to report what is ready. The caller does not have the lock.
+    #[cold]
+    pub(super) fn refused(&self, scratch: &mut Scratch, fault: Fault) {
+        scratch.refuse();
+        self.keep_fault(fault);
+    }
+
+    /// Replaces the kernel's set, which is full of strays.
+    #[cold]
+    fn replace_set(&self) {
+        let rebuilt = self.rebuild();
+        let mut hub = self.lock();
+        hub.lists_mut().end_replacing(rebuilt);
+        drop(hub);
+        // The calling thread is counted as one that polls already.
+        trace_aside!(
+            DEBUG,
+            port = self.number(),
+            replaced = rebuilt,
+            "the kernel's set was full of stale entries"
+        );
+    }
+}

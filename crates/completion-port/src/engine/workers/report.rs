@@ -1,0 +1,83 @@
+//! What a port tells about itself and its threads.
+
+use super::Workers;
+use crate::engine::queue::{Hub, WorkerEntry};
+use crate::engine::worker::Tally;
+use crate::state::schedule::{Figures, SeatNumber, Status};
+use crate::sync::MutexGuard;
+
+/// What the statistics say.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Snapshot {
+    pub(crate) registered: usize,
+    pub(crate) queued: usize,
+    pub(crate) threads: Figures,
+    pub(crate) polls: u64,
+    pub(crate) empty_polls: u64,
+    pub(crate) rebuilds: u64,
+    pub(crate) packets: Tally,
+}
+
+/// What is told of one thread.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ThreadSnapshot {
+    pub(crate) seat: SeatNumber,
+    pub(crate) system_number: Option<u64>,
+    pub(crate) status: Status,
+    pub(crate) packets: Tally,
+    pub(crate) wakes: u64,
+    pub(crate) blocks_found: u64,
+}
+
+impl Workers {
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        if self.forked() {
+            return Snapshot::default();
+        }
+        let hub = self.lock_and_requery();
+        let (schedule, lists) = hub.parts();
+        let (polls, empty_polls) = lists.polls();
+        Snapshot {
+            registered: lists.registered(),
+            queued: lists.ready().len() + lists.recheck().len(),
+            polls,
+            empty_polls,
+            rebuilds: lists.replacements(),
+            packets: lists.members().packets(),
+            threads: schedule.figures(),
+        }
+    }
+
+    pub(crate) fn threads(&self) -> Vec<ThreadSnapshot> {
+        if self.forked() {
+            return Vec::new();
+        }
+        let hub = self.lock_and_requery();
+        let (schedule, lists) = hub.parts();
+        let snapshot = |member: &WorkerEntry| {
+            let mut packets = Tally::default();
+            packets.add(member.seat());
+            ThreadSnapshot {
+                seat: member.seat().number(),
+                system_number: member.thread().number(),
+                status: schedule.status(member.seat().number()),
+                packets,
+                wakes: member.wakes(),
+                blocks_found: member.blocks_found(),
+            }
+        };
+        lists.members().iter().map(snapshot).collect()
+    }
+
+    /// Takes the lock, having asked the system about threads that were found asleep.
+    fn lock_and_requery(&self) -> MutexGuard<'_, Hub> {
+        let mut queries = Vec::new();
+        let mut hub = self.lock();
+        let (schedule, lists) = hub.parts_mut();
+        schedule.begin_requery(&mut queries, &mut self.view(lists, None));
+        for query in queries {
+            hub = self.query(hub, query);
+        }
+        hub
+    }
+}
