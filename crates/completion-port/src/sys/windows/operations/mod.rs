@@ -20,7 +20,7 @@ use windows_sys::Win32::Foundation::{HANDLE, STATUS_PENDING};
 use windows_sys::Win32::Networking::WinSock::{
     AF_INET, AF_INET6, INVALID_SOCKET, IPPROTO_TCP, LPFN_ACCEPTEX, LPFN_CONNECTEX,
     LPFN_GETACCEPTEXSOCKADDRS, SIO_GET_EXTENSION_FUNCTION_POINTER, SO_UPDATE_ACCEPT_CONTEXT,
-    SO_UPDATE_CONNECT_CONTEXT, SOCK_STREAM, SOCKADDR_STORAGE, SOCKET, SOL_SOCKET,
+    SO_UPDATE_CONNECT_CONTEXT, SOCK_STREAM, SOCKADDR, SOCKADDR_STORAGE, SOCKET, SOL_SOCKET,
     WSA_FLAG_NO_HANDLE_INHERIT, WSA_FLAG_OVERLAPPED, WSA_IO_PENDING, WSA_OPERATION_ABORTED, WSABUF,
     WSAECONNABORTED, WSAECONNREFUSED, WSAECONNRESET, WSAEINVAL, WSAEMSGSIZE, WSAENOTSOCK,
     WSAEOPNOTSUPP, WSAGetOverlappedResult, WSAID_ACCEPTEX, WSAID_CONNECTEX,
@@ -328,8 +328,6 @@ impl Flight {
         let overlapped = unsafe { &raw mut (*flight).overlapped };
         // SAFETY: as above.
         let flags = unsafe { &raw mut (*flight).flags };
-        // SAFETY: as above.
-        let names = unsafe { &raw mut (*flight).names }.cast();
         // SAFETY: a reference demands that the place is valid and not used by others as long as it lives.
         // - the caller says so; it ends with this statement.
         let (address, size) = unsafe { &mut (*flight).address }.as_mut_ptrs();
@@ -350,34 +348,10 @@ impl Flight {
         let mut parts = Parts::of(request.buffer.as_ref(), most);
         let (parts, count) = parts.list();
         match kind {
-            SocketKind::Accept => {
-                let Some(accept) = extensions(socket).accept else { return WSAEOPNOTSUPP };
-                // SAFETY: as for `request`.
-                let Some(connection) = (unsafe { &(*flight).connection }) else {
-                    return WSAEOPNOTSUPP;
-                };
-                let connection = super::options::socket(connection.as_source().name.number);
-                let size = u32::try_from(ADDRESS).unwrap_or(0);
-                let mut received = 0;
-                // SAFETY: AcceptEx writes two addresses of these sizes at the third argument and a status at the last, until
-                // it is done; and a count at the seventh, if it is done when it returns.
-                // - valid: the count is a local; all else is of the flight, which the caller keeps; the connection is the
-                //   flight's, too.
-                let done = unsafe {
-                    accept(socket, connection, names, 0, size, size, &raw mut received, overlapped)
-                };
-                code_of(done != 0)
-            }
-            SocketKind::Connect => {
-                let Some(connect) = extensions(socket).connect else { return WSAEOPNOTSUPP };
-                // SAFETY: ConnectEx reads an address of this size at the second argument, and writes a status at the last,
-                // until it is done. Null stands for nothing to be sent, and for no count.
-                // - valid: all is of the flight, which the caller keeps.
-                let done = unsafe {
-                    connect(socket, address, len, ptr::null(), 0, ptr::null_mut(), overlapped)
-                };
-                code_of(done != 0)
-            }
+            // SAFETY: `accept` demands what this function demands.
+            SocketKind::Accept => unsafe { Self::accept(flight, overlapped) },
+            // SAFETY: `connect` demands what this function demands.
+            SocketKind::Connect => unsafe { Self::connect(flight, overlapped) },
             SocketKind::Receive => {
                 // SAFETY: WSARecv reads so many buffers at the second argument, before it returns. Until it is done it
                 // writes at most as many bytes to each as it says, flags at the fifth argument and a status at the sixth.
@@ -407,25 +381,96 @@ impl Flight {
                 };
                 code_of(done == 0)
             }
-            SocketKind::Send | SocketKind::SendAll if has_target => {
-                // SAFETY: WSASendTo reads so many buffers and an address, the bytes of the buffers until it is done, and
-                // writes a status at the argument before the last.
-                // - valid: the loan has lent its bytes, which are not written to until the request has come back; all else
-                //   is of the flight, which the caller keeps, and the list is a local.
-                let done = unsafe {
-                    let none = ptr::null_mut();
-                    WSASendTo(socket, parts, count, none, 0, address, len, overlapped, None)
-                };
-                code_of(done == 0)
-            }
             SocketKind::Send | SocketKind::SendAll => {
-                // SAFETY: WSASend does the same, without an address.
-                // - valid: as above.
-                let done =
-                    unsafe { WSASend(socket, parts, count, ptr::null_mut(), 0, overlapped, None) };
-                code_of(done == 0)
+                let to = has_target.then_some((address.cast_const(), len));
+                // SAFETY: `send` demands what this function demands, and that the list has so many parts.
+                // - it is a local of so many.
+                unsafe { Self::send(socket, (parts, count), to, overlapped) }
             }
         }
+    }
+
+    /// A WSASendTo, or a WSASend to the socket's peer.
+    ///
+    /// # Safety
+    ///
+    /// As for [`call`](Self::call); the address and `overlapped` are the flight's, and the parts those of its buffer, in a
+    /// list of so many.
+    unsafe fn send(
+        socket: SOCKET,
+        (parts, count): (*const WSABUF, u32),
+        to: Option<(*const SOCKADDR, i32)>,
+        overlapped: *mut OVERLAPPED,
+    ) -> Code {
+        let none = ptr::null_mut();
+        let done = match to {
+            // SAFETY: WSASendTo reads so many buffers and an address, the bytes of the buffers until it is done, and writes a
+            // status at the argument before the last.
+            // - valid: the buffer has lent its bytes, which are not written to until the request has completed; all else
+            //   is of the flight, which the caller keeps, and the list is the caller's.
+            Some((address, len)) => unsafe {
+                WSASendTo(socket, parts, count, none, 0, address, len, overlapped, None)
+            },
+            // SAFETY: WSASend does the same, without an address.
+            // - valid: as above.
+            None => unsafe { WSASend(socket, parts, count, none, 0, overlapped, None) },
+        };
+        code_of(done == 0)
+    }
+
+    /// An AcceptEx.
+    ///
+    /// # Safety
+    ///
+    /// As for [`call`](Self::call); `overlapped` is the flight's.
+    unsafe fn accept(flight: *mut Self, overlapped: *mut OVERLAPPED) -> Code {
+        // SAFETY: `&raw mut` of a field demands a pointer within an object.
+        // - the caller says that it is a box's.
+        let names = unsafe { &raw mut (*flight).names }.cast();
+        // SAFETY: reading demands that the place is valid and not written to.
+        // - the caller says so.
+        let socket = socket(unsafe { (*flight).request.target.descriptor });
+        let Some(accept) = extensions(socket).accept else { return WSAEOPNOTSUPP };
+        // SAFETY: a reference demands that the place is valid and not written to as long as it lives.
+        // - the caller says so; it is used no more when the call is made.
+        let Some(connection) = (unsafe { &(*flight).connection }) else {
+            return WSAEOPNOTSUPP;
+        };
+        let connection = super::options::socket(connection.as_source().name.number);
+        let size = u32::try_from(ADDRESS).unwrap_or(0);
+        let mut received = 0;
+        // SAFETY: AcceptEx writes two addresses of these sizes at the third argument and a status at the last, until
+        // it is done; and a count at the seventh, if it is done when it returns.
+        // - valid: the count is a local; all else is of the flight, which the caller keeps; the connection is the
+        //   flight's, too.
+        let done = unsafe {
+            accept(socket, connection, names, 0, size, size, &raw mut received, overlapped)
+        };
+        code_of(done != 0)
+    }
+
+    /// A ConnectEx.
+    ///
+    /// # Safety
+    ///
+    /// As for [`call`](Self::call); `overlapped` is the flight's.
+    unsafe fn connect(flight: *mut Self, overlapped: *mut OVERLAPPED) -> Code {
+        // SAFETY: reading demands that the place is valid and not written to.
+        // - the caller says so.
+        let socket = socket(unsafe { (*flight).request.target.descriptor });
+        // SAFETY: a reference demands that the place is valid and not used by others as long as it lives.
+        // - the caller says so; it ends with this statement.
+        let (address, size) = unsafe { &mut (*flight).address }.as_mut_ptrs();
+        // SAFETY: reading demands that the place is valid and that nothing writes there.
+        // - as above.
+        let len = unsafe { *size };
+        let Some(connect) = extensions(socket).connect else { return WSAEOPNOTSUPP };
+        // SAFETY: ConnectEx reads an address of this size at the second argument, and writes a status at the last,
+        // until it is done. Null stands for nothing to be sent, and for no count.
+        // - valid: all is of the flight, which the caller keeps.
+        let done =
+            unsafe { connect(socket, address, len, ptr::null(), 0, ptr::null_mut(), overlapped) };
+        code_of(done != 0)
     }
 
     /// What the kernel says of a call with which it is done.
