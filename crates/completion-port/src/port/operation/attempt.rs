@@ -5,8 +5,8 @@ use crate::backend::sockets::{Attempt, Rest, Transport};
 use crate::engine::{Aloft, Desk, Engine, Place, Seat, Step, Verdict};
 use crate::memory::cells::Cell;
 use crate::port::Store;
-use crate::port::operation::data::Stage;
-use crate::port::operation::{OpData, Operation};
+use crate::port::operation::OpData;
+use crate::types::interest::Direction;
 use crate::state::slot::Slot;
 use crate::sys::codes;
 use crate::types::buffer::Buffer;
@@ -67,25 +67,12 @@ impl<B: Buffer> OpData<B> {
     #[allow(clippy::inline_always, reason = "a part of the two that call it")]
     #[inline(always)]
     pub(in crate::port) fn attempt(&mut self, target: Target<'_>) -> Attempt<Rest> {
-        let attempt = self.attempt_once(target);
+        let attempt = self.operation.attempt(&mut self.progress, target);
+        let attempt = self.progress.note(attempt);
         if matches!(attempt, Attempt::Blocked) && !target.slot.word().is_plain() {
             return self.attempt_behind_the_end(target);
         }
         attempt
-    }
-
-    #[allow(clippy::inline_always, reason = "a part of an attempt")]
-    #[inline(always)]
-    fn attempt_once(&mut self, target: Target<'_>) -> Attempt<Rest> {
-        let attempt = self.operation.attempt(&mut self.progress, target);
-        match attempt {
-            Attempt::Failed(fault) => {
-                self.progress.fault = Some(fault);
-                Attempt::Done(Rest::Unknown)
-            }
-            Attempt::Carried if self.progress.stage == Stage::Declined => Attempt::Blocked,
-            attempt => attempt,
-        }
     }
 
     /// The operation would have to wait, and its descriptor shows more than readiness. If it reads and the program itself
@@ -98,7 +85,8 @@ impl<B: Buffer> OpData<B> {
             return Attempt::Blocked;
         }
         // What has come before that is not lost.
-        let attempt = self.attempt_once(target);
+        let attempt = self.operation.attempt(&mut self.progress, target);
+        let attempt = self.progress.note(attempt);
         if !matches!(attempt, Attempt::Blocked) {
             return attempt;
         }
@@ -119,23 +107,6 @@ impl<B: Buffer> OpData<B> {
 }
 
 impl<K, B: Buffer> Store<K, B> {
-    /// Puts an operation into the cell of its record, which is the caller's. Returns the cell.
-    #[inline]
-    pub(in crate::port) fn load(
-        &self,
-        record: u32,
-        operation: Operation<B>,
-        is_shared: bool,
-    ) -> &Cell<OpData<B>> {
-        let cell = self.operations.at(record);
-        // SAFETY: `put` demands that the caller owns the cell and that it is empty.
-        // - owned: the record is the caller's, by its token or since it was just reserved, until the operation is
-        //   in flight;
-        // - empty: a record is free only after its operation was moved out.
-        unsafe { OpData::put(cell, operation, is_shared) };
-        cell
-    }
-
     /// See [`Store::attempt`].
     #[inline(never)]
     pub(super) fn attempt_again(

@@ -1,8 +1,10 @@
 //! An operation in its cell: what is asked for, and how far it has come.
 
 use crate::backend::Backend;
+use crate::backend::sockets::{Attempt, Rest};
 use crate::engine::{Plan, Verdict};
 use crate::memory::cells::Cell;
+use crate::port::Store;
 use crate::port::operation::{Detail, Kind, OpId, Operation, Outcome};
 use crate::types::error::{Call, Error, ErrorKind, Fault};
 use crate::types::interest::Direction;
@@ -38,6 +40,19 @@ impl Progress {
         self.len
     }
 
+    /// Keeps what the system returned. A failure ends the operation; one that the system has declined to carry out waits.
+    #[inline]
+    pub(super) fn note(&mut self, attempt: Attempt<Rest>) -> Attempt<Rest> {
+        match attempt {
+            Attempt::Failed(fault) => {
+                self.fault = Some(fault);
+                Attempt::Done(Rest::Unknown)
+            }
+            Attempt::Carried if self.stage == Stage::Declined => Attempt::Blocked,
+            attempt => attempt,
+        }
+    }
+
     /// Why an operation has failed that has ended so.
     #[inline]
     fn error(&self, kind: Kind, verdict: Verdict) -> Option<Error> {
@@ -71,21 +86,25 @@ pub(crate) struct OpData<B> {
     pub(crate) name: OpId,
 }
 
-impl<B> OpData<B> {
-    /// Puts an operation that has not begun into an empty cell.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Cell::put`].
+impl<K, B> Store<K, B> {
+    /// Puts an operation that has not begun into the cell of its record, which is the caller's. Returns the cell.
     #[inline]
     #[allow(clippy::multiple_unsafe_ops_per_block, reason = "each writes another field")]
-    pub(crate) unsafe fn put(cell: &Cell<Self>, operation: Operation<B>, is_shared: bool) {
+    pub(in crate::port) fn load(
+        &self,
+        record: u32,
+        operation: Operation<B>,
+        is_shared: bool,
+    ) -> &Cell<OpData<B>> {
+        let cell = self.operations.at(record);
         let place = cell.place();
         let Progress { stage, is_cut, len, socket, fault } = Progress::default();
         // A value as a whole would be put together elsewhere, and copied then.
         // SAFETY: writing through a raw pointer demands that it is valid and that nothing else accesses the place.
-        // - valid: the cell has room for a value, and these are its fields, all of them;
-        // - nothing else: the caller owns the cell.
+        // - valid: the cell has room for a value, and these are its fields, all of them. The cell is empty: a record is
+        //   free only after its operation was moved out;
+        // - nothing else: the record is the caller's, by its token or since it was just reserved, until the operation is
+        //   in flight.
         unsafe {
             (&raw mut (*place).operation).write(operation);
             (&raw mut (*place).progress.stage).write(stage);
@@ -99,8 +118,11 @@ impl<B> OpData<B> {
             (&raw mut (*place).association).write(0);
             (&raw mut (*place).name).write(OpId(0));
         }
+        cell
     }
+}
 
+impl<B> OpData<B> {
     /// The operation, which was refused.
     pub(crate) fn into_operation(self) -> Operation<B> {
         self.operation
