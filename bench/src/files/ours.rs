@@ -56,10 +56,10 @@ impl Reader for AtOnce {
             let offset = memory.offset;
             let started = token.start_now(Operation::read_at(memory, offset));
             let (same, outcome) = match started.map_err(|refused| refused.error())? {
-                Started::Finished(ended) => ended,
+                Started::Completed(ended) => ended,
                 // It was not in the system's memory.
                 Started::InFlight(_) => loop {
-                    if let Some(Packet::Done(done)) = port.wait(batch, None)?.next() {
+                    if let Some(Packet::Completed(done)) = port.wait(batch, None)?.next() {
                         break done.into_parts();
                     }
                 },
@@ -108,7 +108,7 @@ impl Reader for ByTokens {
         }
         while in_flight > 0 {
             for packet in port.wait(batch, None)? {
-                let Packet::Done(done) = packet else { continue };
+                let Packet::Completed(done) = packet else { continue };
                 let (token, outcome) = done.into_parts();
                 let (count, memory) = read_of(outcome)?;
                 plan.check(&memory, count)?;
@@ -156,9 +156,9 @@ impl Reader for SharedAtOnce {
             let offset = memory.offset;
             let started = port.start_now(*id, Operation::read_at(memory, offset));
             let outcome = match started.map_err(|refused| refused.error())? {
-                Started::Finished(outcome) => outcome,
+                Started::Completed(outcome) => outcome,
                 Started::InFlight(_) => loop {
-                    if let Some(Packet::Finished(finished)) = port.wait(batch, None)?.next() {
+                    if let Some(Packet::SharedCompleted(finished)) = port.wait(batch, None)?.next() {
                         break finished.into_parts().1;
                     }
                 },
@@ -209,7 +209,7 @@ impl Reader for ByPacket {
         }
         while in_flight > 0 {
             for packet in port.wait(batch, None)? {
-                let Packet::Finished(finished) = packet else { continue };
+                let Packet::SharedCompleted(finished) = packet else { continue };
                 let (count, memory) = read_of(finished.into_parts().1)?;
                 plan.check(&memory, count)?;
                 in_flight -= usize::from(!start(idle, memory, plan)?);

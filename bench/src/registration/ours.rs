@@ -140,7 +140,7 @@ pub(super) fn receiving(sockets: &mut Vec<UdpSocket>) -> io::Result<Taken> {
         }
         while sockets.len() < count {
             for packet in port.wait(&mut batch, None)? {
-                if let Packet::Done(done) = packet {
+                if let Packet::Completed(done) = packet {
                     sockets.push(done.into_parts().0.into_key());
                 }
             }

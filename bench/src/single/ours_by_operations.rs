@@ -75,7 +75,7 @@ impl Taker for Receiving {
         driver.each(|| {
             let mut taken = 0;
             for packet in self.port.wait(&mut self.batch, None)? {
-                let Packet::Done(done) = packet else { continue };
+                let Packet::Completed(done) = packet else { continue };
                 let (token, outcome) = done.into_parts();
                 let Outcome::Received(received, buffer) = outcome else { continue };
                 if received? != MESSAGE {

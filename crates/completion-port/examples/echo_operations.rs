@@ -69,7 +69,7 @@ fn serve(port: &Port<Peer>, idle: Duration) {
     while let Ok(packets) = port.wait(&mut batch, None) {
         for packet in packets {
             match packet {
-                Packet::Finished(accept) => {
+                Packet::SharedCompleted(accept) => {
                     let listener = accept.id();
                     // An accept fails if the server ends, or if the listener itself is at fault: what is wrong with
                     // one connection, or passes, the port does not report.
@@ -81,7 +81,7 @@ fn serve(port: &Port<Peer>, idle: Duration) {
                     // A client that is refused is closed.
                     let _ = welcome(port, socket, idle);
                 }
-                Packet::Done(done) => {
+                Packet::Completed(done) => {
                     let (token, outcome) = done.into_parts();
                     go_on(token, outcome, idle);
                 }

@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use common::{asked_to_end, stream_of};
 use completion_port::{
-    Batch, BorrowedSource, FileSource, Finished, Operation, Outcome, OwnedSource, Packet, Port,
-    Result, SharedId, Source,
+    Batch, BorrowedSource, FileSource, Operation, Outcome, OwnedSource, Packet, Port, Result,
+    SharedCompleted, SharedId, Source,
 };
 
 const ACCEPTS: usize = 16;
@@ -97,7 +97,7 @@ fn serve(port: &Port<Peer>, directory: &Path) {
     while let Ok(packets) = port.wait(&mut batch, None) {
         for packet in packets {
             // A removal brings a key, which is dropped: that closes it.
-            if let Packet::Finished(finished) = packet {
+            if let Packet::SharedCompleted(finished) = packet {
                 go_on(port, directory, finished);
             }
         }
@@ -105,7 +105,7 @@ fn serve(port: &Port<Peer>, directory: &Path) {
 }
 
 /// What follows an operation.
-fn go_on(port: &Port<Peer>, directory: &Path, finished: Finished<'_, Peer>) {
+fn go_on(port: &Port<Peer>, directory: &Path, finished: SharedCompleted<'_, Peer>) {
     let id = finished.id();
     match finished.into_parts() {
         (Peer::Listener(_), Outcome::Accepted(Ok((socket, _)))) => {

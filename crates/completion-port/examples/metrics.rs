@@ -43,10 +43,10 @@ fn statistics<K, M>(port: &Port<K, M>) -> String {
     figure("polls_total", "counter", &[("", stats.polls)]);
     for thread in port.thread_stats() {
         let running = u8::from(thread.status == ThreadStatus::Running);
-        let seat = thread.seat;
-        let _ = writeln!(text, "port_thread_running{{seat=\"{seat}\"}} {running}");
+        let worker = thread.worker;
+        let _ = writeln!(text, "port_thread_running{{worker=\"{worker}\"}} {running}");
         let total = thread.packets.total();
-        let _ = writeln!(text, "port_thread_packets_total{{seat=\"{seat}\"}} {total}");
+        let _ = writeln!(text, "port_thread_packets_total{{worker=\"{worker}\"}} {total}");
     }
     histogram(&mut text, &port.queue_delays());
     text

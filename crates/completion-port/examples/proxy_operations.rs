@@ -86,7 +86,7 @@ fn serve(port: &Port<Peer>, target: SocketAddr) {
     while let Ok(packets) = port.wait(&mut batch, None) {
         for packet in packets {
             match packet {
-                Packet::Finished(finished) => {
+                Packet::SharedCompleted(finished) => {
                     let name = finished.id();
                     match finished.into_parts() {
                         (Peer::Listener(_), Outcome::Accepted(Ok((socket, _)))) => {
@@ -104,7 +104,7 @@ fn serve(port: &Port<Peer>, target: SocketAddr) {
                     }
                 }
                 // The client is closed if there is no connection behind: its key is dropped with the token.
-                Packet::Done(done) => {
+                Packet::Completed(done) => {
                     if let (token, Outcome::Connected(Ok(()))) = done.into_parts() {
                         join(port, token);
                     }

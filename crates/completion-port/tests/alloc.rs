@@ -419,7 +419,7 @@ fn operate(
         let mut answered = 0;
         while answered < theirs.len() {
             for packet in port.wait(&mut batch, SOON).unwrap() {
-                let Packet::Done(done) = packet else { panic!("{packet:?}") };
+                let Packet::Completed(done) = packet else { panic!("{packet:?}") };
                 let (token, outcome) = done.into_parts();
                 answered += usize::from(go_on(token, outcome));
             }
@@ -477,7 +477,7 @@ fn an_echo_by_operations_that_are_done_at_once_allocates_nothing() {
         |token, outcome| {
             let Outcome::Received(Ok(1), bytes) = outcome else { panic!("{outcome:?}") };
             let started = token.start_now(Operation::send_all(bytes)).unwrap();
-            let Started::Finished((token, outcome)) = started else { panic!("no room") };
+            let Started::Completed((token, outcome)) = started else { panic!("no room") };
             token.recv(outcome.into_buffer().unwrap()).unwrap();
             true
         },
@@ -509,7 +509,7 @@ fn operations_of_shared_associations_allocate_nothing() {
         let mut answered = 0;
         while answered < theirs.len() {
             for packet in port.wait(&mut batch, SOON).unwrap() {
-                let Packet::Finished(finished) = packet else { panic!("{packet:?}") };
+                let Packet::SharedCompleted(finished) = packet else { panic!("{packet:?}") };
                 let id = finished.id();
                 match finished.into_parts().1 {
                     Outcome::Received(Ok(1), bytes) => {
@@ -546,17 +546,19 @@ fn reading_what_is_in_memory_allocates_nothing() {
     let mut round = || {
         let [own, shared] = buffers.take().unwrap();
         let started = token.take().unwrap().start_now(Operation::read_at(own, 64)).unwrap();
-        let Started::Finished((now, outcome)) = started else { return false };
+        let Started::Completed((now, outcome)) = started else { return false };
         now.start(Operation::read_at(bytes_of(outcome), 0)).unwrap();
         port.start(id, Operation::read_at(shared, 0)).unwrap();
         let (mut own, mut shared) = (None, None);
         for packet in port.wait(&mut batch, SOON).unwrap() {
             match packet {
-                Packet::Done(done) => {
+                Packet::Completed(done) => {
                     let (back, outcome) = done.into_parts();
                     (token, own) = (Some(back), Some(bytes_of(outcome)));
                 }
-                Packet::Finished(finished) => shared = Some(bytes_of(finished.into_parts().1)),
+                Packet::SharedCompleted(finished) => {
+                    shared = Some(bytes_of(finished.into_parts().1))
+                }
                 other => panic!("{other:?}"),
             }
         }
@@ -591,7 +593,7 @@ fn cancelling_and_timing_out_allocate_nothing() {
             port.cancel(receive).unwrap();
         }
         let packet = port.wait(&mut batch, SOON).unwrap().next();
-        let Some(Packet::Done(done)) = packet else { panic!("{packet:?}") };
+        let Some(Packet::Completed(done)) = packet else { panic!("{packet:?}") };
         let (again, outcome) = done.into_parts();
         assert!(outcome.error().is_some());
         token = Some(again);
@@ -622,7 +624,7 @@ fn accepts_allocate_nothing() {
             assert!(port.cancel(accept).unwrap());
         }
         let packet = port.wait(&mut batch, SOON).unwrap().next();
-        let Some(Packet::Finished(finished)) = packet else { panic!("{packet:?}") };
+        let Some(Packet::SharedCompleted(finished)) = packet else { panic!("{packet:?}") };
         let (_, outcome) = finished.into_parts();
         assert_eq!(outcome.error().is_some(), round % 3 == 2);
         drop((early, late));

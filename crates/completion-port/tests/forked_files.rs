@@ -77,7 +77,7 @@ fn does_files(file: File, engine: FileEngine) -> bool {
             return false;
         }
         let Ok(mut packets) = own.wait(&mut batch, SOON) else { return false };
-        let Some(Packet::Done(done)) = packets.next() else { return false };
+        let Some(Packet::Completed(done)) = packets.next() else { return false };
         let (back, outcome) = done.into_parts();
         if outcome.error().is_some() {
             return false;

@@ -62,7 +62,9 @@ mod sys {
 pub use port::batch::Batch;
 pub use port::changes::{Changes, RefusedChange};
 pub use port::deadline::{Deadline, TimerId};
-pub use port::operation::{Done, Finished, OpId, Operation, Outcome, SharedId, Started};
+pub use port::operation::{
+    Completed, OpId, Operation, Outcome, SharedCompleted, SharedId, Started,
+};
 pub use port::packets::{Notified, Packet, Packets};
 pub use port::raw;
 pub use port::registration::{Id, Registration};

@@ -559,12 +559,12 @@ fn operate(streams: Vec<(TcpStream, TcpStream)>, sends_now: bool) {
             let mut answered = 0;
             while answered < number {
                 for packet in port.wait(&mut batch, None).unwrap() {
-                    let Packet::Done(done) = packet else { panic!("{packet:?}") };
+                    let Packet::Completed(done) = packet else { panic!("{packet:?}") };
                     let (token, outcome) = done.into_parts();
                     match outcome {
                         Outcome::Received(Ok(1), bytes) if sends_now => {
                             let started = token.start_now(Operation::send_all(bytes)).unwrap();
-                            let Started::Finished((token, outcome)) = started else { panic!() };
+                            let Started::Completed((token, outcome)) = started else { panic!() };
                             answered += 1;
                             token.recv(outcome.into_buffer().unwrap()).unwrap();
                         }

@@ -61,12 +61,12 @@ pub(crate) fn counted(number: u64, noun: &str) -> String {
 /// The packets by kind, on one line.
 pub(crate) fn packets(counts: PacketCounts) -> String {
     format!(
-        "{} ready, {} notified, {} posted, {} removed, {} done",
+        "{} ready, {} notified, {} posted, {} removed, {} completed",
         grouped(counts.ready),
         grouped(counts.notified),
         grouped(counts.posted),
         grouped(counts.removed),
-        grouped(counts.done)
+        grouped(counts.completed)
     )
 }
 

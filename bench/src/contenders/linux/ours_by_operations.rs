@@ -190,11 +190,11 @@ impl<K: Key> ByOperations<K> {
         loop {
             for packet in self.port.wait(&mut batch, None)? {
                 match packet {
-                    Packet::Done(done) => {
+                    Packet::Completed(done) => {
                         let (token, outcome) = done.into_parts();
                         self.go_on(token, outcome)?;
                     }
-                    Packet::Finished(finished) => {
+                    Packet::SharedCompleted(finished) => {
                         let id = finished.id();
                         let (_, outcome) = finished.into_parts();
                         // Another one is in flight before the connection is served.
@@ -218,7 +218,7 @@ impl<K: Key> ByOperations<K> {
             }
             left -= 1;
             match token.start_now(next).map_err(|refused| refused.error())? {
-                Started::Finished(ended) => (token, outcome) = ended,
+                Started::Completed(ended) => (token, outcome) = ended,
                 Started::InFlight(_) => break,
             }
         }

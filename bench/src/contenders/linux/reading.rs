@@ -127,7 +127,7 @@ impl WithReads {
                         let next = peer.serve(&mut handler, false)?;
                         ours::arm(ready, next)?;
                     }
-                    Packet::Done(done) => {
+                    Packet::Completed(done) => {
                         let (token, outcome) = done.into_parts();
                         let (count, mut memory) = read_of(outcome)?;
                         plan.check(&memory, count)?;

@@ -281,7 +281,7 @@ impl Work for Accepting {
                 libc::ECONNABORTED | libc::EPROTO => {
                     passed_over += 1;
                     if passed_over == PASSED_OVER {
-                        return Attempt::Scarce;
+                        return Attempt::OutOfResources;
                     }
                 }
                 errno if signals.ended(errno) => {}
@@ -291,7 +291,7 @@ impl Work for Accepting {
                 }
                 libc::EAGAIN => return Attempt::Blocked,
                 libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM => {
-                    return Attempt::Scarce;
+                    return Attempt::OutOfResources;
                 }
                 errno => {
                     outcome.errno = errno;
@@ -633,7 +633,9 @@ impl Work for Connecting {
                     return Attempt::Blocked;
                 }
                 // The queue of a local listener is full. Nothing tells when it has room.
-                libc::EAGAIN if !self.is_begun && is_local(descriptor) => return Attempt::Scarce,
+                libc::EAGAIN if !self.is_begun && is_local(descriptor) => {
+                    return Attempt::OutOfResources;
+                }
                 libc::EALREADY => {
                     self.is_late = true;
                     outcome.errno = libc::EINVAL;

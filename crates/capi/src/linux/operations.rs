@@ -518,7 +518,7 @@ unsafe fn begin(
     let started = port.raw().start_task(line.id, side, Flight(operation));
     enable_held(&mut state, number, descriptor, &port);
     match started {
-        Ok(Started::Finished((flight, _))) => {
+        Ok(Started::Completed((flight, _))) => {
             drop(state);
             let begun = flight.0.conclude(has_packet, told);
             port.raw().go_on();
@@ -622,7 +622,7 @@ fn start_next(
             drop(state);
             driver::watch(&port);
         }
-        Ok(Started::Finished((flight, ending))) => {
+        Ok(Started::Completed((flight, ending))) => {
             drop(state);
             flight.0.end(ending);
         }

@@ -154,7 +154,7 @@ pub(crate) fn count(bytes: usize) -> u32 {
 pub(crate) fn failed(outcome: &mut Outcome) -> Attempt {
     match errno() {
         libc::EAGAIN => Attempt::Blocked,
-        libc::ENOBUFS | libc::ENOMEM => Attempt::Scarce,
+        libc::ENOBUFS | libc::ENOMEM => Attempt::OutOfResources,
         errno => {
             outcome.errno = errno;
             Attempt::Done

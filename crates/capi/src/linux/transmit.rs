@@ -110,7 +110,7 @@ impl Extent {
     /// Looks what has become of what the file engine reads. What that has come to, unless something can be sent.
     fn look(&mut self, outcome: &mut Outcome) -> Option<Attempt> {
         let fetch = self.fetch.as_ref()?;
-        let Some(part) = fetch.take() else { return Some(Attempt::Scarce) };
+        let Some(part) = fetch.take() else { return Some(Attempt::OutOfResources) };
         self.fetch = None;
         match part {
             Ok(part) if part.from(self.offset).1 == 0 => return Some(self.end(outcome)),
@@ -168,7 +168,7 @@ impl Extent {
                 match Fetch::begin(&self.file, self.offset, wanted, move || wake.wake()) {
                     Some(fetch) => self.fetch = Some(fetch),
                     // A shortage passes.
-                    None => return Attempt::Scarce,
+                    None => return Attempt::OutOfResources,
                 }
                 match self.look(outcome) {
                     Some(attempt) => return attempt,
@@ -375,7 +375,7 @@ fn perform(descriptor: RawFd, mut work: Transmitting) -> Result<Begun, u32> {
     loop {
         match visit.attempt(|| work.attempt(descriptor, &mut outcome))? {
             Attempt::Blocked => until_writable(&mut visit)?,
-            Attempt::Scarce => std::thread::sleep(std::time::Duration::from_millis(1)),
+            Attempt::OutOfResources => std::thread::sleep(std::time::Duration::from_millis(1)),
             Attempt::Done | Attempt::Drained => break,
         }
     }

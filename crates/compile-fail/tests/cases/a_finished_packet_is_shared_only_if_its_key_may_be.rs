@@ -1,16 +1,16 @@
-use completion_port::{Finished, Notified};
+use completion_port::{SharedCompleted, Notified};
 use std::cell::Cell;
 use std::rc::Rc;
 
 fn sent<T: Send>(_: &T) {}
 fn shared<T: Sync>(_: &T) {}
 
-fn look(finished: Finished<'_, Cell<u32>, Vec<u8>>, notified: Notified<Cell<u32>>) {
+fn look(finished: SharedCompleted<'_, Cell<u32>, Vec<u8>>, notified: Notified<Cell<u32>>) {
     shared(&finished);
     shared(&notified);
 }
 
-fn send(finished: Finished<'_, Rc<u32>, Vec<u8>>, notified: Notified<Rc<u32>>) {
+fn send(finished: SharedCompleted<'_, Rc<u32>, Vec<u8>>, notified: Notified<Rc<u32>>) {
     sent(&finished);
     sent(&notified);
 }

@@ -1,4 +1,4 @@
-use completion_port::{Finished, SharedId};
+use completion_port::{SharedCompleted, SharedId};
 use std::net::TcpStream;
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ fn receive(id: SharedId) {
     id.recv(Vec::with_capacity(16)).unwrap();
 }
 
-fn change_the_key(mut finished: Finished<'_, Arc<TcpStream>>) {
+fn change_the_key(mut finished: SharedCompleted<'_, Arc<TcpStream>>) {
     finished.key_mut();
 }
 

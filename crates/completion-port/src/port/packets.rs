@@ -9,7 +9,7 @@ use crate::engine::{Engine, Name, Scratch, Seat, Taken, Waited, name_parts};
 use crate::memory::trace::hears_packets;
 use crate::port::Port;
 use crate::port::current::{Membership, take_seat};
-use crate::port::operation::{Done, Finished};
+use crate::port::operation::{Completed, SharedCompleted};
 use crate::port::registration::Id;
 use crate::port::token::{Held, Ready};
 use crate::state::moment::Moment;
@@ -30,11 +30,11 @@ pub enum Packet<'p, K, M, B = Vec<u8>> {
     /// A registration has ended by [`Port::remove`]; its key comes back. No other packet of it
     /// follows, but another thread may still hold an earlier one of a persistent registration.
     Removed(Id, K),
-    /// An operation that was started by a token has ended. [`Done::into_parts`] gives the token back, and what has
+    /// An operation that was started by a token has ended. [`Completed::into_parts`] gives the token back, and what has
     /// become of the operation.
-    Done(Done<'p, K, B>),
+    Completed(Completed<'p, K, B>),
     /// An operation of a shared association has ended; the packet has a clone of the key.
-    Finished(Finished<'p, K, B>),
+    SharedCompleted(SharedCompleted<'p, K, B>),
 }
 
 impl<K: fmt::Debug, M: fmt::Debug, B> fmt::Debug for Packet<'_, K, M, B> {
@@ -44,8 +44,10 @@ impl<K: fmt::Debug, M: fmt::Debug, B> fmt::Debug for Packet<'_, K, M, B> {
             Self::Notified(notified) => f.debug_tuple("Notified").field(notified).finish(),
             Self::Posted(message) => f.debug_tuple("Posted").field(message).finish(),
             Self::Removed(id, key) => f.debug_tuple("Removed").field(id).field(key).finish(),
-            Self::Done(done) => f.debug_tuple("Done").field(done).finish(),
-            Self::Finished(finished) => f.debug_tuple("Finished").field(finished).finish(),
+            Self::Completed(done) => f.debug_tuple("Completed").field(done).finish(),
+            Self::SharedCompleted(finished) => {
+                f.debug_tuple("SharedCompleted").field(finished).finish()
+            }
         }
     }
 }

@@ -34,12 +34,12 @@ impl<K, M, B> Port<K, M, B> {
     /// assert_eq!((refused.kind(), refused.value().as_str()), (ErrorKind::Closed, "too late"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn post(&self, message: M) -> std::result::Result<(), Refused<M>> {
+    pub fn post(&self, message: M) -> Result<(), Refused<M>> {
         self.begin_post(message, Ok).map(Posting::queue)
     }
 
     /// See [`Raw::post_found`](crate::port::raw::Raw::post_found).
-    pub(crate) fn post_found(&self, message: M) -> std::result::Result<(), Refused<M>> {
+    pub(crate) fn post_found(&self, message: M) -> Result<(), Refused<M>> {
         let seat = current_seat(&self.store.engine);
         self.begin_post(message, Ok).map(|posting| posting.queue_found(seat.as_deref()))
     }
@@ -51,7 +51,7 @@ impl<K, M, B> Port<K, M, B> {
         &'p self,
         message: M,
         admit: impl FnOnce(Posting<'p>) -> Result<Posting<'p>>,
-    ) -> std::result::Result<Posting<'p>, Refused<M>> {
+    ) -> Result<Posting<'p>, Refused<M>> {
         let reserve = |number| self.messages.reserve(number);
         let posting = match self.store.engine.begin_post(reserve).and_then(admit) {
             Ok(posting) => posting,
@@ -109,7 +109,7 @@ impl<K, M, B> Port<K, M, B> {
     /// assert_eq!(order, ["first", "what follows", "second"]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn post_after(&self, message: M) -> std::result::Result<(), Refused<M>> {
+    pub fn post_after(&self, message: M) -> Result<(), Refused<M>> {
         let seat = current_seat(&self.store.engine);
         self.begin_post(message, Ok).map(|posting| posting.put_next(seat.as_deref()))
     }
@@ -159,7 +159,7 @@ impl<K, M, B> Port<K, M, B> {
         &self,
         deadline: impl Into<Deadline>,
         message: M,
-    ) -> std::result::Result<TimerId, Refused<M>> {
+    ) -> Result<TimerId, Refused<M>> {
         let at = deadline.into().moment(self.store.engine.backend());
         let posting = self.begin_post(message, Posting::for_timer)?;
         Ok(TimerId(posting.queue_at(at)))

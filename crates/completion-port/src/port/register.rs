@@ -53,10 +53,7 @@ impl<K, M, B> Port<K, M, B> {
     /// assert_eq!(port.remove_and_wait(id, None)?, "first");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn register(
-        &self,
-        registration: Registration<'_, K>,
-    ) -> std::result::Result<Id, Refused<K>> {
+    pub fn register(&self, registration: Registration<'_, K>) -> Result<Id, Refused<K>> {
         self.register_as(Call::Register, registration, None, false)
     }
 
@@ -68,7 +65,7 @@ impl<K, M, B> Port<K, M, B> {
         registration: Registration<'_, K>,
         associated: Option<Interest>,
         shared: bool,
-    ) -> std::result::Result<Id, Refused<K>> {
+    ) -> Result<Id, Refused<K>> {
         let Registration { owner, kernel, number, key, terms, source_of } = registration;
         if kernel.is_some_and(|kernel| kernel != self.store.kernel) {
             // Its number may name something else here.
@@ -176,14 +173,14 @@ impl<K, M, B> Port<K, M, B> {
     /// near.write_all(b"hello")?;
     ///
     /// for packet in port.wait(&mut Batch::new(), None)? {
-    ///     let Packet::Done(done) = packet else { panic!() };
+    ///     let Packet::Completed(done) = packet else { panic!() };
     ///     let (token, Outcome::Received(Ok(5), buffer)) = done.into_parts() else { panic!() };
     ///     assert_eq!(buffer, b"hello");
     ///     token.start(Operation::send_all(buffer))?;
     /// }
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn associate(&self, key: K) -> std::result::Result<Ready<'_, K, B>, Refused<K>>
+    pub fn associate(&self, key: K) -> Result<Ready<'_, K, B>, Refused<K>>
     where
         K: Source,
     {
@@ -195,7 +192,7 @@ impl<K, M, B> Port<K, M, B> {
         &self,
         key: K,
         expected: Interest,
-    ) -> std::result::Result<Ready<'_, K, B>, Refused<K>>
+    ) -> Result<Ready<'_, K, B>, Refused<K>>
     where
         K: Source,
     {
@@ -206,7 +203,7 @@ impl<K, M, B> Port<K, M, B> {
 
     /// Associates a key whose operations are started by the association's name ([`Port::start`]), several at once:
     /// to receive and send, or sixteen accepts on one listener. Their packets bring clones of the key
-    /// ([`Packet::Finished`](crate::Packet::Finished)), and never a token.
+    /// ([`Packet::SharedCompleted`](crate::Packet::SharedCompleted)), and never a token.
     ///
     /// [`Port::enable`] can ask it for readiness besides, with a persistent trigger. While operations of a
     /// direction are in flight, readiness of that direction is theirs, and is not reported.
@@ -232,12 +229,12 @@ impl<K, M, B> Port<K, M, B> {
     /// let _client = TcpStream::connect(address)?;
     ///
     /// let mut batch = Batch::new();
-    /// let Some(Packet::Finished(finished)) = port.wait(&mut batch, None)?.next() else { panic!() };
+    /// let Some(Packet::SharedCompleted(finished)) = port.wait(&mut batch, None)?.next() else { panic!() };
     /// let (_listener, outcome) = finished.into_parts();
     /// assert!(matches!(outcome, Outcome::Accepted(Ok(_))));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn associate_shared(&self, key: K) -> std::result::Result<SharedId, Refused<K>>
+    pub fn associate_shared(&self, key: K) -> Result<SharedId, Refused<K>>
     where
         K: Source + Clone + Sync,
     {
@@ -250,7 +247,7 @@ impl<K, M, B> Port<K, M, B> {
     pub(crate) fn associate_number(
         &self,
         registration: Registration<'_, K>,
-    ) -> std::result::Result<SharedId, Refused<K>> {
+    ) -> Result<SharedId, Refused<K>> {
         let id = self.register_as(Call::Associate, registration, Some(Interest::IN), true)?;
         Ok(SharedId(id.0))
     }

@@ -68,7 +68,7 @@ impl<K, M, B> Port<K, M, B> {
         let threads = self.store.engine.threads().into_iter();
         let stats = threads.filter_map(|thread| {
             Some(ThreadStats {
-                seat: thread.seat,
+                worker: thread.seat,
                 system_number: thread.system_number,
                 status: status_of(thread.status)?,
                 packets: counts(&thread.packets),
@@ -135,7 +135,7 @@ fn counts(tally: &Tally) -> PacketCounts {
         notified: tally.notified,
         posted: tally.posted,
         removed: tally.removed,
-        done: tally.done,
+        completed: tally.done,
     }
 }
 

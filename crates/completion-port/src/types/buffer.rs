@@ -176,7 +176,7 @@ to_be_overwritten! {
 /// let mut has_answered = false;
 /// while !has_answered {
 ///     for packet in port.wait(&mut batch, None)? {
-///         let Packet::Done(done) = packet else { continue };
+///         let Packet::Completed(done) = packet else { continue };
 ///         match done.into_parts() {
 ///             (token, Outcome::Received(Ok(count), mut span)) => {
 ///                 span.set_range(..count);

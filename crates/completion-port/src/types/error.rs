@@ -2,8 +2,8 @@
 
 use std::{error, fmt, io};
 
-/// The result of a call on a port.
-pub type Result<T> = std::result::Result<T, Error>;
+/// The result of a call on a port. The error is [`Error`] unless it is written out.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// A call on a port or on a token. An [`Error`] names the one that failed.
 ///

@@ -266,7 +266,7 @@ impl fmt::Debug for BorrowedSource<'_> {
 /// # let path = std::env::current_exe()?;
 /// let port: Port<FileSource<File>> = Port::builder().build()?;
 /// port.associate(FileSource::new(File::open(path)?))?.read_at(vec![0; 16], 0)?;
-/// let Some(Packet::Done(done)) = port.wait(&mut Batch::new(), None)?.next() else { panic!() };
+/// let Some(Packet::Completed(done)) = port.wait(&mut Batch::new(), None)?.next() else { panic!() };
 /// let (token, Outcome::Read(read, _)) = done.into_parts() else { panic!() };
 /// assert_eq!(read?, 16);
 /// let length = token.key().metadata()?.len();

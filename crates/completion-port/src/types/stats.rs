@@ -50,8 +50,8 @@ pub struct Stats {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ThreadStats {
-    /// The number of the thread's seat, which stands in dumps and in events. A later thread may get it.
-    pub seat: usize,
+    /// The thread's number at the port, as in dumps and events. A later thread may get the same number.
+    pub worker: usize,
     /// The system's number of the thread, if it has one: on Linux what `gettid` returns, as debuggers, `top`
     /// and `/proc` show it.
     pub system_number: Option<u64>,
@@ -136,13 +136,13 @@ pub struct PacketCounts {
     /// [`Packet::Removed`](crate::Packet::Removed).
     pub removed: u64,
     /// Of operations that have ended.
-    pub done: u64,
+    pub completed: u64,
 }
 
 impl PacketCounts {
     /// All of them.
     #[must_use]
     pub fn total(&self) -> u64 {
-        self.ready + self.notified + self.posted + self.removed + self.done
+        self.ready + self.notified + self.posted + self.removed + self.completed
     }
 }

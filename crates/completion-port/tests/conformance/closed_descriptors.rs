@@ -102,8 +102,8 @@ on_every_system! {
                 let id = port.register(owned(numbered(system, &new))).unwrap();
                 for packet in all(&port, system, count) {
                     let outcome = match packet {
-                        Packet::Done(done) => done.into_parts().1,
-                        Packet::Finished(finished) => finished.into_parts().1,
+                        Packet::Completed(done) => done.into_parts().1,
+                        Packet::SharedCompleted(finished) => finished.into_parts().1,
                         other => panic!("{}", kind(&other)),
                     };
                     let error = outcome.error().unwrap();

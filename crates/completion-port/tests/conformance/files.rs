@@ -188,7 +188,7 @@ on_every_file_system! {
         let token = port.associate(file).unwrap();
         match token.start_now(Operation::read_at(room(6 * 4096), 4096)).unwrap() {
             Started::InFlight(_) => {}
-            Started::Finished(finished) => panic!("{finished:?}"),
+            Started::Completed(finished) => panic!("{finished:?}"),
         }
         assert_eq!(read(outcome(&port, system)), Ok(all[4096..7 * 4096].to_vec()));
     }
@@ -236,7 +236,7 @@ on_every_file_system! {
         let length = COUNT * LEN / 2 + 7;
         system.set_length(&file, length);
         for packet in all(&port, system, COUNT) {
-            let Packet::Finished(finished) = packet else { panic!("{}", sort(&packet)) };
+            let Packet::SharedCompleted(finished) = packet else { panic!("{}", sort(&packet)) };
             let number = names.iter().position(|name| *name == finished.operation()).unwrap();
             let at = number * LEN;
             let came = read(finished.into_parts().1).unwrap();
@@ -283,7 +283,7 @@ on_every_file_system! {
             lacking("file system here that tells what is in memory");
         }
         let started = token.start_now(Operation::read_at(room(5), 0)).unwrap();
-        let Started::Finished((token, now)) = started else { panic!("it is in memory") };
+        let Started::Completed((token, now)) = started else { panic!("it is in memory") };
         assert_eq!(read(now), Ok(b"bytes".to_vec()));
         silent(&port, system);
         token.start(Operation::read_at(room(2), 0)).unwrap();
@@ -291,7 +291,7 @@ on_every_file_system! {
         let shared = shared_on(system);
         let id = shared.associate_shared(Shared::new(system.file(b"bytes"))).unwrap();
         let started = shared.start_now(id, Operation::read_at(room(5), 0)).unwrap();
-        let Started::Finished(now) = started else { panic!("it is in memory") };
+        let Started::Completed(now) = started else { panic!("it is in memory") };
         assert_eq!(read(now), Ok(b"bytes".to_vec()));
         silent(&shared, system);
         assert!(shared.remove_and_wait(id.id(), None).is_ok());
@@ -377,7 +377,7 @@ on_every_file_system! {
             port.start(id, Operation::write_at(bytes, 2 * number as u64)).unwrap();
         }
         for packet in all(&port, system, COUNT) {
-            let Packet::Finished(finished) = packet else { panic!("{}", sort(&packet)) };
+            let Packet::SharedCompleted(finished) = packet else { panic!("{}", sort(&packet)) };
             assert_eq!(written(&finished.into_parts().1), Ok(2));
         }
         system.set_cached(&file, 0);
@@ -387,7 +387,7 @@ on_every_file_system! {
         }
         let mut seen = vec![false; COUNT];
         for packet in all(&port, system, COUNT) {
-            let Packet::Finished(finished) = packet else { panic!("{}", sort(&packet)) };
+            let Packet::SharedCompleted(finished) = packet else { panic!("{}", sort(&packet)) };
             let place = names.iter().position(|name| *name == finished.operation()).unwrap();
             assert!(!std::mem::replace(&mut seen[place], true), "one packet each");
             let buffer = read(finished.into_parts().1).unwrap();

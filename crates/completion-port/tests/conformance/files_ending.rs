@@ -157,7 +157,7 @@ on_every_file_system! {
         if now(system) >= begun + limit {
             testkit::late();
         }
-        let [Packet::Finished(finished_first)] = &packets[..] else { panic!("not one packet") };
+        let [Packet::SharedCompleted(finished_first)] = &packets[..] else { panic!("not one packet") };
         assert_eq!((finished_first.operation(), finished_first.error()), (third, None));
         drop(packets);
         while !lets_go_at_once(system) && now(system) < begun + 2 * limit {
@@ -178,7 +178,7 @@ on_every_file_system! {
             hanging.release();
         }
         for packet in all(&port, system, 2) {
-            let Packet::Finished(finished) = packet else { panic!("{}", sort(&packet)) };
+            let Packet::SharedCompleted(finished) = packet else { panic!("{}", sort(&packet)) };
             let is_first = finished.operation() == first;
             let outcome = read(finished.into_parts().1);
             if is_first {
@@ -207,7 +207,7 @@ on_every_file_system! {
                     let mut batch = Batch::new();
                     while let Ok(packets) = port.wait(&mut batch, None) {
                         for packet in packets {
-                            let Packet::Finished(finished) = packet else { continue };
+                            let Packet::SharedCompleted(finished) = packet else { continue };
                             say.send((finished.operation(), finished.into_parts().1)).unwrap();
                         }
                     }

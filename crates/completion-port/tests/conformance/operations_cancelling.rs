@@ -125,7 +125,7 @@ on_every_system! {
             for ((packet, receive), byte) in
                 all(&port, system, 2).into_iter().zip(receives).zip([b"a", b"b"])
             {
-                let Packet::Finished(finished) = packet else { panic!("no operation") };
+                let Packet::SharedCompleted(finished) = packet else { panic!("no operation") };
                 assert_eq!(finished.operation(), receive);
                 assert_eq!(bytes(finished.into_parts().1), byte);
             }
@@ -148,7 +148,7 @@ on_every_system! {
             drop(port.wait(&mut Batch::new(), system.soon()).unwrap());
             assert!(port.cancel(first).unwrap());
             for (packet, name) in all(&port, system, 2).into_iter().zip([first, second]) {
-                let Packet::Finished(finished) = packet else { panic!("no operation") };
+                let Packet::SharedCompleted(finished) = packet else { panic!("no operation") };
                 assert_eq!(finished.operation(), name);
                 let outcome = finished.into_parts().1;
                 if name == first {
@@ -281,7 +281,7 @@ on_every_system! {
             scope.spawn(|| {
                 let say = say;
                 each_packet(&port, Batch::new(), |packet| {
-                        let Packet::Finished(finished) = packet else { panic!("no operation") };
+                        let Packet::SharedCompleted(finished) = packet else { panic!("no operation") };
                         say.send(why(finished.error())).unwrap();
                 });
             });
@@ -307,7 +307,7 @@ on_every_system! {
             scope.spawn(|| {
                 let say = say;
                 each_packet(&port, Batch::with_capacity(1), |packet| {
-                        let Packet::Finished(finished) = packet else { panic!("no operation") };
+                        let Packet::SharedCompleted(finished) = packet else { panic!("no operation") };
                         let name = finished.operation();
                         say.send((name, received(finished.into_parts().1).0)).unwrap();
                 });
@@ -345,7 +345,7 @@ on_every_system! {
         drop(port.wait(&mut Batch::new(), system.soon()).unwrap());
         assert!(port.cancel(receive).unwrap());
         assert_eq!(why(finished(&port, system).error()), ErrorKind::Cancelled);
-        let Started::Finished(outcome) = port.start_now(id, Operation::recv(room(9))).unwrap()
+        let Started::Completed(outcome) = port.start_now(id, Operation::recv(room(9))).unwrap()
         else {
             panic!("it is known that there is something")
         };

@@ -98,7 +98,7 @@ on_every_system! {
             token = again;
         }
         silent(&port, system);
-        assert_eq!(port.stats().packets.done, 8);
+        assert_eq!(port.stats().packets.completed, 8);
         far.write(b"x").unwrap();
         token.recv(room(4)).unwrap();
         assert_eq!(bytes(done(&port, system).1), b"x");
@@ -296,7 +296,7 @@ on_every_system! {
         let mut order = Vec::new();
         while order.len() < 5 {
             for packet in port.wait(&mut Batch::new(), system.soon()).unwrap() {
-                let Packet::Finished(finished) = packet else { panic!("{}", sort(&packet)) };
+                let Packet::SharedCompleted(finished) = packet else { panic!("{}", sort(&packet)) };
                 let place = names.iter().position(|name| *name == finished.operation()).unwrap();
                 assert_eq!(why(finished.error()), ErrorKind::TimedOut);
                 assert_in_time(system, now(system) - begun, times[place]);
@@ -311,7 +311,7 @@ on_every_system! {
         let left: Vec<_> = all(&port, system, 2)
             .into_iter()
             .map(|packet| match packet {
-                Packet::Finished(finished) => finished.operation(),
+                Packet::SharedCompleted(finished) => finished.operation(),
                 _ => panic!("no operation"),
             })
             .collect();
@@ -330,7 +330,7 @@ on_every_system! {
         assert_eq!(why(finished(&port, system).error()), ErrorKind::TimedOut);
         far.write(b"abc").unwrap();
         for (packet, name) in all(&port, system, 3).into_iter().zip(left) {
-            let Packet::Finished(finished) = packet else { panic!("{}", sort(&packet)) };
+            let Packet::SharedCompleted(finished) = packet else { panic!("{}", sort(&packet)) };
             assert_eq!(finished.operation(), name);
         }
     }
@@ -359,7 +359,7 @@ on_every_system! {
         let mut order = Vec::new();
         while order.len() < 2 {
             for packet in port.wait(&mut Batch::new(), system.soon()).unwrap() {
-                let Packet::Finished(finished) = packet else { panic!("{}", sort(&packet)) };
+                let Packet::SharedCompleted(finished) = packet else { panic!("{}", sort(&packet)) };
                 assert_eq!(why(finished.error()), ErrorKind::TimedOut);
                 order.push(finished.operation());
             }
@@ -386,7 +386,7 @@ on_every_system! {
             while count < 2 {
                 let before = count;
                 for packet in port.wait(&mut Batch::new(), system.soon()).unwrap() {
-                    let Packet::Finished(finished) = packet else { panic!("{}", sort(&packet)) };
+                    let Packet::SharedCompleted(finished) = packet else { panic!("{}", sort(&packet)) };
                     let name = finished.operation();
                     first.get_or_insert(name);
                     let time = if name == sending { send } else { receive };
@@ -415,7 +415,7 @@ on_every_system! {
             scope.spawn(|| {
                 let say = say;
                 each_packet(&port, Batch::new(), |packet| {
-                        let Packet::Finished(finished) = packet else { panic!("no operation") };
+                        let Packet::SharedCompleted(finished) = packet else { panic!("no operation") };
                         let _ = say.send((finished.operation(), why(finished.error())));
                 });
             });
@@ -457,7 +457,7 @@ on_every_system! {
                             token.read_drained();
                             token
                         }
-                        Packet::Done(done) => done.into_parts().0,
+                        Packet::Completed(done) => done.into_parts().0,
                         other => panic!("{}", sort(&other)),
                     };
                     let Ok(token) = token.with_port(&port) else { panic!("it is of this port") };
@@ -746,7 +746,7 @@ on_every_system! {
             let mut count = 0;
             for packet in port.wait(&mut batch, system.soon()).unwrap() {
                 let (token, is_even) = match packet {
-                    Packet::Done(done) => {
+                    Packet::Completed(done) => {
                         assert_eq!(why(done.error()), ErrorKind::TimedOut);
                         (done.into_parts().0, true)
                     }
@@ -785,7 +785,7 @@ on_every_system! {
         while !wanted.is_empty() {
             assert!(begun.elapsed() < system.soon(), "{} are never over", wanted.len());
             for packet in port.wait(&mut batch, system.soon()).unwrap() {
-                let Packet::Finished(finished) = packet else { panic!("{}", sort(&packet)) };
+                let Packet::SharedCompleted(finished) = packet else { panic!("{}", sort(&packet)) };
                 assert_eq!(why(finished.error()), ErrorKind::TimedOut);
                 let at = wanted.remove(&finished.operation()).expect("it is over twice");
                 assert!(now(system) >= at);
@@ -832,7 +832,7 @@ fn ten_thousand_deadlines_are_kept_in_time_sim() {
                     let left = wanted.len();
                     for packet in port.wait(&mut batch, Duration::ZERO).unwrap() {
                         let (token, is_even) = match packet {
-                            Packet::Done(done) => {
+                            Packet::Completed(done) => {
                                 assert_eq!(why(done.error()), ErrorKind::TimedOut);
                                 (done.into_parts().0, true)
                             }

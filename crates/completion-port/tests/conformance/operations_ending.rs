@@ -108,7 +108,7 @@ on_every_system! {
             let mut batch = Batch::with_capacity(1);
             for _ in 0..6 {
                 let packet = port.wait(&mut batch, system.soon()).unwrap().next().unwrap();
-                let Packet::Finished(finished) = packet else { panic!("{}", sort(&packet)) };
+                let Packet::SharedCompleted(finished) = packet else { panic!("{}", sort(&packet)) };
                 assert_eq!(why(finished.error()), ErrorKind::Cancelled);
             }
             let Packet::Removed(removed, _) = next(&port, system) else { panic!("no removal") };
@@ -130,7 +130,7 @@ on_every_system! {
         port.remove(id.id()).unwrap();
         let mut batch = Batch::with_capacity(1);
         let packet = port.wait(&mut batch, system.soon()).unwrap().next().unwrap();
-        let Packet::Finished(finished) = packet else { panic!("{}", sort(&packet)) };
+        let Packet::SharedCompleted(finished) = packet else { panic!("{}", sort(&packet)) };
         assert_eq!((finished.operation(), why(finished.error())), (left, ErrorKind::Cancelled));
         drop(finished);
         assert!(matches!(next(&port, system), Packet::Removed(..)));
@@ -143,7 +143,7 @@ on_every_system! {
         let (near, _far) = system.unix_pair();
         let id = port.associate_shared(Shared::new(near)).unwrap();
         let started = port.start_now(id, Operation::send(b"x".to_vec())).unwrap();
-        assert!(matches!(started, Started::Finished(_)));
+        assert!(matches!(started, Started::Completed(_)));
         port.remove(id.id()).unwrap();
         assert!(matches!(next(&port, system), Packet::Removed(..)));
     }
@@ -158,7 +158,7 @@ on_every_system! {
         port.remove(id.id()).unwrap();
         let mut sorts = Vec::new();
         for packet in all(&port, system, 2) {
-            let Packet::Finished(finished) = packet else { panic!("{}", sort(&packet)) };
+            let Packet::SharedCompleted(finished) = packet else { panic!("{}", sort(&packet)) };
             let is_send = finished.operation() == send;
             sorts.push((is_send, finished.error().map(|error| error.kind())));
         }
@@ -199,7 +199,7 @@ on_every_system! {
             scope.spawn(|| {
                 let say = say;
                 each_packet(&port, Batch::with_capacity(1), |packet| {
-                        let Packet::Finished(finished) = packet else { panic!("{}", sort(&packet)) };
+                        let Packet::SharedCompleted(finished) = packet else { panic!("{}", sort(&packet)) };
                         say.send(why(finished.error())).unwrap();
                 });
             });
@@ -257,11 +257,11 @@ on_every_system! {
             for packet in packets {
                 sorts.push(sort(&packet));
                 match packet {
-                    Packet::Done(done) => {
+                    Packet::Completed(done) => {
                         assert_eq!(why(done.error()), ErrorKind::Cancelled);
                         done.into_parts().0.park().unwrap();
                     }
-                    Packet::Finished(finished) => {
+                    Packet::SharedCompleted(finished) => {
                         assert_eq!(why(finished.error()), ErrorKind::Cancelled);
                     }
                     _ => {}
@@ -296,17 +296,17 @@ on_every_system! {
         assert_eq!(packets.len(), 3);
         for packet in packets {
             match packet {
-                Packet::Done(done) => {
+                Packet::Completed(done) => {
                     assert_eq!(why(done.error()), ErrorKind::Cancelled);
                     let token = done.into_parts().0;
                     let (why, (_, operation)) = given_back(token.start(Operation::recv(room(4))));
                     assert_eq!(why, ErrorKind::Closed);
                     drop(operation);
                 }
-                Packet::Finished(finished) if finished.operation() == send => {
+                Packet::SharedCompleted(finished) if finished.operation() == send => {
                     assert_eq!(sent(&finished.into_parts().1), Ok(1));
                 }
-                Packet::Finished(finished) => {
+                Packet::SharedCompleted(finished) => {
                     assert_eq!(finished.operation(), receive);
                     assert_eq!(why(finished.error()), ErrorKind::Cancelled);
                 }
@@ -499,7 +499,7 @@ on_every_system! {
         }
         let mut outcomes = Vec::new();
         for packet in all(&port, system, 2) {
-            let Packet::Finished(finished) = packet else { panic!("{}", sort(&packet)) };
+            let Packet::SharedCompleted(finished) = packet else { panic!("{}", sort(&packet)) };
             let (result, buffer) = received(finished.into_parts().1);
             outcomes.push((result, buffer.bytes));
         }
@@ -645,7 +645,7 @@ fn a_port_that_a_forked_child_drops_leaves_the_flights_epoll() {
         let port = port.unwrap();
         let mut sums = (0, 0);
         for packet in all(&port, &system, 2) {
-            let Packet::Finished(finished) = packet else { panic!("{}", sort(&packet)) };
+            let Packet::SharedCompleted(finished) = packet else { panic!("{}", sort(&packet)) };
             match finished.into_parts().1 {
                 Outcome::Received(Ok(1), bytes) => {
                     assert_eq!(bytes, b"a");
@@ -678,7 +678,7 @@ fn a_cancelled_accept_leaves_no_socket_sim() {
         drop(port.wait(&mut Batch::new(), system.soon()).unwrap());
         port.remove(id.id()).unwrap();
         for packet in all(&port, &system, 3) {
-            let Packet::Finished(finished) = packet else { panic!("{}", sort(&packet)) };
+            let Packet::SharedCompleted(finished) = packet else { panic!("{}", sort(&packet)) };
             // Accepted or cancelled: what was accepted is closed by this.
             let _ = accepted(finished.into_parts().1, &system);
         }

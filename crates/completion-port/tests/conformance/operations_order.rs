@@ -44,7 +44,7 @@ fn take_all(
         }
         for packet in port.wait(&mut batch, Duration::ZERO).unwrap() {
             match packet {
-                Packet::Finished(finished) => {
+                Packet::SharedCompleted(finished) => {
                     taken.push((finished.operation(), finished.into_parts().1));
                 }
                 other => panic!("{}", sort(&other)),
@@ -67,7 +67,7 @@ on_every_system! {
             far.write(b"fghijkl").unwrap();
             let mut wanted = b"abcdefghijkl".as_slice();
             for (packet, operation) in all(&port, system, 5).into_iter().zip(operations) {
-                let Packet::Finished(finished) = packet else { panic!("{}", sort(&packet)) };
+                let Packet::SharedCompleted(finished) = packet else { panic!("{}", sort(&packet)) };
                 assert_eq!(finished.operation(), operation);
                 let bytes = bytes(finished.into_parts().1);
                 assert!(!bytes.is_empty() && wanted.starts_with(&bytes), "{bytes:?}");
@@ -92,7 +92,7 @@ on_every_system! {
             let taken: Vec<_> = all(&port, system, 2)
                 .into_iter()
                 .map(|packet| match packet {
-                    Packet::Finished(finished) => {
+                    Packet::SharedCompleted(finished) => {
                         (finished.operation(), bytes(finished.into_parts().1))
                     }
                     other => panic!("{}", sort(&other)),
@@ -200,7 +200,7 @@ on_every_system! {
                 let (port, say) = (&port, say.clone());
                 scope.spawn(move || {
                     each_packet(port, Batch::with_capacity(2), |packet| {
-                            let Packet::Finished(finished) = packet else { panic!() };
+                            let Packet::SharedCompleted(finished) = packet else { panic!() };
                             let name = finished.operation();
                             say.send((name, received(finished.into_parts().1).1)).unwrap();
                     });
@@ -291,7 +291,7 @@ on_every_system! {
         eventually(system, "the receive is done", || {
             for packet in port.wait(&mut Batch::new(), Duration::ZERO).unwrap() {
                 match packet {
-                    Packet::Finished(_) => finished += 1,
+                    Packet::SharedCompleted(_) => finished += 1,
                     // Room again is an edge, too.
                     Packet::Notified(report) => assert!(!report.events().is_in()),
                     other => panic!("{}", sort(&other)),
@@ -316,7 +316,7 @@ on_every_system! {
             assert_eq!(sorts, ["finished", "notified"]);
             for packet in packets {
                 match packet {
-                    Packet::Finished(finished) => {
+                    Packet::SharedCompleted(finished) => {
                         assert_eq!(received(finished.into_parts().1).0, Ok(0));
                     }
                     Packet::Notified(report) => assert!(report.events().is_hangup()),
@@ -412,8 +412,8 @@ on_every_system! {
         let sorts: Vec<_> = all(&port, system, 5).iter().map(sort).collect();
         assert_eq!(sorts, ["posted", "done", "posted", "done", "posted"]);
         let packets = port.stats().packets;
-        assert_eq!((packets.done, packets.posted, packets.total()), (2, 3, 5));
-        assert_eq!(port.thread_stats()[0].packets.done, 2);
+        assert_eq!((packets.completed, packets.posted, packets.total()), (2, 3, 5));
+        assert_eq!(port.thread_stats()[0].packets.completed, 2);
         await_unread(&far, system, 1);
     }
 
@@ -429,7 +429,7 @@ on_every_system! {
         for wanted in [2, 2, 1] {
             let before = taken.len();
             for packet in port.wait(&mut batch, system.soon()).unwrap() {
-                let Packet::Finished(finished) = packet else { panic!("{}", sort(&packet)) };
+                let Packet::SharedCompleted(finished) = packet else { panic!("{}", sort(&packet)) };
                 taken.push(finished.operation());
             }
             assert_eq!(taken.len() - before, wanted);
@@ -460,7 +460,7 @@ on_every_system! {
         let mut receives = Vec::new();
         let mut sends = 0;
         for packet in all(&port, system, 4) {
-            let Packet::Finished(finished) = packet else { panic!("{}", sort(&packet)) };
+            let Packet::SharedCompleted(finished) = packet else { panic!("{}", sort(&packet)) };
             if finished.operation() == send {
                 sends += 1;
             } else {
@@ -492,7 +492,7 @@ on_every_system! {
                     let (port, say, gates, inside) = (&port, say.clone(), &gates, &inside);
                     scope.spawn(move || {
                         each_packet(port, Batch::with_capacity(1), |packet| {
-                            let Packet::Finished(finished) = packet else { panic!("no operation") };
+                            let Packet::SharedCompleted(finished) = packet else { panic!("no operation") };
                             assert!(inside.fetch_add(1, SeqCst) < limit, "more than {limit} run");
                             let which = usize::from(bytes(finished.into_parts().1)[0]);
                             say.send(which).unwrap();

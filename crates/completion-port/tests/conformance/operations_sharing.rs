@@ -27,7 +27,7 @@ on_every_system! {
         let mut clones = Vec::new();
         let mut names = Vec::new();
         for packet in all(&port, system, 2) {
-            let Packet::Finished(finished) = packet else { panic!("{}", sort(&packet)) };
+            let Packet::SharedCompleted(finished) = packet else { panic!("{}", sort(&packet)) };
             assert_eq!(finished.id(), id);
             names.push(finished.operation());
             clones.push(finished.into_parts().0);
@@ -156,7 +156,7 @@ on_every_system! {
             let before = sorts.len();
             for packet in port.wait(&mut batch, system.quiet()).unwrap() {
                 sorts.push(sort(&packet));
-                if let Packet::Finished(finished) = packet {
+                if let Packet::SharedCompleted(finished) = packet {
                     assert_eq!(bytes(finished.into_parts().1), b"x");
                 }
             }
@@ -212,7 +212,7 @@ on_every_system! {
                 let (port, say) = (&port, say.clone());
                 scope.spawn(move || {
                     each_packet(port, Batch::with_capacity(3), |packet| {
-                            let Packet::Finished(finished) = packet else { panic!() };
+                            let Packet::SharedCompleted(finished) = packet else { panic!() };
                             let is_receive = finished.id() == far;
                             let outcome = finished.into_parts().1;
                             assert!(outcome.error().is_none(), "{outcome:?}");

@@ -257,7 +257,7 @@ on_every_system! {
             let results: Vec<_> = all(&port, system, 4)
                 .into_iter()
                 .map(|packet| match packet {
-                    Packet::Finished(finished) => received(finished.into_parts().1).1,
+                    Packet::SharedCompleted(finished) => received(finished.into_parts().1).1,
                     _ => panic!("no operation"),
                 })
                 .collect();
@@ -297,7 +297,7 @@ on_every_system! {
             let datagrams: Vec<_> = all(&port, system, 4)
                 .into_iter()
                 .map(|packet| match packet {
-                    Packet::Finished(finished) => bytes(finished.into_parts().1),
+                    Packet::SharedCompleted(finished) => bytes(finished.into_parts().1),
                     _ => panic!("no operation"),
                 })
                 .collect();
@@ -338,7 +338,7 @@ on_every_system! {
         port.associate(far).unwrap().send_to(b"question".to_vec(), here.clone()).unwrap();
         let (mut server, mut client) = (None, None);
         for packet in all(&port, system, 2) {
-            let Packet::Done(done) = packet else { panic!("no operation") };
+            let Packet::Completed(done) = packet else { panic!("no operation") };
             match done.into_parts() {
                 (token, Outcome::ReceivedFrom(Ok((8, from)), buffer)) => {
                     assert_eq!((from, &buffer[..]), (Some(there.clone()), &b"question"[..]));
@@ -376,7 +376,7 @@ on_every_system! {
             let outcome = loop {
                 read += far.drain();
                 if let Some(packet) = port.wait(&mut batch, Duration::ZERO).unwrap().next() {
-                    let Packet::Done(done) = packet else { panic!("no operation") };
+                    let Packet::Completed(done) = packet else { panic!("no operation") };
                     let (_token, outcome) = done.into_parts();
                     // Everything that it has sent is on its way, or there.
                     while read < part + much {
@@ -470,7 +470,7 @@ on_every_system! {
         far.reset();
         let mut codes = Vec::new();
         for packet in all(&port, system, 2) {
-            let Packet::Finished(finished) = packet else { panic!("no operation") };
+            let Packet::SharedCompleted(finished) = packet else { panic!("no operation") };
             let error = finished.error();
             let is_send = finished.operation() == send;
             assert!(is_send || finished.operation() == receive);
@@ -529,7 +529,7 @@ on_every_system! {
                     read.extend_from_slice(&part[..more]);
                 }
                 for packet in port.wait(&mut batch, Duration::ZERO).unwrap() {
-                    let Packet::Finished(finished) = packet else { panic!("no operation") };
+                    let Packet::SharedCompleted(finished) = packet else { panic!("no operation") };
                     assert_eq!((finished.operation(), sent(&finished.into_parts().1)), (full, Ok(much)));
                     is_sent = true;
                 }
@@ -785,7 +785,7 @@ on_every_system! {
             assert!(port.cancel(called_off).unwrap());
             let next = start(&second);
             let ended = all(&port, system, 2).into_iter().map(|packet| match packet {
-                Packet::Finished(finished) => (finished.operation(), finished.error()),
+                Packet::SharedCompleted(finished) => (finished.operation(), finished.error()),
                 other => panic!("{}", sort(&other)),
             });
             for (operation, error) in ended {
@@ -822,7 +822,7 @@ on_every_system! {
                 assert!(port.cancel(first).unwrap());
             }
             let ended = all(&port, system, 2).into_iter().map(|packet| match packet {
-                Packet::Finished(finished) => (finished.operation(), finished.error()),
+                Packet::SharedCompleted(finished) => (finished.operation(), finished.error()),
                 other => panic!("{}", sort(&other)),
             });
             for (operation, error) in ended {
@@ -960,7 +960,7 @@ on_every_system! {
         let clients: Vec<_> = (0..16).map(|_| system.tcp_connect(&listener)).collect();
         let packets = all(&port, system, 16);
         for ((packet, accept), client) in packets.into_iter().zip(accepts).zip(clients) {
-            let Packet::Finished(finished) = packet else { panic!("no operation") };
+            let Packet::SharedCompleted(finished) = packet else { panic!("no operation") };
             assert_eq!(finished.operation(), accept);
             let server = accepted(finished.into_parts().1, system).unwrap();
             assert_connected(&client, &server, system);
@@ -979,7 +979,7 @@ on_every_system! {
                 port.start(id, Operation::accept()).unwrap();
             }
             for packet in all(&port, system, count) {
-                let Packet::Finished(finished) = packet else { panic!("no operation") };
+                let Packet::SharedCompleted(finished) = packet else { panic!("no operation") };
                 accepted(finished.into_parts().1, system).unwrap();
             }
         }
@@ -1175,7 +1175,7 @@ fn accept_as_there_are_descriptors(name: &str, system: System) {
     for part in [1, 3, 4] {
         spare.truncate(spare.len() - part);
         for packet in all(&port, &system, part) {
-            let Packet::Finished(finished) = packet else { panic!("no operation") };
+            let Packet::SharedCompleted(finished) = packet else { panic!("no operation") };
             assert_eq!(finished.operation(), accepts[servers.len()]);
             let server = accepted(finished.into_parts().1, &system).unwrap();
             assert_connected(&clients[servers.len()], &server, &system);
@@ -1311,7 +1311,7 @@ fn begin_behind_one_that_left(on: &System) {
     let mut take_one = |batch: &mut Batch| {
         let packet = port.wait(batch, on.soon()).unwrap().next().expect("a connect has ended");
         match packet {
-            Packet::Finished(finished) => {
+            Packet::SharedCompleted(finished) => {
                 ended.push((finished.operation(), finished.error().map(|error| error.os_code())));
             }
             // What is asked for below; also when an abandoned connect has left the socket as it was.
@@ -1353,7 +1353,7 @@ fn a_connect_is_begun_behind_one_that_timed_out_sim() {
             let before = kernel.calls().connect;
             let started = token.start_now(Operation::connect(address.for_port())).unwrap();
             let is_begun = kernel.calls().connect > before;
-            assert!(is_begun || matches!(started, Started::Finished(_)), "it waits for an edge");
+            assert!(is_begun || matches!(started, Started::Completed(_)), "it waits for an edge");
         }
         system.assert_nothing_left();
     }
@@ -1378,7 +1378,7 @@ fn a_connect_that_lacks_memory_is_tried_again_behind_one_that_timed_out_sim() {
             let mut batch = Batch::new();
             let ended = port.wait(&mut batch, 50 * MILLISECOND).unwrap().next();
             let tried = kernel.calls().connect - before;
-            let is_refused = ended.is_some_and(|it| matches!(it, Packet::Done(done) if done.error().unwrap().os_code() == Some(EALREADY)));
+            let is_refused = ended.is_some_and(|it| matches!(it, Packet::Completed(done) if done.error().unwrap().os_code() == Some(EALREADY)));
             // Where a connect cannot be abandoned no other one begins.
             assert!(tried >= 2 || is_refused, "it was tried {tried} times");
         }
@@ -1407,7 +1407,7 @@ fn an_operation_that_lacks_memory_is_tried_again_sim() {
             let packets = all(&port, &system, 3);
             let mut order = Vec::new();
             for packet in packets {
-                let Packet::Finished(finished) = packet else { panic!("no operation") };
+                let Packet::SharedCompleted(finished) = packet else { panic!("no operation") };
                 assert!(finished.error().is_none());
                 order.push(finished.operation());
             }
@@ -1756,7 +1756,9 @@ fn end_no_operation_by_signals(on: &System) {
                 taken += far.drain();
                 let mut batch = Batch::new();
                 for packet in port.wait(&mut batch, MILLISECOND).unwrap() {
-                    let Packet::Finished(finished) = packet else { panic!("{}", sort(&packet)) };
+                    let Packet::SharedCompleted(finished) = packet else {
+                        panic!("{}", sort(&packet))
+                    };
                     let operation = finished.operation();
                     if operation == last {
                         assert_eq!(why(finished.error()), ErrorKind::TimedOut);

@@ -163,7 +163,7 @@ on_every_system! {
         assert!(listening != connecting);
         let (mut server, mut client) = (None, None);
         for packet in all(&port, system, 2) {
-            let Packet::Done(done) = packet else { panic!("{}", sort(&packet)) };
+            let Packet::Completed(done) = packet else { panic!("{}", sort(&packet)) };
             match done.into_parts() {
                 (_, outcome @ Outcome::Accepted(_)) => {
                     server = Some(accepted(outcome, system).unwrap());
@@ -188,7 +188,7 @@ on_every_system! {
         assert_eq!(bytes(done(&port, system).1), b"gh");
         silent(&port, system);
         let packets = port.stats().packets;
-        assert_eq!((packets.done, packets.total()), (5, 5));
+        assert_eq!((packets.completed, packets.total()), (5, 5));
     }
 
     /// Rule 51: it is in the queue with everything else.
@@ -214,7 +214,7 @@ on_every_system! {
         let port = sockets_on(system);
         let (near, far) = system.unix_pair();
         let token = port.associate(near).unwrap();
-        let Started::Finished((token, outcome)) =
+        let Started::Completed((token, outcome)) =
             token.start_now(Operation::send_all(b"now".to_vec())).unwrap()
         else {
             panic!("there is room for it")
@@ -229,11 +229,11 @@ on_every_system! {
         assert_eq!(bytes(outcome), b"x");
         // The token of what has finished can be used in every way.
         let started = token.start_now(Operation::send(b"y".to_vec())).unwrap();
-        let Started::Finished((token, _)) = started else { panic!("there is room for it") };
+        let Started::Completed((token, _)) = started else { panic!("there is room for it") };
         token.rearm_as(Interest::IN, OneShot::Level).unwrap();
         far.write(b"z").unwrap();
         assert!(ready(&port, system).events().is_in());
-        assert_eq!(port.stats().packets.done, 1);
+        assert_eq!(port.stats().packets.completed, 1);
     }
 
     /// Rule 51: the same by name.
@@ -243,7 +243,7 @@ on_every_system! {
         let id = port.associate_shared(Shared::new(near)).unwrap();
         for _ in 0..3 {
             let started = port.start_now(id, Operation::send_all(b"now".to_vec())).unwrap();
-            assert!(matches!(started, Started::Finished(Outcome::Sent(Ok(3), _))));
+            assert!(matches!(started, Started::Completed(Outcome::Sent(Ok(3), _))));
         }
         let started = port.start_now(id, Operation::recv(room(4))).unwrap();
         let Started::InFlight(operation) = started else { panic!("there is nothing") };

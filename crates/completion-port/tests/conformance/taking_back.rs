@@ -34,7 +34,7 @@ fn the_others_are_done_elsewhere(
     operations.push(port.start(ids[0], Operation::send(b"sent".to_vec())).unwrap());
     let (say, heard) = mpsc::channel();
     let done = |packet: Packet<'_, Shared, u32>| {
-        let Packet::Finished(finished) = packet else { panic!("no operation") };
+        let Packet::SharedCompleted(finished) = packet else { panic!("no operation") };
         assert!(finished.error().is_none(), "{:?}", finished.error());
         finished.operation()
     };
@@ -72,7 +72,7 @@ fn the_others_are_done_elsewhere(
         stuck.join().unwrap();
         assert!(heard.try_recv().is_err());
     });
-    assert_eq!(port.stats().packets.done, 1 + RECEIVES as u64);
+    assert_eq!(port.stats().packets.completed, 1 + RECEIVES as u64);
     assert_eq!(far[0].read_within(system.soon(), 4), b"sent");
 }
 

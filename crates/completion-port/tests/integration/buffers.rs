@@ -22,7 +22,7 @@ fn port<K: Source, B: Buffer>() -> Port<K, (), B> {
 /// The next packet, which is of an operation.
 fn next<'p, K: Source, B: Buffer>(port: &'p Port<K, (), B>) -> (Ready<'p, K, B>, Outcome<B>) {
     match port.wait(&mut Batch::with_capacity(1), None).unwrap().next() {
-        Some(Packet::Done(done)) => done.into_parts(),
+        Some(Packet::Completed(done)) => done.into_parts(),
         _ => panic!("another packet, or none"),
     }
 }

@@ -226,14 +226,14 @@ fn quiet_ones_are_served(system: &System, hot_ones: usize, flights: usize) {
                 for packet in port.wait(&mut packets, SOON).unwrap() {
                     count += 1;
                     let (key, outcome) = match packet {
-                        Packet::Done(done) => {
+                        Packet::Completed(done) => {
                             let (token, outcome) = done.into_parts();
                             let key = token.key().number;
                             // Each goes on.
                             token.recv(room()).unwrap();
                             (key, outcome)
                         }
-                        Packet::Finished(finished) => {
+                        Packet::SharedCompleted(finished) => {
                             let id = finished.id();
                             port.start(id, Operation::recv(room())).unwrap();
                             let (key, outcome) = finished.into_parts();
@@ -571,13 +571,13 @@ fn a_send_of_all_to_a_fast_reader_lets_others_pass() {
                         last = now;
                         port.post(0).unwrap();
                     }
-                    Packet::Done(done) => {
+                    Packet::Completed(done) => {
                         assert!(
                             matches!(done.into_parts().1, Outcome::Sent(Ok(sent), _) if sent as u64 == all)
                         );
                         is_sent = true;
                     }
-                    Packet::Finished(done) => {
+                    Packet::SharedCompleted(done) => {
                         assert!(
                             matches!(done.into_parts().1, Outcome::Sent(Ok(sent), _) if sent as u64 == all)
                         );

@@ -349,7 +349,7 @@ fn a_send_that_a_removal_cuts_off_is_not_told_of_as_done() {
     port.remove(token.id()).unwrap();
     token.start(Operation::send_all(vec![7; 1 << 24])).unwrap();
     let mut batch = Batch::new();
-    let Some(Packet::Done(done)) = port.wait(&mut batch, None).unwrap().next() else {
+    let Some(Packet::Completed(done)) = port.wait(&mut batch, None).unwrap().next() else {
         panic!("the operation has its packet");
     };
     let error = done.error().expect("not all was sent");
@@ -374,6 +374,6 @@ fn a_receive_behind_a_hint_is_told_of_the_end() {
     ready.read_drained();
     ready.recv(Vec::with_capacity(16)).unwrap();
     let packet = port.wait(&mut batch, SOON).unwrap().next();
-    let Some(Packet::Done(done)) = packet else { panic!("the end has come, too") };
+    let Some(Packet::Completed(done)) = packet else { panic!("the end has come, too") };
     assert!(matches!(done.into_parts().1, Outcome::Received(Ok(0), _)));
 }

@@ -170,14 +170,14 @@ on_every_system! {
             let cancelled = port.start(id, receive()).unwrap();
             port.start(id, send()).unwrap();
             let now = port.start_now(id, send()).unwrap();
-            assert!(matches!(now, Started::Finished(_)));
+            assert!(matches!(now, Started::Completed(_)));
             port.post(1).unwrap();
             assert!(port.cancel(cancelled).unwrap());
             far.write(b"y").unwrap();
             while handled < 4 * round {
                 let before = handled;
                 for packet in port.wait(&mut batch, SOON).unwrap() {
-                    assert!(matches!(packet, Packet::Finished(_) | Packet::Posted(1)));
+                    assert!(matches!(packet, Packet::SharedCompleted(_) | Packet::Posted(1)));
                     handled += 1;
                 }
                 assert!(handled > before, "{port:#?}");
@@ -187,7 +187,7 @@ on_every_system! {
             assert_eq!(port.wait(&mut batch, Duration::ZERO).unwrap().count(), 0);
         }
         let stats = port.stats();
-        assert_eq!((stats.packets.done, stats.packets.posted), (60, 20));
+        assert_eq!((stats.packets.completed, stats.packets.posted), (60, 20));
         assert_eq!((stats.packets.total(), stats.queued), (handled, 0));
         assert_eq!(port.thread_stats()[0].packets, stats.packets);
         assert_eq!(port.queue_delays().count(), handled);
@@ -215,7 +215,7 @@ on_every_system! {
             let threads = port.thread_stats();
             assert_eq!(threads[0].wakes, 1);
             assert_eq!(threads[0].packets, port.stats().packets);
-            assert_eq!(threads[0].seat, idle[0].seat);
+            assert_eq!(threads[0].worker, idle[0].worker);
             drop(go_on);
             waiter.join().unwrap();
         });

@@ -90,7 +90,7 @@ impl Bench {
     fn begin(&self) -> OpId {
         match self.start() {
             Started::InFlight(name) => name,
-            Started::Finished(_) => panic!("nothing is there to be read"),
+            Started::Completed(_) => panic!("nothing is there to be read"),
         }
     }
 
@@ -103,7 +103,7 @@ impl Bench {
 fn a_task_that_is_done_at_once_comes_back() {
     let bench = Bench::new();
     (&bench.far).write_all(b"a").unwrap();
-    let Started::Finished((mut task, Ending::Done)) = bench.start() else { panic!() };
+    let Started::Completed((mut task, Ending::Done)) = bench.start() else { panic!() };
     assert_eq!(task.byte, Some(b'a'));
     task.is_told = true;
 }
@@ -258,7 +258,7 @@ fn what_is_tried_before_it_is_a_task_is_done_at_once_or_waits() {
     assert!(!bench.port.cancel(first).unwrap(), "it is done");
     // Of the other side.
     assert!(raw.try_now(bench.id, Side::Out, |_| Attempt::Done));
-    assert!(!raw.try_now(bench.id, Side::Out, |_| Attempt::Scarce));
+    assert!(!raw.try_now(bench.id, Side::Out, |_| Attempt::OutOfResources));
     // An attempt that panics frees its turn.
     let panics = || raw.try_now(bench.id, Side::Out, |_| panic!("a fault of the attempt"));
     assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
@@ -355,7 +355,7 @@ fn a_task_that_begins_unasked_is_tried_though_nothing_is_ready() {
     assert!(port.cancel(first).unwrap());
     port.raw().go_on();
     assert_eq!(told.try_iter().collect::<Vec<_>>(), [Ending::Cancelled, Ending::Done]);
-    let Started::Finished((_, Ending::Done)) = start(Attempt::Done) else { panic!("it waits") };
+    let Started::Completed((_, Ending::Done)) = start(Attempt::Done) else { panic!("it waits") };
 }
 
 #[test]
@@ -372,7 +372,7 @@ fn what_a_task_has_waited_for_is_told_by_a_call() {
     // There is none.
     port.raw().retry(id, Side::Out);
     let it = Arc::clone(&is_there);
-    let attempt = move || if it.load(SeqCst) { Attempt::Done } else { Attempt::Scarce };
+    let attempt = move || if it.load(SeqCst) { Attempt::Done } else { Attempt::OutOfResources };
     let Started::InFlight(_) = start(Box::new(attempt)) else { panic!("it is not there") };
     port.raw().retry(id, Side::In);
     is_there.store(true, SeqCst);
@@ -387,9 +387,11 @@ fn what_a_task_has_waited_for_is_told_by_a_call() {
             return Attempt::Done;
         }
         other.raw().retry(id, Side::Out);
-        Attempt::Scarce
+        Attempt::OutOfResources
     };
-    let Started::Finished((_, Ending::Done)) = start(Box::new(attempt)) else { panic!("it waits") };
+    let Started::Completed((_, Ending::Done)) = start(Box::new(attempt)) else {
+        panic!("it waits")
+    };
     port.raw().forget(id.id()).unwrap();
     port.raw().retry(id, Side::Out);
 }
@@ -411,7 +413,7 @@ fn a_thread_that_waits_is_woken_for_what_a_task_has_waited_for() {
     let is_prompt = || {
         let is_there = Arc::new(AtomicBool::new(false));
         let it = Arc::clone(&is_there);
-        let attempt = move || if it.load(SeqCst) { Attempt::Done } else { Attempt::Scarce };
+        let attempt = move || if it.load(SeqCst) { Attempt::Done } else { Attempt::OutOfResources };
         let begun = Instant::now();
         let task = Does(Box::new(attempt), sender.clone());
         port.raw().start_task(id, Side::Out, task).map_err(|it| it.error()).unwrap();

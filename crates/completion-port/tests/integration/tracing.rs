@@ -187,13 +187,13 @@ on_every_system! {
             let room = || Vec::with_capacity(4);
             let mut batch = Batch::new();
             let next = |batch: &mut Batch| {
-                let Some(Packet::Done(done)) = port.wait(batch, None).unwrap().next() else { panic!() };
+                let Some(Packet::Completed(done)) = port.wait(batch, None).unwrap().next() else { panic!() };
                 done.into_parts().0
             };
             let token = port.associate(SharedSource::new(own)).unwrap();
             // At once, without a packet.
             let sent = token.start_now(Operation::send(b"a".to_vec())).unwrap();
-            let Started::Finished((token, _)) = sent else { panic!("there is room for it") };
+            let Started::Completed((token, _)) = sent else { panic!("there is room for it") };
             // At once, with a packet.
             token.send(b"b".to_vec()).unwrap();
             let token = next(&mut batch);
@@ -214,7 +214,7 @@ on_every_system! {
             token.recv(room()).unwrap_err();
             port.start(id, Operation::send(b"d".to_vec())).unwrap_err();
             let mut packets = port.wait(&mut batch, None).unwrap();
-            assert!(matches!(packets.next(), Some(Packet::Finished(_))));
+            assert!(matches!(packets.next(), Some(Packet::SharedCompleted(_))));
         });
         let told = told.lock().unwrap();
         let seen: Vec<_> = told
@@ -328,7 +328,7 @@ on_every_system! {
         while port.stats().parked == 0 {
             thread::yield_now();
         }
-        let seat = port.thread_stats()[0].seat;
+        let seat = port.thread_stats()[0].worker;
         let (tell, told) = mpsc::channel();
         let listen = move |line: &str| {
             if line.contains("woken") {
@@ -372,7 +372,7 @@ fn tells_of_a_thread_that_is_found_asleep(system: &System) {
     while port.stats().parked == 0 {
         thread::yield_now();
     }
-    let seat = port.thread_stats()[0].seat;
+    let seat = port.thread_stats()[0].worker;
     port.post(1).unwrap();
     while port.stats().packets.posted == 0 {
         thread::yield_now();

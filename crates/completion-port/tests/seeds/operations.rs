@@ -25,8 +25,8 @@ use crate::types::address::Address;
 use crate::types::interest::Interest;
 use crate::world::{REFUSALS, World, expect};
 use crate::{
-    Buffer, Done, ErrorKind, Finished, Id, OneShot, OpId, Operation, Outcome, Ready, SharedId,
-    Started,
+    Buffer, Completed, ErrorKind, Id, OneShot, OpId, Operation, Outcome, Ready, SharedCompleted,
+    SharedId, Started,
 };
 
 /// The bytes of one direction: each of them has a number of its own.
@@ -639,7 +639,7 @@ impl World {
         if start.at_once {
             match self.port.start_now(id, operation) {
                 Ok(Started::InFlight(operation)) => self.started(number, start, Some(operation)),
-                Ok(Started::Finished(outcome)) => {
+                Ok(Started::Completed(outcome)) => {
                     self.started(number, start, None);
                     self.taken(number, &outcome);
                     self.ended(link, number, outcome);
@@ -685,7 +685,7 @@ impl World {
         if start.at_once {
             match token.start_now(operation) {
                 Ok(Started::InFlight(operation)) => self.started(number, start, Some(operation)),
-                Ok(Started::Finished((token, outcome))) => {
+                Ok(Started::Completed((token, outcome))) => {
                     self.ledger.lent_back(key);
                     self.started(number, start, None);
                     self.taken(number, &outcome);
@@ -841,7 +841,12 @@ impl World {
         self.go_on(link, token, Start::by_lot());
     }
 
-    pub(crate) fn handle_done(&self, done: Done<'_, Key, Tray>, began: u64, before: impl FnOnce()) {
+    pub(crate) fn handle_done(
+        &self,
+        done: Completed<'_, Key, Tray>,
+        began: u64,
+        before: impl FnOnce(),
+    ) {
         let key = done.key().number;
         let link = self.wait_for_link(key);
         self.ledger.note(|| format!("takes the operation of key {key}"));
@@ -857,7 +862,7 @@ impl World {
 
     pub(crate) fn handle_finished(
         &self,
-        finished: Finished<'_, Key, Tray>,
+        finished: SharedCompleted<'_, Key, Tray>,
         began: u64,
         before: impl FnOnce(),
     ) {

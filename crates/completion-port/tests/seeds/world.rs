@@ -522,10 +522,10 @@ impl World {
                 self.before(worker, habit);
                 self.handle_clone(&key, id, events, habit, trigger, spent);
             }
-            Packet::Done(done) => {
+            Packet::Completed(done) => {
                 self.handle_done(done, began, || self.before(worker, habit));
             }
-            Packet::Finished(finished) => {
+            Packet::SharedCompleted(finished) => {
                 self.handle_finished(finished, began, || self.before(worker, habit));
             }
             Packet::Removed(_, key) => {

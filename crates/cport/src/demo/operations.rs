@@ -265,13 +265,13 @@ impl Server<'_> {
             for packet in packets {
                 handled += 1;
                 match packet {
-                    Packet::Finished(accept) => {
+                    Packet::SharedCompleted(accept) => {
                         let id = accept.id();
                         if let (Peer::Listener(listener), outcome) = accept.into_parts() {
                             self.welcome(id, &listener, outcome)?;
                         }
                     }
-                    Packet::Done(done) => {
+                    Packet::Completed(done) => {
                         let (token, outcome) = done.into_parts();
                         self.go_on(token, outcome)?;
                     }
@@ -328,7 +328,7 @@ impl Server<'_> {
                 self.traffic.add_received(received);
                 // Most often all of it goes out at once, and makes no packet of its own.
                 match token.start_now(Operation::send_all(bytes).deadline(patience))? {
-                    Started::Finished((token, outcome)) => self.go_on(token, outcome)?,
+                    Started::Completed((token, outcome)) => self.go_on(token, outcome)?,
                     Started::InFlight(_) => {}
                 }
             }

@@ -172,7 +172,7 @@ fn table(columns: &[(&'static str, &Outcome)]) -> String {
     row("         ready", &|_, outcome| grouped(outcome.stats.packets.ready));
     row("         posted", &|_, outcome| grouped(outcome.stats.packets.posted));
     row("         removed", &|_, outcome| grouped(outcome.stats.packets.removed));
-    row("         done", &|_, outcome| grouped(outcome.stats.packets.done));
+    row("         completed", &|_, outcome| grouped(outcome.stats.packets.completed));
     row("threads", &|_, outcome| grouped(outcome.by_thread.len() as u64));
     row("concurrency value", &|_, outcome| grouped(outcome.stats.concurrency as u64));
     row("threads at work, peak *", &|_, outcome| grouped(outcome.peak as u64));
@@ -217,7 +217,7 @@ fn scenario_document(scenario: &Scenario) -> Value {
             "notified": stats.packets.notified,
             "posted": stats.packets.posted,
             "removed": stats.packets.removed,
-            "done": stats.packets.done,
+            "completed": stats.packets.completed,
             "total": stats.packets.total(),
         },
         "threads": outcome.by_thread.len(),

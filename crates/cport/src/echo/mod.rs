@@ -362,7 +362,7 @@ fn report(
                 "notified": stats.packets.notified,
                 "posted": stats.packets.posted,
                 "removed": stats.packets.removed,
-                "done": stats.packets.done,
+                "completed": stats.packets.completed,
             },
             "packets_by_thread": by_thread,
             "threads_at_work_peak": server.state().gauge.peak(),

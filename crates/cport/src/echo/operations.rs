@@ -89,7 +89,7 @@ impl Service for Server<'_> {
             for packet in packets {
                 taken += 1;
                 match packet {
-                    Packet::Finished(accept) => {
+                    Packet::SharedCompleted(accept) => {
                         let listener = accept.id();
                         // Kept until the connection is among the clients.
                         let (_key, outcome) = accept.into_parts();
@@ -111,7 +111,7 @@ impl Service for Server<'_> {
                             },
                         }
                     }
-                    Packet::Done(done) => {
+                    Packet::Completed(done) => {
                         let (token, outcome) = done.into_parts();
                         self.go_on(token, outcome)?;
                     }
@@ -238,7 +238,7 @@ impl<'p> Server<'p> {
                 state.traffic.add_received(received);
                 client.member.had_a_turn(received);
                 return match token.start_now(Operation::send_all(bytes)) {
-                    Ok(Started::Finished((token, outcome))) => self.go_on(token, outcome),
+                    Ok(Started::Completed((token, outcome))) => self.go_on(token, outcome),
                     Ok(Started::InFlight(_)) => Ok(()),
                     Err(refused) => self.settle(refused),
                 };

@@ -24,6 +24,6 @@ fn no_waiting() -> Seen {
     let token = port.associate(FileSource::new(program)).map_err(Error::from)?;
     let read = Operation::read_at(Vec::with_capacity(3), 1);
     let started = token.start_now(read).map_err(Error::from)?;
-    let Started::Finished((_token, now)) = started else { return Ok("it waits".to_owned()) };
+    let Started::Completed((_token, now)) = started else { return Ok("it waits".to_owned()) };
     Ok(format!("{}, {}", result(&now), wait(&port, QUIET)?))
 }

@@ -87,8 +87,10 @@ pub(crate) fn word<K, M: Debug>(packet: Packet<'_, K, M>) -> String {
         Packet::Notified(notified) => format!("notified {:?}", notified.events()),
         Packet::Posted(message) => format!("posted {message:?}"),
         Packet::Removed(..) => "removed".to_owned(),
-        Packet::Done(done) => format!("done: {}", result(&done.into_parts().1)),
-        Packet::Finished(finished) => format!("finished: {}", result(&finished.into_parts().1)),
+        Packet::Completed(done) => format!("done: {}", result(&done.into_parts().1)),
+        Packet::SharedCompleted(finished) => {
+            format!("finished: {}", result(&finished.into_parts().1))
+        }
         _ => "a packet of another kind".to_owned(),
     }
 }

@@ -56,7 +56,7 @@ fn json_is_one_document_that_says_that_every_check_passed() {
     assert_eq!((&packets["ready"], &packets["removed"]), (&0.into(), &2.into()));
     assert!(operations["ticks"].as_u64().unwrap() > 0);
     // An accept for each connection and those that are cancelled, and a receive for each message at least.
-    assert!(packets["done"].as_u64().unwrap() >= 72 + 32 + 64 * 30);
+    assert!(packets["completed"].as_u64().unwrap() >= 72 + 32 + 64 * 30);
 }
 
 #[test]

@@ -6,7 +6,6 @@ use crate::engine::{Aloft, Desk, Engine, Place, Seat, Step, Verdict};
 use crate::memory::cells::Cell;
 use crate::port::Store;
 use crate::port::operation::OpData;
-use crate::types::interest::Direction;
 use crate::state::slot::Slot;
 use crate::sys::codes;
 use crate::types::buffer::Buffer;

@@ -8,7 +8,7 @@ use crate::engine::{Aloft, Engine, Name, Seat, Step, Verdict, name_parts};
 use crate::memory::cells::Cell;
 use crate::memory::trace::hears_packets;
 use crate::port::operation::attempt::settle;
-use crate::port::operation::{Done, Finished, OpData, OpId};
+use crate::port::operation::{Completed, OpData, OpId, SharedCompleted};
 use crate::port::packets::{Packet, Packets};
 use crate::types::buffer::Buffer;
 
@@ -56,7 +56,7 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
         if hears_packets() {
             tell_completed(engine, aloft.registration(), cell);
         }
-        Packet::Done(Done::of(store, aloft.slot, aloft.index, cell))
+        Packet::Completed(Completed::of(store, aloft.slot, aloft.index, cell))
     }
 
     /// The turn of an operation that was started by a token, and is to be tried; or was tried, and has come to what is
@@ -144,7 +144,7 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
             tell_completed(engine, name, cell);
         }
         let key = ManuallyDrop::new(key);
-        Some(Packet::Finished(Finished { store, record, key, outcome: PhantomData }))
+        Some(Packet::SharedCompleted(SharedCompleted { store, record, key, outcome: PhantomData }))
     }
 }
 

@@ -18,13 +18,13 @@ use crate::types::error::Error;
 /// The packet of an operation that was started by a token: it has the token, and what has become of the
 /// operation, with its buffer.
 ///
-/// [`Done::into_parts`] gives both out. If it is dropped instead, the registration ends, as when a token is dropped.
+/// [`Completed::into_parts`] gives both out. If it is dropped instead, the registration ends, as when a token is dropped.
 ///
 /// # Examples
 ///
 /// See [`Port::associate`](crate::Port::associate).
 #[must_use = "dropping it ends the registration; `into_parts` gives the token back"]
-pub struct Done<'p, K, B = Vec<u8>> {
+pub struct Completed<'p, K, B = Vec<u8>> {
     // No larger than a token, so that packets of readiness cost no more for the packets that bring buffers: the
     // outcome stays in the operation's cell until it is asked for.
     store: &'p Store<K, B>,
@@ -39,7 +39,7 @@ pub struct Done<'p, K, B = Vec<u8>> {
     parts: PhantomData<(K, Outcome<B>)>,
 }
 
-impl<'p, K, B> Done<'p, K, B> {
+impl<'p, K, B> Completed<'p, K, B> {
     /// The packet of the operation in `cell`, of the slot `index`, which has landed and is settled.
     #[inline]
     pub(super) fn of(
@@ -111,7 +111,7 @@ fn take_other_outcome<B>(cell: &Cell<OpData<B>>) -> Outcome<B> {
     unsafe { cell.take_part(OpData::take_outcome) }
 }
 
-impl<K, B> Drop for Done<'_, K, B> {
+impl<K, B> Drop for Completed<'_, K, B> {
     // Inlined, so that a packet need not lie in memory unless a reference to it is passed on.
     #[inline]
     fn drop(&mut self) {
@@ -123,14 +123,14 @@ impl<K, B> Drop for Done<'_, K, B> {
 #[cold]
 #[inline(never)]
 fn abandon<K, B>(store: &Store<K, B>, slot: &Slot, index: u32, cell: &Cell<OpData<B>>) {
-    let (token, outcome) = Done::of(store, slot, index, cell).into_parts();
+    let (token, outcome) = Completed::of(store, slot, index, cell).into_parts();
     drop(token);
     drop(outcome);
 }
 
-impl<K, B> fmt::Debug for Done<'_, K, B> {
+impl<K, B> fmt::Debug for Completed<'_, K, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Done")
+        f.debug_struct("Completed")
             .field("id", &self.id())
             .field("error", &self.error())
             .finish_non_exhaustive()
@@ -143,7 +143,7 @@ impl<K, B> fmt::Debug for Done<'_, K, B> {
 /// # Examples
 ///
 /// See [`Port::associate_shared`](crate::Port::associate_shared).
-pub struct Finished<'p, K, B = Vec<u8>> {
+pub struct SharedCompleted<'p, K, B = Vec<u8>> {
     pub(super) store: &'p Store<K, B>,
     pub(super) record: u32,
     pub(super) key: ManuallyDrop<K>,
@@ -151,7 +151,7 @@ pub struct Finished<'p, K, B = Vec<u8>> {
     pub(super) outcome: PhantomData<Outcome<B>>,
 }
 
-impl<K, B> Finished<'_, K, B> {
+impl<K, B> SharedCompleted<'_, K, B> {
     /// The association's name.
     #[must_use]
     pub fn id(&self) -> SharedId {
@@ -194,7 +194,7 @@ impl<K, B> Finished<'_, K, B> {
     }
 }
 
-impl<K, B> Drop for Finished<'_, K, B> {
+impl<K, B> Drop for SharedCompleted<'_, K, B> {
     // Inlined, so that a packet need not lie in memory unless a reference to it is passed on.
     #[inline]
     fn drop(&mut self) {
@@ -220,9 +220,9 @@ fn use_up<K, B>(store: &Store<K, B>, record: u32) -> Outcome<B> {
     outcome
 }
 
-impl<K, B> fmt::Debug for Finished<'_, K, B> {
+impl<K, B> fmt::Debug for SharedCompleted<'_, K, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Finished")
+        f.debug_struct("SharedCompleted")
             .field("id", &self.id())
             .field("operation", &self.operation())
             .field("error", &self.error())

@@ -20,7 +20,7 @@ mod start;
 mod submit;
 mod tasks;
 
-pub use completed::{Done, Finished};
+pub use completed::{Completed, SharedCompleted};
 pub(crate) use data::OpData;
 pub(crate) use kinds::Kind;
 pub use outcome::{Outcome, Started};

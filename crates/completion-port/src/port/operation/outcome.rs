@@ -67,7 +67,7 @@ impl<B> Outcome<B> {
 #[allow(clippy::exhaustive_enums, reason = "there is no third way")]
 pub enum Started<T> {
     /// The operation has ended at once: there is no packet.
-    Finished(T),
+    Completed(T),
     /// It is in flight, and completes by a packet.
     InFlight(OpId),
 }

@@ -16,7 +16,7 @@ use crate::types::interest::Interest;
 use crate::types::source::{OwnedSource, Source};
 
 impl<K, M, B: Buffer> Port<K, M, B> {
-    /// Starts an operation of a shared association. Its packet is [`Packet::Finished`](crate::Packet::Finished).
+    /// Starts an operation of a shared association. Its packet is [`Packet::SharedCompleted`](crate::Packet::SharedCompleted).
     ///
     /// Operations of one direction are done in the order in which they were started.
     /// Those on files are done together, in whatever order the system chooses.
@@ -34,7 +34,7 @@ impl<K, M, B: Buffer> Port<K, M, B> {
         &self,
         id: SharedId,
         operation: Operation<B>,
-    ) -> std::result::Result<OpId, Refused<Operation<B>>> {
+    ) -> Result<OpId, Refused<Operation<B>>> {
         let (record, name, step) = self.share(id, operation, false)?;
         if let Step::Ends(_) = step {
             self.engine().queue_operation(record);
@@ -64,7 +64,7 @@ impl<K, M, B: Buffer> Port<K, M, B> {
     /// let (_far, _) = listener.accept()?;
     /// let id = port.associate_shared(Arc::new(near))?;
     /// let sent = port.start_now(id, Operation::send(b"hello".to_vec()))?;
-    /// assert!(matches!(sent, Started::Finished(Outcome::Sent(Ok(5), _))));
+    /// assert!(matches!(sent, Started::Completed(Outcome::Sent(Ok(5), _))));
     /// let received = port.start_now(id, Operation::recv(Vec::with_capacity(5)))?;
     /// assert!(matches!(received, Started::InFlight(_)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -73,10 +73,10 @@ impl<K, M, B: Buffer> Port<K, M, B> {
         &self,
         id: SharedId,
         operation: Operation<B>,
-    ) -> std::result::Result<Started<Outcome<B>>, Refused<Operation<B>>> {
+    ) -> Result<Started<Outcome<B>>, Refused<Operation<B>>> {
         let (record, name, step) = self.share(id, operation, true)?;
         let Step::Ends(verdict) = step else { return Ok(Started::InFlight(name)) };
-        Ok(Started::Finished(self.store().land_unseen(record, verdict).take_outcome()))
+        Ok(Started::Completed(self.store().land_unseen(record, verdict).take_outcome()))
     }
 
     /// Puts an operation in flight, and tries it if nothing else of its direction is. If it ends by that, the caller
@@ -86,7 +86,7 @@ impl<K, M, B: Buffer> Port<K, M, B> {
         id: SharedId,
         operation: Operation<B>,
         now: bool,
-    ) -> std::result::Result<(u32, OpId, Step), Refused<Operation<B>>> {
+    ) -> Result<(u32, OpId, Step), Refused<Operation<B>>> {
         let (store, engine) = (self.store(), self.engine());
         let call = operation.call();
         let refuse = |error: Error, operation| {
@@ -162,7 +162,7 @@ impl<K, M, B: Buffer> Port<K, M, B> {
     /// assert!(port.cancel(receive)?);
     ///
     /// let mut batch = Batch::new();
-    /// let Some(Packet::Done(done)) = port.wait(&mut batch, None)?.next() else { panic!() };
+    /// let Some(Packet::Completed(done)) = port.wait(&mut batch, None)?.next() else { panic!() };
     /// assert_eq!(done.error().map(|error| error.kind()), Some(ErrorKind::Cancelled));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -171,7 +171,7 @@ impl<K, M, B: Buffer> Port<K, M, B> {
     }
 
     /// Makes a stream socket, associates it, and connects it to an address; names are not resolved. `key_of` makes
-    /// the key of the socket, which is to own it. The packet is [`Packet::Done`](crate::Packet::Done) with
+    /// the key of the socket, which is to own it. The packet is [`Packet::Completed`](crate::Packet::Completed) with
     /// [`Outcome::Connected`], and its token goes on with the connection.
     ///
     /// `deadline`: when the attempt ends at the latest (`None`: as the system has it, some minutes).
@@ -198,7 +198,7 @@ impl<K, M, B: Buffer> Port<K, M, B> {
     /// port.connect(listener.local_addr()?, deadline, |socket| OwnedFd::from(socket).into())?;
     ///
     /// let mut batch = Batch::new();
-    /// let Some(Packet::Done(done)) = port.wait(&mut batch, None)?.next() else { panic!() };
+    /// let Some(Packet::Completed(done)) = port.wait(&mut batch, None)?.next() else { panic!() };
     /// let (token, outcome) = done.into_parts();
     /// assert!(matches!(outcome, Outcome::Connected(Ok(()))));
     /// assert_eq!(token.key().peer_addr()?, listener.local_addr()?);

@@ -144,7 +144,7 @@ impl<K, M, B: Task> Port<K, M, B> {
         id: SharedId,
         direction: Direction,
         task: B,
-    ) -> std::result::Result<Started<(B, Ending)>, Refused<B>> {
+    ) -> Result<Started<(B, Ending)>, Refused<B>> {
         self.store().goes_on.get_or_init(|| Store::go_on_with_tasks);
         self.engine().begin_tasks();
         let started = self.share(id, Operation::task(direction, task), true);
@@ -153,7 +153,7 @@ impl<K, M, B: Task> Port<K, M, B> {
             Refused::new(error, operation.into_buffer().expect("a task comes back"))
         })?;
         let Step::Ends(verdict) = step else { return Ok(Started::InFlight(name)) };
-        Ok(Started::Finished(self.store().land_unseen(record, verdict).into_task()))
+        Ok(Started::Completed(self.store().land_unseen(record, verdict).into_task()))
     }
 }
 

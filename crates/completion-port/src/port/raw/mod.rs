@@ -181,7 +181,7 @@ impl<'p, K: Clone, M, B> Raw<'p, K, M, B> {
         key: K,
         interest: Interest,
         trigger: impl Trigger<K>,
-    ) -> std::result::Result<Id, Refused<K>> {
+    ) -> Result<Id, Refused<K>> {
         self.port.register(Registration::numbered(descriptor, key, trigger.terms(interest)))
     }
 
@@ -194,11 +194,7 @@ impl<'p, K: Clone, M, B> Raw<'p, K, M, B> {
     /// # Errors
     ///
     /// As for [`Raw::register_number`].
-    pub fn associate_number(
-        self,
-        descriptor: RawFd,
-        key: K,
-    ) -> std::result::Result<SharedId, Refused<K>>
+    pub fn associate_number(self, descriptor: RawFd, key: K) -> Result<SharedId, Refused<K>>
     where
         K: Sync,
     {
@@ -336,7 +332,7 @@ impl<K, M, B: Task> Raw<'_, K, M, B> {
         id: SharedId,
         side: Side,
         task: B,
-    ) -> std::result::Result<Started<(B, Ending)>, Refused<B>> {
+    ) -> Result<Started<(B, Ending)>, Refused<B>> {
         let direction = match side {
             Side::In => Direction::In,
             Side::Out => Direction::Out,
@@ -407,7 +403,7 @@ impl<'p, K, M, B> Raw<'p, K, M, B> {
         self.port.try_now(id, direction, attempt)
     }
 
-    /// Says that what the first task of this side has waited for is there: one that was [`Scarce`](Attempt::Scarce) is
+    /// Says that what the first task of this side has waited for is there: one that was [`OutOfResources`](Attempt::OutOfResources) is
     /// tried without further delay, by a thread that waits or comes to wait. If it is being tried just now, and says that
     /// it lacks something, it is tried once more. One that waits for its descriptor may be tried once too often. Nothing
     /// else happens, also if there is no task or no such registration.
@@ -434,7 +430,7 @@ impl<'p, K, M, B> Raw<'p, K, M, B> {
     /// # Errors
     ///
     /// As for [`Port::post`](crate::Port::post).
-    pub fn post_found(self, message: M) -> std::result::Result<(), Refused<M>> {
+    pub fn post_found(self, message: M) -> Result<(), Refused<M>> {
         self.port.post_found(message)
     }
 

@@ -25,7 +25,7 @@ pub enum Attempt {
     Blocked,
     /// It would have to wait for what readiness does not tell of, a descriptor or memory. It is tried again after
     /// some milliseconds.
-    Scarce,
+    OutOfResources,
 }
 
 /// How a [`Task`] has ended.

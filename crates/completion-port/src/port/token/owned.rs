@@ -242,14 +242,11 @@ impl<K, M, B> OwnedReady<K, M, B> {
     /// thread::spawn(|| token.start(Operation::send(b"hello".to_vec())).is_ok());
     ///
     /// let mut batch = Batch::new();
-    /// let Some(Packet::Done(done)) = port.wait(&mut batch, None)?.next() else { panic!() };
+    /// let Some(Packet::Completed(done)) = port.wait(&mut batch, None)?.next() else { panic!() };
     /// assert!(matches!(done.into_parts().1, Outcome::Sent(Ok(5), _)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn start(
-        mut self,
-        operation: Operation<B>,
-    ) -> std::result::Result<OpId, Refused<(K, Operation<B>)>>
+    pub fn start(mut self, operation: Operation<B>) -> Result<OpId, Refused<(K, Operation<B>)>>
     where
         B: Buffer,
     {

@@ -25,7 +25,7 @@ struct Lent<'p, K, B> {
     cell: &'p Cell<OpData<B>>,
     name: OpId,
     /// What has come of that. If it was refused, the slot is still held.
-    step: std::result::Result<Step, ErrorKind>,
+    step: Result<Step, ErrorKind>,
 }
 
 /// An operation that has ended and is settled, and what its token holds. The operation is in its cell.
@@ -42,7 +42,7 @@ impl<'p, K, B: Buffer> Ended<'p, K, B> {
             tell_completed(&held.store.engine, held.name(), cell);
         }
         let token = Ready { held, key: PhantomData };
-        take_outcome(cell, |outcome| Started::Finished((token, outcome)))
+        take_outcome(cell, |outcome| Started::Completed((token, outcome)))
     }
 }
 
@@ -55,7 +55,7 @@ impl<'p, K, B: Buffer> Lent<'p, K, B> {
         self,
         record: u32,
         known: Option<Attempt<Rest>>,
-    ) -> std::result::Result<Started<Ended<'p, K, B>>, Refused<(K, Operation<B>)>> {
+    ) -> Result<Started<Ended<'p, K, B>>, Refused<(K, Operation<B>)>> {
         let Self { held, cell, name, step } = self;
         let store = held.store;
         match step {
@@ -66,7 +66,7 @@ impl<'p, K, B: Buffer> Lent<'p, K, B> {
                     return Ok(Started::InFlight(name));
                 }
                 let held = Held { drained: Drained::NONE, events: Events::NONE, ..held };
-                Ok(Started::Finished(Ended { held, cell }))
+                Ok(Started::Completed(Ended { held, cell }))
             }
             Ok(_) => Ok(Started::InFlight(name)),
             Err(error) => {
@@ -76,7 +76,7 @@ impl<'p, K, B: Buffer> Lent<'p, K, B> {
                 if unsafe { cell.get() }.transferred() > 0 {
                     // A part was sent, which a refusal could not tell.
                     settle(cell, Verdict::Cancelled);
-                    return Ok(Started::Finished(Ended { held, cell }));
+                    return Ok(Started::Completed(Ended { held, cell }));
                 }
                 // Its token may have begun it already.
                 let desk = store.engine.desk_of_operation(held.index);
@@ -92,10 +92,10 @@ impl<'p, K, B: Buffer> Lent<'p, K, B> {
     /// The same; if the operation ends by that, its packet is queued.
     #[cold]
     #[inline(never)]
-    fn go_on_by_packet(self, record: u32) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
+    fn go_on_by_packet(self, record: u32) -> Result<OpId, Refused<(K, Operation<B>)>> {
         match self.go_on(record, None)? {
             Started::InFlight(name) => Ok(name),
-            Started::Finished(Ended { held, cell }) => held.end_by_packet(cell, record),
+            Started::Completed(Ended { held, cell }) => held.end_by_packet(cell, record),
         }
     }
 }
@@ -111,7 +111,7 @@ impl<'p, K, B: Buffer> Held<'p, K, B> {
         desk: &'p Desk,
         direction: Direction,
         deadline: Moment,
-    ) -> (OpId, std::result::Result<Step, ErrorKind>) {
+    ) -> (OpId, Result<Step, ErrorKind>) {
         let Self { store, slot, index, drained, .. } = *self;
         let engine = &store.engine;
         let aloft = engine.before_start(record, index, slot, desk);
@@ -123,7 +123,7 @@ impl<'p, K, B: Buffer> Held<'p, K, B> {
         self,
         cell: &'p Cell<OpData<B>>,
         record: u32,
-    ) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
+    ) -> Result<OpId, Refused<(K, Operation<B>)>> {
         let Self { store, slot, index, drained, .. } = self;
         let name = OpId(store.engine.operation_of(record));
         let lent = with_current_seat(&store.engine, |seat| {
@@ -141,7 +141,7 @@ impl<'p, K, B: Buffer> Held<'p, K, B> {
 }
 
 impl<'p, K, B: Buffer> Ready<'p, K, B> {
-    /// Starts an operation, which has the key until it completes: [`Packet::Done`](crate::Packet::Done) brings the token back, and
+    /// Starts an operation, which has the key until it completes: [`Packet::Completed`](crate::Packet::Completed) brings the token back, and
     /// the operation's outcome with its buffer. An operation that can be done at once is done by this call; there is
     /// a packet all the same.
     ///
@@ -159,10 +159,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
     /// # Examples
     ///
     /// See [`Port::associate`](crate::Port::associate).
-    pub fn start(
-        self,
-        operation: Operation<B>,
-    ) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
+    pub fn start(self, operation: Operation<B>) -> Result<OpId, Refused<(K, Operation<B>)>> {
         let (record, desk) = match self.prepare(operation.call()) {
             Ok(prepared) => prepared,
             Err(error) => return Err(self.refuse_operation(error, operation)),
@@ -188,14 +185,14 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         cell: &'p Cell<OpData<B>>,
         record: u32,
         desk: &'p Desk,
-    ) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
+    ) -> Result<OpId, Refused<(K, Operation<B>)>> {
         let attempt = self.try_first(cell, record, desk);
         if attempt.is_over() && !self.held.store.engine.forked() {
             return self.into_held().end_by_packet(cell, record);
         }
         match self.take_off(cell, record, desk, attempt)? {
             Started::InFlight(name) => Ok(name),
-            Started::Finished(Ended { held, cell }) => held.end_by_packet(cell, record),
+            Started::Completed(Ended { held, cell }) => held.end_by_packet(cell, record),
         }
     }
 
@@ -219,7 +216,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
     /// let near = TcpStream::connect(listener.local_addr()?)?;
     /// let (_far, _) = listener.accept()?;
     /// let started = port.associate(near)?.start_now(Operation::send_all(b"hello".to_vec()))?;
-    /// let Started::Finished((_token, outcome)) = started else { panic!("there is room for it") };
+    /// let Started::Completed((_token, outcome)) = started else { panic!("there is room for it") };
     /// assert!(matches!(outcome, Outcome::Sent(Ok(5), _)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -227,7 +224,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
     pub fn start_now(
         mut self,
         operation: Operation<B>,
-    ) -> std::result::Result<Started<(Self, Outcome<B>)>, Refused<(K, Operation<B>)>> {
+    ) -> Result<Started<(Self, Outcome<B>)>, Refused<(K, Operation<B>)>> {
         let (record, desk) = match self.prepare(operation.call()) {
             Ok(prepared) => prepared,
             Err(error) => return Err(self.refuse_operation(error, operation)),
@@ -251,7 +248,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         if hears_packets() {
             tell_completed(&self.held.store.engine, self.held.name(), cell);
         }
-        take_outcome(cell, |outcome| Ok(Started::Finished((self, outcome))))
+        take_outcome(cell, |outcome| Ok(Started::Completed((self, outcome))))
     }
 
     /// The direction of an operation that nothing is to be tried of, as far as is known: it waits for an edge of that.
@@ -327,7 +324,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         record: u32,
         desk: &'p Desk,
         attempt: Attempt<Rest>,
-    ) -> std::result::Result<Started<Ended<'p, K, B>>, Refused<(K, Operation<B>)>> {
+    ) -> Result<Started<Ended<'p, K, B>>, Refused<(K, Operation<B>)>> {
         let Held { store, slot, index, drained, .. } = self.held;
         let engine = &store.engine;
         if engine.forked() {
@@ -365,7 +362,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         cell: &'p Cell<OpData<B>>,
         (record, desk): (u32, &Desk),
         plan: &Plan,
-    ) -> std::result::Result<Started<Ended<'p, K, B>>, Refused<(K, Operation<B>)>> {
+    ) -> Result<Started<Ended<'p, K, B>>, Refused<(K, Operation<B>)>> {
         let Held { store, slot, index, drained, .. } = self.held;
         let engine = &store.engine;
         // The token ends the registration if the buffer's code panics.
@@ -383,7 +380,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
             None => {
                 std::mem::forget(loaded);
                 let held = Held { events: Events::NONE, ..self.into_held() };
-                return Ok(Started::Finished(Ended { held, cell }));
+                return Ok(Started::Completed(Ended { held, cell }));
             }
             Some(request) => {
                 let name = OpId(engine.operation_of(record));
@@ -422,6 +419,6 @@ fn into_started<K, B: Buffer>(
 ) -> Started<(Ready<'_, K, B>, Outcome<B>)> {
     match started {
         Started::InFlight(name) => Started::InFlight(name),
-        Started::Finished(ended) => ended.into_started(),
+        Started::Completed(ended) => ended.into_started(),
     }
 }

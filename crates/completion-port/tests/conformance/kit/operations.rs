@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 use std::time::Duration;
 
 use completion_port::{
-    Batch, Buffer, Error, ErrorKind, Finished, Outcome, Packet, Port, Ready, SharedSource,
+    Batch, Buffer, Error, ErrorKind, Outcome, Packet, Port, Ready, SharedCompleted, SharedSource,
 };
 use testkit::{Socket, System};
 
@@ -89,8 +89,8 @@ pub(crate) fn sort<K, M, B>(packet: &Packet<'_, K, M, B>) -> &'static str {
         Packet::Notified(_) => "notified",
         Packet::Posted(_) => "posted",
         Packet::Removed(..) => "removed",
-        Packet::Done(..) => "done",
-        Packet::Finished(_) => "finished",
+        Packet::Completed(..) => "done",
+        Packet::SharedCompleted(_) => "finished",
         _ => "something else",
     }
 }
@@ -102,7 +102,7 @@ pub(crate) fn done<'p, K, M, B: Buffer>(
     on: &System,
 ) -> (Ready<'p, K, B>, Outcome<B>) {
     match next(port, on) {
-        Packet::Done(done) => {
+        Packet::Completed(done) => {
             let (token, outcome) = done.into_parts();
             assert!(token.events().is_empty(), "{:?}", token.events());
             (token, outcome)
@@ -116,9 +116,9 @@ pub(crate) fn done<'p, K, M, B: Buffer>(
 pub(crate) fn finished<'p, K, M, B: Buffer>(
     port: &'p Port<K, M, B>,
     on: &System,
-) -> Finished<'p, K, B> {
+) -> SharedCompleted<'p, K, B> {
     match next(port, on) {
-        Packet::Finished(finished) => finished,
+        Packet::SharedCompleted(finished) => finished,
         other => panic!("{}", sort(&other)),
     }
 }
@@ -127,8 +127,8 @@ pub(crate) fn finished<'p, K, M, B: Buffer>(
 #[track_caller]
 pub(crate) fn outcome<K, M, B: Buffer>(port: &Port<K, M, B>, on: &System) -> Outcome<B> {
     match next(port, on) {
-        Packet::Done(done) => done.into_parts().1,
-        Packet::Finished(finished) => finished.into_parts().1,
+        Packet::Completed(done) => done.into_parts().1,
+        Packet::SharedCompleted(finished) => finished.into_parts().1,
         other => panic!("{}", sort(&other)),
     }
 }

@@ -48,7 +48,7 @@ fn a_read_of_a_non_blocking_pipe_waits() {
     let mut batch = Batch::new();
     assert!(port.wait(&mut batch, Duration::from_millis(20)).unwrap().next().is_none());
     writer.write_all(b"late").unwrap();
-    let Some(Packet::Done(done)) = port.wait(&mut batch, None).unwrap().next() else {
+    let Some(Packet::Completed(done)) = port.wait(&mut batch, None).unwrap().next() else {
         panic!("the read has its packet");
     };
     let Outcome::Read(read, buffer) = done.into_parts().1 else { panic!("another outcome") };

@@ -23,7 +23,7 @@ impl<K, B: Buffer> Ready<'_, K, B> {
     /// # Errors
     ///
     /// As for [`Ready::start`].
-    pub fn accept(self) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
+    pub fn accept(self) -> Result<OpId, Refused<(K, Operation<B>)>> {
         self.start(Operation::accept())
     }
 }

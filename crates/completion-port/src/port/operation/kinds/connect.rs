@@ -39,10 +39,7 @@ impl<K, B: Buffer> Ready<'_, K, B> {
     /// # Errors
     ///
     /// As for [`Ready::start`].
-    pub fn connect(
-        self,
-        address: impl Into<Address>,
-    ) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
+    pub fn connect(self, address: impl Into<Address>) -> Result<OpId, Refused<(K, Operation<B>)>> {
         self.start(Operation::connect(address))
     }
 }

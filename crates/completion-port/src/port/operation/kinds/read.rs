@@ -51,7 +51,7 @@ impl<K, B: Buffer> Ready<'_, K, B> {
     /// port.associate(file)?.read_at(Vec::with_capacity(4), 0)?;
     ///
     /// let mut batch = Batch::new();
-    /// let Some(Packet::Done(done)) = port.wait(&mut batch, None)?.next() else { panic!() };
+    /// let Some(Packet::Completed(done)) = port.wait(&mut batch, None)?.next() else { panic!() };
     /// let (token, outcome) = done.into_parts();
     /// let Outcome::Read(Ok(read), buffer) = outcome else { panic!("it can be read") };
     /// assert!(read >= 4 && buffer.len() == read);
@@ -59,11 +59,7 @@ impl<K, B: Buffer> Ready<'_, K, B> {
     /// # drop(file);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn read_at(
-        self,
-        buffer: B,
-        offset: u64,
-    ) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
+    pub fn read_at(self, buffer: B, offset: u64) -> Result<OpId, Refused<(K, Operation<B>)>> {
         self.start(Operation::read_at(buffer, offset))
     }
 }

@@ -37,7 +37,7 @@ impl<K, B: Buffer> Ready<'_, K, B> {
     /// # Errors
     ///
     /// As for [`Ready::start`].
-    pub fn recv(self, buffer: B) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
+    pub fn recv(self, buffer: B) -> Result<OpId, Refused<(K, Operation<B>)>> {
         self.start(Operation::recv(buffer))
     }
 
@@ -46,7 +46,7 @@ impl<K, B: Buffer> Ready<'_, K, B> {
     /// # Errors
     ///
     /// As for [`Ready::start`].
-    pub fn recv_from(self, buffer: B) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
+    pub fn recv_from(self, buffer: B) -> Result<OpId, Refused<(K, Operation<B>)>> {
         self.start(Operation::recv_from(buffer))
     }
 }

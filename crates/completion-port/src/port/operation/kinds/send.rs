@@ -36,7 +36,7 @@ impl<K, B: Buffer> Ready<'_, K, B> {
     /// # Errors
     ///
     /// As for [`Ready::start`].
-    pub fn send(self, buffer: B) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
+    pub fn send(self, buffer: B) -> Result<OpId, Refused<(K, Operation<B>)>> {
         self.start(Operation::send(buffer))
     }
 
@@ -45,7 +45,7 @@ impl<K, B: Buffer> Ready<'_, K, B> {
     /// # Errors
     ///
     /// As for [`Ready::start`].
-    pub fn send_all(self, buffer: B) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
+    pub fn send_all(self, buffer: B) -> Result<OpId, Refused<(K, Operation<B>)>> {
         self.start(Operation::send_all(buffer))
     }
 
@@ -58,7 +58,7 @@ impl<K, B: Buffer> Ready<'_, K, B> {
         self,
         buffer: B,
         address: impl Into<Address>,
-    ) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
+    ) -> Result<OpId, Refused<(K, Operation<B>)>> {
         self.start(Operation::send_to(buffer, address))
     }
 }

@@ -42,7 +42,7 @@ impl<K, B: Buffer> Ready<'_, K, B> {
     /// # Errors
     ///
     /// As for [`Ready::start`].
-    pub fn sync_data(self) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
+    pub fn sync_data(self) -> Result<OpId, Refused<(K, Operation<B>)>> {
         self.start(Operation::sync_data())
     }
 
@@ -51,7 +51,7 @@ impl<K, B: Buffer> Ready<'_, K, B> {
     /// # Errors
     ///
     /// As for [`Ready::start`].
-    pub fn sync_all(self) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
+    pub fn sync_all(self) -> Result<OpId, Refused<(K, Operation<B>)>> {
         self.start(Operation::sync_all())
     }
 }

@@ -53,7 +53,7 @@ impl From<raw::Attempt> for Attempt<Rest> {
             raw::Attempt::Done => Self::Done(Rest::Unknown),
             raw::Attempt::Drained => Self::Done(Rest::Nothing),
             raw::Attempt::Blocked => Self::Blocked,
-            raw::Attempt::Scarce => Self::OutOfResources,
+            raw::Attempt::OutOfResources => Self::OutOfResources,
         }
     }
 }

@@ -34,11 +34,7 @@ impl<K, B: Buffer> Ready<'_, K, B> {
     /// # Errors
     ///
     /// As for [`Ready::start`].
-    pub fn write_at(
-        self,
-        buffer: B,
-        offset: u64,
-    ) -> std::result::Result<OpId, Refused<(K, Operation<B>)>> {
+    pub fn write_at(self, buffer: B, offset: u64) -> Result<OpId, Refused<(K, Operation<B>)>> {
         self.start(Operation::write_at(buffer, offset))
     }
 }

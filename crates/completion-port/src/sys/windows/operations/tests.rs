@@ -110,8 +110,8 @@ fn outcome<K>(port: &Port<K>) -> Outcome {
     let mut batch = Batch::new();
     let mut packets = port.wait(&mut batch, SOON).unwrap();
     match packets.next() {
-        Some(Packet::Done(done)) => done.into_parts().1,
-        Some(Packet::Finished(finished)) => finished.into_parts().1,
+        Some(Packet::Completed(done)) => done.into_parts().1,
+        Some(Packet::SharedCompleted(finished)) => finished.into_parts().1,
         _ => panic!("no operation has ended"),
     }
 }
@@ -161,7 +161,7 @@ fn what_has_to_wait_is_carried_out_by_the_kernel() {
         port.connect(address, None, to_key).unwrap();
         assert_eq!(carried(), [SocketKind::Connect]);
         let mut batch = Batch::new();
-        let Some(Packet::Done(done)) = port.wait(&mut batch, SOON).unwrap().next() else {
+        let Some(Packet::Completed(done)) = port.wait(&mut batch, SOON).unwrap().next() else {
             panic!()
         };
         let (token, outcome_of_connect) = done.into_parts();
@@ -252,7 +252,7 @@ fn a_socket_that_comes_back_to_its_port_is_known_there() {
             assert_eq!(carried(), &[SocketKind::Receive][..usize::from(is_known)]);
             far.write_all(b"abc").unwrap();
             let mut batch = Batch::new();
-            let Some(Packet::Done(done)) = port.wait(&mut batch, SOON).unwrap().next() else {
+            let Some(Packet::Completed(done)) = port.wait(&mut batch, SOON).unwrap().next() else {
                 panic!()
             };
             let (token, outcome) = done.into_parts();
