@@ -21,8 +21,8 @@ enum Chore {
     /// List the public interface of completion-port, or compare or update its docs/API.txt. Ends with 2 if
     /// this toolchain's rustdoc cannot tell it
     Api(api::Todo),
-    /// Write the column of docs/SEMANTICS.md anew that names the tests of each rule: those whose documentation
-    /// begins with it, as in `/// Rule 36: ...`
+    /// Update the lists of tests in docs/SEMANTICS.md. A rule's tests are those whose documentation begins with
+    /// it, as in `/// Rule 36: ...`
     Semantics,
     /// Count the lines of completion-port's sources that hold code, by folder: no blank lines, comments or
     /// tests, formatted by rustfmt's default settings

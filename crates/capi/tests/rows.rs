@@ -1,4 +1,4 @@
-//! The rows of `docs/SEMANTICS.md` for the C library, and the programs beside this file that show them.
+//! The cases of `docs/SEMANTICS.md` for the C library, and the programs beside this file that show them.
 
 #![allow(clippy::unwrap_used, reason = "what goes wrong is the failure of the test")]
 
@@ -10,16 +10,52 @@ fn package() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Each row of the C library: its line, and the files in its last column.
-fn rows(paper: &str) -> Vec<(&str, Vec<&str>)> {
-    let rows = paper.lines().filter(|line| line.starts_with("| C ")).map(|line| {
-        let last = line.rsplit('|').nth(1).unwrap_or_default();
-        (line, last.split('`').skip(1).step_by(2).collect())
-    });
-    rows.collect()
+/// A case, in one line, and the programs that show it: its own, or else those of its heading.
+struct Row {
+    text: String,
+    programs: Vec<String>,
 }
 
-fn paper() -> String {
+/// The programs in the parentheses at the end of a heading or an item.
+fn programs(text: &str) -> Vec<String> {
+    let Some((_, last)) = text.strip_suffix(')').and_then(|text| text.rsplit_once(" (")) else {
+        return Vec::new();
+    };
+    last.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+/// The items of the section about the C library.
+fn rows(page: &str) -> Vec<Row> {
+    let (_, section) = page.split_once("\n## The C library\n").unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let (mut rows, mut of_heading) = (Vec::<Row>::new(), Vec::new());
+    // Whether a line that is indented continues an item.
+    let mut is_item = false;
+    for line in section.lines() {
+        if let Some(text) = line.strip_prefix("- ") {
+            is_item = true;
+            rows.push(Row { text: text.to_owned(), programs: of_heading.clone() });
+        } else if line.starts_with("  ") && is_item {
+            let text = &mut rows.last_mut().unwrap().text;
+            text.push(' ');
+            text.push_str(line.trim());
+        } else {
+            is_item = false;
+            if line.starts_with("### ") {
+                of_heading = programs(line);
+            }
+        }
+    }
+    for row in &mut rows {
+        let own = programs(&row.text);
+        if !own.is_empty() {
+            row.programs = own;
+        }
+    }
+    rows
+}
+
+fn page() -> String {
     fs::read_to_string(package().join("../completion-port/docs/SEMANTICS.md")).unwrap()
 }
 
@@ -28,41 +64,46 @@ const OF_OPERATIONS: [&str; 3] = ["overlapped_", "files", "transmit"];
 
 #[test]
 fn every_row_names_programs_that_exist_and_are_run() {
-    let (paper, run) = (paper(), fs::read_to_string(package().join("tests/programs.rs")).unwrap());
-    let rows = rows(&paper);
+    let run = fs::read_to_string(package().join("tests/programs.rs")).unwrap();
+    let rows = rows(&page());
     assert!(rows.len() > 100, "the rows were not found");
-    for (row, files) in rows {
-        assert!(!files.is_empty(), "no program shows: {row}");
-        for file in files {
+    for Row { text, programs } in rows {
+        assert!(!programs.is_empty(), "no program shows: {text}");
+        for file in programs {
             let is_unit_test = file.ends_with(".rs");
             let folder = package().join(if is_unit_test { "src" } else { "tests" });
-            assert!(folder.join(file).exists(), "there is no {file}: {row}");
+            assert!(folder.join(&file).exists(), "there is no {file}: {text}");
             let is_run = is_unit_test || run.contains(&format!(": \"{file}\""));
-            assert!(is_run, "programs.rs does not run {file}: {row}");
+            assert!(is_run, "programs.rs does not run {file}: {text}");
         }
     }
 }
 
 #[test]
 fn every_program_of_operations_shows_a_row() {
-    let paper = paper();
-    let named: BTreeSet<&str> = rows(&paper).into_iter().flat_map(|(_, files)| files).collect();
+    let rows = rows(&page());
+    let named: BTreeSet<&str> =
+        rows.iter().flat_map(|row| &row.programs).map(String::as_str).collect();
     let mut count = 0;
     for entry in fs::read_dir(package().join("tests")).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         let is_program = name.ends_with(".c") || name.ends_with(".cpp");
         if is_program && OF_OPERATIONS.iter().any(|start| name.starts_with(start)) {
             count += 1;
-            assert!(named.contains(&*name), "{name} stands in no row of docs/SEMANTICS.md");
+            assert!(named.contains(&*name), "no row of docs/SEMANTICS.md names {name}");
         }
     }
     assert!(count > 10, "the programs were not found: {count}");
 }
 
 #[test]
-fn the_files_of_a_row_are_those_of_its_last_column() {
-    let paper = "| rule 7 | `a.c` |\n| C 41 | `b.c` of it | `c.c`, `d.c` |\n| C 42 | x | y |\n";
-    let rows = rows(paper);
-    assert_eq!(rows[0].1, ["c.c", "d.c"]);
-    assert_eq!((rows.len(), rows[1].1.len()), (2, 0));
+fn the_programs_of_a_row_are_its_own_or_those_of_its_heading() {
+    let page = "# A\n- `x.c` (`x.c`)\n\n## The C library\n\nText (`x.c`).\n\n### `f` (C 2; `a.c`)\n\n\
+                - one (ours)\n- C 41: `b.c` of it,\n  and more (seen; `c.c`,\n  `d.c`)\n\n### None\n\n\
+                - two\n\n## Other\n\n- three (`x.c`)\n";
+    let rows = rows(page);
+    let of = |at: usize| rows[at].programs.join(" ");
+    assert_eq!(rows.len(), 3);
+    assert_eq!(rows[1].text, "C 41: `b.c` of it, and more (seen; `c.c`, `d.c`)");
+    assert_eq!((of(0).as_str(), of(1).as_str(), of(2).as_str()), ("a.c", "c.c d.c", ""));
 }

@@ -6,104 +6,144 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use claims::{Claim, claims, claims_of, generate, rule_of};
+use claims::{COLUMNS, Claim, TESTS, claims, claims_of, generate, rule_of, sections};
 
 /// The rules, by number. Each of those of the reference about overlapped operations is several others here.
-const RULES: std::ops::RangeInclusive<u32> = 1..=74;
+const RULES: std::ops::RangeInclusive<u32> = 1..=75;
 const SPLIT: std::ops::RangeInclusive<u32> = 41..=44;
-/// Numbers of rules that no longer hold, which are not used again.
-const GONE: [u32; 1] = [66];
+/// Numbers of removed rules, which are not used again.
+const REMOVED: [u32; 1] = [66];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-fn paper() -> String {
+fn page() -> String {
     fs::read_to_string(root().join("docs/SEMANTICS.md")).unwrap()
 }
 
-struct Row {
-    rule: u32,
+struct Rule {
+    number: u32,
+    /// Whether it says anything besides its tests.
+    has_text: bool,
     claims: Vec<String>,
 }
 
-/// The rows of the table: number, ..., claims in back-quotes in the last column.
-fn rows() -> Vec<Row> {
-    let row = |line: &str| {
-        let last = line.trim().trim_matches('|').rsplit('|').next()?;
-        let claims = last.split('`').skip(1).step_by(2).map(str::to_owned).collect();
-        Some(Row { rule: rule_of(line)?, claims })
+/// The names in a list of tests, as `module::claim`.
+fn names(list: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    for span in list.split('`').skip(1).step_by(2) {
+        let (module, claims) = span.split_once("::").unwrap();
+        let claims = claims.trim_start_matches('{').trim_end_matches('}').split(',');
+        names.extend(claims.map(|claim| format!("{module}::{}", claim.trim())));
+    }
+    names
+}
+
+/// The rules of a page: each has a heading, a text, and a list of tests.
+fn rules_of(page: &str) -> Vec<Rule> {
+    let rule = |section: Vec<&str>| {
+        let number = section.first().and_then(|line| rule_of(line))?;
+        let lists: Vec<_> = (1..section.len()).filter(|&at| section[at] == TESTS).collect();
+        assert_eq!(lists.len(), 1, "lists of tests of rule {number}");
+        let text = section[1..lists[0]].concat();
+        let list = section[lists[0] + 1..].iter().take_while(|line| !line.is_empty());
+        let claims = names(&list.copied().collect::<Vec<_>>().join("\n"));
+        Some(Rule { number, has_text: !text.trim().is_empty(), claims })
     };
-    paper().lines().filter_map(row).collect()
+    sections(page).into_iter().filter_map(rule).collect()
+}
+
+fn rules() -> Vec<Rule> {
+    rules_of(&page())
 }
 
 #[test]
-fn every_rule_has_one_row_with_a_claim() {
-    let rows = rows();
-    for rule in RULES.filter(|rule| !SPLIT.contains(rule) && !GONE.contains(rule)) {
-        let named: Vec<_> = rows.iter().filter(|row| row.rule == rule).collect();
-        assert_eq!(named.len(), 1, "rows of rule {rule} in docs/SEMANTICS.md");
-        assert!(!named[0].claims.is_empty(), "no test names rule {rule} of docs/SEMANTICS.md");
+fn every_rule_has_one_heading_and_a_claim() {
+    let rules = rules();
+    for number in RULES.filter(|number| !SPLIT.contains(number) && !REMOVED.contains(number)) {
+        let named: Vec<_> = rules.iter().filter(|rule| rule.number == number).collect();
+        assert_eq!(named.len(), 1, "headings of rule {number} in docs/SEMANTICS.md");
+        assert!(named[0].has_text, "rule {number} of docs/SEMANTICS.md says nothing");
+        assert!(!named[0].claims.is_empty(), "no test names rule {number} of docs/SEMANTICS.md");
+    }
+    for Rule { number, .. } in rules {
+        let is_known = RULES.contains(&number) && !SPLIT.contains(&number);
+        assert!(is_known, "rule {number} of docs/SEMANTICS.md is none of RULES");
     }
 }
 
 #[test]
-fn a_rule_that_is_gone_is_said_to_be() {
-    let (paper, rows) = (paper(), rows());
-    for rule in GONE {
-        assert!(paper.contains(&format!("\nRule {rule} is gone: ")), "rule {rule}");
-        assert!(rows.iter().all(|row| row.rule != rule), "rule {rule} has a row");
+fn the_page_says_which_rules_have_been_removed() {
+    let (page, rules) = (page(), rules());
+    for number in REMOVED {
+        let sentence = format!("\nRule {number} has been removed: ");
+        assert!(page.contains(&sentence), "rule {number}");
+        assert!(rules.iter().all(|rule| rule.number != number), "rule {number} has a heading");
     }
+}
+
+/// The numbers in a text such as `here 50–52, 65; files 67`: 50, 51, 52, 65, 67.
+fn numbers(text: &str) -> Vec<u32> {
+    let is_of_range = |c: char| c.is_ascii_digit() || c == '–';
+    let ranges = text.split(|c| !is_of_range(c)).filter(|range| !range.is_empty());
+    let expanded = ranges.flat_map(|range| {
+        let (first, last) = range.split_once('–').unwrap_or((range, range));
+        first.parse().unwrap()..=last.parse().unwrap()
+    });
+    expanded.collect()
 }
 
 #[test]
 fn the_rules_of_the_reference_that_are_split_up_say_into_which() {
-    let (paper, rules) = (paper(), rows());
+    let (page, rules) = (page(), rules());
     for split in SPLIT {
-        let row = paper.lines().find(|line| line.starts_with(&format!("| rule {split} |")));
-        let cells: Vec<_> = row.expect("each has a row").split('|').map(str::trim).collect();
-        let [.., here, in_c, ""] = cells[..] else { panic!("{cells:?}") };
-        let numbers: Vec<u32> =
-            here.split(|c: char| !c.is_ascii_digit()).flat_map(str::parse).collect();
-        assert!(numbers.len() > 1, "{here}");
-        for rule in numbers {
-            assert!(
-                rules.iter().any(|row| row.rule == rule),
-                "rule {rule}, into which {split} is split"
-            );
+        let start = format!("- Rule {split} (");
+        let line = page.lines().find_map(|line| line.strip_prefix(&start));
+        let (parts, _) = line.expect("each has an item").split_once("): ").unwrap();
+        let (here, in_c) = parts.split_once("; in C: ").unwrap();
+        let parts = numbers(here);
+        assert!(parts.len() > 1, "{here}");
+        for part in parts {
+            let is_rule = rules.iter().any(|rule| rule.number == part);
+            assert!(is_rule, "rule {part}, into which {split} is split");
         }
         assert_eq!(in_c, format!("C {split}"));
-        assert!(paper.contains(&format!("\n| {in_c} |")), "{in_c} has no row");
+        let in_heading = format!(" ({in_c}; ");
+        let is_in_heading = |line: &str| line.starts_with("### ") && line.contains(&in_heading);
+        let has_case = page.contains(&format!("\n- {in_c}: ")) || page.lines().any(is_in_heading);
+        assert!(has_case, "{in_c} has no case");
     }
+    assert_eq!(numbers("here 50–52, 65; files 67"), [50, 51, 52, 65, 67]);
 }
 
 #[test]
-fn every_claim_that_the_table_names_exists() {
+fn every_claim_that_the_page_names_exists() {
     let claims: BTreeSet<_> = claims(root()).unwrap().into_iter().map(|claim| claim.name).collect();
     assert!(claims.len() > 40, "the claims were not found");
-    for row in rows() {
-        for claim in row.claims {
-            assert!(claims.contains(&claim), "rule {}: there is no test `{claim}`", row.rule);
+    for rule in rules() {
+        for claim in rule.claims {
+            assert!(claims.contains(&claim), "rule {}: there is no test `{claim}`", rule.number);
         }
     }
 }
 
 #[test]
 fn every_claim_belongs_to_a_rule() {
-    let named: BTreeSet<_> = rows().into_iter().flat_map(|row| row.claims).collect();
+    let named: BTreeSet<_> = rules().into_iter().flat_map(|rule| rule.claims).collect();
     for claim in claims(root()).unwrap() {
         let name = claim.name;
-        assert!(named.contains(&name), "`{name}` stands in no row of docs/SEMANTICS.md");
+        assert!(named.contains(&name), "no rule of docs/SEMANTICS.md has `{name}`");
     }
 }
 
 #[test]
-fn the_table_has_the_rules_that_the_claims_name() {
-    let made = generate(&paper(), &claims(root()).unwrap()).unwrap();
-    for (line, wanted) in paper().lines().zip(made.lines()) {
-        assert_eq!(line, wanted, "`cargo xtask semantics` writes the column of the tests anew");
+fn the_page_has_the_lists_that_the_claims_make() {
+    let made = generate(&page(), &claims(root()).unwrap()).unwrap();
+    for (line, wanted) in page().lines().zip(made.lines()) {
+        assert_eq!(line, wanted, "`cargo xtask semantics` writes the lists of tests");
     }
-    assert_eq!(paper(), made);
+    assert_eq!(page(), made);
 }
 
 /// The files below the folder `conformance`, as names of modules and sources.
@@ -193,15 +233,36 @@ fn a_claim_names_its_rules_at_the_beginning_of_its_documentation() {
 fn the_documentation_of_another_function_is_not_that_of_a_claim() {
     let claims = claims_of("m", "/// Rule 7.\nfn helper() {}\n\n#[test]\nfn f() {");
     assert_eq!(claims, [Claim { name: "m::f".to_owned(), rules: Vec::new() }]);
-    assert!(generate("| 7 | a | b |\n", &claims).unwrap_err().contains("`m::f`"));
+    assert!(generate("### 7. a\n\nb\n", &claims).unwrap_err().contains("`m::f`"));
+}
+
+fn claim(name: &str, rules: &[u32]) -> Claim {
+    Claim { name: name.to_owned(), rules: rules.to_vec() }
 }
 
 #[test]
-fn only_the_last_column_is_made_anew() {
-    let claim = |name: &str, rules: &[u32]| Claim { name: name.to_owned(), rules: rules.to_vec() };
-    let claims = [claim("m::b", &[1]), claim("m::a", &[1, 2])];
-    let paper = "# A\n| rule | tests |\n|---|---|\n| 1 | `x` | `m::old` |\n| 2 | y |  |\n| C 2 | z | `c.c` |\n";
-    let made = "# A\n| rule | tests |\n|---|---|\n| 1 | `x` | `m::b`, `m::a` |\n| 2 | y | `m::a` |\n| C 2 | z | `c.c` |\n";
-    assert_eq!(generate(paper, &claims).unwrap(), made);
-    assert!(generate(paper, &[claim("m::a", &[3])]).unwrap_err().contains("rule 3"));
+fn only_the_lists_of_tests_are_written_again() {
+    let claims = [claim("m::b", &[1]), claim("m::a", &[1, 2]), claim("n::c", &[2])];
+    let page = "# A\n\n### 1. One\n\n`x`\n\nTests:\n`m::old`\n\nMore.\n\n## B\n\n### 2. Two\n\ny\n\n\
+                ## C\n\n### Other (C 2; `c.c`)\n\n- z\n";
+    let made = "# A\n\n### 1. One\n\n`x`\n\nMore.\n\nTests:\n`m::{b,a}`\n\n## B\n\n### 2. Two\n\ny\n\n\
+                Tests:\n`m::a`, `n::c`\n\n## C\n\n### Other (C 2; `c.c`)\n\n- z\n";
+    assert_eq!(generate(page, &claims).unwrap(), made);
+    assert_eq!(generate(made, &claims).unwrap(), made);
+    assert!(generate(page, &[claim("m::a", &[3])]).unwrap_err().contains("rule 3"));
+    let rules = rules_of(made);
+    assert_eq!(rules[0].claims, ["m::b", "m::a"]);
+    assert_eq!(rules[1].claims, ["m::a", "n::c"]);
+}
+
+#[test]
+fn a_list_of_tests_fits_into_its_columns() {
+    let long = "long_".repeat(17);
+    let claims: Vec<_> = (0..9)
+        .map(|number| claim(&format!("module_{}::{long}{number}", number / 4), &[1]))
+        .collect();
+    let made = generate("### 1. One\n\nx\n", &claims).unwrap();
+    assert!(made.lines().all(|line| line.len() <= COLUMNS), "{made}");
+    let listed = rules_of(&made).remove(0).claims;
+    assert_eq!(listed, claims.iter().map(|claim| claim.name.as_str()).collect::<Vec<_>>());
 }

@@ -48,7 +48,7 @@ pub(crate) struct Options {
 
 /// A rule as it is tried here.
 struct Trial {
-    /// The row of SEMANTICS.md.
+    /// Its number in SEMANTICS.md.
     rule: u8,
     what: &'static str,
     /// What must be seen.

@@ -10,23 +10,18 @@ fn objects(ended: &Ended) -> Vec<Value> {
     ended.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// The rules that differ between systems, by the tables at the end of SEMANTICS.md: `rule 7`, `rules 12, 17`, `rules 68–74`,
-/// or by a name.
+/// The rules that differ between systems, by the lists at the end of SEMANTICS.md, with items such as `- **7**: `,
+/// `- **12, 17**: ` or `- **68–74**: `.
 fn differing() -> BTreeSet<u64> {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../completion-port/docs/SEMANTICS.md");
     let page = std::fs::read_to_string(Path::new(page)).unwrap();
-    let (_, tables) = page.split_once("\n## One-shot reactors\n").unwrap();
-    let named = tables.lines().filter_map(|line| line.strip_prefix("| rule")?.split(" |").next());
+    let (_, lists) = page.split_once("\n## One-shot reactors\n").unwrap();
+    let named =
+        lists.lines().filter_map(|line| Some(line.strip_prefix("- **")?.split_once("**: ")?.0));
     let mut rules = BTreeSet::new();
-    for name in named.filter(|name| !name.is_empty()) {
-        if name == "s on sleeping handlers" {
-            rules.extend([38, 39]);
-            continue;
-        }
-        for part in name.trim_start_matches('s').split(',').map(str::trim) {
-            let (first, last) = part.split_once('–').unwrap_or((part, part));
-            rules.extend(first.parse::<u64>().unwrap()..=last.parse().unwrap());
-        }
+    for part in named.flat_map(|numbers| numbers.split(", ")) {
+        let (first, last) = part.split_once('–').unwrap_or((part, part));
+        rules.extend(first.parse::<u64>().unwrap()..=last.parse().unwrap());
     }
     rules
 }
