@@ -158,7 +158,8 @@ impl Reader for SharedAtOnce {
             let outcome = match started.map_err(|refused| refused.error())? {
                 Started::Completed(outcome) => outcome,
                 Started::InFlight(_) => loop {
-                    if let Some(Packet::SharedCompleted(finished)) = port.wait(batch, None)?.next() {
+                    if let Some(Packet::SharedCompleted(finished)) = port.wait(batch, None)?.next()
+                    {
                         break finished.into_parts().1;
                     }
                 },
