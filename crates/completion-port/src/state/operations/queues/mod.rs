@@ -79,7 +79,7 @@ impl fmt::Debug for Lanes {
             }
             f.write_str(", ")?;
         }
-        if self.files.len() > 0 {
+        if !self.files.is_empty() {
             write!(f, "{} on files, ", self.files.len())?;
         }
         write!(f, "{} aloft", self.aloft)
