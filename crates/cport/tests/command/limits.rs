@@ -61,7 +61,7 @@ fn accepts_in_flight_wait_while_no_descriptor_is_left() {
     assert_has(&ended, "40 connections");
     assert_eq!(ended.stderr, "", "{ended:?}");
     let packets = ended.stdout.lines().find_map(|line| line.strip_prefix("packets: ")).unwrap();
-    let done = packets.rsplit(", ").next().unwrap().strip_suffix(" done").unwrap();
+    let done = packets.rsplit(", ").next().unwrap().strip_suffix(" completed").unwrap();
     // An accept, a receive and the end for each connection, a send of its own for some; and the accepts that are
     // cancelled in the end.
     assert!(done.parse::<u32>().unwrap() <= 4 * 40 + 16, "{packets}");
