@@ -8,7 +8,7 @@
 use crate::reader::Reader;
 use crate::state::facts::Facts;
 use crate::state::slot::{
-    Answer, Checked, Delivery, Drained, GENERATIONS, Late, Next, Refusal, Removal, Slot, Turn,
+    Answer, Checked, Delivery, Drained, GENERATIONS, Expiry, Next, Refusal, Removal, Slot, NodeTurn,
 };
 use crate::types::interest::Mode;
 use crate::types::interest::{Events, Interest};
@@ -423,14 +423,14 @@ impl Model {
             return;
         }
         let expected = if !self.enabled || !self.timed {
-            Late::Untimed
+            Expiry::Untimed
         } else if self.node == Node::Rests {
-            Late::Claimed
+            Expiry::Claimed
         } else {
-            Late::Queued
+            Expiry::Queued
         };
         assert_eq!(self.slot.expire(), expected);
-        if expected == Late::Claimed {
+        if expected == Expiry::Claimed {
             (self.node, self.late) = (Node::Expired, true);
         }
     }
@@ -539,37 +539,37 @@ impl Model {
         }
         let is_due = word.is_due();
         let turn = if way == 1 { self.slot.take_and_park() } else { self.slot.take() };
-        let is_packet = matches!(turn, Turn::Held(_) | Turn::Cloned(_) | Turn::Removed);
+        let is_packet = matches!(turn, NodeTurn::Held(_) | NodeTurn::Cloned(_) | NodeTurn::Removed);
         assert_eq!(is_due, is_packet);
         let is_last = !self.shared;
         let expected = if !is_last && (self.closed || self.removing) {
-            Some(Turn::Nothing)
+            Some(NodeTurn::Nothing)
         } else if self.closed {
-            Some(Turn::Gone)
+            Some(NodeTurn::Gone)
         } else if self.collected {
-            Some(Turn::Collect)
+            Some(NodeTurn::Collect)
         } else if self.removing {
-            Some(Turn::Removed)
+            Some(NodeTurn::Removed)
         } else if !self.enabled {
-            Some(Turn::Nothing)
+            Some(NodeTurn::Nothing)
         } else {
             None
         };
         assert_eq!(turn, expected.unwrap_or(turn));
-        if let Turn::Held(events) | Turn::Cloned(events) = turn {
+        if let NodeTurn::Held(events) | NodeTurn::Cloned(events) = turn {
             assert_eq!(events.is_timed_out(), self.late);
             // A deadline is told once.
             self.timed &= !self.late;
         }
-        self.late &= turn == Turn::Check;
+        self.late &= turn == NodeTurn::Check;
         match turn {
-            Turn::Gone | Turn::Removed => self.free(),
-            Turn::Collect | Turn::Nothing => self.node = Node::Rests,
-            Turn::Check => {
+            NodeTurn::Gone | NodeTurn::Removed => self.free(),
+            NodeTurn::Collect | NodeTurn::Nothing => self.node = Node::Rests,
+            NodeTurn::Check => {
                 self.slot.begin_check();
                 self.node = Node::Asked;
             }
-            Turn::Held(events) => {
+            NodeTurn::Held(events) => {
                 assert!(word.mode().one_shot && !events.is_empty());
                 self.hand_out();
                 self.report(events);
@@ -578,7 +578,7 @@ impl Model {
                     self.park();
                 }
             }
-            Turn::Cloned(events) => {
+            NodeTurn::Cloned(events) => {
                 assert!(!events.is_empty());
                 self.node = Node::Cloning;
                 self.report(events);

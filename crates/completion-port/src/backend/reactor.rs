@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::state::facts::{AtEnd, Edge, Facts, Kind, Probe};
+use crate::state::facts::{AtEnd, DescriptorKind, Edge, Facts, Probe};
 use crate::types::error::Fault;
 use crate::types::source::Descriptor;
 
@@ -129,7 +129,7 @@ pub(crate) trait Reactor: Send + Sync {
     fn was_connected(&self, descriptor: Descriptor) -> bool;
 
     /// What kind of object `descriptor` names. The engine asks it only about a hang-up.
-    fn kind(&self, descriptor: Descriptor) -> Kind;
+    fn kind(&self, descriptor: Descriptor) -> DescriptorKind;
 
     /// Replaces the set by a new one that holds only the `live` descriptors, each with its name and
     /// its wanted facts. This gets rid of entries that live on through duplicates of

@@ -2,7 +2,7 @@
 //! waits.
 //!
 //! The port decides when something is tried. A [`Sockets`] translates one attempt into system calls, and
-//! their results into an [`Attempt`]. A call that a signal ended is repeated.
+//! their results into an [`SocketAttempt`]. A call that a signal ended is repeated.
 //!
 //! Where a system completes operations by itself, the port submits those that would block as requests.
 
@@ -19,7 +19,7 @@ pub(crate) const PARTS: usize = 1024;
 
 /// What an attempt has come to.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Attempt<T> {
+pub(crate) enum SocketAttempt<T> {
     /// The operation is done.
     Done(T),
     /// It would have to wait. The next attempt is worth while after an edge of the operation's direction that
@@ -41,16 +41,16 @@ pub(crate) enum Attempt<T> {
     Failed(Fault),
 }
 
-impl<T> Attempt<T> {
+impl<T> SocketAttempt<T> {
     #[inline]
-    pub(crate) fn map<R>(self, map: impl FnOnce(T) -> R) -> Attempt<R> {
+    pub(crate) fn map<R>(self, map: impl FnOnce(T) -> R) -> SocketAttempt<R> {
         match self {
-            Self::Done(value) => Attempt::Done(map(value)),
-            Self::Blocked => Attempt::Blocked,
-            Self::Carried => Attempt::Carried,
-            Self::OutOfResources => Attempt::OutOfResources,
-            Self::Yielded => Attempt::Yielded,
-            Self::Failed(fault) => Attempt::Failed(fault),
+            Self::Done(value) => SocketAttempt::Done(map(value)),
+            Self::Blocked => SocketAttempt::Blocked,
+            Self::Carried => SocketAttempt::Carried,
+            Self::OutOfResources => SocketAttempt::OutOfResources,
+            Self::Yielded => SocketAttempt::Yielded,
+            Self::Failed(fault) => SocketAttempt::Failed(fault),
         }
     }
 
@@ -157,7 +157,7 @@ impl SocketTarget {
 
 /// Sockets of one kernel. Any thread may call it at any time.
 ///
-/// A number that names no socket is refused with an [`Attempt::Failed`], and so is an address of another
+/// A number that names no socket is refused with an [`SocketAttempt::Failed`], and so is an address of another
 /// kernel ([`ErrorKind::WrongKernel`](crate::types::error::ErrorKind::WrongKernel)).
 pub(crate) trait Sockets: Send + Sync {
     /// From now on no accept and no connect of the socket waits: it is asked for before the first of either.
@@ -175,20 +175,20 @@ pub(crate) trait Sockets: Send + Sync {
     /// wait; and the address of its peer, where it has one that an [`Address`] can say. A connection of which
     /// the system says that it was given up while it stood in the queue is passed over. Some systems, Linux
     /// among them, hand it out all the same: then the first receive on it fails.
-    fn accept(&self, descriptor: Descriptor) -> Attempt<(OwnedSource, Option<Address>)>;
+    fn accept(&self, descriptor: Descriptor) -> SocketAttempt<(OwnedSource, Option<Address>)>;
 
-    /// Begins to connect. [`Attempt::Blocked`] if that is under way: after the next edge
+    /// Begins to connect. [`SocketAttempt::Blocked`] if that is under way: after the next edge
     /// [`Sockets::end_connect`] tells. A datagram socket is connected at once.
     ///
     /// A stream that is connected already is refused, and so is one with an earlier connect under way: neither counts as
     /// this one. Where an earlier one has failed, and nothing has asked for its outcome, the system may tell that first.
-    fn begin_connect(&self, descriptor: Descriptor, address: &Address) -> Attempt<()>;
+    fn begin_connect(&self, descriptor: Descriptor, address: &Address) -> SocketAttempt<()>;
 
-    /// What a connect that was under way has come to; [`Attempt::Blocked`] while it still is. A failure is
+    /// What a connect that was under way has come to; [`SocketAttempt::Blocked`] while it still is. A failure is
     /// told once. A stream that turns out to be connected to itself was refused.
-    fn end_connect(&self, descriptor: Descriptor) -> Attempt<()>;
+    fn end_connect(&self, descriptor: Descriptor) -> SocketAttempt<()>;
 
-    /// Gives up a connect for which [`Sockets::begin_connect`] has said [`Attempt::Blocked`], whether it is still under
+    /// Gives up a connect for which [`Sockets::begin_connect`] has said [`SocketAttempt::Blocked`], whether it is still under
     /// way or has come to an end: the socket is not connected afterwards, and can be connected again. False: the system
     /// has no call for that, and the connect continues.
     fn abandon_connect(&self, descriptor: Descriptor) -> bool;
@@ -204,17 +204,17 @@ pub(crate) trait Sockets: Send + Sync {
         descriptor: Descriptor,
         transport: Transport,
         room: &mut [&mut [MaybeUninit<u8>]],
-    ) -> Attempt<Received>;
+    ) -> SocketAttempt<Received>;
 
     /// The same, and the sender's address, if it has one that an [`Address`] can say.
     fn receive_from(
         &self,
         descriptor: Descriptor,
         room: &mut [&mut [MaybeUninit<u8>]],
-    ) -> Attempt<(Received, Option<Address>)>;
+    ) -> SocketAttempt<(Received, Option<Address>)>;
 
     /// Whether the program has shut the reading half, though an accept or a receive that finds nothing would have to wait
-    /// ([`Attempt::Blocked`]): so do listeners of `AF_UNIX` and sockets for datagrams on Linux, where only a call that waits
+    /// ([`SocketAttempt::Blocked`]): so do listeners of `AF_UNIX` and sockets for datagrams on Linux, where only a call that waits
     /// ends by that. False where such an attempt tells by itself.
     fn has_shut_reading(&self, descriptor: Descriptor) -> bool;
 
@@ -228,9 +228,9 @@ pub(crate) trait Sockets: Send + Sync {
         descriptor: Descriptor,
         parts: &[&[u8]],
         address: Option<&Address>,
-    ) -> Attempt<usize>;
+    ) -> SocketAttempt<usize>;
 
-    /// Performs the operations whose attempts returned [`Attempt::Carried`]. `None` if no attempt does.
+    /// Performs the operations whose attempts returned [`SocketAttempt::Carried`]. `None` if no attempt does.
     fn socket_requests(&self) -> Option<&dyn Submit<SocketTarget>> {
         None
     }

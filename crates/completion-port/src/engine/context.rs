@@ -48,7 +48,7 @@ pub(super) const BEGIN: u32 = 0_u32.wrapping_sub(10 * SAMPLED);
 
 /// Whether the port takes work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(super) enum PortPhase {
     Open = 0,
     /// Every registration is being removed; over once none is left.
     ShuttingDown = 1,
@@ -84,7 +84,7 @@ impl Context {
     ) -> Self {
         Self {
             origin: backend.origin(),
-            phase: AtomicU8::new(Phase::Open as u8),
+            phase: AtomicU8::new(PortPhase::Open as u8),
             nodes: Nodes::new(),
             number,
             limit,
@@ -143,17 +143,17 @@ impl Context {
 impl Context {
     /// The phase at this moment.
     #[inline]
-    pub(super) fn phase(&self) -> Phase {
+    pub(super) fn phase(&self) -> PortPhase {
         match self.phase.load(SeqCst) {
-            0 => Phase::Open,
-            1 => Phase::ShuttingDown,
-            2 => Phase::Closed,
-            _ => Phase::Abandoned,
+            0 => PortPhase::Open,
+            1 => PortPhase::ShuttingDown,
+            2 => PortPhase::Closed,
+            _ => PortPhase::Abandoned,
         }
     }
 
     /// Sets the phase for threads that do not have the lock. The caller has the lock.
-    pub(super) fn set_phase(&self, phase: Phase) {
+    pub(super) fn set_phase(&self, phase: PortPhase) {
         self.phase.store(phase as u8, SeqCst);
     }
 
@@ -168,7 +168,7 @@ impl Context {
     #[inline]
     pub(crate) fn check_open(&self, call: Call) -> Result<(), Error> {
         self.check_usable(call)?;
-        if self.phase() != Phase::Open {
+        if self.phase() != PortPhase::Open {
             return Err(Error::new(call, ErrorKind::Closed));
         }
         Ok(())

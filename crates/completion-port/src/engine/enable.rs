@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Engine;
-use super::context::{Name, Phase};
+use super::context::{Name, PortPhase};
 use super::registry::{Registry, Return};
 use super::worker::Seat;
 use crate::state::slot::{Drained, Slot};
@@ -23,7 +23,7 @@ impl Engine {
         terms: Return,
         seat: impl FnOnce() -> Option<Arc<Seat>>,
     ) -> Result<(), Error> {
-        if self.phase() == Phase::ShuttingDown && !self.forked() {
+        if self.phase() == PortPhase::ShuttingDown && !self.forked() {
             // The sweep has not come to this registration yet, so it is removed here.
             let _ = self.remove(name);
         }

@@ -36,7 +36,7 @@ use std::ops::Deref;
 use std::sync::{Arc, Weak};
 
 use crate::backend::Backend;
-pub(crate) use crate::state::timers::Name as TimerName;
+pub(crate) use crate::state::timers::TimerName;
 use crate::types::config::BlockDetection;
 use crate::types::error::{Call, Error};
 use context::Context;
@@ -47,9 +47,9 @@ use workers::Workers;
 pub(crate) use crate::state::operations::{Clearance, Desk, Step, Verdict};
 pub(crate) use crate::state::schedule::Waited;
 pub(crate) use context::{Name, Shown, name_of, name_parts};
-pub(crate) use operations::{Aloft, Operations, Place, Plan};
+pub(crate) use operations::{Aloft, AttemptContext, Operations, Plan};
 pub(crate) use queue::{Histogram, Posting, Taken};
-pub(crate) use registry::{Entry, Return};
+pub(crate) use registry::{NewRegistration, Return};
 pub(crate) use wait::{GoesOn, Scratch};
 pub(crate) use worker::{Seat, Tally};
 

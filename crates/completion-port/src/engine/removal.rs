@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Engine;
-use super::context::{Name, Phase, kind_of, name_parts};
+use super::context::{Name, PortPhase, kind_of, name_parts};
 use super::registry::Registry;
 use crate::backend::thread::Thread;
 use crate::memory::trace::trace;
@@ -132,7 +132,7 @@ impl Engine {
 
 impl Holder for Engine {
     fn watches(&self, descriptor: Descriptor, name: Name) -> bool {
-        self.phase() != Phase::Abandoned && self.has(descriptor, name)
+        self.phase() != PortPhase::Abandoned && self.has(descriptor, name)
     }
 
     fn is_live(&self, name: Name) -> bool {

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::SeqCst;
 
 use super::Engine;
-use super::context::{Context, Phase, name_of};
+use super::context::{Context, PortPhase, name_of};
 use super::queue::{Hub, Notice};
 use crate::state::moment::Moment;
 use crate::state::operations::{Flight, Verdict};
@@ -22,21 +22,21 @@ pub(crate) struct Remains {
 impl Engine {
     /// Refuses new work; waits go on until the queue is empty.
     pub(crate) fn close(&self) {
-        self.end_in(Phase::Closed);
+        self.end_in(PortPhase::Closed);
     }
 
     /// Refuses new work, and ends every wait at once.
     pub(crate) fn abandon(&self) {
-        self.end_in(Phase::Abandoned);
+        self.end_in(PortPhase::Abandoned);
     }
 
-    fn end_in(&self, phase: Phase) {
+    fn end_in(&self, phase: PortPhase) {
         let mut hub = self.lock();
-        if hub.lists().phase() == Phase::Abandoned {
+        if hub.lists().phase() == PortPhase::Abandoned {
             return;
         }
         let notice = self.leave_open(&mut hub, phase);
-        if phase == Phase::Closed {
+        if phase == PortPhase::Closed {
             // Until all packets of operations are queued the waits go on.
             hub.lists_mut().begin_await();
             let (slots, records) = (hub.lists().highest_slot(), hub.lists().highest_record());
@@ -115,9 +115,9 @@ impl Engine {
 
     /// The port is open no longer. What is due by now is queued still, though no thread has looked since: all of
     /// it in one hold of the lock, however much that is, since nothing is queued from this moment on.
-    fn leave_open(&self, hub: &mut Hub, phase: Phase) -> Option<Notice> {
+    fn leave_open(&self, hub: &mut Hub, phase: PortPhase) -> Option<Notice> {
         let mut notice = None;
-        if hub.schedule().has_timers() && phase != Phase::Abandoned {
+        if hub.schedule().has_timers() && phase != PortPhase::Abandoned {
             let now = self.backend().now();
             while self.queue_due(hub.lists_mut(), now) <= now {}
             notice = self.depart(hub);
@@ -133,8 +133,8 @@ impl Engine {
         self.check_usable(Call::Shutdown)?;
         let mut hub = self.lock();
         let mut notice = None;
-        if hub.lists().phase() == Phase::Open {
-            notice = self.leave_open(&mut hub, Phase::ShuttingDown);
+        if hub.lists().phase() == PortPhase::Open {
+            notice = self.leave_open(&mut hub, PortPhase::ShuttingDown);
         }
         let highest = hub.lists().highest_slot();
         drop(hub);
@@ -163,7 +163,7 @@ impl Engine {
         let forked = self.forked();
         let hub = if forked { self.try_lock() } else { Some(self.lock()) };
         if let Some(mut hub) = hub {
-            hub.lists_mut().set_phase(Phase::Closed);
+            hub.lists_mut().set_phase(PortPhase::Closed);
             self.take_back_all(&mut hub);
             // This closes the descriptors by which threads are queried.
             hub.lists_mut().members_mut().clear();

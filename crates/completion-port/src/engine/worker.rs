@@ -25,7 +25,7 @@ struct Counts {
 
 /// A kind of packet that is counted.
 #[derive(Clone, Copy)]
-pub(super) enum Kind {
+pub(super) enum PacketKind {
     Ready,
     Notified,
     Posted,
@@ -209,13 +209,13 @@ impl Seat {
 
     /// A packet of this kind was taken. Only the thread itself calls this.
     #[inline]
-    pub(super) fn count(&self, kind: Kind) {
+    pub(super) fn count(&self, kind: PacketKind) {
         let counter = match kind {
-            Kind::Ready => &self.counts.ready,
-            Kind::Notified => &self.counts.notified,
-            Kind::Posted => &self.counts.posted,
-            Kind::Removed => &self.counts.removed,
-            Kind::Done => &self.counts.done,
+            PacketKind::Ready => &self.counts.ready,
+            PacketKind::Notified => &self.counts.notified,
+            PacketKind::Posted => &self.counts.posted,
+            PacketKind::Removed => &self.counts.removed,
+            PacketKind::Done => &self.counts.done,
         };
         // Only the seat's own thread writes it.
         counter.store(counter.load(Relaxed) + 1, Relaxed);

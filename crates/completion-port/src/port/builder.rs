@@ -8,9 +8,7 @@ use crate::memory::cells::Cells;
 use crate::port::{Port, Store};
 use crate::sys;
 use crate::types::buffer::Buffer;
-use crate::types::config::BlockDetection;
-use crate::types::config::FileEngine;
-use crate::types::config::Readiness;
+use crate::types::config::{BlockDetection, FileEngine, Readiness};
 use crate::types::error::{Call, Error, Result};
 use crate::types::source::KernelId;
 

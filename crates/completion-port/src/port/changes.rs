@@ -47,12 +47,12 @@ use crate::types::trigger::{Terms, Trigger};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Changes<'c, K, B = Vec<u8>> {
-    list: Vec<Change<'c, K, B>>,
+    list: Vec<PortChange<'c, K, B>>,
     results: Vec<Result<Id>>,
     refused: Vec<RefusedChange<K>>,
 }
 
-enum Change<'c, K, B> {
+enum PortChange<'c, K, B> {
     Register(Registration<'c, K>),
     Rearm(Ready<'c, K, B>, Option<Terms<K>>),
     Enable(Id, Terms<K>),
@@ -70,12 +70,12 @@ impl<'c, K, B> Changes<'c, K, B> {
 
     /// Adds a registration; as [`Port::register`].
     pub fn register(&mut self, registration: Registration<'c, K>) {
-        self.list.push(Change::Register(registration));
+        self.list.push(PortChange::Register(registration));
     }
 
     /// Adds the rearming of a token; as [`Ready::rearm`]. A token knows its port, and is rearmed there.
     pub fn rearm(&mut self, ready: Ready<'c, K, B>) {
-        self.list.push(Change::Rearm(ready, None));
+        self.list.push(PortChange::Rearm(ready, None));
     }
 
     /// Adds the rearming of a token with another filter and trigger; as [`Ready::rearm_as`].
@@ -85,27 +85,27 @@ impl<'c, K, B> Changes<'c, K, B> {
         interest: Interest,
         trigger: impl Trigger<K>,
     ) {
-        self.list.push(Change::Rearm(ready, Some(trigger.terms(interest))));
+        self.list.push(PortChange::Rearm(ready, Some(trigger.terms(interest))));
     }
 
     /// Adds the enabling of a registration by its name; as [`Port::enable`].
     pub fn enable(&mut self, id: Id, interest: Interest, trigger: impl Trigger<K>) {
-        self.list.push(Change::Enable(id, trigger.terms(interest)));
+        self.list.push(PortChange::Enable(id, trigger.terms(interest)));
     }
 
     /// Adds a request for one more report; as [`Port::enable_also`].
     pub fn enable_also(&mut self, id: Id, interest: Interest) {
-        self.list.push(Change::EnableAlso(id, interest));
+        self.list.push(PortChange::EnableAlso(id, interest));
     }
 
     /// Adds a disabling; as [`Port::disable`].
     pub fn disable(&mut self, id: Id) {
-        self.list.push(Change::Disable(id));
+        self.list.push(PortChange::Disable(id));
     }
 
     /// Adds a removal; as [`Port::remove`].
     pub fn remove(&mut self, id: Id) {
-        self.list.push(Change::Remove(id));
+        self.list.push(PortChange::Remove(id));
     }
 
     /// How many changes wait to be applied.
@@ -147,8 +147,8 @@ impl<'c, K, B> Changes<'c, K, B> {
         self.refused.clear();
         for change in self.list.drain(..) {
             let outcome = match change {
-                Change::Register(registration) => port.register(registration).map_err(parts),
-                Change::Rearm(ready, terms) => {
+                PortChange::Register(registration) => port.register(registration).map_err(parts),
+                PortChange::Rearm(ready, terms) => {
                     let id = ready.id();
                     let armed = match terms {
                         None => ready.rearm(),
@@ -156,15 +156,19 @@ impl<'c, K, B> Changes<'c, K, B> {
                     };
                     armed.map(|()| id).map_err(parts)
                 }
-                Change::Enable(id, terms) => {
+                PortChange::Enable(id, terms) => {
                     let enabled = port.enable_with(id, terms, || Drained::NONE);
                     enabled.map(|()| id).map_err(|error| (error, None))
                 }
-                Change::EnableAlso(id, interest) => {
+                PortChange::EnableAlso(id, interest) => {
                     port.enable_also(id, interest).map(|()| id).map_err(|error| (error, None))
                 }
-                Change::Disable(id) => port.disable(id).map(|()| id).map_err(|error| (error, None)),
-                Change::Remove(id) => port.remove(id).map(|()| id).map_err(|error| (error, None)),
+                PortChange::Disable(id) => {
+                    port.disable(id).map(|()| id).map_err(|error| (error, None))
+                }
+                PortChange::Remove(id) => {
+                    port.remove(id).map(|()| id).map_err(|error| (error, None))
+                }
             };
             match outcome {
                 Ok(id) => self.results.push(Ok(id)),

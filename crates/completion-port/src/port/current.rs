@@ -72,9 +72,9 @@ impl Drop for Membership {
 
 /// The seat that a thread has. Dropping this gives the seat up, also if the packets of a wait still
 /// exist or were forgotten.
-struct Current(Rc<Membership>);
+struct CurrentSeat(Rc<Membership>);
 
-impl Drop for Current {
+impl Drop for CurrentSeat {
     fn drop(&mut self) {
         self.0.leave();
     }
@@ -82,7 +82,7 @@ impl Drop for Current {
 
 thread_local! {
     /// The port that the thread waited on last; a thread runs packets of one port at a time.
-    static CURRENT: RefCell<Option<Current>> = const { RefCell::new(None) };
+    static CURRENT: RefCell<Option<CurrentSeat>> = const { RefCell::new(None) };
 }
 
 /// The seat of the calling thread on the port of `engine`, which it is about to wait on. A seat on
@@ -91,7 +91,7 @@ thread_local! {
 pub(crate) fn take_seat(engine: &Arc<Engine>) -> Rc<Membership> {
     let seated = CURRENT.try_with(|current| {
         let current = current.borrow();
-        let Current(membership) = current.as_ref()?;
+        let CurrentSeat(membership) = current.as_ref()?;
         membership.is_at(engine).then(|| Rc::clone(membership))
     });
     match seated {
@@ -108,7 +108,7 @@ pub(crate) fn take_seat(engine: &Arc<Engine>) -> Rc<Membership> {
 #[cold]
 fn change_seats(engine: &Arc<Engine>) -> Rc<Membership> {
     let membership = Membership::new(engine);
-    let mine = Current(Rc::clone(&membership));
+    let mine = CurrentSeat(Rc::clone(&membership));
     // The former seat is dropped after the borrow.
     drop(CURRENT.try_with(|current| current.replace(Some(mine))));
     membership
@@ -122,7 +122,7 @@ pub(crate) fn with_current_seat<R>(engine: &Engine, action: impl FnOnce(Option<&
     let mut act = |seat: Option<&Seat>| action.take().map(|action| action(seat));
     let done = CURRENT.try_with(|current| {
         let current = current.borrow();
-        let membership = current.as_ref().map(|Current(membership)| membership);
+        let membership = current.as_ref().map(|CurrentSeat(membership)| membership);
         act(membership.filter(|it| it.is_at(engine)).map(|it| &*it.seat))
     });
     // The thread's local values are gone already.
@@ -133,7 +133,7 @@ pub(crate) fn with_current_seat<R>(engine: &Engine, action: impl FnOnce(Option<&
 pub(crate) fn current_seat(engine: &Engine) -> Option<Arc<Seat>> {
     let seat = CURRENT.try_with(|current| {
         let current = current.borrow();
-        let Current(membership) = current.as_ref()?;
+        let CurrentSeat(membership) = current.as_ref()?;
         membership.is_at(engine).then(|| Arc::clone(&membership.seat))
     });
     seat.ok().flatten()

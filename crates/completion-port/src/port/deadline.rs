@@ -15,10 +15,10 @@ use crate::state::moment::Moment;
 ///
 /// A deadline beyond the range of the clock, some hundreds of years, is never reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Deadline(Kind);
+pub struct Deadline(TimerKind);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum TimerKind {
     In(Duration),
     At(Instant),
 }
@@ -28,21 +28,21 @@ impl Deadline {
     #[inline]
     pub(crate) fn moment(self, backend: &dyn Backend) -> Moment {
         match self.0 {
-            Kind::In(span) => backend.now().checked_add(span).unwrap_or(Moment::NEVER),
-            Kind::At(instant) => backend.moment_of(instant),
+            TimerKind::In(span) => backend.now().checked_add(span).unwrap_or(Moment::NEVER),
+            TimerKind::At(instant) => backend.moment_of(instant),
         }
     }
 }
 
 impl From<Duration> for Deadline {
     fn from(span: Duration) -> Self {
-        Self(Kind::In(span))
+        Self(TimerKind::In(span))
     }
 }
 
 impl From<Instant> for Deadline {
     fn from(instant: Instant) -> Self {
-        Self(Kind::At(instant))
+        Self(TimerKind::At(instant))
     }
 }
 

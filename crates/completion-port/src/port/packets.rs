@@ -14,7 +14,7 @@ use crate::port::registration::Id;
 use crate::port::token::{Held, Ready};
 use crate::state::moment::Moment;
 use crate::state::queue::{NIL, Node};
-use crate::state::slot::{Drained, Slot, Turn};
+use crate::state::slot::{Drained, NodeTurn, Slot};
 use crate::types::buffer::Buffer;
 use crate::types::interest::Events;
 
@@ -264,7 +264,7 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
     fn clone_key(&self, index: u32) -> K {
         let clone = self.port.clone_key().expect("set before the first such wait");
         // If the clone panics, this still queues the node.
-        let node = Unfinished { engine: self.port.engine(), index, turn: Turn::Check };
+        let node = Unfinished { engine: self.port.engine(), index, turn: NodeTurn::Check };
         // SAFETY: `clone_with` demands that the caller owns the cell, with a value in it, until
         // it returns.
         // - owned: the node came off the seat's chain, and has not had its turn;
@@ -308,10 +308,10 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
             if engine.forked() {
                 // The clone has forked, and this is the child: what was handed to the parent is the
                 // parent's.
-                return Turn::Nothing;
+                return NodeTurn::Nothing;
             }
             let turn = slot.take_and_park();
-            if let Turn::Held(_) | Turn::Cloned(_) = turn {
+            if let NodeTurn::Held(_) | NodeTurn::Cloned(_) = turn {
                 key = Some(clone);
             } else {
                 discard(engine, index, turn, clone);
@@ -367,17 +367,19 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
 struct Unfinished<'e> {
     engine: &'e Engine,
     index: u32,
-    /// What its turn was; [`Turn::Check`] if it has had none yet.
-    turn: Turn,
+    /// What its turn was; [`NodeTurn::Check`] if it has had none yet.
+    turn: NodeTurn,
 }
 
 impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
         match self.turn {
-            Turn::Check | Turn::Removed | Turn::Gone => self.engine.queue_again(self.index),
-            Turn::Collect => self.engine.announce_collected(),
+            NodeTurn::Check | NodeTurn::Removed | NodeTurn::Gone => {
+                self.engine.queue_again(self.index)
+            }
+            NodeTurn::Collect => self.engine.announce_collected(),
             // Nothing is left to be done, or there is a packet that has the clone.
-            Turn::Nothing | Turn::Held(_) | Turn::Cloned(_) => {}
+            NodeTurn::Nothing | NodeTurn::Held(_) | NodeTurn::Cloned(_) => {}
         }
     }
 }
@@ -385,7 +387,7 @@ impl Drop for Unfinished<'_> {
 /// Drops a clone that was made for a packet, of a node whose turn was something else.
 #[cold]
 #[inline(never)]
-fn discard<K>(engine: &Engine, index: u32, turn: Turn, clone: K) {
+fn discard<K>(engine: &Engine, index: u32, turn: NodeTurn, clone: K) {
     let node = Unfinished { engine, index, turn };
     drop(clone);
     std::mem::forget(node);

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use crate::engine::{Entry, name_parts};
+use crate::engine::{NewRegistration, name_parts};
 use crate::port::Port;
 use crate::port::current::current_seat;
 use crate::port::operation::SharedId;
-use crate::port::registration::{Id, Owner, Registration};
+use crate::port::registration::{Id, Registration, SourceOwner};
 use crate::port::token::Ready;
 use crate::state::slot::Drained;
 use crate::types::error::{Call, Error, ErrorKind, Refused, Result};
@@ -86,9 +86,10 @@ impl<K, M, B> Port<K, M, B> {
         // - owned: the slot was reserved just now, and no other thread knows it;
         // - empty: a slot is given up only after its key was moved out.
         unsafe { self.store.keys.cells.put(index, key) };
-        let borrowed = !matches!(owner, Owner::Key);
+        let borrowed = !matches!(owner, SourceOwner::Key);
         let seat = || current_seat(&self.store.engine);
-        let entry = Entry { descriptor: number, mode: terms.mode, borrowed, associated, shared };
+        let entry =
+            NewRegistration { descriptor: number, mode: terms.mode, borrowed, associated, shared };
         self.store.engine.register(call, index, entry, seat).map(Id).map_err(|error| {
             // SAFETY: `take` demands that the caller owns the cell, with a value in it.
             // - owned: a refused slot was held by the call all the time, and is given up only below;

@@ -57,7 +57,7 @@ impl fmt::Debug for Id {
 /// ```
 #[must_use = "a registration does nothing until it is handed to a port"]
 pub struct Registration<'s, K> {
-    pub(crate) owner: Owner<'s>,
+    pub(crate) owner: SourceOwner<'s>,
     /// The kernel that gave the number; `None` if only the number is known.
     pub(crate) kernel: Option<KernelId>,
     pub(crate) number: Descriptor,
@@ -67,7 +67,7 @@ pub struct Registration<'s, K> {
 }
 
 /// The owner of a registration's descriptor.
-pub(crate) enum Owner<'s> {
+pub(crate) enum SourceOwner<'s> {
     /// Its key.
     Key,
     /// The caller, at least until it is registered.
@@ -117,7 +117,7 @@ impl<K: Source> Registration<'static, K> {
         let source_of: fn(&K) -> SourceName = |key| key.as_source().name;
         let SourceName { kernel, number } = source_of(&key);
         Self {
-            owner: Owner::Key,
+            owner: SourceOwner::Key,
             kernel: Some(kernel),
             number,
             key,
@@ -149,7 +149,7 @@ impl<'s, K> Registration<'s, K> {
     ) -> Self {
         let source = source.as_source();
         Self {
-            owner: Owner::Caller(source),
+            owner: SourceOwner::Caller(source),
             kernel: Some(source.name.kernel),
             number: source.name.number,
             key,
@@ -160,7 +160,7 @@ impl<'s, K> Registration<'s, K> {
 
     /// A descriptor of which only the number is known.
     pub(crate) fn numbered(number: Descriptor, key: K, terms: Terms<K>) -> Self {
-        Self { owner: Owner::Unknown, kernel: None, number, key, terms, source_of: None }
+        Self { owner: SourceOwner::Unknown, kernel: None, number, key, terms, source_of: None }
     }
 
     /// The key.
@@ -180,7 +180,7 @@ impl<K> fmt::Debug for Registration<'_, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Registration")
             .field("descriptor", &self.number)
-            .field("owned", &matches!(self.owner, Owner::Key))
+            .field("owned", &matches!(self.owner, SourceOwner::Key))
             .field("interest", &self.terms.mode.interest)
             .field("edge", &self.terms.mode.edge)
             .field("one_shot", &self.terms.mode.one_shot)

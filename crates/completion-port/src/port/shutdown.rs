@@ -74,15 +74,15 @@ struct Each<F: Fn(u32)>(std::vec::IntoIter<u32>, F);
 
 impl<F: Fn(u32)> Drop for Each<F> {
     fn drop(&mut self) {
-        struct Rest<'r, F: Fn(u32)>(&'r mut Each<F>);
-        impl<F: Fn(u32)> Drop for Rest<'_, F> {
+        struct RestGuard<'r, F: Fn(u32)>(&'r mut Each<F>);
+        impl<F: Fn(u32)> Drop for RestGuard<'_, F> {
             fn drop(&mut self) {
                 for number in self.0.0.by_ref() {
                     (self.0.1)(number);
                 }
             }
         }
-        let rest = Rest(self);
+        let rest = RestGuard(self);
         for number in rest.0.0.by_ref() {
             (rest.0.1)(number);
         }

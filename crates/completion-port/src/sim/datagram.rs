@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::kqueue::Ends;
+use super::kqueue::FilterEnds;
 use super::objects::{Code, FileId, Object, Objects};
 use super::stream::Family;
 use super::{Conditions, SEND_BUFFER};
@@ -59,8 +59,8 @@ impl Datagrams {
     }
 
     /// What the filters of a kqueue look at, of which `plain` has what epoll says, too.
-    pub(super) fn ends(&self, plain: Ends) -> Ends {
-        Ends {
+    pub(super) fn ends(&self, plain: FilterEnds) -> FilterEnds {
+        FilterEnds {
             readable: !self.queue.is_empty(),
             read_over: self.read_shut,
             write_over: self.write_shut,

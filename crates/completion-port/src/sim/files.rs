@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::objects::{Code, FileId};
 use super::reach::OnKernel;
-use super::{Kernel, Object, Socket, State};
+use super::{Kernel, KernelState, Object, Socket};
 use crate::backend::files::{FileKind, FileRef, FileTarget, Files, Now};
 use crate::backend::request::{FileRequest, Submit};
 use crate::sys::codes;
@@ -61,7 +61,7 @@ pub(super) struct FileState {
     counts: VecDeque<usize>,
 }
 
-impl State {
+impl KernelState {
     fn contents(&mut self, descriptor: Descriptor) -> Result<&mut Contents, Code> {
         let file = self.file(descriptor).ok_or(codes::EBADF)?;
         match self.objects.get(file) {
@@ -252,7 +252,7 @@ impl Kernel {
     }
 }
 
-impl State {
+impl KernelState {
     fn contents_of(&mut self, file: FileId) -> Option<&mut Contents> {
         match self.objects.get(file) {
             Some(Object::File(contents)) => Some(contents),
@@ -262,9 +262,9 @@ impl State {
 }
 
 /// One more number for a file.
-struct Held(Socket);
+struct SimulatedFile(Socket);
 
-impl FileRef for Held {
+impl FileRef for SimulatedFile {
     fn descriptor(&self) -> Descriptor {
         self.0.number()
     }
@@ -317,7 +317,7 @@ impl<T: OnKernel> Files for T {
             code => fault(code),
         })?;
         drop(state);
-        Ok(Arc::new(Held(Socket::new(self.kernel().clone(), file, number))))
+        Ok(Arc::new(SimulatedFile(Socket::new(self.kernel().clone(), file, number))))
     }
 
     fn file_requests(&self) -> &dyn Submit<FileTarget> {

@@ -9,17 +9,17 @@ use std::time::Duration;
 use super::objects::{Code, FileId, Objects};
 use super::reach::OnKernel;
 use super::set::Cause;
-use super::{Conditions, Kernel, Object, State};
+use super::{Conditions, Kernel, KernelState, Object};
 use crate::backend::host::Origin;
-use crate::state::facts::{AtEnd, Kind};
+use crate::state::facts::{AtEnd, DescriptorKind};
 use crate::sys::codes;
-use crate::sys::portable::kqueue::{Calls, Event, Filter, Kqueue, Use, flag, note};
+use crate::sys::portable::kqueue::{Event, Filter, Kqueue, KqueueCalls, Use, flag, note};
 use crate::types::source::Descriptor;
 
 /// What a filter looks at.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(clippy::struct_excessive_bools, reason = "what can be said of an object")]
-pub(super) struct Ends {
+pub(super) struct FilterEnds {
     /// Something can be read or accepted, and how much.
     pub(super) readable: bool,
     pub(super) unread: usize,
@@ -52,7 +52,7 @@ type Key = (Descriptor, Filter);
 
 /// A simulated kqueue.
 #[derive(Debug, Default)]
-pub(super) struct Queue {
+pub(super) struct SimulatedKqueue {
     knotes: BTreeMap<Key, Knote>,
     /// The entries of each file.
     of_files: BTreeMap<FileId, BTreeSet<Key>>,
@@ -87,7 +87,7 @@ fn report(key: Key, knote: &Knote, objects: &mut Objects) -> Option<(i64, u16, u
     }
 }
 
-impl Queue {
+impl SimulatedKqueue {
     fn list(&mut self, key: Key) {
         if !self.active.contains(&key) {
             self.active.push_back(key);
@@ -225,27 +225,27 @@ impl Queue {
 
 impl Objects {
     /// What the filters of a kqueue look at.
-    pub(super) fn ends(&mut self, id: FileId) -> Ends {
+    pub(super) fn ends(&mut self, id: FileId) -> FilterEnds {
         let unread = self.unread(id).unwrap_or(0);
         let now = self.conditions(id);
-        let plain = Ends {
+        let plain = FilterEnds {
             readable: now.contains(Conditions::IN),
             unread,
             writable: now.contains(Conditions::OUT),
-            ..Ends::default()
+            ..FilterEnds::default()
         };
         match self.get(id) {
             Some(Object::Stream(stream)) => stream.ends(plain),
             Some(Object::Datagrams(socket)) => socket.ends(plain),
             Some(Object::Reader(_)) => {
-                Ends { read_over: now.contains(Conditions::HUP), writable: false, ..plain }
+                FilterEnds { read_over: now.contains(Conditions::HUP), writable: false, ..plain }
             }
             Some(Object::Writer(_)) => {
                 let is_alone = now.contains(Conditions::ERR);
-                Ends { readable: false, read_over: is_alone, write_over: is_alone, ..plain }
+                FilterEnds { readable: false, read_over: is_alone, write_over: is_alone, ..plain }
             }
-            Some(Object::Counter(_)) => Ends { unread: usize::from(plain.readable), ..plain },
-            Some(Object::File(_)) | None => Ends::default(),
+            Some(Object::Counter(_)) => FilterEnds { unread: usize::from(plain.readable), ..plain },
+            Some(Object::File(_)) | None => FilterEnds::default(),
         }
     }
 
@@ -303,7 +303,7 @@ impl Drop for Opened {
     }
 }
 
-impl State {
+impl KernelState {
     fn change(&mut self, queue: u64, change: &Event) -> Result<(), Code> {
         let is_new = change.flags == flag::ADD | flag::DISABLE;
         let file = self.file(change.descriptor);
@@ -317,7 +317,7 @@ impl State {
     }
 }
 
-impl Calls for SimulatedCalls {
+impl KqueueCalls for SimulatedCalls {
     type Queue = Opened;
     type Pipe = (super::Socket, super::Socket);
 
@@ -331,7 +331,7 @@ impl Calls for SimulatedCalls {
         let mut state = self.kernel.lock();
         state.last_set += 1;
         let number = state.last_set;
-        state.queues.insert(number, Queue::default());
+        state.queues.insert(number, SimulatedKqueue::default());
         drop(state);
         Ok(Opened { kernel: self.kernel.clone(), number })
     }
@@ -376,7 +376,7 @@ impl Calls for SimulatedCalls {
         let until = state.deadline(timeout);
         let mut count = 0;
         self.kernel.sleep(state, until, Cause::Queued(queue.number), |state| {
-            let State { queues, objects, .. } = state;
+            let KernelState { queues, objects, .. } = state;
             count = queues.entry(queue.number).or_default().take(room, objects);
             count > 0
         });
@@ -440,7 +440,7 @@ impl Calls for SimulatedCalls {
         self.kernel.ask_was_connected(descriptor)
     }
 
-    fn kind(&self, descriptor: Descriptor) -> Kind {
+    fn kind(&self, descriptor: Descriptor) -> DescriptorKind {
         self.kernel.ask_kind(descriptor)
     }
 }

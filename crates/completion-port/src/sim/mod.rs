@@ -97,7 +97,7 @@ mod winsock_notifications;
 pub use calls::Calls;
 pub use files::FileScript;
 use files::FileState;
-use kqueue::{Queue, SimulatedCalls};
+use kqueue::{SimulatedCalls, SimulatedKqueue};
 use numbers::Numbers;
 use objects::{Code, FileId, Object, Objects};
 use set::{Cause, Set, Simulated, Sleeper};
@@ -216,12 +216,12 @@ pub enum Mechanism {
 /// Every method may be called by any thread at any time.
 #[derive(Clone)]
 pub struct Kernel {
-    shared: Arc<Shared>,
+    shared: Arc<SharedKernel>,
 }
 
-struct Shared {
+struct SharedKernel {
     id: KernelId,
-    state: Mutex<State>,
+    state: Mutex<KernelState>,
     /// Something happened that may end a sleep.
     changed: Condvar,
     /// The number of threads that sleep may have changed.
@@ -231,12 +231,12 @@ struct Shared {
 
 /// Everything behind the one lock, which is a leaf: nothing of the engine is called with it held.
 #[derive(Default)]
-struct State {
+struct KernelState {
     objects: Objects,
     numbers: Numbers,
     sets: BTreeMap<u64, Set>,
-    queues: BTreeMap<u64, Queue>,
-    notifiers: BTreeMap<u64, winsock_notifications::Queue>,
+    queues: BTreeMap<u64, SimulatedKqueue>,
+    notifiers: BTreeMap<u64, winsock_notifications::SimulatedCompletionPort>,
     holders: Arc<Holders>,
     /// The number that was last given to a set or a queue.
     last_set: u64,
@@ -268,7 +268,7 @@ fn refusal(code: Code) -> Fault {
     fault_of_wait(code, &[codes::EPERM], &[codes::ENOMEM])
 }
 
-impl State {
+impl KernelState {
     /// The file that `descriptor` names now.
     fn file(&self, descriptor: Descriptor) -> Option<FileId> {
         self.numbers.file(descriptor)
@@ -334,10 +334,11 @@ impl State {
         let due = self.manual && sleeper.until.is_some_and(|until| self.clock >= until);
         let called = match &sleeper.cause {
             Cause::Polled(set) => !self.sets.get(set).is_some_and(Set::is_idle),
-            Cause::Queued(queue) => !self.queues.get(queue).is_some_and(Queue::is_idle),
-            Cause::Notified(port) => {
-                !self.notifiers.get(port).is_some_and(winsock_notifications::Queue::is_idle)
-            }
+            Cause::Queued(queue) => !self.queues.get(queue).is_some_and(SimulatedKqueue::is_idle),
+            Cause::Notified(port) => !self
+                .notifiers
+                .get(port)
+                .is_some_and(winsock_notifications::SimulatedCompletionPort::is_idle),
             Cause::Park(unparked) => unparked.load(std::sync::atomic::Ordering::Relaxed),
         };
         !due && !called
@@ -444,9 +445,9 @@ impl Kernel {
     #[must_use]
     pub fn new() -> Self {
         Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(SharedKernel {
                 id: KernelId::simulated(),
-                state: Mutex::new(State::default()),
+                state: Mutex::new(KernelState::default()),
                 changed: Condvar::new(),
                 settled: Condvar::new(),
                 descriptors: Descriptors::new(),
@@ -472,7 +473,7 @@ impl Kernel {
         Kqueue::new(calls).expect("a simulated kernel has no limit of queues")
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, KernelState> {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -486,7 +487,7 @@ impl Kernel {
     }
 
     /// Ends a change: watchers hear of it, and sleepers look again if there is something for one of them.
-    fn publish(&self, mut state: MutexGuard<'_, State>) {
+    fn publish(&self, mut state: MutexGuard<'_, KernelState>) {
         state.deliver();
         if state.sleeping() < state.sleepers.len() {
             self.shared.changed.notify_all();
@@ -498,10 +499,10 @@ impl Kernel {
     /// only the one that came last is asked, as epoll does it.
     fn sleep(
         &self,
-        mut state: MutexGuard<'_, State>,
+        mut state: MutexGuard<'_, KernelState>,
         until: Option<Moment>,
         cause: Cause,
-        mut ready: impl FnMut(&mut State) -> bool,
+        mut ready: impl FnMut(&mut KernelState) -> bool,
     ) {
         let mut entry = None;
         let mut cause = Some(cause);

@@ -30,7 +30,7 @@ pub(super) enum Object {
 
 /// What has changed, for the watchers.
 #[derive(Debug, Default)]
-pub(super) struct Changes {
+pub(super) struct SimulatedChanges {
     /// Files that have changed, oldest first, and what has changed. The watchers of that get an
     /// edge; all watchers of the file if it is nothing in particular.
     woken: Vec<(FileId, Conditions)>,
@@ -38,7 +38,7 @@ pub(super) struct Changes {
     joined: Vec<FileId>,
 }
 
-impl Changes {
+impl SimulatedChanges {
     /// The state of `id` has changed.
     pub(super) fn wake(&mut self, id: FileId) {
         self.wake_for(id, Conditions::NONE);
@@ -76,7 +76,7 @@ impl Changes {
 pub(super) struct Objects {
     files: BTreeMap<FileId, Object>,
     last: u64,
-    pub(super) changes: Changes,
+    pub(super) changes: SimulatedChanges,
 }
 
 impl Objects {

@@ -6,10 +6,10 @@ use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use super::set::Cause;
-use super::{Kernel, ObjectKind, State, stream};
+use super::{Kernel, KernelState, ObjectKind, stream};
 use crate::backend::host::{Host, Origin};
 use crate::backend::thread::Thread;
-use crate::state::facts::{Kind, Presence};
+use crate::state::facts::{DescriptorKind, Presence};
 use crate::state::moment::Moment;
 use crate::state::table::Descriptors;
 use crate::types::error::ErrorKind;
@@ -27,7 +27,7 @@ pub(super) trait OnKernel: Send + Sync {
     fn origin_of(&self) -> Origin;
 
     /// Does something to the kernel, of which others are to hear.
-    fn act<R>(&self, act: impl FnOnce(&mut State) -> R) -> R {
+    fn act<R>(&self, act: impl FnOnce(&mut KernelState) -> R) -> R {
         let mut state = self.kernel().lock();
         let done = act(&mut state);
         self.kernel().publish(state);
@@ -58,14 +58,14 @@ impl Kernel {
         state.objects.was_connected(file)
     }
 
-    pub(super) fn ask_kind(&self, descriptor: Descriptor) -> Kind {
+    pub(super) fn ask_kind(&self, descriptor: Descriptor) -> DescriptorKind {
         let mut state = self.lock();
         state.calls.kind += 1;
-        let Some(file) = state.file(descriptor) else { return Kind::NoSocket };
+        let Some(file) = state.file(descriptor) else { return DescriptorKind::NoSocket };
         match state.objects.kind(file) {
-            ObjectKind::Stream => Kind::Stream,
-            ObjectKind::Datagram => Kind::Datagram,
-            ObjectKind::NoSocket => Kind::NoSocket,
+            ObjectKind::Stream => DescriptorKind::Stream,
+            ObjectKind::Datagram => DescriptorKind::Datagram,
+            ObjectKind::NoSocket => DescriptorKind::NoSocket,
         }
     }
 }

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use super::objects::{Code, FileId, Objects};
 use super::reach::OnKernel;
-use super::{Conditions, Kernel, State};
+use super::{Conditions, Kernel, KernelState};
 use crate::backend::host::Origin;
 use crate::backend::reactor::{Reactor, Until, Watch};
-use crate::state::facts::{AtEnd, Edge, Facts, Kind, Probe};
+use crate::state::facts::{AtEnd, DescriptorKind, Edge, Facts, Probe};
 use crate::state::moment::Moment;
 use crate::sys::codes;
 use crate::types::error::ErrorKind;
@@ -19,10 +19,10 @@ use crate::types::error::Fault;
 use crate::types::source::Descriptor;
 
 /// A file under a number. A number that was closed keeps its entry while a duplicate keeps the file.
-type Place = (FileId, Descriptor);
+type FileNumber = (FileId, Descriptor);
 
 #[derive(Debug)]
-struct Entry {
+struct SetEntry {
     name: u64,
     /// Of IN and OUT, what it is watched for.
     wanted: Conditions,
@@ -35,14 +35,14 @@ struct Entry {
 /// The watched files, and those of them that have something to report.
 #[derive(Debug, Default)]
 pub(super) struct Set {
-    entries: BTreeMap<Place, Entry>,
+    entries: BTreeMap<FileNumber, SetEntry>,
     /// To be looked at, oldest first. A place without a listed entry is passed over.
-    listed: VecDeque<Place>,
+    listed: VecDeque<FileNumber>,
     /// [`Reactor::wake`] was called and no poll has ended by it.
     pub(super) woken: bool,
 }
 
-impl Entry {
+impl SetEntry {
     /// The part of all that holds `now` which an edge reports.
     fn told(&self, now: Conditions) -> Conditions {
         let told = now & (self.wanted | Conditions::HUP | Conditions::ERR);
@@ -51,7 +51,7 @@ impl Entry {
 }
 
 impl Set {
-    fn list(&mut self, place: Place) {
+    fn list(&mut self, place: FileNumber) {
         if let Some(entry) = self.entries.get_mut(&place)
             && !entry.listed
         {
@@ -63,11 +63,11 @@ impl Set {
     /// Something happened to `file`, which concerns those that watch for `what`; all of them if that is
     /// nothing in particular.
     pub(super) fn notice(&mut self, file: FileId, what: Conditions) {
-        let concerned = |entry: &Entry| {
+        let concerned = |entry: &SetEntry| {
             let is_wanted = what == Conditions::NONE || entry.wanted & what != Conditions::NONE;
             entry.until.is_some() && is_wanted
         };
-        let places: Vec<Place> = self
+        let places: Vec<FileNumber> = self
             .entries
             .range((file, Descriptor::MIN)..=(file, Descriptor::MAX))
             .filter(|(_, entry)| concerned(entry))
@@ -80,7 +80,7 @@ impl Set {
 
     /// The last descriptor of `file` is closed.
     pub(super) fn forget(&mut self, file: FileId) {
-        let first = |entries: &BTreeMap<Place, Entry>| {
+        let first = |entries: &BTreeMap<FileNumber, SetEntry>| {
             let mut places = entries.range((file, Descriptor::MIN)..=(file, Descriptor::MAX));
             places.next().map(|(place, _)| *place)
         };
@@ -89,7 +89,7 @@ impl Set {
         }
     }
 
-    pub(super) fn has(&self, place: Place) -> bool {
+    pub(super) fn has(&self, place: FileNumber) -> bool {
         self.entries.contains_key(&place)
     }
 
@@ -97,13 +97,13 @@ impl Set {
     /// now on.
     pub(super) fn add(
         &mut self,
-        place: Place,
+        place: FileNumber,
         name: u64,
         wanted: Conditions,
         until: Option<Until>,
         objects: &mut Objects,
     ) {
-        let entry = Entry { name, wanted, until, listed: false };
+        let entry = SetEntry { name, wanted, until, listed: false };
         let holds = entry.told(objects.conditions(place.0)) != Conditions::NONE;
         self.entries.insert(place, entry);
         if holds && until.is_some() {
@@ -111,7 +111,7 @@ impl Set {
         }
     }
 
-    pub(super) fn remove(&mut self, place: Place) {
+    pub(super) fn remove(&mut self, place: FileNumber) {
         self.entries.remove(&place);
     }
 
@@ -225,7 +225,11 @@ impl Simulated {
         Fault { kind, code: code_of(kind) }
     }
 
-    fn with_set<R>(&self, state: &mut State, act: impl FnOnce(&mut Set, &mut Objects) -> R) -> R {
+    fn with_set<R>(
+        &self,
+        state: &mut KernelState,
+        act: impl FnOnce(&mut Set, &mut Objects) -> R,
+    ) -> R {
         act(state.sets.entry(self.set).or_default(), &mut state.objects)
     }
     /// Until when a descriptor is watched that is new in the set.
@@ -388,7 +392,7 @@ impl Reactor for Simulated {
         self.kernel.ask_was_connected(descriptor)
     }
 
-    fn kind(&self, descriptor: Descriptor) -> Kind {
+    fn kind(&self, descriptor: Descriptor) -> DescriptorKind {
         self.kernel.ask_kind(descriptor)
     }
 

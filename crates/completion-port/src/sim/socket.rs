@@ -6,7 +6,7 @@ use std::net::Shutdown;
 
 use super::Kernel;
 use super::objects::{Code, FileId, Objects};
-use crate::types::address::{Address as AnyAddress, Kind};
+use crate::types::address::{Address as AnyAddress, AddressKind};
 use crate::types::fd::RawFd;
 use crate::types::source::Descriptor;
 use crate::types::source::{BorrowedSource, Source};
@@ -26,7 +26,7 @@ impl AnyAddress {
     #[must_use]
     pub fn as_simulated(&self) -> Option<Address> {
         match self.0 {
-            Kind::Simulated(file) => Some(Address(FileId(file))),
+            AddressKind::Simulated(file) => Some(Address(FileId(file))),
             _ => None,
         }
     }
@@ -34,7 +34,7 @@ impl AnyAddress {
 
 impl From<Address> for AnyAddress {
     fn from(address: Address) -> Self {
-        Self(Kind::Simulated(address.0.0))
+        Self(AddressKind::Simulated(address.0.0))
     }
 }
 

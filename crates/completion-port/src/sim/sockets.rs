@@ -5,10 +5,10 @@ use std::mem::MaybeUninit;
 use super::objects::{Code, FileId};
 use super::reach::OnKernel;
 use super::stream::{Family, Stream};
-use super::{Conditions, Kernel, Mechanism, Object, ObjectKind, Socket, State};
-use crate::backend::sockets::{Attempt, PARTS, Received, Sockets, Transport};
+use super::{Conditions, Kernel, KernelState, Mechanism, Object, ObjectKind, Socket};
+use crate::backend::sockets::{PARTS, Received, SocketAttempt, Sockets, Transport};
 use crate::sys::codes;
-use crate::types::address::{Address, Kind};
+use crate::types::address::{Address, AddressKind};
 use crate::types::error::ErrorKind;
 use crate::types::error::Fault;
 use crate::types::source::Descriptor;
@@ -25,32 +25,32 @@ fn fault(code: Code) -> Fault {
 }
 
 /// What becomes of an attempt that the kernel did not do.
-fn not_done<T>(code: Code) -> Attempt<T> {
+fn not_done<T>(code: Code) -> SocketAttempt<T> {
     match code {
-        codes::EAGAIN => Attempt::Blocked,
-        codes::ENOBUFS | codes::ENOMEM => Attempt::OutOfResources,
-        _ => Attempt::Failed(fault(code)),
+        codes::EAGAIN => SocketAttempt::Blocked,
+        codes::ENOBUFS | codes::ENOMEM => SocketAttempt::OutOfResources,
+        _ => SocketAttempt::Failed(fault(code)),
     }
 }
 
 /// The same of a receive. `ENOBUFS` reports lost messages.
-fn received<T>(done: Result<T, Code>) -> Attempt<T> {
+fn received<T>(done: Result<T, Code>) -> SocketAttempt<T> {
     match done {
         Err(code @ codes::ENOBUFS) => {
-            Attempt::Failed(Fault { kind: ErrorKind::Other, code: Some(code) })
+            SocketAttempt::Failed(Fault { kind: ErrorKind::Other, code: Some(code) })
         }
         done => attempt(done),
     }
 }
 
-fn attempt<T>(done: Result<T, Code>) -> Attempt<T> {
-    done.map_or_else(not_done, Attempt::Done)
+fn attempt<T>(done: Result<T, Code>) -> SocketAttempt<T> {
+    done.map_or_else(not_done, SocketAttempt::Done)
 }
 
 /// The file that is reached at an address.
 fn place(address: &Address) -> Result<FileId, Fault> {
     match address.0 {
-        Kind::Simulated(file) => Ok(FileId(file)),
+        AddressKind::Simulated(file) => Ok(FileId(file)),
         _ => Err(Fault { kind: ErrorKind::WrongKernel, code: None }),
     }
 }
@@ -77,7 +77,7 @@ fn is_too_long(lengths: impl Iterator<Item = usize>) -> bool {
     lengths.filter(|length| *length > 0).count() > PARTS
 }
 
-impl State {
+impl KernelState {
     /// The socket that `descriptor` names now.
     fn socket(&mut self, descriptor: Descriptor) -> Result<FileId, Code> {
         let file = self.file(descriptor).ok_or(codes::EBADF)?;
@@ -146,7 +146,7 @@ impl State {
         }
     }
 
-    fn begin_connect(&mut self, descriptor: Descriptor, to: FileId) -> Attempt<()> {
+    fn begin_connect(&mut self, descriptor: Descriptor, to: FileId) -> SocketAttempt<()> {
         self.calls.connect += 1;
         let done = match self.connect_failures.pop_front() {
             Some(code) => Err(code),
@@ -166,13 +166,13 @@ impl State {
             }),
         };
         match done {
-            Err(codes::EINPROGRESS) => Attempt::Blocked,
-            Err(codes::EAGAIN) => Attempt::OutOfResources,
+            Err(codes::EINPROGRESS) => SocketAttempt::Blocked,
+            Err(codes::EAGAIN) => SocketAttempt::OutOfResources,
             done => attempt(done),
         }
     }
 
-    fn end_connect(&mut self, descriptor: Descriptor) -> Attempt<()> {
+    fn end_connect(&mut self, descriptor: Descriptor) -> SocketAttempt<()> {
         self.calls.connect += 1;
         let done = self.socket(descriptor).and_then(|file| {
             if let Some(code) = self.objects.take_error(file)? {
@@ -184,7 +184,7 @@ impl State {
             }
         });
         match done {
-            Err(codes::EINPROGRESS) => Attempt::Blocked,
+            Err(codes::EINPROGRESS) => SocketAttempt::Blocked,
             done => attempt(done),
         }
     }
@@ -231,7 +231,7 @@ impl<T: OnKernel> Sockets for T {
         Ok(owned(self.kernel(), file, number))
     }
 
-    fn accept(&self, descriptor: Descriptor) -> Attempt<(OwnedSource, Option<Address>)> {
+    fn accept(&self, descriptor: Descriptor) -> SocketAttempt<(OwnedSource, Option<Address>)> {
         let accepted = self.act(|state| {
             loop {
                 state.calls.accept += 1;
@@ -248,21 +248,21 @@ impl<T: OnKernel> Sockets for T {
         });
         match accepted {
             Ok((file, number, peer)) => {
-                Attempt::Done((owned(self.kernel(), file, number), peer.map(address)))
+                SocketAttempt::Done((owned(self.kernel(), file, number), peer.map(address)))
             }
-            Err(codes::EMFILE) => Attempt::OutOfResources,
+            Err(codes::EMFILE) => SocketAttempt::OutOfResources,
             Err(code) => not_done(code),
         }
     }
 
-    fn begin_connect(&self, descriptor: Descriptor, address: &Address) -> Attempt<()> {
+    fn begin_connect(&self, descriptor: Descriptor, address: &Address) -> SocketAttempt<()> {
         match place(address) {
             Ok(to) => self.act(|state| state.begin_connect(descriptor, to)),
-            Err(fault) => Attempt::Failed(fault),
+            Err(fault) => SocketAttempt::Failed(fault),
         }
     }
 
-    fn end_connect(&self, descriptor: Descriptor) -> Attempt<()> {
+    fn end_connect(&self, descriptor: Descriptor) -> SocketAttempt<()> {
         self.act(|state| state.end_connect(descriptor))
     }
 
@@ -288,7 +288,7 @@ impl<T: OnKernel> Sockets for T {
         descriptor: Descriptor,
         _transport: Transport,
         room: &mut [&mut [MaybeUninit<u8>]],
-    ) -> Attempt<Received> {
+    ) -> SocketAttempt<Received> {
         let taken = self.act(|state| state.receive(descriptor, room));
         received(taken.map(|(taken, _)| taken))
     }
@@ -297,7 +297,7 @@ impl<T: OnKernel> Sockets for T {
         &self,
         descriptor: Descriptor,
         room: &mut [&mut [MaybeUninit<u8>]],
-    ) -> Attempt<(Received, Option<Address>)> {
+    ) -> SocketAttempt<(Received, Option<Address>)> {
         received(self.act(|state| state.receive(descriptor, room)))
     }
 
@@ -306,10 +306,10 @@ impl<T: OnKernel> Sockets for T {
         descriptor: Descriptor,
         parts: &[&[u8]],
         address: Option<&Address>,
-    ) -> Attempt<usize> {
+    ) -> SocketAttempt<usize> {
         match address.map(place).transpose() {
             Ok(to) => attempt(self.act(|state| state.send(descriptor, parts, to))),
-            Err(fault) => Attempt::Failed(fault),
+            Err(fault) => SocketAttempt::Failed(fault),
         }
     }
 }

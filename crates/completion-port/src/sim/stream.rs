@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::kqueue::Ends;
+use super::kqueue::FilterEnds;
 use super::objects::{Code, FileId, Object, Objects};
 use super::{Conditions, SEND_BUFFER};
 use crate::sys::codes;
@@ -27,7 +27,7 @@ pub(super) enum Family {
 
 /// Where a stream is in its life.
 #[derive(Debug)]
-enum State {
+enum StreamState {
     /// Not connected yet, or not any more: `TCP_CLOSE`.
     Closed,
     /// A TCP connect waits for room in the queue of this listener.
@@ -48,7 +48,7 @@ struct Listener {
 /// How far `connect` has come, as its caller sees it: a TCP socket remembers a connect whose
 /// outcome the program has not asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Progress {
+enum ConnectProgress {
     Idle,
     Pending,
     Done,
@@ -57,8 +57,8 @@ enum Progress {
 #[derive(Debug)]
 pub(super) struct Stream {
     family: Family,
-    state: State,
-    progress: Progress,
+    state: StreamState,
+    progress: ConnectProgress,
     peer: Option<FileId>,
     received: VecDeque<u8>,
     /// The lengths of the writes that `received` consists of.
@@ -80,8 +80,8 @@ impl Stream {
     pub(super) fn fresh(family: Family) -> Self {
         Self {
             family,
-            state: State::Closed,
-            progress: Progress::Idle,
+            state: StreamState::Closed,
+            progress: ConnectProgress::Idle,
             peer: None,
             received: VecDeque::new(),
             segments: VecDeque::new(),
@@ -97,14 +97,14 @@ impl Stream {
 
     pub(super) fn listening(family: Family, backlog: usize) -> Self {
         let listener = Listener { backlog, connections: VecDeque::new(), clients: VecDeque::new() };
-        Self { state: State::Listening(listener), ..Self::fresh(family) }
+        Self { state: StreamState::Listening(listener), ..Self::fresh(family) }
     }
 
     pub(super) fn connected(family: Family, peer: FileId) -> Self {
         Self {
-            state: State::Connected,
+            state: StreamState::Connected,
             was_connected: true,
-            progress: Progress::Done,
+            progress: ConnectProgress::Done,
             peer: Some(peer),
             ..Self::fresh(family)
         }
@@ -120,7 +120,7 @@ impl Stream {
 
     pub(super) fn unread(&self) -> Option<usize> {
         match self.state {
-            State::Listening(_) => None,
+            StreamState::Listening(_) => None,
             _ => Some(self.received.len()),
         }
     }
@@ -131,12 +131,12 @@ impl Stream {
             return None;
         }
         Some(match self.state {
-            State::Closed => CLOSE,
-            State::Connecting(_) => SYN_SENT,
-            State::Listening(_) => LISTEN,
-            State::Connected if self.finished => CLOSE_WAIT,
-            State::Connected if self.write_shut => FIN_WAIT2,
-            State::Connected => ESTABLISHED,
+            StreamState::Closed => CLOSE,
+            StreamState::Connecting(_) => SYN_SENT,
+            StreamState::Listening(_) => LISTEN,
+            StreamState::Connected if self.finished => CLOSE_WAIT,
+            StreamState::Connected if self.write_shut => FIN_WAIT2,
+            StreamState::Connected => ESTABLISHED,
         })
     }
 
@@ -147,18 +147,23 @@ impl Stream {
 
     /// What the filters of a kqueue look at, of which `plain` has what epoll says, too. A stream that is not
     /// connected shows nothing there.
-    pub(super) fn ends(&self, plain: Ends) -> Ends {
-        let halves =
-            Ends { read_over: self.read_shut, write_over: self.write_shut, ..Ends::default() };
+    pub(super) fn ends(&self, plain: FilterEnds) -> FilterEnds {
+        let halves = FilterEnds {
+            read_over: self.read_shut,
+            write_over: self.write_shut,
+            ..FilterEnds::default()
+        };
         match &self.state {
-            State::Listening(listener) => {
+            StreamState::Listening(listener) => {
                 let unread = listener.connections.len();
-                Ends { readable: unread > 0, unread, is_listener: true, ..halves }
+                FilterEnds { readable: unread > 0, unread, is_listener: true, ..halves }
             }
-            State::Closed | State::Connecting(_) if !self.read_shut && !self.write_shut => {
-                Ends { error: self.error, ..halves }
+            StreamState::Closed | StreamState::Connecting(_)
+                if !self.read_shut && !self.write_shut =>
+            {
+                FilterEnds { error: self.error, ..halves }
             }
-            _ => Ends {
+            _ => FilterEnds {
                 readable: !self.received.is_empty(),
                 unread: self.received.len(),
                 writable: plain.writable,
@@ -172,7 +177,7 @@ impl Stream {
     /// `unix_poll` of the kernel.
     fn conditions(&mut self, sent: usize) -> Conditions {
         let mut now = Conditions::NONE;
-        if let State::Listening(listener) = &self.state {
+        if let StreamState::Listening(listener) = &self.state {
             if !listener.connections.is_empty() {
                 now |= Conditions::IN;
             }
@@ -188,10 +193,10 @@ impl Stream {
         if self.error.is_some() {
             now |= Conditions::ERR;
         }
-        if matches!(self.state, State::Connecting(_)) {
+        if matches!(self.state, StreamState::Connecting(_)) {
             return now;
         }
-        if matches!(self.state, State::Closed) || (self.read_shut && self.write_shut) {
+        if matches!(self.state, StreamState::Closed) || (self.read_shut && self.write_shut) {
             now |= Conditions::HUP;
         }
         if self.read_shut {
@@ -251,10 +256,12 @@ impl Objects {
     pub(super) fn stream_end_connect(&mut self, id: FileId) -> Result<(), Code> {
         let stream = self.stream(id).ok_or(codes::EBADF)?;
         match stream.state {
-            State::Connected => Ok(()),
-            State::Connecting(_) => Err(codes::EINPROGRESS),
-            State::Closed if stream.progress != Progress::Idle => Err(codes::ECONNABORTED),
-            State::Closed | State::Listening(_) => Err(codes::ENOTCONN),
+            StreamState::Connected => Ok(()),
+            StreamState::Connecting(_) => Err(codes::EINPROGRESS),
+            StreamState::Closed if stream.progress != ConnectProgress::Idle => {
+                Err(codes::ECONNABORTED)
+            }
+            StreamState::Closed | StreamState::Listening(_) => Err(codes::ENOTCONN),
         }
     }
 
@@ -315,16 +322,18 @@ impl Objects {
         let sent = self.sent(id);
         let stream = self.stream(id).ok_or(codes::EBADF)?;
         match (&stream.state, stream.family) {
-            (State::Listening(_), Family::Tcp) => return Err(codes::EPIPE),
-            (State::Connecting(_), _) => return Err(codes::EAGAIN),
-            (State::Closed, Family::Tcp) => {
+            (StreamState::Listening(_), Family::Tcp) => return Err(codes::EPIPE),
+            (StreamState::Connecting(_), _) => return Err(codes::EAGAIN),
+            (StreamState::Closed, Family::Tcp) => {
                 return Err(stream.error.take().unwrap_or(codes::EPIPE));
             }
-            (State::Connected, Family::Tcp) if stream.write_shut || stream.error.is_some() => {
+            (StreamState::Connected, Family::Tcp)
+                if stream.write_shut || stream.error.is_some() =>
+            {
                 return Err(stream.error.take().unwrap_or(codes::EPIPE));
             }
-            (State::Connected, _) if stream.write_shut => return Err(codes::EPIPE),
-            (State::Connected, _) => {}
+            (StreamState::Connected, _) if stream.write_shut => return Err(codes::EPIPE),
+            (StreamState::Connected, _) => {}
             (_, Family::Unix) => return Err(codes::ENOTCONN),
         }
         if bytes.is_empty() {
@@ -361,7 +370,7 @@ impl Objects {
     /// A reset of the connection arrives at `id`.
     fn reset(&mut self, id: FileId) {
         let Some(stream) = self.stream(id) else { return };
-        if !matches!(stream.state, State::Connected) {
+        if !matches!(stream.state, StreamState::Connected) {
             return;
         }
         let after_fin = stream.finished && !stream.write_shut;
@@ -386,7 +395,7 @@ impl Objects {
     ) -> Result<(), Code> {
         let stream = self.stream(id).ok_or(codes::EBADF)?;
         let family = stream.family;
-        if family == Family::Tcp && matches!(stream.state, State::Listening(_)) {
+        if family == Family::Tcp && matches!(stream.state, StreamState::Listening(_)) {
             if read {
                 self.stop_listening(id);
                 if let Some(stream) = self.stream(id) {
@@ -401,7 +410,7 @@ impl Objects {
         stream.write_shut |= write;
         self.changes.wake(id);
         let Some(stream) = self.stream(id) else { return Ok(()) };
-        let connected = matches!(stream.state, State::Connected);
+        let connected = matches!(stream.state, StreamState::Connected);
         let finished = stream.finished;
         let peer = stream.peer;
         match (family, peer) {
@@ -434,16 +443,16 @@ impl Objects {
         let stream = self.stream(id).ok_or(codes::EBADF)?;
         let family = stream.family;
         match (&stream.state, family, stream.progress) {
-            (State::Listening(_), Family::Tcp, _) | (_, _, Progress::Done) => {
+            (StreamState::Listening(_), Family::Tcp, _) | (_, _, ConnectProgress::Done) => {
                 return Err(codes::EISCONN);
             }
-            (State::Listening(_), Family::Unix, _) => return Err(codes::EINVAL),
-            (State::Connecting(_), ..) => return Err(codes::EALREADY),
-            (State::Connected, _, Progress::Pending) => {
-                stream.progress = Progress::Done;
+            (StreamState::Listening(_), Family::Unix, _) => return Err(codes::EINVAL),
+            (StreamState::Connecting(_), ..) => return Err(codes::EALREADY),
+            (StreamState::Connected, _, ConnectProgress::Pending) => {
+                stream.progress = ConnectProgress::Done;
                 return Ok(());
             }
-            (State::Closed, _, Progress::Pending) => {
+            (StreamState::Closed, _, ConnectProgress::Pending) => {
                 // The call returns the outcome of the last attempt, and the socket is as if it were
                 // new.
                 let code = stream.error.take().unwrap_or(codes::ECONNABORTED);
@@ -455,7 +464,7 @@ impl Objects {
         }
         let listener = match self.get(to) {
             Some(Object::Stream(Stream {
-                state: State::Listening(listener),
+                state: StreamState::Listening(listener),
                 family: there,
                 read_shut: false,
                 ..
@@ -468,20 +477,20 @@ impl Objects {
             (Family::Unix, Some(_)) if full => Err(codes::EAGAIN),
             (Family::Unix, Some(_)) => {
                 // The client of an AF_UNIX stream gets no edge from its own connect.
-                self.join(id, to, Progress::Done);
+                self.join(id, to, ConnectProgress::Done);
                 self.changes.note_joined(id);
                 Ok(())
             }
             (Family::Tcp, Some(listener)) if full => {
                 listener.clients.push_back(id);
                 if let Some(stream) = self.stream(id) {
-                    stream.state = State::Connecting(to);
-                    stream.progress = Progress::Pending;
+                    stream.state = StreamState::Connecting(to);
+                    stream.progress = ConnectProgress::Pending;
                 }
                 Err(codes::EINPROGRESS)
             }
             (Family::Tcp, Some(_)) => {
-                self.join(id, to, Progress::Pending);
+                self.join(id, to, ConnectProgress::Pending);
                 self.changes.wake(id);
                 Err(codes::EINPROGRESS)
             }
@@ -496,12 +505,12 @@ impl Objects {
     /// the error of that, which is read immediately here. False of `AF_UNIX`, which has no such call.
     pub(super) fn stream_disconnect(&mut self, id: FileId) -> bool {
         let Some(stream) = self.stream(id) else { return false };
-        if stream.family != Family::Tcp || matches!(stream.state, State::Listening(_)) {
+        if stream.family != Family::Tcp || matches!(stream.state, StreamState::Listening(_)) {
             return false;
         }
         let former = std::mem::replace(stream, Stream::fresh(Family::Tcp));
-        if let State::Connecting(to) = former.state
-            && let Some(Stream { state: State::Listening(listener), .. }) = self.stream(to)
+        if let StreamState::Connecting(to) = former.state
+            && let Some(Stream { state: StreamState::Listening(listener), .. }) = self.stream(to)
         {
             listener.clients.retain(|client| *client != id);
         }
@@ -514,29 +523,29 @@ impl Objects {
 
     /// Whether a stream has a peer, as getpeername(2) says.
     pub(super) fn is_connected(&mut self, id: FileId) -> bool {
-        self.stream(id).is_some_and(|stream| matches!(stream.state, State::Connected))
+        self.stream(id).is_some_and(|stream| matches!(stream.state, StreamState::Connected))
     }
 
     fn refuse(&mut self, client: FileId) {
         let Some(stream) = self.stream(client) else { return };
-        stream.progress = Progress::Pending;
+        stream.progress = ConnectProgress::Pending;
         stream.error = Some(codes::ECONNREFUSED);
         stream.end();
         self.changes.wake(client);
     }
 
     /// Makes the accepted end of a connection and queues it at the listener.
-    fn join(&mut self, client: FileId, to: FileId, progress: Progress) {
+    fn join(&mut self, client: FileId, to: FileId, progress: ConnectProgress) {
         let Some(stream) = self.stream(client) else { return };
         let family = stream.family;
         let server = self.add(Object::Stream(Stream::connected(family, client)));
         if let Some(stream) = self.stream(client) {
-            stream.state = State::Connected;
+            stream.state = StreamState::Connected;
             stream.was_connected = true;
             stream.progress = progress;
             stream.peer = Some(server);
         }
-        if let Some(Stream { state: State::Listening(listener), .. }) = self.stream(to) {
+        if let Some(Stream { state: StreamState::Listening(listener), .. }) = self.stream(to) {
             listener.connections.push_back(server);
         }
         self.changes.wake_readers(to);
@@ -544,18 +553,18 @@ impl Objects {
 
     pub(super) fn stream_accept(&mut self, id: FileId) -> Result<FileId, Code> {
         let stream = self.stream(id).ok_or(codes::EBADF)?;
-        let State::Listening(listener) = &mut stream.state else { return Err(codes::EINVAL) };
+        let StreamState::Listening(listener) = &mut stream.state else { return Err(codes::EINVAL) };
         let accepted = listener.connections.pop_front().ok_or(codes::EAGAIN)?;
         // The client's next attempt to get in finds room.
         if let Some(client) = listener.clients.pop_front() {
-            self.join(client, id, Progress::Pending);
+            self.join(client, id, ConnectProgress::Pending);
             self.changes.wake(client);
         }
         Ok(accepted)
     }
 
     fn stop_listening(&mut self, id: FileId) {
-        let Some(Stream { state: State::Listening(listener), .. }) = self.stream(id) else {
+        let Some(Stream { state: StreamState::Listening(listener), .. }) = self.stream(id) else {
             return;
         };
         let connections = std::mem::take(&mut listener.connections);
@@ -609,13 +618,13 @@ impl Objects {
 impl Stream {
     fn read_nothing(&mut self) -> Result<usize, Code> {
         match self.family {
-            Family::Tcp if matches!(self.state, State::Listening(_)) => Err(codes::ENOTCONN),
+            Family::Tcp if matches!(self.state, StreamState::Listening(_)) => Err(codes::ENOTCONN),
             Family::Tcp if self.finished => Ok(0),
-            Family::Unix if !matches!(self.state, State::Connected) => Err(codes::EINVAL),
+            Family::Unix if !matches!(self.state, StreamState::Connected) => Err(codes::EINVAL),
             _ => match self.error.take() {
                 Some(code) => Err(code),
                 None if self.read_shut => Ok(0),
-                None if matches!(self.state, State::Closed) => Err(codes::ENOTCONN),
+                None if matches!(self.state, StreamState::Closed) => Err(codes::ENOTCONN),
                 None => Err(codes::EAGAIN),
             },
         }
@@ -623,7 +632,7 @@ impl Stream {
 
     /// The connection is over, both ways; what has come can still be read.
     fn end(&mut self) {
-        self.state = State::Closed;
+        self.state = StreamState::Closed;
         self.peer = None;
         self.read_shut = true;
         self.write_shut = true;

@@ -166,7 +166,7 @@ pub(crate) struct Probe {
 
 /// What kind of object a descriptor names, as far as hang-ups depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum DescriptorKind {
     /// A socket that carries a stream.
     Stream,
     /// A socket that carries a sequence of records over a connection. A record may be empty, and then nothing tells it from
@@ -178,7 +178,7 @@ pub(crate) enum Kind {
     NoSocket,
 }
 
-impl Kind {
+impl DescriptorKind {
     /// Whether it is a socket that has a connection.
     pub(crate) const fn is_connected(self) -> bool {
         matches!(self, Self::Stream | Self::Records)

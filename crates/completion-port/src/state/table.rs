@@ -31,13 +31,13 @@ pub(crate) trait Holder: Send + Sync {
 }
 
 #[derive(Clone, Copy)]
-struct Entry {
+struct TableEntry {
     /// The port's number; 0 if no port holds the descriptor.
     port: u64,
     name: u64,
 }
 
-const FREE: Entry = Entry { port: 0, name: 0 };
+const FREE: TableEntry = TableEntry { port: 0, name: 0 };
 
 /// Why a number could not be claimed.
 pub(crate) enum Claim {
@@ -51,7 +51,7 @@ pub(crate) enum Claim {
 
 /// The table of one kernel: there is one for the process, and one for each simulated kernel.
 pub(crate) struct Descriptors {
-    shards: [Mutex<Vec<Entry>>; SHARDS],
+    shards: [Mutex<Vec<TableEntry>>; SHARDS],
     ports: Mutex<Ports>,
 }
 
@@ -143,7 +143,7 @@ impl Descriptors {
             }
             entries.resize(place + 1, FREE);
         }
-        entries[place] = Entry { port, name };
+        entries[place] = TableEntry { port, name };
         drop(entries);
         if let Some(holder) = holder {
             holder.retire(former.name);

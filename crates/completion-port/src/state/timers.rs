@@ -9,7 +9,7 @@ use super::moment::Moment;
 /// A timer of this heap. No other one ever has the same name, and none of another port of the same kernel: see
 /// [`Timers::new`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Name {
+pub(crate) struct TimerName {
     /// The cell of a message; or [`ALARM`], perhaps [`OF_OPERATIONS`], and the number of a slot.
     cell: u32,
     /// They count up.
@@ -50,12 +50,12 @@ pub(crate) enum Due {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct TimerEntry {
     at: Moment,
-    name: Name,
+    name: TimerName,
 }
 
-impl Entry {
+impl TimerEntry {
     /// Of several for the same moment the one goes first that was set first.
     fn rank(&self) -> (Moment, u64) {
         (self.at, self.name.number)
@@ -65,7 +65,7 @@ impl Entry {
 /// Timers, by when they are due.
 #[derive(Debug)]
 pub(crate) struct Timers {
-    heap: Vec<Entry>,
+    heap: Vec<TimerEntry>,
     /// Where the timer of a cell stands, by cells; [`NOWHERE`] if it has none.
     places: Vec<u32>,
     /// The same for the alarms of slots.
@@ -152,10 +152,10 @@ impl Timers {
     }
 
     /// Sets a timer for `cell`, which has none, and for which there is room.
-    pub(crate) fn set(&mut self, cell: u32, at: Moment) -> Name {
-        let name = Name { cell, number: self.next_number };
+    pub(crate) fn set(&mut self, cell: u32, at: Moment) -> TimerName {
+        let name = TimerName { cell, number: self.next_number };
         self.next_number += 1;
-        self.heap.push(Entry { at, name });
+        self.heap.push(TimerEntry { at, name });
         self.rise(self.heap.len() - 1);
         name
     }
@@ -176,7 +176,7 @@ impl Timers {
     }
 
     /// Takes a timer out, due or not. `None` if it is not there any more; otherwise its cell.
-    pub(crate) fn cancel(&mut self, name: Name) -> Option<u32> {
+    pub(crate) fn cancel(&mut self, name: TimerName) -> Option<u32> {
         let place = self.places.get(name.cell as usize).copied().filter(|it| *it != NOWHERE)?;
         if self.heap[place as usize].name != name {
             return None;
@@ -318,7 +318,7 @@ mod tests {
         fn it_does_what_a_sorted_list_does(steps in vec((0..4_u8, 0..40_u32, 0..50_u64), 1..200)) {
             let mut timers = Timers::new(7);
             // When, number, cell.
-            let mut plain: Vec<(u64, Name)> = Vec::new();
+            let mut plain: Vec<(u64, TimerName)> = Vec::new();
             let mut ended = Vec::new();
             for (step, cell, at) in steps {
                 let there = plain.iter().position(|(_, name)| name.cell == cell);

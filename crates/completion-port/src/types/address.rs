@@ -28,10 +28,10 @@ use std::net::SocketAddr;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Address(pub(crate) Kind);
+pub struct Address(pub(crate) AddressKind);
 
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Kind {
+pub(crate) enum AddressKind {
     Ip(SocketAddr),
     /// Of `AF_UNIX`: a path, or a zero and a name in the abstract namespace; empty for a socket without a name.
     Local(Vec<u8>),
@@ -45,7 +45,7 @@ impl Address {
     #[must_use]
     pub fn as_ip(&self) -> Option<SocketAddr> {
         match self.0 {
-            Kind::Ip(address) => Some(address),
+            AddressKind::Ip(address) => Some(address),
             _ => None,
         }
     }
@@ -59,25 +59,25 @@ impl Address {
 
 impl From<SocketAddr> for Address {
     fn from(address: SocketAddr) -> Self {
-        Self(Kind::Ip(address))
+        Self(AddressKind::Ip(address))
     }
 }
 
 impl fmt::Debug for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Kind::Ip(address) => address.fmt(f),
-            Kind::Local(name) => write!(f, "\"{}\"", name.escape_ascii()),
+            AddressKind::Ip(address) => address.fmt(f),
+            AddressKind::Local(name) => write!(f, "\"{}\"", name.escape_ascii()),
             #[cfg(feature = "sim")]
-            Kind::Simulated(address) => address.fmt(f),
+            AddressKind::Simulated(address) => address.fmt(f),
         }
     }
 }
 
 /// The bytes of an address that the system has written.
-pub(crate) struct Known<'b>(pub(crate) &'b [u8]);
+pub(crate) struct WrittenAddress<'b>(pub(crate) &'b [u8]);
 
-impl Known<'_> {
+impl WrittenAddress<'_> {
     /// The bytes from this place on.
     pub(crate) fn at<const N: usize>(&self, place: usize) -> Option<[u8; N]> {
         self.0.get(place..)?.first_chunk().copied()

@@ -11,9 +11,9 @@ use crate::backend::files::{FileRef, FileTarget, Files, Now};
 use crate::backend::host::{Host, Origin};
 use crate::backend::reactor::{Reactor, Until, Watch};
 use crate::backend::request::{FileRequest, SocketRequest, Submit};
-use crate::backend::sockets::{Attempt, Received, SocketTarget, Sockets, Transport};
+use crate::backend::sockets::{Received, SocketAttempt, SocketTarget, Sockets, Transport};
 use crate::backend::thread::Thread;
-use crate::state::facts::{AtEnd, Edge, Facts, Kind, Presence, Probe};
+use crate::state::facts::{AtEnd, DescriptorKind, Edge, Facts, Presence, Probe};
 use crate::state::moment::Moment;
 use crate::state::queue::is_flight;
 use crate::state::table::Descriptors;
@@ -268,8 +268,8 @@ impl Reactor for Handle {
     fn was_connected(&self, _descriptor: Descriptor) -> bool {
         false
     }
-    fn kind(&self, _descriptor: Descriptor) -> Kind {
-        Kind::Stream
+    fn kind(&self, _descriptor: Descriptor) -> DescriptorKind {
+        DescriptorKind::Stream
     }
     fn rebuild(&self, _live: &mut dyn Iterator<Item = Watch>) -> Result<(), Fault> {
         Ok(())
@@ -287,11 +287,11 @@ impl Sockets for Handle {
     fn open_stream(&self, _address: &Address) -> Result<OwnedSource, Fault> {
         Err(Fault { kind: ErrorKind::Unsupported, code: None })
     }
-    fn accept(&self, _descriptor: Descriptor) -> Attempt<(OwnedSource, Option<Address>)> {
-        Attempt::Blocked
+    fn accept(&self, _descriptor: Descriptor) -> SocketAttempt<(OwnedSource, Option<Address>)> {
+        SocketAttempt::Blocked
     }
-    fn begin_connect(&self, _descriptor: Descriptor, _address: &Address) -> Attempt<()> {
-        Attempt::Blocked
+    fn begin_connect(&self, _descriptor: Descriptor, _address: &Address) -> SocketAttempt<()> {
+        SocketAttempt::Blocked
     }
     fn has_shut_reading(&self, _descriptor: Descriptor) -> bool {
         false
@@ -299,31 +299,31 @@ impl Sockets for Handle {
     fn abandon_connect(&self, _descriptor: Descriptor) -> bool {
         true
     }
-    fn end_connect(&self, _descriptor: Descriptor) -> Attempt<()> {
-        Attempt::Blocked
+    fn end_connect(&self, _descriptor: Descriptor) -> SocketAttempt<()> {
+        SocketAttempt::Blocked
     }
     fn receive(
         &self,
         _descriptor: Descriptor,
         _transport: Transport,
         _room: &mut [&mut [MaybeUninit<u8>]],
-    ) -> Attempt<Received> {
-        Attempt::Blocked
+    ) -> SocketAttempt<Received> {
+        SocketAttempt::Blocked
     }
     fn receive_from(
         &self,
         _descriptor: Descriptor,
         _room: &mut [&mut [MaybeUninit<u8>]],
-    ) -> Attempt<(Received, Option<Address>)> {
-        Attempt::Blocked
+    ) -> SocketAttempt<(Received, Option<Address>)> {
+        SocketAttempt::Blocked
     }
     fn send(
         &self,
         _descriptor: Descriptor,
         _parts: &[&[u8]],
         _address: Option<&Address>,
-    ) -> Attempt<usize> {
-        Attempt::Blocked
+    ) -> SocketAttempt<usize> {
+        SocketAttempt::Blocked
     }
     fn socket_requests(&self) -> Option<&dyn Submit<SocketTarget>> {
         Some(self)

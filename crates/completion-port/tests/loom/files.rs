@@ -8,7 +8,9 @@ use loom::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use crate::backend::files::{FileKind, FileTarget};
 use crate::backend::request::FileRequest;
-use crate::engine::{Engine, Entry, Plan, Seat, Step, Taken, Verdict, Waited, name_parts};
+use crate::engine::{
+    Engine, NewRegistration, Plan, Seat, Step, Taken, Verdict, Waited, name_parts,
+};
 use crate::fake::Fake;
 use crate::kit::{
     NO_HINT, NoTasks, engine, entry, explore_within, looking_engine, next, scratch, spawn, visit,
@@ -49,7 +51,7 @@ impl Depot {
         let index = engine.reserve_slot(Call::Associate, |_| true).unwrap();
         let mode = Mode { interest: Interest::NONE, edge: false, one_shot: !is_shared };
         let associated = Some(Interest::IN);
-        let entry = Entry { associated, shared: is_shared, ..entry(mode) };
+        let entry = NewRegistration { associated, shared: is_shared, ..entry(mode) };
         let name = engine.register(Call::Associate, index, entry, || None).unwrap();
         let (done, packets) = (AtomicUsize::new(0), AtomicUsize::new(0));
         Arc::new(Self { engine, fake, name, is_shared, done, packets })

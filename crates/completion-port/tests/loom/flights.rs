@@ -12,7 +12,9 @@ use crate::state::facts::Facts;
 use crate::state::moment::Moment;
 use crate::state::operations::{Clearance, Desk, Effects, Flight, Lanes, Records, Tried};
 use crate::state::queue::{FLIGHT, Fifo, Links, NIL, Node};
-use crate::state::slot::{Checked, Delivery, Drained, Late, Next, Refusal, Removal, Slot, Turn};
+use crate::state::slot::{
+    Checked, Delivery, Drained, Expiry, Next, NodeTurn, Refusal, Removal, Slot,
+};
 use crate::sync::Mutex;
 use crate::types::interest::Direction;
 use crate::types::interest::Mode;
@@ -505,20 +507,20 @@ impl Board {
     }
 
     /// The slot's node has its turn.
-    fn turn_of_slot(&self) -> Turn {
+    fn turn_of_slot(&self) -> NodeTurn {
         assert_eq!(self.won.swap(0, SeqCst), 1);
         loop {
             match self.slot.take() {
-                Turn::Check => {
+                NodeTurn::Check => {
                     self.slot.begin_check();
                     let there = self.there[IN as usize].load(SeqCst) > 0;
                     let facts = if there { Facts::IN } else { Facts::NONE };
                     if self.slot.check(facts.into()) == Checked::Nothing {
-                        return Turn::Nothing;
+                        return NodeTurn::Nothing;
                     }
                 }
                 turn => {
-                    let is_last = matches!(turn, Turn::Removed | Turn::Gone);
+                    let is_last = matches!(turn, NodeTurn::Removed | NodeTurn::Gone);
                     assert!(!is_last || !self.slot.word().is_lent(), "operations have the key");
                     return turn;
                 }
@@ -682,7 +684,7 @@ fn an_edge_that_meets_the_end_of_an_attempt_is_reported_to_the_token_that_arms()
         board.note(board.slot.put_back(Some(LEVEL), false, NO_HINT, POLL - 1));
         kernel.join().unwrap();
         if board.there[0].load(SeqCst) > 0 {
-            assert_eq!(board.turn_of_slot(), Turn::Held(Events::IN));
+            assert_eq!(board.turn_of_slot(), NodeTurn::Held(Events::IN));
         }
     });
 }
@@ -1012,7 +1014,7 @@ fn the_key_leaves_with_the_last_flight_if_its_registration_is_removed() {
                     assert!(collected == Some(Ok(())) || collected.is_none(), "{collected:?}");
                 }
             } else {
-                assert_eq!(board.turn_of_slot(), Turn::Removed);
+                assert_eq!(board.turn_of_slot(), NodeTurn::Removed);
             }
             board.take_key();
         });
@@ -1045,7 +1047,7 @@ fn the_key_leaves_with_the_last_flight_if_its_descriptor_was_closed() {
             assert!(!board.slot.word().is_lent(), "each flight has landed");
             if is_shared {
                 assert_eq!(board.start(SECOND, IN), Err(Refusal::NotRegistered));
-                assert_eq!(board.turn_of_slot(), Turn::Gone);
+                assert_eq!(board.turn_of_slot(), NodeTurn::Gone);
             } else {
                 assert_eq!(board.slot.put_back(Some(LEVEL), false, NO_HINT, POLL), Next::Gone);
                 assert_eq!(board.won.load(SeqCst), 0);
@@ -1065,21 +1067,21 @@ fn a_closed_descriptor_with_flights_and_a_queued_packet_ends_once() {
         board.arrive(IN, 1);
         let closer = spawn(&board, Board::retire);
         let slot = spawn(&board, |board| match board.turn_of_slot() {
-            Turn::Cloned(events) => {
+            NodeTurn::Cloned(events) => {
                 assert_eq!(events, Events::IN);
                 board.clone_key();
                 board.note(board.slot.cloned(Events::NONE));
             }
             // Its turn is still to come.
-            Turn::Gone => board.won.store(1, SeqCst),
-            turn => assert_eq!(turn, Turn::Nothing),
+            NodeTurn::Gone => board.won.store(1, SeqCst),
+            turn => assert_eq!(turn, NodeTurn::Nothing),
         });
         board.serve();
         assert_eq!(closer.join().unwrap(), Removal::Marked);
         slot.join().unwrap();
         board.settle();
         assert_eq!(board.packets(FIRST), 1);
-        assert_eq!(board.turn_of_slot(), Turn::Gone);
+        assert_eq!(board.turn_of_slot(), NodeTurn::Gone);
         board.take_key();
     });
 }
@@ -1100,19 +1102,19 @@ fn a_removal_with_flights_and_a_queued_packet_comes_once() {
                 (removal, board.slot.word().is_lent())
             });
             let slot = spawn(&board, |board| match board.turn_of_slot() {
-                Turn::Cloned(events) => {
+                NodeTurn::Cloned(events) => {
                     assert_eq!(events, Events::IN);
                     board.clone_key();
                     board.note(board.slot.cloned(Events::NONE));
                 }
-                Turn::Collect => {
+                NodeTurn::Collect => {
                     board.told.fetch_add(1, SeqCst);
                 }
-                Turn::Removed => {
+                NodeTurn::Removed => {
                     // Its turn is still to come.
                     board.won.store(1, SeqCst);
                 }
-                turn => assert_eq!(turn, Turn::Nothing),
+                turn => assert_eq!(turn, NodeTurn::Nothing),
             });
             board.serve();
             let (removal, was_lent) = remover.join().unwrap();
@@ -1127,7 +1129,7 @@ fn a_removal_with_flights_and_a_queued_packet_comes_once() {
                     assert_eq!(board.slot.collect(0), Some(Ok(())));
                 }
             } else if !collects {
-                assert_eq!(board.turn_of_slot(), Turn::Removed);
+                assert_eq!(board.turn_of_slot(), NodeTurn::Removed);
             }
             board.take_key();
         });
@@ -1157,7 +1159,7 @@ fn a_token_that_an_operation_has_used_meets_its_removal() {
                 assert_eq!(board.slot.collect(0), Some(Ok(())));
             } else {
                 board.note(next);
-                assert_eq!(board.turn_of_slot(), Turn::Removed);
+                assert_eq!(board.turn_of_slot(), NodeTurn::Removed);
             }
             board.take_key();
         });
@@ -1196,7 +1198,7 @@ fn a_registration_is_not_enabled_behind_the_start_of_an_operation() {
                 Ok(next) => board.note(next),
                 Err(refusal) => assert_eq!(refusal, Refusal::Held),
             });
-        assert_eq!(board.turn_of_slot(), Turn::Held(Events::IN));
+        assert_eq!(board.turn_of_slot(), NodeTurn::Held(Events::IN));
         assert_eq!(board.start(FIRST, OUT), Ok(Step::Waits));
         user.join().unwrap();
         board.edge(Facts::IN);
@@ -1222,7 +1224,7 @@ fn readiness_that_the_last_operation_leaves_is_reported() {
         assert_eq!(board.packets(FIRST), 1);
         if board.there[0].load(SeqCst) > 0 {
             assert_eq!(board.won.load(SeqCst), 1, "what is left is not reported");
-            assert_eq!(board.turn_of_slot(), Turn::Cloned(Events::IN));
+            assert_eq!(board.turn_of_slot(), NodeTurn::Cloned(Events::IN));
         }
     });
 }
@@ -1241,7 +1243,7 @@ fn room_beside_an_urgent_mark_is_reported_while_a_receive_waits() {
         board.settle();
         assert_eq!(board.packets(FIRST), 0, "there is nothing to receive");
         assert_eq!(board.won.load(SeqCst), 1, "room is not reported");
-        assert_eq!(board.turn_of_slot(), Turn::Cloned(Events::OUT));
+        assert_eq!(board.turn_of_slot(), NodeTurn::Cloned(Events::OUT));
     });
 }
 
@@ -1259,7 +1261,7 @@ fn enabling_beside_flights_that_end_hides_nothing() {
         board.settle();
         assert_eq!((board.packets(FIRST), board.there[0].load(SeqCst)), (1, 1));
         assert_eq!(board.won.load(SeqCst), 1, "what is left is not reported");
-        assert_eq!(board.turn_of_slot(), Turn::Cloned(Events::IN));
+        assert_eq!(board.turn_of_slot(), NodeTurn::Cloned(Events::IN));
     });
 }
 
@@ -1277,12 +1279,12 @@ impl Board {
     /// The deadline is over. Whether a packet is on its way by that.
     fn expire(&self) -> bool {
         match self.slot.expire() {
-            Late::Claimed => {
+            Expiry::Claimed => {
                 self.note(Next::Queue);
                 true
             }
-            Late::Queued => true,
-            Late::Untimed => false,
+            Expiry::Queued => true,
+            Expiry::Untimed => false,
         }
     }
 }
@@ -1301,7 +1303,7 @@ fn a_deadline_that_meets_an_edge_makes_one_packet_with_both_or_either() {
         });
         assert!(board.expire(), "it is armed");
         kernel.join().unwrap();
-        let Turn::Held(events) = board.turn_of_slot() else { panic!("there is a packet") };
+        let NodeTurn::Held(events) = board.turn_of_slot() else { panic!("there is a packet") };
         assert!(events.is_in(), "the edge came before the turn");
         assert_eq!(board.won.load(SeqCst), 0, "there is one packet");
         board.use_key();
@@ -1314,12 +1316,12 @@ fn a_deadline_that_is_not_over_after_all_is_given_back_and_hides_no_edge() {
     explore(|| {
         let board = Board::armed();
         let kernel = spawn(&board, |board| board.arrive(IN, 1));
-        if board.slot.expire() == Late::Claimed && board.slot.expire_not() {
+        if board.slot.expire() == Expiry::Claimed && board.slot.expire_not() {
             board.note(Next::Queue);
         }
         kernel.join().unwrap();
         let turn = board.turn_of_slot();
-        assert_eq!(turn, Turn::Held(Events::IN), "the deadline was not over");
+        assert_eq!(turn, NodeTurn::Held(Events::IN), "the deadline was not over");
         board.use_key();
     });
 }
@@ -1331,17 +1333,17 @@ fn a_deadline_meets_the_removal_of_its_registration() {
             explore(move || {
                 let board = Board::armed();
                 let remover = spawn(&board, move |board| board.slot.remove(0, collects).unwrap());
-                let claimed = board.slot.expire() == Late::Claimed;
+                let claimed = board.slot.expire() == Expiry::Claimed;
                 if claimed && (!gives_back || board.slot.expire_not()) {
                     board.note(Next::Queue);
                 }
                 let removal = remover.join().unwrap();
                 assert!(claimed || removal == Removal::Owned);
                 if removal == Removal::Marked && !collects {
-                    assert_eq!(board.turn_of_slot(), Turn::Removed);
+                    assert_eq!(board.turn_of_slot(), NodeTurn::Removed);
                 } else if removal == Removal::Marked {
                     // The remover takes the node out of the queue, or it has its turn.
-                    assert_eq!(board.turn_of_slot(), Turn::Collect);
+                    assert_eq!(board.turn_of_slot(), NodeTurn::Collect);
                     assert_eq!(board.slot.collect(0), Some(Ok(())));
                 }
                 board.take_key();

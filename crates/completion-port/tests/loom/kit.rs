@@ -6,7 +6,7 @@ use std::time::Duration;
 use loom::thread;
 
 use crate::engine::{
-    Engine, Entry, GoesOn, Return, Scratch, Seat, Taken, Waited, name_of, name_parts,
+    Engine, GoesOn, NewRegistration, Return, Scratch, Seat, Taken, Waited, name_of, name_parts,
 };
 use crate::fake::{Fake, Handle};
 use crate::state::slot::Drained;
@@ -233,8 +233,8 @@ pub(crate) fn register(engine: &Engine, mode: Mode) -> u64 {
 }
 
 /// The one descriptor, to be armed as `mode` says.
-pub(crate) fn entry(mode: Mode) -> Entry {
-    Entry { descriptor: 3, mode, borrowed: false, associated: None, shared: false }
+pub(crate) fn entry(mode: Mode) -> NewRegistration {
+    NewRegistration { descriptor: 3, mode, borrowed: false, associated: None, shared: false }
 }
 
 /// The ways to find out who sleeps.

@@ -7,9 +7,9 @@ use std::time::Duration;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-use crate::backend::sockets::{Attempt, Rest};
+use crate::backend::sockets::{Rest, SocketAttempt};
 use crate::engine::{
-    Aloft, Engine, Entry, Plan, Return, Seat, Step, Taken, Verdict, Waited, name_parts,
+    Aloft, Engine, NewRegistration, Plan, Return, Seat, Step, Taken, Verdict, Waited, name_parts,
 };
 use crate::fake::Fake;
 use crate::kit::{
@@ -72,7 +72,7 @@ impl Harbour {
         let index = engine.reserve_slot(Call::Associate, |_| true).unwrap();
         let mode = Mode { interest: Interest::NONE, edge: false, one_shot: !is_shared };
         let associated = Some(Interest::IN);
-        let entry = Entry { associated, shared: is_shared, ..entry(mode) };
+        let entry = NewRegistration { associated, shared: is_shared, ..entry(mode) };
         let name = engine.register(Call::Associate, index, entry, || None).unwrap();
         Self {
             engine,
@@ -225,7 +225,11 @@ impl Harbour {
             let attempted = self.with_cargo(aloft.record, |cargo| {
                 assert!(cargo.is_there && !cargo.has_byte, "what has ended is not tried");
                 cargo.has_byte = self.fake.take();
-                if cargo.has_byte { Attempt::Done(Rest::Nothing) } else { Attempt::Blocked }
+                if cargo.has_byte {
+                    SocketAttempt::Done(Rest::Nothing)
+                } else {
+                    SocketAttempt::Blocked
+                }
             });
             if !self.is_shared && self.engine.tried_and_landed(aloft, attempted) {
                 return Step::Ends(Verdict::Done);
@@ -939,7 +943,7 @@ fn what_is_tried_without_a_record_loses_no_edge() {
         let attempt = |_| {
             assert!(harbour.fake.take());
             harbour.fake.arrive();
-            Attempt::Done(Rest::Nothing)
+            SocketAttempt::Done(Rest::Nothing)
         };
         assert!(harbour.engine.try_unrecorded(harbour.name, Direction::In, attempt));
         harbour.share(Moment::NEVER, None).unwrap();
@@ -953,8 +957,13 @@ fn what_is_tried_without_a_record_and_started_then_is_done() {
     shared(|harbour| {
         let waiter = spawn(&harbour, Harbour::take_one);
         let kernel = spawn(&harbour.fake, Fake::arrive);
-        let attempt =
-            |_| if harbour.fake.take() { Attempt::Done(Rest::Nothing) } else { Attempt::Blocked };
+        let attempt = |_| {
+            if harbour.fake.take() {
+                SocketAttempt::Done(Rest::Nothing)
+            } else {
+                SocketAttempt::Blocked
+            }
+        };
         if harbour.engine.try_unrecorded(harbour.name, Direction::In, attempt) {
             harbour.fake.arrive();
         }
@@ -975,7 +984,7 @@ fn what_is_tried_without_a_record_is_followed_by_what_waits_behind_it() {
         // It leaves the byte to the other one.
         harbour
             .engine
-            .try_unrecorded(harbour.name, Direction::In, |_| Attempt::Done(Rest::Unknown));
+            .try_unrecorded(harbour.name, Direction::In, |_| SocketAttempt::Done(Rest::Unknown));
         other.join().unwrap();
         assert_eq!(harbour.take_one(), Some(Seen::Done(Verdict::Done)));
     });
@@ -993,7 +1002,11 @@ fn what_is_tried_without_a_record_does_not_outlive_its_registration() {
             let closer = spawn(&harbour.engine, |engine| engine.shut_down().unwrap());
             let attempt = |_| {
                 harbour.clone_key();
-                if harbour.fake.take() { Attempt::Done(Rest::Nothing) } else { Attempt::Blocked }
+                if harbour.fake.take() {
+                    SocketAttempt::Done(Rest::Nothing)
+                } else {
+                    SocketAttempt::Blocked
+                }
             };
             let is_done = harbour.engine.try_unrecorded(harbour.name, Direction::In, attempt);
             assert!(comes || !is_done);

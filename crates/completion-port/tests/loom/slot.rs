@@ -7,8 +7,10 @@ use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::SeqCst};
 use loom::thread;
 
 use crate::kit::{EDGE, LEVEL, NO_HINT, PERSISTENT, PERSISTENT_EDGE, READ, explore, spawn};
-use crate::state::facts::{Facts, Kind};
-use crate::state::slot::{Answer, Checked, Delivery, Drained, Next, Refusal, Removal, Slot, Turn};
+use crate::state::facts::{DescriptorKind, Facts};
+use crate::state::slot::{
+    Answer, Checked, Delivery, Drained, Next, NodeTurn, Refusal, Removal, Slot,
+};
 use crate::sync;
 use crate::types::interest::Mode;
 use crate::types::interest::{Events, Interest};
@@ -44,7 +46,7 @@ impl Cell {
         let cell = Self::registered(mode);
         assert_eq!(cell.deliver(Facts::IN), Next::Queue);
         cell.won.store(0, SeqCst);
-        assert_eq!(cell.slot.take(), Turn::Held(Events::IN));
+        assert_eq!(cell.slot.take(), NodeTurn::Held(Events::IN));
         assert_eq!(cell.take_key(), 7);
         cell
     }
@@ -124,17 +126,17 @@ impl Cell {
     fn parked(mode: Mode) -> Self {
         let cell = Self::registered(mode);
         assert_eq!(cell.deliver(Facts::IN), Next::Queue);
-        assert_eq!(cell.turn_without_token(|| {}), Turn::Held(Events::IN));
+        assert_eq!(cell.turn_without_token(|| {}), NodeTurn::Held(Events::IN));
         cell
     }
 
     /// Does what a thread does whose turn it is with the node: checks, then takes.
-    fn turn(&self) -> Turn {
-        self.turn_by(|| self.slot.hand().map_or_else(|| self.slot.take(), Turn::Held))
+    fn turn(&self) -> NodeTurn {
+        self.turn_by(|| self.slot.hand().map_or_else(|| self.slot.take(), NodeTurn::Held))
     }
 
     /// The same for one that clones the key before, and leaves a one-shot registration parked.
-    fn turn_without_token(&self, before: impl Fn()) -> Turn {
+    fn turn_without_token(&self, before: impl Fn()) -> NodeTurn {
         self.turn_by(|| {
             before();
             assert_eq!(self.clone_key(), 7);
@@ -142,14 +144,14 @@ impl Cell {
         })
     }
 
-    fn turn_by(&self, take: impl Fn() -> Turn) -> Turn {
+    fn turn_by(&self, take: impl Fn() -> NodeTurn) -> NodeTurn {
         assert_eq!(self.won.swap(0, SeqCst), 1);
         loop {
             match take() {
-                Turn::Check => {
+                NodeTurn::Check => {
                     self.slot.begin_check();
                     if self.slot.check(self.facts().into()) == Checked::Nothing {
-                        return Turn::Nothing;
+                        return NodeTurn::Nothing;
                     }
                 }
                 turn => return turn,
@@ -167,7 +169,7 @@ fn an_edge_that_meets_arming_is_neither_lost_nor_told_twice() {
             cell.put_back(Some(mode), READ);
             kernel.join().unwrap();
             assert_eq!(cell.won.load(SeqCst), 1);
-            assert_eq!(cell.turn(), Turn::Held(Events::IN));
+            assert_eq!(cell.turn(), NodeTurn::Held(Events::IN));
             assert_eq!(cell.take_key(), 7);
         });
     }
@@ -185,7 +187,7 @@ fn two_edges_and_arming_make_one_packet_or_two_in_turn() {
         cell.put_back(Some(LEVEL), NO_HINT);
         kernel.join().unwrap();
         assert_eq!(cell.won.load(SeqCst), 1);
-        assert_eq!(cell.turn(), Turn::Held(Events::IN));
+        assert_eq!(cell.turn(), NodeTurn::Held(Events::IN));
     });
 }
 
@@ -198,7 +200,7 @@ fn an_edge_that_meets_enabling_by_name_is_neither_lost_nor_told_twice() {
             cell.note(cell.slot.enable(0, mode, || READ, 5).unwrap());
             kernel.join().unwrap();
             assert_eq!(cell.won.load(SeqCst), 1);
-            assert_eq!(cell.turn_without_token(|| {}), Turn::Held(Events::IN));
+            assert_eq!(cell.turn_without_token(|| {}), NodeTurn::Held(Events::IN));
         });
     }
 }
@@ -222,11 +224,11 @@ fn a_hint_from_before_a_packet_hides_nothing_from_who_took_it() {
         };
         let hint = || if packets.load(SeqCst) == 0 { READ } else { NO_HINT };
         cell.note(cell.slot.enable(0, LEVEL, hint, 5).unwrap());
-        assert_eq!(taker.join().unwrap(), Turn::Held(Events::IN));
+        assert_eq!(taker.join().unwrap(), NodeTurn::Held(Events::IN));
         // The taker has read nothing, and enables it.
         cell.note(cell.slot.enable(0, LEVEL, || NO_HINT, 5).unwrap());
         assert_eq!(cell.won.load(SeqCst), 1);
-        assert_eq!(cell.turn(), Turn::Held(Events::IN));
+        assert_eq!(cell.turn(), NodeTurn::Held(Events::IN));
     });
 }
 
@@ -243,7 +245,7 @@ spawn(&cell, |cell| cell.deliver(Facts::IN));
         if cell.won.load(SeqCst) == 1 && armed == Next::Recheck {
             // Whether the stale edge came before or after, the kernel's word decides.
             let turn = cell.turn();
-            if turn == Turn::Nothing {
+            if turn == NodeTurn::Nothing {
                 assert_eq!(cell.won.load(SeqCst), 0);
             }
         }
@@ -282,7 +284,7 @@ fn an_edge_polled_before_arming_is_checked() {
         let delivered = kernel.join().unwrap();
         assert_ne!(delivered, Next::Queue, "nothing is readable, so nothing goes out unchecked");
         if cell.won.load(SeqCst) == 1 {
-            assert_eq!(cell.turn(), Turn::Nothing);
+            assert_eq!(cell.turn(), NodeTurn::Nothing);
         }
     });
 }
@@ -297,11 +299,11 @@ fn an_edge_that_overtakes_a_check_is_not_lost() {
             let kernel = spawn(&cell, Cell::arrive);
             let first = cell.turn();
             kernel.join().unwrap();
-            if first == Turn::Nothing {
+            if first == NodeTurn::Nothing {
                 assert_eq!(cell.won.load(SeqCst), 1, "the later edge must have won the node");
-                assert!(matches!(cell.turn(), Turn::Held(_) | Turn::Cloned(_)));
+                assert!(matches!(cell.turn(), NodeTurn::Held(_) | NodeTurn::Cloned(_)));
             } else {
-                assert!(matches!(first, Turn::Held(_) | Turn::Cloned(_)));
+                assert!(matches!(first, NodeTurn::Held(_) | NodeTurn::Cloned(_)));
             }
         });
     }
@@ -330,7 +332,7 @@ fn whatever_comes_during_a_check_makes_it_be_repeated() {
             let ask = || {
                 cell.slot.begin_check();
                 let facts = if ended.load(SeqCst) { late } else { Facts::NONE };
-                cell.slot.check(Answer { kind: Some(Kind::Stream), ..facts.into() })
+                cell.slot.check(Answer { kind: Some(DescriptorKind::Stream), ..facts.into() })
             };
             let mut checked = ask();
             kernel.join().unwrap();
@@ -345,9 +347,12 @@ fn whatever_comes_during_a_check_makes_it_be_repeated() {
                 }
                 assert_eq!(checked, Checked::Hot);
                 match cell.slot.take() {
-                    Turn::Check => checked = ask(),
+                    NodeTurn::Check => checked = ask(),
                     turn => {
-                        assert!(matches!(turn, Turn::Held(_) | Turn::Cloned(_)), "{turn:?}");
+                        assert!(
+                            matches!(turn, NodeTurn::Held(_) | NodeTurn::Cloned(_)),
+                            "{turn:?}"
+                        );
                         break;
                     }
                 }
@@ -380,7 +385,7 @@ fn what_comes_during_a_check_of_a_disabled_slot_is_found_when_it_is_enabled() {
                     Checked::Again => {}
                     Checked::Nothing => break,
                     Checked::Hot => match cell.slot.take() {
-                        Turn::Check => {}
+                        NodeTurn::Check => {}
                         _ => break,
                     },
                 }
@@ -407,7 +412,7 @@ fn an_edge_is_reported_however_often_its_registration_is_enabled_meanwhile() {
         }
         kernel.join().unwrap();
         assert_eq!(cell.won.load(SeqCst), 1);
-        assert_eq!(cell.turn(), Turn::Held(Events::IN));
+        assert_eq!(cell.turn(), NodeTurn::Held(Events::IN));
     });
 }
 
@@ -446,7 +451,7 @@ fn a_request_for_room_that_meets_arming_is_not_lost() {
                     kernel.join().unwrap();
                 }
                 assert_eq!(cell.won.load(SeqCst), 1, "nobody looks at the queue, {seen}");
-                assert_eq!(cell.turn(), Turn::Held(Events::OUT));
+                assert_eq!(cell.turn(), NodeTurn::Held(Events::OUT));
                 assert_eq!(cell.take_key(), 7);
                 assert!(!cell.slot.word().interest().contains(Interest::OUT) || mode.is_none());
             });
@@ -470,10 +475,10 @@ fn a_request_for_room_that_meets_a_packet_without_a_token_is_not_lost() {
             cell.won.store(1, SeqCst);
             let mut told = Events::NONE;
             let first = cell.turn_without_token(|| {});
-            if let Turn::Cloned(events) = first {
+            if let NodeTurn::Cloned(events) = first {
                 told |= events;
                 cell.note(cell.slot.cloned(Events::NONE));
-            } else if let Turn::Held(events) = first {
+            } else if let NodeTurn::Held(events) = first {
                 told |= events;
             }
             other.join().unwrap();
@@ -481,7 +486,7 @@ fn a_request_for_room_that_meets_a_packet_without_a_token_is_not_lost() {
                 assert_eq!(cell.won.load(SeqCst), 1, "room is not told");
                 cell.readable.store(false, SeqCst);
                 match cell.turn_without_token(|| {}) {
-                    Turn::Held(events) | Turn::Cloned(events) => told |= events,
+                    NodeTurn::Held(events) | NodeTurn::Cloned(events) => told |= events,
                     turn => panic!("{turn:?}"),
                 }
             }
@@ -503,7 +508,7 @@ fn enabling_and_disabling_against_an_edge_leave_nothing_behind() {
         // Whatever happened, one more enabling must find the data.
         cell.note(cell.slot.enable(0, LEVEL, || NO_HINT, 5).unwrap());
         assert_eq!(cell.won.load(SeqCst), 1);
-        assert_eq!(cell.turn(), Turn::Held(Events::IN));
+        assert_eq!(cell.turn(), NodeTurn::Held(Events::IN));
         assert_eq!(cell.take_key(), 7);
     });
 }
@@ -522,7 +527,7 @@ fn removal_against_arming_and_an_edge_gives_the_key_back_once() {
         kernel.join().unwrap();
         remover.join().unwrap();
         assert_eq!(cell.won.load(SeqCst), 1);
-        assert_eq!(cell.turn(), Turn::Removed);
+        assert_eq!(cell.turn(), NodeTurn::Removed);
         assert_eq!(cell.take_key(), 7);
         cell.slot.free();
         assert_eq!(cell.slot.remove(0, false), Err(Refusal::NotRegistered));
@@ -544,7 +549,7 @@ fn removal_against_a_persistent_packet_comes_last_and_never_during_a_clone() {
             let kernel = spawn(&cell, |cell| cell.deliver(Facts::IN));
             cell.won.store(0, SeqCst);
             let mut removed = false;
-            if let Turn::Cloned(events) = {
+            if let NodeTurn::Cloned(events) = {
                 cell.won.store(1, SeqCst);
                 cell.turn()
             } {
@@ -558,7 +563,7 @@ fn removal_against_a_persistent_packet_comes_last_and_never_during_a_clone() {
             kernel.join().unwrap();
             if !removed {
                 assert_eq!(cell.won.load(SeqCst), 1);
-                assert_eq!(cell.turn(), Turn::Removed);
+                assert_eq!(cell.turn(), NodeTurn::Removed);
             }
             assert_eq!(cell.take_key(), 7);
         });
@@ -580,7 +585,7 @@ fn a_closed_descriptor_gives_its_key_up_once() {
             assert_eq!(cell.won.load(SeqCst), 0);
         } else {
             assert_eq!(cell.won.load(SeqCst), 1);
-            assert_eq!(cell.turn(), Turn::Gone);
+            assert_eq!(cell.turn(), NodeTurn::Gone);
         }
         assert_eq!(cell.take_key(), 7);
     });
@@ -600,7 +605,7 @@ fn a_waiting_remover_gets_the_key_from_the_handler() {
             }
             Removal::Marked => {
                 assert_eq!(armed, Next::Recheck, "it was armed first, and stands in the queue");
-                assert_eq!(cell.turn(), Turn::Collect);
+                assert_eq!(cell.turn(), NodeTurn::Collect);
                 assert_eq!(cell.slot.collect(0), Some(Ok(())));
             }
             Removal::Already => unreachable!(),

@@ -9,7 +9,7 @@ use loom::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use crate::backend::request::SocketRequest;
 use crate::backend::sockets::{SocketKind, SocketTarget};
-use crate::engine::{Aloft, Engine, Entry, Plan, Seat, Step, Taken, Verdict, name_parts};
+use crate::engine::{Aloft, Engine, NewRegistration, Plan, Seat, Step, Taken, Verdict, name_parts};
 use crate::fake::Fake;
 use crate::kit::{
     NO_HINT, entry, explore_within, looking_engine, next, one_shot_engine, spawn, visit, wait_for,
@@ -46,7 +46,7 @@ impl Quay {
         let index = engine.reserve_slot(Call::Associate, |_| true).unwrap();
         let mode = Mode { interest: Interest::NONE, edge: false, one_shot: !is_shared };
         let associated = Some(Interest::IN);
-        let entry = Entry { associated, shared: is_shared, ..entry(mode) };
+        let entry = NewRegistration { associated, shared: is_shared, ..entry(mode) };
         let name = engine.register(Call::Associate, index, entry, || None).unwrap();
         Arc::new(Self { engine, fake, name, is_shared, packets: AtomicUsize::new(0) })
     }

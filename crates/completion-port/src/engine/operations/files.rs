@@ -9,7 +9,7 @@ use super::Operations;
 use crate::backend::files::Issuer;
 use crate::backend::request::FileRequest;
 use crate::engine::Engine;
-use crate::engine::context::{Name, Phase, kind_of, name_parts};
+use crate::engine::context::{Name, PortPhase, kind_of, name_parts};
 use crate::state::facts::Facts;
 use crate::state::moment::Moment;
 use crate::state::operations::{Desk, Lanes, Step, Verdict};
@@ -42,7 +42,7 @@ impl Operations {
     ) -> Result<(), (Error, FileRequest)> {
         let mut lanes = desk.lock();
         // As in `start`: either the thread that closes the port sees this operation, or this one sees that.
-        if self.phase() != Phase::Open {
+        if self.phase() != PortPhase::Open {
             return Err((Error::new(call, ErrorKind::Closed), request));
         }
         // It concerns neither direction: nothing of the descriptor is ever ready or not.
@@ -72,7 +72,7 @@ impl Operations {
         let refused = |refusal| Error::new(call, kind_of(refusal));
         let (index, generation) = name_parts(name);
         let mut lanes = self.desk_of_operation(index).lock();
-        if self.phase() != Phase::Open {
+        if self.phase() != PortPhase::Open {
             return Err(Error::new(call, ErrorKind::Closed));
         }
         // See `share`.

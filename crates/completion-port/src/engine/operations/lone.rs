@@ -2,8 +2,8 @@
 //! but an edge. It needs no lock.
 
 use super::{Aloft, Operations};
-use crate::backend::sockets::{Attempt, Rest};
-use crate::engine::context::{Phase, kind_of, name_of};
+use crate::backend::sockets::{Rest, SocketAttempt};
+use crate::engine::context::{PortPhase, kind_of, name_of};
 use crate::state::moment::Moment;
 use crate::state::operations::{Desk, Flight, Records, Step, Verdict};
 use crate::state::queue::{FLIGHT, Node};
@@ -42,7 +42,7 @@ impl Operations {
         // The thread that closes the port says so before it looks at the slot: so either that thread sees this
         // operation, or this one, which still has its node, sees that the port is closed.
         barrier_behind_exchange();
-        if self.phase() != Phase::Open {
+        if self.phase() != PortPhase::Open {
             self.withdraw(slot, flight);
             return Err(ErrorKind::Closed);
         }
@@ -86,10 +86,10 @@ impl Operations {
     /// The calling thread has tried an operation that was started by a token, and takes its packet if it has ended:
     /// the key is the caller's then, and the operation stays in its cell until the token starts another one.
     #[inline]
-    pub(crate) fn tried_and_landed(&self, aloft: &Aloft<'_>, attempt: Attempt<Rest>) -> bool {
+    pub(crate) fn tried_and_landed(&self, aloft: &Aloft<'_>, attempt: SocketAttempt<Rest>) -> bool {
         let dry = match attempt {
-            Attempt::Done(Rest::Unknown) | Attempt::Failed(_) => false,
-            Attempt::Done(Rest::Nothing) => aloft.slot.word().is_plain(),
+            SocketAttempt::Done(Rest::Unknown) | SocketAttempt::Failed(_) => false,
+            SocketAttempt::Done(Rest::Nothing) => aloft.slot.word().is_plain(),
             _ => return false,
         };
         if aloft.flight.is_lone() {

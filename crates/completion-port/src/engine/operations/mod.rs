@@ -18,7 +18,7 @@ use std::time::Duration;
 use super::context::{Context, Name, name_of, name_parts};
 use super::registry::Registry;
 use super::worker::Seat;
-use crate::backend::sockets::{Attempt, Rest};
+use crate::backend::sockets::{Rest, SocketAttempt};
 use crate::state::moment::Moment;
 use crate::state::operations::{Clearance, Desk, Effects, Flight, Records, Step, Tried, Verdict};
 use crate::state::queue::{FLIGHT, Fifo, NIL};
@@ -74,13 +74,13 @@ impl Aloft<'_> {
 
 /// What an attempt asks of the association that its operation belongs to.
 #[derive(Clone, Copy)]
-pub(crate) struct Place<'e> {
+pub(crate) struct AttemptContext<'e> {
     context: &'e Context,
     desk: &'e Desk,
     record: u32,
 }
 
-impl Place<'_> {
+impl AttemptContext<'_> {
     /// The socket that an operation is tried on does not block from here on. The operation keeps the key, and so the
     /// descriptor, in its place.
     pub(crate) fn make_nonblocking(self, descriptor: Descriptor) -> Result<(), Fault> {
@@ -142,8 +142,8 @@ impl Operations {
 
     /// What an attempt at the operation of `record` asks, which belongs to this desk.
     #[inline]
-    pub(crate) fn place<'e>(&'e self, desk: &'e Desk, record: u32) -> Place<'e> {
-        Place { context: self, desk, record }
+    pub(crate) fn place<'e>(&'e self, desk: &'e Desk, record: u32) -> AttemptContext<'e> {
+        AttemptContext { context: self, desk, record }
     }
 }
 
@@ -185,11 +185,11 @@ impl Operations {
     pub(crate) fn tried(
         &self,
         aloft: &Aloft<'_>,
-        attempt: Attempt<Rest>,
+        attempt: SocketAttempt<Rest>,
         seat: Option<&Seat>,
     ) -> Step {
         if aloft.flight.is_lone() {
-            if let Attempt::Blocked = attempt {
+            if let SocketAttempt::Blocked = attempt {
                 return self.blocked_alone(aloft);
             }
             self.lane(aloft);
@@ -198,14 +198,16 @@ impl Operations {
         let poll = self.current_poll();
         let mut lanes = desk.lock();
         let tried = match attempt {
-            Attempt::Done(Rest::Unknown) | Attempt::Failed(_) => Tried::Done { dry: false },
+            SocketAttempt::Done(Rest::Unknown) | SocketAttempt::Failed(_) => {
+                Tried::Done { dry: false }
+            }
             // Behind what was received an end may stand that no further edge tells of.
-            Attempt::Done(Rest::Nothing) => Tried::Done { dry: slot.word().is_plain() },
-            Attempt::Blocked => Tried::Blocked,
-            Attempt::OutOfResources => Tried::Scarce(self.backend().now() + SCARCE),
+            SocketAttempt::Done(Rest::Nothing) => Tried::Done { dry: slot.word().is_plain() },
+            SocketAttempt::Blocked => Tried::Blocked,
+            SocketAttempt::OutOfResources => Tried::Scarce(self.backend().now() + SCARCE),
             // Its timer rings at the next look at those, and queues it behind what is there by then.
-            Attempt::Yielded => Tried::Scarce(self.backend().now()),
-            Attempt::Carried => unreachable!("its caller has seen to it"),
+            SocketAttempt::Yielded => Tried::Scarce(self.backend().now()),
+            SocketAttempt::Carried => unreachable!("its caller has seen to it"),
         };
         let direction = flight.direction();
         let name = aloft.registration();

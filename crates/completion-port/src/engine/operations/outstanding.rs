@@ -18,18 +18,18 @@ use crate::types::error::Fault;
 
 /// A place for what one thread leaves for another.
 #[derive(Default)]
-struct Place<T>(Mutex<T>);
+struct Mailbox<T>(Mutex<T>);
 
-impl<T> Place<T> {
+impl<T> Mailbox<T> {
     fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// By the numbers of records: completed requests whose packets have not been taken.
-struct Completed<T: Target>(Arena<Place<Option<Request<T>>>>);
+struct CompletedRequests<T: Target>(Arena<Mailbox<Option<Request<T>>>>);
 
-impl<T: Target> Completed<T> {
+impl<T: Target> CompletedRequests<T> {
     /// Makes room for the request of this record. False if there is no memory.
     fn reserve(&self, record: u32) -> bool {
         self.0.reserve(record)
@@ -46,17 +46,17 @@ impl<T: Target> Completed<T> {
 
 /// See the module's documentation. Nothing is allocated as long as no operation needs it.
 pub(super) struct Outstanding {
-    files: Completed<FileTarget>,
-    sockets: Completed<SocketTarget>,
+    files: CompletedRequests<FileTarget>,
+    sockets: CompletedRequests<SocketTarget>,
     /// By the numbers of slots: the files of registrations for which requests were made.
-    file_refs: Arena<Place<Option<Arc<dyn FileRef>>>>,
+    file_refs: Arena<Mailbox<Option<Arc<dyn FileRef>>>>,
 }
 
 impl Outstanding {
     pub(in crate::engine) const fn new() -> Self {
         Self {
-            files: Completed(Arena::new()),
-            sockets: Completed(Arena::new()),
+            files: CompletedRequests(Arena::new()),
+            sockets: CompletedRequests(Arena::new()),
             file_refs: Arena::new(),
         }
     }

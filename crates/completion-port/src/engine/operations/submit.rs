@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering::{Acquire, SeqCst};
 
 use super::{Aloft, Operations, Plan};
-use crate::backend::sockets::{Attempt, Rest};
-use crate::engine::context::{Name, Phase, kind_of, name_of, name_parts};
+use crate::backend::sockets::{Rest, SocketAttempt};
+use crate::engine::context::{Name, PortPhase, kind_of, name_of, name_parts};
 use crate::engine::worker::Seat;
 use crate::state::operations::{Desk, Lanes, Records, Step, Tried};
 use crate::state::queue::FLIGHT;
@@ -25,15 +25,15 @@ struct Unrecorded<'e> {
 
 impl Unrecorded<'_> {
     /// The attempt has ended with this result. Frees the lane.
-    fn tried(&self, attempt: Attempt<Rest>) {
+    fn tried(&self, attempt: SocketAttempt<Rest>) {
         let Self { operations, name, slot, desk, direction } = *self;
         if operations.forked() {
             // The attempt has forked, and this is the child: the lane is the parent's.
             return;
         }
         let tried = match attempt {
-            Attempt::Done(Rest::Nothing) => Tried::Done { dry: slot.word().is_plain() },
-            Attempt::Blocked => Tried::Blocked,
+            SocketAttempt::Done(Rest::Nothing) => Tried::Done { dry: slot.word().is_plain() },
+            SocketAttempt::Blocked => Tried::Blocked,
             _ => Tried::Done { dry: false },
         };
         let poll = operations.current_poll();
@@ -54,7 +54,7 @@ impl Unrecorded<'_> {
 impl Drop for Unrecorded<'_> {
     /// The attempt has panicked.
     fn drop(&mut self) {
-        self.tried(Attempt::Done(Rest::Unknown));
+        self.tried(SocketAttempt::Done(Rest::Unknown));
     }
 }
 
@@ -192,7 +192,7 @@ impl Operations {
         let mut lanes = desk.lock();
         // The thread that closes the port says so before it takes this lock, with which it looks at what is in
         // flight: so either that thread sees this operation, or this one sees that the port is closed.
-        if self.phase() != Phase::Open {
+        if self.phase() != PortPhase::Open {
             return Err(Error::new(plan.call, ErrorKind::Closed));
         }
         let is_ready =
@@ -222,7 +222,7 @@ impl Operations {
         &self,
         name: Name,
         direction: Direction,
-        attempt: impl FnOnce(Descriptor) -> Attempt<Rest>,
+        attempt: impl FnOnce(Descriptor) -> SocketAttempt<Rest>,
     ) -> bool {
         let Some(unrecorded) = self.begin_unrecorded(name, direction) else { return false };
         let attempt = attempt(unrecorded.slot.descriptor());
@@ -242,7 +242,7 @@ impl Operations {
         let mut lanes = desk.lock();
         // As in `start`.
         let begins =
-            self.phase() == Phase::Open && lanes.begin_unrecorded(slot, generation, direction);
+            self.phase() == PortPhase::Open && lanes.begin_unrecorded(slot, generation, direction);
         begins.then(|| Unrecorded { operations: self, name, slot, desk, direction })
     }
 
@@ -269,7 +269,7 @@ impl Operations {
         seat: Option<&Seat>,
     ) -> bool {
         let mut hub = self.lock();
-        if hub.lists().phase() != Phase::Open {
+        if hub.lists().phase() != PortPhase::Open {
             return false;
         }
         self.nodes().flight(record).begin_ended(index);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::members::{Members, Notice};
 use crate::backend::thread::Thread;
-use crate::engine::context::Phase;
+use crate::engine::context::PortPhase;
 use crate::engine::nodes::Nodes;
 use crate::engine::worker::Seat;
 use crate::memory::trace::hears_changes;
@@ -22,7 +22,7 @@ pub(in crate::engine) struct Flags(u8);
 
 impl Flags {
     const NOTHING: Self = Self(0);
-    /// The phase is not [`Phase::Open`].
+    /// The phase is not [`PortPhase::Open`].
     const ENDING: u8 = 1;
     /// A thread sleeps in `remove_and_wait`.
     const COLLECTED: u8 = 2;
@@ -58,7 +58,7 @@ pub(in crate::engine) struct Lists {
     /// Registrations that the kernel has to be asked about before they can be queued.
     recheck: Fifo,
     members: Members,
-    phase: Phase,
+    phase: PortPhase,
     flags: Flags,
     slots: Spares,
     posts: Spares,
@@ -90,7 +90,7 @@ impl Lists {
             aside: Fifo::new(),
             recheck: Fifo::new(),
             members: Members::default(),
-            phase: Phase::Open,
+            phase: PortPhase::Open,
             flags: Flags::NOTHING,
             slots: Spares::new(),
             posts: Spares::new(),
@@ -108,32 +108,32 @@ impl Lists {
     /// Whether no wait brings anything any more.
     #[inline]
     pub(in crate::engine) fn is_over(&self) -> bool {
-        self.phase != Phase::Open && self.is_over_at_last()
+        self.phase != PortPhase::Open && self.is_over_at_last()
     }
 
     #[cold]
     fn is_over_at_last(&self) -> bool {
         match self.phase {
-            Phase::Open => false,
-            Phase::ShuttingDown => self.slots.in_use() == 0 && self.ready.is_empty(),
-            Phase::Closed => {
+            PortPhase::Open => false,
+            PortPhase::ShuttingDown => self.slots.in_use() == 0 && self.ready.is_empty(),
+            PortPhase::Closed => {
                 self.ready.is_empty()
                     && self.recheck.is_empty()
                     && self.aside.is_empty()
                     && self.peeks == 0
             }
-            Phase::Abandoned => true,
+            PortPhase::Abandoned => true,
         }
     }
 
     #[inline]
-    pub(in crate::engine) fn phase(&self) -> Phase {
+    pub(in crate::engine) fn phase(&self) -> PortPhase {
         self.phase
     }
 
-    pub(in crate::engine) fn set_phase(&mut self, phase: Phase) {
+    pub(in crate::engine) fn set_phase(&mut self, phase: PortPhase) {
         self.phase = phase;
-        self.flags.set(Flags::ENDING, phase != Phase::Open);
+        self.flags.set(Flags::ENDING, phase != PortPhase::Open);
     }
 
     #[inline]

@@ -17,7 +17,7 @@ use std::ops::Deref;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{OnceLock, PoisonError};
 
-use super::context::{BEGIN, Context, Phase};
+use super::context::{BEGIN, Context, PortPhase};
 use super::worker::Seat;
 use crate::memory::trace::hears_packets;
 use crate::state::operations::Records;
@@ -288,7 +288,7 @@ impl Queue {
             reserved
         };
         let mut hub = self.lock();
-        if hub.lists().phase() != Phase::Open {
+        if hub.lists().phase() != PortPhase::Open {
             return Err(Error::new(call, ErrorKind::Closed));
         }
         let index = hub.lists_mut().take_slot(self.nodes(), reserve);

@@ -3,7 +3,7 @@
 use super::Queue;
 use super::hub::Hub;
 use crate::engine::TimerName;
-use crate::engine::context::Phase;
+use crate::engine::context::PortPhase;
 use crate::engine::worker::Seat;
 use crate::state::moment::Moment;
 use crate::state::queue::{Links, MOST_MESSAGES, POSTED, TELLS};
@@ -16,7 +16,7 @@ impl Queue {
     pub(crate) fn begin_post(&self, also: impl FnOnce(u32) -> bool) -> Result<Posting<'_>, Error> {
         self.check_usable(Call::Post)?;
         let mut hub = self.lock();
-        if hub.lists().phase() != Phase::Open {
+        if hub.lists().phase() != PortPhase::Open {
             return Err(Error::new(Call::Post, ErrorKind::Closed));
         }
         let reserve =
@@ -42,7 +42,7 @@ impl Queue {
         let cell = lists.timers_mut().cancel(timer)?;
         let message = take(cell);
         lists.give_back_post(self.nodes(), cell);
-        if lists.phase() == Phase::Open {
+        if lists.phase() == PortPhase::Open {
             schedule.next_timer(lists.timers().next());
         }
         Some(message)

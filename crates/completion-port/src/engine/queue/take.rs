@@ -2,7 +2,7 @@
 
 use super::Queue;
 use crate::engine::context::{Name, name_of};
-use crate::engine::worker::{Kind, Seat};
+use crate::engine::worker::{PacketKind, Seat};
 use crate::state::queue::{Links, NIL, Node, POSTED};
 use crate::state::slot::Slot;
 use crate::types::interest::Events;
@@ -41,7 +41,7 @@ impl Queue {
             return Err(NIL);
         }
         let events = slot.hand().ok_or(node)?;
-        seat.count(Kind::Ready);
+        seat.count(PacketKind::Ready);
         Ok((node, slot, events))
     }
 
@@ -70,7 +70,7 @@ impl Queue {
         }
         match slot.hand_and_park() {
             Some((generation, events)) => {
-                seat.count(Kind::Ready);
+                seat.count(PacketKind::Ready);
                 Ok((name_of(node, generation), events, key))
             }
             None => Err((node, Some(key))),
@@ -82,7 +82,7 @@ impl Queue {
     #[inline]
     pub(crate) fn count_operation(&self, seat: &Seat, is_done: bool) {
         if is_done {
-            seat.count(Kind::Done);
+            seat.count(PacketKind::Done);
         } else {
             self.uncount_delay(seat);
         }

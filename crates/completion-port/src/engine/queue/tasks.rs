@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 
 use super::Queue;
 use super::lists::{Flags, Lists};
-use crate::engine::context::Phase;
+use crate::engine::context::PortPhase;
 use crate::state::queue::{FLIGHT, Fifo, Node, is_flight};
 
 impl Queue {
@@ -58,7 +58,7 @@ impl Queue {
     pub(crate) fn take_aside(&self) -> Option<u32> {
         let mut hub = self.lock();
         let node = hub.lists_mut().take_aside(self.nodes())?;
-        if !hub.lists().flags().has(Flags::ASIDE) && hub.lists().phase() != Phase::Open {
+        if !hub.lists().flags().has(Flags::ASIDE) && hub.lists().phase() != PortPhase::Open {
             drop(self.end_if_over(hub));
         }
         Some(node & !FLIGHT)

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::Queue;
 use super::lists::Lists;
-use crate::engine::context::Phase;
+use crate::engine::context::PortPhase;
 use crate::engine::worker::Seat;
 use crate::state::facts::Presence;
 use crate::state::moment::Moment;
@@ -75,7 +75,7 @@ impl Scene for PortView<'_> {
 
     #[inline]
     fn takes_edges(&self) -> bool {
-        matches!(self.lists.phase(), Phase::Open | Phase::ShuttingDown)
+        matches!(self.lists.phase(), PortPhase::Open | PortPhase::ShuttingDown)
     }
 
     #[inline]

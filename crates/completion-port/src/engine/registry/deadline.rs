@@ -5,7 +5,7 @@ use crate::engine::queue::Lists;
 use crate::state::deadline::{Armings, DeadlineTimer};
 use crate::state::moment::Moment;
 use crate::state::queue::Fifo;
-use crate::state::slot::Late;
+use crate::state::slot::Expiry;
 use crate::state::timers::Alarm;
 use crate::types::error::{Call, Error, ErrorKind};
 
@@ -72,19 +72,19 @@ impl Registry {
     fn expire(&self, index: u32, arming: &DeadlineTimer, now: Moment, due: &mut Fifo) -> Moment {
         let slot = self.slot(index);
         match slot.expire() {
-            Late::Claimed if arming.deadline() > now => {
+            Expiry::Claimed if arming.deadline() > now => {
                 // The slot was armed anew, with a later deadline, since that was read.
                 if slot.expire_not() {
                     due.push(self.nodes(), index);
                 }
                 arming.deadline()
             }
-            Late::Claimed => {
+            Expiry::Claimed => {
                 due.push(self.nodes(), index);
                 Moment::NEVER
             }
             // A packet is on its way, or is checked and may turn out to be none: see `mind_given_back`.
-            Late::Queued | Late::Untimed => Moment::NEVER,
+            Expiry::Queued | Expiry::Untimed => Moment::NEVER,
         }
     }
 }

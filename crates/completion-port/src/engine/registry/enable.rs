@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError};
 
 use super::{Registry, Return};
 use crate::backend::reactor::Until;
-use crate::engine::context::{Name, Phase, kind_of, name_parts};
+use crate::engine::context::{Name, PortPhase, kind_of, name_parts};
 use crate::engine::worker::Seat;
 use crate::memory::trace::trace;
 use crate::state::facts::Facts;
@@ -31,7 +31,7 @@ impl Registry {
         timed: bool,
         drained: Drained,
     ) -> bool {
-        if self.phase() != Phase::Open || self.forked() {
+        if self.phase() != PortPhase::Open || self.forked() {
             return false;
         }
         // See `poll`: the handler has read from the descriptor, and only then takes the number.
@@ -55,9 +55,9 @@ impl Registry {
         }
         match self.phase() {
             // Where the port shuts down, the caller has removed the registration, or the sweep will.
-            Phase::Open | Phase::ShuttingDown => {}
-            Phase::Closed if slot.word().is_removing() => {}
-            Phase::Closed | Phase::Abandoned => {
+            PortPhase::Open | PortPhase::ShuttingDown => {}
+            PortPhase::Closed if slot.word().is_removing() => {}
+            PortPhase::Closed | PortPhase::Abandoned => {
                 return Err(Error::new(call, ErrorKind::Closed));
             }
         }
@@ -87,7 +87,7 @@ impl Registry {
     pub(crate) fn cloned(&self, name: Name, unreported: Events, seat: Option<&Seat>) {
         let (index, generation) = name_parts(name);
         let slot = self.slot(index);
-        if self.phase() != Phase::Open {
+        if self.phase() != PortPhase::Open {
             // A condition that holds must not keep a closed port going.
             let _ = slot.disable(generation);
         }
@@ -137,7 +137,7 @@ impl Registry {
         mode: Mode,
         drained: impl Fn() -> Drained,
     ) -> bool {
-        if self.phase() != Phase::Open || self.forked() {
+        if self.phase() != PortPhase::Open || self.forked() {
             return false;
         }
         let Some((slot, generation)) = self.known(name) else { return false };

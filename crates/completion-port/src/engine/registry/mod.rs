@@ -10,7 +10,7 @@ use std::ops::Deref;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, PoisonError};
 
-use super::context::{BEGIN, Name, Phase, kind_of, name_of, name_parts};
+use super::context::{BEGIN, Name, PortPhase, kind_of, name_of, name_parts};
 use super::worker::Seat;
 use super::workers::Workers;
 use crate::backend::reactor::{Until, Watch};
@@ -31,7 +31,7 @@ pub(super) use check::CheckBuffers;
 
 /// A descriptor that is to be registered, and how.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct NewRegistration {
     pub(crate) descriptor: Descriptor,
     pub(crate) mode: Mode,
     /// The key does not own the descriptor.
@@ -102,11 +102,11 @@ impl Registry {
         &self,
         call: Call,
         index: u32,
-        entry: Entry,
+        entry: NewRegistration,
         seat: impl FnOnce() -> Option<Arc<Seat>>,
     ) -> Result<Name, Error> {
         let name = self.enter(call, index, entry)?;
-        let Entry { mode, associated, shared, .. } = entry;
+        let NewRegistration { mode, associated, shared, .. } = entry;
         let armed = if associated.is_some() { None } else { Some(mode) };
         if armed.is_some() || shared {
             let slot = self.slot(index);
@@ -139,7 +139,7 @@ impl Registry {
         &self,
         call: Call,
         index: u32,
-        Entry { descriptor, mode, borrowed, associated, shared }: Entry,
+        NewRegistration { descriptor, mode, borrowed, associated, shared }: NewRegistration,
     ) -> Result<Name, Error> {
         let failed = |kind| Error::new(call, kind);
         let slot = self.slot(index);
@@ -154,7 +154,7 @@ impl Registry {
         // Either this thread sees that the port shuts down, or the thread that shuts it down sees
         // this slot.
         fence(SeqCst);
-        let claimed = if self.phase() != Phase::Open {
+        let claimed = if self.phase() != PortPhase::Open {
             Err(failed(ErrorKind::Closed))
         } else {
             self.claim(call, index, name, descriptor, associated)

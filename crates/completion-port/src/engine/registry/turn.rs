@@ -4,9 +4,9 @@ use super::Registry;
 use crate::engine::context::Name;
 use crate::engine::context::{name_of, name_parts};
 use crate::engine::queue::Taken;
-use crate::engine::worker::{Kind, Seat};
+use crate::engine::worker::{PacketKind, Seat};
 use crate::state::queue::{FLIGHT, NIL, Node, POSTED, cell_of, is_flight};
-use crate::state::slot::{Slot, Turn};
+use crate::state::slot::{NodeTurn, Slot};
 
 impl Registry {
     /// The next packet of those that `seat` has been handed, of any kind. `first` is the first node,
@@ -21,7 +21,7 @@ impl Registry {
         &self,
         seat: &Seat,
         mut first: Node,
-        mut turn: impl FnMut(u32, &Slot) -> Turn,
+        mut turn: impl FnMut(u32, &Slot) -> NodeTurn,
     ) -> Option<Taken<'_>> {
         loop {
             let node = match std::mem::replace(&mut first, NIL) {
@@ -32,7 +32,7 @@ impl Registry {
                 return Some(Taken::Operation(node & !FLIGHT));
             }
             if node & POSTED != 0 {
-                seat.count(Kind::Posted);
+                seat.count(PacketKind::Posted);
                 return Some(Taken::Posted(cell_of(node)));
             }
             let slot = self.slot(node);
@@ -40,15 +40,15 @@ impl Registry {
             let name = name_of(node, slot.word().generation());
             loop {
                 match turn(node, slot) {
-                    Turn::Held(events) => {
-                        seat.count(Kind::Ready);
+                    NodeTurn::Held(events) => {
+                        seat.count(PacketKind::Ready);
                         return Some(Taken::Ready(slot, name, events));
                     }
-                    Turn::Cloned(events) => {
-                        seat.count(Kind::Notified);
+                    NodeTurn::Cloned(events) => {
+                        seat.count(PacketKind::Notified);
                         return Some(Taken::Notified(name, events));
                     }
-                    Turn::Check if self.check_one(node) => {}
+                    NodeTurn::Check if self.check_one(node) => {}
                     last => match self.end_turn(seat, name, last) {
                         // The turn has called user code that forked, and this is the child: what is behind
                         // the node is the parent's.
@@ -63,17 +63,17 @@ impl Registry {
 
     /// What the caller gets from a turn that reports no events.
     #[cold]
-    fn end_turn(&self, seat: &Seat, name: Name, turn: Turn) -> Option<Taken<'_>> {
+    fn end_turn(&self, seat: &Seat, name: Name, turn: NodeTurn) -> Option<Taken<'_>> {
         match turn {
-            Turn::Removed => {
-                seat.count(Kind::Removed);
+            NodeTurn::Removed => {
+                seat.count(PacketKind::Removed);
                 Some(Taken::Removed(name))
             }
-            Turn::Gone => {
+            NodeTurn::Gone => {
                 self.uncount_delay(seat);
                 Some(Taken::Gone(name))
             }
-            Turn::Collect => {
+            NodeTurn::Collect => {
                 self.uncount_delay(seat);
                 self.announce_collected();
                 None

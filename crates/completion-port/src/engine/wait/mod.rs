@@ -6,7 +6,7 @@ mod poll;
 use std::time::Duration;
 
 use super::Engine;
-use super::context::Phase;
+use super::context::PortPhase;
 use super::queue::{Flags, Hub, Lists, Notice, PortView};
 use super::worker::Seat;
 use crate::state::moment::Moment;
@@ -158,7 +158,7 @@ impl Engine {
             seat.measure();
         }
         let found = hub.lists_mut().take_found();
-        if hub.lists().phase() != Phase::Open {
+        if hub.lists().phase() != PortPhase::Open {
             hub = self.end_if_over(hub);
         }
         drop(hub);
@@ -171,7 +171,7 @@ impl Engine {
 
     /// Whether waits return at once because the port is closed and nothing is left in it.
     pub(crate) fn is_closed(&self) -> bool {
-        self.phase() != Phase::Open && self.lock().lists().is_over()
+        self.phase() != PortPhase::Open && self.lock().lists().is_over()
     }
 
     /// Queues what is due at `now`, messages and what deadlines tell of, or a good part of it: the port is locked

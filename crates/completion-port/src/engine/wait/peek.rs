@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Scratch;
 use crate::engine::Engine;
-use crate::engine::context::Phase;
+use crate::engine::context::PortPhase;
 use crate::engine::queue::{Hub, Lists};
 use crate::engine::worker::Seat;
 use crate::state::queue::{Fifo, Node, POSTED};
@@ -26,7 +26,9 @@ impl Engine {
     ) -> Result<bool, Error> {
         self.check_usable(Call::Wait)?;
         let mut hub = self.lock();
-        if hub.lists().phase() != Phase::Abandoned && own.is_some_and(|own| self.is_one_left(own)) {
+        if hub.lists().phase() != PortPhase::Abandoned
+            && own.is_some_and(|own| self.is_one_left(own))
+        {
             return Ok(true);
         }
         if hub.lists().is_over() {

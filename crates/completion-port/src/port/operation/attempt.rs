@@ -1,8 +1,8 @@
 //! How operations are tried, once the engine or a token says that it is time.
 
 use crate::backend::Backend;
-use crate::backend::sockets::{Attempt, Rest, Transport};
-use crate::engine::{Aloft, Desk, Engine, Place, Seat, Step, Verdict};
+use crate::backend::sockets::{Rest, SocketAttempt, Transport};
+use crate::engine::{Aloft, AttemptContext, Desk, Engine, Seat, Step, Verdict};
 use crate::memory::cells::Cell;
 use crate::port::Store;
 use crate::port::operation::OpData;
@@ -15,7 +15,7 @@ use crate::types::source::Descriptor;
 
 /// The descriptor that an operation is tried on, and what the engine knows about it.
 #[derive(Clone, Copy)]
-pub(in crate::port) struct Target<'e> {
+pub(in crate::port) struct AttemptTarget<'e> {
     pub(in crate::port) engine: &'e Engine,
     pub(in crate::port) slot: &'e Slot,
     pub(in crate::port) desk: &'e Desk,
@@ -23,7 +23,7 @@ pub(in crate::port) struct Target<'e> {
     pub(in crate::port) descriptor: Descriptor,
 }
 
-impl<'e> Target<'e> {
+impl<'e> AttemptTarget<'e> {
     #[inline]
     pub(super) fn of(engine: &'e Engine, aloft: &Aloft<'e>) -> Self {
         let Aloft { record, slot, desk, .. } = *aloft;
@@ -41,7 +41,7 @@ impl<'e> Target<'e> {
         self.engine.transport(self.desk, self.descriptor)
     }
 
-    pub(super) fn place(self) -> Place<'e> {
+    pub(super) fn place(self) -> AttemptContext<'e> {
         self.engine.place(self.desk, self.record)
     }
 
@@ -65,10 +65,10 @@ impl<B: Buffer> OpData<B> {
     /// Tries the operation once, or twice if its descriptor shows more than readiness.
     #[allow(clippy::inline_always, reason = "a part of the two that call it")]
     #[inline(always)]
-    pub(in crate::port) fn attempt(&mut self, target: Target<'_>) -> Attempt<Rest> {
+    pub(in crate::port) fn attempt(&mut self, target: AttemptTarget<'_>) -> SocketAttempt<Rest> {
         let attempt = self.operation.attempt(&mut self.progress, target);
         let attempt = self.progress.note(attempt);
-        if matches!(attempt, Attempt::Blocked) && !target.slot.word().is_plain() {
+        if matches!(attempt, SocketAttempt::Blocked) && !target.slot.word().is_plain() {
             return self.attempt_behind_the_end(target);
         }
         attempt
@@ -78,20 +78,20 @@ impl<B: Buffer> OpData<B> {
     /// has shut the reading half, it ends as a call that waits would: with nothing, or as an accept of what is no listener.
     #[cold]
     #[inline(never)]
-    fn attempt_behind_the_end(&mut self, target: Target<'_>) -> Attempt<Rest> {
+    fn attempt_behind_the_end(&mut self, target: AttemptTarget<'_>) -> SocketAttempt<Rest> {
         let is_read = self.operation.kind.awaits() == Some(Direction::In);
         if !is_read || !target.system().has_shut_reading(target.descriptor) {
-            return Attempt::Blocked;
+            return SocketAttempt::Blocked;
         }
         // What has come before that is not lost.
         let attempt = self.operation.attempt(&mut self.progress, target);
         let attempt = self.progress.note(attempt);
-        if !matches!(attempt, Attempt::Blocked) {
+        if !matches!(attempt, SocketAttempt::Blocked) {
             return attempt;
         }
         let Some(buffer) = &mut self.operation.buffer else {
             self.fail(Fault { kind: ErrorKind::Other, code: Some(codes::EINVAL) });
-            return Attempt::Done(Rest::Unknown);
+            return SocketAttempt::Done(Rest::Unknown);
         };
         // SAFETY: `room` demands that only initialized bytes are written to the parts.
         // - nothing is written.
@@ -101,7 +101,7 @@ impl<B: Buffer> OpData<B> {
         // - initialized: none of them;
         // - as it was: the room was asked for just now.
         unsafe { buffer.set_filled(0) };
-        Attempt::Done(Rest::Unknown)
+        SocketAttempt::Done(Rest::Unknown)
     }
 }
 
@@ -113,7 +113,7 @@ impl<K, B: Buffer> Store<K, B> {
         cell: &Cell<OpData<B>>,
         aloft: &Aloft<'_>,
         seat: Option<&Seat>,
-    ) -> Attempt<Rest> {
+    ) -> SocketAttempt<Rest> {
         self.attempt(cell, aloft, seat)
     }
 
@@ -128,14 +128,14 @@ impl<K, B: Buffer> Store<K, B> {
         cell: &Cell<OpData<B>>,
         aloft: &Aloft<'_>,
         seat: Option<&Seat>,
-    ) -> Attempt<Rest> {
+    ) -> SocketAttempt<Rest> {
         let tried = Trying { store: self, record: aloft.record, seat };
         // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
         // - a value: an operation is in its cell until its packet is taken;
         // - nothing else: from `Step::Try` until it is told what that has come to the engine hands the operation to
         //   no other thread.
         let data = unsafe { cell.get_mut() };
-        let attempt = data.attempt(Target::of(&self.engine, aloft));
+        let attempt = data.attempt(AttemptTarget::of(&self.engine, aloft));
         std::mem::forget(tried);
         attempt
     }
@@ -146,10 +146,10 @@ impl<K, B: Buffer> Store<K, B> {
         &self,
         cell: &Cell<OpData<B>>,
         aloft: &Aloft<'_>,
-        attempt: Attempt<Rest>,
+        attempt: SocketAttempt<Rest>,
         seat: Option<&Seat>,
     ) -> Step {
-        if let Attempt::Carried = attempt {
+        if let SocketAttempt::Carried = attempt {
             self.submit_socket(cell, aloft, seat)
         } else {
             self.engine.tried(aloft, attempt, seat)
@@ -183,7 +183,7 @@ impl<K, B: Buffer> Store<K, B> {
         &self,
         cell: &Cell<OpData<B>>,
         aloft: &Aloft<'_>,
-        mut known: Option<Attempt<Rest>>,
+        mut known: Option<SocketAttempt<Rest>>,
         seat: Option<&Seat>,
     ) -> bool {
         loop {
@@ -255,7 +255,7 @@ impl<K, B: Buffer> Drop for Trying<'_, K, B> {
         //   is used no more.
         unsafe { store.operations.at(record).get_mut() }.fail_by_panic();
         let aloft = store.engine.aloft(record);
-        store.engine.tried(&aloft, Attempt::Done(Rest::Unknown), seat);
+        store.engine.tried(&aloft, SocketAttempt::Done(Rest::Unknown), seat);
         store.engine.queue_operation(record);
     }
 }

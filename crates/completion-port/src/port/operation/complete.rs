@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 
-use crate::backend::sockets::{Attempt, Rest};
+use crate::backend::sockets::{Rest, SocketAttempt};
 use crate::engine::{Aloft, Engine, Name, Seat, Step, Verdict, name_parts};
 use crate::memory::cells::Cell;
 use crate::memory::trace::hears_packets;
@@ -67,7 +67,7 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
         &self,
         aloft: &Aloft<'p>,
         cell: &'p Cell<OpData<B>>,
-        known: Option<Attempt<Rest>>,
+        known: Option<SocketAttempt<Rest>>,
         seat: &Seat,
     ) -> Option<Packet<'p, K, M, B>> {
         if self.port.store().attempt_own(cell, aloft, known, Some(seat)) {

@@ -1,7 +1,7 @@
 //! An operation in its cell: what is asked for, and how far it has come.
 
 use crate::backend::Backend;
-use crate::backend::sockets::{Attempt, Rest};
+use crate::backend::sockets::{Rest, SocketAttempt};
 use crate::engine::{Plan, Verdict};
 use crate::memory::cells::Cell;
 use crate::port::Store;
@@ -12,7 +12,7 @@ use crate::types::source::OwnedSource;
 
 /// What has become of an operation on a socket, beside its bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum SocketStage {
     #[default]
     Fresh,
     /// The back end has declined to carry it out: it waits for edges.
@@ -24,7 +24,7 @@ pub(super) enum Stage {
 /// How far an operation has come.
 #[derive(Default)]
 pub(crate) struct Progress {
-    pub(super) stage: Stage,
+    pub(super) stage: SocketStage,
     /// A datagram was longer than the buffer.
     pub(super) is_cut: bool,
     /// How many bytes were sent, received, written or read.
@@ -42,13 +42,13 @@ impl Progress {
 
     /// Keeps what the system returned. A failure ends the operation; one that the system has declined to carry out waits.
     #[inline]
-    pub(super) fn note(&mut self, attempt: Attempt<Rest>) -> Attempt<Rest> {
+    pub(super) fn note(&mut self, attempt: SocketAttempt<Rest>) -> SocketAttempt<Rest> {
         match attempt {
-            Attempt::Failed(fault) => {
+            SocketAttempt::Failed(fault) => {
                 self.fault = Some(fault);
-                Attempt::Done(Rest::Unknown)
+                SocketAttempt::Done(Rest::Unknown)
             }
-            Attempt::Carried if self.stage == Stage::Declined => Attempt::Blocked,
+            SocketAttempt::Carried if self.stage == SocketStage::Declined => SocketAttempt::Blocked,
             attempt => attempt,
         }
     }

@@ -4,7 +4,7 @@
 //!
 //! 1. `start` and [`token`](crate::port::token) put an [`Operation`] into its cell as [`OpData`], and submit it to the
 //!    engine or try it.
-//! 2. `attempt` tries it. The system returns an [`Attempt`](crate::backend::sockets::Attempt).
+//! 2. `attempt` tries it. The system returns an [`Attempt`](crate::backend::sockets::SocketAttempt).
 //! 3. The engine says what to do next: a [`Step`](crate::engine::Step).
 //! 4. `submit` hands it to the system, if that carries out the rest.
 //! 5. `complete` makes its packet, a type of `completed`, from which the program takes the [`Outcome`]. A task has

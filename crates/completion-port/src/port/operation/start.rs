@@ -5,7 +5,7 @@ use crate::memory::cells::Cell;
 use crate::memory::trace::hears_packets;
 use crate::port::current::{current_seat, with_current_seat};
 use crate::port::deadline::Deadline;
-use crate::port::operation::attempt::{Target, unload};
+use crate::port::operation::attempt::{AttemptTarget, unload};
 use crate::port::operation::submit::TryingOnFile;
 use crate::port::operation::{OpData, OpId, Operation, Outcome, SharedId, Started};
 use crate::port::{Port, Store};
@@ -251,7 +251,7 @@ impl<K, B: Buffer> Store<K, B> {
         // - nothing else: between `share_file` and what follows below the engine hands the operation to no other
         //   thread.
         let data = unsafe { cell.get_mut() };
-        let is_over = data.attempt(Target::of(engine, &aloft)).is_over();
+        let is_over = data.attempt(AttemptTarget::of(engine, &aloft)).is_over();
         let request = if is_over || engine.forked() {
             None
         } else {

@@ -4,12 +4,12 @@ use std::sync::{Arc, Weak};
 
 use crate::backend::files::{FileRef, FileTarget, Issuer};
 use crate::backend::request::{FileRequest, SocketRequest};
-use crate::backend::sockets::{Attempt, SocketTarget};
+use crate::backend::sockets::{SocketAttempt, SocketTarget};
 use crate::engine::{Aloft, Engine, Seat, Step};
 use crate::memory::cells::Cell;
 use crate::port::Store;
 use crate::port::operation::attempt::Trying;
-use crate::port::operation::data::{Progress, Stage};
+use crate::port::operation::data::{Progress, SocketStage};
 use crate::port::operation::{Detail, OpData};
 use crate::types::buffer::Buffer;
 use crate::types::io_buffer::Loan;
@@ -85,7 +85,7 @@ impl<B: Buffer> OpData<B> {
         let SocketRequest { target, buffer, done, fault, .. } = request;
         let SocketTarget { address, is_cut, connection, is_declined, .. } = target;
         self.is_handed_over = false;
-        let stage = if is_declined { Stage::Declined } else { Stage::Fresh };
+        let stage = if is_declined { SocketStage::Declined } else { SocketStage::Fresh };
         self.progress = Progress { stage, is_cut, len: done, socket: connection, fault };
         self.operation.detail = Detail::of(address);
         if let Some(buffer) = buffer {
@@ -132,7 +132,7 @@ impl<K, B: Buffer> Store<K, B> {
         let record = aloft.record;
         if !engine.prepare_socket_request(record) {
             // It waits for an edge instead.
-            return engine.tried(aloft, Attempt::Blocked, seat);
+            return engine.tried(aloft, SocketAttempt::Blocked, seat);
         }
         let trying = Trying { store: self, record, seat };
         // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.

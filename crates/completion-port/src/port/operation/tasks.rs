@@ -1,6 +1,6 @@
 //! Tasks: how they go on and end, without a packet.
 
-use crate::backend::sockets::{Attempt, Rest};
+use crate::backend::sockets::{Rest, SocketAttempt};
 use crate::engine::{Aloft, Engine, Seat, Step, Verdict};
 use crate::memory::cells::Cell;
 use crate::memory::trace::hears_packets;
@@ -120,7 +120,7 @@ impl<K, B: Buffer> Store<K, B> {
 struct Landing<'a, 'e> {
     engine: &'e Engine,
     aloft: &'a Aloft<'e>,
-    attempt: Attempt<Rest>,
+    attempt: SocketAttempt<Rest>,
     seat: Option<&'a Seat>,
 }
 

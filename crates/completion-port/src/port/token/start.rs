@@ -2,12 +2,12 @@
 
 use std::marker::PhantomData;
 
-use crate::backend::sockets::{Attempt, Rest};
+use crate::backend::sockets::{Rest, SocketAttempt};
 use crate::engine::{Desk, Plan, Step, Verdict};
 use crate::memory::cells::Cell;
 use crate::memory::trace::hears_packets;
 use crate::port::current::{current_seat, with_current_seat};
-use crate::port::operation::attempt::{Loaded, Target, settle, unload};
+use crate::port::operation::attempt::{AttemptTarget, Loaded, settle, unload};
 use crate::port::operation::complete::tell_completed;
 use crate::port::operation::completed::take_outcome;
 use crate::port::operation::{OpData, OpId, Operation, Outcome, Started};
@@ -54,7 +54,7 @@ impl<'p, K, B: Buffer> Lent<'p, K, B> {
     fn go_on(
         self,
         record: u32,
-        known: Option<Attempt<Rest>>,
+        known: Option<SocketAttempt<Rest>>,
     ) -> Result<Started<Ended<'p, K, B>>, Refused<(K, Operation<B>)>> {
         let Self { held, cell, name, step } = self;
         let store = held.store;
@@ -287,7 +287,12 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
     /// registration.
     #[allow(clippy::inline_always, reason = "a part of the two that call it")]
     #[inline(always)]
-    fn try_first(&mut self, cell: &Cell<OpData<B>>, record: u32, desk: &Desk) -> Attempt<Rest> {
+    fn try_first(
+        &mut self,
+        cell: &Cell<OpData<B>>,
+        record: u32,
+        desk: &Desk,
+    ) -> SocketAttempt<Rest> {
         let Held { store, slot, drained, .. } = self.held;
         let engine = &store.engine;
         let loaded = Loaded(cell);
@@ -299,12 +304,12 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
             engine.tell_started(self.held.name(), data.call());
         }
         let descriptor = slot.descriptor();
-        let attempt = data.attempt(Target { engine, slot, desk, record, descriptor });
+        let attempt = data.attempt(AttemptTarget { engine, slot, desk, record, descriptor });
         std::mem::forget(loaded);
         match attempt {
             // Behind what was received an end may stand that no further edge tells of.
-            Attempt::Done(Rest::Nothing) if !slot.word().is_plain() => {}
-            Attempt::Done(Rest::Nothing) | Attempt::Blocked => {
+            SocketAttempt::Done(Rest::Nothing) if !slot.word().is_plain() => {}
+            SocketAttempt::Done(Rest::Nothing) | SocketAttempt::Blocked => {
                 self.held.drained = drained.and(Drained::of(data.direction()));
             }
             _ => {}
@@ -323,7 +328,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         cell: &'p Cell<OpData<B>>,
         record: u32,
         desk: &'p Desk,
-        attempt: Attempt<Rest>,
+        attempt: SocketAttempt<Rest>,
     ) -> Result<Started<Ended<'p, K, B>>, Refused<(K, Operation<B>)>> {
         let Held { store, slot, index, drained, .. } = self.held;
         let engine = &store.engine;
@@ -343,7 +348,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         }
         let held = self.into_held();
         let name = OpId(engine.operation_of(record));
-        let known = if let Attempt::Blocked = attempt { None } else { Some(attempt) };
+        let known = if let SocketAttempt::Blocked = attempt { None } else { Some(attempt) };
         let step = if known.is_none() {
             let Plan { direction, deadline, .. } = plan;
             let aloft = engine.before_start(record, index, slot, desk);

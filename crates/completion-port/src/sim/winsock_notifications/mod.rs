@@ -9,17 +9,18 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::kqueue::Ends;
+use super::kqueue::FilterEnds;
 use super::objects::{FileId, Objects};
 use super::reach::OnKernel;
 use super::set::{Cause, code_of};
-use super::{Conditions, Kernel, ObjectKind, State, stream};
+use super::{Conditions, Kernel, KernelState, ObjectKind, stream};
 use crate::backend::host::Origin;
-use crate::state::facts::{AtEnd, Kind};
+use crate::state::facts::{AtEnd, DescriptorKind};
 use crate::sys::codes;
 use crate::sys::portable::winsock_notifications::{
-    Calls, Change, Holders, INVALID_PARAMETER, NO_SYSTEM_RESOURCES, NOT_ENOUGH_MEMORY, NOT_SOCKET,
-    Operation, Packet, Trigger, WinsockNotifications, event,
+    ChangeKind, Holders, INVALID_PARAMETER, NO_SYSTEM_RESOURCES, NOT_ENOUGH_MEMORY, NOT_SOCKET,
+    NotificationCalls, NotificationChange, NotificationPacket, NotificationTrigger,
+    WinsockNotifications, event,
 };
 use crate::types::error::ErrorKind;
 use crate::types::error::Fault;
@@ -29,7 +30,7 @@ use crate::types::source::Descriptor;
 const NOT_FOUND: u32 = 1168;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum SimulatedStage {
     Enabled,
     /// A packet has reported what was asked for.
     Spent,
@@ -38,12 +39,12 @@ enum Stage {
 }
 
 #[derive(Debug)]
-struct Registration {
+struct SimulatedRegistration {
     file: FileId,
     key: u64,
     filter: u32,
-    trigger: Trigger,
-    stage: Stage,
+    trigger: NotificationTrigger,
+    stage: SimulatedStage,
     /// By it a packet in the queue is known as one of this registration, as it is now.
     ticket: u64,
     is_queued: bool,
@@ -64,8 +65,8 @@ enum Queued {
 
 /// A simulated completion port.
 #[derive(Debug, Default)]
-pub(super) struct Queue {
-    registrations: BTreeMap<Descriptor, Registration>,
+pub(super) struct SimulatedCompletionPort {
+    registrations: BTreeMap<Descriptor, SimulatedRegistration>,
     of_files: BTreeMap<FileId, BTreeSet<Descriptor>>,
     packets: VecDeque<Queued>,
     last_ticket: u64,
@@ -81,7 +82,13 @@ pub(super) struct Queue {
 }
 
 /// What a registration with this filter reports of an object.
-fn events(filter: u32, ends: &Ends, kind: ObjectKind, tcp_state: Option<u8>, lived: bool) -> u32 {
+fn events(
+    filter: u32,
+    ends: &FilterEnds,
+    kind: ObjectKind,
+    tcp_state: Option<u8>,
+    lived: bool,
+) -> u32 {
     let is_own = tcp_state.is_some_and(|state| !stream::PEER_ENDED.contains(&state));
     let is_over = ends.read_over && kind != ObjectKind::Datagram && !is_own;
     let is_refused = ends.error.is_some() && kind == ObjectKind::Stream && !lived;
@@ -115,7 +122,7 @@ impl Objects {
     }
 }
 
-impl Queue {
+impl SimulatedCompletionPort {
     /// How many packets a call brings at most. No page says that it brings all that there is.
     fn at_a_time(&self) -> usize {
         #[cfg(test)]
@@ -133,7 +140,7 @@ impl Queue {
     }
 
     /// A registration whose packets in the queue count no more.
-    fn void(registration: &mut Registration, last_ticket: &mut u64) {
+    fn void(registration: &mut SimulatedRegistration, last_ticket: &mut u64) {
         *last_ticket += 1;
         registration.ticket = *last_ticket;
         registration.is_queued = false;
@@ -151,7 +158,7 @@ impl Queue {
         for descriptor in numbers.clone() {
             let Some(registration) = self.registrations.get_mut(&descriptor) else { continue };
             let now = objects.events(file, registration.filter) & concerned;
-            if registration.stage == Stage::Enabled && now != 0 {
+            if registration.stage == SimulatedStage::Enabled && now != 0 {
                 registration.happened |= now;
                 self.enqueue(descriptor);
             }
@@ -173,68 +180,75 @@ impl Queue {
         self.packets.is_empty()
     }
 
-    fn enable(&mut self, change: &Change, file: FileId, objects: &mut Objects) -> u32 {
+    fn enable(&mut self, change: &NotificationChange, file: FileId, objects: &mut Objects) -> u32 {
         self.last_ticket += 1;
         let ticket = self.last_ticket;
-        let registration = self.registrations.entry(change.descriptor).or_insert(Registration {
-            file,
-            key: change.key,
-            filter: 0,
-            trigger: change.trigger,
-            stage: Stage::Spent,
-            ticket,
-            is_queued: false,
-            happened: 0,
-        });
-        if registration.stage == Stage::Leaving {
+        let registration =
+            self.registrations.entry(change.descriptor).or_insert(SimulatedRegistration {
+                file,
+                key: change.key,
+                filter: 0,
+                trigger: change.trigger,
+                stage: SimulatedStage::Spent,
+                ticket,
+                is_queued: false,
+                happened: 0,
+            });
+        if registration.stage == SimulatedStage::Leaving {
             return INVALID_PARAMETER;
         }
         self.of_files.entry(file).or_default().insert(change.descriptor);
         // The key stays the one that was given first.
         registration.filter = change.filter;
         registration.trigger = change.trigger;
-        registration.stage = Stage::Enabled;
-        if change.trigger == Trigger::LevelOnce && objects.events(file, change.filter) != 0 {
+        registration.stage = SimulatedStage::Enabled;
+        if change.trigger == NotificationTrigger::LevelOnce
+            && objects.events(file, change.filter) != 0
+        {
             self.enqueue(change.descriptor);
         }
         0
     }
 
-    fn change(&mut self, change: &Change, file: FileId, objects: &mut Objects) -> u32 {
-        if change.operation == Operation::Enable {
+    fn change(&mut self, change: &NotificationChange, file: FileId, objects: &mut Objects) -> u32 {
+        if change.operation == ChangeKind::Enable {
             return self.enable(change, file, objects);
         }
         let Some(registration) = self.registrations.get_mut(&change.descriptor) else {
             return NOT_FOUND;
         };
-        if registration.stage == Stage::Leaving {
+        if registration.stage == SimulatedStage::Leaving {
             return 0;
         }
         Self::void(registration, &mut self.last_ticket);
-        registration.stage = Stage::Leaving;
+        registration.stage = SimulatedStage::Leaving;
         self.packets.push_back(Queued::Last(change.descriptor, registration.key));
         0
     }
 
     /// The next packet, if what the queue has is still true.
-    fn next(&mut self, objects: &mut Objects) -> Option<Packet> {
+    fn next(&mut self, objects: &mut Objects) -> Option<NotificationPacket> {
         loop {
             let (descriptor, ticket) = match self.packets.pop_front()? {
-                Queued::Posted(key) => return Some(Packet { key, ..Packet::default() }),
+                Queued::Posted(key) => {
+                    return Some(NotificationPacket { key, ..NotificationPacket::default() });
+                }
                 #[cfg(test)]
                 Queued::Ended(place) => {
-                    return Some(Packet {
+                    return Some(NotificationPacket {
                         key: crate::sys::portable::winsock_notifications::CARRIED,
                         events: 0,
                         place,
                     });
                 }
                 Queued::Last(descriptor, key) => {
-                    let is_its = |it: &&Registration| it.key == key && it.stage == Stage::Leaving;
+                    let is_its = |it: &&SimulatedRegistration| {
+                        it.key == key && it.stage == SimulatedStage::Leaving
+                    };
                     if self.registrations.get(&descriptor).filter(is_its).is_some() {
                         self.forget(descriptor);
                     }
-                    return Some(Packet { key, events: event::REMOVE, place: 0 });
+                    return Some(NotificationPacket { key, events: event::REMOVE, place: 0 });
                 }
                 Queued::Report(descriptor, ticket) => (descriptor, ticket),
             };
@@ -246,12 +260,14 @@ impl Queue {
             let happened = std::mem::take(&mut registration.happened);
             let mut events = objects.events(registration.file, registration.filter);
             match registration.trigger {
-                Trigger::EdgeAlways => events &= happened,
-                Trigger::LevelOnce if events != 0 => registration.stage = Stage::Spent,
-                Trigger::LevelOnce => {}
+                NotificationTrigger::EdgeAlways => events &= happened,
+                NotificationTrigger::LevelOnce if events != 0 => {
+                    registration.stage = SimulatedStage::Spent
+                }
+                NotificationTrigger::LevelOnce => {}
             }
             if events != 0 {
-                return Some(Packet { key: registration.key, events, place: 0 });
+                return Some(NotificationPacket { key: registration.key, events, place: 0 });
             }
         }
     }
@@ -271,7 +287,7 @@ impl SimulatedPort {
     pub(super) fn new(kernel: Kernel) -> Self {
         let mut state = kernel.lock();
         let port = state.add_set();
-        state.notifiers.insert(port, Queue::default());
+        state.notifiers.insert(port, SimulatedCompletionPort::default());
         let holders = Arc::clone(&state.holders);
         drop(state);
         Self { kernel, port, origin: Origin::by_number(), holders }
@@ -289,18 +305,18 @@ impl Drop for SimulatedPort {
     }
 }
 
-impl State {
-    fn apply(&mut self, port: u64, change: &Change) -> u32 {
+impl KernelState {
+    fn apply(&mut self, port: u64, change: &NotificationChange) -> u32 {
         let file = self.file(change.descriptor);
         let Some(file) = file.filter(|file| self.objects.can_be_watched(*file)) else {
             return NOT_SOCKET;
         };
-        let is_new = change.operation == Operation::Enable && {
+        let is_new = change.operation == ChangeKind::Enable && {
             let queue = self.notifiers.entry(port).or_default();
             !queue.registrations.contains_key(&change.descriptor)
         };
         if is_new {
-            let has_it = |(other, queue): (&u64, &Queue)| {
+            let has_it = |(other, queue): (&u64, &SimulatedCompletionPort)| {
                 let known = queue.registrations.get(&change.descriptor);
                 *other != port && known.is_some_and(|known| known.file == file)
             };
@@ -324,15 +340,15 @@ impl State {
     }
 }
 
-impl Calls for SimulatedPort {
+impl NotificationCalls for SimulatedPort {
     fn name(&self) -> &'static str {
         "sim, notifications"
     }
 
     fn process(
         &self,
-        changes: &mut [Change],
-        room: &mut [Packet],
+        changes: &mut [NotificationChange],
+        room: &mut [NotificationPacket],
         timeout: Option<Duration>,
     ) -> Result<usize, Fault> {
         let mut state = self.kernel.lock();
@@ -354,7 +370,7 @@ impl Calls for SimulatedPort {
         let until = state.deadline(limit);
         let mut count = 0;
         self.kernel.sleep(state, until, Cause::Notified(self.port), |state| {
-            let State { notifiers, objects, .. } = state;
+            let KernelState { notifiers, objects, .. } = state;
             let queue = notifiers.entry(self.port).or_default();
             while count < room.len().min(queue.at_a_time())
                 && let Some(packet) = queue.next(objects)
@@ -416,7 +432,7 @@ impl Calls for SimulatedPort {
         self.kernel.ask_was_connected(descriptor)
     }
 
-    fn kind(&self, descriptor: Descriptor) -> Kind {
+    fn kind(&self, descriptor: Descriptor) -> DescriptorKind {
         self.kernel.ask_kind(descriptor)
     }
 

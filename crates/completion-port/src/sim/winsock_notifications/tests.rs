@@ -44,7 +44,8 @@ fn put_back(
 fn enabled(reactor: &WinsockNotifications<SimulatedPort>) -> usize {
     let state = reactor.calls.kernel.lock();
     let queue = &state.notifiers[&reactor.calls.port];
-    let is_asked = |it: &&Registration| it.stage == Stage::Enabled && it.filter != 0;
+    let is_asked =
+        |it: &&SimulatedRegistration| it.stage == SimulatedStage::Enabled && it.filter != 0;
     queue.registrations.values().filter(is_asked).count()
 }
 
@@ -331,12 +332,12 @@ fn what_another_part_of_the_program_has_is_said_to_be_registered() {
     let kernel = Kernel::new();
     let (theirs, reactor) = (SimulatedPort::new(kernel.clone()), reactor(&kernel));
     let ours = kernel.udp_bound().unwrap();
-    let mut change = Change {
+    let mut change = NotificationChange {
         descriptor: ours.number(),
         key: 1,
         filter: event::IN,
-        operation: Operation::Enable,
-        trigger: Trigger::LevelOnce,
+        operation: ChangeKind::Enable,
+        trigger: NotificationTrigger::LevelOnce,
         result: 0,
     };
     theirs.process(std::slice::from_mut(&mut change), &mut [], None).unwrap();

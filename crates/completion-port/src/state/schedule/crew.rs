@@ -392,16 +392,16 @@ impl Crew {
             Trial::Running(trial) => {
                 let (before, threads) = (trial.before, trial.threads);
                 match trial.advance(now, handed) {
-                    Progress::Same => {}
-                    Progress::Next(size) => self.size = size,
-                    Progress::Over(size) => {
+                    IntervalEnd::Same => {}
+                    IntervalEnd::Next(size) => self.size = size,
+                    IntervalEnd::Over(size) => {
                         self.grew = size == trial.numbers[1];
                         let most = if size < threads { PAUSES[3] } else { PAUSES[2] };
                         let longer = (2 * self.pause).clamp(PAUSES[1], most);
                         self.pause = if size == before { longer } else { PAUSES[1] };
                         self.end(size, threads, now);
                     }
-                    Progress::Void => {
+                    IntervalEnd::Void => {
                         self.pause = (2 * self.pause).clamp(PAUSES[1], PAUSES[3]);
                         self.end(before, threads, now);
                     }
@@ -440,7 +440,7 @@ impl Crew {
 }
 
 /// What became of a stretch. The number says how many threads are to work next.
-enum Progress {
+enum IntervalEnd {
     Same,
     Next(usize),
     Over(usize),
@@ -449,20 +449,20 @@ enum Progress {
 }
 
 impl Stretches {
-    fn advance(&mut self, now: Moment, handed: u64) -> Progress {
+    fn advance(&mut self, now: Moment, handed: u64) -> IntervalEnd {
         let since = now.nanoseconds_since(self.begun);
         if since > 3 * STRETCH {
-            return Progress::Void;
+            return IntervalEnd::Void;
         }
         if since < CHANGE {
-            return Progress::Same;
+            return IntervalEnd::Same;
         }
         let Some((from, at)) = self.counted_from else {
             self.counted_from = Some((now, handed));
-            return Progress::Same;
+            return IntervalEnd::Same;
         };
         if now.nanoseconds_since(from) < STRETCH - CHANGE {
-            return Progress::Same;
+            return IntervalEnd::Same;
         }
         let (packets, time) = &mut self.done[self.which];
         *packets += handed - at;
@@ -474,13 +474,13 @@ impl Stretches {
             let better = self.numbers[usize::from(self.is_greater_better())];
             let stays = better == self.before && better == self.numbers[1];
             if stays || self.pairs == PAIRS {
-                return Progress::Over(better);
+                return IntervalEnd::Over(better);
             }
         }
         self.which = 1 - self.which;
         self.begun = now;
         self.counted_from = None;
-        Progress::Next(self.numbers[self.which])
+        IntervalEnd::Next(self.numbers[self.which])
     }
 
     /// Whether the additional threads get at least an eighth done of what they would if no thread

@@ -35,7 +35,7 @@ pub(crate) enum Status {
 }
 
 /// What is known of the thread of a seat.
-struct Place {
+struct SeatState {
     status: Status,
     /// How often threads had come to wait when it last went off.
     arrivals_before: u64,
@@ -43,7 +43,7 @@ struct Place {
     since: u64,
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for SeatState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { status, arrivals_before, since } = self;
         write!(f, "{status:?} arrivals_before {arrivals_before} since {since}")
@@ -63,7 +63,7 @@ pub(crate) struct Seats {
     arrivals: u64,
     /// Threads that are blocked without having said so.
     presumed: usize,
-    places: Vec<Place>,
+    places: Vec<SeatState>,
     /// The threads that wait, the newest last.
     idle: Vec<SeatNumber>,
     /// How often threads have begun to sleep in a wait.
@@ -96,7 +96,7 @@ impl Seats {
     pub(crate) fn join(&mut self) -> SeatNumber {
         let vacant = self.places.iter().position(|place| place.status == Status::Vacant);
         let number = vacant.unwrap_or_else(|| {
-            self.places.push(Place { status: Status::Vacant, arrivals_before: 0, since: 0 });
+            self.places.push(SeatState { status: Status::Vacant, arrivals_before: 0, since: 0 });
             // So that going idle never allocates.
             self.idle.reserve(self.places.len());
             self.in_kernel.reserve(self.places.len());

@@ -28,7 +28,7 @@ use crate::sync::{AtomicU32, AtomicU64};
 use crate::types::interest::Mode;
 use crate::types::interest::{Events, Interest};
 
-pub(crate) use ownership::{Checked, Delivery, Late, Next, Refusal, Removal, Turn};
+pub(crate) use ownership::{Checked, Delivery, Expiry, Next, NodeTurn, Refusal, Removal};
 pub(crate) use readiness::Drained;
 pub(crate) use report::{Answer, depends_on_kind, depends_on_unread};
 
@@ -500,7 +500,7 @@ impl Slot {
     }
 
     /// The deadline of the arming is over.
-    pub(crate) fn expire(&self) -> Late {
+    pub(crate) fn expire(&self) -> Expiry {
         self.change(Word::expired)
     }
 
@@ -527,11 +527,11 @@ impl Slot {
     }
 
     /// The node's turn has come. Only the owner of the node calls it.
-    pub(crate) fn take(&self) -> Turn {
+    pub(crate) fn take(&self) -> NodeTurn {
         self.change(Word::taken)
     }
 
-    /// The short way of [`Slot::take`], for [`Turn::Held`]. `None`, and nothing has changed, in all but the
+    /// The short way of [`Slot::take`], for [`NodeTurn::Held`]. `None`, and nothing has changed, in all but the
     /// common case.
     #[inline]
     pub(crate) fn hand(&self) -> Option<Events> {
@@ -539,14 +539,14 @@ impl Slot {
     }
 
     /// The node's turn has come. Only the owner of the node calls it, after it has cloned the key: after
-    /// [`Turn::Held`] node and key are the caller's no longer. A one-shot packet is [`Turn::Cloned`] if what was
+    /// [`NodeTurn::Held`] node and key are the caller's no longer. A one-shot packet is [`NodeTurn::Cloned`] if what was
     /// asked for besides has to be checked next.
     #[inline]
-    pub(crate) fn take_and_park(&self) -> Turn {
+    pub(crate) fn take_and_park(&self) -> NodeTurn {
         self.change(Word::taken_and_parked)
     }
 
-    /// The short way of [`Slot::take_and_park`], for [`Turn::Held`]: the registration's generation as well. `None`, and
+    /// The short way of [`Slot::take_and_park`], for [`NodeTurn::Held`]: the registration's generation as well. `None`, and
     /// nothing has changed, in all but the common case.
     #[inline]
     pub(crate) fn hand_and_park(&self) -> Option<(u32, Events)> {

@@ -78,7 +78,7 @@ pub(crate) enum Removal {
 
 /// What a slot says when a deadline is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Late {
+pub(crate) enum Expiry {
     /// It is not armed with a deadline.
     Untimed,
     /// The caller owns the node now, and queues the packet that tells so.
@@ -100,7 +100,7 @@ pub(crate) enum Checked {
 
 /// What a node turned out to be when its turn came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum NodeTurn {
     /// Nothing to report: the node has been given back.
     Nothing,
     /// What is pending must be checked first; the caller still owns the node.
@@ -415,37 +415,37 @@ impl Word {
 
     /// The node's turn has come.
     #[inline]
-    pub(super) fn taken(self) -> (Self, Turn) {
+    pub(super) fn taken(self) -> (Self, NodeTurn) {
         if self.has(LENT) && self.is_removing() {
             // The thread that takes the packet of the last operation goes on with the removal.
-            return (self.without(QUEUED | LATE), Turn::Nothing);
+            return (self.without(QUEUED | LATE), NodeTurn::Nothing);
         }
         if self.has(CLOSED) {
-            return (self, Turn::Gone);
+            return (self, NodeTurn::Gone);
         }
         if self.has(COLLECTED) {
-            return (self.without(QUEUED | LATE), Turn::Collect);
+            return (self.without(QUEUED | LATE), NodeTurn::Collect);
         }
         if self.has(REMOVING) {
-            return (self, Turn::Removed);
+            return (self, NodeTurn::Removed);
         }
         if !self.has(ENABLED) {
-            return (self.without(QUEUED | PENDING | LATE), Turn::Nothing);
+            return (self.without(QUEUED | PENDING | LATE), NodeTurn::Nothing);
         }
         if self.has(UNCHECKED) {
-            return (self, Turn::Check);
+            return (self, NodeTurn::Check);
         }
         let pending = self.pending();
         let events = if self.has(LATE) { pending | Events::TIMED_OUT } else { pending };
         if events.is_empty() {
-            return (self.without(QUEUED), Turn::Nothing);
+            return (self.without(QUEUED), NodeTurn::Nothing);
         }
         let told = if self.has(LATE) { LATE | TIMED } else { 0 };
         let word = self.having_reported(pending).without(told);
         if word.has(ONE_SHOT) {
-            (word.without(QUEUED | ENABLED).with(HELD), Turn::Held(events))
+            (word.without(QUEUED | ENABLED).with(HELD), NodeTurn::Held(events))
         } else {
-            (word, Turn::Cloned(events))
+            (word, NodeTurn::Cloned(events))
         }
     }
 
@@ -468,14 +468,14 @@ impl Word {
     /// The node's turn has come, and its key has been cloned: a one-shot registration is left as if
     /// its handler had parked it at once.
     #[inline]
-    pub(super) fn taken_and_parked(self) -> (Self, Turn) {
+    pub(super) fn taken_and_parked(self) -> (Self, NodeTurn) {
         match self.taken() {
-            (word, Turn::Held(events)) => {
+            (word, NodeTurn::Held(events)) => {
                 // Armed again only for what was asked for besides: as of the moment when that was done.
                 match word.returned(None, false, Drained::NONE, self.armed_at()) {
-                    (word, Next::Nothing) => (word, Turn::Held(events)),
+                    (word, Next::Nothing) => (word, NodeTurn::Held(events)),
                     // The caller still owns the node, and `cloned` queues it.
-                    (word, _) => (word, Turn::Cloned(events)),
+                    (word, _) => (word, NodeTurn::Cloned(events)),
                 }
             }
             other => other,
@@ -507,13 +507,13 @@ impl Word {
     }
 
     /// The deadline of the arming is over.
-    pub(super) fn expired(self) -> (Self, Late) {
+    pub(super) fn expired(self) -> (Self, Expiry) {
         if !self.has(ENABLED) || !self.has(TIMED) {
-            (self, Late::Untimed)
+            (self, Expiry::Untimed)
         } else if self.has(QUEUED) {
-            (self, Late::Queued)
+            (self, Expiry::Queued)
         } else {
-            (self.with(LATE | QUEUED), Late::Claimed)
+            (self.with(LATE | QUEUED), Expiry::Claimed)
         }
     }
 

@@ -344,9 +344,9 @@ impl Word {
 mod tests {
     use super::super::{ENABLED, Mode};
     use super::*;
-    use crate::state::facts::Kind;
+    use crate::state::facts::DescriptorKind;
 
-    const STREAM: Option<Kind> = Some(Kind::Stream);
+    const STREAM: Option<DescriptorKind> = Some(DescriptorKind::Stream);
 
     /// An enabled slot that asks for `interest`.
     fn enabled(interest: Interest) -> Word {

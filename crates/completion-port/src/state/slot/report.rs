@@ -3,7 +3,7 @@
 //!
 //! This module knows neither the word nor the other two.
 
-use crate::state::facts::{Facts, Kind};
+use crate::state::facts::{DescriptorKind, Facts};
 use crate::types::interest::{Events, Interest};
 
 /// The kernel's answer to a check.
@@ -12,7 +12,7 @@ pub(crate) struct Answer {
     /// What holds.
     pub(crate) facts: Facts,
     /// The kind of the object; `None`: not asked.
-    pub(crate) kind: Option<Kind>,
+    pub(crate) kind: Option<DescriptorKind>,
     /// How many bytes can be read; `None`: not asked, or not known.
     pub(crate) unread: Option<usize>,
     /// The facts show an end, but this process shut a half of its own; the peer goes on.
@@ -58,7 +58,7 @@ pub(crate) fn depends_on_unread(interest: Interest, facts: Facts) -> bool {
 impl Answer {
     /// Whether this is the state of a stream socket that was never connected, or is so no more.
     pub(super) fn is_fresh(self) -> bool {
-        looks_fresh(self.facts) && self.kind.is_some_and(Kind::is_connected)
+        looks_fresh(self.facts) && self.kind.is_some_and(DescriptorKind::is_connected)
     }
 
     /// What a packet reports to a registration that asks for `interest`. `is_reported`: a packet has
@@ -70,8 +70,9 @@ impl Answer {
             return Events::NONE;
         }
         let hung_up = facts.has(Facts::HUP);
-        let ended =
-            (hung_up || facts.has(Facts::RDHUP)) && kind != Some(Kind::Datagram) && !is_own_end;
+        let ended = (hung_up || facts.has(Facts::RDHUP))
+            && kind != Some(DescriptorKind::Datagram)
+            && !is_own_end;
         let end = if hung_up { Events::HANGUP | Events::WRITE_CLOSED } else { Events::HANGUP };
         let failed = facts.has(Facts::ERR);
         let mut asked = Events::NONE;
@@ -86,7 +87,7 @@ impl Answer {
                 unread.is_some_and(|unread| unread > 0)
             } else {
                 // An empty record counts no bytes.
-                !asked.is_hangup() || unread != Some(0) || kind == Some(Kind::Records)
+                !asked.is_hangup() || unread != Some(0) || kind == Some(DescriptorKind::Records)
             };
             if is_data {
                 asked |= Events::IN;
@@ -115,7 +116,7 @@ mod tests {
     #[test]
     fn a_reset_is_told_from_a_refused_connect_by_what_was_seen_before() {
         let all = Facts::IN | Facts::OUT | Facts::RDHUP | Facts::HUP | Facts::ERR;
-        let reset = Answer { kind: Some(Kind::Stream), unread: Some(0), ..all.into() };
+        let reset = Answer { kind: Some(DescriptorKind::Stream), unread: Some(0), ..all.into() };
         for interest in [Interest::OUT, Interest::IN | Interest::OUT, Interest::ALL] {
             let refused = reset.report(interest, false, false);
             assert_eq!(reset.report(interest, false, true), refused | Events::OUT);
@@ -140,8 +141,10 @@ mod tests {
         assert_eq!(error.report(Interest::IN, true, true), Events::NONE);
         let with_data = Answer::from(Facts::ERR | Facts::IN);
         assert_eq!(with_data.report(Interest::IN, true, true), Events::IN | Events::ERR);
-        let end =
-            Answer { kind: Some(Kind::Stream), ..(Facts::IN | Facts::OUT | Facts::HUP).into() };
+        let end = Answer {
+            kind: Some(DescriptorKind::Stream),
+            ..(Facts::IN | Facts::OUT | Facts::HUP).into()
+        };
         let gone = Events::HANGUP | Events::WRITE_CLOSED;
         assert_eq!(end.report(Interest::NONE, false, true), gone);
         assert_eq!(end.report(Interest::NONE, true, true), Events::NONE);
@@ -151,7 +154,7 @@ mod tests {
     fn the_end_of_records_may_stand_behind_an_empty_one() {
         let ends = Facts::IN | Facts::RDHUP;
         for unread in [Some(0), Some(1), None] {
-            let answer = Answer { kind: Some(Kind::Records), unread, ..ends.into() };
+            let answer = Answer { kind: Some(DescriptorKind::Records), unread, ..ends.into() };
             let report = answer.report(Interest::IN | Interest::HANGUP, false, true);
             assert_eq!(report, Events::IN | Events::HANGUP);
             assert_eq!(answer.report(Interest::HANGUP, false, true), Events::HANGUP);
@@ -160,7 +163,7 @@ mod tests {
 
     #[test]
     fn with_hangup_in_means_data() {
-        let (kind, ends) = (Some(Kind::Stream), Facts::IN | Facts::RDHUP);
+        let (kind, ends) = (Some(DescriptorKind::Stream), Facts::IN | Facts::RDHUP);
         for (unread, expected) in
             [(Some(0), Events::HANGUP), (Some(1), Events::IN | Events::HANGUP)]
         {

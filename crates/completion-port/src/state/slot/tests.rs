@@ -244,10 +244,10 @@ proptest! {
         let likely = keeping_the_rules(word.with(ENABLED | ONE_SHOT | QUEUED));
         for word in [word, likely, likely.without(UNCHECKED | EDGE | PENDING_ERR)] {
             if let Some((handed, events)) = word.handed() {
-                prop_assert_eq!(word.taken(), (handed, Turn::Held(events)));
+                prop_assert_eq!(word.taken(), (handed, NodeTurn::Held(events)));
             }
             if let Some((parked, events)) = word.handed_and_parked() {
-                prop_assert_eq!(word.taken_and_parked(), (parked, Turn::Held(events)));
+                prop_assert_eq!(word.taken_and_parked(), (parked, NodeTurn::Held(events)));
             }
         }
     }
@@ -275,9 +275,9 @@ proptest! {
     #[test]
     fn what_is_due_makes_a_packet(word in words()) {
         let (_, turn) = word.taken();
-        let is_packet = matches!(turn, Turn::Held(_) | Turn::Cloned(_) | Turn::Removed);
+        let is_packet = matches!(turn, NodeTurn::Held(_) | NodeTurn::Cloned(_) | NodeTurn::Removed);
         prop_assert_eq!(word.is_due(), is_packet);
-        prop_assert_eq!(word.is_unclear(), turn == Turn::Check);
+        prop_assert_eq!(word.is_unclear(), turn == NodeTurn::Check);
     }
 }
 
@@ -341,13 +341,13 @@ fn what_was_asked_for_besides_is_reported_once_and_changes_no_filter() {
     assert_eq!(delivery, Delivery::Noted(Next::Queue));
     assert!(queued.handed().is_none(), "it takes the long way");
     let (held, turn) = queued.taken();
-    assert_eq!(turn, Turn::Held(Events::OUT));
+    assert_eq!(turn, NodeTurn::Held(Events::OUT));
     assert_eq!((held.interest(), held.mode().interest), (Interest::IN, Interest::IN));
 
     // A packet that reports something else leaves it, through the arming with whatever filter.
     let (queued, _) = asked.delivered(0, Facts::IN, 5, || 5);
     let (held, turn) = queued.taken();
-    assert_eq!((turn, held.besides()), (Turn::Held(Events::IN), Interest::OUT));
+    assert_eq!((turn, held.besides()), (NodeTurn::Held(Events::IN), Interest::OUT));
     assert!(held.rearmed(None, false, Drained::READ, 6).is_none(), "it takes the long way");
     let hangup = Mode { interest: Interest::HANGUP, ..held.mode() };
     let (armed, next) = held.returned(Some(hangup), false, Drained::READ, 6);

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use super::calls::{make_own, owned};
 use super::process::Process;
-use crate::state::facts::{AtEnd, Kind};
-use crate::sys::portable::kqueue::{Calls, Event, Filter, Use, flag, note};
+use crate::state::facts::{AtEnd, DescriptorKind};
+use crate::sys::portable::kqueue::{Event, Filter, KqueueCalls, Use, flag, note};
 use crate::sys::unix::files::{Pool, is_file};
 #[cfg(not(target_os = "macos"))]
 use crate::sys::unix::options::read_option;
@@ -67,18 +67,18 @@ impl Drop for Native {
 }
 
 /// An open kqueue. A forked child does not inherit it: there its number names nothing, or something else.
-pub(in crate::sys) struct Queue {
+pub(in crate::sys) struct OpenKqueue {
     descriptor: Option<OwnedFd>,
     process: Process,
 }
 
-impl Queue {
+impl OpenKqueue {
     fn number(&self) -> Descriptor {
         self.descriptor.as_ref().map_or(-1, AsRawFd::as_raw_fd)
     }
 }
 
-impl Drop for Queue {
+impl Drop for OpenKqueue {
     fn drop(&mut self) {
         if !self.process.is_current() {
             std::mem::forget(self.descriptor.take());
@@ -148,8 +148,8 @@ mod raw {
     }
 }
 
-impl Calls for Native {
-    type Queue = Queue;
+impl KqueueCalls for Native {
+    type Queue = OpenKqueue;
     /// The end for reads, and that for writes.
     type Pipe = [OwnedFd; 2];
 
@@ -159,12 +159,12 @@ impl Calls for Native {
         "kqueue"
     }
 
-    fn queue(&self) -> Result<Queue, Code> {
+    fn queue(&self) -> Result<OpenKqueue, Code> {
         // SAFETY: kqueue(2) demands nothing of memory.
         let descriptor = owned(unsafe { libc::kqueue() })?;
         // SAFETY: fcntl(2) with F_SETFD demands nothing of memory.
         unsafe { libc::fcntl(descriptor.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) };
-        Ok(Queue { descriptor: Some(descriptor), process: self.process })
+        Ok(OpenKqueue { descriptor: Some(descriptor), process: self.process })
     }
 
     #[allow(
@@ -175,7 +175,7 @@ impl Calls for Native {
     )]
     fn event(
         &self,
-        queue: &Queue,
+        queue: &OpenKqueue,
         changes: &[Event],
         room: &mut [Event],
         timeout: Option<Duration>,
@@ -210,7 +210,7 @@ impl Calls for Native {
         Ok(count)
     }
 
-    fn number(&self, queue: &Queue) -> Option<Descriptor> {
+    fn number(&self, queue: &OpenKqueue) -> Option<Descriptor> {
         Some(queue.number())
     }
 
@@ -329,12 +329,12 @@ impl Calls for Native {
         false
     }
 
-    fn kind(&self, descriptor: Descriptor) -> Kind {
+    fn kind(&self, descriptor: Descriptor) -> DescriptorKind {
         match number(descriptor, libc::SOL_SOCKET, libc::SO_TYPE) {
-            Ok(libc::SOCK_STREAM) => Kind::Stream,
-            Ok(libc::SOCK_SEQPACKET) => Kind::Records,
-            Ok(_) => Kind::Datagram,
-            Err(_) => Kind::NoSocket,
+            Ok(libc::SOCK_STREAM) => DescriptorKind::Stream,
+            Ok(libc::SOCK_SEQPACKET) => DescriptorKind::Records,
+            Ok(_) => DescriptorKind::Datagram,
+            Err(_) => DescriptorKind::NoSocket,
         }
     }
 }

@@ -9,12 +9,12 @@ use crate::sys::unix::parking::Parking;
 /// The calling thread.
 pub(super) struct Current {
     parking: Parking,
-    looks: looks::Thread,
+    looks: looks::ThreadState,
 }
 
 impl Current {
     pub(super) fn new() -> Self {
-        Self { parking: Parking::default(), looks: looks::Thread::current() }
+        Self { parking: Parking::default(), looks: looks::ThreadState::current() }
     }
 }
 
@@ -60,12 +60,12 @@ mod looks {
     }
 
     /// A right to the thread's port. As long as it is held, no other thread has its name.
-    pub(super) struct Thread {
+    pub(super) struct ThreadState {
         port: libc::mach_port_t,
         number: u64,
     }
 
-    impl Thread {
+    impl ThreadState {
         pub(super) fn current() -> Self {
             let mut number = 0;
             // SAFETY: pthread_threadid_np(3) writes a number at the pointer.
@@ -107,7 +107,7 @@ mod looks {
         }
     }
 
-    impl Drop for Thread {
+    impl Drop for ThreadState {
         fn drop(&mut self) {
             // SAFETY: mach_port_deallocate demands a right of this task that nothing uses afterwards.
             // - `current` got it, and gave it to nothing else; the task's own name is set before any code runs.
@@ -125,19 +125,19 @@ mod looks {
     use std::sync::Mutex;
     use std::time::Instant;
 
-    use crate::sys::portable::sleepers::Sleepers;
+    use crate::sys::portable::sleepers::SystemSleepers;
 
     /// For how many threads there is room at first.
     const SPARE: usize = 16;
 
     /// What is known of this process, and for how many threads there was room at the last time.
-    static KNOWN: Mutex<(Sleepers, usize)> = Mutex::new((Sleepers::new(), SPARE));
+    static KNOWN: Mutex<(SystemSleepers, usize)> = Mutex::new((SystemSleepers::new(), SPARE));
 
-    pub(super) struct Thread {
+    pub(super) struct ThreadState {
         number: u64,
     }
 
-    impl Thread {
+    impl ThreadState {
         pub(super) fn current() -> Self {
             // SAFETY: the call demands nothing.
             let number = unsafe { libc::pthread_getthreadid_np() };
@@ -210,11 +210,11 @@ mod looks {
 /// NetBSD and OpenBSD tell of threads only by the table of processes, and that is not asked: a look would cost a copy of it.
 #[cfg(not(any(target_os = "macos", target_os = "freebsd")))]
 mod looks {
-    pub(super) struct Thread {
+    pub(super) struct ThreadState {
         number: u64,
     }
 
-    impl Thread {
+    impl ThreadState {
         pub(super) fn current() -> Self {
             // SAFETY: the call demands nothing.
             #[cfg(target_os = "netbsd")]

@@ -15,7 +15,7 @@ use crate::state::moment::Moment;
 /// `struct perf_event_attr` of linux/perf_event.h, as of Linux 4.8; a kernel takes any size it knows.
 #[repr(C)]
 #[derive(Default)]
-struct Attributes {
+struct PerfEventAttributes {
     kind: u32,
     size: u32,
     config: u64,
@@ -127,14 +127,14 @@ impl Switches {
         if cfg!(target_endian = "big") || !tells_preemption() || !process.notices_forks() {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        let attributes = Attributes {
+        let attributes = PerfEventAttributes {
             kind: TYPE_SOFTWARE,
-            size: u32::try_from(size_of::<Attributes>()).unwrap_or(0),
+            size: u32::try_from(size_of::<PerfEventAttributes>()).unwrap_or(0),
             config: COUNT_SOFTWARE_DUMMY,
             sample_type: SAMPLE_TIME,
             flags: EXCLUDE_KERNEL | EXCLUDE_HYPERVISOR | SAMPLE_ID_ALL | USE_CLOCK | CONTEXT_SWITCH,
             clock: libc::CLOCK_MONOTONIC,
-            ..Attributes::default()
+            ..PerfEventAttributes::default()
         };
         // SAFETY: perf_event_open(2) reads one `perf_event_attr` of the size it names at the pointer.
         // - valid for reads: `attributes` lives until the call returns, and `size` is its own.

@@ -16,7 +16,7 @@ use super::thread::Current;
 use crate::backend::host::{Host, Origin};
 use crate::backend::reactor::{Reactor, Until, Watch};
 use crate::backend::thread::Thread;
-use crate::state::facts::{AtEnd, Edge, Facts, Kind, Probe};
+use crate::state::facts::{AtEnd, DescriptorKind, Edge, Facts, Probe};
 use crate::state::moment::Moment;
 use crate::state::table::Descriptors;
 use crate::sys::portable::errors::{Code, Retries};
@@ -53,7 +53,7 @@ const CHANGING: [i64; 4] = [0x9fa0, 0x6265_6572, 0x0027_e0eb, 0x6367_7270];
 const ROOM: usize = 64;
 
 /// Room for the kernel to write edges to.
-type Room = [MaybeUninit<Edge>];
+type EdgeRoom = [MaybeUninit<Edge>];
 
 pub(in crate::sys) struct Epoll {
     process: Process,
@@ -277,7 +277,7 @@ impl Epoll {
 
     /// One epoll_wait(2) or epoll_pwait2(2). Returns how many of the first edges of `room` it has
     /// written. A signal may end it early.
-    fn wait(&self, room: &mut Room, timeout: Option<Duration>) -> Result<usize, Code> {
+    fn wait(&self, room: &mut EdgeRoom, timeout: Option<Duration>) -> Result<usize, Code> {
         let limit = match timeout {
             None => -1,
             Some(Duration::ZERO) => 0,
@@ -294,7 +294,7 @@ impl Epoll {
 
     /// As [`Epoll::wait`], to the nanosecond; `None` where the kernel has no such call (before 5.11), or a sandbox does
     /// not know it.
-    fn wait_precisely(&self, room: &mut Room, timeout: Duration) -> Option<usize> {
+    fn wait_precisely(&self, room: &mut EdgeRoom, timeout: Duration) -> Option<usize> {
         if !self.is_precise.load(Relaxed) {
             return None;
         }
@@ -314,9 +314,9 @@ impl Epoll {
 #[cold]
 fn wait_again(
     set: &OwnedFd,
-    room: &mut Room,
+    room: &mut EdgeRoom,
     mut code: Code,
-    call: impl Fn(&OwnedFd, &mut Room, i32) -> Result<usize, Code>,
+    call: impl Fn(&OwnedFd, &mut EdgeRoom, i32) -> Result<usize, Code>,
 ) -> Result<usize, Code> {
     let mut retries = Retries::default();
     while retries.pass(&EPOLL_WAIT, code) {
@@ -329,12 +329,12 @@ fn wait_again(
 }
 
 /// How many events a call may write to `room`.
-fn places(room: &Room) -> i32 {
+fn places(room: &EdgeRoom) -> i32 {
     i32::try_from(room.len()).unwrap_or(i32::MAX)
 }
 
 /// epoll_wait(2), for at most so many milliseconds. How many of the first edges of `room` it has written.
-fn epoll_wait(set: &OwnedFd, room: &mut Room, milliseconds: i32) -> Result<usize, Code> {
+fn epoll_wait(set: &OwnedFd, room: &mut EdgeRoom, milliseconds: i32) -> Result<usize, Code> {
     let most = places(room);
     // SAFETY: epoll_wait(2) writes at most `most` events at the pointer and returns how many.
     // - valid for writes: `room` has at least `most` elements, which lie as events do (see above);
@@ -345,7 +345,7 @@ fn epoll_wait(set: &OwnedFd, room: &mut Room, milliseconds: i32) -> Result<usize
 }
 
 /// epoll_pwait2(2). How many of the first edges of `room` it has written.
-fn epoll_pwait2(set: &OwnedFd, room: &mut Room, timeout: Duration) -> Result<usize, Code> {
+fn epoll_pwait2(set: &OwnedFd, room: &mut EdgeRoom, timeout: Duration) -> Result<usize, Code> {
     let (most, limit) = (places(room), timeout::timespec(timeout));
     // SAFETY: epoll_pwait2(2) writes at most `most` events at the first pointer, reads a timespec
     // at the second, and takes no signal mask from a null pointer.
@@ -511,12 +511,12 @@ impl Reactor for Epoll {
         number(descriptor, libc::SOL_SOCKET, libc::SO_DOMAIN) == Ok(libc::AF_UNIX)
     }
 
-    fn kind(&self, descriptor: Descriptor) -> Kind {
+    fn kind(&self, descriptor: Descriptor) -> DescriptorKind {
         match number(descriptor, libc::SOL_SOCKET, libc::SO_TYPE) {
-            Ok(libc::SOCK_STREAM) => Kind::Stream,
-            Ok(libc::SOCK_SEQPACKET) => Kind::Records,
-            Ok(_) => Kind::Datagram,
-            Err(_) => Kind::NoSocket,
+            Ok(libc::SOCK_STREAM) => DescriptorKind::Stream,
+            Ok(libc::SOCK_SEQPACKET) => DescriptorKind::Records,
+            Ok(_) => DescriptorKind::Datagram,
+            Err(_) => DescriptorKind::NoSocket,
         }
     }
 

@@ -23,7 +23,7 @@ struct Belongings {
 static NEWEST: AtomicPtr<Belongings> = AtomicPtr::new(ptr::null_mut());
 
 /// What tells processes apart. All zeros: a process that has not made a port yet.
-struct Place {
+struct ProcessIdentity {
     belongings: AtomicPtr<Belongings>,
     /// A number that differs in each process: the address of its belongings. A child has a copy of
     /// its parent's belongings, so that its own lie elsewhere.
@@ -31,11 +31,11 @@ struct Place {
 }
 
 /// Where the place lies: a page that is wiped on fork; null until it is made.
-static PAGE: AtomicPtr<Place> = AtomicPtr::new(ptr::null_mut());
+static PAGE: AtomicPtr<ProcessIdentity> = AtomicPtr::new(ptr::null_mut());
 
 /// The place if the kernel is too old to wipe a page (before 4.14). A fork is not noticed then.
-static FALLBACK: Place =
-    Place { belongings: AtomicPtr::new(ptr::null_mut()), mark: AtomicUsize::new(0) };
+static FALLBACK: ProcessIdentity =
+    ProcessIdentity { belongings: AtomicPtr::new(ptr::null_mut()), mark: AtomicUsize::new(0) };
 
 const SIZE: usize = 4096;
 
@@ -44,10 +44,10 @@ const SIZE: usize = 4096;
 pub(super) struct Process {
     belongings: &'static Belongings,
     /// Where the mark of the running process stands.
-    place: &'static Place,
+    place: &'static ProcessIdentity,
 }
 
-fn map_page() -> Option<*mut Place> {
+fn map_page() -> Option<*mut ProcessIdentity> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     // SAFETY: mmap(2) demands a valid combination of arguments, and replaces no mapping unless told.
     // - a private, anonymous mapping needs no descriptor, and no address is given.
@@ -75,7 +75,7 @@ fn unmap(page: *mut libc::c_void) {
 
 /// The place of this process. Takes no lock: another thread of the parent might have held it when
 /// this process was forked.
-fn place() -> &'static Place {
+fn place() -> &'static ProcessIdentity {
     if !FALLBACK.belongings.load(Acquire).is_null() {
         // Once the fallback has been used, every port uses it: there is one table.
         return &FALLBACK;
@@ -94,7 +94,7 @@ fn place() -> &'static Place {
     // SAFETY: a shared reference demands memory that is valid, initialised and only changed as its
     // type allows.
     // - valid and initialised: the mapping is zeroed, which is a null pointer and a zero, begins where
-    //   any type may, is longer than a `Place`, and is never unmapped;
+    //   any type may, is longer than a `ProcessIdentity`, and is never unmapped;
     // - it is touched only by atomic operations; the kernel wipes it only in a process that has no other
     //   thread yet.
     unsafe { &*page }

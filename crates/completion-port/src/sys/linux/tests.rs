@@ -15,7 +15,7 @@ use super::calls;
 use super::epoll::Epoll;
 use crate::backend::Backend;
 use crate::backend::reactor::Reactor as _;
-use crate::backend::sockets::{Attempt, Sockets as _, Transport};
+use crate::backend::sockets::{SocketAttempt, Sockets as _, Transport};
 use crate::state::facts::Facts;
 use crate::sys::tests as cases;
 use crate::sys::tests::{
@@ -536,7 +536,7 @@ fn an_accept_that_signals_end_is_made_again() {
         }
         calls::accept(listener.as_raw_fd(), raw)
     });
-    let Attempt::Done((_, peer)) = attempt else { panic!("nothing was accepted") };
+    let SocketAttempt::Done((_, peer)) = attempt else { panic!("nothing was accepted") };
     assert_eq!(peer, Some(client.local_addr().unwrap().into()));
     assert_eq!(signals, 4);
 }
@@ -609,8 +609,8 @@ fn a_connect_that_fails_while_it_is_asked_about_tells_its_error() {
     let error = duplicate::<TcpStream>(&socket).take_error().unwrap().unwrap();
     assert_eq!(error.raw_os_error(), Some(libc::ECONNREFUSED));
     assert_eq!(told(w.0.end_connect(number(&socket))), other(libc::ECONNABORTED));
-    let attempt: Attempt<()> = w.0.begin_connect(number(&socket), &w.unused_address());
-    assert!(matches!(attempt, Attempt::Blocked));
+    let attempt: SocketAttempt<()> = w.0.begin_connect(number(&socket), &w.unused_address());
+    assert!(matches!(attempt, SocketAttempt::Blocked));
     let mut stream: TcpStream = duplicate(&socket);
     wait_for(&w, &socket, Facts::HUP);
     assert!(stream.write(b"x").is_err());

@@ -9,14 +9,14 @@
 //! there are: so this entry tells whether the number still names what was attached. What holds now, the same entry
 //! tells if it is enabled for a moment, together with one for writes that is made for that moment.
 //!
-//! The reactor makes its calls by [`Calls`]: on a system that has kqueues these are system calls, and elsewhere those
+//! The reactor makes its calls by [`KqueueCalls`]: on a system that has kqueues these are system calls, and elsewhere those
 //! of the simulated kernel.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::backend::reactor::{Reactor, Until, Watch};
-use crate::state::facts::{AtEnd, Edge, Facts, Kind, Probe};
+use crate::state::facts::{AtEnd, DescriptorKind, Edge, Facts, Probe};
 use crate::sys::codes;
 use crate::sys::portable::errors;
 use crate::sys::portable::errors::{Code, Errors, Retries};
@@ -114,7 +114,7 @@ pub(crate) enum Use {
 }
 
 /// The few calls of a kernel that the reactor makes.
-pub(crate) trait Calls: Send + Sync {
+pub(crate) trait KqueueCalls: Send + Sync {
     /// An open kqueue.
     type Queue: Send + Sync;
     /// An open pipe that does not wait.
@@ -181,7 +181,7 @@ pub(crate) trait Calls: Send + Sync {
     fn was_connected(&self, descriptor: Descriptor) -> bool;
 
     /// See [`Reactor::kind`].
-    fn kind(&self, descriptor: Descriptor) -> Kind;
+    fn kind(&self, descriptor: Descriptor) -> DescriptorKind;
 }
 
 /// What brings a thread out of its wait.
@@ -191,7 +191,7 @@ enum Waker<P> {
 }
 
 /// See the module's documentation.
-pub(crate) struct Kqueue<C: Calls> {
+pub(crate) struct Kqueue<C: KqueueCalls> {
     pub(crate) calls: C,
     set: C::Queue,
     questions: C::Queue,
@@ -252,7 +252,7 @@ fn edge(event: &Event) -> Facts {
     facts
 }
 
-impl<C: Calls> Kqueue<C> {
+impl<C: KqueueCalls> Kqueue<C> {
     pub(crate) fn new(calls: C) -> Result<Self, Fault> {
         let set = calls.queue().map_err(fault)?;
         let questions = calls.queue().map_err(fault)?;
@@ -416,7 +416,7 @@ impl<C: Calls> Kqueue<C> {
         if is_urgent {
             facts |= Facts::URGENT;
         }
-        if write_over && self.calls.kind(descriptor) == Kind::NoSocket {
+        if write_over && self.calls.kind(descriptor) == DescriptorKind::NoSocket {
             let has_data = read.is_some_and(|read| read.data > 0);
             return facts | self.facts_of_pipe(descriptor, has_data);
         }
@@ -475,7 +475,7 @@ fn note_refusal(event: &Event, probes: &[Probe], seen: &mut [Seen]) {
     }
 }
 
-impl<C: Calls> Reactor for Kqueue<C> {
+impl<C: KqueueCalls> Reactor for Kqueue<C> {
     fn name(&self) -> &'static str {
         self.calls.name()
     }
@@ -612,7 +612,7 @@ impl<C: Calls> Reactor for Kqueue<C> {
         self.calls.was_connected(descriptor)
     }
 
-    fn kind(&self, descriptor: Descriptor) -> Kind {
+    fn kind(&self, descriptor: Descriptor) -> DescriptorKind {
         self.calls.kind(descriptor)
     }
 

@@ -12,13 +12,13 @@ const FRESH: Duration = Duration::from_micros(50);
 const REST: Duration = Duration::from_millis(1);
 
 /// What the system has told last.
-pub(in crate::sys) struct Sleepers {
+pub(in crate::sys) struct SystemSleepers {
     told: Option<Instant>,
     /// Each thread by its number, and whether it sleeps.
     threads: Vec<(u64, bool)>,
 }
 
-impl Sleepers {
+impl SystemSleepers {
     pub(in crate::sys) const fn new() -> Self {
         Self { told: None, threads: Vec::new() }
     }
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn the_system_is_asked_once_in_a_millisecond_and_its_answer_is_good_for_one_look() {
-        let mut sleepers = Sleepers::new();
+        let mut sleepers = SystemSleepers::new();
         let begin = Instant::now();
         let at = |micros| begin + Duration::from_micros(micros);
         let mut asked = 0;
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_has_ended_sleeps_and_of_one_that_the_system_hides_nothing_is_known() {
-        let mut sleepers = Sleepers::new();
+        let mut sleepers = SystemSleepers::new();
         let begin = Instant::now();
         assert_eq!(sleepers.asleep(1, begin, |_| false), None);
         // It is asked again at once, since nothing was told.

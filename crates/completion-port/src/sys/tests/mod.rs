@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::backend::Backend;
-use crate::backend::sockets::{Attempt, PARTS, Received, Transport};
+use crate::backend::sockets::{PARTS, Received, SocketAttempt, Transport};
 use crate::sim;
 use crate::state::facts::{Facts, Probe};
 use crate::types::address::Address;
@@ -50,7 +50,7 @@ pub(super) fn simulated_address() -> Address {
     sim::Kernel::new().unused_address().into()
 }
 
-/// An [`Attempt`] that can be compared.
+/// An [`SocketAttempt`] that can be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Told<T> {
     Done(T),
@@ -61,14 +61,14 @@ pub(super) enum Told<T> {
 
 use Told::{Blocked, Done, Failed, OutOfResources};
 
-pub(super) fn told<T>(attempt: Attempt<T>) -> Told<T> {
+pub(super) fn told<T>(attempt: SocketAttempt<T>) -> Told<T> {
     match attempt {
-        Attempt::Done(value) => Done(value),
-        Attempt::Blocked => Blocked,
-        Attempt::OutOfResources => OutOfResources,
-        Attempt::Carried => unreachable!("neither system carries operations out"),
-        Attempt::Yielded => unreachable!("a call has no share of time"),
-        Attempt::Failed(Fault { kind, code }) => Failed(kind, code),
+        SocketAttempt::Done(value) => Done(value),
+        SocketAttempt::Blocked => Blocked,
+        SocketAttempt::OutOfResources => OutOfResources,
+        SocketAttempt::Carried => unreachable!("neither system carries operations out"),
+        SocketAttempt::Yielded => unreachable!("a call has no share of time"),
+        SocketAttempt::Failed(Fault { kind, code }) => Failed(kind, code),
     }
 }
 
@@ -90,9 +90,9 @@ pub(super) fn other<T>(code: i32) -> Told<T> {
 }
 
 #[track_caller]
-pub(super) fn done<T: Debug>(attempt: Attempt<T>) -> T {
+pub(super) fn done<T: Debug>(attempt: SocketAttempt<T>) -> T {
     match attempt {
-        Attempt::Done(value) => value,
+        SocketAttempt::Done(value) => value,
         other => panic!("not done: {other:?}"),
     }
 }

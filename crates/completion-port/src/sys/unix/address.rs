@@ -8,7 +8,7 @@ use std::os::unix::net;
 use std::path::Path;
 
 use crate::sys::system::calls;
-use crate::types::address::{Address, Kind, Known};
+use crate::types::address::{Address, AddressKind, WrittenAddress};
 use crate::types::error::ErrorKind;
 use crate::types::error::Fault;
 
@@ -37,7 +37,7 @@ impl Address {
     /// The address of a socket of `AF_UNIX`, if it is one.
     #[must_use]
     pub fn as_unix(&self) -> Option<net::SocketAddr> {
-        let Kind::Local(name) = &self.0 else { return None };
+        let AddressKind::Local(name) = &self.0 else { return None };
         match name.split_first() {
             Some((0, name)) => calls::of_abstract_name(name),
             // Without a name, too: that is an empty path to the standard library.
@@ -53,7 +53,7 @@ impl From<net::SocketAddr> for Address {
             (None, Some(name)) => [&[0], name].concat(),
             (None, None) => Vec::new(),
         };
-        Self(Kind::Local(name))
+        Self(AddressKind::Local(name))
     }
 }
 
@@ -96,16 +96,20 @@ impl RawAddress {
     /// Refused if it is no address of the system.
     pub(in crate::sys) fn of(address: &Address) -> Result<Self, Fault> {
         let (family, len) = match &address.0 {
-            Kind::Ip(SocketAddr::V4(_)) => (libc::AF_INET, size_of::<libc::sockaddr_in>()),
-            Kind::Ip(SocketAddr::V6(_)) => (libc::AF_INET6, size_of::<libc::sockaddr_in6>()),
+            AddressKind::Ip(SocketAddr::V4(_)) => (libc::AF_INET, size_of::<libc::sockaddr_in>()),
+            AddressKind::Ip(SocketAddr::V6(_)) => (libc::AF_INET6, size_of::<libc::sockaddr_in6>()),
             // A path ends with a zero, if there is room for it. Other names have their length.
-            Kind::Local(name) if name.first().is_none_or(|first| *first == 0) => {
+            AddressKind::Local(name) if name.first().is_none_or(|first| *first == 0) => {
                 (libc::AF_UNIX, NAME + name.len())
             }
-            Kind::Local(name) if name.len() < NAME_SIZE => (libc::AF_UNIX, NAME + name.len() + 1),
-            Kind::Local(name) => (libc::AF_UNIX, NAME + name.len()),
+            AddressKind::Local(name) if name.len() < NAME_SIZE => {
+                (libc::AF_UNIX, NAME + name.len() + 1)
+            }
+            AddressKind::Local(name) => (libc::AF_UNIX, NAME + name.len()),
             #[cfg(feature = "sim")]
-            Kind::Simulated(_) => return Err(Fault { kind: ErrorKind::WrongKernel, code: None }),
+            AddressKind::Simulated(_) => {
+                return Err(Fault { kind: ErrorKind::WrongKernel, code: None });
+            }
         };
         let mut raw = Self::room();
         if len > SIZE {
@@ -117,11 +121,11 @@ impl RawAddress {
         }
         raw.put(FAMILY, &libc::sa_family_t::try_from(family).unwrap_or_default().to_ne_bytes());
         match &address.0 {
-            Kind::Ip(SocketAddr::V4(address)) => {
+            AddressKind::Ip(SocketAddr::V4(address)) => {
                 raw.put(offset_of!(libc::sockaddr_in, sin_port), &address.port().to_be_bytes());
                 raw.put(offset_of!(libc::sockaddr_in, sin_addr), &address.ip().octets());
             }
-            Kind::Ip(SocketAddr::V6(address)) => {
+            AddressKind::Ip(SocketAddr::V6(address)) => {
                 let (flow, scope) = (address.flowinfo(), address.scope_id());
                 raw.put(offset_of!(libc::sockaddr_in6, sin6_port), &address.port().to_be_bytes());
                 raw.put(offset_of!(libc::sockaddr_in6, sin6_addr), &address.ip().octets());
@@ -129,9 +133,9 @@ impl RawAddress {
                 raw.put(offset_of!(libc::sockaddr_in6, sin6_flowinfo), &flow.to_ne_bytes());
                 raw.put(offset_of!(libc::sockaddr_in6, sin6_scope_id), &scope.to_ne_bytes());
             }
-            Kind::Local(name) => raw.put(NAME, name),
+            AddressKind::Local(name) => raw.put(NAME, name),
             #[cfg(feature = "sim")]
-            Kind::Simulated(_) => {}
+            AddressKind::Simulated(_) => {}
         }
         Ok(raw)
     }
@@ -163,14 +167,14 @@ impl RawAddress {
     /// The address; `None` if there is none, or none that an [`Address`] can say.
     pub(in crate::sys) fn address(&self) -> Option<Address> {
         let len = usize::try_from(self.len()).unwrap_or(SIZE);
-        let known = Known(&self.bytes[..len]);
+        let known = WrittenAddress(&self.bytes[..len]);
         let family = libc::sa_family_t::from_ne_bytes(known.at(FAMILY)?);
         match i32::from(family) {
             libc::AF_INET => {
                 let port = known.at(offset_of!(libc::sockaddr_in, sin_port))?;
                 let ip: [u8; 4] = known.at(offset_of!(libc::sockaddr_in, sin_addr))?;
                 let address = SocketAddrV4::new(ip.into(), u16::from_be_bytes(port));
-                Some(Address(Kind::Ip(address.into())))
+                Some(Address(AddressKind::Ip(address.into())))
             }
             libc::AF_INET6 => {
                 let port = known.at(offset_of!(libc::sockaddr_in6, sin6_port))?;
@@ -183,7 +187,7 @@ impl RawAddress {
                     u32::from_ne_bytes(flow),
                     u32::from_ne_bytes(scope),
                 );
-                Some(Address(Kind::Ip(address.into())))
+                Some(Address(AddressKind::Ip(address.into())))
             }
             libc::AF_UNIX => {
                 let name = known.0.get(NAME..).filter(|name| !name.is_empty())?;
@@ -194,7 +198,7 @@ impl RawAddress {
                 }
                 // The zero behind a path is counted.
                 let end = name.iter().position(|byte| is_path && *byte == 0);
-                Some(Address(Kind::Local(name[..end.unwrap_or(name.len())].to_vec())))
+                Some(Address(AddressKind::Local(name[..end.unwrap_or(name.len())].to_vec())))
             }
             _ => None,
         }
@@ -214,7 +218,7 @@ mod tests {
     }
 
     fn local(name: &[u8]) -> Address {
-        Address(Kind::Local(name.to_vec()))
+        Address(AddressKind::Local(name.to_vec()))
     }
 
     #[test]

@@ -10,10 +10,10 @@ use std::ptr;
 use super::address::RawAddress;
 use super::errors::{ACCEPT, CONNECT, POLL, RECEIVE, SEND, repeat, repeat_for};
 use super::options::{Code, last_code, number};
-use crate::backend::sockets::{Attempt, PARTS, Received, Sockets, Transport};
+use crate::backend::sockets::{PARTS, Received, SocketAttempt, Sockets, Transport};
 use crate::sys::portable::errors::{Errors, Retries, Then};
 use crate::sys::system::{System, calls};
-use crate::types::address::{Address, Kind};
+use crate::types::address::{Address, AddressKind};
 use crate::types::error::ErrorKind;
 use crate::types::error::Fault;
 use crate::types::source::Descriptor;
@@ -36,16 +36,16 @@ fn fault(code: Code) -> Fault {
     Fault { kind, code: Some(code) }
 }
 
-fn failed<T>(code: Code) -> Attempt<T> {
-    Attempt::Failed(fault(code))
+fn failed<T>(code: Code) -> SocketAttempt<T> {
+    SocketAttempt::Failed(fault(code))
 }
 
 /// The result of a call that has failed.
 #[inline]
-fn not_done<T>(errors: &Errors, code: Code) -> Attempt<T> {
+fn not_done<T>(errors: &Errors, code: Code) -> SocketAttempt<T> {
     match errors.then(code) {
-        Then::Ready => Attempt::Blocked,
-        Then::Later => Attempt::OutOfResources,
+        Then::Ready => SocketAttempt::Blocked,
+        Then::Later => SocketAttempt::OutOfResources,
         // What would have passed has stayed.
         Then::Again | Then::Failed => failed(code),
     }
@@ -56,12 +56,12 @@ fn owned(descriptor: OwnedFd) -> OwnedSource {
 }
 
 /// The address of the socket's peer, or its own.
-fn name(descriptor: Descriptor, of: Name) -> Result<Option<Address>, Code> {
+fn name(descriptor: Descriptor, of: SocketName) -> Result<Option<Address>, Code> {
     let mut raw = RawAddress::room();
     let (address, len): (_, *mut libc::socklen_t) = (raw.as_mut_ptr(), raw.len_mut());
     let call = match of {
-        Name::Peer => libc::getpeername,
-        Name::Own => libc::getsockname,
+        SocketName::Peer => libc::getpeername,
+        SocketName::Own => libc::getsockname,
     };
     // SAFETY: getpeername(2) and getsockname(2) read a length at the second pointer, write at most so many
     // bytes at the first and the full length at the second.
@@ -71,7 +71,7 @@ fn name(descriptor: Descriptor, of: Name) -> Result<Option<Address>, Code> {
 }
 
 #[derive(Clone, Copy)]
-enum Name {
+enum SocketName {
     Peer,
     Own,
 }
@@ -79,7 +79,7 @@ enum Name {
 /// Whether a socket whose peer has this address is a stream that is connected to itself. That happens if a
 /// connect to a port of this machine, at which nothing listens, is given the same port as its own.
 fn is_own_peer(descriptor: Descriptor, peer: Option<&Address>) -> bool {
-    let own = || name(descriptor, Name::Own).ok().flatten();
+    let own = || name(descriptor, SocketName::Own).ok().flatten();
     peer.is_some_and(|peer| own().is_some_and(|own| own.is_same_end(peer))) && is_stream(descriptor)
 }
 
@@ -98,7 +98,7 @@ fn disconnect(descriptor: Descriptor) -> bool {
 }
 
 /// What becomes of a connect whose stream is connected to itself: it was refused, and the socket is not connected.
-fn refused_by_itself(descriptor: Descriptor) -> Attempt<()> {
+fn refused_by_itself(descriptor: Descriptor) -> SocketAttempt<()> {
     disconnect(descriptor);
     failed(libc::ECONNREFUSED)
 }
@@ -114,12 +114,12 @@ fn holds(descriptor: Descriptor, events: i16) -> Result<bool, Code> {
 
 /// A part of the room that a receive fills, as recvmsg(2) takes it.
 #[repr(transparent)]
-pub(in crate::sys) struct Part<'r> {
+pub(in crate::sys) struct ReceivePart<'r> {
     raw: libc::iovec,
     room: PhantomData<&'r mut [MaybeUninit<u8>]>,
 }
 
-impl<'r> Part<'r> {
+impl<'r> ReceivePart<'r> {
     const EMPTY: Self =
         Self { raw: libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }, room: PhantomData };
 
@@ -134,12 +134,12 @@ impl<'r> Part<'r> {
 #[inline(never)]
 pub(in crate::sys) fn with_room<const N: usize, R>(
     room: &mut [&mut [MaybeUninit<u8>]],
-    act: impl FnOnce(&mut [Part<'_>]) -> R,
+    act: impl FnOnce(&mut [ReceivePart<'_>]) -> R,
 ) -> R {
-    let mut parts = [const { Part::EMPTY }; N];
+    let mut parts = [const { ReceivePart::EMPTY }; N];
     let mut count = 0;
     for (place, part) in parts.iter_mut().zip(room.iter_mut().filter(|part| !part.is_empty())) {
-        *place = Part::new(part);
+        *place = ReceivePart::new(part);
         count += 1;
     }
     act(&mut parts[..count])
@@ -179,7 +179,7 @@ fn message() -> libc::msghdr {
 )]
 fn receive_message(
     descriptor: Descriptor,
-    parts: &mut [Part<'_>],
+    parts: &mut [ReceivePart<'_>],
     mut from: Option<&mut RawAddress>,
     flags: i32,
 ) -> Result<Received, Code> {
@@ -208,7 +208,7 @@ fn receive_message(
 fn look(descriptor: Descriptor, from: Option<&mut RawAddress>) -> Result<Received, Code> {
     let mut byte = [MaybeUninit::uninit()];
     let flags = libc::MSG_DONTWAIT | libc::MSG_PEEK;
-    receive_message(descriptor, &mut [Part::new(&mut byte)], from, flags)?;
+    receive_message(descriptor, &mut [ReceivePart::new(&mut byte)], from, flags)?;
     Ok(Received { len: 0, is_cut: false })
 }
 
@@ -222,7 +222,7 @@ fn receive_parts(
     if is_long && is_too_long(descriptor, room.iter().map(|part| part.len())) {
         return Err(libc::EMSGSIZE);
     }
-    let receive = |parts: &mut [Part<'_>]| match parts {
+    let receive = |parts: &mut [ReceivePart<'_>]| match parts {
         [] => look(descriptor, from),
         parts => receive_message(descriptor, parts, from, libc::MSG_DONTWAIT),
     };
@@ -288,19 +288,19 @@ fn send_parts(
 /// The first connection that `call` brings, with the peer's address in the room.
 pub(in crate::sys) fn accept_by(
     mut call: impl FnMut(&mut RawAddress) -> Result<OwnedFd, Code>,
-) -> Attempt<(OwnedSource, Option<Address>)> {
+) -> SocketAttempt<(OwnedSource, Option<Address>)> {
     let mut passed_over = 0;
     let mut retries = Retries::default();
     loop {
         let mut raw = RawAddress::room();
         let code = match call(&mut raw) {
-            Ok(accepted) => return Attempt::Done((owned(accepted), raw.address())),
+            Ok(accepted) => return SocketAttempt::Done((owned(accepted), raw.address())),
             Err(code) => code,
         };
         if calls::is_of_connection(code) {
             passed_over += 1;
             if passed_over == PASSED_OVER {
-                return Attempt::OutOfResources;
+                return SocketAttempt::OutOfResources;
             }
         } else if !retries.pass(&ACCEPT, code) {
             return not_done(&ACCEPT, code);
@@ -334,10 +334,10 @@ pub(in crate::sys) fn connect_by(mut call: impl FnMut() -> Result<(), Code>) -> 
 
 /// The result of a receive that has failed.
 #[inline]
-fn not_received<T>(code: Code) -> Attempt<T> {
+fn not_received<T>(code: Code) -> SocketAttempt<T> {
     if code == libc::ENOBUFS {
         // Messages are lost, and memory is not short now.
-        return Attempt::Failed(Fault { kind: ErrorKind::Other, code: Some(code) });
+        return SocketAttempt::Failed(Fault { kind: ErrorKind::Other, code: Some(code) });
     }
     not_done(&RECEIVE, code)
 }
@@ -360,23 +360,25 @@ impl Sockets for System {
 
     fn open_stream(&self, address: &Address) -> Result<OwnedSource, Fault> {
         let family = match address.0 {
-            Kind::Ip(SocketAddr::V4(_)) => libc::AF_INET,
-            Kind::Ip(SocketAddr::V6(_)) => libc::AF_INET6,
-            Kind::Local(_) => libc::AF_UNIX,
+            AddressKind::Ip(SocketAddr::V4(_)) => libc::AF_INET,
+            AddressKind::Ip(SocketAddr::V6(_)) => libc::AF_INET6,
+            AddressKind::Local(_) => libc::AF_UNIX,
             #[cfg(feature = "sim")]
-            Kind::Simulated(_) => return Err(Fault { kind: ErrorKind::WrongKernel, code: None }),
+            AddressKind::Simulated(_) => {
+                return Err(Fault { kind: ErrorKind::WrongKernel, code: None });
+            }
         };
         calls::new_stream(family).map(owned).map_err(fault)
     }
 
-    fn accept(&self, descriptor: Descriptor) -> Attempt<(OwnedSource, Option<Address>)> {
+    fn accept(&self, descriptor: Descriptor) -> SocketAttempt<(OwnedSource, Option<Address>)> {
         accept_by(|raw| calls::accept(descriptor, raw))
     }
 
-    fn begin_connect(&self, descriptor: Descriptor, address: &Address) -> Attempt<()> {
+    fn begin_connect(&self, descriptor: Descriptor, address: &Address) -> SocketAttempt<()> {
         let raw = match RawAddress::of(address) {
             Ok(raw) => raw,
-            Err(fault) => return Attempt::Failed(fault),
+            Err(fault) => return SocketAttempt::Failed(fault),
         };
         let connect = || {
             // SAFETY: connect(2) reads as many bytes at the pointer as its third argument says.
@@ -386,27 +388,27 @@ impl Sockets for System {
         };
         // Linux takes a connect behind one that has got its connection for the end of that, whatever its address is.
         if calls::ADOPTS_CONNECTIONS
-            && name(descriptor, Name::Peer).is_ok()
+            && name(descriptor, SocketName::Peer).is_ok()
             && is_stream(descriptor)
         {
             return failed(libc::EISCONN);
         }
         match connect_by(connect) {
             Ok(()) if is_own_peer(descriptor, Some(address)) => refused_by_itself(descriptor),
-            Ok(()) => Attempt::Done(()),
+            Ok(()) => SocketAttempt::Done(()),
             Err(code) => not_done(&CONNECT, code),
         }
     }
 
-    fn end_connect(&self, descriptor: Descriptor) -> Attempt<()> {
+    fn end_connect(&self, descriptor: Descriptor) -> SocketAttempt<()> {
         let error = || number(descriptor, libc::SOL_SOCKET, libc::SO_ERROR);
         match error() {
             Ok(0) => {}
             Ok(code) | Err(code) => return failed(code),
         }
-        match name(descriptor, Name::Peer) {
+        match name(descriptor, SocketName::Peer) {
             Ok(peer) if is_own_peer(descriptor, peer.as_ref()) => refused_by_itself(descriptor),
-            Ok(_) => Attempt::Done(()),
+            Ok(_) => SocketAttempt::Done(()),
             // It has failed since the error was asked for, or another call has taken the error. A stream that
             // is being connected shows no hang-up.
             Err(libc::ENOTCONN) => match holds(descriptor, libc::POLLHUP) {
@@ -414,7 +416,7 @@ impl Sockets for System {
                     Ok(0) => failed(libc::ECONNABORTED),
                     Ok(code) | Err(code) => failed(code),
                 },
-                Ok(false) => Attempt::Blocked,
+                Ok(false) => SocketAttempt::Blocked,
                 Err(code) => failed(code),
             },
             Err(code) => failed(code),
@@ -430,24 +432,24 @@ impl Sockets for System {
         descriptor: Descriptor,
         transport: Transport,
         room: &mut [&mut [MaybeUninit<u8>]],
-    ) -> Attempt<Received> {
+    ) -> SocketAttempt<Received> {
         let received = match room {
             [part] if transport.is_stream() && !part.is_empty() => {
                 receive_of_stream(descriptor, part)
             }
             room => receive_parts(descriptor, room, None),
         };
-        received.map_or_else(not_received, Attempt::Done)
+        received.map_or_else(not_received, SocketAttempt::Done)
     }
 
     fn receive_from(
         &self,
         descriptor: Descriptor,
         room: &mut [&mut [MaybeUninit<u8>]],
-    ) -> Attempt<(Received, Option<Address>)> {
+    ) -> SocketAttempt<(Received, Option<Address>)> {
         let mut from = RawAddress::room();
         match receive_parts(descriptor, room, Some(&mut from)) {
-            Ok(received) => Attempt::Done((received, from.address())),
+            Ok(received) => SocketAttempt::Done((received, from.address())),
             Err(code) => not_received(code),
         }
     }
@@ -461,14 +463,14 @@ impl Sockets for System {
         descriptor: Descriptor,
         parts: &[&[u8]],
         address: Option<&Address>,
-    ) -> Attempt<usize> {
+    ) -> SocketAttempt<usize> {
         if let ([part], None) = (parts, address) {
             let sent = send_part(descriptor, part, None);
-            return sent.map_or_else(|code| not_done(&SEND, code), Attempt::Done);
+            return sent.map_or_else(|code| not_done(&SEND, code), SocketAttempt::Done);
         }
         let to = match address.map(RawAddress::of).transpose() {
             Ok(to) => to,
-            Err(fault) => return Attempt::Failed(fault),
+            Err(fault) => return SocketAttempt::Failed(fault),
         };
         let to = to.as_ref();
         let send = |parts: &[IoSlice<'_>]| match parts {
@@ -488,12 +490,12 @@ impl Sockets for System {
             }
         };
         match sent {
-            Ok(count) => Attempt::Done(count),
+            Ok(count) => SocketAttempt::Done(count),
             // A receiver of AF_UNIX to which the socket is not connected has a full queue. No edge tells when
             // there is room: this socket could send to others.
             // The same if the system refuses to say.
             Err(libc::EAGAIN) if to.is_some() && holds(descriptor, libc::POLLOUT) != Ok(false) => {
-                Attempt::OutOfResources
+                SocketAttempt::OutOfResources
             }
             Err(code) => not_done(&SEND, code),
         }

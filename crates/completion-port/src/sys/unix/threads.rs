@@ -25,7 +25,7 @@ pub(in crate::sys) fn start(
         calls::name_thread(name);
         run();
     };
-    let mut attributes = Attributes::new()?;
+    let mut attributes = ThreadAttributes::new()?;
     attributes.detach(STACK)?;
     let passed: *mut Run = Box::into_raw(Box::new(Box::new(named)));
     let mut thread = MaybeUninit::uninit();
@@ -56,9 +56,9 @@ extern "C" fn begin(passed: *mut c_void) -> *mut c_void {
 }
 
 /// What a thread is made with.
-struct Attributes(libc::pthread_attr_t);
+struct ThreadAttributes(libc::pthread_attr_t);
 
-impl Attributes {
+impl ThreadAttributes {
     fn new() -> Result<Self, Code> {
         let mut attributes = MaybeUninit::uninit();
         // SAFETY: pthread_attr_init(3) writes attributes at the pointer.
@@ -84,7 +84,7 @@ impl Attributes {
     }
 }
 
-impl Drop for Attributes {
+impl Drop for ThreadAttributes {
     fn drop(&mut self) {
         // SAFETY: pthread_attr_destroy(3) demands attributes that are used no more.
         // - they were made by `new`, and this is their end.

@@ -8,7 +8,7 @@ use windows_sys::Win32::Networking::WinSock::{
     WSAENAMETOOLONG,
 };
 
-use crate::types::address::{Address, Kind, Known};
+use crate::types::address::{Address, AddressKind, WrittenAddress};
 use crate::types::error::ErrorKind;
 use crate::types::error::Fault;
 
@@ -61,24 +61,26 @@ impl RawAddress {
     /// Refused if it is no address of the system.
     pub(super) fn of(address: &Address) -> Result<Self, Fault> {
         let (family, len) = match &address.0 {
-            Kind::Ip(SocketAddr::V4(_)) => (AF_INET, size_of::<SOCKADDR_IN>()),
-            Kind::Ip(SocketAddr::V6(_)) => (AF_INET6, size_of::<SOCKADDR_IN6>()),
-            Kind::Local(name) if name.len() > NAME_SIZE => {
+            AddressKind::Ip(SocketAddr::V4(_)) => (AF_INET, size_of::<SOCKADDR_IN>()),
+            AddressKind::Ip(SocketAddr::V6(_)) => (AF_INET6, size_of::<SOCKADDR_IN6>()),
+            AddressKind::Local(name) if name.len() > NAME_SIZE => {
                 return Err(Fault { kind: ErrorKind::Other, code: Some(WSAENAMETOOLONG) });
             }
-            Kind::Local(_) => (AF_UNIX, size_of::<SOCKADDR_UN>()),
+            AddressKind::Local(_) => (AF_UNIX, size_of::<SOCKADDR_UN>()),
             #[cfg(feature = "sim")]
-            Kind::Simulated(_) => return Err(Fault { kind: ErrorKind::WrongKernel, code: None }),
+            AddressKind::Simulated(_) => {
+                return Err(Fault { kind: ErrorKind::WrongKernel, code: None });
+            }
         };
         let mut raw = Self::room();
         raw.len = length(len);
         raw.put(0, &family.to_ne_bytes());
         match &address.0 {
-            Kind::Ip(SocketAddr::V4(address)) => {
+            AddressKind::Ip(SocketAddr::V4(address)) => {
                 raw.put(2, &address.port().to_be_bytes());
                 raw.put(offset_of!(SOCKADDR_IN, sin_addr), &address.ip().octets());
             }
-            Kind::Ip(SocketAddr::V6(address)) => {
+            AddressKind::Ip(SocketAddr::V6(address)) => {
                 let (flow, scope) = (address.flowinfo(), address.scope_id());
                 raw.put(2, &address.port().to_be_bytes());
                 raw.put(offset_of!(SOCKADDR_IN6, sin6_addr), &address.ip().octets());
@@ -86,9 +88,9 @@ impl RawAddress {
                 raw.put(offset_of!(SOCKADDR_IN6, sin6_flowinfo), &flow.to_ne_bytes());
                 raw.put(ZONE, &scope.to_ne_bytes());
             }
-            Kind::Local(name) => raw.put(NAME, name),
+            AddressKind::Local(name) => raw.put(NAME, name),
             #[cfg(feature = "sim")]
-            Kind::Simulated(_) => {}
+            AddressKind::Simulated(_) => {}
         }
         Ok(raw)
     }
@@ -116,26 +118,26 @@ impl RawAddress {
     /// The address; `None` if there is none, or none that an [`Address`] can say.
     pub(super) fn address(&self) -> Option<Address> {
         let len = usize::try_from(self.len()).unwrap_or(0);
-        let known = Known(&self.bytes[..len]);
+        let known = WrittenAddress(&self.bytes[..len]);
         let port = || known.at(2).map(u16::from_be_bytes);
         match u16::from_ne_bytes(known.at(0)?) {
             AF_INET => {
                 let ip: [u8; 4] = known.at(offset_of!(SOCKADDR_IN, sin_addr))?;
                 let address = SocketAddrV4::new(ip.into(), port()?);
-                Some(Address(Kind::Ip(address.into())))
+                Some(Address(AddressKind::Ip(address.into())))
             }
             AF_INET6 => {
                 let flow = u32::from_ne_bytes(known.at(offset_of!(SOCKADDR_IN6, sin6_flowinfo))?);
                 let ip: [u8; 16] = known.at(offset_of!(SOCKADDR_IN6, sin6_addr))?;
                 let scope = u32::from_ne_bytes(known.at(ZONE)?);
                 let address = SocketAddrV6::new(Ipv6Addr::from(ip), port()?, flow, scope);
-                Some(Address(Kind::Ip(address.into())))
+                Some(Address(AddressKind::Ip(address.into())))
             }
             AF_UNIX => {
                 let name = known.0.get(NAME..).filter(|name| !name.is_empty())?;
                 let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
                 // One without a name has zeros only.
-                (end > 0).then(|| Address(Kind::Local(name[..end].to_vec())))
+                (end > 0).then(|| Address(AddressKind::Local(name[..end].to_vec())))
             }
             _ => None,
         }
@@ -155,7 +157,7 @@ mod tests {
     }
 
     fn local(name: &[u8]) -> Address {
-        Address(Kind::Local(name.to_vec()))
+        Address(AddressKind::Local(name.to_vec()))
     }
 
     #[test]

@@ -8,13 +8,13 @@ use windows_sys::Win32::Networking::WinSock::{
     WSAEALREADY, WSAEINPROGRESS, WSAEMFILE, WSAENOBUFS, WSAEWOULDBLOCK,
 };
 
-use super::options::Code;
+use super::options::WinsockCode;
 use crate::sys::portable::errors;
 use crate::sys::portable::errors::Errors;
 use crate::types::error::Fault;
 
 /// The system is short of memory.
-const SHORT: [Code; 4] = [
+const SHORT: [WinsockCode; 4] = [
     ERROR_NO_SYSTEM_RESOURCES.cast_signed(),
     ERROR_NOT_ENOUGH_MEMORY.cast_signed(),
     ERROR_NOT_ENOUGH_QUOTA.cast_signed(),
@@ -41,7 +41,7 @@ pub(super) const ACCEPT: Errors =
     Errors { ready: &[WSAEWOULDBLOCK], later: &[WSAENOBUFS, WSAEMFILE], ..Errors::NONE };
 
 /// The fault of a failed call that a wait makes.
-pub(super) fn fault_of_wait(code: Code) -> Fault {
+pub(super) fn fault_of_wait(code: WinsockCode) -> Fault {
     let forbidden = [ERROR_ACCESS_DENIED, ERROR_CALL_NOT_IMPLEMENTED, ERROR_NOT_SUPPORTED];
     errors::fault_of_wait(code, &forbidden.map(u32::cast_signed), &SHORT)
 }

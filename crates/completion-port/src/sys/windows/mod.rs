@@ -1,7 +1,7 @@
 //! Windows.
 
 use self::afd::Afd;
-use self::winsock_notifications::Notified;
+use self::winsock_notifications::WinsockBackend;
 use crate::backend::Backend;
 use crate::types::config::{FileEngine, Readiness};
 use crate::types::error::ErrorKind;
@@ -36,9 +36,9 @@ pub(crate) fn native(
     readiness: Readiness,
 ) -> Result<Box<dyn Backend>, Fault> {
     match readiness {
-        // `Notified` has never run on Windows itself, so it is not the default where the system supports it.
+        // `WinsockBackend` has never run on Windows itself, so it is not the default where the system supports it.
         Readiness::Automatic | Readiness::Polls => Ok(Box::new(Afd::new(files)?)),
-        Readiness::Notifications => match Notified::new(files) {
+        Readiness::Notifications => match WinsockBackend::new(files) {
             Some(notified) => Ok(Box::new(notified?)),
             None => Err(Fault { kind: ErrorKind::Unsupported, code: None }),
         },

@@ -14,10 +14,10 @@ use crate::types::error::Fault;
 use crate::types::source::Descriptor;
 
 /// A code of Winsock or of the system. The two have no number in common.
-pub(super) type Code = i32;
+pub(super) type WinsockCode = i32;
 
 /// The code of the call to Winsock that has just failed.
-pub(super) fn last_code() -> Code {
+pub(super) fn last_code() -> WinsockCode {
     // SAFETY: WSAGetLastError demands nothing.
     unsafe { WSAGetLastError() }
 }
@@ -35,7 +35,7 @@ pub(super) fn socket(descriptor: Descriptor) -> SOCKET {
 }
 
 /// The failure of a call to Winsock about `descriptor`.
-pub(super) fn fault(descriptor: Descriptor, code: Code) -> Fault {
+pub(super) fn fault(descriptor: Descriptor, code: WinsockCode) -> Fault {
     let kind = match code {
         WSAENOTSOCK if is_open(descriptor) => ErrorKind::Other,
         WSAENOTSOCK | WSAEBADF => ErrorKind::BadDescriptor,
@@ -45,7 +45,7 @@ pub(super) fn fault(descriptor: Descriptor, code: Code) -> Fault {
 }
 
 /// The failure of a call to Winsock about no socket.
-pub(super) fn fault_of(code: Code) -> Fault {
+pub(super) fn fault_of(code: WinsockCode) -> Fault {
     let kind = match code {
         WSAEMFILE => ErrorKind::DescriptorLimit,
         WSAENOBUFS => ErrorKind::OutOfMemory,
@@ -85,7 +85,7 @@ pub(super) fn is_open(descriptor: Descriptor) -> bool {
 }
 
 /// A socket's option that is a number. Refused if it has no such option, or is no socket.
-pub(super) fn number(descriptor: Descriptor, level: i32, name: i32) -> Result<i32, Code> {
+pub(super) fn number(descriptor: Descriptor, level: i32, name: i32) -> Result<i32, WinsockCode> {
     let mut value = [0_u8; 4];
     let mut size = 4;
     // SAFETY: getsockopt writes at most `size` bytes at the first pointer, and reads and writes the size at the

@@ -12,7 +12,7 @@ use windows_sys::Win32::System::IO::{
 use windows_sys::Win32::System::Threading::Sleep;
 
 use super::errors::{PORT, fault_of_wait};
-use super::options::{Code, last_error, system_fault};
+use super::options::{WinsockCode, last_error, system_fault};
 use crate::sys::portable::errors::{Retries, Then};
 use crate::types::error::Fault;
 
@@ -23,7 +23,7 @@ pub(super) const ROOM: usize = 64;
 pub(super) const ALL: u32 = i32::MAX.cast_unsigned();
 
 /// Room for packets.
-pub(super) type Room = [MaybeUninit<OVERLAPPED_ENTRY>];
+pub(super) type PacketRoom = [MaybeUninit<OVERLAPPED_ENTRY>];
 
 /// Until the next tick.
 pub(super) fn nap() {
@@ -31,9 +31,9 @@ pub(super) fn nap() {
     unsafe { Sleep(1) };
 }
 
-pub(super) struct Port(OwnedHandle);
+pub(super) struct SystemPort(OwnedHandle);
 
-impl Port {
+impl SystemPort {
     pub(super) fn new() -> Result<Self, Fault> {
         // SAFETY: CreateIoCompletionPort demands a file or INVALID_HANDLE_VALUE, and a port or null.
         // - INVALID_HANDLE_VALUE and null ask for a new port without a file.
@@ -80,7 +80,7 @@ impl Port {
         }
     }
 
-    fn try_post_for(&self, key: usize, address: usize) -> Result<(), Code> {
+    fn try_post_for(&self, key: usize, address: usize) -> Result<(), WinsockCode> {
         let address = ptr::without_provenance(address);
         // SAFETY: PostQueuedCompletionStatus demands an open port. It passes the other words on and looks at none of
         // them.
@@ -90,7 +90,7 @@ impl Port {
     }
 
     /// Waits for packets for so many milliseconds. Returns how many of the first places of `room` it has written.
-    pub(super) fn take(&self, room: &mut Room, milliseconds: u32) -> Result<usize, Fault> {
+    pub(super) fn take(&self, room: &mut PacketRoom, milliseconds: u32) -> Result<usize, Fault> {
         let mut retries = Retries::default();
         loop {
             match self.try_take(room, milliseconds) {
@@ -102,8 +102,8 @@ impl Port {
         }
     }
 
-    /// The same as [`Port::take`], or what the system says that has given no packet.
-    fn try_take(&self, room: &mut Room, milliseconds: u32) -> Result<usize, u32> {
+    /// The same as [`SystemPort::take`], or what the system says that has given no packet.
+    fn try_take(&self, room: &mut PacketRoom, milliseconds: u32) -> Result<usize, u32> {
         let most = u32::try_from(room.len()).unwrap_or(u32::MAX);
         let mut count = 0;
         // SAFETY: GetQueuedCompletionStatusEx writes at most `most` entries at the first pointer, and their number
@@ -126,14 +126,14 @@ impl Port {
 }
 
 /// What a packet brings.
-pub(super) enum Packet {
+pub(super) enum CompletionPacket {
     /// A request has ended, which was made with the memory at this address, by a file that was associated with this key.
     Ended(*mut OVERLAPPED, usize),
-    /// A packet that [`Port::post`] has queued.
+    /// A packet that [`SystemPort::post`] has queued.
     Posted(usize),
 }
 
-impl From<OVERLAPPED_ENTRY> for Packet {
+impl From<OVERLAPPED_ENTRY> for CompletionPacket {
     fn from(entry: OVERLAPPED_ENTRY) -> Self {
         if entry.lpOverlapped.is_null() {
             Self::Posted(entry.lpCompletionKey)

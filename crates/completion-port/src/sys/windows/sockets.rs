@@ -20,13 +20,13 @@ use windows_sys::Win32::Networking::WinSock::{
 use super::address::RawAddress;
 use super::afd::{Afd, CARRIED, Carried, make_nonblocking};
 use super::errors::{ACCEPT, CONNECT, TRANSFER};
-use super::options::{Code, fault, fault_of, last_code, number, socket};
+use super::options::{WinsockCode, fault, fault_of, last_code, number, socket};
 use crate::backend::request::{SocketRequest, Submit};
 use crate::backend::sockets::{
-    Attempt, PARTS, Received, SocketKind, SocketTarget, Sockets, Transport,
+    PARTS, Received, SocketAttempt, SocketKind, SocketTarget, Sockets, Transport,
 };
 use crate::sys::portable::errors::{Errors, Then};
-use crate::types::address::{Address, Kind};
+use crate::types::address::{Address, AddressKind};
 use crate::types::error::Fault;
 use crate::types::source::Descriptor;
 use crate::types::source::{OwnedKind, OwnedSource, Source as _};
@@ -40,21 +40,21 @@ const PASSED_OVER: usize = 64;
 /// `IPPROTO_TCP`, in a field that has another type.
 pub(super) const TCP: i32 = 6;
 
-fn failed<T>(descriptor: Descriptor, code: Code) -> Attempt<T> {
-    Attempt::Failed(fault(descriptor, code))
+fn failed<T>(descriptor: Descriptor, code: WinsockCode) -> SocketAttempt<T> {
+    SocketAttempt::Failed(fault(descriptor, code))
 }
 
 /// What becomes of a call that the system did not do at once; if it would have to wait, the system may do it meanwhile.
 fn not_done<T>(
     descriptor: Descriptor,
     errors: &Errors,
-    code: Code,
+    code: WinsockCode,
     is_carried: impl FnOnce() -> bool,
-) -> Attempt<T> {
+) -> SocketAttempt<T> {
     match errors.then(code) {
-        Then::Ready if is_carried() => Attempt::Carried,
-        Then::Ready => Attempt::Blocked,
-        Then::Later => Attempt::OutOfResources,
+        Then::Ready if is_carried() => SocketAttempt::Carried,
+        Then::Ready => SocketAttempt::Blocked,
+        Then::Later => SocketAttempt::OutOfResources,
         Then::Again | Then::Failed => failed(descriptor, code),
     }
 }
@@ -66,12 +66,12 @@ pub(super) fn owned(socket: SOCKET) -> OwnedSocket {
 }
 
 /// The address of the socket's peer, or its own.
-pub(super) fn name(descriptor: Descriptor, of: Name) -> Result<Option<Address>, Code> {
+pub(super) fn name(descriptor: Descriptor, of: SocketName) -> Result<Option<Address>, WinsockCode> {
     let mut raw = RawAddress::room();
     let (address, len) = raw.as_mut_ptrs();
     let call = match of {
-        Name::Peer => getpeername,
-        Name::Own => getsockname,
+        SocketName::Peer => getpeername,
+        SocketName::Own => getsockname,
     };
     // SAFETY: getpeername and getsockname read a length at the second pointer, write at most so many bytes at the
     // first and the length at the second.
@@ -81,7 +81,7 @@ pub(super) fn name(descriptor: Descriptor, of: Name) -> Result<Option<Address>, 
 }
 
 #[derive(Clone, Copy)]
-pub(super) enum Name {
+pub(super) enum SocketName {
     Peer,
     Own,
 }
@@ -89,7 +89,7 @@ pub(super) enum Name {
 /// Whether a socket whose peer has this address is a stream that is connected to itself. That happens if a
 /// connect to a port of this machine, at which nothing listens, is given the same port as its own.
 pub(super) fn is_own_peer(descriptor: Descriptor, peer: Option<&Address>) -> bool {
-    let own = || name(descriptor, Name::Own).ok().flatten();
+    let own = || name(descriptor, SocketName::Own).ok().flatten();
     peer.is_some_and(|peer| own().is_some_and(|own| own.is_same_end(peer))) && is_stream(descriptor)
 }
 
@@ -117,7 +117,7 @@ pub(super) fn protocol(descriptor: Descriptor) -> Option<(i32, i32)> {
 /// A part of the room that a receive fills, as WSARecv takes it. What is longer than its length can say is
 /// filled to that.
 #[repr(transparent)]
-struct Part<'r> {
+struct ReceivePart<'r> {
     raw: WSABUF,
     room: PhantomData<&'r mut [MaybeUninit<u8>]>,
 }
@@ -126,7 +126,7 @@ pub(super) fn length(bytes: usize) -> u32 {
     u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 
-impl<'r> Part<'r> {
+impl<'r> ReceivePart<'r> {
     const EMPTY: Self = Self { raw: WSABUF { len: 0, buf: ptr::null_mut() }, room: PhantomData };
 
     fn new(room: &'r mut [MaybeUninit<u8>]) -> Self {
@@ -137,12 +137,12 @@ impl<'r> Part<'r> {
 
 /// A part of what a send sends, as WSASend takes it, which does not write to it.
 #[repr(transparent)]
-struct Bytes<'b> {
+struct SendPart<'b> {
     raw: WSABUF,
     bytes: PhantomData<&'b [u8]>,
 }
 
-impl<'b> Bytes<'b> {
+impl<'b> SendPart<'b> {
     const EMPTY: Self = Self { raw: WSABUF { len: 0, buf: ptr::null_mut() }, bytes: PhantomData };
 
     fn new(bytes: &'b [u8]) -> Self {
@@ -155,12 +155,12 @@ impl<'b> Bytes<'b> {
 #[inline(never)]
 fn with_room<const N: usize, R>(
     room: &mut [&mut [MaybeUninit<u8>]],
-    act: impl FnOnce(&mut [Part<'_>]) -> R,
+    act: impl FnOnce(&mut [ReceivePart<'_>]) -> R,
 ) -> R {
-    let mut parts = [const { Part::EMPTY }; N];
+    let mut parts = [const { ReceivePart::EMPTY }; N];
     let mut count = 0;
     for (place, part) in parts.iter_mut().zip(room.iter_mut().filter(|part| !part.is_empty())) {
-        *place = Part::new(part);
+        *place = ReceivePart::new(part);
         count += 1;
     }
     act(&mut parts[..count])
@@ -168,11 +168,11 @@ fn with_room<const N: usize, R>(
 
 /// Calls `act` with the first `N` parts that have bytes.
 #[inline(never)]
-fn with_bytes<const N: usize, R>(parts: &[&[u8]], act: impl FnOnce(&[Bytes<'_>]) -> R) -> R {
-    let mut slices = [const { Bytes::EMPTY }; N];
+fn with_bytes<const N: usize, R>(parts: &[&[u8]], act: impl FnOnce(&[SendPart<'_>]) -> R) -> R {
+    let mut slices = [const { SendPart::EMPTY }; N];
     let mut count = 0;
     for (place, part) in slices.iter_mut().zip(parts.iter().filter(|part| !part.is_empty())) {
-        *place = Bytes::new(part);
+        *place = SendPart::new(part);
         count += 1;
     }
     act(&slices[..count])
@@ -186,10 +186,10 @@ fn is_too_long(lengths: impl ExactSizeIterator<Item = usize>) -> bool {
 /// WSARecv or WSARecvFrom. Returns how many bytes came, and whether a datagram was cut.
 fn receive_message(
     descriptor: Descriptor,
-    parts: &mut [Part<'_>],
+    parts: &mut [ReceivePart<'_>],
     from: Option<&mut RawAddress>,
     flags: i32,
-) -> Result<Received, Code> {
+) -> Result<Received, WinsockCode> {
     let room = parts.iter().map(|part| part.raw.len as usize).sum();
     let count = length(parts.len());
     let buffers = parts.as_mut_ptr().cast::<WSABUF>();
@@ -238,9 +238,9 @@ fn receive_message(
 }
 
 /// Whether something could be received, of which nothing is taken; and from where.
-fn look(descriptor: Descriptor, from: Option<&mut RawAddress>) -> Result<Received, Code> {
+fn look(descriptor: Descriptor, from: Option<&mut RawAddress>) -> Result<Received, WinsockCode> {
     let mut byte = [MaybeUninit::uninit()];
-    receive_message(descriptor, &mut [Part::new(&mut byte)], from, MSG_PEEK)?;
+    receive_message(descriptor, &mut [ReceivePart::new(&mut byte)], from, MSG_PEEK)?;
     Ok(Received { len: 0, is_cut: false })
 }
 
@@ -250,11 +250,11 @@ fn receive_parts(
     room: &mut [&mut [MaybeUninit<u8>]],
     from: Option<&mut RawAddress>,
     is_stream: impl FnOnce() -> bool,
-) -> Result<Received, Code> {
+) -> Result<Received, WinsockCode> {
     if is_too_long(room.iter().map(|part| part.len())) && !is_stream() {
         return Err(WSAEMSGSIZE);
     }
-    let receive = |parts: &mut [Part<'_>]| match parts {
+    let receive = |parts: &mut [ReceivePart<'_>]| match parts {
         [] => look(descriptor, from),
         parts => receive_message(descriptor, parts, from, 0),
     };
@@ -268,11 +268,11 @@ fn receive_parts(
 /// WSASend or WSASendTo.
 fn send_parts(
     descriptor: Descriptor,
-    parts: &[Bytes<'_>],
+    parts: &[SendPart<'_>],
     to: Option<&RawAddress>,
-) -> Result<usize, Code> {
+) -> Result<usize, WinsockCode> {
     // A datagram without bytes has one part, which is empty.
-    let parts = if parts.is_empty() { &[Bytes::EMPTY] } else { parts };
+    let parts = if parts.is_empty() { &[SendPart::EMPTY] } else { parts };
     let count = length(parts.len());
     let buffers = parts.as_ptr().cast::<WSABUF>();
     let mut len = 0;
@@ -321,11 +321,11 @@ impl Sockets for Afd {
 
     fn open_stream(&self, address: &Address) -> Result<OwnedSource, Fault> {
         let family = match address.0 {
-            Kind::Ip(SocketAddr::V4(_)) => AF_INET,
-            Kind::Ip(SocketAddr::V6(_)) => AF_INET6,
-            Kind::Local(_) => AF_UNIX,
+            AddressKind::Ip(SocketAddr::V4(_)) => AF_INET,
+            AddressKind::Ip(SocketAddr::V6(_)) => AF_INET6,
+            AddressKind::Local(_) => AF_UNIX,
             #[cfg(feature = "sim")]
-            Kind::Simulated(_) => {
+            AddressKind::Simulated(_) => {
                 let kind = crate::types::error::ErrorKind::WrongKernel;
                 return Err(Fault { kind, code: None });
             }
@@ -343,7 +343,7 @@ impl Sockets for Afd {
         Ok(made)
     }
 
-    fn accept(&self, descriptor: Descriptor) -> Attempt<(OwnedSource, Option<Address>)> {
+    fn accept(&self, descriptor: Descriptor) -> SocketAttempt<(OwnedSource, Option<Address>)> {
         for _ in 0..PASSED_OVER {
             let mut raw = RawAddress::room();
             let (address, len) = raw.as_mut_ptrs();
@@ -370,23 +370,23 @@ impl Sockets for Afd {
             // As a rule it has that from its listener.
             let number = accepted.as_source().name.number;
             return match make_nonblocking(number) {
-                Ok(()) => Attempt::Done((accepted, raw.address())),
+                Ok(()) => SocketAttempt::Done((accepted, raw.address())),
                 Err(code) => failed(number, code),
             };
         }
-        Attempt::OutOfResources
+        SocketAttempt::OutOfResources
     }
 
-    fn begin_connect(&self, descriptor: Descriptor, address: &Address) -> Attempt<()> {
+    fn begin_connect(&self, descriptor: Descriptor, address: &Address) -> SocketAttempt<()> {
         let raw = match RawAddress::of(address) {
             Ok(raw) => raw,
-            Err(fault) => return Attempt::Failed(fault),
+            Err(fault) => return SocketAttempt::Failed(fault),
         };
         if self.carries_connects(descriptor)
-            && matches!(name(descriptor, Name::Peer), Err(WSAENOTCONN))
+            && matches!(name(descriptor, SocketName::Peer), Err(WSAENOTCONN))
         {
             // A connect that has begun cannot be handed over.
-            return Attempt::Carried;
+            return SocketAttempt::Carried;
         }
         let connect = || {
             // SAFETY: connect reads as many bytes at the pointer as its third argument says.
@@ -402,26 +402,26 @@ impl Sockets for Afd {
         }
         match done {
             Ok(()) if is_own_peer(descriptor, Some(address)) => failed(descriptor, WSAECONNREFUSED),
-            Ok(()) => Attempt::Done(()),
+            Ok(()) => SocketAttempt::Done(()),
             Err(code) => not_done(descriptor, &CONNECT, code, || false),
         }
     }
 
-    fn end_connect(&self, descriptor: Descriptor) -> Attempt<()> {
+    fn end_connect(&self, descriptor: Descriptor) -> SocketAttempt<()> {
         match number(descriptor, SOL_SOCKET, SO_ERROR) {
             Ok(0) => {}
             Ok(code) | Err(code) => return failed(descriptor, code),
         }
-        match name(descriptor, Name::Peer) {
+        match name(descriptor, SocketName::Peer) {
             Ok(peer) if is_own_peer(descriptor, peer.as_ref()) => {
                 failed(descriptor, WSAECONNREFUSED)
             }
-            Ok(_) => Attempt::Done(()),
+            Ok(_) => SocketAttempt::Done(()),
             // Another call has taken the error.
             Err(WSAENOTCONN) if self.has_failed_to_connect(descriptor) => {
                 failed(descriptor, WSAECONNABORTED)
             }
-            Err(WSAENOTCONN) => Attempt::Blocked,
+            Err(WSAENOTCONN) => SocketAttempt::Blocked,
             Err(code) => failed(descriptor, code),
         }
     }
@@ -441,27 +441,29 @@ impl Sockets for Afd {
         descriptor: Descriptor,
         transport: Transport,
         room: &mut [&mut [MaybeUninit<u8>]],
-    ) -> Attempt<Received> {
+    ) -> SocketAttempt<Received> {
         let received = self
             .make_sure_not_to_wait(descriptor)
             .and_then(|()| receive_parts(descriptor, room, None, || transport.is_stream()));
         let is_carried =
             || self.carries(descriptor).is_some_and(|carried| carried.carries_receive(room));
-        received
-            .map_or_else(|code| not_done(descriptor, &TRANSFER, code, is_carried), Attempt::Done)
+        received.map_or_else(
+            |code| not_done(descriptor, &TRANSFER, code, is_carried),
+            SocketAttempt::Done,
+        )
     }
 
     fn receive_from(
         &self,
         descriptor: Descriptor,
         room: &mut [&mut [MaybeUninit<u8>]],
-    ) -> Attempt<(Received, Option<Address>)> {
+    ) -> SocketAttempt<(Received, Option<Address>)> {
         let mut from = RawAddress::room();
         let received = self.make_sure_not_to_wait(descriptor).and_then(|()| {
             receive_parts(descriptor, room, Some(&mut from), || is_stream(descriptor))
         });
         match received {
-            Ok(received) => Attempt::Done((received, from.address())),
+            Ok(received) => SocketAttempt::Done((received, from.address())),
             Err(code) => not_done(descriptor, &TRANSFER, code, || {
                 self.carries(descriptor) == Some(Carried::Datagrams)
                     && Carried::Datagrams.carries_receive(room)
@@ -474,10 +476,10 @@ impl Sockets for Afd {
         descriptor: Descriptor,
         parts: &[&[u8]],
         address: Option<&Address>,
-    ) -> Attempt<usize> {
+    ) -> SocketAttempt<usize> {
         let to = match address.map(RawAddress::of).transpose() {
             Ok(to) => to,
-            Err(fault) => return Attempt::Failed(fault),
+            Err(fault) => return SocketAttempt::Failed(fault),
         };
         if let Err(code) = self.make_sure_not_to_wait(descriptor) {
             return failed(descriptor, code);
@@ -485,14 +487,17 @@ impl Sockets for Afd {
         if is_too_long(parts.iter().map(|part| part.len())) && !is_stream(descriptor) {
             return failed(descriptor, WSAEMSGSIZE);
         }
-        let send = |parts: &[Bytes<'_>]| send_parts(descriptor, parts, to.as_ref());
+        let send = |parts: &[SendPart<'_>]| send_parts(descriptor, parts, to.as_ref());
         let sent = if parts.len() <= FEW {
             with_bytes::<FEW, _>(parts, send)
         } else {
             with_bytes::<PARTS, _>(parts, send)
         };
         let is_carried = || self.carries(descriptor).is_some();
-        sent.map_or_else(|code| not_done(descriptor, &TRANSFER, code, is_carried), Attempt::Done)
+        sent.map_or_else(
+            |code| not_done(descriptor, &TRANSFER, code, is_carried),
+            SocketAttempt::Done,
+        )
     }
 
     fn socket_requests(&self) -> Option<&dyn Submit<SocketTarget>> {

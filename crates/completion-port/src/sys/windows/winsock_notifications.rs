@@ -34,23 +34,26 @@ use super::address::RawAddress;
 use super::afd::{Afd, Carried, LAST, SOON, base_of};
 use super::errors::{PORT, fault_of_wait};
 use super::host::now;
-use super::operations::Operations;
+use super::operations::OverlappedOperations;
 use super::options::{is_open, last_error, number, socket, system_fault};
 use super::port::{ALL, ROOM, nap};
-use super::sockets::{Name, name};
+use super::sockets::{SocketName, name};
 use super::timeout;
 use crate::backend::files::{FileRef, FileTarget, Files, Now};
 use crate::backend::host::{Host, Origin};
 use crate::backend::reactor::{Reactor, Until, Watch};
 use crate::backend::request::{SocketRequest, Submit};
-use crate::backend::sockets::{Attempt, Received, SocketKind, SocketTarget, Sockets, Transport};
+use crate::backend::sockets::{
+    Received, SocketAttempt, SocketKind, SocketTarget, Sockets, Transport,
+};
 use crate::backend::thread::Thread;
-use crate::state::facts::{AtEnd, Edge, Facts, Kind, Probe};
+use crate::state::facts::{AtEnd, DescriptorKind, Edge, Facts, Probe};
 use crate::state::moment::Moment;
 use crate::state::table::Descriptors;
 use crate::sys::portable::errors::Retries;
 use crate::sys::portable::winsock_notifications::{
-    CARRIED, Calls, Change, Holders, Packet, WinsockNotifications, event,
+    CARRIED, Holders, NotificationCalls, NotificationChange, NotificationPacket,
+    WinsockNotifications, event,
 };
 use crate::types::address::Address;
 use crate::types::config::FileEngine;
@@ -61,7 +64,7 @@ use crate::types::source::OwnedSource;
 
 /// `ProcessSocketNotifications`: the port; the number of changes, and they; milliseconds; the number of places, they,
 /// and where the number of packets is written. 0, or a code.
-type Process = unsafe extern "system" fn(
+type NotificationsFunction = unsafe extern "system" fn(
     HANDLE,
     u32,
     *mut SOCK_NOTIFY_REGISTRATION,
@@ -81,10 +84,10 @@ type Close = unsafe extern "system" fn(HANDLE) -> BOOL;
 #[derive(Clone, Copy)]
 struct Library {
     create: Create,
-    process: Process,
+    process: NotificationsFunction,
     post: Post,
     close: Close,
-    /// See [`Calls::tells_when_enabled`].
+    /// See [`NotificationCalls::tells_when_enabled`].
     tells_when_enabled: bool,
 }
 
@@ -102,11 +105,13 @@ fn loaded(name: &CStr) -> Option<HMODULE> {
     (!library.is_null()).then_some(library)
 }
 
-fn process_of(library: HMODULE) -> Option<Process> {
+fn process_of(library: HMODULE) -> Option<NotificationsFunction> {
     let found = function(library, c"ProcessSocketNotifications")?;
     // SAFETY: `transmute` demands that what is called has this signature.
     // - the system documents it for this name.
-    Some(unsafe { std::mem::transmute::<unsafe extern "system" fn() -> isize, Process>(found) })
+    Some(unsafe {
+        std::mem::transmute::<unsafe extern "system" fn() -> isize, NotificationsFunction>(found)
+    })
 }
 
 /// The system's calls, if it has all of them.
@@ -189,19 +194,19 @@ fn load_replacement() {
 }
 
 /// A completion port, and what it is for.
-struct Native {
+struct CompletionPort {
     library: Library,
     port: HANDLE,
     /// Those that the kernel carries out.
-    operations: Operations,
+    operations: OverlappedOperations,
 }
 
 // SAFETY: a handle may be used by any thread.
-unsafe impl Send for Native {}
+unsafe impl Send for CompletionPort {}
 // SAFETY: as above, by several at once as well.
-unsafe impl Sync for Native {}
+unsafe impl Sync for CompletionPort {}
 
-impl Drop for Native {
+impl Drop for CompletionPort {
     fn drop(&mut self) {
         // SAFETY: it demands a port that no thread uses any more.
         // - `self` owns it, and each call on it borrows `self`.
@@ -209,7 +214,7 @@ impl Drop for Native {
     }
 }
 
-fn registration(change: &Change) -> SOCK_NOTIFY_REGISTRATION {
+fn registration(change: &NotificationChange) -> SOCK_NOTIFY_REGISTRATION {
     SOCK_NOTIFY_REGISTRATION {
         socket: socket(change.descriptor),
         // Keys are counted up from one.
@@ -223,7 +228,7 @@ fn registration(change: &Change) -> SOCK_NOTIFY_REGISTRATION {
     }
 }
 
-impl Native {
+impl CompletionPort {
     fn new(library: Library) -> Result<Self, Fault> {
         // SAFETY: CreateIoCompletionPort demands a file or INVALID_HANDLE_VALUE, and a port or null.
         // - INVALID_HANDLE_VALUE and null ask for a new port without a file.
@@ -231,7 +236,7 @@ impl Native {
         if port.is_null() {
             Err(system_fault(last_error()))
         } else {
-            Ok(Self { library, port, operations: Operations::default() })
+            Ok(Self { library, port, operations: OverlappedOperations::default() })
         }
     }
 
@@ -270,15 +275,15 @@ impl Native {
     }
 }
 
-impl Calls for Native {
+impl NotificationCalls for CompletionPort {
     fn name(&self) -> &'static str {
         "notifications"
     }
 
     fn process(
         &self,
-        changes: &mut [Change],
-        room: &mut [Packet],
+        changes: &mut [NotificationChange],
+        room: &mut [NotificationPacket],
         timeout: Option<Duration>,
     ) -> Result<usize, Fault> {
         const MOST: usize = 64;
@@ -333,7 +338,7 @@ impl Calls for Native {
             // SAFETY: `assume_init_ref` demands a value.
             // - the call has written the first `count`.
             let entry = unsafe { entry.assume_init_ref() };
-            *place = Packet {
+            *place = NotificationPacket {
                 key: entry.lpCompletionKey as u64,
                 events: entry.dwNumberOfBytesTransferred,
                 place: entry.lpOverlapped.addr(),
@@ -383,7 +388,7 @@ impl Calls for Native {
         number(descriptor, SOL_SOCKET, SO_CONNECT_TIME).is_ok_and(|seconds| seconds != -1)
     }
 
-    fn kind(&self, descriptor: Descriptor) -> Kind {
+    fn kind(&self, descriptor: Descriptor) -> DescriptorKind {
         super::afd::kind(descriptor)
     }
 
@@ -399,7 +404,7 @@ impl Calls for Native {
 
 /// What is known of operations on a socket that is attached.
 #[derive(Default)]
-struct Known {
+struct KnownSocket {
     /// Whether the kernel carries them out; `None`: not known yet.
     carried: Option<Option<Carried>>,
     /// The kernel has declined a connect: the next attempt is to begin it.
@@ -407,27 +412,27 @@ struct Known {
 }
 
 /// The back end: the reactor, and everything else.
-pub(super) struct Notified {
-    reactor: WinsockNotifications<Native>,
+pub(super) struct WinsockBackend {
+    reactor: WinsockNotifications<CompletionPort>,
     rest: Afd,
-    sockets: Mutex<HashMap<Descriptor, Known>>,
+    sockets: Mutex<HashMap<Descriptor, KnownSocket>>,
 }
 
-impl Notified {
+impl WinsockBackend {
     /// `None` where the system has no notifications.
     pub(super) fn new(files: FileEngine) -> Option<Result<Self, Fault>> {
         let library = library()?;
         Some(Afd::new(files).and_then(|rest| {
-            let reactor = WinsockNotifications::new(Native::new(library)?);
+            let reactor = WinsockNotifications::new(CompletionPort::new(library)?);
             Ok(Self { reactor, rest, sockets: Mutex::default() })
         }))
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<Descriptor, Known>> {
+    fn known(&self) -> MutexGuard<'_, HashMap<Descriptor, KnownSocket>> {
         self.sockets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn operations(&self) -> &Operations {
+    fn operations(&self) -> &OverlappedOperations {
         &self.reactor.calls.operations
     }
 
@@ -451,7 +456,7 @@ impl Notified {
     }
 }
 
-impl Drop for Notified {
+impl Drop for WinsockBackend {
     fn drop(&mut self) {
         self.operations().end();
         let end = now() + LAST;
@@ -467,14 +472,14 @@ impl Drop for Notified {
 }
 
 /// If an attempt would have to wait, the system may do it meanwhile.
-fn or_carried<T>(attempt: Attempt<T>, is_carried: impl FnOnce() -> bool) -> Attempt<T> {
+fn or_carried<T>(attempt: SocketAttempt<T>, is_carried: impl FnOnce() -> bool) -> SocketAttempt<T> {
     match attempt {
-        Attempt::Blocked if is_carried() => Attempt::Carried,
+        SocketAttempt::Blocked if is_carried() => SocketAttempt::Carried,
         attempt => attempt,
     }
 }
 
-impl Reactor for Notified {
+impl Reactor for WinsockBackend {
     fn name(&self) -> &'static str {
         self.reactor.name()
     }
@@ -485,7 +490,7 @@ impl Reactor for Notified {
 
     fn attach(&self, descriptor: Descriptor, name: u64, wanted: Facts) -> Result<(), Fault> {
         self.reactor.attach(descriptor, name, wanted)?;
-        self.known().insert(descriptor, Known::default());
+        self.known().insert(descriptor, KnownSocket::default());
         Ok(())
     }
 
@@ -540,7 +545,7 @@ impl Reactor for Notified {
         self.reactor.was_connected(descriptor)
     }
 
-    fn kind(&self, descriptor: Descriptor) -> Kind {
+    fn kind(&self, descriptor: Descriptor) -> DescriptorKind {
         self.reactor.kind(descriptor)
     }
 
@@ -549,7 +554,7 @@ impl Reactor for Notified {
     }
 }
 
-impl Sockets for Notified {
+impl Sockets for WinsockBackend {
     fn make_nonblocking(&self, descriptor: Descriptor) -> Result<(), Fault> {
         self.rest.make_nonblocking(descriptor)
     }
@@ -562,28 +567,30 @@ impl Sockets for Notified {
         self.rest.open_stream(address)
     }
 
-    fn accept(&self, descriptor: Descriptor) -> Attempt<(OwnedSource, Option<Address>)> {
+    fn accept(&self, descriptor: Descriptor) -> SocketAttempt<(OwnedSource, Option<Address>)> {
         or_carried(self.rest.accept(descriptor), || {
             self.carries(descriptor) == Some(Carried::Stream)
         })
     }
 
-    fn begin_connect(&self, descriptor: Descriptor, address: &Address) -> Attempt<()> {
+    fn begin_connect(&self, descriptor: Descriptor, address: &Address) -> SocketAttempt<()> {
         if RawAddress::of(address).is_ok()
             && self.carries_connects(descriptor)
-            && matches!(name(descriptor, Name::Peer), Err(WSAENOTCONN))
+            && matches!(name(descriptor, SocketName::Peer), Err(WSAENOTCONN))
         {
             // A connect that has begun cannot be handed over.
-            return Attempt::Carried;
+            return SocketAttempt::Carried;
         }
         self.rest.begin_connect(descriptor, address)
     }
 
-    fn end_connect(&self, descriptor: Descriptor) -> Attempt<()> {
+    fn end_connect(&self, descriptor: Descriptor) -> SocketAttempt<()> {
         match self.rest.end_connect(descriptor) {
             // Another call has taken the error.
-            Attempt::Blocked if Native::polled(descriptor) & (POLLHUP | POLLERR) != 0 => {
-                Attempt::Failed(Fault { kind: ErrorKind::Other, code: Some(WSAECONNABORTED) })
+            SocketAttempt::Blocked
+                if CompletionPort::polled(descriptor) & (POLLHUP | POLLERR) != 0 =>
+            {
+                SocketAttempt::Failed(Fault { kind: ErrorKind::Other, code: Some(WSAECONNABORTED) })
             }
             attempt => attempt,
         }
@@ -602,7 +609,7 @@ impl Sockets for Notified {
         descriptor: Descriptor,
         transport: Transport,
         room: &mut [&mut [MaybeUninit<u8>]],
-    ) -> Attempt<Received> {
+    ) -> SocketAttempt<Received> {
         or_carried(self.rest.receive(descriptor, transport, room), || {
             self.carries(descriptor).is_some_and(|carried| carried.carries_receive(room))
         })
@@ -612,7 +619,7 @@ impl Sockets for Notified {
         &self,
         descriptor: Descriptor,
         room: &mut [&mut [MaybeUninit<u8>]],
-    ) -> Attempt<(Received, Option<Address>)> {
+    ) -> SocketAttempt<(Received, Option<Address>)> {
         or_carried(self.rest.receive_from(descriptor, room), || {
             self.carries(descriptor) == Some(Carried::Datagrams)
                 && Carried::Datagrams.carries_receive(room)
@@ -624,7 +631,7 @@ impl Sockets for Notified {
         descriptor: Descriptor,
         parts: &[&[u8]],
         address: Option<&Address>,
-    ) -> Attempt<usize> {
+    ) -> SocketAttempt<usize> {
         or_carried(self.rest.send(descriptor, parts, address), || {
             self.carries(descriptor).is_some()
         })
@@ -635,7 +642,7 @@ impl Sockets for Notified {
     }
 }
 
-impl Submit<SocketTarget> for Notified {
+impl Submit<SocketTarget> for WinsockBackend {
     fn prepare(&self) -> Result<(), Fault> {
         Ok(())
     }
@@ -666,7 +673,7 @@ impl Submit<SocketTarget> for Notified {
     }
 }
 
-impl Files for Notified {
+impl Files for WinsockBackend {
     fn is_file(&self, descriptor: Descriptor) -> bool {
         self.rest.is_file(descriptor)
     }
@@ -697,7 +704,7 @@ impl Files for Notified {
     }
 }
 
-impl Host for Notified {
+impl Host for WinsockBackend {
     fn now(&self) -> Moment {
         self.rest.now()
     }

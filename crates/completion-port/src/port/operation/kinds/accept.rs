@@ -1,8 +1,8 @@
 //! Accepting a connection.
 
 use super::OperationKind;
-use crate::backend::sockets::{Attempt, Rest, SocketKind};
-use crate::port::operation::attempt::Target;
+use crate::backend::sockets::{Rest, SocketAttempt, SocketKind};
+use crate::port::operation::attempt::AttemptTarget;
 use crate::port::operation::data::Progress;
 use crate::port::operation::{Detail, Kind, OpId, Operation, Outcome};
 use crate::port::token::Ready;
@@ -40,10 +40,10 @@ impl OperationKind for Accept {
     fn attempt<B: Buffer>(
         operation: &mut Operation<B>,
         progress: &mut Progress,
-        target: Target<'_>,
-    ) -> Attempt<Rest> {
+        target: AttemptTarget<'_>,
+    ) -> SocketAttempt<Rest> {
         if let Err(fault) = target.make_nonblocking() {
-            return Attempt::Failed(fault);
+            return SocketAttempt::Failed(fault);
         }
         target.system().accept(target.descriptor).map(|(socket, peer)| {
             (progress.socket, operation.detail) = (Some(socket), Detail::of(peer));

@@ -1,10 +1,10 @@
 //! Connecting a socket.
 
 use super::OperationKind;
-use crate::backend::sockets::{Attempt, Rest, SocketKind};
+use crate::backend::sockets::{Rest, SocketAttempt, SocketKind};
 use crate::engine::Clearance;
-use crate::port::operation::attempt::Target;
-use crate::port::operation::data::{Progress, Stage};
+use crate::port::operation::attempt::AttemptTarget;
+use crate::port::operation::data::{Progress, SocketStage};
 use crate::port::operation::{Detail, Kind, OpId, Operation, Outcome};
 use crate::port::token::Ready;
 use crate::sys::codes;
@@ -60,10 +60,10 @@ impl OperationKind for Connect {
     fn attempt<B: Buffer>(
         operation: &mut Operation<B>,
         progress: &mut Progress,
-        target: Target<'_>,
-    ) -> Attempt<Rest> {
+        target: AttemptTarget<'_>,
+    ) -> SocketAttempt<Rest> {
         if let Err(fault) = target.make_nonblocking() {
-            return Attempt::Failed(fault);
+            return SocketAttempt::Failed(fault);
         }
         try_to_connect(operation, progress, target).map(|()| Rest::Unknown)
     }
@@ -80,29 +80,29 @@ impl OperationKind for Connect {
 fn try_to_connect<B>(
     operation: &Operation<B>,
     progress: &mut Progress,
-    target: Target<'_>,
-) -> Attempt<()> {
+    target: AttemptTarget<'_>,
+) -> SocketAttempt<()> {
     let (sockets, descriptor) = (target.system(), target.descriptor);
     let place = target.place();
-    if progress.stage == Stage::Begun {
+    if progress.stage == SocketStage::Begun {
         let attempt = sockets.end_connect(descriptor);
-        if !matches!(attempt, Attempt::Blocked) {
+        if !matches!(attempt, SocketAttempt::Blocked) {
             place.connect_ended();
         }
         return attempt;
     }
     match place.clear_for_connect(descriptor) {
         Clearance::Clear => {}
-        Clearance::NotYet => return Attempt::OutOfResources,
+        Clearance::NotYet => return SocketAttempt::OutOfResources,
         Clearance::Never => {
             let code = Some(codes::EALREADY);
-            return Attempt::Failed(Fault { kind: ErrorKind::Other, code });
+            return SocketAttempt::Failed(Fault { kind: ErrorKind::Other, code });
         }
     }
     let address = operation.detail.address().expect("it was started with an address");
     let attempt = sockets.begin_connect(descriptor, address);
-    if matches!(attempt, Attempt::Blocked) {
-        progress.stage = Stage::Begun;
+    if matches!(attempt, SocketAttempt::Blocked) {
+        progress.stage = SocketStage::Begun;
         place.connect_begun();
     }
     attempt

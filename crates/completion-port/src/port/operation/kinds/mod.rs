@@ -14,11 +14,11 @@ mod write;
 
 pub(crate) use task::TaskFunctions;
 
-use super::attempt::Target;
+use super::attempt::AttemptTarget;
 use super::data::{Bytes, Progress};
 use super::{Operation, Outcome};
 use crate::backend::files::FileKind;
-use crate::backend::sockets::{Attempt, Rest, SocketKind};
+use crate::backend::sockets::{Rest, SocketAttempt, SocketKind};
 use crate::types::buffer::Buffer;
 use crate::types::error::{Call, Result};
 use crate::types::interest::Direction;
@@ -44,12 +44,12 @@ trait OperationKind {
         false
     }
 
-    /// Tries the operation once. [`Attempt::Carried`]: the system carries out the rest.
+    /// Tries the operation once. [`SocketAttempt::Carried`]: the system carries out the rest.
     fn attempt<B: Buffer>(
         operation: &mut Operation<B>,
         progress: &mut Progress,
-        target: Target<'_>,
-    ) -> Attempt<Rest>;
+        target: AttemptTarget<'_>,
+    ) -> SocketAttempt<Rest>;
 
     /// The outcome of an operation that has ended. `result` is the number of bytes it has transferred, or its error.
     /// The operation has nothing left afterwards.
@@ -149,8 +149,8 @@ macro_rules! kinds {
             pub(super) fn attempt(
                 &mut self,
                 progress: &mut Progress,
-                target: Target<'_>,
-            ) -> Attempt<Rest> {
+                target: AttemptTarget<'_>,
+            ) -> SocketAttempt<Rest> {
                 match self.kind {
                     $(Kind::$Kind => $file::$Kind::attempt(self, progress, target),)*
                 }

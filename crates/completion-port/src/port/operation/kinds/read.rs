@@ -4,8 +4,8 @@ use std::mem::MaybeUninit;
 
 use super::OperationKind;
 use crate::backend::files::{FileKind, Now};
-use crate::backend::sockets::{Attempt, Rest};
-use crate::port::operation::attempt::Target;
+use crate::backend::sockets::{Rest, SocketAttempt};
+use crate::port::operation::attempt::AttemptTarget;
 use crate::port::operation::data::{Bytes, Progress};
 use crate::port::operation::{Detail, Kind, OpId, Operation, Outcome};
 use crate::port::token::Ready;
@@ -78,8 +78,8 @@ impl OperationKind for Read {
     fn attempt<B: Buffer>(
         operation: &mut Operation<B>,
         progress: &mut Progress,
-        target: Target<'_>,
-    ) -> Attempt<Rest> {
+        target: AttemptTarget<'_>,
+    ) -> SocketAttempt<Rest> {
         let offset = operation.detail.offset();
         let is_tried = target.reads_now();
         let read = |position: u64, room: &mut [&mut [_]]| {
@@ -97,13 +97,13 @@ impl OperationKind for Read {
         };
         progress.len = len;
         let attempt = match now {
-            Now::Read(_) => Attempt::Done(Rest::Unknown),
-            Now::NotYet => return Attempt::Carried,
+            Now::Read(_) => SocketAttempt::Done(Rest::Unknown),
+            Now::NotYet => return SocketAttempt::Carried,
             Now::Never => {
                 target.stop_reading_now();
-                return Attempt::Carried;
+                return SocketAttempt::Carried;
             }
-            Now::Failed(fault) => Attempt::Failed(fault),
+            Now::Failed(fault) => SocketAttempt::Failed(fault),
         };
         // SAFETY: `set_filled` demands that the first bytes of the room are initialized, and that the buffer is as it
         // was.

@@ -3,8 +3,8 @@
 use std::mem::MaybeUninit;
 
 use super::OperationKind;
-use crate::backend::sockets::{Attempt, PARTS, Received, Rest, SocketKind, Transport};
-use crate::port::operation::attempt::Target;
+use crate::backend::sockets::{PARTS, Received, Rest, SocketAttempt, SocketKind, Transport};
+use crate::port::operation::attempt::AttemptTarget;
 use crate::port::operation::data::{Bytes, Progress};
 use crate::port::operation::{Detail, Kind, OpId, Operation, Outcome};
 use crate::port::token::Ready;
@@ -66,8 +66,8 @@ impl OperationKind for Receive {
     fn attempt<B: Buffer>(
         operation: &mut Operation<B>,
         progress: &mut Progress,
-        target: Target<'_>,
-    ) -> Attempt<Rest> {
+        target: AttemptTarget<'_>,
+    ) -> SocketAttempt<Rest> {
         let transport = target.transport();
         receive_into(operation.buffer_mut(), progress, transport, |room| {
             target.system().receive(target.descriptor, transport, room)
@@ -96,8 +96,8 @@ impl OperationKind for ReceiveFrom {
     fn attempt<B: Buffer>(
         operation: &mut Operation<B>,
         progress: &mut Progress,
-        target: Target<'_>,
-    ) -> Attempt<Rest> {
+        target: AttemptTarget<'_>,
+    ) -> SocketAttempt<Rest> {
         let mut sender = None;
         let buffer = operation.buffer_mut();
         let attempt = receive_into(buffer, progress, target.transport(), |room| {
@@ -106,7 +106,7 @@ impl OperationKind for ReceiveFrom {
                 received
             })
         });
-        if let Attempt::Done(_) = attempt {
+        if let SocketAttempt::Done(_) = attempt {
             operation.detail = Detail::of(sender);
         }
         attempt
@@ -129,8 +129,8 @@ fn receive_into<B: Buffer>(
     buffer: &mut B,
     progress: &mut Progress,
     transport: Transport,
-    receive: impl FnOnce(&mut [&mut [MaybeUninit<u8>]]) -> Attempt<Received>,
-) -> Attempt<Rest> {
+    receive: impl FnOnce(&mut [&mut [MaybeUninit<u8>]]) -> SocketAttempt<Received>,
+) -> SocketAttempt<Rest> {
     let receive = move |parts: &mut [&mut [_]], all| {
         let room = room_of(parts, all);
         (receive(parts), room)
@@ -138,7 +138,7 @@ fn receive_into<B: Buffer>(
     // SAFETY: `with_room` demands that only initialized bytes are written to the parts.
     // - they are handed to a back end, which writes what it has received.
     let (attempt, room) = unsafe { with_room(buffer, receive) };
-    let Attempt::Done(Received { len, is_cut }) = attempt else {
+    let SocketAttempt::Done(Received { len, is_cut }) = attempt else {
         return attempt.map(|_| Rest::Unknown);
     };
     // SAFETY: `set_filled` demands that the first bytes of the room are initialized, and that the buffer is as it
@@ -149,9 +149,9 @@ fn receive_into<B: Buffer>(
     (progress.len, progress.is_cut) = (len, is_cut);
     // Nothing tells the end of a stream from one that goes on, but the next attempt.
     if len > 0 && len < room && transport.is_drained_by_short_receive() {
-        Attempt::Done(Rest::Nothing)
+        SocketAttempt::Done(Rest::Nothing)
     } else {
-        Attempt::Done(Rest::Unknown)
+        SocketAttempt::Done(Rest::Unknown)
     }
 }
 

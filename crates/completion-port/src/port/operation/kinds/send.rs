@@ -1,8 +1,8 @@
 //! Sending on a socket: what there is room for, or all of a buffer.
 
 use super::OperationKind;
-use crate::backend::sockets::{Attempt, Rest, SocketKind};
-use crate::port::operation::attempt::Target;
+use crate::backend::sockets::{Rest, SocketAttempt, SocketKind};
+use crate::port::operation::attempt::AttemptTarget;
 use crate::port::operation::data::{Bytes, Progress};
 use crate::port::operation::{Detail, Kind, OpId, Operation, Outcome};
 use crate::port::token::Ready;
@@ -77,8 +77,8 @@ impl OperationKind for Send {
     fn attempt<B: Buffer>(
         operation: &mut Operation<B>,
         progress: &mut Progress,
-        target: Target<'_>,
-    ) -> Attempt<Rest> {
+        target: AttemptTarget<'_>,
+    ) -> SocketAttempt<Rest> {
         let (buffer, address) = (operation.buffer_ref(), operation.detail.address());
         let attempt = with_filled(buffer, progress.len, |parts| {
             target.system().send(target.descriptor, parts, address)
@@ -113,26 +113,26 @@ impl OperationKind for SendAll {
     fn attempt<B: Buffer>(
         operation: &mut Operation<B>,
         progress: &mut Progress,
-        target: Target<'_>,
-    ) -> Attempt<Rest> {
+        target: AttemptTarget<'_>,
+    ) -> SocketAttempt<Rest> {
         let begun = progress.len;
         // Mostly all that is left is no more than a share, and goes by one call.
         let (attempt, is_all) = with_filled(operation.buffer_ref(), begun, |parts| {
             let left = length(parts);
             if left > SHARE {
-                return (Attempt::Done(0), false);
+                return (SocketAttempt::Done(0), false);
             }
             let address = operation.detail.address();
             let attempt = target.system().send(target.descriptor, parts, address);
-            let is_all = matches!(attempt, Attempt::Done(sent) if sent >= left);
+            let is_all = matches!(attempt, SocketAttempt::Done(sent) if sent >= left);
             (attempt, is_all)
         });
         match attempt {
-            Attempt::Done(sent) => progress.len += sent,
+            SocketAttempt::Done(sent) => progress.len += sent,
             other => return other.map(|_| Rest::Unknown),
         }
         if is_all {
-            return Attempt::Done(Rest::Unknown);
+            return SocketAttempt::Done(Rest::Unknown);
         }
         send_shares(operation, progress, target, begun)
     }
@@ -151,9 +151,9 @@ impl OperationKind for SendAll {
 fn send_shares<B: Buffer>(
     operation: &Operation<B>,
     progress: &mut Progress,
-    target: Target<'_>,
+    target: AttemptTarget<'_>,
     begun: usize,
-) -> Attempt<Rest> {
+) -> SocketAttempt<Rest> {
     let mut calls = u32::from(progress.len > begun);
     let mut is_stream = None;
     loop {
@@ -170,19 +170,19 @@ fn send_shares<B: Buffer>(
             };
             let address = operation.detail.address();
             let attempt = target.system().send(target.descriptor, parts, address);
-            let is_all = matches!(attempt, Attempt::Done(sent) if sent >= left);
+            let is_all = matches!(attempt, SocketAttempt::Done(sent) if sent >= left);
             (attempt, is_all)
         });
         match attempt {
-            Attempt::Done(sent) => progress.len += sent,
+            SocketAttempt::Done(sent) => progress.len += sent,
             other => return other.map(|_| Rest::Unknown),
         }
         if is_all {
-            return Attempt::Done(Rest::Unknown);
+            return SocketAttempt::Done(Rest::Unknown);
         }
         calls += 1;
         if calls == MOST_CALLS || progress.len - begun >= SHARE {
-            return Attempt::Yielded;
+            return SocketAttempt::Yielded;
         }
     }
 }

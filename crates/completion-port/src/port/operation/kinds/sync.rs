@@ -2,8 +2,8 @@
 
 use super::OperationKind;
 use crate::backend::files::FileKind;
-use crate::backend::sockets::{Attempt, Rest};
-use crate::port::operation::attempt::Target;
+use crate::backend::sockets::{Rest, SocketAttempt};
+use crate::port::operation::attempt::AttemptTarget;
 use crate::port::operation::data::Progress;
 use crate::port::operation::{Detail, Kind, OpId, Operation, Outcome};
 use crate::port::token::Ready;
@@ -66,9 +66,9 @@ impl OperationKind for SyncData {
     fn attempt<B: Buffer>(
         _operation: &mut Operation<B>,
         _progress: &mut Progress,
-        _target: Target<'_>,
-    ) -> Attempt<Rest> {
-        Attempt::Carried
+        _target: AttemptTarget<'_>,
+    ) -> SocketAttempt<Rest> {
+        SocketAttempt::Carried
     }
 
     fn outcome<B>(
@@ -90,9 +90,9 @@ impl OperationKind for SyncAll {
     fn attempt<B: Buffer>(
         _operation: &mut Operation<B>,
         _progress: &mut Progress,
-        _target: Target<'_>,
-    ) -> Attempt<Rest> {
-        Attempt::Carried
+        _target: AttemptTarget<'_>,
+    ) -> SocketAttempt<Rest> {
+        SocketAttempt::Carried
     }
 
     fn outcome<B>(

@@ -1,8 +1,8 @@
 //! What the program carries out itself when its descriptor is ready: a [task](Task).
 
 use super::OperationKind;
-use crate::backend::sockets::{Attempt, Rest};
-use crate::port::operation::attempt::Target;
+use crate::backend::sockets::{Rest, SocketAttempt};
+use crate::port::operation::attempt::AttemptTarget;
 use crate::port::operation::data::Progress;
 use crate::port::operation::{Detail, Kind, Operation, Outcome};
 use crate::port::raw::{self, Ending, Task};
@@ -46,7 +46,7 @@ impl<B> Operation<B> {
     }
 }
 
-impl From<raw::Attempt> for Attempt<Rest> {
+impl From<raw::Attempt> for SocketAttempt<Rest> {
     #[inline]
     fn from(attempt: raw::Attempt) -> Self {
         match attempt {
@@ -72,8 +72,8 @@ impl OperationKind for TaskIn {
     fn attempt<B: Buffer>(
         operation: &mut Operation<B>,
         _progress: &mut Progress,
-        target: Target<'_>,
-    ) -> Attempt<Rest> {
+        target: AttemptTarget<'_>,
+    ) -> SocketAttempt<Rest> {
         attempt(operation, target)
     }
 
@@ -96,8 +96,8 @@ impl OperationKind for TaskOut {
     fn attempt<B: Buffer>(
         operation: &mut Operation<B>,
         _progress: &mut Progress,
-        target: Target<'_>,
-    ) -> Attempt<Rest> {
+        target: AttemptTarget<'_>,
+    ) -> SocketAttempt<Rest> {
         attempt(operation, target)
     }
 
@@ -113,7 +113,7 @@ fn begins_unasked<B>(operation: &Operation<B>) -> bool {
     (functions.begins_unasked)(task)
 }
 
-fn attempt<B>(operation: &mut Operation<B>, target: Target<'_>) -> Attempt<Rest> {
+fn attempt<B>(operation: &mut Operation<B>, target: AttemptTarget<'_>) -> SocketAttempt<Rest> {
     let (Some(task), Detail::Task(functions)) = (&mut operation.buffer, &operation.detail) else {
         unreachable!("a task has its functions until it has ended")
     };

@@ -2,8 +2,8 @@
 
 use super::OperationKind;
 use crate::backend::files::FileKind;
-use crate::backend::sockets::{Attempt, Rest};
-use crate::port::operation::attempt::Target;
+use crate::backend::sockets::{Rest, SocketAttempt};
+use crate::port::operation::attempt::AttemptTarget;
 use crate::port::operation::data::Progress;
 use crate::port::operation::{Detail, Kind, OpId, Operation, Outcome};
 use crate::port::token::Ready;
@@ -51,10 +51,10 @@ impl OperationKind for Write {
     fn attempt<B: Buffer>(
         operation: &mut Operation<B>,
         _progress: &mut Progress,
-        _target: Target<'_>,
-    ) -> Attempt<Rest> {
+        _target: AttemptTarget<'_>,
+    ) -> SocketAttempt<Rest> {
         let is_empty = with_filled(operation.buffer_ref(), 0, |parts| parts.is_empty());
-        if is_empty { Attempt::Done(Rest::Unknown) } else { Attempt::Carried }
+        if is_empty { SocketAttempt::Done(Rest::Unknown) } else { SocketAttempt::Carried }
     }
 
     fn outcome<B>(

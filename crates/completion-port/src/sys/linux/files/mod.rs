@@ -16,7 +16,7 @@ use crate::backend::sockets::PARTS;
 use crate::sys::portable::errors::Then;
 use crate::sys::unix::errors::repeat;
 use crate::sys::unix::files::{Pool, fault, fault_of_file, file_ref, is_file};
-use crate::sys::unix::sockets::{Part, with_room};
+use crate::sys::unix::sockets::{ReceivePart, with_room};
 use crate::types::config::FileEngine;
 use crate::types::error::ErrorKind;
 use crate::types::error::Fault;
@@ -26,11 +26,11 @@ use crate::types::source::Descriptor;
 pub(super) struct FileService {
     process: Process,
     wanted: FileEngine,
-    started: OnceLock<Service>,
+    started: OnceLock<LinuxFiles>,
     starting: Mutex<()>,
 }
 
-enum Service {
+enum LinuxFiles {
     Ring(Ring),
     Pool(Pool),
 }
@@ -45,18 +45,18 @@ impl FileService {
         Ok(Self { process, wanted, started: OnceLock::new(), starting: Mutex::new(()) })
     }
 
-    fn start(&self) -> Result<Service, Fault> {
+    fn start(&self) -> Result<LinuxFiles, Fault> {
         let ring = match self.wanted {
             FileEngine::Threads => Err(libc::ENOSYS),
             wanted => Ring::new(wanted != FileEngine::Ring),
         };
         match ring {
-            Ok(ring) => Ok(Service::Ring(ring)),
+            Ok(ring) => Ok(LinuxFiles::Ring(ring)),
             // The next operation tries again.
             Err(code) if RING_START.then(code) == Then::Later => Err(fault(code)),
             Err(code) if self.wanted == FileEngine::Ring => Err(fault(code)),
             // There is none, or it is forbidden, or more memory would have to be locked than this user may.
-            Err(_) => Ok(Service::Pool(Pool::new())),
+            Err(_) => Ok(LinuxFiles::Pool(Pool::new())),
         }
     }
 }
@@ -65,8 +65,8 @@ impl FileService {
     /// What performs the requests, once there is something that does.
     fn service(&self) -> Option<&dyn Submit<FileTarget>> {
         self.started.get().map(|service| match service {
-            Service::Ring(ring) => ring as &dyn Submit<FileTarget>,
-            Service::Pool(pool) => pool,
+            LinuxFiles::Ring(ring) => ring as &dyn Submit<FileTarget>,
+            LinuxFiles::Pool(pool) => pool,
         })
     }
 }
@@ -107,8 +107,8 @@ impl Drop for FileService {
         if !self.process.is_current() {
             // A forked child: the threads are not here, and their locks may be held for ever.
             match self.started.take() {
-                Some(Service::Ring(ring)) => ring.forget_in_child(),
-                Some(Service::Pool(pool)) => std::mem::forget(pool),
+                Some(LinuxFiles::Ring(ring)) => ring.forget_in_child(),
+                Some(LinuxFiles::Pool(pool)) => std::mem::forget(pool),
                 None => {}
             }
         }
@@ -137,7 +137,7 @@ impl Files for Epoll {
             // If it matters, the request fails.
             return Now::NotYet;
         };
-        let read = |parts: &mut [Part<'_>]| {
+        let read = |parts: &mut [ReceivePart<'_>]| {
             let (start, count) = (parts.as_mut_ptr(), parts.len());
             // SAFETY: preadv2(2) reads `count` elements at the pointer, and writes at most as many bytes to each
             // part as it says. Its position is one word and a zero on 64-bit systems.
@@ -157,7 +157,7 @@ impl Files for Epoll {
             })
         };
         let result = match room {
-            [part] if !part.is_empty() => read(&mut [Part::new(part)]),
+            [part] if !part.is_empty() => read(&mut [ReceivePart::new(part)]),
             room if room.len() <= 8 => with_room::<8, _>(room, read),
             room => with_room::<PARTS, _>(room, read),
         };
@@ -180,9 +180,9 @@ impl Files for Epoll {
 
     fn files_name(&self) -> Option<&'static str> {
         self.files.started.get().map(|service| match service {
-            Service::Ring(ring) if ring.is_given_up() => "threads",
-            Service::Ring(_) => "io_uring",
-            Service::Pool(_) => "threads",
+            LinuxFiles::Ring(ring) if ring.is_given_up() => "threads",
+            LinuxFiles::Ring(_) => "io_uring",
+            LinuxFiles::Pool(_) => "threads",
         })
     }
 }

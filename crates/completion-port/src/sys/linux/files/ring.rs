@@ -53,9 +53,9 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 const SHORTEST_PAUSE: Duration = Duration::from_micros(100);
 
 /// A port's share of its ring. The thread has its own, and so the ring lasts until the last operation has returned.
-pub(super) struct Ring(Arc<Shared>);
+pub(super) struct Ring(Arc<SharedRing>);
 
-struct Shared {
+struct SharedRing {
     inbox: Mutex<Inbox>,
     wake: OwnedFd,
     /// The ring's descriptor, for a forked child to close.
@@ -118,7 +118,7 @@ fn fail_all(requests: Vec<FileRequest>, code: Code) {
     }
 }
 
-impl Shared {
+impl SharedRing {
     fn lock(&self) -> MutexGuard<'_, Inbox> {
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -213,7 +213,7 @@ impl Ring {
         // - eventfd(2) has just returned it.
         let wake = unsafe { OwnedFd::from_raw_fd(wake) };
         let inbox = Mutex::new(Inbox { is_awake: true, ..Inbox::default() });
-        let shared = Arc::new(Shared { inbox, wake, ring: AtomicI32::new(-1) });
+        let shared = Arc::new(SharedRing { inbox, wake, ring: AtomicI32::new(-1) });
         let (say, heard) = mpsc::channel();
         let threads = Arc::clone(&shared);
         let run = move || {
@@ -343,7 +343,7 @@ fn flags(position: i64) -> libc::c_int {
 }
 
 /// A request that the kernel has.
-struct Aboard {
+struct RingJob {
     request: FileRequest,
     /// It was asked to let go of it.
     is_cancelled: bool,
@@ -355,10 +355,10 @@ struct Aboard {
 
 /// The ring's thread.
 struct Pilot {
-    shared: Arc<Shared>,
+    shared: Arc<SharedRing>,
     ring: IoUring,
     /// By their names. The memory of each is lent to the kernel from `Pilot::submit` until its completion has come.
-    aboard: HashMap<u64, Aboard>,
+    aboard: HashMap<u64, RingJob>,
     /// How many of those may not end by themselves.
     others: usize,
     /// The names of the entries that the kernel has not taken, in their order.
@@ -484,7 +484,7 @@ impl Pilot {
         let mut requests = Vec::new();
         for name in std::mem::take(&mut self.pushed) {
             self.is_listening &= name != WAKE;
-            if let Some(Aboard { request, .. }) = self.aboard.remove(&name) {
+            if let Some(RingJob { request, .. }) = self.aboard.remove(&name) {
                 self.others -= usize::from(!request.target.file.ends_by_itself());
                 requests.push(request);
             }
@@ -539,7 +539,12 @@ impl Pilot {
         self.others += usize::from(!request.target.file.ends_by_itself());
         self.aboard.insert(
             name,
-            Aboard { request, is_cancelled: false, is_polling: false, retries: Retries::default() },
+            RingJob {
+                request,
+                is_cancelled: false,
+                is_polling: false,
+                retries: Retries::default(),
+            },
         );
         self.submit_again(name);
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Holders;
-use crate::state::facts::{AtEnd, Kind};
+use crate::state::facts::{AtEnd, DescriptorKind};
 use crate::types::error::ErrorKind;
 use crate::types::error::Fault;
 use crate::types::source::Descriptor;
@@ -22,14 +22,14 @@ pub(crate) mod event {
 
 /// What a change does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Operation {
+pub(crate) enum ChangeKind {
     Enable = 1,
     Remove = 4,
 }
 
 /// How a registration reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Trigger {
+pub(crate) enum NotificationTrigger {
     /// `LEVEL | ONESHOT`
     LevelOnce = 0x5,
     /// `EDGE | PERSISTENT`
@@ -38,13 +38,13 @@ pub(crate) enum Trigger {
 
 /// A change of a registration, and what has become of it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Change {
+pub(crate) struct NotificationChange {
     pub(crate) descriptor: Descriptor,
     pub(crate) key: u64,
     /// Of the bits of [`event`], what is asked for.
     pub(crate) filter: u32,
-    pub(crate) operation: Operation,
-    pub(crate) trigger: Trigger,
+    pub(crate) operation: ChangeKind,
+    pub(crate) trigger: NotificationTrigger,
     /// 0 if it was done.
     pub(crate) result: u32,
 }
@@ -58,7 +58,7 @@ pub(crate) const NOT_SOCKET: u32 = 10038;
 
 /// What a call has taken from the queue.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Packet {
+pub(crate) struct NotificationPacket {
     pub(crate) key: u64,
     pub(crate) events: u32,
     /// Behind [`CARRIED`], what tells the operation from others.
@@ -66,7 +66,7 @@ pub(crate) struct Packet {
 }
 
 /// The few calls of a kernel that the reactor makes. The kernel's queue is behind them.
-pub(crate) trait Calls: Send + Sync + 'static {
+pub(crate) trait NotificationCalls: Send + Sync + 'static {
     /// The name of the reactor.
     fn name(&self) -> &'static str;
 
@@ -76,8 +76,8 @@ pub(crate) trait Calls: Send + Sync + 'static {
     /// Fails if the system refuses to tell, and would continue to do so; each change has this result then.
     fn process(
         &self,
-        changes: &mut [Change],
-        room: &mut [Packet],
+        changes: &mut [NotificationChange],
+        room: &mut [NotificationPacket],
         timeout: Option<Duration>,
     ) -> Result<usize, Fault>;
 
@@ -107,7 +107,7 @@ pub(crate) trait Calls: Send + Sync + 'static {
     fn was_connected(&self, descriptor: Descriptor) -> bool;
 
     /// See [`Reactor::kind`].
-    fn kind(&self, descriptor: Descriptor) -> Kind;
+    fn kind(&self, descriptor: Descriptor) -> DescriptorKind;
 
     /// Whether a registration that is enabled by edge tells at once of what holds, as if it had begun just then.
     fn tells_when_enabled(&self) -> bool;

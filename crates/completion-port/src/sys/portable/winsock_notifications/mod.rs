@@ -24,7 +24,7 @@
 //! Operations that the system carries out end by packets in the same queue. Those have a key of their own: what else a
 //! packet of a notification brings is not documented.
 //!
-//! The reactor makes its calls by [`Calls`]: those of the system, or of the simulated kernel.
+//! The reactor makes its calls by [`NotificationCalls`]: those of the system, or of the simulated kernel.
 
 mod calls;
 mod holders;
@@ -36,13 +36,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 pub(crate) use self::calls::{
-    CARRIED, Calls, Change, INVALID_PARAMETER, NO_SYSTEM_RESOURCES, NOT_ENOUGH_MEMORY, NOT_SOCKET,
-    Operation, Packet, Trigger, event,
+    CARRIED, ChangeKind, INVALID_PARAMETER, NO_SYSTEM_RESOURCES, NOT_ENOUGH_MEMORY, NOT_SOCKET,
+    NotificationCalls, NotificationChange, NotificationPacket, NotificationTrigger, event,
 };
-use self::holders::Holder;
 pub(crate) use self::holders::Holders;
+use self::holders::KernelReactor;
 use crate::backend::reactor::Until;
-use crate::state::facts::{Edge, Facts, Kind};
+use crate::state::facts::{DescriptorKind, Edge, Facts};
 use crate::types::error::ErrorKind;
 use crate::types::error::Fault;
 use crate::types::source::Descriptor;
@@ -64,7 +64,7 @@ const LOOK: u64 = 1;
 
 /// What a poll has taken beside edges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Taken {
+struct PolledRest {
     is_woken: bool,
     /// There is something unseen.
     looks: bool,
@@ -74,22 +74,22 @@ struct Taken {
 const RARE: u32 = event::HANGUP | event::ERR;
 
 /// See the module's documentation.
-pub(crate) struct WinsockNotifications<C: Calls>(pub(crate) Arc<Shared<C>>);
+pub(crate) struct WinsockNotifications<C: NotificationCalls>(pub(crate) Arc<SharedReactor<C>>);
 
 /// The reactor, as others of its kernel know it.
-pub(crate) struct Shared<C> {
+pub(crate) struct SharedReactor<C> {
     pub(crate) calls: C,
-    state: Mutex<State>,
+    state: Mutex<NotificationState>,
 }
 
-impl<C: Calls> Deref for WinsockNotifications<C> {
-    type Target = Shared<C>;
-    fn deref(&self) -> &Shared<C> {
+impl<C: NotificationCalls> Deref for WinsockNotifications<C> {
+    type Target = SharedReactor<C>;
+    fn deref(&self) -> &SharedReactor<C> {
         &self.0
     }
 }
 
-impl<C: Calls> Drop for WinsockNotifications<C> {
+impl<C: NotificationCalls> Drop for WinsockNotifications<C> {
     fn drop(&mut self) {
         // All has been detached. No other reactor gets a socket whose removal is on its way, nor finds this one from now on.
         self.drain(&mut self.state());
@@ -97,7 +97,7 @@ impl<C: Calls> Drop for WinsockNotifications<C> {
     }
 }
 
-impl<C: Calls> Holder for Shared<C> {
+impl<C: NotificationCalls> KernelReactor for SharedReactor<C> {
     fn give_up(&self, descriptor: Descriptor) -> bool {
         let mut state = self.state();
         self.end_registration(&mut state, descriptor);
@@ -107,7 +107,7 @@ impl<C: Calls> Holder for Shared<C> {
 }
 
 #[derive(Default)]
-struct State {
+struct NotificationState {
     records: HashMap<u64, Record>,
     /// The records of what is attached.
     attached: HashMap<Descriptor, u64>,
@@ -134,7 +134,7 @@ struct State {
 struct Record {
     descriptor: Descriptor,
     name: u64,
-    stage: Stage,
+    stage: NotificationStage,
     /// What was asked for last, and has not been reported for certain.
     asked: Option<Asked>,
     /// What the engine was told by an earlier registration of the socket, which was taken back to see whether it is there.
@@ -147,7 +147,7 @@ struct Record {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum NotificationStage {
     Registered,
     /// Detached; its removal has not been taken from the queue.
     Leaving,
@@ -177,10 +177,10 @@ impl Asked {
         filter
     }
 
-    fn trigger(&self) -> Trigger {
+    fn trigger(&self) -> NotificationTrigger {
         match self.until {
-            Until::Detached => Trigger::EdgeAlways,
-            Until::Edge | Until::Room => Trigger::LevelOnce,
+            Until::Detached => NotificationTrigger::EdgeAlways,
+            Until::Edge | Until::Room => NotificationTrigger::LevelOnce,
         }
     }
 }
@@ -191,10 +191,17 @@ impl Record {
         events & RARE != 0 && events & !std::mem::take(&mut self.echo) == 0
     }
 
-    fn change(&self, key: u64, operation: Operation) -> Change {
+    fn change(&self, key: u64, operation: ChangeKind) -> NotificationChange {
         let filter = self.asked.map_or(0, |asked| asked.filter());
-        let trigger = self.asked.map_or(Trigger::LevelOnce, |asked| asked.trigger());
-        Change { descriptor: self.descriptor, key, filter, operation, trigger, result: 0 }
+        let trigger = self.asked.map_or(NotificationTrigger::LevelOnce, |asked| asked.trigger());
+        NotificationChange {
+            descriptor: self.descriptor,
+            key,
+            filter,
+            operation,
+            trigger,
+            result: 0,
+        }
     }
 }
 
@@ -207,15 +214,15 @@ fn is_passing(result: u32) -> bool {
 const NOT_ATTACHED: Fault =
     Fault { kind: ErrorKind::BadDescriptor, code: Some(NOT_SOCKET.cast_signed()) };
 
-impl<C: Calls> WinsockNotifications<C> {
+impl<C: NotificationCalls> WinsockNotifications<C> {
     pub(crate) fn new(calls: C) -> Self {
-        let state = State { last: CARRIED, ..State::default() };
-        Self(Arc::new(Shared { calls, state: Mutex::new(state) }))
+        let state = NotificationState { last: CARRIED, ..NotificationState::default() };
+        Self(Arc::new(SharedReactor { calls, state: Mutex::new(state) }))
     }
 }
 
-impl<C: Calls> Shared<C> {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl<C: NotificationCalls> SharedReactor<C> {
+    fn state(&self) -> MutexGuard<'_, NotificationState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -240,7 +247,7 @@ impl<C: Calls> Shared<C> {
     }
 
     /// Makes one change at once.
-    fn change(&self, mut change: Change) -> u32 {
+    fn change(&self, mut change: NotificationChange) -> u32 {
         // It has the result.
         let _ =
             self.calls.process(std::slice::from_mut(&mut change), &mut [], Some(Duration::ZERO));
@@ -250,11 +257,11 @@ impl<C: Calls> Shared<C> {
     /// Makes a registration that is asked for nothing. Whatever it reports is no answer to a question.
     fn register(&self, record: &Record, key: u64) -> u32 {
         let asked_for_nothing = Record { asked: None, ..*record };
-        self.change(asked_for_nothing.change(key, Operation::Enable))
+        self.change(asked_for_nothing.change(key, ChangeKind::Enable))
     }
 
     /// Has a registration report what is asked of it: at once if a thread sleeps in a poll, or by the next poll.
-    fn ask(&self, state: &mut State, key: u64) -> Result<(), Fault> {
+    fn ask(&self, state: &mut NotificationState, key: u64) -> Result<(), Fault> {
         let Some(record) = state.records.get(&key) else { return Err(NOT_ATTACHED) };
         let descriptor = record.descriptor;
         match self.try_to_ask(state, key) {
@@ -264,7 +271,7 @@ impl<C: Calls> Shared<C> {
     }
 
     /// The same where nobody is told of a failure. If the system is short of memory it is asked later.
-    fn ask_or_owe(&self, state: &mut State, key: u64) {
+    fn ask_or_owe(&self, state: &mut NotificationState, key: u64) {
         match self.try_to_ask(state, key) {
             0 => {}
             result if is_passing(result) => state.owe(key),
@@ -274,22 +281,22 @@ impl<C: Calls> Shared<C> {
 
     /// Gets a sleeper up, if something is owed and none gets up by itself. The caller is in no poll, or leaves it: otherwise
     /// it would get itself up again and again.
-    fn call_retrier(&self, state: &State) {
+    fn call_retrier(&self, state: &NotificationState) {
         if !state.owed.is_empty() && state.sleepers > 0 && state.retriers == 0 {
             self.calls.post(LOOK);
         }
     }
 
     /// What a change that could not wait has come to; 0 if there was none, or if it was done.
-    fn try_to_ask(&self, state: &mut State, key: u64) -> u32 {
+    fn try_to_ask(&self, state: &mut NotificationState, key: u64) -> u32 {
         let Some(record) = state.records.get_mut(&key) else { return NOT_SOCKET };
-        if record.stage == Stage::PutOff {
+        if record.stage == NotificationStage::PutOff {
             return 0;
         }
         let Some(asked) = record.asked else { return 0 };
         let is_lasting = asked.until == Until::Detached;
         if is_lasting || std::mem::take(&mut record.is_checked) {
-            let enable = record.change(key, Operation::Enable);
+            let enable = record.change(key, ChangeKind::Enable);
             state.unqueue(key);
             let result = self.change(enable);
             if result == 0 && is_lasting {
@@ -312,7 +319,7 @@ impl<C: Calls> Shared<C> {
 
     /// A registration has been enabled by edge. What has begun to hold before is told by no edge, unless the system says so.
     /// Where nothing holds an edge is to come, and no thread is woken.
-    fn look_later(&self, state: &mut State, key: u64) {
+    fn look_later(&self, state: &mut NotificationState, key: u64) {
         if self.calls.tells_when_enabled() {
             return;
         }
@@ -326,17 +333,19 @@ impl<C: Calls> Shared<C> {
     }
 
     /// What has become of changes that enable what was asked for, with the lock.
-    fn note_results(&self, state: &mut State, changes: &[Change]) {
+    fn note_results(&self, state: &mut NotificationState, changes: &[NotificationChange]) {
         for change in changes {
             match change.result {
                 // Which is done at once, unless it was owed.
-                0 if change.trigger == Trigger::EdgeAlways => self.look_later(state, change.key),
+                0 if change.trigger == NotificationTrigger::EdgeAlways => {
+                    self.look_later(state, change.key)
+                }
                 0 => {}
                 result if is_passing(result) => {
                     if state.unmade.contains(&change.key)
                         && let Some(record) = state.records.get_mut(&change.key)
                     {
-                        record.stage = Stage::PutOff;
+                        record.stage = NotificationStage::PutOff;
                     }
                     state.owe(change.key);
                 }
@@ -348,9 +357,9 @@ impl<C: Calls> Shared<C> {
     }
 
     /// Whether the number names what was attached as `key`. If so it is registered anew, and asked what it was asked.
-    fn has(&self, state: &mut State, key: u64) -> bool {
+    fn has(&self, state: &mut NotificationState, key: u64) -> bool {
         let Some(record) = state.records.get(&key) else { return false };
-        if record.stage == Stage::PutOff {
+        if record.stage == NotificationStage::PutOff {
             return self.calls.is_open(record.descriptor);
         }
         let descriptor = record.descriptor;
@@ -358,7 +367,7 @@ impl<C: Calls> Shared<C> {
         let told = record.asked.filter(|asked| is_lasting(asked) && asked.told & RARE != 0);
         // What a stream has come to stays so. An error of a datagram socket may have been fetched since.
         let holds = |asked: Asked| match self.calls.kind(descriptor) {
-            Kind::Stream | Kind::Records => u32::MAX,
+            DescriptorKind::Stream | DescriptorKind::Records => u32::MAX,
             _ => self.calls.look(descriptor, asked.filter()),
         };
         let echo = told.map_or(0, |asked| asked.told & holds(asked));
@@ -366,16 +375,16 @@ impl<C: Calls> Shared<C> {
         self.drain(state);
         let echo = if state.unseen.contains(&key) { 0 } else { echo };
         let Some(record) = state.records.get_mut(&key) else { return false };
-        let remove = record.change(key, Operation::Remove);
+        let remove = record.change(key, ChangeKind::Remove);
         if self.change(remove) != 0 {
             return false;
         }
-        record.stage = Stage::Leaving;
+        record.stage = NotificationStage::Leaving;
         let (name, asked) = (record.name, record.asked.take());
         state.unqueue(key);
         state.last += 1;
         let key = state.last;
-        let stage = Stage::PutOff;
+        let stage = NotificationStage::PutOff;
         let record = Record { descriptor, name, stage, asked, echo, is_checked: true };
         state.records.insert(key, record);
         state.attached.insert(descriptor, key);
@@ -385,11 +394,11 @@ impl<C: Calls> Shared<C> {
 
     /// Takes what is in the queue, so that removals come to their end. Reports are asked for anew: as answers they
     /// would be older than the poll that hands them out.
-    fn drain(&self, state: &mut State) {
+    fn drain(&self, state: &mut NotificationState) {
         let (mut wakes, mut looks) = (false, false);
         let (mut again, mut ended) = (Vec::new(), Vec::new());
         loop {
-            let mut room = [Packet::default(); ROOM];
+            let mut room = [NotificationPacket::default(); ROOM];
             // A wait finds out as well that the system does not tell.
             let told = self.calls.process(&mut [], &mut room, Some(Duration::ZERO));
             let count = told.unwrap_or(0);
@@ -425,7 +434,7 @@ impl<C: Calls> Shared<C> {
                     state.unseen.push(key);
                     looks = true;
                 }
-                Some(_) => changes.push(record.change(key, Operation::Enable)),
+                Some(_) => changes.push(record.change(key, ChangeKind::Enable)),
                 None => {}
             }
         }
@@ -446,21 +455,21 @@ impl<C: Calls> Shared<C> {
     }
 
     /// Begins to remove the registration of a socket, if it is attached.
-    fn end_registration(&self, state: &mut State, descriptor: Descriptor) {
+    fn end_registration(&self, state: &mut NotificationState, descriptor: Descriptor) {
         let Some(key) = state.attached.remove(&descriptor) else { return };
         state.unqueue(key);
         let Some(record) = state.records.get_mut(&key) else { return };
         record.asked = None;
-        let is_registered = record.stage == Stage::Registered;
-        record.stage = Stage::Leaving;
-        if !is_registered || self.change(record.change(key, Operation::Remove)) != 0 {
+        let is_registered = record.stage == NotificationStage::Registered;
+        record.stage = NotificationStage::Leaving;
+        if !is_registered || self.change(record.change(key, ChangeKind::Remove)) != 0 {
             state.forget(key);
             self.calls.holders().forget(descriptor, self);
         }
     }
 
     /// A registration is gone for good.
-    fn end(&self, state: &mut State, key: u64) {
+    fn end(&self, state: &mut NotificationState, key: u64) {
         let Some(ended) = state.records.get(&key).map(|record| record.descriptor) else { return };
         state.forget(key);
         let Some(next) = state.attached.get(&ended).copied() else {
@@ -468,12 +477,12 @@ impl<C: Calls> Shared<C> {
             return;
         };
         let Some(record) = state.records.get_mut(&next) else { return };
-        if record.stage != Stage::PutOff {
+        if record.stage != NotificationStage::PutOff {
             return;
         }
         match self.register(record, next) {
             0 => {
-                record.stage = Stage::Registered;
+                record.stage = NotificationStage::Registered;
                 self.ask_or_owe(state, next);
             }
             result if is_passing(result) => state.owe(next),
@@ -504,9 +513,14 @@ impl<C: Calls> Shared<C> {
     }
 
     /// A report has come by the poll of this number.
-    fn edge(&self, state: &mut State, packet: &Packet, poll: u64) -> Option<Edge> {
+    fn edge(
+        &self,
+        state: &mut NotificationState,
+        packet: &NotificationPacket,
+        poll: u64,
+    ) -> Option<Edge> {
         let record = state.records.get_mut(&packet.key)?;
-        if record.stage != Stage::Registered {
+        if record.stage != NotificationStage::Registered {
             // It was registered anew since this thread has taken the packet: by edge it would not be told again.
             let heir = state.attached.get(&record.descriptor).copied()?;
             state.unseen.push(heir);
@@ -530,14 +544,14 @@ impl<C: Calls> Shared<C> {
     /// With the lock: what is registered anew meanwhile would otherwise be given a key, or a filter, of before.
     fn take(
         &self,
-        state: &mut State,
-        mut changes: Vec<Change>,
+        state: &mut NotificationState,
+        mut changes: Vec<NotificationChange>,
         edges: &mut Vec<Edge>,
         poll: u64,
-        taken: &mut Taken,
+        taken: &mut PolledRest,
     ) -> Result<(), Fault> {
         loop {
-            let mut room = [Packet::default(); ROOM];
+            let mut room = [NotificationPacket::default(); ROOM];
             let places = state.room_for_edges(edges).min(ROOM);
             let told = self.calls.process(&mut changes, &mut room[..places], Some(Duration::ZERO));
             self.note_results(state, &changes);
@@ -553,11 +567,11 @@ impl<C: Calls> Shared<C> {
     /// Does what packets say.
     fn sort(
         &self,
-        state: &mut State,
-        packets: &[Packet],
+        state: &mut NotificationState,
+        packets: &[NotificationPacket],
         edges: &mut Vec<Edge>,
         poll: u64,
-        taken: &mut Taken,
+        taken: &mut PolledRest,
     ) {
         for packet in packets {
             match packet.key {
@@ -574,9 +588,9 @@ impl<C: Calls> Shared<C> {
     /// as well, and so is done without the lock.
     fn bring_ends<'s>(
         &'s self,
-        mut state: MutexGuard<'s, State>,
+        mut state: MutexGuard<'s, NotificationState>,
         edges: &mut Vec<Edge>,
-    ) -> MutexGuard<'s, State> {
+    ) -> MutexGuard<'s, NotificationState> {
         let count = state.ended.len().min(edges.capacity() - edges.len());
         let ended: Vec<_> = state.ended.drain(..count).collect();
         if !state.ended.is_empty() {
@@ -601,7 +615,7 @@ impl<C: Calls> Shared<C> {
     }
 
     /// Looks at what is unseen, as far as there is room for edges.
-    fn look(&self, state: &mut State, edges: &mut Vec<Edge>) {
+    fn look(&self, state: &mut NotificationState, edges: &mut Vec<Edge>) {
         while edges.len() < edges.capacity()
             && let Some(key) = state.unseen.pop()
         {
@@ -620,7 +634,7 @@ impl<C: Calls> Shared<C> {
     }
 }
 
-impl State {
+impl NotificationState {
     /// The record of what has this number, if it is attached.
     fn find(&self, descriptor: Descriptor) -> Option<u64> {
         self.attached.get(&descriptor).copied()
@@ -634,7 +648,9 @@ impl State {
     /// Whether an earlier registration of this number is being removed.
     fn is_leaving(&self, descriptor: Descriptor) -> bool {
         let is_it = |record: &Record| record.descriptor == descriptor;
-        self.records.values().any(|record| is_it(record) && record.stage == Stage::Leaving)
+        self.records
+            .values()
+            .any(|record| is_it(record) && record.stage == NotificationStage::Leaving)
     }
 
     fn forget(&mut self, key: u64) {
@@ -661,20 +677,20 @@ impl State {
     }
 
     /// The changes that enable what waits for it, or register it as well.
-    fn take_changes(&mut self) -> Vec<Change> {
+    fn take_changes(&mut self) -> Vec<NotificationChange> {
         self.polls += 1;
         let mut changes = Vec::with_capacity(self.waiting.len() + self.owed.len());
         let owed = std::mem::take(&mut self.owed);
         for key in std::mem::take(&mut self.waiting).into_iter().chain(owed) {
             let Some(record) = self.records.get_mut(&key) else { continue };
-            if record.stage == Stage::PutOff {
-                record.stage = Stage::Registered;
+            if record.stage == NotificationStage::PutOff {
+                record.stage = NotificationStage::Registered;
                 self.unmade.push(key);
             }
             if let Some(asked) = &mut record.asked {
                 asked.sent = self.polls;
             }
-            changes.push(record.change(key, Operation::Enable));
+            changes.push(record.change(key, ChangeKind::Enable));
         }
         changes
     }

@@ -5,15 +5,16 @@ use std::thread;
 use std::time::Duration;
 
 use super::{
-    Asked, Calls, INVALID_PARAMETER, MOMENT, NOT_ATTACHED, PATIENCE, Packet, RETRY, ROOM, Record,
-    Shared, Stage, Taken, WAKE, WinsockNotifications, event,
+    Asked, INVALID_PARAMETER, MOMENT, NOT_ATTACHED, NotificationCalls, NotificationPacket,
+    NotificationStage, PATIENCE, PolledRest, RETRY, ROOM, Record, SharedReactor, WAKE,
+    WinsockNotifications, event,
 };
 use crate::backend::reactor::{Reactor, Until, Watch};
-use crate::state::facts::{AtEnd, Edge, Facts, Kind, Probe};
+use crate::state::facts::{AtEnd, DescriptorKind, Edge, Facts, Probe};
 use crate::types::error::{ErrorKind, Fault};
 use crate::types::source::Descriptor;
 
-impl<C: Calls> Reactor for WinsockNotifications<C> {
+impl<C: NotificationCalls> Reactor for WinsockNotifications<C> {
     fn name(&self) -> &'static str {
         self.calls.name()
     }
@@ -32,7 +33,7 @@ impl<C: Calls> Reactor for WinsockNotifications<C> {
         }
         state.last += 1;
         let key = state.last;
-        let stage = Stage::Registered;
+        let stage = NotificationStage::Registered;
         let mut record =
             Record { descriptor, name, stage, asked: None, echo: 0, is_checked: false };
         let mut result = self.register(&record, key);
@@ -61,12 +62,14 @@ impl<C: Calls> Reactor for WinsockNotifications<C> {
         match result {
             0 => {}
             // Another thread has taken the removal, and will come to it.
-            INVALID_PARAMETER if state.is_leaving(descriptor) => record.stage = Stage::PutOff,
+            INVALID_PARAMETER if state.is_leaving(descriptor) => {
+                record.stage = NotificationStage::PutOff
+            }
             result => return Err(self.fault(descriptor, result)),
         }
         state.records.insert(key, record);
         state.attached.insert(descriptor, key);
-        let this: Weak<Shared<C>> = Arc::downgrade(&self.0);
+        let this: Weak<SharedReactor<C>> = Arc::downgrade(&self.0);
         self.calls.holders().note(descriptor, this);
         Ok(())
     }
@@ -79,7 +82,7 @@ impl<C: Calls> Reactor for WinsockNotifications<C> {
         let record = state.records.get_mut(&key).ok_or(NOT_ATTACHED)?;
         // What it may report yet of what was asked before is no answer.
         (record.name, record.asked) = (name, None);
-        if record.stage != Stage::PutOff {
+        if record.stage != NotificationStage::PutOff {
             state.unqueue(key);
         }
         Ok(())
@@ -117,7 +120,7 @@ impl<C: Calls> Reactor for WinsockNotifications<C> {
     fn poll(&self, edges: &mut Vec<Edge>, timeout: Option<Duration>) -> Result<bool, Fault> {
         edges.clear();
         let mut told = Ok(());
-        let mut taken = Taken::default();
+        let mut taken = PolledRest::default();
         let mut state = self.state();
         let sleeps = timeout != Some(Duration::ZERO);
         loop {
@@ -127,7 +130,7 @@ impl<C: Calls> Reactor for WinsockNotifications<C> {
                 told = self.take(&mut state, changes, edges, poll, &mut taken);
             }
             state = self.bring_ends(state, edges);
-            if !sleeps || told.is_err() || !edges.is_empty() || taken != Taken::default() {
+            if !sleeps || told.is_err() || !edges.is_empty() || taken != PolledRest::default() {
                 break;
             }
             if !state.waiting.is_empty() {
@@ -140,7 +143,7 @@ impl<C: Calls> Reactor for WinsockNotifications<C> {
             state.sleepers += 1;
             state.retriers += usize::from(retries);
             drop(state);
-            let mut room = [Packet::default(); ROOM];
+            let mut room = [NotificationPacket::default(); ROOM];
             let places = edges.capacity().min(ROOM);
             let slept = self.calls.process(&mut [], &mut room[..places], limit);
             state = self.state();
@@ -155,7 +158,10 @@ impl<C: Calls> Reactor for WinsockNotifications<C> {
             state = self.bring_ends(state, edges);
             // The end of a removal is the reactor's own affair, and ends no wait that has no limit. So is a part of an
             // operation that goes on.
-            if timeout.is_some() || told.is_err() || !edges.is_empty() || taken != Taken::default()
+            if timeout.is_some()
+                || told.is_err()
+                || !edges.is_empty()
+                || taken != PolledRest::default()
             {
                 break;
             }
@@ -197,7 +203,7 @@ impl<C: Calls> Reactor for WinsockNotifications<C> {
         self.calls.was_connected(descriptor)
     }
 
-    fn kind(&self, descriptor: Descriptor) -> Kind {
+    fn kind(&self, descriptor: Descriptor) -> DescriptorKind {
         self.calls.kind(descriptor)
     }
 

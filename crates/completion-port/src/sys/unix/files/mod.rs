@@ -43,13 +43,13 @@ pub(in crate::sys) fn fault_of_file(code: Code) -> Fault {
 
 /// A duplicate of the descriptor of an association. The operations that the port's threads do go by it, so that none
 /// ever uses a number that was closed, and perhaps given out again.
-struct Held {
+struct DuplicateFile {
     descriptor: OwnedFd,
     has_positions: bool,
     ends_by_itself: bool,
 }
 
-impl FileRef for Held {
+impl FileRef for DuplicateFile {
     fn descriptor(&self) -> Descriptor {
         self.descriptor.as_raw_fd()
     }
@@ -209,7 +209,7 @@ pub(in crate::sys) fn file_ref(descriptor: Descriptor) -> Result<Arc<dyn FileRef
     // Some have positions and wait all the same: some devices.
     let ends_by_itself = is_on_disk(duplicate);
     let has_positions = has_positions(duplicate, ends_by_itself);
-    Ok(Arc::new(Held { descriptor, has_positions, ends_by_itself }))
+    Ok(Arc::new(DuplicateFile { descriptor, has_positions, ends_by_itself }))
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use crate::sys::unix::errors::{POLL, repeat, repeat_for};
 use crate::sys::unix::threads;
 use crate::types::error::Fault;
 
-/// How many threads each [`Lane`] has at most: more than a disk does at once, and few enough to be no burden. A thread that
+/// How many threads each [`PoolQueue`] has at most: more than a disk does at once, and few enough to be no burden. A thread that
 /// hangs is one of them.
 const MOST: usize = 8;
 
@@ -23,22 +23,22 @@ const REST: Duration = Duration::from_secs(10);
 
 /// A port's share of its pool. The threads have theirs, and so the pool lasts until the last operation has returned.
 pub(in crate::sys) struct Pool {
-    disks: Lane,
-    others: Lane,
+    disks: PoolQueue,
+    others: PoolQueue,
 }
 
 /// Threads, and the requests that they do.
 #[derive(Default)]
-struct Lane(Arc<Shared>);
+struct PoolQueue(Arc<SharedPool>);
 
 #[derive(Default)]
-struct Shared {
-    state: Mutex<State>,
+struct SharedPool {
+    state: Mutex<PoolState>,
     has_work: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct PoolState {
     /// Not begun, oldest first.
     queue: RequestQueue,
     threads: usize,
@@ -48,8 +48,8 @@ struct State {
     is_over: bool,
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl SharedPool {
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -84,7 +84,7 @@ impl Shared {
 impl Pool {
     /// A pool without a thread.
     pub(in crate::sys) fn new() -> Self {
-        Self { disks: Lane::default(), others: Lane::default() }
+        Self { disks: PoolQueue::default(), others: PoolQueue::default() }
     }
 }
 
@@ -111,7 +111,7 @@ impl Submit<FileTarget> for Pool {
     }
 }
 
-impl Lane {
+impl PoolQueue {
     /// Has a thread begin with what was put, if that was here: an idle one, or else one more.
     fn flush(&self) {
         let mut state = self.0.lock();
@@ -148,7 +148,7 @@ impl Lane {
     }
 }
 
-impl Drop for Lane {
+impl Drop for PoolQueue {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         state.is_over = true;

@@ -25,7 +25,7 @@ use windows_sys::Win32::Storage::FileSystem::{FILE_SHARE_READ, FILE_SHARE_WRITE,
 use windows_sys::Win32::System::IO::{CancelIoEx, IO_STATUS_BLOCK, IO_STATUS_BLOCK_0, OVERLAPPED};
 
 use super::super::options::system_fault;
-use super::super::port::Port;
+use super::super::port::SystemPort;
 use super::Watched;
 use crate::types::error::Fault;
 
@@ -122,7 +122,7 @@ unsafe impl Sync for Flying {}
 
 impl Flying {
     /// Whether the memory of an ended request was this one's.
-    pub(in crate::sys::windows) fn is(&self, ended: &Ended) -> bool {
+    pub(in crate::sys::windows) fn is(&self, ended: &EndedPoll) -> bool {
         ptr::eq(self.address.as_ptr(), &raw const *ended.request)
     }
 }
@@ -144,11 +144,11 @@ pub(in crate::sys::windows) enum End {
 }
 
 /// A request that is over. Its memory is this process's again.
-pub(in crate::sys::windows) struct Ended {
+pub(in crate::sys::windows) struct EndedPoll {
     request: Box<Poll>,
 }
 
-impl Ended {
+impl EndedPoll {
     /// Takes back the memory of a request of which the completion port has told.
     ///
     /// # Safety
@@ -208,7 +208,7 @@ pub(in crate::sys::windows) struct Device {
 
 impl Device {
     /// Opens the driver. What it completes comes out of `port`.
-    pub(in crate::sys::windows) fn open(port: &Port, key: usize) -> Result<Self, Fault> {
+    pub(in crate::sys::windows) fn open(port: &SystemPort, key: usize) -> Result<Self, Fault> {
         // What follows the driver's own name is for people who look at the process.
         let mut name: Vec<u16> = r"\Device\Afd\CompletionPort".encode_utf16().collect();
         let bytes = u16::try_from(2 * name.len()).unwrap_or(u16::MAX);
@@ -296,7 +296,7 @@ impl Device {
         // SAFETY: NtDeviceIoControlFile reads and writes as many bytes at the two pointers to buffers as it is told, and
         // writes a status at the fifth argument, until a packet of the file's completion port brings the fourth. An
         // OVERLAPPED begins with such a status.
-        // - valid: all are of `request`, whose memory is freed by nothing but `Ended::take`, which that packet brings
+        // - valid: all are of `request`, whose memory is freed by nothing but `EndedPoll::take`, which that packet brings
         //   about, or below, where no packet comes;
         // - not shared: no reference to the memory exists until then;
         // - the file is open, since `self` owns it, and is associated with a port; no event and no routine are given.

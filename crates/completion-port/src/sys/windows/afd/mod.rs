@@ -25,16 +25,16 @@ use windows_sys::Win32::Networking::WinSock::{
     WSAStartup, ioctlsocket,
 };
 
-use self::driver::{Device, End, Ended, Flying, Owner, Poll, event};
+use self::driver::{Device, End, EndedPoll, Flying, Owner, Poll, event};
 use super::files::FileService;
 use super::host::now;
-use super::operations::Operations;
-use super::options::{Code, fault, fault_of, is_open, last_code, number, socket};
-use super::port::{Packet, Port, ROOM};
+use super::operations::OverlappedOperations;
+use super::options::{WinsockCode, fault, fault_of, is_open, last_code, number, socket};
+use super::port::{CompletionPacket, ROOM, SystemPort};
 use super::sockets::{TCP, protocol};
 use super::timeout;
 use crate::backend::reactor::{Reactor as _, Until};
-use crate::state::facts::{Edge, Facts, Kind};
+use crate::state::facts::{DescriptorKind, Edge, Facts};
 use crate::state::moment::Moment;
 use crate::types::config::FileEngine;
 use crate::types::error::ErrorKind;
@@ -191,7 +191,7 @@ struct Main {
 }
 
 impl Watched {
-    fn associate(&self, descriptor: Descriptor, port: &Port) -> Option<Carried> {
+    fn associate(&self, descriptor: Descriptor, port: &SystemPort) -> Option<Carried> {
         if self.base != socket(descriptor) {
             return None;
         }
@@ -233,7 +233,7 @@ impl Late {
 
 /// See the module's documentation.
 pub(super) struct Afd {
-    pub(super) port: Port,
+    pub(super) port: SystemPort,
     pub(super) device: Device,
     sockets: Mutex<HashMap<Descriptor, Arc<Watched>>>,
     /// Those that are detached, and associated with the completion port for as long as they are open.
@@ -242,7 +242,7 @@ pub(super) struct Afd {
     /// Threads that may sleep at the completion port.
     pub(super) sleepers: AtomicUsize,
     pub(super) files: FileService,
-    pub(super) operations: Operations,
+    pub(super) operations: OverlappedOperations,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -259,7 +259,7 @@ fn is_passing(fault: &Fault) -> bool {
 
 /// Whether Winsock is there. The standard library starts it as well; it counts how often.
 fn started() -> Result<(), Fault> {
-    static CODE: OnceLock<Code> = OnceLock::new();
+    static CODE: OnceLock<WinsockCode> = OnceLock::new();
     const VERSION: u16 = 0x202;
     let code = CODE.get_or_init(|| {
         let mut data = MaybeUninit::<WSADATA>::uninit();
@@ -271,7 +271,7 @@ fn started() -> Result<(), Fault> {
 }
 
 /// One WSAIoctl that takes nothing and gives a socket.
-fn related(descriptor: Descriptor, question: u32) -> Result<SOCKET, Code> {
+fn related(descriptor: Descriptor, question: u32) -> Result<SOCKET, WinsockCode> {
     let mut answer: SOCKET = INVALID_SOCKET;
     let size = u32::try_from(size_of::<SOCKET>()).unwrap_or(0);
     let mut written = 0;
@@ -307,7 +307,7 @@ pub(super) fn base_of(descriptor: Descriptor) -> Result<SOCKET, Fault> {
 }
 
 /// Why there is no base of what has this number.
-fn refusal(descriptor: Descriptor, code: Code) -> Fault {
+fn refusal(descriptor: Descriptor, code: WinsockCode) -> Fault {
     let kind = match number(descriptor, SOL_SOCKET, SO_TYPE) {
         Ok(_) => return fault(descriptor, code),
         Err(_) if is_open(descriptor) => ErrorKind::NotPollable,
@@ -319,7 +319,7 @@ fn refusal(descriptor: Descriptor, code: Code) -> Fault {
 impl Afd {
     pub(super) fn new(files: FileEngine) -> Result<Self, Fault> {
         started()?;
-        let port = Port::new()?;
+        let port = SystemPort::new()?;
         let device = Device::open(&port, POLLED)?;
         Ok(Self {
             port,
@@ -329,7 +329,7 @@ impl Afd {
             late: Mutex::default(),
             sleepers: AtomicUsize::new(0),
             files: FileService::new(files),
-            operations: Operations::default(),
+            operations: OverlappedOperations::default(),
         })
     }
 
@@ -503,7 +503,7 @@ impl Afd {
     }
 
     /// What a request has come to.
-    fn end(&self, mut ended: Ended, moment: Moment) -> Option<Edge> {
+    fn end(&self, mut ended: EndedPoll, moment: Moment) -> Option<Edge> {
         match ended.take_owner()? {
             Owner::Sentinel(watched) => {
                 let mut state = watched.state();
@@ -635,13 +635,13 @@ impl Afd {
         let mut woken = false;
         for place in &room[..count] {
             // SAFETY: `assume_init_read` demands a value, which must not be used twice if it owns something.
-            // - `Port::take` says that the first `count` have been written; an entry owns nothing.
-            let packet = Packet::from(unsafe { place.assume_init_read() });
+            // - `SystemPort::take` says that the first `count` have been written; an entry owns nothing.
+            let packet = CompletionPacket::from(unsafe { place.assume_init_read() });
             match packet {
-                Packet::Posted(WAKE) => woken = true,
+                CompletionPacket::Posted(WAKE) => woken = true,
                 // This thread lies down again, and looks before it does, or hands on.
-                Packet::Posted(_) => locked(&self.late).is_nudged = false,
-                Packet::Ended(overlapped, CARRIED) => {
+                CompletionPacket::Posted(_) => locked(&self.late).is_nudged = false,
+                CompletionPacket::Ended(overlapped, CARRIED) => {
                     let is_there = |descriptor| self.watches(descriptor);
                     let sign = |place| self.port.post_for(CARRIED, place);
                     if let Some(name) = self.operations.complete(overlapped.addr(), &sign, is_there)
@@ -649,12 +649,12 @@ impl Afd {
                         edges.push(Edge { facts: Facts::NONE, name });
                     }
                 }
-                Packet::Ended(overlapped, _) => {
-                    // SAFETY: `Ended::take` demands an address that a packet of the device's port has brought just
+                CompletionPacket::Ended(overlapped, _) => {
+                    // SAFETY: `EndedPoll::take` demands an address that a packet of the device's port has brought just
                     // now, once.
                     // - sockets are associated with `port` by another key, what is posted there without one has no
                     //   address, and nothing else but `device` is associated with it; each packet is taken once.
-                    let ended = unsafe { Ended::take(overlapped, &self.device) };
+                    let ended = unsafe { EndedPoll::take(overlapped, &self.device) };
                     edges.extend(self.end(ended, moment));
                 }
             }
@@ -709,7 +709,7 @@ impl Afd {
     }
 
     /// Whether the socket's operations are known not to wait. They are made so on the first question.
-    pub(super) fn make_sure_not_to_wait(&self, descriptor: Descriptor) -> Result<(), Code> {
+    pub(super) fn make_sure_not_to_wait(&self, descriptor: Descriptor) -> Result<(), WinsockCode> {
         let watched = self.find(descriptor);
         if watched.as_ref().is_some_and(|watched| watched.state().is_nonblocking) {
             return Ok(());
@@ -763,17 +763,17 @@ pub(super) fn unread(descriptor: Descriptor) -> Option<usize> {
 }
 
 /// What kind of object the number names.
-pub(super) fn kind(descriptor: Descriptor) -> Kind {
+pub(super) fn kind(descriptor: Descriptor) -> DescriptorKind {
     match number(descriptor, SOL_SOCKET, SO_TYPE) {
-        Ok(SOCK_STREAM) => Kind::Stream,
-        Ok(SOCK_SEQPACKET) => Kind::Records,
-        Ok(_) => Kind::Datagram,
-        Err(_) => Kind::NoSocket,
+        Ok(SOCK_STREAM) => DescriptorKind::Stream,
+        Ok(SOCK_SEQPACKET) => DescriptorKind::Records,
+        Ok(_) => DescriptorKind::Datagram,
+        Err(_) => DescriptorKind::NoSocket,
     }
 }
 
 /// From now on nothing that is done on the socket waits, unless it is done with an OVERLAPPED.
-pub(super) fn make_nonblocking(descriptor: Descriptor) -> Result<(), Code> {
+pub(super) fn make_nonblocking(descriptor: Descriptor) -> Result<(), WinsockCode> {
     let mut on = 1;
     // SAFETY: ioctlsocket with FIONBIO reads one number at the pointer.
     // - valid for reads: `on` is a local.

@@ -16,7 +16,7 @@ use super::{
     unread,
 };
 use crate::backend::reactor::{Reactor, Until, Watch};
-use crate::state::facts::{AtEnd, Edge, Facts, Kind, Probe};
+use crate::state::facts::{AtEnd, DescriptorKind, Edge, Facts, Probe};
 use crate::types::error::{ErrorKind, Fault};
 use crate::types::source::Descriptor;
 
@@ -172,7 +172,7 @@ impl Reactor for Afd {
         })
     }
 
-    fn kind(&self, descriptor: Descriptor) -> Kind {
+    fn kind(&self, descriptor: Descriptor) -> DescriptorKind {
         kind(descriptor)
     }
 

@@ -27,10 +27,10 @@ use windows_sys::Win32::Storage::FileSystem::{
 use windows_sys::Win32::System::IO::{IO_STATUS_BLOCK, IO_STATUS_BLOCK_0};
 use windows_sys::Win32::System::Threading::GetCurrentProcess;
 
-use self::service::{Code, Service};
+use self::service::{Service, SystemCode};
 use super::afd::Afd;
 use super::options::{is_open, last_error, socket, system_fault};
-use super::port::Port;
+use super::port::SystemPort;
 use crate::backend::files::{FileRef, FileTarget, Files, Now};
 use crate::backend::request::{FileRequest, Submit};
 use crate::types::config::FileEngine;
@@ -74,7 +74,7 @@ fn asked(descriptor: Descriptor, question: FILE_INFORMATION_CLASS) -> Option<u32
 }
 
 /// An open file that requests go by: never the program's own, whose number may be closed and given out again.
-struct Held {
+struct JobFile {
     file: OwnedHandle,
     has_positions: bool,
     /// It was opened for this back end, and what the kernel completes of it comes out of the service's port. Otherwise a
@@ -82,13 +82,13 @@ struct Held {
     is_overlapped: bool,
 }
 
-impl Held {
+impl JobFile {
     fn handle(&self) -> HANDLE {
         self.file.as_raw_handle()
     }
 }
 
-impl FileRef for Held {
+impl FileRef for JobFile {
     fn descriptor(&self) -> Descriptor {
         // Of a handle the lower 32 bits count.
         Descriptor::try_from(self.handle().addr()).unwrap_or(-1)
@@ -133,7 +133,7 @@ fn opened_again(descriptor: Descriptor) -> Option<OwnedHandle> {
 }
 
 /// Another handle of the same object of the kernel.
-fn duplicate(of: HANDLE) -> Result<OwnedHandle, Code> {
+fn duplicate(of: HANDLE) -> Result<OwnedHandle, SystemCode> {
     let mut handle: HANDLE = ptr::null_mut();
     // SAFETY: GetCurrentProcess demands nothing.
     let process = unsafe { GetCurrentProcess() };
@@ -165,7 +165,7 @@ impl FileService {
         if self.service.get().is_none() {
             let _starting = self.starting.lock().unwrap_or_else(PoisonError::into_inner);
             if self.service.get().is_none() {
-                let made = Service::new(Port::new()?);
+                let made = Service::new(SystemPort::new()?);
                 // No other thread sets it meanwhile.
                 let _ = self.service.set(made);
             }
@@ -226,10 +226,10 @@ impl Files for Afd {
             if is_overlapped {
                 service.port().associate(&file, DONE)?;
             }
-            return Ok(Arc::new(Held { file, has_positions: true, is_overlapped }));
+            return Ok(Arc::new(JobFile { file, has_positions: true, is_overlapped }));
         }
         let file = duplicate(handle_of(descriptor)).map_err(system_fault)?;
-        Ok(Arc::new(Held { file, has_positions: is_disk, is_overlapped: false }))
+        Ok(Arc::new(JobFile { file, has_positions: is_disk, is_overlapped: false }))
     }
 
     fn file_requests(&self) -> &dyn Submit<FileTarget> {

@@ -2,7 +2,7 @@
 //!
 //! A request of an overlapped file is handed to the kernel by whichever thread takes it, part after part, and any of them
 //! goes on with it when the kernel's packet comes. None of them waits for a file: of another file, and when it is to be
-//! flushed, a thread of a [`Lane`] does. The threads and the completion port belong to the service, which outlives its port
+//! flushed, a thread of a [`WaitingJobs`] does. The threads and the completion port belong to the service, which outlives its port
 //! until the last request has come back: the kernel writes to a buffer, or reads it, until its packet has come.
 
 use std::collections::HashMap;
@@ -17,13 +17,13 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use super::waiting::{LANES, Lane, complete, lane_of};
+use super::waiting::{LANES, WaitingJobs, complete, lane_of};
 use crate::backend::files::{FileKind, FileTarget};
 use crate::backend::request::{FileRequest, Submit};
 use crate::sys::portable::request_queue::RequestQueue;
 use crate::sys::windows::afd::driver::is_error;
 use crate::sys::windows::options::system_fault;
-use crate::sys::windows::port::{Packet, Port, nap};
+use crate::sys::windows::port::{CompletionPacket, SystemPort, nap};
 use crate::types::error::ErrorKind;
 use crate::types::error::Fault;
 use windows_sys::Wdk::Storage::FileSystem::{NtReadFile, NtWriteFile};
@@ -51,39 +51,39 @@ const LONGEST: usize = 1 << 30;
 const END: i64 = -1;
 
 /// A code of the system.
-pub(super) type Code = u32;
+pub(super) type SystemCode = u32;
 
 /// A request, and the memory in which the kernel notes what it has come to. While it flies, all of that is the kernel's.
 #[repr(C)]
-struct Flight {
+struct FileTransfer {
     /// First, since its address is what a packet brings.
     overlapped: OVERLAPPED,
     request: FileRequest,
 }
 
-impl Flight {
+impl FileTransfer {
     /// What the kernel says that a read or write has come to.
     #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "a status")]
-    fn result(&self) -> Result<usize, Code> {
+    fn result(&self) -> Result<usize, SystemCode> {
         let status = self.overlapped.Internal as i32;
         if is_error(status) { Err(code_of(status)) } else { Ok(self.overlapped.InternalHigh) }
     }
 }
 
-pub(super) fn code_of(status: i32) -> Code {
+pub(super) fn code_of(status: i32) -> SystemCode {
     // SAFETY: RtlNtStatusToDosError demands nothing.
     unsafe { RtlNtStatusToDosError(status) }
 }
 
-/// Where a [`Flight`] is. It only tells it from others.
-type Address = usize;
+/// Where a [`FileTransfer`] is. It only tells it from others.
+type TransferAddress = usize;
 
-fn address_of(flight: &Flight) -> Address {
+fn address_of(flight: &FileTransfer) -> TransferAddress {
     ptr::from_ref(flight).addr()
 }
 
 /// A request that a thread has begun with, until it comes back.
-struct Aboard {
+struct PendingJob {
     id: u64,
     /// Of the request's file.
     file: HANDLE,
@@ -97,11 +97,11 @@ struct Aboard {
 
 // SAFETY: `Send` demands that another thread may use the value.
 // - `file` is passed to CancelIoEx, which any thread may call.
-unsafe impl Send for Aboard {}
+unsafe impl Send for PendingJob {}
 
-impl Aboard {
+impl PendingJob {
     /// Has the kernel end what it has begun with the memory at this address, if it has.
-    fn cancel(&self, address: Address) {
+    fn cancel(&self, address: TransferAddress) {
         // SAFETY: CancelIoEx demands an open file. It looks for a request that was made with this address, and does not
         // touch what lies there.
         // - open: the request has a share of it, and what is aboard is taken out, by the same lock that is held here, before
@@ -111,10 +111,10 @@ impl Aboard {
 }
 
 #[derive(Default)]
-pub(super) struct State {
+pub(super) struct ServiceState {
     /// Not begun, oldest first.
     queue: RequestQueue,
-    aboard: HashMap<Address, Aboard>,
+    aboard: HashMap<TransferAddress, PendingJob>,
     serials: u64,
     threads: usize,
     /// Those that wait at the completion port.
@@ -122,15 +122,15 @@ pub(super) struct State {
     /// One of them asks for what was cancelled again.
     is_reminding: bool,
     /// Of what a thread has to wait for.
-    pub(super) lanes: [Lane; LANES],
+    pub(super) lanes: [WaitingJobs; LANES],
     /// The port is gone.
     pub(super) is_over: bool,
 }
 
-impl State {
+impl ServiceState {
     /// There is nothing left to do.
     fn is_done(&self) -> bool {
-        self.is_over && self.aboard.is_empty() && !self.lanes.iter().any(Lane::is_at_work)
+        self.is_over && self.aboard.is_empty() && !self.lanes.iter().any(WaitingJobs::is_at_work)
     }
 
     /// Asks for what was cancelled again, if it is this thread that does. For how many milliseconds it may wait for a packet
@@ -146,13 +146,13 @@ impl State {
     }
 }
 
-pub(super) struct Shared {
-    port: Port,
-    state: Mutex<State>,
+pub(super) struct SharedService {
+    port: SystemPort,
+    state: Mutex<ServiceState>,
     /// Of each lane.
     pub(super) has_work: [Condvar; LANES],
     #[cfg(test)]
-    refusals: Mutex<Option<Refusal>>,
+    refusals: Mutex<Option<RefusedStatus>>,
     #[cfg(test)]
     dawdling: AtomicU64,
 }
@@ -160,15 +160,15 @@ pub(super) struct Shared {
 /// How the next call that is refused is told of by a packet as well, which another thread takes before the one that has made
 /// the call goes on: with a status or without.
 #[cfg(test)]
-pub(super) type Refusal = Option<i32>;
+pub(super) type RefusedStatus = Option<i32>;
 
 /// A port's share of the service. The threads have theirs, and so it lasts until the last operation has returned.
-pub(super) struct Service(Arc<Shared>);
+pub(super) struct Service(Arc<SharedService>);
 
 impl Service {
     /// A service without a thread.
-    pub(super) fn new(port: Port) -> Self {
-        Self(Arc::new(Shared {
+    pub(super) fn new(port: SystemPort) -> Self {
+        Self(Arc::new(SharedService {
             port,
             state: Mutex::default(),
             has_work: Default::default(),
@@ -180,12 +180,12 @@ impl Service {
     }
 
     /// What overlapped files are associated with.
-    pub(super) fn port(&self) -> &Port {
+    pub(super) fn port(&self) -> &SystemPort {
         &self.0.port
     }
 
     #[cfg(test)]
-    pub(super) fn tell_of_next_refusal(&self, how: Refusal) {
+    pub(super) fn tell_of_next_refusal(&self, how: RefusedStatus) {
         *self.0.refusals.lock().unwrap_or_else(PoisonError::into_inner) = Some(how);
     }
 
@@ -198,12 +198,12 @@ impl Service {
     /// How many requests threads wait for, or are about to.
     #[cfg(test)]
     pub(super) fn at_work(&self) -> usize {
-        self.0.lock().lanes.iter().map(Lane::at_work).sum()
+        self.0.lock().lanes.iter().map(WaitingJobs::at_work).sum()
     }
 
     /// What tells whether the last thread has ended.
     #[cfg(test)]
-    pub(super) fn last(&self) -> Weak<Shared> {
+    pub(super) fn last(&self) -> Weak<SharedService> {
         Arc::downgrade(&self.0)
     }
 
@@ -245,7 +245,7 @@ impl Submit<FileTarget> for Service {
         let is_wanted = !state.queue.is_empty();
         let needs_another = state.queue.len() > state.idle && state.threads < MOST;
         state.threads += usize::from(needs_another);
-        let hired = state.lanes.each_mut().map(Lane::hire);
+        let hired = state.lanes.each_mut().map(WaitingJobs::hire);
         drop(state);
         if needs_another {
             // If there can be no more, the others do it.
@@ -291,7 +291,7 @@ impl Drop for Service {
             aboard.is_cancelled = true;
             aboard.cancel(*address);
         }
-        let queues = state.lanes.each_mut().map(Lane::end);
+        let queues = state.lanes.each_mut().map(WaitingJobs::end);
         self.0.dismiss(&state);
         drop(state);
         self.0.port.post(LOOK);
@@ -302,14 +302,14 @@ impl Drop for Service {
 }
 
 /// How far a thread gets with a request at once.
-enum Step {
+enum TransferStep {
     /// The kernel has it. Its packet comes, or has been taken by another thread already.
     Flies,
-    Done(Box<Flight>, Result<usize, Code>),
+    Done(Box<FileTransfer>, Result<usize, SystemCode>),
 }
 
 /// What is asked of the kernel next.
-pub(super) struct FileCall {
+pub(super) struct OverlappedCall {
     pub(super) file: HANDLE,
     position: i64,
     /// Of the first part that is left.
@@ -317,9 +317,9 @@ pub(super) struct FileCall {
     len: u32,
 }
 
-impl FileCall {
+impl OverlappedCall {
     /// `None`: nothing is left of the request.
-    pub(super) fn of(request: &FileRequest) -> Result<Option<Self>, Code> {
+    pub(super) fn of(request: &FileRequest) -> Result<Option<Self>, SystemCode> {
         let file = super::handle_of(request.target.file.descriptor());
         if matches!(request.kind, FileKind::SyncData | FileKind::SyncAll) {
             return Ok(Some(Self { file, position: 0, start: ptr::null_mut(), len: 0 }));
@@ -367,13 +367,13 @@ impl FileCall {
     }
 }
 
-impl Shared {
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+impl SharedService {
+    pub(super) fn lock(&self) -> MutexGuard<'_, ServiceState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lets the threads end, if there is nothing left to do.
-    pub(super) fn dismiss(&self, state: &State) {
+    pub(super) fn dismiss(&self, state: &ServiceState) {
         if state.is_done() {
             (0..state.threads).for_each(|_| self.port.post(LOOK));
         }
@@ -408,13 +408,14 @@ impl Shared {
             }
             let [entry] = room;
             // SAFETY: `assume_init` demands a value.
-            // - `Port::take` says that it has written one.
-            let packet = Packet::from(unsafe { entry.assume_init() });
+            // - `SystemPort::take` says that it has written one.
+            let packet = CompletionPacket::from(unsafe { entry.assume_init() });
             match packet {
-                Packet::Posted(_) => {
+                CompletionPacket::Posted(_) => {
                     let Some(request) = state.queue.pop() else { continue };
-                    let flight = Box::new(Flight { overlapped: OVERLAPPED::default(), request });
-                    let aboard = Aboard {
+                    let flight =
+                        Box::new(FileTransfer { overlapped: OVERLAPPED::default(), request });
+                    let aboard = PendingJob {
                         id: flight.request.id,
                         file: super::handle_of(flight.request.target.file.descriptor()),
                         serial: 0,
@@ -425,7 +426,7 @@ impl Shared {
                     drop(state);
                     self.go_on(flight);
                 }
-                Packet::Ended(overlapped, _) => {
+                CompletionPacket::Ended(overlapped, _) => {
                     drop(state);
                     if let Some(flight) = self.landed(overlapped) {
                         let result = flight.result();
@@ -440,7 +441,7 @@ impl Shared {
 
     /// The flight whose end a packet with this address tells. `None`: Wine tells of some calls that it has refused, and the
     /// memory may be that of another flight by now, or the thread that has made the call has not gone on yet.
-    fn landed(&self, overlapped: *mut OVERLAPPED) -> Option<Box<Flight>> {
+    fn landed(&self, overlapped: *mut OVERLAPPED) -> Option<Box<FileTransfer>> {
         let mut state = self.lock();
         let aboard = state.aboard.get_mut(&overlapped.addr()).filter(|aboard| aboard.flies)?;
         // SAFETY: `&raw const` of a field demands a pointer within an object.
@@ -455,15 +456,15 @@ impl Shared {
         }
         aboard.flies = false;
         // SAFETY: `from_raw` demands a pointer of `into_raw` that nothing else uses.
-        // - `Shared::begin` has made it so, of the first field of a `Flight`, with the provenance of the whole;
+        // - `SharedService::begin` has made it so, of the first field of a `FileTransfer`, with the provenance of the whole;
         // - the kernel has written a status, which is the last that it does with the memory; `begin` does not touch it after
         //   the call by which the kernel got it, unless it takes back that it flies, which this thread alone has done now.
-        Some(unsafe { Box::from_raw(overlapped.cast::<Flight>()) })
+        Some(unsafe { Box::from_raw(overlapped.cast::<FileTransfer>()) })
     }
 
-    /// Does with a call that was refused what [`Refusal`] says.
+    /// Does with a call that was refused what [`RefusedStatus`] says.
     #[cfg(test)]
-    fn tell_of_refusal(&self, flight: *mut Flight) {
+    fn tell_of_refusal(&self, flight: *mut FileTransfer) {
         let refusal = self.refusals.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(status) = refusal else { return };
         let overlapped = flight.cast::<OVERLAPPED>();
@@ -478,15 +479,15 @@ impl Shared {
         }
     }
 
-    fn note_and_go_on(&self, flight: Box<Flight>, result: Result<usize, Code>) {
+    fn note_and_go_on(&self, flight: Box<FileTransfer>, result: Result<usize, SystemCode>) {
         if let Some(flight) = self.note(flight, result) {
             self.go_on(flight);
         }
     }
 
     /// Does what is left of a request, as far as it goes without the kernel's packet.
-    fn go_on(&self, mut flight: Box<Flight>) {
-        while let Step::Done(back, result) = self.begin(flight) {
+    fn go_on(&self, mut flight: Box<FileTransfer>) {
+        while let TransferStep::Done(back, result) = self.begin(flight) {
             match self.note(back, result) {
                 Some(back) => flight = back,
                 None => return,
@@ -495,12 +496,12 @@ impl Shared {
     }
 
     /// Asks the kernel for the next part of a request.
-    fn begin(&self, mut flight: Box<Flight>) -> Step {
+    fn begin(&self, mut flight: Box<FileTransfer>) -> TransferStep {
         let what = flight.request.kind;
-        let call = match FileCall::of(&flight.request) {
+        let call = match OverlappedCall::of(&flight.request) {
             Ok(Some(call)) => call,
-            Ok(None) => return Step::Done(flight, Ok(0)),
-            Err(code) => return Step::Done(flight, Err(code)),
+            Ok(None) => return TransferStep::Done(flight, Ok(0)),
+            Err(code) => return TransferStep::Done(flight, Err(code)),
         };
         let address = address_of(&flight);
         flight.overlapped = OVERLAPPED {
@@ -510,7 +511,7 @@ impl Shared {
         let serial = self.take_off(address);
         let flight = Box::into_raw(flight);
         // SAFETY: `perform` demands that the call's memory, and the status, stay valid and are not shared until a packet
-        // brings the context, or the call is refused; and that the file is associated with a completion port. A `Flight`
+        // brings the context, or the call is refused; and that the file is associated with a completion port. A `FileTransfer`
         // begins with an OVERLAPPED, and that with a status.
         // - valid: the request has lent its buffer, which stays where it is and is nobody else's until the request has returned; the
         //   flight's memory is freed by nothing but a packet when there is a status, or a refusal;
@@ -519,22 +520,22 @@ impl Shared {
         let status = unsafe { call.perform(what, ptr::null_mut(), flight.cast(), flight.cast()) };
         if !is_error(status) {
             self.cancel_if_asked(address);
-            return Step::Flies;
+            return TransferStep::Flies;
         }
         #[cfg(test)]
         self.tell_of_refusal(flight);
         if !self.take_back_flight(address, serial) {
             // Wine has told of it by a packet as well, and another thread has the request.
-            return Step::Flies;
+            return TransferStep::Flies;
         }
         // SAFETY: `from_raw` demands a pointer of `into_raw` that nothing else uses.
         // - it was made above; the call is over, and has kept nothing; that it flies was taken back by this thread alone.
         let flight = unsafe { Box::from_raw(flight) };
-        Step::Done(flight, Err(code_of(status)))
+        TransferStep::Done(flight, Err(code_of(status)))
     }
 
     /// A request that was cancelled before the kernel had it.
-    fn cancel_if_asked(&self, address: Address) {
+    fn cancel_if_asked(&self, address: TransferAddress) {
         let state = self.lock();
         if let Some(aboard) = state.aboard.get(&address).filter(|aboard| aboard.is_cancelled) {
             aboard.cancel(address);
@@ -542,7 +543,7 @@ impl Shared {
     }
 
     /// A call is about to be made for the flight there. Its serial number.
-    fn take_off(&self, address: Address) -> u64 {
+    fn take_off(&self, address: TransferAddress) -> u64 {
         let mut state = self.lock();
         state.serials += 1;
         let serial = state.serials;
@@ -554,14 +555,18 @@ impl Shared {
 
     /// A call was refused. Whether the flight is that of the calling thread still: another one may have taken it, and yet
     /// another flight have the same memory.
-    fn take_back_flight(&self, address: Address, serial: u64) -> bool {
+    fn take_back_flight(&self, address: TransferAddress, serial: u64) -> bool {
         let mut state = self.lock();
         let aboard = state.aboard.get_mut(&address).filter(|aboard| aboard.serial == serial);
         aboard.is_some_and(|aboard| std::mem::take(&mut aboard.flies))
     }
 
     /// Notes what a call has come to. The request, if something is left of it.
-    fn note(&self, mut flight: Box<Flight>, result: Result<usize, Code>) -> Option<Box<Flight>> {
+    fn note(
+        &self,
+        mut flight: Box<FileTransfer>,
+        result: Result<usize, SystemCode>,
+    ) -> Option<Box<FileTransfer>> {
         let address = address_of(&flight);
         let mut state = self.lock();
         let is_cancelled = state.aboard.get(&address).is_some_and(|aboard| aboard.is_cancelled);
@@ -579,7 +584,7 @@ impl Shared {
 /// Notes what a call for a request has come to, and whether the request was cancelled. Whether the request comes back.
 pub(super) fn conclude(
     request: &mut FileRequest,
-    result: Result<usize, Code>,
+    result: Result<usize, SystemCode>,
     is_cancelled: bool,
 ) -> bool {
     let is_over = match result {
@@ -597,7 +602,7 @@ pub(super) fn conclude(
 }
 
 /// Notes what a call for a request has come to. `Break`: the request has come to its end.
-fn note(request: &mut FileRequest, result: Result<usize, Code>) -> ControlFlow<()> {
+fn note(request: &mut FileRequest, result: Result<usize, SystemCode>) -> ControlFlow<()> {
     let is_read = request.kind == FileKind::Read;
     match result {
         Ok(count) => {
@@ -628,7 +633,7 @@ fn note(request: &mut FileRequest, result: Result<usize, Code>) -> ControlFlow<(
 }
 
 /// What an operation on a file has failed with. Its handle is open, whatever the code says.
-fn fault_of_file(code: Code) -> Fault {
+fn fault_of_file(code: SystemCode) -> Fault {
     match system_fault(code) {
         fault @ Fault { kind: ErrorKind::OutOfMemory, .. } => fault,
         fault => Fault { kind: ErrorKind::Other, ..fault },

@@ -23,7 +23,7 @@ use windows_sys::Win32::System::Threading::{
     CreateEventW, GetCurrentThread, INFINITE, WaitForSingleObject,
 };
 
-use super::service::{Code, FileCall, Shared, code_of, conclude};
+use super::service::{OverlappedCall, SharedService, SystemCode, code_of, conclude};
 use crate::backend::files::FileKind;
 use crate::backend::request::FileRequest;
 use crate::sys::portable::request_queue::RequestQueue;
@@ -32,7 +32,7 @@ use crate::sys::windows::options::last_error;
 use crate::types::error::ErrorKind;
 use crate::types::error::Fault;
 
-/// How many threads each [`Lane`] has at most. A thread that hangs is one of them.
+/// How many threads each [`WaitingJobs`] has at most. A thread that hangs is one of them.
 const MOST: usize = 8;
 
 /// How long a thread stays that has nothing to do.
@@ -50,7 +50,7 @@ pub(super) fn lane_of(request: &FileRequest) -> Option<usize> {
 
 /// Requests, and the threads that wait for them.
 #[derive(Default)]
-pub(super) struct Lane {
+pub(super) struct WaitingJobs {
     /// Not begun, oldest first.
     queue: RequestQueue,
     at_work: Vec<Work>,
@@ -62,13 +62,13 @@ pub(super) struct Lane {
 /// A request that a thread has begun with, until it comes back.
 struct Work {
     id: u64,
-    call: Call,
+    call: BlockingCall,
     /// It was asked for.
     is_cancelled: bool,
 }
 
 /// What a thread does of its request.
-enum Call {
+enum BlockingCall {
     /// Nothing that could be ended.
     None,
     /// This thread is in a call, or about to enter one, or has just left it.
@@ -79,20 +79,20 @@ enum Call {
 
 // SAFETY: `Send` demands that another thread may use the value.
 // - the handles are passed to CancelSynchronousIo and CancelIoEx, which any thread may call.
-unsafe impl Send for Call {}
+unsafe impl Send for BlockingCall {}
 
 impl Work {
     /// Has the kernel end what it has begun, if it has.
     fn cancel(&self) {
         match self.call {
-            Call::None => {}
-            Call::Waits(thread) => {
+            BlockingCall::None => {}
+            BlockingCall::Waits(thread) => {
                 // SAFETY: CancelSynchronousIo demands an open handle of a thread.
                 // - open: the thread owns it, and takes this back, by the same lock that is held here, before it ends or goes
                 //   on to anything else that could be ended.
                 unsafe { CancelSynchronousIo(thread) };
             }
-            Call::Flies(file, address) => {
+            BlockingCall::Flies(file, address) => {
                 // SAFETY: CancelIoEx demands an open file. It looks for a request that was made with this address, and does
                 // not touch what lies there.
                 // - open: the request has a share of it, and this is taken back, as above, before the request is given back.
@@ -102,7 +102,7 @@ impl Work {
     }
 }
 
-impl Lane {
+impl WaitingJobs {
     pub(super) fn push(&mut self, request: FileRequest) {
         self.queue.push(request);
     }
@@ -149,7 +149,7 @@ impl Lane {
 
     /// Asks the kernel once more for what was cancelled and may not have been there yet. Whether there is such a thing.
     pub(super) fn remind(&self) -> bool {
-        let deaf = |work: &&Work| work.is_cancelled && matches!(work.call, Call::Waits(_));
+        let deaf = |work: &&Work| work.is_cancelled && matches!(work.call, BlockingCall::Waits(_));
         self.at_work.iter().filter(deaf).map(Work::cancel).count() > 0
     }
 
@@ -167,7 +167,7 @@ struct Tools {
 
 impl Tools {
     /// A handle of this thread.
-    fn thread(&mut self) -> Result<HANDLE, Code> {
+    fn thread(&mut self) -> Result<HANDLE, SystemCode> {
         if self.thread.is_none() {
             // SAFETY: GetCurrentThread demands nothing.
             let this = unsafe { GetCurrentThread() };
@@ -177,7 +177,7 @@ impl Tools {
     }
 
     /// What an operation tells its end by, if the call for it does not wait.
-    fn event(&mut self) -> Result<HANDLE, Code> {
+    fn event(&mut self) -> Result<HANDLE, SystemCode> {
         if self.event.is_none() {
             // SAFETY: CreateEventW reads attributes and a name at its two pointers.
             // - null stands for none of either. The event is reset by the operation that it is given to.
@@ -193,7 +193,7 @@ impl Tools {
     }
 }
 
-impl Shared {
+impl SharedService {
     /// Starts a thread of a lane, which was counted. If there can be none, and there is no other, what was put fails.
     pub(super) fn start_waiting(self: &Arc<Self>, lane: usize) {
         let shared = Arc::clone(self);
@@ -223,7 +223,7 @@ impl Shared {
         let mut state = self.lock();
         loop {
             if let Some(request) = state.lanes[lane].queue.pop() {
-                let work = Work { id: request.id, call: Call::None, is_cancelled: false };
+                let work = Work { id: request.id, call: BlockingCall::None, is_cancelled: false };
                 state.lanes[lane].at_work.push(work);
                 drop(state);
                 self.wait_for(lane, request, &mut tools);
@@ -254,7 +254,7 @@ impl Shared {
             let it = &mut state.lanes[lane];
             let place = it.at_work.iter().position(|work| work.id == request.id);
             let is_cancelled = place.is_some_and(|place| {
-                it.at_work[place].call = Call::None;
+                it.at_work[place].call = BlockingCall::None;
                 it.at_work[place].is_cancelled
             });
             is_over = conclude(&mut request, result, is_cancelled);
@@ -267,11 +267,11 @@ impl Shared {
     }
 
     /// Notes what the thread of a request does from now on. Whether the request was cancelled.
-    fn turn(&self, lane: usize, id: u64, call: Call) -> bool {
+    fn turn(&self, lane: usize, id: u64, call: BlockingCall) -> bool {
         let mut state = self.lock();
         let Some(work) = state.lanes[lane].work(id) else { return false };
         work.call = call;
-        let is_flying = matches!(work.call, Call::Flies(..));
+        let is_flying = matches!(work.call, BlockingCall::Flies(..));
         if work.is_cancelled && is_flying {
             work.cancel();
         }
@@ -279,10 +279,15 @@ impl Shared {
     }
 
     /// Does what comes next of a request, and waits for it.
-    fn call(&self, lane: usize, request: &FileRequest, tools: &mut Tools) -> Result<usize, Code> {
-        let Some(call) = FileCall::of(request)? else { return Ok(0) };
+    fn call(
+        &self,
+        lane: usize,
+        request: &FileRequest,
+        tools: &mut Tools,
+    ) -> Result<usize, SystemCode> {
+        let Some(call) = OverlappedCall::of(request)? else { return Ok(0) };
         let (thread, event) = (tools.thread()?, tools.event()?);
-        if self.turn(lane, request.id, Call::Waits(thread)) {
+        if self.turn(lane, request.id, BlockingCall::Waits(thread)) {
             return Err(ERROR_OPERATION_ABORTED);
         }
         #[cfg(test)]
@@ -307,7 +312,7 @@ impl Shared {
             return Err(code_of(status));
         }
         if status == STATUS_PENDING {
-            self.turn(lane, request.id, Call::Flies(call.file, block.addr()));
+            self.turn(lane, request.id, BlockingCall::Flies(call.file, block.addr()));
             while status == STATUS_PENDING {
                 // SAFETY: WaitForSingleObject demands an open handle.
                 // - `tools` owns it.

@@ -33,11 +33,11 @@ use windows_sys::core::GUID;
 use super::address::RawAddress;
 use super::afd::make_nonblocking;
 use super::host::is_wine;
-use super::options::{Code, fault, last_code, socket};
-use super::sockets::{Name, is_own_peer, length, name, owned};
+use super::options::{WinsockCode, fault, last_code, socket};
+use super::sockets::{SocketName, is_own_peer, length, name, owned};
 use crate::backend::request::SocketRequest;
 use crate::backend::sockets::{PARTS, SocketKind};
-use crate::types::address::{Address, Kind};
+use crate::types::address::{Address, AddressKind};
 use crate::types::io_buffer::Loan;
 use crate::types::source::Descriptor;
 use crate::types::source::{OwnedKind, OwnedSource, Source as _};
@@ -54,7 +54,7 @@ const ADDRESS: usize = size_of::<SOCKADDR_STORAGE>() + 16;
 /// An operation, and the memory in which the kernel notes what it has come to. While it flies, all of that is the kernel's
 /// but the request and the connection.
 #[repr(C)]
-struct Flight {
+struct SocketTransfer {
     /// First, since its address is what a packet brings.
     overlapped: OVERLAPPED,
     flags: u32,
@@ -67,16 +67,16 @@ struct Flight {
     request: SocketRequest,
 }
 
-/// Where a [`Flight`] is. It only tells it from others.
-pub(super) type Place = usize;
+/// Where a [`SocketTransfer`] is. It only tells it from others.
+pub(super) type TransferPlace = usize;
 
-/// Has a packet come that brings a place, as if a call had ended: what [`Operations::complete`] is told then.
-pub(super) type Sign<'s> = &'s dyn Fn(Place);
+/// Has a packet come that brings a place, as if a call had ended: what [`OverlappedOperations::complete`] is told then.
+pub(super) type Sign<'s> = &'s dyn Fn(TransferPlace);
 
 /// An operation that was begun, until it has ended.
-struct Aboard {
+struct PendingTransfer {
     /// The memory of the flight, as the kernel was told.
-    memory: *mut Flight,
+    memory: *mut SocketTransfer,
     /// Tells this flight from a later one that has the same memory.
     serial: u64,
     descriptor: Descriptor,
@@ -85,7 +85,7 @@ struct Aboard {
     /// The call is being made: a thread has the memory, and will go on with it.
     is_being_called: bool,
     /// The call has failed at once.
-    refused: Option<Code>,
+    refused: Option<WinsockCode>,
     /// It was cancelled.
     is_cancelled: bool,
 }
@@ -93,9 +93,9 @@ struct Aboard {
 // SAFETY: `Send` demands that another thread may use the value.
 // - `memory` is a box's, of what may be sent; the box is made of it again by one thread, which takes `flies` back under
 //   the lock.
-unsafe impl Send for Aboard {}
+unsafe impl Send for PendingTransfer {}
 
-impl Aboard {
+impl PendingTransfer {
     /// Has the kernel end it. False if the kernel does not have it.
     fn cancel(&self) -> bool {
         let handle: HANDLE = ptr::without_provenance_mut(socket(self.descriptor));
@@ -107,12 +107,12 @@ impl Aboard {
 }
 
 #[derive(Default)]
-struct State {
+struct TransferState {
     /// Handed over, and not begun, the oldest first.
     fresh: Vec<SocketRequest>,
-    aboard: HashMap<Place, Aboard>,
+    aboard: HashMap<TransferPlace, PendingTransfer>,
     /// Where those aboard are, by their names.
-    places: HashMap<u64, Place>,
+    places: HashMap<u64, TransferPlace>,
     /// What has ended, and was not brought back yet.
     ended: HashMap<u64, SocketRequest>,
     serials: u64,
@@ -122,8 +122,8 @@ struct State {
 
 /// The operations of one reactor.
 #[derive(Default)]
-pub(super) struct Operations {
-    state: Mutex<State>,
+pub(super) struct OverlappedOperations {
+    state: Mutex<TransferState>,
 }
 
 /// What is known when the kernel is done with a flight.
@@ -131,7 +131,7 @@ enum Met {
     Done(usize),
     /// A datagram has filled the room, and more was lost.
     Cut(usize),
-    Failed(Code),
+    Failed(WinsockCode),
     /// The call has failed at once.
     Refused,
 }
@@ -200,15 +200,15 @@ fn kept_or_asked(kept: &OnceLock<Extensions>, of: SOCKET) -> Extensions {
 }
 
 /// The code of a call that has just been made; 0 if it is done.
-fn code_of(done: bool) -> Code {
+fn code_of(done: bool) -> WinsockCode {
     if done { 0 } else { last_code() }
 }
 
 /// A new socket for a connection of this listener.
-fn open_like(listener: Descriptor) -> Result<OwnedSource, Code> {
-    let family = match name(listener, Name::Own)? {
-        Some(Address(Kind::Ip(SocketAddr::V4(_)))) => AF_INET,
-        Some(Address(Kind::Ip(SocketAddr::V6(_)))) => AF_INET6,
+fn open_like(listener: Descriptor) -> Result<OwnedSource, WinsockCode> {
+    let family = match name(listener, SocketName::Own)? {
+        Some(Address(AddressKind::Ip(SocketAddr::V4(_)))) => AF_INET,
+        Some(Address(AddressKind::Ip(SocketAddr::V6(_)))) => AF_INET6,
         _ => return Err(WSAEOPNOTSUPP),
     };
     let flags = WSA_FLAG_OVERLAPPED | WSA_FLAG_NO_HANDLE_INHERIT;
@@ -223,14 +223,14 @@ fn open_like(listener: Descriptor) -> Result<OwnedSource, Code> {
 }
 
 /// Gives a socket an address of its own, if it has none: ConnectEx demands one.
-fn bind_for(descriptor: Descriptor, target: &Address) -> Result<(), Code> {
-    match name(descriptor, Name::Own) {
+fn bind_for(descriptor: Descriptor, target: &Address) -> Result<(), WinsockCode> {
+    match name(descriptor, SocketName::Own) {
         Err(WSAEINVAL) => {}
         known => return known.map(|_| ()),
     }
     let any = match &target.0 {
-        Kind::Ip(SocketAddr::V4(_)) => SocketAddr::from(([0; 4], 0)),
-        Kind::Ip(SocketAddr::V6(_)) => SocketAddr::from(([0_u16; 8], 0)),
+        AddressKind::Ip(SocketAddr::V4(_)) => SocketAddr::from(([0; 4], 0)),
+        AddressKind::Ip(SocketAddr::V6(_)) => SocketAddr::from(([0_u16; 8], 0)),
         _ => return Err(WSAEOPNOTSUPP),
     };
     let any = RawAddress::of(&any.into()).map_err(|_| WSAEOPNOTSUPP)?;
@@ -284,7 +284,7 @@ impl Parts {
     }
 }
 
-impl Flight {
+impl SocketTransfer {
     fn new(request: SocketRequest) -> Box<Self> {
         Box::new(Self {
             overlapped: OVERLAPPED::default(),
@@ -297,7 +297,7 @@ impl Flight {
     }
 
     /// What has to be there before the call.
-    fn prepare(&mut self) -> Result<(), Code> {
+    fn prepare(&mut self) -> Result<(), WinsockCode> {
         self.overlapped = OVERLAPPED {
             Internal: STATUS_PENDING.cast_unsigned() as usize,
             ..OVERLAPPED::default()
@@ -322,7 +322,7 @@ impl Flight {
     ///
     /// `flight` is what `Box::into_raw` has returned. It was [prepared](Self::prepare), and nothing else uses it. From the
     /// call on until its end nothing touches but the status, and nothing frees it.
-    unsafe fn call(flight: *mut Self) -> Code {
+    unsafe fn call(flight: *mut Self) -> WinsockCode {
         // SAFETY: `&raw mut` of a field demands a pointer within an object.
         // - the caller says that it is a box's.
         let overlapped = unsafe { &raw mut (*flight).overlapped };
@@ -401,7 +401,7 @@ impl Flight {
         (parts, count): (*const WSABUF, u32),
         to: Option<(*const SOCKADDR, i32)>,
         overlapped: *mut OVERLAPPED,
-    ) -> Code {
+    ) -> WinsockCode {
         let none = ptr::null_mut();
         let done = match to {
             // SAFETY: WSASendTo reads so many buffers and an address, the bytes of the buffers until it is done, and writes a
@@ -423,7 +423,7 @@ impl Flight {
     /// # Safety
     ///
     /// As for [`call`](Self::call); `overlapped` is the flight's.
-    unsafe fn accept(flight: *mut Self, overlapped: *mut OVERLAPPED) -> Code {
+    unsafe fn accept(flight: *mut Self, overlapped: *mut OVERLAPPED) -> WinsockCode {
         // SAFETY: `&raw mut` of a field demands a pointer within an object.
         // - the caller says that it is a box's.
         let names = unsafe { &raw mut (*flight).names }.cast();
@@ -454,7 +454,7 @@ impl Flight {
     /// # Safety
     ///
     /// As for [`call`](Self::call); `overlapped` is the flight's.
-    unsafe fn connect(flight: *mut Self, overlapped: *mut OVERLAPPED) -> Code {
+    unsafe fn connect(flight: *mut Self, overlapped: *mut OVERLAPPED) -> WinsockCode {
         // SAFETY: reading demands that the place is valid and not written to.
         // - the caller says so.
         let socket = socket(unsafe { (*flight).request.target.descriptor });
@@ -512,7 +512,7 @@ impl Flight {
     }
 
     /// The listener has given up a connection: the flight has it.
-    fn take_connection(&mut self) -> Result<(), Code> {
+    fn take_connection(&mut self) -> Result<(), WinsockCode> {
         let descriptor = self.request.target.descriptor;
         let listener = socket(descriptor);
         let Some(connection) = self.connection.take() else { return Err(WSAECONNABORTED) };
@@ -560,7 +560,7 @@ impl Flight {
     }
 
     /// A connect is done.
-    fn take_peer(&self) -> Result<(), Code> {
+    fn take_peer(&self) -> Result<(), WinsockCode> {
         let descriptor = self.request.target.descriptor;
         // SAFETY: setsockopt reads as many bytes at the pointer as its last argument says: none.
         let done = unsafe {
@@ -576,8 +576,8 @@ impl Flight {
     }
 }
 
-impl Operations {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl OverlappedOperations {
+    fn lock(&self) -> MutexGuard<'_, TransferState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -592,10 +592,10 @@ impl Operations {
             if state.fresh.is_empty() {
                 return;
             }
-            let flight = Flight::new(state.fresh.remove(0));
+            let flight = SocketTransfer::new(state.fresh.remove(0));
             let (id, descriptor) = (flight.request.id, flight.request.target.descriptor);
             let memory = Box::into_raw(flight);
-            let aboard = Aboard {
+            let aboard = PendingTransfer {
                 memory,
                 serial: 0,
                 descriptor,
@@ -614,7 +614,7 @@ impl Operations {
     }
 
     /// Hands the kernel what is left of a flight that is aboard.
-    fn start(&self, mut flight: Box<Flight>, sign: Sign<'_>) {
+    fn start(&self, mut flight: Box<SocketTransfer>, sign: Sign<'_>) {
         let prepared = flight.prepare();
         #[cfg(test)]
         let kind = flight.request.kind;
@@ -634,7 +634,7 @@ impl Operations {
             // SAFETY: `call` demands a prepared flight that nothing else uses, and that is let be until the call is over.
             // - it was prepared above; `complete` makes the box of it again when the kernel has written a status, or else
             //   when this call has returned; this function does not touch it any more.
-            Ok(()) => unsafe { Flight::call(memory) },
+            Ok(()) => unsafe { SocketTransfer::call(memory) },
             Err(code) => code,
         };
         let mut state = self.lock();
@@ -661,7 +661,7 @@ impl Operations {
     /// socket still that was attached.
     pub(super) fn complete(
         &self,
-        place: Place,
+        place: TransferPlace,
         sign: Sign<'_>,
         is_there: impl FnOnce(Descriptor) -> bool,
     ) -> Option<u64> {
@@ -709,7 +709,7 @@ impl Operations {
         }
         // What was done so far is told, and that it was cancelled, if something is left.
         flight.request.is_cancelled |= !is_over;
-        let Flight { request, .. } = *flight;
+        let SocketTransfer { request, .. } = *flight;
         let id = request.id;
         state.aboard.remove(&place);
         state.places.remove(&id);
@@ -763,7 +763,7 @@ impl Operations {
     }
 }
 
-impl Aboard {
+impl PendingTransfer {
     /// Whether the kernel has written what the call has come to.
     fn has_status(&self) -> bool {
         // SAFETY: `&raw const` of a field demands a pointer within an object.
@@ -775,7 +775,7 @@ impl Aboard {
     }
 }
 
-impl Flight {
+impl SocketTransfer {
     /// How many bytes there is room for.
     fn room(&self) -> usize {
         let parts = self.request.buffer.as_ref().map_or(&[][..], |loan| loan.parts());

@@ -19,11 +19,11 @@ use windows_sys::Win32::System::Threading::{GetCurrentProcess, GetProcessHandleC
 use super::super::afd::{self, Afd};
 use super::super::host::is_wine;
 use super::super::options::{last_code, socket};
-use super::super::port::Port as Kernel;
+use super::super::port::SystemPort as Kernel;
 use super::kept_or_asked;
 use crate::backend::reactor::Reactor as _;
 use crate::backend::request::{SocketRequest, Submit as _};
-use crate::backend::sockets::{Attempt, SocketKind, SocketTarget, Sockets as _, Transport};
+use crate::backend::sockets::{SocketAttempt, SocketKind, SocketTarget, Sockets as _, Transport};
 use crate::state::facts::{Edge, Facts};
 use crate::types::config::FileEngine;
 use crate::types::io_buffer::Loan;
@@ -44,10 +44,10 @@ thread_local! {
 }
 
 /// It is told where the flight is.
-type Between = Box<dyn FnOnce(super::Place)>;
+type Between = Box<dyn FnOnce(super::TransferPlace)>;
 
 /// This thread is about to make a call: its flight is aboard, and the kernel does not have it yet.
-pub(super) fn call_is_due(place: super::Place) {
+pub(super) fn call_is_due(place: super::TransferPlace) {
     if let Some(between) = IN_BETWEEN.take() {
         between(place);
     }
@@ -447,7 +447,7 @@ fn what_is_cancelled_comes_back_by_the_call_or_by_an_edge() {
     afd.attach(here, 7, Facts::IN).unwrap();
     let mut nothing = [];
     let attempt = afd.receive(here, Transport::DrainedStream, &mut nothing);
-    assert!(matches!(attempt, Attempt::Carried));
+    assert!(matches!(attempt, SocketAttempt::Carried));
     afd.submit(request(here, 1, SocketKind::Receive, room(8)));
     assert_eq!(afd.cancel(1).map(|request| request.id), Some(1));
     afd.submit(request(here, 2, SocketKind::Receive, room(8)));
