@@ -31,14 +31,14 @@ mod types;
 mod fake;
 #[path = "loom/files.rs"]
 mod files;
-#[path = "loom/flights.rs"]
-mod flights;
 #[path = "loom/hand_over.rs"]
 mod hand_over;
 #[path = "loom/kit.rs"]
 mod kit;
 #[path = "loom/operations.rs"]
 mod operations;
+#[path = "loom/ops.rs"]
+mod ops;
 #[path = "loom/readiness.rs"]
 mod readiness;
 #[path = "loom/removal.rs"]

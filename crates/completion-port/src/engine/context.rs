@@ -189,8 +189,8 @@ impl Context {
 
     /// The name that the operation of this record has, or will have: the record, and how often it was used before.
     #[inline]
-    pub(crate) fn operation_of(&self, record: u32) -> u64 {
-        u64::from(self.nodes.record(record).uses()) << 32 | u64::from(record)
+    pub(crate) fn operation_of(&self, op_index: u32) -> u64 {
+        u64::from(self.nodes.op_index(op_index).uses()) << 32 | u64::from(op_index)
     }
 
     #[inline]

@@ -47,7 +47,7 @@ use workers::Workers;
 pub(crate) use crate::state::operations::{Clearance, Desk, Step, Verdict};
 pub(crate) use crate::state::schedule::Waited;
 pub(crate) use context::{Name, Shown, name_of, name_parts};
-pub(crate) use operations::{Aloft, AttemptContext, Operations, Plan};
+pub(crate) use operations::{AttemptContext, OpRef, Operations, Plan};
 pub(crate) use queue::{Histogram, Posting, Taken};
 pub(crate) use registry::{NewRegistration, Return};
 pub(crate) use wait::{GoesOn, Scratch};

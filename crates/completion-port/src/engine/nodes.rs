@@ -1,8 +1,8 @@
 //! Slots, links of posted messages, and operations.
 
 use crate::memory::arena::Arena;
-use crate::state::operations::{Flight, Records};
-use crate::state::queue::{FLIGHT, Links, Node, POSTED, cell_of, is_flight};
+use crate::state::operations::{Op, OpTable};
+use crate::state::queue::{Links, Node, OP, POSTED, cell_of, is_op};
 use crate::state::slot::Slot;
 use crate::sync::AtomicU32;
 
@@ -10,12 +10,12 @@ use crate::sync::AtomicU32;
 pub(super) struct Nodes {
     slots: Arena<Slot>,
     posts: Arena<AtomicU32>,
-    flights: Arena<Flight>,
+    ops: Arena<Op>,
 }
 
 impl Nodes {
     pub(super) const fn new() -> Self {
-        Self { slots: Arena::new(), posts: Arena::new(), flights: Arena::new() }
+        Self { slots: Arena::new(), posts: Arena::new(), ops: Arena::new() }
     }
 
     #[inline]
@@ -46,18 +46,18 @@ impl Nodes {
     }
 
     #[inline]
-    pub(super) fn record(&self, record: u32) -> &Flight {
-        self.flights.at(record)
+    pub(super) fn op_index(&self, op_index: u32) -> &Op {
+        self.ops.at(op_index)
     }
 
     /// The record, if it was ever used.
-    pub(super) fn find_record(&self, record: u32) -> Option<&Flight> {
-        self.flights.find(record)
+    pub(super) fn find_record(&self, op_index: u32) -> Option<&Op> {
+        self.ops.find(op_index)
     }
 
     /// The same as [`Nodes::reserve_slot`] for a record.
-    pub(super) fn reserve_record(&self, record: u32) -> bool {
-        self.flights.reserve(record)
+    pub(super) fn reserve_record(&self, op_index: u32) -> bool {
+        self.ops.reserve(op_index)
     }
 }
 
@@ -66,17 +66,17 @@ impl Links for Nodes {
     fn link(&self, node: Node) -> &AtomicU32 {
         if node & POSTED == 0 {
             &self.slots.at(node).link
-        } else if is_flight(node) {
-            &self.flights.at(node & !FLIGHT).link
+        } else if is_op(node) {
+            &self.ops.at(node & !OP).link
         } else {
             self.posts.at(cell_of(node))
         }
     }
 }
 
-impl Records for Nodes {
+impl OpTable for Nodes {
     #[inline]
-    fn flight(&self, node: Node) -> &Flight {
-        self.flights.at(node & !FLIGHT)
+    fn op(&self, node: Node) -> &Op {
+        self.ops.at(node & !OP)
     }
 }

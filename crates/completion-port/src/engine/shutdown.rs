@@ -6,8 +6,8 @@ use super::Engine;
 use super::context::{Context, PortPhase, name_of};
 use super::queue::{Hub, Notice};
 use crate::state::moment::Moment;
-use crate::state::operations::{Flight, Verdict};
-use crate::state::queue::{FLIGHT, POSTED, cell_of};
+use crate::state::operations::{Op, Verdict};
+use crate::state::queue::{OP, POSTED, cell_of};
 use crate::sync::fence;
 use crate::types::error::{Call, Error};
 
@@ -39,10 +39,10 @@ impl Engine {
         if phase == PortPhase::Closed {
             // Until all packets of operations are queued the waits go on.
             hub.lists_mut().begin_await();
-            let (slots, records) = (hub.lists().highest_slot(), hub.lists().highest_record());
+            let (slots, ops) = (hub.lists().highest_slot(), hub.lists().highest_record());
             drop(hub);
             self.notify(notice);
-            self.call_off_everywhere(slots, records);
+            self.call_off_everywhere(slots, ops);
             let mut hub = self.lock();
             hub.lists_mut().end_await();
             drop(self.end_if_over(hub));
@@ -54,7 +54,7 @@ impl Engine {
 
     /// Operations would wait for ever for peers that say nothing: they end, and their packets are queued.
     /// The packets of those that are being tried, or have just ended, are awaited.
-    fn call_off_everywhere(&self, slots: u32, records: u32) {
+    fn call_off_everywhere(&self, slots: u32, ops: u32) {
         // The port is closed, which was said under its lock. A thread that starts an operation looks for that under the
         // lock of the registration's desk: either it sees it, or this thread sees the operation from here on. The slots
         // and records beyond these numbers, and a desk that is not found, are taken under the port's lock, behind that
@@ -65,8 +65,8 @@ impl Engine {
         // The thread that starts a lone one has no lock. It looks behind the exchange that puts the operation in flight: either
         // it sees that the port is closed, or this thread sees the operation from here on.
         fence(SeqCst);
-        for record in 0..records {
-            self.await_packet(self.nodes().record(record));
+        for op_index in 0..ops {
+            self.await_packet(self.nodes().op_index(op_index));
         }
         for index in 0..slots {
             let Some(slot) = self.nodes().find_slot(index) else { continue };
@@ -76,20 +76,20 @@ impl Engine {
 
     /// Has the waits of the closed port go on until the packet of this operation is taken, if a thread may be about to
     /// queue it.
-    fn await_packet(&self, flight: &Flight) {
-        while flight.is_aloft() {
-            let index = flight.slot();
+    fn await_packet(&self, op: &Op) {
+        while op.is_in_flight() {
+            let index = op.slot();
             let mut hub = self.lock();
             let Some(desk) = self.desk(index) else { return };
             let mut lanes = desk.lock();
             // It may have been another operation.
-            if flight.slot() == index {
-                let uses = flight.uses();
-                if flight.is_lone() || self.slot(index).word().is_lone() {
-                    if self.await_alone(index, flight, uses) {
+            if op.slot() == index {
+                let uses = op.uses();
+                if op.is_lone() || self.slot(index).word().is_lone() {
+                    if self.await_alone(index, op, uses) {
                         hub.lists_mut().begin_await();
                     }
-                } else if lanes.await_packet(flight) {
+                } else if lanes.await_packet(op) {
                     hub.lists_mut().begin_await();
                 }
                 return;
@@ -98,19 +98,19 @@ impl Engine {
     }
 
     /// The same for an operation that may be lone, and may land meanwhile.
-    fn await_alone(&self, index: u32, flight: &Flight, uses: u32) -> bool {
-        if !flight.start_awaiting() {
+    fn await_alone(&self, index: u32, op: &Op, uses: u32) -> bool {
+        if !op.start_awaiting() {
             return false;
         }
         // The thread that lands it tells the slot, and then looks whether it was awaited. If that comes after this claim
         // it sees the word above.
         let slot = self.slot(index);
         slot.touch();
-        if slot.word().is_lone() && flight.uses() == uses {
+        if slot.word().is_lone() && op.uses() == uses {
             return true;
         }
         // Otherwise this thread takes the word back, unless the other one has seen it by then.
-        !flight.stop_awaiting()
+        !op.stop_awaiting()
     }
 
     /// The port is open no longer. What is due by now is queued still, though no thread has looked since: all of
@@ -171,24 +171,24 @@ impl Engine {
             let mut queued = hub.lists_mut().take_ready();
             drop(hub);
             while let Some(node) = queued.pop(self.nodes()) {
-                if node & FLIGHT == POSTED {
+                if node & OP == POSTED {
                     remains.messages.push(cell_of(node));
                 }
             }
         }
-        for record in 0.. {
-            let Some(flight) = self.nodes().find_record(record) else { break };
+        for op_index in 0.. {
+            let Some(op) = self.nodes().find_record(op_index) else { break };
             // What another thread of the parent was just moving to or from its back end is forgotten in a child.
-            if flight.is_aloft() && !(forked && self.is_file(flight.slot())) {
-                remains.operations.push(record);
-                let verdict = flight.called_off().unwrap_or(Verdict::Cancelled);
+            if op.is_in_flight() && !(forked && self.is_file(op.slot())) {
+                remains.operations.push(op_index);
+                let verdict = op.called_off().unwrap_or(Verdict::Cancelled);
                 if !forked {
-                    self.abandon_connect(&self.aloft(record), verdict);
+                    self.abandon_connect(&self.op_ref(op_index), verdict);
                 }
             }
-            if flight.is_handed() && !forked {
+            if op.is_handed() && !forked {
                 // Before the keys are dropped: a system may let a send go on behind the closing of its socket.
-                drop(self.cancel_socket_request(record));
+                drop(self.cancel_socket_request(op_index));
             }
         }
         for index in 0.. {

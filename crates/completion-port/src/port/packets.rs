@@ -207,7 +207,7 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
                 Some(self.ready(slot, name_parts(name).0, events))
             }
             Taken::Posted(cell) => Some(self.posted(cell, seat)),
-            Taken::Operation(record) => self.operation(record, seat),
+            Taken::Operation(op_index) => self.operation(op_index, seat),
             Taken::Notified(name, events) => {
                 let key = {
                     // If the clone panics, this still gives the node back, and the packet is made

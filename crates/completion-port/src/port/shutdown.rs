@@ -107,12 +107,12 @@ impl<K, M, B> Drop for Port<K, M, B> {
             // - a value: the engine names each slot that has a key and is not held, once.
             drop(unsafe { keys.take(index) });
         });
-        let operations = Each(remains.operations.into_iter(), |record| {
+        let operations = Each(remains.operations.into_iter(), |op_index| {
             // SAFETY: `take` demands that the caller owns the cell, with a value in it.
             // - owned: nothing else has the port, so that no thread tries an operation;
             // - a value: the engine names each operation whose packet was not taken, once.
-            let operation = unsafe { data.take(record) };
-            let request = self.store.engine.take_completed_file(record);
+            let operation = unsafe { data.take(op_index) };
+            let request = self.store.engine.take_completed_file(op_index);
             drop((operation, request));
         });
         drop(operations);

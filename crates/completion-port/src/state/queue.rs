@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::sync::AtomicU32;
 
 /// The number of a node: a slot's index, a posted message's with [`POSTED`] set, or an operation's with
-/// [`FLIGHT`].
+/// [`OP`].
 pub(crate) type Node = u32;
 
 /// No node.
@@ -21,7 +21,7 @@ pub(crate) const POSTED: Node = 1 << 31;
 
 /// Set in the number of an operation: [`POSTED`], so that one look tells that a node is no slot, and a bit
 /// that no message's number has.
-pub(crate) const FLIGHT: Node = POSTED | 1 << 30;
+pub(crate) const OP: Node = POSTED | 1 << 30;
 
 /// Set, beside [`POSTED`], in the number of a message that tells of an operation: no thread has posted it to
 /// have it handled by another one.
@@ -31,7 +31,7 @@ pub(crate) const TELLS: Node = 1 << 29;
 pub(crate) const MOST: u32 = 1 << 30;
 
 /// Records of operations have numbers below this. The two numbers above mean something else in a lane.
-pub(crate) const MOST_FLIGHTS: u32 = MOST - 2;
+pub(crate) const MOST_OPS: u32 = MOST - 2;
 
 /// Of messages there are fewer than this.
 pub(crate) const MOST_MESSAGES: u32 = TELLS;
@@ -44,8 +44,8 @@ pub(crate) fn cell_of(node: Node) -> u32 {
 
 /// Whether a node that is no slot is an operation.
 #[inline]
-pub(crate) fn is_flight(node: Node) -> bool {
-    node & FLIGHT == FLIGHT && node != NIL
+pub(crate) fn is_op(node: Node) -> bool {
+    node & OP == OP && node != NIL
 }
 
 /// Where the links lie.
@@ -206,7 +206,7 @@ impl Fifo {
     /// Whether the first node is a posted message, and not one that tells of an operation.
     #[inline]
     pub(crate) fn begins_with_post(&self) -> bool {
-        self.head & (FLIGHT | TELLS) == POSTED
+        self.head & (OP | TELLS) == POSTED
     }
 
     /// Whether `holds` is true of some node.

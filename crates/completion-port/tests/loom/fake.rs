@@ -15,7 +15,7 @@ use crate::backend::sockets::{Received, SocketAttempt, SocketTarget, Sockets, Tr
 use crate::backend::thread::Thread;
 use crate::state::facts::{AtEnd, DescriptorKind, Edge, Facts, Presence, Probe};
 use crate::state::moment::Moment;
-use crate::state::queue::is_flight;
+use crate::state::queue::is_op;
 use crate::state::table::Descriptors;
 use crate::types::address::Address;
 use crate::types::error::ErrorKind;
@@ -59,7 +59,7 @@ struct FakeState {
 fn is_of_operation(edge: &Edge) -> bool {
     let name = edge.name;
     #[allow(clippy::cast_possible_truncation, reason = "the lower half is the node")]
-    is_flight(name as u32)
+    is_op(name as u32)
 }
 
 impl FakeState {

@@ -57,12 +57,12 @@ impl Depot {
         Arc::new(Self { engine, fake, name, is_shared, done, packets })
     }
 
-    fn request(&self, record: u32) -> FileRequest {
+    fn request(&self, op_index: u32) -> FileRequest {
         let (index, _) = name_parts(self.name);
         let issuer: Weak<Engine> = Arc::downgrade(&self.engine);
-        let file = self.engine.file_ref(index, record).unwrap();
+        let file = self.engine.file_ref(index, op_index).unwrap();
         let target = FileTarget { file, offset: 0, issuer };
-        FileRequest::new(self.engine.operation_of(record), target, FileKind::SyncAll, None)
+        FileRequest::new(self.engine.operation_of(op_index), target, FileKind::SyncAll, None)
     }
 
     /// Starts an operation, which cannot be done at once.
@@ -76,27 +76,27 @@ impl Depot {
         let plan = (PLAN.call, deadline);
         let kind = |error: crate::types::error::Error| error.kind();
         if !self.is_shared {
-            let (record, desk) = engine
-                .own_record(index, PLAN.call, |_| true)
+            let (op_index, desk) = engine
+                .own_op(index, PLAN.call, |_| true)
                 .inspect_err(|_| engine.free(self.name))
                 .map_err(kind)?;
-            let operation = engine.operation_of(record);
-            let (slot, request) = (engine.slot(index), self.request(record));
-            let lent = engine.lend_file(slot, index, desk, record, plan, NO_HINT, request);
+            let operation = engine.operation_of(op_index);
+            let (slot, request) = (engine.slot(index), self.request(op_index));
+            let lent = engine.lend_file(slot, index, desk, op_index, plan, NO_HINT, request);
             return lent.map(|()| operation).map_err(|(error, _)| {
                 engine.free(self.name);
                 error.kind()
             });
         }
-        let record = engine.shared_record(self.name, &PLAN, None, |_| true).map_err(kind)?;
-        let operation = engine.operation_of(record);
-        engine.share_file(self.name, record, plan).map_err(|error| {
-            engine.give_back_record(record);
+        let op_index = engine.shared_op(self.name, &PLAN, None, |_| true).map_err(kind)?;
+        let operation = engine.operation_of(op_index);
+        engine.share_file(self.name, op_index, plan).map_err(|error| {
+            engine.give_back_op(op_index);
             error.kind()
         })?;
-        let aloft = engine.aloft(record);
-        if engine.submit_file(&aloft, deadline, self.request(record)).is_err() {
-            engine.queue_operation(record);
+        let op_ref = engine.op_ref(op_index);
+        if engine.submit_file(&op_ref, deadline, self.request(op_index)).is_err() {
+            engine.queue_operation(op_index);
         }
         Ok(operation)
     }
@@ -109,8 +109,8 @@ impl Depot {
     }
 
     fn see_next(&self, seat: &Seat) -> Option<Seen> {
-        let record = match next(&self.engine, seat)? {
-            Taken::Operation(record) => record,
+        let op_index = match next(&self.engine, seat)? {
+            Taken::Operation(op_index) => op_index,
             Taken::Removed(name) => {
                 assert_eq!(name, self.name);
                 self.engine.free(name);
@@ -118,14 +118,14 @@ impl Depot {
             }
             other => panic!("{other:?}"),
         };
-        let aloft = self.engine.aloft(record);
-        let Step::Ends(verdict) = self.engine.turn(&aloft, Some(seat)) else {
+        let op_ref = self.engine.op_ref(op_index);
+        let Step::Ends(verdict) = self.engine.turn(&op_ref, Some(seat)) else {
             panic!("its node comes once, when it has ended");
         };
         // An operation that was called off before it was handed over has no request.
-        if let Some(request) = self.engine.take_completed_file(record) {
+        if let Some(request) = self.engine.take_completed_file(op_index) {
             assert_eq!(request.is_cancelled, verdict != Verdict::Done);
-            assert_eq!(request.id, self.engine.operation_of(record));
+            assert_eq!(request.id, self.engine.operation_of(op_index));
         } else {
             assert_ne!(verdict, Verdict::Done, "what is done has come back");
         }
@@ -133,10 +133,10 @@ impl Depot {
         self.packets.fetch_add(1, SeqCst);
         self.done.fetch_add(usize::from(verdict == Verdict::Done), SeqCst);
         if self.is_shared {
-            self.engine.land_shared(&aloft, seat);
-            self.engine.free_record(record, Some(seat));
+            self.engine.land_shared(&op_ref, seat);
+            self.engine.free_op(op_index, Some(seat));
         } else {
-            self.engine.land_own(&aloft);
+            self.engine.land_own(&op_ref);
         }
         Some(Seen::Done(verdict))
     }

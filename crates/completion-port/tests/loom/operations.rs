@@ -9,7 +9,7 @@ use loom::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use crate::backend::sockets::{Rest, SocketAttempt};
 use crate::engine::{
-    Aloft, Engine, NewRegistration, Plan, Return, Seat, Step, Taken, Verdict, Waited, name_parts,
+    Engine, NewRegistration, OpRef, Plan, Return, Seat, Step, Taken, Verdict, Waited, name_parts,
 };
 use crate::fake::Fake;
 use crate::kit::{
@@ -31,7 +31,7 @@ const PARKED: Return = Return { mode: None, timed: false, drained: NO_HINT };
 
 /// The cell of an operation, and what has become of it.
 #[derive(Clone, Copy, Debug, Default)]
-struct Cargo {
+struct OpData {
     is_there: bool,
     has_byte: bool,
     /// It has ended while its token tried it, called off.
@@ -45,7 +45,7 @@ struct Harbour {
     name: u64,
     is_shared: bool,
     /// By the numbers of records.
-    cargo: [UnsafeCell<Cargo>; 2],
+    data: [UnsafeCell<OpData>; 2],
     /// Whether the key is in its cell.
     key: UnsafeCell<bool>,
     /// The packets of operations: those that were done, and all.
@@ -79,39 +79,39 @@ impl Harbour {
             fake,
             name,
             is_shared,
-            cargo: [(); 2].map(|()| UnsafeCell::new(Cargo::default())),
+            data: [(); 2].map(|()| UnsafeCell::new(OpData::default())),
             key: UnsafeCell::new(true),
             done: AtomicUsize::new(0),
             packets: AtomicUsize::new(0),
         }
     }
 
-    fn with_cargo<R>(&self, record: u32, act: impl FnOnce(&mut Cargo) -> R) -> R {
-        self.cargo[record as usize].with_mut(|cargo| {
+    fn with_data<R>(&self, op_index: u32, act: impl FnOnce(&mut OpData) -> R) -> R {
+        self.data[op_index as usize].with_mut(|data| {
             // SAFETY: dereferencing demands that nobody else accesses the cell meanwhile.
             // - that is what the model checks: loom reports any access that nothing orders.
-            act(unsafe { &mut *cargo })
+            act(unsafe { &mut *data })
         })
     }
 
-    fn load(&self, record: u32) {
-        self.with_cargo(record, |cargo| {
-            assert!(!cargo.is_there, "the cell of a record is empty");
-            *cargo = Cargo { is_there: true, ..Cargo::default() };
+    fn load(&self, op_index: u32) {
+        self.with_data(op_index, |data| {
+            assert!(!data.is_there, "the cell of a record is empty");
+            *data = OpData { is_there: true, ..OpData::default() };
         });
     }
 
-    fn unload(&self, record: u32) -> Cargo {
-        self.with_cargo(record, |cargo| {
-            assert!(cargo.is_there, "an operation is taken once");
-            std::mem::take(cargo)
+    fn unload(&self, op_index: u32) -> OpData {
+        self.with_data(op_index, |data| {
+            assert!(data.is_there, "an operation is taken once");
+            std::mem::take(data)
         })
     }
 
     /// The handler of a token uses the key, which stays where it is.
     fn use_key(&self) {
         self.key.with_mut(|key| {
-            // SAFETY: as in `with_cargo`.
+            // SAFETY: as in `with_data`.
             assert!(unsafe { *key }, "the key is in its cell");
         });
     }
@@ -127,7 +127,7 @@ impl Harbour {
     /// The key is moved out, and the registration ends.
     fn end(&self) {
         self.key.with_mut(|key| {
-            // SAFETY: as in `with_cargo`.
+            // SAFETY: as in `with_data`.
             assert!(unsafe { std::mem::replace(&mut *key, false) }, "the key is moved out once");
         });
         self.engine.free(self.name);
@@ -146,21 +146,21 @@ impl Harbour {
     fn share(&self, deadline: Moment, seat: Option<&Seat>) -> Result<u64, ErrorKind> {
         let engine = &*self.engine;
         let plan = self.plan(deadline);
-        let record =
-            engine.shared_record(self.name, &plan, None, |_| true).map_err(|error| error.kind())?;
-        let operation = engine.operation_of(record);
-        self.load(record);
-        let step = engine.share(self.name, record, &plan).map_err(|error| {
-            self.unload(record);
-            engine.give_back_record(record);
+        let op_index =
+            engine.shared_op(self.name, &plan, None, |_| true).map_err(|error| error.kind())?;
+        let operation = engine.operation_of(op_index);
+        self.load(op_index);
+        let step = engine.share(self.name, op_index, &plan).map_err(|error| {
+            self.unload(op_index);
+            engine.give_back_op(op_index);
             error.kind()
         })?;
         let step = match step {
-            Step::Try => self.attempt(&engine.aloft(record), seat),
+            Step::Try => self.attempt(&engine.op_ref(op_index), seat),
             step => step,
         };
         if let Step::Ends(_) = step {
-            engine.queue_operation(record);
+            engine.queue_operation(op_index);
         }
         Ok(operation)
     }
@@ -171,43 +171,43 @@ impl Harbour {
         let (index, _) = name_parts(self.name);
         let slot = engine.slot(index);
         self.use_key();
-        let (record, desk) = engine
-            .own_record(index, Call::Receive, |_| true)
+        let (op_index, desk) = engine
+            .own_op(index, Call::Receive, |_| true)
             .map_err(|error| self.refuse(error.kind()))?;
-        let operation = engine.operation_of(record);
+        let operation = engine.operation_of(op_index);
         let mut drained = NO_HINT;
         let (mut has_byte, mut is_called_off) = (false, false);
         if slot.looks_ready(direction.facts(), drained) {
             has_byte = self.fake.take();
             drained = Drained::of(direction);
         }
-        self.load(record);
+        self.load(op_index);
         if !has_byte {
-            let aloft = engine.before_start(record, index, slot, desk);
-            let lent = engine.lend_alone(aloft, direction, deadline, drained);
+            let op_ref = engine.before_start(op_index, index, slot, desk);
+            let lent = engine.lend_alone(op_ref, direction, deadline, drained);
             let step = lent.map_err(|error| {
-                self.unload(record);
+                self.unload(op_index);
                 self.refuse(error)
             })?;
             if step != Step::Try {
                 return Ok(operation);
             }
-            let Step::Ends(verdict) = self.attempt(&engine.aloft(record), seat) else {
+            let Step::Ends(verdict) = self.attempt(&engine.op_ref(op_index), seat) else {
                 return Ok(operation);
             };
             is_called_off = verdict != Verdict::Done;
             // It has landed: the key is the token's.
             self.use_key();
             drained = NO_HINT;
-            has_byte = self.unload(record).has_byte;
-            self.load(record);
+            has_byte = self.unload(op_index).has_byte;
+            self.load(op_index);
         }
-        self.with_cargo(record, |cargo| {
-            (cargo.has_byte, cargo.is_called_off) = (has_byte, is_called_off);
+        self.with_data(op_index, |data| {
+            (data.has_byte, data.is_called_off) = (has_byte, is_called_off);
         });
-        let operation = engine.operation_of(record);
-        if !engine.lend_ended(slot, index, record, drained, seat) {
-            self.unload(record);
+        let operation = engine.operation_of(op_index);
+        if !engine.lend_ended(slot, index, op_index, drained, seat) {
+            self.unload(op_index);
             return Err(self.refuse(ErrorKind::Closed));
         }
         Ok(operation)
@@ -220,25 +220,25 @@ impl Harbour {
     }
 
     /// The calling thread tries an operation. If that was started by a token and has ended, it has landed.
-    fn attempt(&self, aloft: &Aloft<'_>, seat: Option<&Seat>) -> Step {
+    fn attempt(&self, op_ref: &OpRef<'_>, seat: Option<&Seat>) -> Step {
         loop {
-            let attempted = self.with_cargo(aloft.record, |cargo| {
-                assert!(cargo.is_there && !cargo.has_byte, "what has ended is not tried");
-                cargo.has_byte = self.fake.take();
-                if cargo.has_byte {
+            let attempted = self.with_data(op_ref.op_index, |data| {
+                assert!(data.is_there && !data.has_byte, "what has ended is not tried");
+                data.has_byte = self.fake.take();
+                if data.has_byte {
                     SocketAttempt::Done(Rest::Nothing)
                 } else {
                     SocketAttempt::Blocked
                 }
             });
-            if !self.is_shared && self.engine.tried_and_landed(aloft, attempted) {
+            if !self.is_shared && self.engine.tried_and_landed(op_ref, attempted) {
                 return Step::Ends(Verdict::Done);
             }
-            let step = self.engine.tried(aloft, attempted, seat);
+            let step = self.engine.tried(op_ref, attempted, seat);
             match step {
                 Step::Try => {}
                 Step::Ends(verdict) if !self.is_shared => {
-                    self.engine.land_own(aloft);
+                    self.engine.land_own(op_ref);
                     return Step::Ends(verdict);
                 }
                 step => return step,
@@ -250,8 +250,8 @@ impl Harbour {
     fn see_next(&self, seat: &Seat) -> Option<Seen> {
         loop {
             match next(&self.engine, seat)? {
-                Taken::Operation(record) => {
-                    if let Some(verdict) = self.take_operation(record, seat) {
+                Taken::Operation(op_index) => {
+                    if let Some(verdict) = self.take_operation(op_index, seat) {
                         return Some(Seen::Done(verdict));
                     }
                 }
@@ -280,13 +280,13 @@ impl Harbour {
         }
     }
 
-    fn take_operation(&self, record: u32, seat: &Seat) -> Option<Verdict> {
-        let aloft = self.engine.aloft(record);
-        let step = match self.engine.turn(&aloft, Some(seat)) {
-            Step::Try => self.attempt(&aloft, Some(seat)),
+    fn take_operation(&self, op_index: u32, seat: &Seat) -> Option<Verdict> {
+        let op_ref = self.engine.op_ref(op_index);
+        let step = match self.engine.turn(&op_ref, Some(seat)) {
+            Step::Try => self.attempt(&op_ref, Some(seat)),
             step => {
                 if !self.is_shared {
-                    self.engine.land_own(&aloft);
+                    self.engine.land_own(&op_ref);
                 }
                 step
             }
@@ -298,14 +298,14 @@ impl Harbour {
         self.engine.count_operation(seat, true);
         if self.is_shared {
             self.clone_key();
-            self.engine.land_shared(&aloft, seat);
+            self.engine.land_shared(&op_ref, seat);
         } else {
             self.use_key();
         }
-        let Cargo { has_byte, is_called_off, .. } = self.unload(record);
+        let OpData { has_byte, is_called_off, .. } = self.unload(op_index);
         let verdict = if is_called_off { Verdict::Cancelled } else { verdict };
         if self.is_shared {
-            self.engine.free_record(record, Some(seat));
+            self.engine.free_op(op_index, Some(seat));
         }
         assert_eq!(has_byte, verdict == Verdict::Done, "{verdict:?}");
         self.packets.fetch_add(1, SeqCst);
@@ -686,9 +686,9 @@ fn dropped_with_the_rest(harbour: &Harbour, started: usize) {
     assert!(remains.messages.is_empty());
     let packets = harbour.packets().0;
     assert_eq!(remains.operations.len(), started - packets, "{:?}", remains.operations);
-    for record in remains.operations {
+    for op_index in remains.operations {
         // It is there, and is taken once.
-        harbour.unload(record);
+        harbour.unload(op_index);
     }
     for index in &remains.keys {
         assert_eq!(*index, name_parts(harbour.name).0, "the key is that of the registration");
@@ -945,7 +945,7 @@ fn what_is_tried_without_a_record_loses_no_edge() {
             harbour.fake.arrive();
             SocketAttempt::Done(Rest::Nothing)
         };
-        assert!(harbour.engine.try_unrecorded(harbour.name, Direction::In, attempt));
+        assert!(harbour.engine.try_directly(harbour.name, Direction::In, attempt));
         harbour.share(Moment::NEVER, None).unwrap();
         assert_eq!(waiter.join().unwrap(), Some(Seen::Done(Verdict::Done)));
     });
@@ -964,7 +964,7 @@ fn what_is_tried_without_a_record_and_started_then_is_done() {
                 SocketAttempt::Blocked
             }
         };
-        if harbour.engine.try_unrecorded(harbour.name, Direction::In, attempt) {
+        if harbour.engine.try_directly(harbour.name, Direction::In, attempt) {
             harbour.fake.arrive();
         }
         harbour.share(Moment::NEVER, None).unwrap();
@@ -984,7 +984,7 @@ fn what_is_tried_without_a_record_is_followed_by_what_waits_behind_it() {
         // It leaves the byte to the other one.
         harbour
             .engine
-            .try_unrecorded(harbour.name, Direction::In, |_| SocketAttempt::Done(Rest::Unknown));
+            .try_directly(harbour.name, Direction::In, |_| SocketAttempt::Done(Rest::Unknown));
         other.join().unwrap();
         assert_eq!(harbour.take_one(), Some(Seen::Done(Verdict::Done)));
     });
@@ -1008,7 +1008,7 @@ fn what_is_tried_without_a_record_does_not_outlive_its_registration() {
                     SocketAttempt::Blocked
                 }
             };
-            let is_done = harbour.engine.try_unrecorded(harbour.name, Direction::In, attempt);
+            let is_done = harbour.engine.try_directly(harbour.name, Direction::In, attempt);
             assert!(comes || !is_done);
             harbour.serve();
             closer.join().unwrap();

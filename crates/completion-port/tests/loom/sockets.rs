@@ -9,7 +9,7 @@ use loom::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use crate::backend::request::SocketRequest;
 use crate::backend::sockets::{SocketKind, SocketTarget};
-use crate::engine::{Aloft, Engine, NewRegistration, Plan, Seat, Step, Taken, Verdict, name_parts};
+use crate::engine::{Engine, NewRegistration, OpRef, Plan, Seat, Step, Taken, Verdict, name_parts};
 use crate::fake::Fake;
 use crate::kit::{
     NO_HINT, entry, explore_within, looking_engine, next, one_shot_engine, spawn, visit, wait_for,
@@ -62,42 +62,42 @@ impl Quay {
         let plan = Plan { call: Call::Receive, direction: Direction::In, deadline };
         let kind = |error: crate::types::error::Error| error.kind();
         if !self.is_shared {
-            let (record, desk) = engine
-                .own_record(index, plan.call, |_| true)
+            let (op_index, desk) = engine
+                .own_op(index, plan.call, |_| true)
                 .inspect_err(|_| engine.free(self.name))
                 .map_err(kind)?;
-            let operation = engine.operation_of(record);
+            let operation = engine.operation_of(op_index);
             let slot = engine.slot(index);
             let step = engine
-                .lend(slot, index, desk, record, &plan, NO_HINT)
+                .lend(slot, index, desk, op_index, &plan, NO_HINT)
                 .inspect_err(|_| engine.free(self.name))
                 .map_err(kind)?;
             assert_eq!(step, Step::Try);
-            self.submit(&engine.aloft(record));
+            self.submit(&engine.op_ref(op_index));
             return Ok(operation);
         }
-        let record = engine.shared_record(self.name, &plan, None, |_| true).map_err(kind)?;
-        let operation = engine.operation_of(record);
-        let step = engine.share(self.name, record, &plan).map_err(|error| {
-            engine.give_back_record(record);
+        let op_index = engine.shared_op(self.name, &plan, None, |_| true).map_err(kind)?;
+        let operation = engine.operation_of(op_index);
+        let step = engine.share(self.name, op_index, &plan).map_err(|error| {
+            engine.give_back_op(op_index);
             error.kind()
         })?;
         if step == Step::Try {
-            self.submit(&engine.aloft(record));
+            self.submit(&engine.op_ref(op_index));
         }
         Ok(operation)
     }
 
     /// The operation was tried in vain. If it has ended, its packet is queued.
-    fn submit(&self, aloft: &Aloft<'_>) {
+    fn submit(&self, op_ref: &OpRef<'_>) {
         let engine = &self.engine;
-        let record = aloft.record;
-        assert!(engine.prepare_socket_request(record));
-        let id = engine.socket_request_of(record);
-        let target = SocketTarget::new(aloft.descriptor(), None);
+        let op_index = op_ref.op_index;
+        assert!(engine.prepare_socket_request(op_index));
+        let id = engine.socket_request_of(op_index);
+        let target = SocketTarget::new(op_ref.descriptor(), None);
         let request = SocketRequest::new(id, target, SocketKind::Receive, None);
-        if engine.submit_socket(aloft, request, None).is_err() {
-            engine.queue_operation(record);
+        if engine.submit_socket(op_ref, request, None).is_err() {
+            engine.queue_operation(op_index);
         }
     }
 
@@ -116,8 +116,8 @@ impl Quay {
 
     fn see_next(&self, seat: &Seat) -> Option<Seen> {
         let engine = &self.engine;
-        let record = match next(engine, seat)? {
-            Taken::Operation(record) => record,
+        let op_index = match next(engine, seat)? {
+            Taken::Operation(op_index) => op_index,
             Taken::Removed(name) => {
                 assert_eq!(name, self.name);
                 engine.free(name);
@@ -125,14 +125,14 @@ impl Quay {
             }
             other => panic!("{other:?}"),
         };
-        let aloft = engine.aloft(record);
-        let step = engine.turn(&aloft, Some(seat));
-        let request = engine.take_completed_socket(record);
+        let op_ref = engine.op_ref(op_index);
+        let step = engine.turn(&op_ref, Some(seat));
+        let request = engine.take_completed_socket(op_index);
         let verdict = match step {
             Step::Try => {
                 // It was declined, or stood behind another one.
                 assert!(request.is_none_or(|request| request.target.is_declined));
-                self.submit(&aloft);
+                self.submit(&op_ref);
                 engine.count_operation(seat, false);
                 return None;
             }
@@ -142,17 +142,17 @@ impl Quay {
         if let Some(request) = request {
             let is_done = !request.is_cancelled && !request.target.is_declined;
             assert_eq!(is_done, verdict == Verdict::Done);
-            assert_eq!(request.id, engine.socket_request_of(record));
+            assert_eq!(request.id, engine.socket_request_of(op_index));
         } else {
             assert_ne!(verdict, Verdict::Done, "what is done has come back");
         }
         engine.count_operation(seat, true);
         self.packets.fetch_add(1, SeqCst);
         if self.is_shared {
-            engine.land_shared(&aloft, seat);
-            engine.free_record(record, Some(seat));
+            engine.land_shared(&op_ref, seat);
+            engine.free_op(op_index, Some(seat));
         } else {
-            engine.land_own(&aloft);
+            engine.land_own(&op_ref);
         }
         Some(Seen::Done(verdict))
     }

@@ -32,7 +32,7 @@ use crate::{
 /// The bytes of one direction: each of them has a number of its own.
 const MOST_BYTES: usize = 250;
 /// How many operations an association has: their numbers are bytes.
-const MOST_FLIGHTS: usize = 120;
+const MOST_OPS: usize = 120;
 /// How late a deadline may be kept: a look of the watchdog, and the pause after it.
 const LATE: Duration = Duration::from_millis(2);
 
@@ -116,7 +116,7 @@ enum Fate {
 
 /// What is known of an operation.
 #[derive(Debug)]
-struct Flight {
+struct Op {
     key: u32,
     sort: Sort,
     fate: Fate,
@@ -147,7 +147,7 @@ struct Client {
 #[derive(Debug, Default)]
 pub(crate) struct Log {
     clients: Vec<Client>,
-    flights: Vec<Flight>,
+    ops: Vec<Op>,
     /// By keys: operations of each direction that were started, and the number of the last one.
     counts: BTreeMap<u32, usize>,
     last: BTreeMap<u32, usize>,
@@ -166,7 +166,7 @@ pub(crate) struct Tray {
 impl Drop for Tray {
     fn drop(&mut self) {
         let mut log = self.ledger.log();
-        let had = std::mem::replace(&mut log.flights[self.number].has_buffer, false);
+        let had = std::mem::replace(&mut log.ops[self.number].has_buffer, false);
         drop(log);
         if !had {
             fail(&format!("the buffer of operation {} was dropped twice", self.number));
@@ -195,65 +195,60 @@ unsafe impl Buffer for Tray {
 
 impl Log {
     /// Operations that were started, and have not ended.
-    fn aloft(&self) -> Vec<Aloft> {
-        let flights = self.flights.iter().enumerate();
-        let aloft = flights
-            .filter(|(_, flight)| flight.fate == Fate::Started && flight.started.is_some())
-            .map(|(number, flight)| Aloft {
-                number,
-                key: flight.key,
-                sort: flight.sort,
-                latest: flight.latest,
-            });
-        aloft.collect()
+    fn in_flight(&self) -> Vec<OpRef> {
+        let ops = self.ops.iter().enumerate();
+        let in_flight = ops
+            .filter(|(_, op)| op.fate == Fate::Started && op.started.is_some())
+            .map(|(number, op)| OpRef { number, key: op.key, sort: op.sort, latest: op.latest });
+        in_flight.collect()
     }
 
     pub(crate) fn report(&self) -> String {
-        let number = self.flights.iter().enumerate();
-        number.map(|(number, flight)| format!("operation {number}: {flight:?}\n")).collect()
+        let number = self.ops.iter().enumerate();
+        number.map(|(number, op)| format!("operation {number}: {op:?}\n")).collect()
     }
 
     /// At the end: nothing is lost and nothing swapped.
     pub(crate) fn check(&self, may_leave: bool, left: &mut Vec<String>) {
-        for (number, flight) in self.flights.iter().enumerate() {
-            if flight.has_buffer {
+        for (number, op) in self.ops.iter().enumerate() {
+            if op.has_buffer {
                 left.push(format!("the buffer of operation {number} was leaked"));
             }
-            if flight.fate == Fate::Started && !may_leave {
+            if op.fate == Fate::Started && !may_leave {
                 left.push(format!("operation {number} has no packet"));
             }
         }
-        let mut lanes: BTreeMap<(u32, bool), Vec<&Flight>> = BTreeMap::new();
-        for flight in &self.flights {
-            if flight.bytes.is_some_and(|(_, count)| count > 0) {
-                lanes.entry((flight.key, flight.sort.is_send())).or_default().push(flight);
+        let mut lanes: BTreeMap<(u32, bool), Vec<&Op>> = BTreeMap::new();
+        for op in &self.ops {
+            if op.bytes.is_some_and(|(_, count)| count > 0) {
+                lanes.entry((op.key, op.sort.is_send())).or_default().push(op);
             }
         }
-        for ((key, is_send), mut flights) in lanes {
-            flights.sort_by_key(|flight| flight.bytes);
+        for ((key, is_send), mut ops) in lanes {
+            ops.sort_by_key(|op| op.bytes);
             let mut next = 0;
             let mut latest_start = 0;
-            for flight in flights {
-                let (first, count) = flight.bytes.expect("filtered above");
+            for op in ops {
+                let (first, count) = op.bytes.expect("filtered above");
                 // A datagram may have been cut, or lost for want of room.
-                let is_whole = first == next || flight.sort == Sort::ReceiveFrom && first > next;
+                let is_whole = first == next || op.sort == Sort::ReceiveFrom && first > next;
                 if !is_whole && !may_leave {
                     left.push(format!(
                         "key {key}, send {is_send}: byte {next} was lost or swapped"
                     ));
                 }
                 next = first + count;
-                if flight.started.is_some_and(|started| started < latest_start) {
+                if op.started.is_some_and(|started| started < latest_start) {
                     left.push(format!("key {key}, send {is_send}: byte {first} was overtaken"));
                 }
-                latest_start = latest_start.max(flight.began);
+                latest_start = latest_start.max(op.began);
             }
         }
     }
 }
 
 /// An operation in flight.
-struct Aloft {
+struct OpRef {
     number: usize,
     key: u32,
     sort: Sort,
@@ -263,8 +258,8 @@ struct Aloft {
 impl Ledger {
     /// What is due of operations: they have not ended though they could.
     pub(crate) fn due_operations(&self, kernel: &Kernel, due: &mut Vec<String>) {
-        let aloft = self.log().aloft();
-        for Aloft { number, key, sort, latest } in aloft {
+        let in_flight = self.log().in_flight();
+        for OpRef { number, key, sort, latest } in in_flight {
             if sort == Sort::Write && kernel.held_files() > 0 {
                 // Perhaps this one. What was not begun is given back when it is called off, which
                 // `FileScript::Queued` is about; the claims look at that.
@@ -539,15 +534,15 @@ impl World {
         // No point while it is open: another thread may want it.
         let mut log = self.ledger.log();
         let count = log.counts.entry(link.key).or_default();
-        if *count == MOST_FLIGHTS {
+        if *count == MOST_OPS {
             return None;
         }
         *count += 1;
         let in_link = *count;
-        let number = log.flights.len();
+        let number = log.ops.len();
         let sort = link.sort_of(start);
         log.last.insert(link.key, number);
-        log.flights.push(Flight {
+        log.ops.push(Op {
             key: link.key,
             sort,
             fate: Fate::Started,
@@ -560,7 +555,7 @@ impl World {
         });
         drop(log);
         let began = self.ledger.now();
-        self.ledger.log().flights[number].began = began;
+        self.ledger.log().ops[number].began = began;
         #[allow(clippy::cast_possible_truncation, reason = "there are fewer")]
         let tray = || {
             let bytes = if sort.is_send() {
@@ -597,10 +592,10 @@ impl World {
         let moment = self.ledger.now();
         let now = self.kernel.now();
         let mut log = self.ledger.log();
-        let flight = &mut log.flights[number];
-        flight.started = Some(moment);
+        let op = &mut log.ops[number];
+        op.started = Some(moment);
         // It counts from some time during the call.
-        flight.latest = start.microseconds.map(|after| now + Duration::from_micros(after));
+        op.latest = start.microseconds.map(|after| now + Duration::from_micros(after));
         log.names.extend(operation.map(|name| (name, number)));
         drop(log);
         if let Some(operation) = operation {
@@ -620,17 +615,17 @@ impl World {
         if tray.as_ref().is_some_and(|tray| tray.number != number) {
             fail("another buffer came back");
         }
-        let sort = self.ledger.log().flights[number].sort;
+        let sort = self.ledger.log().ops[number].sort;
         if tray.is_some() != sort.has_buffer() {
             fail("the buffer did not come back");
         }
         drop(tray);
         let mut log = self.ledger.log();
-        let flight = &mut log.flights[number];
-        if flight.fate != Fate::Started {
+        let op = &mut log.ops[number];
+        if op.fate != Fate::Started {
             fail(&format!("operation {number} was refused, and has ended"));
         }
-        flight.fate = Fate::Refused;
+        op.fate = Fate::Refused;
     }
 
     fn start_shared(&self, link: &Link, start: Start) {
@@ -730,7 +725,7 @@ impl World {
     }
 
     fn count_taken(&self, number: usize) {
-        let fate = &mut self.ledger.log().flights[number].fate;
+        let fate = &mut self.ledger.log().ops[number].fate;
         let former = std::mem::replace(fate, Fate::Ended);
         if former != Fate::Started {
             fail(&format!("operation {number} has ended, though it was {former:?}"));
@@ -802,9 +797,9 @@ impl World {
         }
         drop(tray);
         let mut log = self.ledger.log();
-        let flight = &mut log.flights[number];
-        flight.bytes = first.map(|first| (first, count));
-        let (key, was, earliest) = (flight.key, flight.sort, flight.earliest);
+        let op = &mut log.ops[number];
+        op.bytes = first.map(|first| (first, count));
+        let (key, was, earliest) = (op.key, op.sort, op.earliest);
         drop(log);
         if key != link.key || sort != was {
             fail(&format!("operation {number} of key {key}, {was:?}, came as {sort:?}"));

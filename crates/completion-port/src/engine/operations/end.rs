@@ -1,13 +1,13 @@
 //! How an operation ends: its packet is taken, it is cancelled, or its deadline is over.
 
-use super::{Aloft, Operations};
+use super::{OpRef, Operations};
 use crate::engine::context::{Name, name_parts};
 use crate::engine::queue::Lists;
 use crate::engine::worker::Seat;
 use crate::state::facts::Facts;
 use crate::state::moment::Moment;
-use crate::state::operations::{Desk, Flight, Records, Verdict};
-use crate::state::queue::{FLIGHT, Fifo};
+use crate::state::operations::{Desk, Op, OpTable, Verdict};
+use crate::state::queue::{Fifo, OP};
 use crate::state::slot::{Next, Slot};
 use crate::state::timers::Alarm;
 use crate::types::error::{Call, Error};
@@ -15,15 +15,15 @@ use crate::types::interest::Direction;
 
 /// Its packet is taken.
 impl Operations {
-    /// The operation of `record` has ended as this says, and its packet is about to be handed out. If it is a connect
+    /// The operation of `op_index` has ended as this says, and its packet is about to be handed out. If it is a connect
     /// that the system continues with, that is given up, before anything else begins on the descriptor or has it.
     #[inline]
-    pub(crate) fn abandon_connect(&self, aloft: &Aloft<'_>, verdict: Verdict) {
+    pub(crate) fn abandon_connect(&self, op_ref: &OpRef<'_>, verdict: Verdict) {
         if matches!(verdict, Verdict::Cancelled | Verdict::TimedOut) {
-            let abandon = || self.backend().abandon_connect(aloft.descriptor());
-            if aloft.desk.abandon_connect(aloft.record, abandon) {
+            let abandon = || self.backend().abandon_connect(op_ref.descriptor());
+            if op_ref.desk.abandon_connect(op_ref.op_index, abandon) {
                 // A connect whose turn came meanwhile is waiting for this to end.
-                self.hasten(aloft.registration(), Direction::Out);
+                self.hasten(op_ref.registration(), Direction::Out);
             }
         }
     }
@@ -31,49 +31,49 @@ impl Operations {
     /// The packet of an operation is taken that was started by a token, and had ended before. The key is the caller's
     /// now, and the operation stays in its cell until the token starts another one.
     #[inline]
-    pub(crate) fn land_own(&self, aloft: &Aloft<'_>) {
-        if aloft.slot.word().is_lone() {
-            return self.land_alone(aloft, false);
+    pub(crate) fn land_own(&self, op_ref: &OpRef<'_>) {
+        if op_ref.slot.word().is_lone() {
+            return self.land_alone(op_ref, false);
         }
-        let mut lanes = aloft.desk.lock();
-        lanes.land(aloft.flight);
-        aloft.slot.land(Facts::NONE);
+        let mut lanes = op_ref.desk.lock();
+        lanes.land(op_ref.op);
+        op_ref.slot.land(Facts::NONE);
         drop(lanes);
-        self.stop_awaiting(aloft.flight);
+        self.stop_awaiting(op_ref.op);
     }
 
     /// The packet of an operation is taken that has a share in the key, which has been cloned for it. The record
-    /// is given back by [`Queue::free_record`](crate::engine::queue::Queue::free_record).
-    pub(crate) fn land_shared(&self, aloft: &Aloft<'_>, seat: &Seat) {
-        let Aloft { index, flight, slot, desk, .. } = *aloft;
+    /// is given back by [`Queue::free_op`](crate::engine::queue::Queue::free_op).
+    pub(crate) fn land_shared(&self, op_ref: &OpRef<'_>, seat: &Seat) {
+        let OpRef { index, op, slot, desk, .. } = *op_ref;
         let mut lanes = desk.lock();
-        let next = if lanes.land(flight) { slot.land_last() } else { Next::Nothing };
+        let next = if lanes.land(op) { slot.land_last() } else { Next::Nothing };
         drop(lanes);
         self.follow(next, index, Some(seat));
-        self.stop_awaiting(flight);
+        self.stop_awaiting(op);
     }
 
     /// The same for an operation that has ended before it made a packet: the caller, the seat of which this is, has its
     /// outcome.
-    pub(crate) fn land_unseen(&self, record: u32, seat: Option<&Seat>) {
+    pub(crate) fn land_unseen(&self, op_index: u32, seat: Option<&Seat>) {
         if self.forked() {
             // The buffer's code has forked, and this is the child.
             return;
         }
-        let flight = self.nodes().flight(record);
-        let index = flight.slot();
+        let op = self.nodes().op(op_index);
+        let index = op.slot();
         let mut lanes = self.desk_of_operation(index).lock();
-        let next = if lanes.land(flight) { self.slot(index).land_last() } else { Next::Nothing };
+        let next = if lanes.land(op) { self.slot(index).land_last() } else { Next::Nothing };
         drop(lanes);
-        self.stop_awaiting(flight);
-        self.free_record(record, seat);
+        self.stop_awaiting(op);
+        self.free_op(op_index, seat);
         self.follow(next, index, None);
     }
 
     /// The packet of a flight is taken, which the waits of a port that was closed may have gone on for.
     #[inline]
-    pub(super) fn stop_awaiting(&self, flight: &Flight) {
-        if flight.stop_awaiting() {
+    pub(super) fn stop_awaiting(&self, op: &Op) {
+        if op.stop_awaiting() {
             self.end_awaiting();
         }
     }
@@ -89,27 +89,27 @@ impl Operations {
 
     fn try_to_cancel(&self, operation: u64) -> bool {
         #[allow(clippy::cast_possible_truncation, reason = "the halves are taken apart")]
-        let (record, uses) = (operation as u32, (operation >> 32) as u32);
-        let Some(flight) = self.nodes().find_record(record) else { return false };
-        let node = record | FLIGHT;
-        while flight.uses() == uses {
-            let index = flight.slot();
+        let (op_index, uses) = (operation as u32, (operation >> 32) as u32);
+        let Some(op) = self.nodes().find_record(op_index) else { return false };
+        let node = op_index | OP;
+        while op.uses() == uses {
+            let index = op.slot();
             let Some(desk) = self.desk(index) else { return false };
             let slot = self.slot(index);
             let poll = self.current_poll();
             let mut lanes = desk.lock();
             // Looked at again: the record may have been used anew, for another registration even.
-            if flight.uses() != uses || !flight.is_aloft() {
+            if op.uses() != uses || !op.is_in_flight() {
                 break;
             }
-            if flight.slot() != index {
+            if op.slot() != index {
                 // It has been started since that was read.
                 continue;
             }
             let verdict = Verdict::Cancelled;
-            if flight.is_lone() {
-                let is_called_off = flight.call_off_alone(uses, verdict);
-                let is_ours = is_called_off && self.claim_alone(slot, flight);
+            if op.is_lone() {
+                let is_called_off = op.call_off_alone(uses, verdict);
+                let is_ours = is_called_off && self.claim_alone(slot, op);
                 drop(lanes);
                 if is_ours {
                     self.submit(node);
@@ -212,7 +212,7 @@ impl Operations {
             }
             return Moment::NEVER;
         }
-        if lanes.aloft() == 0 {
+        if lanes.in_flight() == 0 {
             return Moment::NEVER;
         }
         let poll = self.current_poll();

@@ -4,7 +4,7 @@
 //! buffer in it; from then on the buffer is the back end's, until the request comes back. The packet is one
 //! like any other.
 
-use super::Aloft;
+use super::OpRef;
 use super::Operations;
 use crate::backend::files::Issuer;
 use crate::backend::request::FileRequest;
@@ -13,7 +13,7 @@ use crate::engine::context::{Name, PortPhase, kind_of, name_parts};
 use crate::state::facts::Facts;
 use crate::state::moment::Moment;
 use crate::state::operations::{Desk, Lanes, Step, Verdict};
-use crate::state::queue::{FLIGHT, Node};
+use crate::state::queue::{Node, OP};
 use crate::state::slot::{Drained, Refusal, Slot};
 use crate::state::timers::Alarm;
 use crate::types::error::{Call, Error, ErrorKind};
@@ -26,7 +26,7 @@ impl Operations {
         desk.reads_now(|| self.backend().reads_now(descriptor))
     }
 
-    /// The token of the held slot gives the key to the operation of `record`, which goes to the back end. If it is
+    /// The token of the held slot gives the key to the operation of `op_index`, which goes to the back end. If it is
     /// refused the slot is still held, and the request is the caller's again.
     #[allow(clippy::too_many_arguments, reason = "what its caller has looked up")]
     #[allow(clippy::result_large_err, reason = "a refusal gives the request back")]
@@ -35,7 +35,7 @@ impl Operations {
         slot: &Slot,
         index: u32,
         desk: &Desk,
-        record: u32,
+        op_index: u32,
         (call, deadline): (Call, Moment),
         drained: Drained,
         request: FileRequest,
@@ -49,7 +49,7 @@ impl Operations {
         if let Err(refusal) = slot.lend(Facts::NONE, drained) {
             return Err((Error::new(call, kind_of(refusal)), request));
         }
-        let node = record | FLIGHT;
+        let node = op_index | OP;
         lanes.start_file(self.nodes(), node, index, deadline);
         let step = lanes.hand_over(self.nodes(), node);
         debug_assert_eq!(step, Step::Waits, "nothing has called it off yet");
@@ -62,11 +62,11 @@ impl Operations {
         Ok(())
     }
 
-    /// The operation of `record` has a share in the key of a registration, and is tried by the caller.
+    /// The operation of `op_index` has a share in the key of a registration, and is tried by the caller.
     pub(crate) fn share_file(
         &self,
         name: Name,
-        record: u32,
+        op_index: u32,
         (call, deadline): (Call, Moment),
     ) -> Result<(), Error> {
         let refused = |refusal| Error::new(call, kind_of(refusal));
@@ -80,21 +80,21 @@ impl Operations {
             return Err(refused(Refusal::NotRegistered));
         }
         self.slot(index).share(generation, Facts::NONE).map_err(refused)?;
-        lanes.start_file(self.nodes(), record | FLIGHT, index, deadline);
+        lanes.start_file(self.nodes(), op_index | OP, index, deadline);
         Ok(())
     }
 
     /// The operation on a file that the caller has tried is done. The caller takes the packet.
-    pub(crate) fn file_done(&self, aloft: &Aloft<'_>) {
-        let mut lanes = aloft.desk.lock();
-        lanes.end_file(self.nodes(), aloft.record | FLIGHT, Verdict::Done);
+    pub(crate) fn file_done(&self, op_ref: &OpRef<'_>) {
+        let mut lanes = op_ref.desk.lock();
+        lanes.end_file(self.nodes(), op_ref.op_index | OP, Verdict::Done);
     }
 
     /// An operation on a file, which the caller has tried or the back end has had, ends as `end` says, and its packet is
     /// queued. Both in one hold of the port's lock, with which the thread that closes the port looks for what is in
     /// flight: it finds it there, or its packet in the queue.
-    fn end_and_queue(&self, desk: &Desk, record: u32, end: impl FnOnce(&mut Lanes, Node)) {
-        let node = record | FLIGHT;
+    fn end_and_queue(&self, desk: &Desk, op_index: u32, end: impl FnOnce(&mut Lanes, Node)) {
+        let node = op_index | OP;
         let mut hub = self.lock();
         end(&mut desk.lock(), node);
         let notice = self.submit_locked(&mut hub, node);
@@ -103,8 +103,8 @@ impl Operations {
     }
 
     /// The operation on a file that the caller has tried is done, and its packet is queued.
-    pub(crate) fn queue_file_done(&self, aloft: &Aloft<'_>) {
-        self.end_and_queue(aloft.desk, aloft.record, |lanes, node| {
+    pub(crate) fn queue_file_done(&self, op_ref: &OpRef<'_>) {
+        self.end_and_queue(op_ref.desk, op_ref.op_index, |lanes, node| {
             lanes.end_file(self.nodes(), node, Verdict::Done);
         });
     }
@@ -114,19 +114,19 @@ impl Operations {
     #[allow(clippy::result_large_err, reason = "a refusal gives the request back")]
     pub(crate) fn submit_file(
         &self,
-        aloft: &Aloft<'_>,
+        op_ref: &OpRef<'_>,
         deadline: Moment,
         request: FileRequest,
     ) -> Result<(), (Verdict, FileRequest)> {
-        let mut lanes = aloft.desk.lock();
-        if let Step::Ends(verdict) = lanes.hand_over(self.nodes(), aloft.record | FLIGHT) {
+        let mut lanes = op_ref.desk.lock();
+        if let Step::Ends(verdict) = lanes.hand_over(self.nodes(), op_ref.op_index | OP) {
             return Err((verdict, request));
         }
-        aloft.desk.timer().hasten(deadline);
+        op_ref.desk.timer().hasten(deadline);
         // See `lend_file`.
         self.backend().file_requests().submit(request);
         drop(lanes);
-        self.mind_timer(Alarm::Operations, aloft.index, aloft.desk.timer());
+        self.mind_timer(Alarm::Operations, op_ref.index, op_ref.desk.timer());
         self.backend().file_requests().flush();
         Ok(())
     }
@@ -135,11 +135,11 @@ impl Operations {
 impl Issuer for Engine {
     fn complete(&self, request: FileRequest) {
         #[allow(clippy::cast_possible_truncation, reason = "the lower half is the record")]
-        let record = request.id as u32;
+        let op_index = request.id as u32;
         let was_called_off = request.is_cancelled;
         // Before the flight ends: the thread that sees that takes it.
-        self.outstanding.keep_file(record, request);
-        self.end_and_queue(self.aloft(record).desk, record, |lanes, node| {
+        self.outstanding.keep_file(op_index, request);
+        self.end_and_queue(self.op_ref(op_index).desk, op_index, |lanes, node| {
             lanes.come_back(self.nodes(), node, was_called_off);
         });
     }

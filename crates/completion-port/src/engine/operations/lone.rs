@@ -1,12 +1,12 @@
 //! The short ways of a lone operation: the only one of its registration, started by a token, which waits for nothing
 //! but an edge. It needs no lock.
 
-use super::{Aloft, Operations};
+use super::{OpRef, Operations};
 use crate::backend::sockets::{Rest, SocketAttempt};
 use crate::engine::context::{PortPhase, kind_of, name_of};
 use crate::state::moment::Moment;
-use crate::state::operations::{Desk, Flight, Records, Step, Verdict};
-use crate::state::queue::{FLIGHT, Node};
+use crate::state::operations::{Desk, Op, OpTable, Step, Verdict};
+use crate::state::queue::{Node, OP};
 use crate::state::slot::{Drained, Slot};
 use crate::state::timers::Alarm;
 use crate::sync::barrier_behind_exchange;
@@ -20,7 +20,7 @@ impl Operations {
     #[inline(always)]
     pub(crate) fn lend_alone(
         &self,
-        Aloft { record, index, flight, slot, desk }: Aloft<'_>,
+        OpRef { op_index, index, op, slot, desk }: OpRef<'_>,
         direction: Direction,
         deadline: Moment,
         drained: Drained,
@@ -29,13 +29,13 @@ impl Operations {
             // Nothing else moves it: not without the token, and where a timer rings not without the operation.
             desk.timer().move_deadline(deadline);
         }
-        flight.begin_alone(index, direction, deadline);
+        op.begin_alone(index, direction, deadline);
         // Read before the slot is given up: the flight may land at once, and the slot be used anew.
         let name = name_of(index, slot.word().generation());
         let is_ready = match slot.lend_alone(direction.facts(), drained) {
             Ok(is_ready) => is_ready,
             Err(refusal) => {
-                self.withdraw(slot, flight);
+                self.withdraw(slot, op);
                 return Err(kind_of(refusal));
             }
         };
@@ -43,14 +43,14 @@ impl Operations {
         // operation, or this one, which still has its node, sees that the port is closed.
         barrier_behind_exchange();
         if self.phase() != PortPhase::Open {
-            self.withdraw(slot, flight);
+            self.withdraw(slot, op);
             return Err(ErrorKind::Closed);
         }
         self.mind_timer(Alarm::Operations, index, desk.timer());
         if is_ready || slot.block_alone() {
             return Ok(Step::Try);
         }
-        self.end_if_called_off(slot, flight, record);
+        self.end_if_called_off(slot, op, op_index);
         self.watch_for(name, slot, direction);
         Ok(Step::Waits)
     }
@@ -58,27 +58,27 @@ impl Operations {
     /// The calling thread has just given the node of a lone operation back. A thread that has called it off before that
     /// has left the node to this one: it is queued. By now it may be another operation's, which its turn tells.
     #[inline]
-    fn end_if_called_off(&self, slot: &Slot, flight: &Flight, record: u32) {
-        if flight.called_off().is_some() && self.claim_alone(slot, flight) {
-            self.queue_operation(record);
+    fn end_if_called_off(&self, slot: &Slot, op: &Op, op_index: u32) {
+        if op.called_off().is_some() && self.claim_alone(slot, op) {
+            self.queue_operation(op_index);
         }
     }
 
     /// The operation that the calling thread is about to start is refused.
     #[cold]
-    fn withdraw(&self, slot: &Slot, flight: &Flight) {
-        flight.land();
+    fn withdraw(&self, slot: &Slot, op: &Op) {
+        op.land();
         slot.unlend_alone();
-        self.stop_awaiting(flight);
+        self.stop_awaiting(op);
     }
 
     /// The node of an operation has come to the calling thread. True if it is a lone one that is to be tried. Otherwise
     /// nothing has changed, and [`Operations::turn`] tells.
     #[inline]
-    pub(crate) fn turn_alone(&self, aloft: &Aloft<'_>) -> bool {
-        let is_to_be_tried = aloft.flight.is_lone() && aloft.flight.called_off().is_none();
+    pub(crate) fn turn_alone(&self, op_ref: &OpRef<'_>) -> bool {
+        let is_to_be_tried = op_ref.op.is_lone() && op_ref.op.called_off().is_none();
         if is_to_be_tried {
-            aloft.slot.begin_alone();
+            op_ref.slot.begin_alone();
         }
         is_to_be_tried
     }
@@ -86,56 +86,60 @@ impl Operations {
     /// The calling thread has tried an operation that was started by a token, and takes its packet if it has ended:
     /// the key is the caller's then, and the operation stays in its cell until the token starts another one.
     #[inline]
-    pub(crate) fn tried_and_landed(&self, aloft: &Aloft<'_>, attempt: SocketAttempt<Rest>) -> bool {
+    pub(crate) fn tried_and_landed(
+        &self,
+        op_ref: &OpRef<'_>,
+        attempt: SocketAttempt<Rest>,
+    ) -> bool {
         let dry = match attempt {
             SocketAttempt::Done(Rest::Unknown) | SocketAttempt::Failed(_) => false,
-            SocketAttempt::Done(Rest::Nothing) => aloft.slot.word().is_plain(),
+            SocketAttempt::Done(Rest::Nothing) => op_ref.slot.word().is_plain(),
             _ => return false,
         };
-        if aloft.flight.is_lone() {
-            self.land_alone(aloft, dry);
+        if op_ref.op.is_lone() {
+            self.land_alone(op_ref, dry);
         } else {
-            self.land_in_lane(aloft, dry);
+            self.land_in_lane(op_ref, dry);
         }
         true
     }
 
     /// The same for one that has its place in a lane, and has ended.
     #[inline(never)]
-    fn land_in_lane(&self, aloft: &Aloft<'_>, dry: bool) {
-        aloft.desk.lock().tried_and_landed(aloft.flight, aloft.slot, dry);
-        self.stop_awaiting(aloft.flight);
+    fn land_in_lane(&self, op_ref: &OpRef<'_>, dry: bool) {
+        op_ref.desk.lock().tried_and_landed(op_ref.op, op_ref.slot, dry);
+        self.stop_awaiting(op_ref.op);
     }
 
     /// The packet of a lone operation is taken by the calling thread, which has its node.
     #[inline]
-    pub(super) fn land_alone(&self, aloft: &Aloft<'_>, dry: bool) {
-        aloft.flight.land();
-        aloft.slot.land_alone(dry);
-        self.stop_awaiting(aloft.flight);
+    pub(super) fn land_alone(&self, op_ref: &OpRef<'_>, dry: bool) {
+        op_ref.op.land();
+        op_ref.slot.land_alone(dry);
+        self.stop_awaiting(op_ref.op);
     }
 
     /// The calling thread has tried a lone operation, which would have to wait for an edge. If it has ended,
     /// [`Operations::land_own`] follows. After [`Step::Waits`] it is the caller's no more.
     #[inline]
-    pub(super) fn blocked_alone(&self, aloft: &Aloft<'_>) -> Step {
-        let Aloft { slot, flight, .. } = *aloft;
-        let (name, direction) = (aloft.registration(), flight.direction());
-        if let Some(verdict) = flight.called_off() {
+    pub(super) fn blocked_alone(&self, op_ref: &OpRef<'_>) -> Step {
+        let OpRef { slot, op, .. } = *op_ref;
+        let (name, direction) = (op_ref.registration(), op.direction());
+        if let Some(verdict) = op.called_off() {
             return Step::Ends(verdict);
         }
         if slot.block_alone() {
             return Step::Try;
         }
-        self.end_if_called_off(slot, flight, aloft.record);
+        self.end_if_called_off(slot, op, op_ref.op_index);
         self.watch_for(name, slot, direction);
         Step::Waits
     }
 
     /// The operation, whose node the caller has, is not lone any more, if it was: see [`Operations::lane`].
-    pub(crate) fn lane_if_lone(&self, aloft: &Aloft<'_>) {
-        if aloft.flight.is_lone() {
-            self.lane(aloft);
+    pub(crate) fn lane_if_lone(&self, op_ref: &OpRef<'_>) {
+        if op_ref.op.is_lone() {
+            self.lane(op_ref);
         }
     }
 
@@ -143,16 +147,16 @@ impl Operations {
     /// that is being tried.
     #[cold]
     #[inline(never)]
-    pub(super) fn lane(&self, aloft: &Aloft<'_>) {
-        let mut lanes = aloft.desk.lock();
-        let is_stirred = aloft.slot.leave_alone();
-        lanes.adopt(self.nodes(), aloft.record | FLIGHT, is_stirred);
+    pub(super) fn lane(&self, op_ref: &OpRef<'_>) {
+        let mut lanes = op_ref.desk.lock();
+        let is_stirred = op_ref.slot.leave_alone();
+        lanes.adopt(self.nodes(), op_ref.op_index | OP, is_stirred);
     }
 
     /// The lone operation of a desk, if it has one, and what its record is used for.
     pub(super) fn lone_of(&self, desk: &Desk) -> Option<(Node, u32)> {
         let node = desk.own()?;
-        Some((node, self.nodes().flight(node).lone_use()?))
+        Some((node, self.nodes().op(node).lone_use()?))
     }
 
     /// Calls off the lone operation of `node`, which its record was used for as `uses` says. True if its node is the
@@ -164,16 +168,16 @@ impl Operations {
         uses: u32,
         verdict: Verdict,
     ) -> bool {
-        let flight = self.nodes().flight(node);
-        flight.call_off_alone(uses, verdict) && self.claim_alone(slot, flight)
+        let op = self.nodes().op(node);
+        op.call_off_alone(uses, verdict) && self.claim_alone(slot, op)
     }
 
     /// Claims the node of the lone operation of a slot, which was called off. True if the caller has it by that, and
     /// queues it.
-    pub(in crate::engine) fn claim_alone(&self, slot: &Slot, flight: &Flight) -> bool {
+    pub(in crate::engine) fn claim_alone(&self, slot: &Slot, op: &Op) -> bool {
         let is_claimed = slot.claim_alone();
         if is_claimed {
-            flight.end_if_called_off();
+            op.end_if_called_off();
         }
         is_claimed
     }

@@ -20,8 +20,8 @@ use super::registry::Registry;
 use super::worker::Seat;
 use crate::backend::sockets::{Rest, SocketAttempt};
 use crate::state::moment::Moment;
-use crate::state::operations::{Clearance, Desk, Effects, Flight, Records, Step, Tried, Verdict};
-use crate::state::queue::{FLIGHT, Fifo, NIL};
+use crate::state::operations::{Clearance, Desk, Effects, Op, OpTable, Step, Tried, Verdict};
+use crate::state::queue::{Fifo, NIL, OP};
 use crate::state::slot::{Removal, Slot};
 use crate::state::timers::Alarm;
 use crate::types::error::{Call, Fault};
@@ -43,16 +43,16 @@ pub(crate) struct Plan {
 
 /// An operation in flight, and what it belongs to.
 #[derive(Clone, Copy)]
-pub(crate) struct Aloft<'e> {
-    pub(crate) record: u32,
+pub(crate) struct OpRef<'e> {
+    pub(crate) op_index: u32,
     /// The number of its slot.
     pub(crate) index: u32,
-    flight: &'e Flight,
+    op: &'e Op,
     pub(crate) slot: &'e Slot,
     pub(crate) desk: &'e Desk,
 }
 
-impl Aloft<'_> {
+impl OpRef<'_> {
     /// What it is tried on.
     #[inline]
     pub(crate) fn descriptor(&self) -> Descriptor {
@@ -62,7 +62,7 @@ impl Aloft<'_> {
     /// Its own name: the record, and how often that was used before.
     #[inline]
     pub(crate) fn name(&self) -> u64 {
-        u64::from(self.flight.uses()) << 32 | u64::from(self.record)
+        u64::from(self.op.uses()) << 32 | u64::from(self.op_index)
     }
 
     /// The name of its registration.
@@ -77,7 +77,7 @@ impl Aloft<'_> {
 pub(crate) struct AttemptContext<'e> {
     context: &'e Context,
     desk: &'e Desk,
-    record: u32,
+    op_index: u32,
 }
 
 impl AttemptContext<'_> {
@@ -100,7 +100,7 @@ impl AttemptContext<'_> {
 
     /// The connect is under way.
     pub(crate) fn connect_begun(self) {
-        self.desk.connect_begun(self.record);
+        self.desk.connect_begun(self.op_index);
     }
 
     /// It has come to an end.
@@ -134,16 +134,16 @@ impl Operations {
 
     /// What there is of the operation of a record, which is in flight, or is just being started.
     #[inline]
-    pub(crate) fn aloft(&self, record: u32) -> Aloft<'_> {
-        let flight = self.nodes().flight(record);
-        let index = flight.slot();
-        Aloft { record, index, flight, slot: self.slot(index), desk: self.desk_of_operation(index) }
+    pub(crate) fn op_ref(&self, op_index: u32) -> OpRef<'_> {
+        let op = self.nodes().op(op_index);
+        let index = op.slot();
+        OpRef { op_index, index, op, slot: self.slot(index), desk: self.desk_of_operation(index) }
     }
 
-    /// What an attempt at the operation of `record` asks, which belongs to this desk.
+    /// What an attempt at the operation of `op_index` asks, which belongs to this desk.
     #[inline]
-    pub(crate) fn place<'e>(&'e self, desk: &'e Desk, record: u32) -> AttemptContext<'e> {
-        AttemptContext { context: self, desk, record }
+    pub(crate) fn place<'e>(&'e self, desk: &'e Desk, op_index: u32) -> AttemptContext<'e> {
+        AttemptContext { context: self, desk, op_index }
     }
 }
 
@@ -151,26 +151,26 @@ impl Operations {
 impl Operations {
     /// The node of an operation has come to the calling thread.
     #[inline]
-    pub(crate) fn turn(&self, aloft: &Aloft<'_>, seat: Option<&Seat>) -> Step {
-        if self.turn_alone(aloft) {
+    pub(crate) fn turn(&self, op_ref: &OpRef<'_>, seat: Option<&Seat>) -> Step {
+        if self.turn_alone(op_ref) {
             return Step::Try;
         }
-        if aloft.flight.is_lone()
-            && let Some(verdict) = aloft.flight.called_off()
+        if op_ref.op.is_lone()
+            && let Some(verdict) = op_ref.op.called_off()
         {
             return Step::Ends(verdict);
         }
-        if aloft.flight.begin() {
+        if op_ref.op.begin() {
             return Step::Try;
         }
-        if let Some(verdict) = aloft.flight.end() {
+        if let Some(verdict) = op_ref.op.end() {
             return Step::Ends(verdict);
         }
-        let Aloft { record, index, slot, desk, .. } = *aloft;
+        let OpRef { op_index, index, slot, desk, .. } = *op_ref;
         let poll = self.current_poll();
-        let (name, direction) = (aloft.registration(), aloft.flight.direction());
+        let (name, direction) = (op_ref.registration(), op_ref.op.direction());
         let mut lanes = desk.lock();
-        let (step, effects) = lanes.turn(self.nodes(), slot, record | FLIGHT, poll);
+        let (step, effects) = lanes.turn(self.nodes(), slot, op_index | OP, poll);
         let is_blocked = lanes.blocked().has(direction.facts());
         drop(lanes);
         if is_blocked {
@@ -184,17 +184,17 @@ impl Operations {
     /// [`Queue::queue_operation`](super::queue::Queue::queue_operation).
     pub(crate) fn tried(
         &self,
-        aloft: &Aloft<'_>,
+        op_ref: &OpRef<'_>,
         attempt: SocketAttempt<Rest>,
         seat: Option<&Seat>,
     ) -> Step {
-        if aloft.flight.is_lone() {
+        if op_ref.op.is_lone() {
             if let SocketAttempt::Blocked = attempt {
-                return self.blocked_alone(aloft);
+                return self.blocked_alone(op_ref);
             }
-            self.lane(aloft);
+            self.lane(op_ref);
         }
-        let Aloft { record, index, slot, desk, flight } = *aloft;
+        let OpRef { op_index, index, slot, desk, op } = *op_ref;
         let poll = self.current_poll();
         let mut lanes = desk.lock();
         let tried = match attempt {
@@ -209,9 +209,9 @@ impl Operations {
             SocketAttempt::Yielded => Tried::Scarce(self.backend().now()),
             SocketAttempt::Carried => unreachable!("its caller has seen to it"),
         };
-        let direction = flight.direction();
-        let name = aloft.registration();
-        let (step, effects) = lanes.tried(self.nodes(), slot, record | FLIGHT, tried, poll);
+        let direction = op.direction();
+        let name = op_ref.registration();
+        let (step, effects) = lanes.tried(self.nodes(), slot, op_index | OP, tried, poll);
         // Also where this one has ended: another one may wait behind it, for which the kernel was not asked.
         let is_blocked = lanes.blocked().has(direction.facts());
         if let (Step::Waits, Tried::Scarce(at)) = (step, tried) {

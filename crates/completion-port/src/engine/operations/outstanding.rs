@@ -10,8 +10,8 @@ use crate::backend::request::{FileRequest, Request, SocketRequest, Target};
 use crate::backend::sockets::SocketTarget;
 use crate::memory::arena::Arena;
 use crate::state::moment::Moment;
-use crate::state::operations::{Lanes, Records, Verdict};
-use crate::state::queue::{FLIGHT, Fifo, NIL, Node};
+use crate::state::operations::{Lanes, OpTable, Verdict};
+use crate::state::queue::{Fifo, NIL, Node, OP};
 use crate::state::slot::{Next, Slot};
 use crate::sync::{Mutex, MutexGuard};
 use crate::types::error::Fault;
@@ -31,16 +31,16 @@ struct CompletedRequests<T: Target>(Arena<Mailbox<Option<Request<T>>>>);
 
 impl<T: Target> CompletedRequests<T> {
     /// Makes room for the request of this record. False if there is no memory.
-    fn reserve(&self, record: u32) -> bool {
-        self.0.reserve(record)
+    fn reserve(&self, op_index: u32) -> bool {
+        self.0.reserve(op_index)
     }
 
-    fn keep(&self, record: u32, request: Request<T>) {
-        *self.0.at(record).lock() = Some(request);
+    fn keep(&self, op_index: u32, request: Request<T>) {
+        *self.0.at(op_index).lock() = Some(request);
     }
 
-    fn take(&self, record: u32) -> Option<Request<T>> {
-        self.0.find(record).and_then(|place| place.lock().take())
+    fn take(&self, op_index: u32) -> Option<Request<T>> {
+        self.0.find(op_index).and_then(|place| place.lock().take())
     }
 }
 
@@ -62,13 +62,13 @@ impl Outstanding {
     }
 
     /// Keeps a completed request. The caller ends its operation afterwards.
-    pub(in crate::engine) fn keep_file(&self, record: u32, request: FileRequest) {
-        self.files.keep(record, request);
+    pub(in crate::engine) fn keep_file(&self, op_index: u32, request: FileRequest) {
+        self.files.keep(op_index, request);
     }
 
     /// As [`Outstanding::keep_file`].
-    pub(in crate::engine) fn keep_socket(&self, record: u32, request: SocketRequest) {
-        self.sockets.keep(record, request);
+    pub(in crate::engine) fn keep_socket(&self, op_index: u32, request: SocketRequest) {
+        self.sockets.keep(op_index, request);
     }
 }
 
@@ -78,11 +78,11 @@ impl Operations {
         self.desk(index).is_some_and(|desk| desk.is_file.load(SeqCst))
     }
 
-    /// Returns a reference to the file of a slot for the operation of `record`, which may become a request; the caller has
+    /// Returns a reference to the file of a slot for the operation of `op_index`, which may become a request; the caller has
     /// a share in the key. Makes sure that the request can be performed, and kept when it completes.
-    pub(crate) fn file_ref(&self, index: u32, record: u32) -> Result<Arc<dyn FileRef>, Fault> {
+    pub(crate) fn file_ref(&self, index: u32, op_index: u32) -> Result<Arc<dyn FileRef>, Fault> {
         let no_memory = Fault { kind: crate::types::error::ErrorKind::OutOfMemory, code: None };
-        if !self.outstanding.files.reserve(record) || !self.outstanding.file_refs.reserve(index) {
+        if !self.outstanding.files.reserve(op_index) || !self.outstanding.file_refs.reserve(index) {
             return Err(no_memory);
         }
         self.backend().file_requests().prepare()?;
@@ -106,43 +106,43 @@ impl Operations {
 
     /// Takes the completed file request of an operation that has ended. `None` if there was none, or if another thread
     /// has taken it.
-    pub(crate) fn take_completed_file(&self, record: u32) -> Option<FileRequest> {
-        self.outstanding.files.take(record)
+    pub(crate) fn take_completed_file(&self, op_index: u32) -> Option<FileRequest> {
+        self.outstanding.files.take(op_index)
     }
 
     /// Makes sure that the socket request of this record can be performed, and kept when it completes.
-    pub(crate) fn prepare_socket_request(&self, record: u32) -> bool {
-        self.outstanding.sockets.reserve(record)
+    pub(crate) fn prepare_socket_request(&self, op_index: u32) -> bool {
+        self.outstanding.sockets.reserve(op_index)
             && self.backend().socket_requests().is_some_and(|requests| requests.prepare().is_ok())
     }
 
     /// The id of the socket request of this record.
-    pub(crate) fn socket_request_of(&self, record: u32) -> u64 {
-        self.operation_of(record) | u64::from(FLIGHT)
+    pub(crate) fn socket_request_of(&self, op_index: u32) -> u64 {
+        self.operation_of(op_index) | u64::from(OP)
     }
 
     /// As [`Operations::take_completed_file`], of a socket request.
-    pub(crate) fn take_completed_socket(&self, record: u32) -> Option<SocketRequest> {
-        self.outstanding.sockets.take(record)
+    pub(crate) fn take_completed_socket(&self, op_index: u32) -> Option<SocketRequest> {
+        self.outstanding.sockets.take(op_index)
     }
 
     /// Cancels the file request of an operation that is called off. True if it has ended by that: the caller ends the
     /// operation.
     fn cancel_file(&self, node: Node) -> bool {
-        let record = node & !FLIGHT;
-        let id = self.operation_of(record);
+        let op_index = node & !OP;
+        let id = self.operation_of(op_index);
         let Some(mut request) = self.backend().file_requests().cancel(id) else { return false };
         request.is_cancelled = true;
-        self.outstanding.keep_file(record, request);
+        self.outstanding.keep_file(op_index, request);
         true
     }
 
     /// Cancels the request of the active operation of a lane, which is called off.
     fn cancel_socket(&self, lanes: &mut Lanes, slot: &Slot, node: Node, ended: &mut Fifo) -> Next {
-        let record = node & !FLIGHT;
-        let Some(mut request) = self.cancel_socket_request(record) else { return Next::Nothing };
+        let op_index = node & !OP;
+        let Some(mut request) = self.cancel_socket_request(op_index) else { return Next::Nothing };
         request.is_cancelled = true;
-        self.outstanding.keep_socket(record, request);
+        self.outstanding.keep_socket(op_index, request);
         let poll = self.current_poll();
         let effects = lanes.end_recalled(self.nodes(), slot, node, poll);
         ended.push(self.nodes(), node);
@@ -153,8 +153,8 @@ impl Operations {
     }
 
     /// Cancels the socket request of this record, if the back end has one.
-    pub(in crate::engine) fn cancel_socket_request(&self, record: u32) -> Option<SocketRequest> {
-        self.backend().socket_requests()?.cancel(self.socket_request_of(record))
+    pub(in crate::engine) fn cancel_socket_request(&self, op_index: u32) -> Option<SocketRequest> {
+        self.backend().socket_requests()?.cancel(self.socket_request_of(op_index))
     }
 
     /// Cancels the request of an operation that is called off, if it has one. If the operation ends by that, puts its node
@@ -167,7 +167,7 @@ impl Operations {
         verdict: Verdict,
         ended: &mut Fifo,
     ) -> Next {
-        if !self.nodes().flight(node).is_handed() {
+        if !self.nodes().op(node).is_handed() {
             return Next::Nothing;
         }
         if lanes.is_active(self.nodes(), node) {

@@ -4,8 +4,8 @@ use std::sync::PoisonError;
 
 use super::Operations;
 use crate::state::facts::Facts;
-use crate::state::operations::{Desk, Lanes, Records};
-use crate::state::queue::{FLIGHT, NIL, Node};
+use crate::state::operations::{Desk, Lanes, OpTable};
+use crate::state::queue::{NIL, Node, OP};
 use crate::state::slot::{Next, Slot};
 use crate::sync::MutexGuard;
 
@@ -56,14 +56,14 @@ impl Operations {
     pub(in crate::engine) fn bring_back(&self, name: u64) -> Brought {
         #[allow(clippy::cast_possible_truncation, reason = "the lower half is the node")]
         let node = name as u32;
-        let record = node & !FLIGHT;
+        let op_index = node & !OP;
         let request = self.backend().socket_requests().and_then(|it| it.take_completed(name));
         let Some(request) = request else { return Brought::NOTHING };
         let was_called_off = request.is_cancelled;
         let goes_on = request.target.is_declined;
         // Before the flight ends: the thread that sees that takes it.
-        self.outstanding.keep_socket(record, request);
-        let index = self.nodes().flight(node).slot();
+        self.outstanding.keep_socket(op_index, request);
+        let index = self.nodes().op(node).slot();
         let (slot, desk) = (self.slot(index), self.desk_of_operation(index));
         let mut lanes = desk.lock();
         let poll = self.current_poll();

@@ -3,11 +3,11 @@
 //! The operation stays the active one of its lane meanwhile: those behind it wait, and no edge concerns it. An edge whose name
 //! is the request's id reports its end ([`Operations::bring_back`]).
 
-use super::{Aloft, Operations};
+use super::{OpRef, Operations};
 use crate::backend::request::SocketRequest;
 use crate::engine::worker::Seat;
 use crate::state::operations::Step;
-use crate::state::queue::FLIGHT;
+use crate::state::queue::OP;
 
 impl Operations {
     /// Submits the operation that the caller has tried. It may have completed when this returns, and is the caller's no
@@ -16,7 +16,7 @@ impl Operations {
     #[allow(clippy::result_large_err, reason = "a refusal gives the request back")]
     pub(crate) fn submit_socket(
         &self,
-        aloft: &Aloft<'_>,
+        op_ref: &OpRef<'_>,
         request: SocketRequest,
         seat: Option<&Seat>,
     ) -> Result<(), (Step, SocketRequest)> {
@@ -25,10 +25,10 @@ impl Operations {
                 "only a system that performs requests says that it carries an operation out"
             )
         };
-        let Aloft { record, index, slot, desk, .. } = *aloft;
+        let OpRef { op_index, index, slot, desk, .. } = *op_ref;
         let poll = self.current_poll();
         let mut lanes = desk.lock();
-        let (step, effects) = lanes.hand_over_active(self.nodes(), slot, record | FLIGHT, poll);
+        let (step, effects) = lanes.hand_over_active(self.nodes(), slot, op_index | OP, poll);
         if step != Step::Waits {
             drop(lanes);
             self.see_to(effects, index, seat);

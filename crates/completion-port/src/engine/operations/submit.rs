@@ -2,12 +2,12 @@
 
 use std::sync::atomic::Ordering::{Acquire, SeqCst};
 
-use super::{Aloft, Operations, Plan};
+use super::{OpRef, Operations, Plan};
 use crate::backend::sockets::{Rest, SocketAttempt};
 use crate::engine::context::{Name, PortPhase, kind_of, name_of, name_parts};
 use crate::engine::worker::Seat;
-use crate::state::operations::{Desk, Lanes, Records, Step, Tried};
-use crate::state::queue::FLIGHT;
+use crate::state::operations::{Desk, Lanes, OpTable, Step, Tried};
+use crate::state::queue::OP;
 use crate::state::slot::{Drained, Refusal, Slot};
 use crate::state::timers::Alarm;
 use crate::types::error::{Call, Error, ErrorKind};
@@ -15,7 +15,7 @@ use crate::types::interest::Direction;
 use crate::types::source::Descriptor;
 
 /// Work without a record, during its attempt.
-struct Unrecorded<'e> {
+struct DirectAttempt<'e> {
     operations: &'e Operations,
     name: Name,
     slot: &'e Slot,
@@ -23,7 +23,7 @@ struct Unrecorded<'e> {
     direction: Direction,
 }
 
-impl Unrecorded<'_> {
+impl DirectAttempt<'_> {
     /// The attempt has ended with this result. Frees the lane.
     fn tried(&self, attempt: SocketAttempt<Rest>) {
         let Self { operations, name, slot, desk, direction } = *self;
@@ -39,7 +39,7 @@ impl Unrecorded<'_> {
         let poll = operations.current_poll();
         let mut lanes = desk.lock();
         let (effects, landed) =
-            lanes.tried_unrecorded(operations.nodes(), slot, direction, tried, poll);
+            lanes.tried_direct(operations.nodes(), slot, direction, tried, poll);
         let is_blocked = lanes.blocked().has(direction.facts());
         drop(lanes);
         let (index, _) = name_parts(name);
@@ -51,7 +51,7 @@ impl Unrecorded<'_> {
     }
 }
 
-impl Drop for Unrecorded<'_> {
+impl Drop for DirectAttempt<'_> {
     /// The attempt has panicked.
     fn drop(&mut self) {
         self.tried(SocketAttempt::Done(Rest::Unknown));
@@ -92,7 +92,7 @@ impl Operations {
     /// The record of an operation that is to be started by the token of the held slot `index`, and the slot's desk.
     /// `also` makes sure that the record's cell can be used.
     #[inline]
-    pub(crate) fn own_record(
+    pub(crate) fn own_op(
         &self,
         index: u32,
         call: Call,
@@ -102,29 +102,29 @@ impl Operations {
         if let Some(desk) = self.desk(index)
             && let Some(own) = desk.own()
         {
-            return Ok((own & !FLIGHT, desk));
+            return Ok((own & !OP, desk));
         }
-        self.make_own_record(index, call, also)
+        self.make_own_op(index, call, also)
     }
 
     /// The same for a slot that has none yet.
     #[cold]
-    fn make_own_record(
+    fn make_own_op(
         &self,
         index: u32,
         call: Call,
         also: impl FnOnce(u32) -> bool,
     ) -> Result<(u32, &Desk), Error> {
         let desk = self.desk_with_timer(index, call)?;
-        let record = self.take_record(call, also)?;
-        self.mark(record, false, false);
-        desk.keep(record | FLIGHT);
-        Ok((record, desk))
+        let op_index = self.take_op(call, also)?;
+        self.mark(op_index, false, false);
+        desk.keep(op_index | OP);
+        Ok((op_index, desk))
     }
 
     /// The record of an operation that is to be started by the name of a registration, by the thread of `seat`. If it is
-    /// not started it is given back by [`Queue::give_back_record`](crate::engine::queue::Queue::give_back_record).
-    pub(crate) fn shared_record(
+    /// not started it is given back by [`Queue::give_back_op`](crate::engine::queue::Queue::give_back_op).
+    pub(crate) fn shared_op(
         &self,
         name: Name,
         plan: &Plan,
@@ -138,20 +138,20 @@ impl Operations {
         slot.admits(generation).map_err(refused)?;
         self.desk_with_timer(index, plan.call)?;
         // One whose packet the thread has just taken is there, with all that belongs to it.
-        match seat.and_then(|seat| seat.landed().pop(|record| &self.nodes().flight(record).link)) {
-            Some(record) => Ok(record),
-            None => self.take_record(plan.call, also),
+        match seat.and_then(|seat| seat.landed().pop(|op_index| &self.nodes().op(op_index).link)) {
+            Some(op_index) => Ok(op_index),
+            None => self.take_op(plan.call, also),
         }
     }
 
-    /// The token of the held slot gives the key to the operation of `record`, which is in its cell. The token has tried it,
+    /// The token of the held slot gives the key to the operation of `op_index`, which is in its cell. The token has tried it,
     /// and the caller handles the result of that attempt next. If it is refused, the slot is still held.
     pub(crate) fn lend(
         &self,
         slot: &Slot,
         index: u32,
         desk: &Desk,
-        record: u32,
+        op_index: u32,
         plan: &Plan,
         drained: Drained,
     ) -> Result<Step, Error> {
@@ -160,11 +160,11 @@ impl Operations {
             // No edge reports that what it lacks is there, or that the system can carry it out.
             Ok(true)
         };
-        self.start(slot, index, desk, record, plan, lend)
+        self.start(slot, index, desk, op_index, plan, lend)
     }
 
-    /// The operation of `record`, which is in its cell, has a share in the key of a registration.
-    pub(crate) fn share(&self, name: Name, record: u32, plan: &Plan) -> Result<Step, Error> {
+    /// The operation of `op_index`, which is in its cell, has a share in the key of a registration.
+    pub(crate) fn share(&self, name: Name, op_index: u32, plan: &Plan) -> Result<Step, Error> {
         let (index, generation) = name_parts(name);
         let slot = self.slot(index);
         // A name may be another port's, and mean any registration here. The flag is set before a registration has its
@@ -176,7 +176,7 @@ impl Operations {
                 Err(Refusal::NotRegistered)
             }
         };
-        self.start(slot, index, self.desk_of_operation(index), record, plan, share)
+        self.start(slot, index, self.desk_of_operation(index), op_index, plan, share)
     }
 
     #[inline]
@@ -185,7 +185,7 @@ impl Operations {
         slot: &Slot,
         index: u32,
         desk: &Desk,
-        record: u32,
+        op_index: u32,
         plan: &Plan,
         take_key: impl FnOnce(&Lanes) -> Result<bool, Refusal>,
     ) -> Result<Step, Error> {
@@ -198,7 +198,7 @@ impl Operations {
         let is_ready =
             take_key(&lanes).map_err(|refusal| Error::new(plan.call, kind_of(refusal)))?;
         let Plan { direction, deadline, .. } = *plan;
-        let node = record | FLIGHT;
+        let node = op_index | OP;
         // Read before the lock is given up: the flight may land at once, and the slot be used anew.
         let name = name_of(index, slot.word().generation());
         let step = lanes.start(self.nodes(), node, index, direction, deadline, is_ready);
@@ -218,20 +218,20 @@ impl Operations {
 
     /// Tries work without a record on the descriptor of a shared registration, if no operation of this direction is in
     /// flight and the direction may be ready. Returns whether the work is done. If not, the caller starts an operation.
-    pub(crate) fn try_unrecorded(
+    pub(crate) fn try_directly(
         &self,
         name: Name,
         direction: Direction,
         attempt: impl FnOnce(Descriptor) -> SocketAttempt<Rest>,
     ) -> bool {
-        let Some(unrecorded) = self.begin_unrecorded(name, direction) else { return false };
-        let attempt = attempt(unrecorded.slot.descriptor());
-        unrecorded.tried(attempt);
-        std::mem::forget(unrecorded);
+        let Some(direct) = self.begin_direct(name, direction) else { return false };
+        let attempt = attempt(direct.slot.descriptor());
+        direct.tried(attempt);
+        std::mem::forget(direct);
         attempt.is_over()
     }
 
-    fn begin_unrecorded(&self, name: Name, direction: Direction) -> Option<Unrecorded<'_>> {
+    fn begin_direct(&self, name: Name, direction: Direction) -> Option<DirectAttempt<'_>> {
         if self.forked() {
             return None;
         }
@@ -242,29 +242,29 @@ impl Operations {
         let mut lanes = desk.lock();
         // As in `start`.
         let begins =
-            self.phase() == PortPhase::Open && lanes.begin_unrecorded(slot, generation, direction);
-        begins.then(|| Unrecorded { operations: self, name, slot, desk, direction })
+            self.phase() == PortPhase::Open && lanes.begin_direct(slot, generation, direction);
+        begins.then(|| DirectAttempt { operations: self, name, slot, desk, direction })
     }
 
     /// The operation of a record that is to be started by the token of the held slot `index`, whose desk this is.
     #[inline]
     pub(crate) fn before_start<'e>(
         &'e self,
-        record: u32,
+        op_index: u32,
         index: u32,
         slot: &'e Slot,
         desk: &'e Desk,
-    ) -> Aloft<'e> {
-        Aloft { record, index, flight: self.nodes().flight(record), slot, desk }
+    ) -> OpRef<'e> {
+        OpRef { op_index, index, op: self.nodes().op(op_index), slot, desk }
     }
 
-    /// The token of a held slot has done the operation of `record` itself: its packet is queued. False, and nothing has
+    /// The token of a held slot has done the operation of `op_index` itself: its packet is queued. False, and nothing has
     /// changed, if the port was closed meanwhile, so that perhaps no thread would take it.
     pub(crate) fn lend_ended(
         &self,
         slot: &Slot,
         index: u32,
-        record: u32,
+        op_index: u32,
         drained: Drained,
         seat: Option<&Seat>,
     ) -> bool {
@@ -272,9 +272,9 @@ impl Operations {
         if hub.lists().phase() != PortPhase::Open {
             return false;
         }
-        self.nodes().flight(record).begin_ended(index);
+        self.nodes().op(op_index).begin_ended(index);
         slot.lend_ended(drained);
-        let notice = self.submit_own_locked(&mut hub, record | FLIGHT, seat);
+        let notice = self.submit_own_locked(&mut hub, op_index | OP, seat);
         drop(hub);
         self.notify(notice);
         true

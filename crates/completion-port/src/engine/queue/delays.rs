@@ -11,7 +11,7 @@ use super::lists::{Flags, Lists};
 use crate::engine::worker::Seat;
 use crate::memory::arena::Arena;
 use crate::state::moment::Moment;
-use crate::state::queue::{FLIGHT, Fifo, Node, POSTED, cell_of, is_flight};
+use crate::state::queue::{Fifo, Node, OP, POSTED, cell_of, is_op};
 use crate::sync::AtomicU64;
 
 /// Bucket `n` counts delays of less than 2^n nanoseconds that no earlier one counts; the last one counts the
@@ -24,7 +24,7 @@ pub(super) struct Delays {
     since: AtomicU64,
     slots: Arena<AtomicU64>,
     posts: Arena<AtomicU64>,
-    flights: Arena<AtomicU64>,
+    ops: Arena<AtomicU64>,
     buckets: [AtomicU64; BUCKETS],
     /// All delays together, in nanoseconds.
     total: AtomicU64,
@@ -53,7 +53,7 @@ impl Delays {
             since: AtomicU64::new(0),
             slots: Arena::new(),
             posts: Arena::new(),
-            flights: Arena::new(),
+            ops: Arena::new(),
             buckets: array::from_fn(|_| AtomicU64::new(0)),
             total: AtomicU64::new(0),
         }
@@ -62,8 +62,8 @@ impl Delays {
     fn place(&self, node: Node) -> (&Arena<AtomicU64>, u32) {
         if node & POSTED == 0 {
             (&self.slots, node)
-        } else if is_flight(node) {
-            (&self.flights, node & !FLIGHT)
+        } else if is_op(node) {
+            (&self.ops, node & !OP)
         } else {
             (&self.posts, cell_of(node))
         }

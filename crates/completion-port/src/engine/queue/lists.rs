@@ -8,7 +8,7 @@ use crate::engine::context::PortPhase;
 use crate::engine::nodes::Nodes;
 use crate::engine::worker::Seat;
 use crate::memory::trace::hears_changes;
-use crate::state::queue::{FLIGHT, Fifo, Links, Node, POSTED};
+use crate::state::queue::{Fifo, Links, Node, OP, POSTED};
 use crate::state::schedule::{SeatNumber, Wake};
 use crate::state::spares::Spares;
 use crate::state::strays::Strays;
@@ -63,7 +63,7 @@ pub(in crate::engine) struct Lists {
     slots: Spares,
     posts: Spares,
     /// Records of operations.
-    flights: Spares,
+    ops: Spares,
     /// Posted messages whose time has not come, and deadlines.
     timers: Timers,
     strays: Strays,
@@ -94,7 +94,7 @@ impl Lists {
             flags: Flags::NOTHING,
             slots: Spares::new(),
             posts: Spares::new(),
-            flights: Spares::new(),
+            ops: Spares::new(),
             timers: Timers::new(number << 32),
             strays: Strays::new(),
             peeks: 0,
@@ -295,21 +295,21 @@ impl Lists {
     }
 
     /// The same as [`Lists::take_slot`] for the record of an operation.
-    pub(super) fn take_record(
+    pub(super) fn take_op(
         &mut self,
         nodes: &Nodes,
         reserve: impl FnOnce(u32) -> bool,
     ) -> Option<u32> {
-        self.flights.take(nodes, FLIGHT, reserve)
+        self.ops.take(nodes, OP, reserve)
     }
 
-    pub(super) fn give_back_record(&mut self, nodes: &Nodes, record: u32) {
-        self.flights.give_back(nodes, FLIGHT, record);
+    pub(super) fn give_back_op(&mut self, nodes: &Nodes, op_index: u32) {
+        self.ops.give_back(nodes, OP, op_index);
     }
 
     /// No record with this number or a higher one was ever used.
     pub(in crate::engine) fn highest_record(&self) -> u32 {
-        self.flights.highest()
+        self.ops.highest()
     }
 
     /// Gives back the cells and the records that the thread of `seat`, which calls this, has emptied.
@@ -323,8 +323,8 @@ impl Lists {
         if let Some(cells) = seat.emptied().take() {
             self.posts.give_back_all(nodes, POSTED, cells);
         }
-        if let Some(records) = seat.landed().take() {
-            self.flights.give_back_all(nodes, FLIGHT, records);
+        if let Some(ops) = seat.landed().take() {
+            self.ops.give_back_all(nodes, OP, ops);
         }
     }
 

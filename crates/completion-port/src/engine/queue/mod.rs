@@ -20,8 +20,8 @@ use std::sync::{OnceLock, PoisonError};
 use super::context::{BEGIN, Context, PortPhase};
 use super::worker::Seat;
 use crate::memory::trace::hears_packets;
-use crate::state::operations::Records;
-use crate::state::queue::{FLIGHT, Fifo, MOST_FLIGHTS, NIL, Node};
+use crate::state::operations::OpTable;
+use crate::state::queue::{Fifo, MOST_OPS, NIL, Node, OP};
 use crate::state::schedule::{Advice, Schedule};
 use crate::sync::{AtomicBool, AtomicU32, Mutex, MutexGuard};
 use crate::types::error::{Call, Error, ErrorKind, Fault};
@@ -244,9 +244,9 @@ impl Queue {
     }
 
     /// An operation has ended: its packet is queued.
-    pub(crate) fn queue_operation(&self, record: u32) {
+    pub(crate) fn queue_operation(&self, op_index: u32) {
         if !self.forked() {
-            self.submit(record | FLIGHT);
+            self.submit(op_index | OP);
         }
     }
 
@@ -308,38 +308,33 @@ impl Queue {
         drop(self.end_if_over(hub));
     }
 
-    pub(super) fn take_record(
-        &self,
-        call: Call,
-        also: impl FnOnce(u32) -> bool,
-    ) -> Result<u32, Error> {
+    pub(super) fn take_op(&self, call: Call, also: impl FnOnce(u32) -> bool) -> Result<u32, Error> {
         let reserve = |number| {
-            let reserved =
-                number < MOST_FLIGHTS && self.nodes().reserve_record(number) && also(number);
+            let reserved = number < MOST_OPS && self.nodes().reserve_record(number) && also(number);
             if reserved {
-                self.nodes().flight(number).begin_uses(self.of_this_port());
+                self.nodes().op(number).begin_uses(self.of_this_port());
             }
             reserved
         };
-        let record = self.lock().lists_mut().take_record(self.nodes(), reserve);
-        record.ok_or(Error::new(call, ErrorKind::OutOfMemory))
+        let op_index = self.lock().lists_mut().take_op(self.nodes(), reserve);
+        op_index.ok_or(Error::new(call, ErrorKind::OutOfMemory))
     }
 
     /// A record without an operation, the cell of which is empty.
-    pub(crate) fn give_back_record(&self, record: u32) {
+    pub(crate) fn give_back_op(&self, op_index: u32) {
         if !self.forked() {
-            self.lock().lists_mut().give_back_record(self.nodes(), record);
+            self.lock().lists_mut().give_back_op(self.nodes(), op_index);
         }
     }
 
     /// The operation of a record has been moved out of its cell by the calling thread, the seat of which this is.
-    pub(crate) fn free_record(&self, record: u32, seat: Option<&Seat>) {
+    pub(crate) fn free_op(&self, op_index: u32, seat: Option<&Seat>) {
         match seat {
             // The thread may never wait again, and take packets that others have waited for.
             Some(seat) if seat.landed().len() < MOST_LANDED => {
-                seat.landed().push(record, &self.nodes().flight(record).link);
+                seat.landed().push(op_index, &self.nodes().op(op_index).link);
             }
-            _ => self.give_back_record(record),
+            _ => self.give_back_op(op_index),
         }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use super::Queue;
 use super::lists::{Flags, Lists};
 use crate::engine::context::PortPhase;
-use crate::state::queue::{FLIGHT, Fifo, Node, is_flight};
+use crate::state::queue::{Fifo, Node, OP, is_op};
 
 impl Queue {
     /// A task is about to be started on a port that perhaps has had none.
@@ -18,14 +18,14 @@ impl Queue {
 
     /// The operation of this record, which is about to be started, is a task, or is none.
     #[inline]
-    pub(crate) fn mark(&self, record: u32, is_task: bool, begins_unasked: bool) {
-        let flight = self.nodes().record(record);
-        flight.mark_task(is_task);
-        flight.mark_unasked(begins_unasked);
+    pub(crate) fn mark(&self, op_index: u32, is_task: bool, begins_unasked: bool) {
+        let op = self.nodes().op_index(op_index);
+        op.mark_task(is_task);
+        op.mark_unasked(begins_unasked);
     }
 
     fn is_task(&self, node: Node) -> bool {
-        is_flight(node) && self.nodes().record(node & !FLIGHT).is_task()
+        is_op(node) && self.nodes().op_index(node & !OP).is_task()
     }
 
     /// Puts a node aside, if it is that of a task. The caller has no lock.
@@ -61,6 +61,6 @@ impl Queue {
         if !hub.lists().flags().has(Flags::ASIDE) && hub.lists().phase() != PortPhase::Open {
             drop(self.end_if_over(hub));
         }
-        Some(node & !FLIGHT)
+        Some(node & !OP)
     }
 }

@@ -5,7 +5,7 @@ use crate::engine::context::Name;
 use crate::engine::context::{name_of, name_parts};
 use crate::engine::queue::Taken;
 use crate::engine::worker::{PacketKind, Seat};
-use crate::state::queue::{FLIGHT, NIL, Node, POSTED, cell_of, is_flight};
+use crate::state::queue::{NIL, Node, OP, POSTED, cell_of, is_op};
 use crate::state::slot::{NodeTurn, Slot};
 
 impl Registry {
@@ -28,8 +28,8 @@ impl Registry {
                 NIL => self.next_node(seat)?,
                 first => first,
             };
-            if is_flight(node) {
-                return Some(Taken::Operation(node & !FLIGHT));
+            if is_op(node) {
+                return Some(Taken::Operation(node & !OP));
             }
             if node & POSTED != 0 {
                 seat.count(PacketKind::Posted);

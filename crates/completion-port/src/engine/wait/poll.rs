@@ -10,7 +10,7 @@ use crate::engine::registry::CheckBuffers;
 use crate::engine::worker::Seat;
 use crate::memory::trace::trace_aside;
 use crate::state::facts::{Edge, Facts};
-use crate::state::queue::{Fifo, Links, NIL, Node, Row, is_flight};
+use crate::state::queue::{Fifo, Links, NIL, Node, Row, is_op};
 use crate::state::schedule::{Query, USUAL_EDGES};
 use crate::state::slot::{Checked, Delivery, Next, Slot};
 use crate::sync::{MutexGuard, barrier_behind_exchange};
@@ -358,7 +358,7 @@ impl Engine {
     #[inline]
     fn bring_back_all<'e>(&'e self, edges: &[Edge], found: &mut Found<'e>) {
         for name in edges.iter().map(|edge| edge.name) {
-            if is_flight(name_parts(name).0) {
+            if is_op(name_parts(name).0) {
                 found.strays -= 1;
                 let (nodes, to_check) = self.bring_back(name).into_parts();
                 for node in nodes.into_iter().filter(|node| *node != NIL) {

@@ -2,7 +2,7 @@
 
 use crate::backend::Backend;
 use crate::backend::sockets::{Rest, SocketAttempt, Transport};
-use crate::engine::{Aloft, AttemptContext, Desk, Engine, Seat, Step, Verdict};
+use crate::engine::{AttemptContext, Desk, Engine, OpRef, Seat, Step, Verdict};
 use crate::memory::cells::Cell;
 use crate::port::Store;
 use crate::port::operation::OpData;
@@ -19,15 +19,15 @@ pub(in crate::port) struct AttemptTarget<'e> {
     pub(in crate::port) engine: &'e Engine,
     pub(in crate::port) slot: &'e Slot,
     pub(in crate::port) desk: &'e Desk,
-    pub(in crate::port) record: u32,
+    pub(in crate::port) op_index: u32,
     pub(in crate::port) descriptor: Descriptor,
 }
 
 impl<'e> AttemptTarget<'e> {
     #[inline]
-    pub(super) fn of(engine: &'e Engine, aloft: &Aloft<'e>) -> Self {
-        let Aloft { record, slot, desk, .. } = *aloft;
-        Self { engine, slot, desk, record, descriptor: aloft.descriptor() }
+    pub(super) fn of(engine: &'e Engine, op_ref: &OpRef<'e>) -> Self {
+        let OpRef { op_index, slot, desk, .. } = *op_ref;
+        Self { engine, slot, desk, op_index, descriptor: op_ref.descriptor() }
     }
 
     #[inline]
@@ -42,7 +42,7 @@ impl<'e> AttemptTarget<'e> {
     }
 
     pub(super) fn place(self) -> AttemptContext<'e> {
-        self.engine.place(self.desk, self.record)
+        self.engine.place(self.desk, self.op_index)
     }
 
     /// Makes the socket non-blocking, which an accept and a connect need: their system calls have no flag for it.
@@ -111,10 +111,10 @@ impl<K, B: Buffer> Store<K, B> {
     pub(super) fn attempt_again(
         &self,
         cell: &Cell<OpData<B>>,
-        aloft: &Aloft<'_>,
+        op_ref: &OpRef<'_>,
         seat: Option<&Seat>,
     ) -> SocketAttempt<Rest> {
-        self.attempt(cell, aloft, seat)
+        self.attempt(cell, op_ref, seat)
     }
 
     /// Tries the operation in `cell`, which the engine has handed to the calling thread for that.
@@ -126,16 +126,16 @@ impl<K, B: Buffer> Store<K, B> {
     pub(super) fn attempt(
         &self,
         cell: &Cell<OpData<B>>,
-        aloft: &Aloft<'_>,
+        op_ref: &OpRef<'_>,
         seat: Option<&Seat>,
     ) -> SocketAttempt<Rest> {
-        let tried = Trying { store: self, record: aloft.record, seat };
+        let tried = Trying { store: self, op_index: op_ref.op_index, seat };
         // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
         // - a value: an operation is in its cell until its packet is taken;
         // - nothing else: from `Step::Try` until it is told what that has come to the engine hands the operation to
         //   no other thread.
         let data = unsafe { cell.get_mut() };
-        let attempt = data.attempt(AttemptTarget::of(&self.engine, aloft));
+        let attempt = data.attempt(AttemptTarget::of(&self.engine, op_ref));
         std::mem::forget(tried);
         attempt
     }
@@ -145,14 +145,14 @@ impl<K, B: Buffer> Store<K, B> {
     pub(super) fn tried(
         &self,
         cell: &Cell<OpData<B>>,
-        aloft: &Aloft<'_>,
+        op_ref: &OpRef<'_>,
         attempt: SocketAttempt<Rest>,
         seat: Option<&Seat>,
     ) -> Step {
         if let SocketAttempt::Carried = attempt {
-            self.submit_socket(cell, aloft, seat)
+            self.submit_socket(cell, op_ref, seat)
         } else {
-            self.engine.tried(aloft, attempt, seat)
+            self.engine.tried(op_ref, attempt, seat)
         }
     }
 
@@ -161,16 +161,16 @@ impl<K, B: Buffer> Store<K, B> {
     pub(super) fn attempt_shared(
         &self,
         cell: &Cell<OpData<B>>,
-        aloft: &Aloft<'_>,
+        op_ref: &OpRef<'_>,
         seat: Option<&Seat>,
     ) -> Step {
         loop {
-            let attempt = self.attempt(cell, aloft, seat);
+            let attempt = self.attempt(cell, op_ref, seat);
             if self.engine.forked() {
                 // The buffer's code has forked, and this is the child: the operation is the parent's.
                 return Step::Waits;
             }
-            match self.tried(cell, aloft, attempt, seat) {
+            match self.tried(cell, op_ref, attempt, seat) {
                 Step::Try => {}
                 step => return step,
             }
@@ -182,26 +182,26 @@ impl<K, B: Buffer> Store<K, B> {
     pub(in crate::port) fn attempt_own(
         &self,
         cell: &Cell<OpData<B>>,
-        aloft: &Aloft<'_>,
+        op_ref: &OpRef<'_>,
         mut known: Option<SocketAttempt<Rest>>,
         seat: Option<&Seat>,
     ) -> bool {
         loop {
-            let attempt = known.take().unwrap_or_else(|| self.attempt_again(cell, aloft, seat));
+            let attempt = known.take().unwrap_or_else(|| self.attempt_again(cell, op_ref, seat));
             if self.engine.forked() {
                 // As above.
                 return false;
             }
             // It is settled as done from its beginning.
-            if self.engine.tried_and_landed(aloft, attempt) {
+            if self.engine.tried_and_landed(op_ref, attempt) {
                 return true;
             }
-            match self.tried(cell, aloft, attempt, seat) {
+            match self.tried(cell, op_ref, attempt, seat) {
                 Step::Try => {}
                 Step::Waits => return false,
                 Step::Ends(verdict) => {
-                    self.engine.abandon_connect(aloft, verdict);
-                    self.engine.land_own(aloft);
+                    self.engine.abandon_connect(op_ref, verdict);
+                    self.engine.land_own(op_ref);
                     settle(cell, verdict);
                     return true;
                 }
@@ -238,7 +238,7 @@ impl<B> Drop for Loaded<'_, B> {
 /// An operation that is being tried by code of a buffer. Should that panic, the operation fails.
 pub(super) struct Trying<'s, K, B: Buffer> {
     pub(super) store: &'s Store<K, B>,
-    pub(super) record: u32,
+    pub(super) op_index: u32,
     pub(super) seat: Option<&'s Seat>,
 }
 
@@ -246,16 +246,16 @@ impl<K, B: Buffer> Drop for Trying<'_, K, B> {
     #[cold]
     #[inline(never)]
     fn drop(&mut self) {
-        let Self { store, record, seat } = *self;
+        let Self { store, op_index, seat } = *self;
         if store.engine.forked() {
             return;
         }
         // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
         // - a value, and nothing else: as in `attempt`, from where this is called while it unwinds; the reference there
         //   is used no more.
-        unsafe { store.operations.at(record).get_mut() }.fail_by_panic();
-        let aloft = store.engine.aloft(record);
-        store.engine.tried(&aloft, SocketAttempt::Done(Rest::Unknown), seat);
-        store.engine.queue_operation(record);
+        unsafe { store.operations.at(op_index).get_mut() }.fail_by_panic();
+        let op_ref = store.engine.op_ref(op_index);
+        store.engine.tried(&op_ref, SocketAttempt::Done(Rest::Unknown), seat);
+        store.engine.queue_operation(op_index);
     }
 }

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 
 use crate::backend::sockets::{Rest, SocketAttempt};
-use crate::engine::{Aloft, Engine, Name, Seat, Step, Verdict, name_parts};
+use crate::engine::{Engine, Name, OpRef, Seat, Step, Verdict, name_parts};
 use crate::memory::cells::Cell;
 use crate::memory::trace::hears_packets;
 use crate::port::operation::attempt::settle;
@@ -22,41 +22,41 @@ impl Drop for Sharing<'_> {
 }
 
 impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
-    /// The operation of `record` has its turn: it is tried, if it has not ended. `None` if it goes on to wait, or
+    /// The operation of `op_index` has its turn: it is tried, if it has not ended. `None` if it goes on to wait, or
     /// has nothing for the caller.
     #[inline(never)]
     pub(in crate::port) fn operation(
         &self,
-        record: u32,
+        op_index: u32,
         seat: &Seat,
     ) -> Option<Packet<'p, K, M, B>> {
         let (store, engine) = (self.port.store(), self.port.engine());
-        let (aloft, cell) = (engine.aloft(record), store.operations.at(record));
-        if !engine.turn_alone(&aloft) {
-            return self.any_operation(&aloft, cell, seat);
+        let (op_ref, cell) = (engine.op_ref(op_index), store.operations.at(op_index));
+        if !engine.turn_alone(&op_ref) {
+            return self.any_operation(&op_ref, cell, seat);
         }
-        let attempt = store.attempt(cell, &aloft, Some(seat));
+        let attempt = store.attempt(cell, &op_ref, Some(seat));
         // The common case of `Store::attempt_own`.
-        if engine.forked() || !engine.tried_and_landed(&aloft, attempt) {
-            return self.own_operation(&aloft, cell, Some(attempt), seat);
+        if engine.forked() || !engine.tried_and_landed(&op_ref, attempt) {
+            return self.own_operation(&op_ref, cell, Some(attempt), seat);
         }
-        Some(self.done(&aloft, cell, seat))
+        Some(self.done(&op_ref, cell, seat))
     }
 
     /// The packet of an operation that was started by a token, which has landed, and is settled.
     #[inline]
     fn done(
         &self,
-        aloft: &Aloft<'p>,
+        op_ref: &OpRef<'p>,
         cell: &'p Cell<OpData<B>>,
         seat: &Seat,
     ) -> Packet<'p, K, M, B> {
         let (store, engine) = (self.port.store(), self.port.engine());
         engine.count_operation(seat, true);
         if hears_packets() {
-            tell_completed(engine, aloft.registration(), cell);
+            tell_completed(engine, op_ref.registration(), cell);
         }
-        Packet::Completed(Completed::of(store, aloft.slot, aloft.index, cell))
+        Packet::Completed(Completed::of(store, op_ref.slot, op_ref.index, cell))
     }
 
     /// The turn of an operation that was started by a token, and is to be tried; or was tried, and has come to what is
@@ -65,13 +65,13 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
     #[inline(never)]
     fn own_operation(
         &self,
-        aloft: &Aloft<'p>,
+        op_ref: &OpRef<'p>,
         cell: &'p Cell<OpData<B>>,
         known: Option<SocketAttempt<Rest>>,
         seat: &Seat,
     ) -> Option<Packet<'p, K, M, B>> {
-        if self.port.store().attempt_own(cell, aloft, known, Some(seat)) {
-            return Some(self.done(aloft, cell, seat));
+        if self.port.store().attempt_own(cell, op_ref, known, Some(seat)) {
+            return Some(self.done(op_ref, cell, seat));
         }
         self.port.engine().count_operation(seat, false);
         None
@@ -81,19 +81,19 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
     #[inline(never)]
     fn any_operation(
         &self,
-        aloft: &Aloft<'p>,
+        op_ref: &OpRef<'p>,
         cell: &'p Cell<OpData<B>>,
         seat: &Seat,
     ) -> Option<Packet<'p, K, M, B>> {
-        let (store, engine, record) = (self.port.store(), self.port.engine(), aloft.record);
+        let (store, engine, op_index) = (self.port.store(), self.port.engine(), op_ref.op_index);
         // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
         // - a value: an operation is in its cell until its packet is taken, which is done below;
         // - neither changed nor taken: the node of an operation comes to one thread, this one.
         let data = unsafe { cell.get() };
         let (is_shared, is_handed_over) = (data.is_shared, data.is_handed_over);
-        let step = engine.turn(aloft, Some(seat));
+        let step = engine.turn(op_ref, Some(seat));
         if is_handed_over {
-            store.fetch(cell, record);
+            store.fetch(cell, op_index);
             if engine.forked() {
                 // The buffer's code has forked, and this is the child.
                 return None;
@@ -101,26 +101,26 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
         }
         if !is_shared {
             let Step::Ends(verdict) = step else {
-                return self.own_operation(aloft, cell, None, seat);
+                return self.own_operation(op_ref, cell, None, seat);
             };
-            engine.abandon_connect(aloft, verdict);
-            engine.land_own(aloft);
+            engine.abandon_connect(op_ref, verdict);
+            engine.land_own(op_ref);
             if verdict != Verdict::Done {
                 // Otherwise it is settled already: as done from its beginning, or when its token tried it.
                 settle(cell, verdict);
             }
-            return Some(self.done(aloft, cell, seat));
+            return Some(self.done(op_ref, cell, seat));
         }
         let step = match step {
-            Step::Try => store.attempt_shared(cell, aloft, Some(seat)),
+            Step::Try => store.attempt_shared(cell, op_ref, Some(seat)),
             step => step,
         };
         let Step::Ends(verdict) = step else {
             engine.count_operation(seat, false);
             return None;
         };
-        let name = aloft.registration();
-        let sharing = Sharing(engine, record);
+        let name = op_ref.registration();
+        let sharing = Sharing(engine, op_index);
         let clone = self.port.clone_key().expect("set before the first such association");
         // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
         // - a value: the key lies in its cell while operations have it, and this one has not landed;
@@ -135,16 +135,21 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
         // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
         // - a value, and nothing else: as above; the packet that is made here takes it.
         let data = unsafe { cell.get_mut() };
-        (data.association, data.name) = (name, OpId(engine.operation_of(record)));
+        (data.association, data.name) = (name, OpId(engine.operation_of(op_index)));
         data.settle(verdict);
-        engine.abandon_connect(aloft, verdict);
+        engine.abandon_connect(op_ref, verdict);
         engine.count_operation(seat, true);
-        engine.land_shared(aloft, seat);
+        engine.land_shared(op_ref, seat);
         if hears_packets() {
             tell_completed(engine, name, cell);
         }
         let key = ManuallyDrop::new(key);
-        Some(Packet::SharedCompleted(SharedCompleted { store, record, key, outcome: PhantomData }))
+        Some(Packet::SharedCompleted(SharedCompleted {
+            store,
+            op_index,
+            key,
+            outcome: PhantomData,
+        }))
     }
 }
 

@@ -145,7 +145,7 @@ impl<K, B> fmt::Debug for Completed<'_, K, B> {
 /// See [`Port::associate_shared`](crate::Port::associate_shared).
 pub struct SharedCompleted<'p, K, B = Vec<u8>> {
     pub(super) store: &'p Store<K, B>,
-    pub(super) record: u32,
+    pub(super) op_index: u32,
     pub(super) key: ManuallyDrop<K>,
     /// So that it is shared between threads only if the buffer may be.
     pub(super) outcome: PhantomData<Outcome<B>>,
@@ -180,14 +180,14 @@ impl<K, B> SharedCompleted<'_, K, B> {
         // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
         // - a value: the operation was settled when this packet was made;
         // - neither changed nor taken: only this packet knows of it, and takes it when it is used up.
-        unsafe { self.store.operations.at(self.record).get() }
+        unsafe { self.store.operations.at(self.op_index).get() }
     }
 
     /// The clone of the key, and what has become of the operation.
     #[must_use]
     pub fn into_parts(self) -> (K, Outcome<B>) {
         let mut this = ManuallyDrop::new(self);
-        let outcome = use_up(this.store, this.record);
+        let outcome = use_up(this.store, this.op_index);
         // SAFETY: `take` demands that the value is not used again.
         // - `this` is forgotten with this call.
         (unsafe { ManuallyDrop::take(&mut this.key) }, outcome)
@@ -200,23 +200,23 @@ impl<K, B> Drop for SharedCompleted<'_, K, B> {
     fn drop(&mut self) {
         // SAFETY: `take` demands that the value is not used again.
         // - the packet is about to be gone.
-        drop_parts(self.store, self.record, unsafe { ManuallyDrop::take(&mut self.key) });
+        drop_parts(self.store, self.op_index, unsafe { ManuallyDrop::take(&mut self.key) });
     }
 }
 
 /// The packet of this operation is dropped.
 #[cold]
 #[inline(never)]
-fn drop_parts<K, B>(store: &Store<K, B>, record: u32, key: K) {
-    let outcome = use_up(store, record);
+fn drop_parts<K, B>(store: &Store<K, B>, op_index: u32, key: K) {
+    let outcome = use_up(store, op_index);
     drop(key);
     drop(outcome);
 }
 
 /// The packet of this operation is used up: takes its outcome, and gives its record back.
-fn use_up<K, B>(store: &Store<K, B>, record: u32) -> Outcome<B> {
-    let outcome = take_outcome(store.operations.at(record), |outcome| outcome);
-    with_current_seat(&store.engine, |seat| store.engine.free_record(record, seat));
+fn use_up<K, B>(store: &Store<K, B>, op_index: u32) -> Outcome<B> {
+    let outcome = take_outcome(store.operations.at(op_index), |outcome| outcome);
+    with_current_seat(&store.engine, |seat| store.engine.free_op(op_index, seat));
     outcome
 }
 

@@ -92,11 +92,11 @@ impl<K, B> Store<K, B> {
     #[allow(clippy::multiple_unsafe_ops_per_block, reason = "each writes another field")]
     pub(in crate::port) fn load(
         &self,
-        record: u32,
+        op_index: u32,
         operation: Operation<B>,
         is_shared: bool,
     ) -> &Cell<OpData<B>> {
-        let cell = self.operations.at(record);
+        let cell = self.operations.at(op_index);
         let place = cell.place();
         let Progress { stage, is_cut, len, socket, fault } = Progress::default();
         // A value as a whole would be put together elsewhere, and copied then.

@@ -45,8 +45,8 @@ pub struct OpId(pub(crate) u64);
 impl fmt::Debug for OpId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         #[allow(clippy::cast_possible_truncation, reason = "the halves are taken apart")]
-        let record = self.0 as u32;
-        write!(f, "OpId({record}#{})", self.0 >> 32)
+        let op_index = self.0 as u32;
+        write!(f, "OpId({op_index}#{})", self.0 >> 32)
     }
 }
 

@@ -35,9 +35,9 @@ impl<K, M, B: Buffer> Port<K, M, B> {
         id: SharedId,
         operation: Operation<B>,
     ) -> Result<OpId, Refused<Operation<B>>> {
-        let (record, name, step) = self.share(id, operation, false)?;
+        let (op_index, name, step) = self.share(id, operation, false)?;
         if let Step::Ends(_) = step {
-            self.engine().queue_operation(record);
+            self.engine().queue_operation(op_index);
         }
         Ok(name)
     }
@@ -74,9 +74,9 @@ impl<K, M, B: Buffer> Port<K, M, B> {
         id: SharedId,
         operation: Operation<B>,
     ) -> Result<Started<Outcome<B>>, Refused<Operation<B>>> {
-        let (record, name, step) = self.share(id, operation, true)?;
+        let (op_index, name, step) = self.share(id, operation, true)?;
         let Step::Ends(verdict) = step else { return Ok(Started::InFlight(name)) };
-        Ok(Started::Completed(self.store().land_unseen(record, verdict).take_outcome()))
+        Ok(Started::Completed(self.store().land_unseen(op_index, verdict).take_outcome()))
     }
 
     /// Puts an operation in flight, and tries it if nothing else of its direction is. If it ends by that, the caller
@@ -94,47 +94,47 @@ impl<K, M, B: Buffer> Port<K, M, B> {
             Refused::new(error, operation)
         };
         let plan = operation.plan(engine.backend());
-        let reserve = |record| store.operations.reserve(record);
-        let record =
-            with_current_seat(engine, |seat| engine.shared_record(id.0, &plan, seat, reserve));
-        let record = match record {
-            Ok(record) => record,
+        let reserve = |op_index| store.operations.reserve(op_index);
+        let op_index =
+            with_current_seat(engine, |seat| engine.shared_op(id.0, &plan, seat, reserve));
+        let op_index = match op_index {
+            Ok(op_index) => op_index,
             Err(error) => return Err(refuse(error, operation)),
         };
         let is_of_file = operation.is_of_file();
         if is_of_file {
-            engine.mark(record, false, false);
+            engine.mark(op_index, false, false);
         } else {
-            engine.mark(record, operation.is_task(), operation.begins_unasked());
+            engine.mark(op_index, operation.is_task(), operation.begins_unasked());
         }
-        let name = OpId(engine.operation_of(record));
+        let name = OpId(engine.operation_of(op_index));
         if hears_packets() {
             engine.tell_started(id.0, call);
         }
-        let cell = store.load(record, operation, true);
+        let cell = store.load(op_index, operation, true);
         if is_of_file {
-            return match store.share_on_file(cell, id.0, record, &plan, now) {
-                Ok(step) => Ok((record, name, step)),
+            return match store.share_on_file(cell, id.0, op_index, &plan, now) {
+                Ok(step) => Ok((op_index, name, step)),
                 Err(error) => {
                     let operation = unload(cell).into_operation();
-                    engine.give_back_record(record);
+                    engine.give_back_op(op_index);
                     Err(refuse(error, operation))
                 }
             };
         }
-        match engine.share(id.0, record, &plan) {
+        match engine.share(id.0, op_index, &plan) {
             Ok(Step::Try) => {
-                let aloft = engine.aloft(record);
+                let op_ref = engine.op_ref(op_index);
                 Ok((
-                    record,
+                    op_index,
                     name,
-                    store.attempt_shared(cell, &aloft, current_seat(engine).as_deref()),
+                    store.attempt_shared(cell, &op_ref, current_seat(engine).as_deref()),
                 ))
             }
-            Ok(step) => Ok((record, name, step)),
+            Ok(step) => Ok((op_index, name, step)),
             Err(error) => {
                 let operation = unload(cell).into_operation();
-                engine.give_back_record(record);
+                engine.give_back_op(op_index);
                 Err(refuse(error, operation))
             }
         }
@@ -238,24 +238,24 @@ impl<K, B: Buffer> Store<K, B> {
         &self,
         cell: &Cell<OpData<B>>,
         association: Name,
-        record: u32,
+        op_index: u32,
         plan: &Plan,
         now: bool,
     ) -> Result<Step> {
         let engine = &self.engine;
-        engine.share_file(association, record, (plan.call, plan.deadline))?;
-        let aloft = engine.aloft(record);
-        let trying = TryingOnFile { store: self, cell, aloft: &aloft };
+        engine.share_file(association, op_index, (plan.call, plan.deadline))?;
+        let op_ref = engine.op_ref(op_index);
+        let trying = TryingOnFile { store: self, cell, op_ref: &op_ref };
         // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
         // - a value: an operation is in its cell until its packet is taken;
         // - nothing else: between `share_file` and what follows below the engine hands the operation to no other
         //   thread.
         let data = unsafe { cell.get_mut() };
-        let is_over = data.attempt(AttemptTarget::of(engine, &aloft)).is_over();
+        let is_over = data.attempt(AttemptTarget::of(engine, &op_ref)).is_over();
         let request = if is_over || engine.forked() {
             None
         } else {
-            self.file_request(data, record, aloft.index)
+            self.file_request(data, op_index, op_ref.index)
         };
         std::mem::forget(trying);
         if engine.forked() {
@@ -265,16 +265,16 @@ impl<K, B: Buffer> Store<K, B> {
         }
         let Some(request) = request else {
             if now {
-                engine.file_done(&aloft);
+                engine.file_done(&op_ref);
                 return Ok(Step::Ends(Verdict::Done));
             }
-            engine.queue_file_done(&aloft);
+            engine.queue_file_done(&op_ref);
             return Ok(Step::Waits);
         };
-        match engine.submit_file(&aloft, plan.deadline, request) {
+        match engine.submit_file(&op_ref, plan.deadline, request) {
             Ok(()) => Ok(Step::Waits),
             Err((verdict, request)) => {
-                self.unpack(cell, record, request);
+                self.unpack(cell, op_index, request);
                 Ok(Step::Ends(verdict))
             }
         }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use crate::backend::files::{FileRef, FileTarget, Issuer};
 use crate::backend::request::{FileRequest, SocketRequest};
 use crate::backend::sockets::{SocketAttempt, SocketTarget};
-use crate::engine::{Aloft, Engine, Seat, Step};
+use crate::engine::{Engine, OpRef, Seat, Step};
 use crate::memory::cells::Cell;
 use crate::port::Store;
 use crate::port::operation::attempt::Trying;
@@ -124,30 +124,30 @@ impl<K, B: Buffer> Store<K, B> {
     pub(super) fn submit_socket(
         &self,
         cell: &Cell<OpData<B>>,
-        aloft: &Aloft<'_>,
+        op_ref: &OpRef<'_>,
         seat: Option<&Seat>,
     ) -> Step {
         let engine = &self.engine;
-        engine.lane_if_lone(aloft);
-        let record = aloft.record;
-        if !engine.prepare_socket_request(record) {
+        engine.lane_if_lone(op_ref);
+        let op_index = op_ref.op_index;
+        if !engine.prepare_socket_request(op_index) {
             // It waits for an edge instead.
-            return engine.tried(aloft, SocketAttempt::Blocked, seat);
+            return engine.tried(op_ref, SocketAttempt::Blocked, seat);
         }
-        let trying = Trying { store: self, record, seat };
+        let trying = Trying { store: self, op_index, seat };
         // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
         // - a value, and nothing else: the operation was just tried by this thread, and until the engine is told what has
         //   come of that, below, it hands the operation to no other thread.
         let data = unsafe { cell.get_mut() };
-        let id = engine.socket_request_of(record);
-        let request = data.socket_request(id, aloft.descriptor());
+        let id = engine.socket_request_of(op_index);
+        let request = data.socket_request(id, op_ref.descriptor());
         std::mem::forget(trying);
         if engine.forked() {
             // The buffer's code has forked, and this is the child: the operation is the parent's.
             std::mem::forget(request);
             return Step::Waits;
         }
-        match engine.submit_socket(aloft, request, seat) {
+        match engine.submit_socket(op_ref, request, seat) {
             Ok(()) => Step::Waits,
             Err((step, request)) => {
                 // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
@@ -162,11 +162,11 @@ impl<K, B: Buffer> Store<K, B> {
     /// from it.
     #[cold]
     #[inline(never)]
-    pub(super) fn fetch(&self, cell: &Cell<OpData<B>>, record: u32) {
-        let Some(request) = self.engine.take_completed_socket(record) else {
-            return self.fetch_file(cell, record);
+    pub(super) fn fetch(&self, cell: &Cell<OpData<B>>, op_index: u32) {
+        let Some(request) = self.engine.take_completed_socket(op_index) else {
+            return self.fetch_file(cell, op_index);
         };
-        let fetching = Fetching { store: self, cell, record };
+        let fetching = Fetching { store: self, cell, op_index };
         // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
         // - a value: an operation is in its cell until its packet is taken;
         // - nothing else: the node of an operation comes to one thread, the caller.
@@ -176,26 +176,26 @@ impl<K, B: Buffer> Store<K, B> {
 
     /// The operation in `cell`, the packet of which the caller is about to make, has ended. If the back end has had
     /// it, its request has completed.
-    fn fetch_file(&self, cell: &Cell<OpData<B>>, record: u32) {
-        if let Some(request) = self.engine.take_completed_file(record) {
-            self.unpack(cell, record, request);
+    fn fetch_file(&self, cell: &Cell<OpData<B>>, op_index: u32) {
+        if let Some(request) = self.engine.take_completed_file(op_index) {
+            self.unpack(cell, op_index, request);
         }
     }
 
-    /// What is left of an operation of the slot `index`, which lies in `record`, becomes a request. `None`: it cannot, and
+    /// What is left of an operation of the slot `index`, which lies in `op_index`, becomes a request. `None`: it cannot, and
     /// the operation has ended.
     pub(in crate::port) fn file_request(
         &self,
         data: &mut OpData<B>,
-        record: u32,
+        op_index: u32,
         index: u32,
     ) -> Option<FileRequest> {
         let engine = &self.engine;
-        match engine.file_ref(index, record) {
+        match engine.file_ref(index, op_index) {
             Ok(file) => {
                 let issuer: Weak<Engine> = Arc::downgrade(engine);
                 let issuer: Weak<dyn Issuer> = issuer;
-                Some(data.file_request(engine.operation_of(record), issuer, file))
+                Some(data.file_request(engine.operation_of(op_index), issuer, file))
             }
             Err(fault) => {
                 data.fail_at_start(fault);
@@ -205,8 +205,8 @@ impl<K, B: Buffer> Store<K, B> {
     }
 
     /// The caller has the request of an operation that has ended, and is in `cell`.
-    pub(super) fn unpack(&self, cell: &Cell<OpData<B>>, record: u32, request: FileRequest) {
-        let fetching = Fetching { store: self, cell, record };
+    pub(super) fn unpack(&self, cell: &Cell<OpData<B>>, op_index: u32, request: FileRequest) {
+        let fetching = Fetching { store: self, cell, op_index };
         // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
         // - a value: an operation is in its cell until its packet is taken;
         // - nothing else: an operation that has ended is handed to one thread, the caller.
@@ -220,7 +220,7 @@ impl<K, B: Buffer> Store<K, B> {
 struct Fetching<'s, K, B: Buffer> {
     store: &'s Store<K, B>,
     cell: &'s Cell<OpData<B>>,
-    record: u32,
+    op_index: u32,
 }
 
 impl<K, B: Buffer> Drop for Fetching<'_, K, B> {
@@ -232,7 +232,7 @@ impl<K, B: Buffer> Drop for Fetching<'_, K, B> {
         // - a value, and nothing else: as in `fetch`, from where this is called while it unwinds; the reference there is
         //   used no more.
         unsafe { self.cell.get_mut() }.fail_by_panic();
-        self.store.engine.queue_operation(self.record);
+        self.store.engine.queue_operation(self.op_index);
     }
 }
 
@@ -241,7 +241,7 @@ impl<K, B: Buffer> Drop for Fetching<'_, K, B> {
 pub(super) struct TryingOnFile<'s, K, B: Buffer> {
     pub(super) store: &'s Store<K, B>,
     pub(super) cell: &'s Cell<OpData<B>>,
-    pub(super) aloft: &'s Aloft<'s>,
+    pub(super) op_ref: &'s OpRef<'s>,
 }
 
 impl<K, B: Buffer> Drop for TryingOnFile<'_, K, B> {
@@ -254,6 +254,6 @@ impl<K, B: Buffer> Drop for TryingOnFile<'_, K, B> {
         // - a value, and nothing else: as where this was made, from where it is called while that unwinds; the
         //   reference there is used no more.
         unsafe { self.cell.get_mut() }.fail_by_panic();
-        engine.queue_file_done(self.aloft);
+        engine.queue_file_done(self.op_ref);
     }
 }

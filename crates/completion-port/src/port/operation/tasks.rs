@@ -1,7 +1,7 @@
 //! Tasks: how they go on and end, without a packet.
 
 use crate::backend::sockets::{Rest, SocketAttempt};
-use crate::engine::{Aloft, Engine, Seat, Step, Verdict};
+use crate::engine::{Engine, OpRef, Seat, Step, Verdict};
 use crate::memory::cells::Cell;
 use crate::memory::trace::hears_packets;
 use crate::port::current::{current_seat, with_current_seat};
@@ -49,17 +49,17 @@ impl<K, B: Buffer> Store<K, B> {
             return false;
         }
         let mut has_gone_on = false;
-        while let Some(record) = engine.take_aside() {
+        while let Some(op_index) = engine.take_aside() {
             has_gone_on = true;
-            let cell = self.operations.at(record);
-            let aloft = engine.aloft(record);
+            let cell = self.operations.at(op_index);
+            let op_ref = engine.op_ref(op_index);
             let seat = current_seat(engine);
-            let step = match engine.turn(&aloft, seat.as_deref()) {
-                Step::Try => self.attempt_task(cell, &aloft, seat.as_deref()),
+            let step = match engine.turn(&op_ref, seat.as_deref()) {
+                Step::Try => self.attempt_task(cell, &op_ref, seat.as_deref()),
                 step => step,
             };
             if let Step::Ends(verdict) = step {
-                self.land_unseen(record, verdict).end_task();
+                self.land_unseen(op_index, verdict).end_task();
             }
         }
         has_gone_on
@@ -68,22 +68,27 @@ impl<K, B: Buffer> Store<K, B> {
     /// Tries a task until it ends or has to wait, as [`Store::attempt_shared`] does. What is done is told here, before the
     /// next task of the direction is tried by any thread, so that the ends come in the order of the bytes; the task is the
     /// caller's no more then.
-    fn attempt_task(&self, cell: &Cell<OpData<B>>, aloft: &Aloft<'_>, seat: Option<&Seat>) -> Step {
+    fn attempt_task(
+        &self,
+        cell: &Cell<OpData<B>>,
+        op_ref: &OpRef<'_>,
+        seat: Option<&Seat>,
+    ) -> Step {
         loop {
-            let attempt = self.attempt_again(cell, aloft, seat);
+            let attempt = self.attempt_again(cell, op_ref, seat);
             if self.engine.forked() {
                 // The task has forked, and this is the child: the task is the parent's.
                 return Step::Waits;
             }
             if attempt.is_over() {
-                let registration = aloft.registration();
+                let registration = op_ref.registration();
                 // SAFETY: `take` demands that the caller owns the cell, with a value in it.
                 // - owned: the task was just tried by this thread, and until the engine is told what has come of that,
                 //   below, it hands the task to no other thread;
                 // - a value: as for any operation that is tried.
-                let mut data = unsafe { self.operations.take(aloft.record) };
+                let mut data = unsafe { self.operations.take(op_ref.op_index) };
                 data.settle(Verdict::Done);
-                let landing = Landing { engine: &self.engine, aloft, attempt, seat };
+                let landing = Landing { engine: &self.engine, op_ref, attempt, seat };
                 if hears_packets() {
                     self.engine.tell_completed(registration, data.call(), data.error());
                 }
@@ -91,7 +96,7 @@ impl<K, B: Buffer> Store<K, B> {
                 drop(landing);
                 return Step::Waits;
             }
-            match self.tried(cell, aloft, attempt, seat) {
+            match self.tried(cell, op_ref, attempt, seat) {
                 Step::Try => {}
                 step => return step,
             }
@@ -99,16 +104,16 @@ impl<K, B: Buffer> Store<K, B> {
     }
 
     /// An operation of a shared association, or a task, has ended without a packet, and is the caller's alone.
-    pub(super) fn land_unseen(&self, record: u32, verdict: Verdict) -> OpData<B> {
-        let aloft = self.engine.aloft(record);
-        self.engine.abandon_connect(&aloft, verdict);
-        let registration = aloft.registration();
+    pub(super) fn land_unseen(&self, op_index: u32, verdict: Verdict) -> OpData<B> {
+        let op_ref = self.engine.op_ref(op_index);
+        self.engine.abandon_connect(&op_ref, verdict);
+        let registration = op_ref.registration();
         // SAFETY: `take` demands that the caller owns the cell, with a value in it.
         // - owned: the operation has ended, and its node is with the caller, or was never queued;
         // - a value: an operation is in its cell until it has landed, which it does below.
-        let mut data = unsafe { self.operations.take(record) };
+        let mut data = unsafe { self.operations.take(op_index) };
         data.settle(verdict);
-        with_current_seat(&self.engine, |seat| self.engine.land_unseen(record, seat));
+        with_current_seat(&self.engine, |seat| self.engine.land_unseen(op_index, seat));
         if hears_packets() {
             self.engine.tell_completed(registration, data.call(), data.error());
         }
@@ -119,7 +124,7 @@ impl<K, B: Buffer> Store<K, B> {
 /// A task that is done, of which the engine is told when its end has returned, or has panicked.
 struct Landing<'a, 'e> {
     engine: &'e Engine,
-    aloft: &'a Aloft<'e>,
+    op_ref: &'a OpRef<'e>,
     attempt: SocketAttempt<Rest>,
     seat: Option<&'a Seat>,
 }
@@ -130,10 +135,10 @@ impl Drop for Landing<'_, '_> {
             // The end has forked, and this is the child.
             return;
         }
-        let record = self.aloft.record;
+        let op_index = self.op_ref.op_index;
         // It is done, whatever was asked of it meanwhile.
-        let _ = self.engine.tried(self.aloft, self.attempt, self.seat);
-        self.engine.land_unseen(record, self.seat);
+        let _ = self.engine.tried(self.op_ref, self.attempt, self.seat);
+        self.engine.land_unseen(op_index, self.seat);
     }
 }
 
@@ -148,12 +153,12 @@ impl<K, M, B: Task> Port<K, M, B> {
         self.store().goes_on.get_or_init(|| Store::go_on_with_tasks);
         self.engine().begin_tasks();
         let started = self.share(id, Operation::task(direction, task), true);
-        let (record, name, step) = started.map_err(|refused| {
+        let (op_index, name, step) = started.map_err(|refused| {
             let (error, operation) = refused.into_parts();
             Refused::new(error, operation.into_buffer().expect("a task comes back"))
         })?;
         let Step::Ends(verdict) = step else { return Ok(Started::InFlight(name)) };
-        Ok(Started::Completed(self.store().land_unseen(record, verdict).into_task()))
+        Ok(Started::Completed(self.store().land_unseen(op_index, verdict).into_task()))
     }
 }
 
@@ -168,8 +173,6 @@ impl<K, M, B> Port<K, M, B> {
     ) -> bool {
         // A subscriber hears of it when it is started.
         !hears_packets()
-            && self
-                .engine()
-                .try_unrecorded(id.0, direction, |descriptor| attempt(descriptor).into())
+            && self.engine().try_directly(id.0, direction, |descriptor| attempt(descriptor).into())
     }
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 use crate::backend::files::{FileKind, FileRef, FileTarget, Issuer, Now};
 use crate::backend::request::FileRequest;
 use crate::engine::Engine;
-use crate::state::queue::FLIGHT;
+use crate::state::queue::OP;
 use crate::types::buffer::Buffer;
 use crate::types::error::Fault;
 use crate::types::error::{Call, Error, ErrorKind, Refused};
@@ -184,7 +184,7 @@ impl<T> fmt::Debug for FileTasks<'_, T> {
 }
 
 /// The bits of a name that count below the one which tells it from those of a port's own operations.
-const COUNTED: u64 = (FLIGHT & !(1 << 31)) as u64 - 1;
+const COUNTED: u64 = (OP & !(1 << 31)) as u64 - 1;
 
 /// The name of the operation of this number. Its lower half is the number of no record.
 fn name(number: u64) -> u64 {

@@ -53,16 +53,16 @@ impl<'p, K, B: Buffer> Lent<'p, K, B> {
     #[inline(never)]
     fn go_on(
         self,
-        record: u32,
+        op_index: u32,
         known: Option<SocketAttempt<Rest>>,
     ) -> Result<Started<Ended<'p, K, B>>, Refused<(K, Operation<B>)>> {
         let Self { held, cell, name, step } = self;
         let store = held.store;
         match step {
             Ok(Step::Try) => {
-                let aloft = store.engine.aloft(record);
+                let op_ref = store.engine.op_ref(op_index);
                 let seat = current_seat(&store.engine);
-                if !store.attempt_own(cell, &aloft, known, seat.as_deref()) {
+                if !store.attempt_own(cell, &op_ref, known, seat.as_deref()) {
                     return Ok(Started::InFlight(name));
                 }
                 let held = Held { drained: Drained::NONE, events: Events::NONE, ..held };
@@ -80,8 +80,8 @@ impl<'p, K, B: Buffer> Lent<'p, K, B> {
                 }
                 // Its token may have begun it already.
                 let desk = store.engine.desk_of_operation(held.index);
-                let aloft = store.engine.before_start(record, held.index, held.slot, desk);
-                store.engine.abandon_connect(&aloft, Verdict::Cancelled);
+                let op_ref = store.engine.before_start(op_index, held.index, held.slot, desk);
+                store.engine.abandon_connect(&op_ref, Verdict::Cancelled);
                 let operation = unload(cell).into_operation();
                 let token = Ready { held, key: PhantomData };
                 Err(token.refuse_operation(Error::new(operation.call(), error), operation))
@@ -92,10 +92,10 @@ impl<'p, K, B: Buffer> Lent<'p, K, B> {
     /// The same; if the operation ends by that, its packet is queued.
     #[cold]
     #[inline(never)]
-    fn go_on_by_packet(self, record: u32) -> Result<OpId, Refused<(K, Operation<B>)>> {
-        match self.go_on(record, None)? {
+    fn go_on_by_packet(self, op_index: u32) -> Result<OpId, Refused<(K, Operation<B>)>> {
+        match self.go_on(op_index, None)? {
             Started::InFlight(name) => Ok(name),
-            Started::Completed(Ended { held, cell }) => held.end_by_packet(cell, record),
+            Started::Completed(Ended { held, cell }) => held.end_by_packet(cell, op_index),
         }
     }
 }
@@ -107,27 +107,27 @@ impl<'p, K, B: Buffer> Held<'p, K, B> {
     #[inline(always)]
     fn lend_to_wait(
         &self,
-        record: u32,
+        op_index: u32,
         desk: &'p Desk,
         direction: Direction,
         deadline: Moment,
     ) -> (OpId, Result<Step, ErrorKind>) {
         let Self { store, slot, index, drained, .. } = *self;
         let engine = &store.engine;
-        let aloft = engine.before_start(record, index, slot, desk);
-        (OpId(aloft.name()), engine.lend_alone(aloft, direction, deadline, drained))
+        let op_ref = engine.before_start(op_index, index, slot, desk);
+        (OpId(op_ref.name()), engine.lend_alone(op_ref, direction, deadline, drained))
     }
 
-    /// The operation of `record`, which is in `cell`, has ended, and is the caller's with its token: its packet is queued.
+    /// The operation of `op_index`, which is in `cell`, has ended, and is the caller's with its token: its packet is queued.
     fn end_by_packet(
         self,
         cell: &'p Cell<OpData<B>>,
-        record: u32,
+        op_index: u32,
     ) -> Result<OpId, Refused<(K, Operation<B>)>> {
         let Self { store, slot, index, drained, .. } = self;
-        let name = OpId(store.engine.operation_of(record));
+        let name = OpId(store.engine.operation_of(op_index));
         let lent = with_current_seat(&store.engine, |seat| {
-            store.engine.lend_ended(slot, index, record, drained, seat)
+            store.engine.lend_ended(slot, index, op_index, drained, seat)
         });
         if lent {
             return Ok(name);
@@ -160,22 +160,22 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
     ///
     /// See [`Port::associate`](crate::Port::associate).
     pub fn start(self, operation: Operation<B>) -> Result<OpId, Refused<(K, Operation<B>)>> {
-        let (record, desk) = match self.prepare(operation.call()) {
+        let (op_index, desk) = match self.prepare(operation.call()) {
             Ok(prepared) => prepared,
             Err(error) => return Err(self.refuse_operation(error, operation)),
         };
         let Some(direction) = self.awaits_edge(&operation) else {
-            let cell = self.held.store.load(record, operation, false);
-            return self.start_by_trying(cell, record, desk);
+            let cell = self.held.store.load(op_index, operation, false);
+            return self.start_by_trying(cell, op_index, desk);
         };
         let deadline = operation.ends_at(self.held.store.engine.backend());
-        let cell = self.load_to_wait(record, operation);
+        let cell = self.load_to_wait(op_index, operation);
         let held = self.into_held();
-        let (name, step) = held.lend_to_wait(record, desk, direction, deadline);
+        let (name, step) = held.lend_to_wait(op_index, desk, direction, deadline);
         if let Ok(Step::Waits) = step {
             return Ok(name);
         }
-        Lent { held, cell, name, step }.go_on_by_packet(record)
+        Lent { held, cell, name, step }.go_on_by_packet(op_index)
     }
 
     /// The same for an operation in its cell that is to be tried by its token.
@@ -183,16 +183,16 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
     fn start_by_trying(
         mut self,
         cell: &'p Cell<OpData<B>>,
-        record: u32,
+        op_index: u32,
         desk: &'p Desk,
     ) -> Result<OpId, Refused<(K, Operation<B>)>> {
-        let attempt = self.try_first(cell, record, desk);
+        let attempt = self.try_first(cell, op_index, desk);
         if attempt.is_over() && !self.held.store.engine.forked() {
-            return self.into_held().end_by_packet(cell, record);
+            return self.into_held().end_by_packet(cell, op_index);
         }
-        match self.take_off(cell, record, desk, attempt)? {
+        match self.take_off(cell, op_index, desk, attempt)? {
             Started::InFlight(name) => Ok(name),
-            Started::Completed(Ended { held, cell }) => held.end_by_packet(cell, record),
+            Started::Completed(Ended { held, cell }) => held.end_by_packet(cell, op_index),
         }
     }
 
@@ -225,25 +225,25 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         mut self,
         operation: Operation<B>,
     ) -> Result<Started<(Self, Outcome<B>)>, Refused<(K, Operation<B>)>> {
-        let (record, desk) = match self.prepare(operation.call()) {
+        let (op_index, desk) = match self.prepare(operation.call()) {
             Ok(prepared) => prepared,
             Err(error) => return Err(self.refuse_operation(error, operation)),
         };
         if let Some(direction) = self.awaits_edge(&operation) {
             let deadline = operation.ends_at(self.held.store.engine.backend());
-            let cell = self.load_to_wait(record, operation);
+            let cell = self.load_to_wait(op_index, operation);
             let held = self.into_held();
-            let (name, step) = held.lend_to_wait(record, desk, direction, deadline);
+            let (name, step) = held.lend_to_wait(op_index, desk, direction, deadline);
             if let Ok(Step::Waits) = step {
                 return Ok(Started::InFlight(name));
             }
             let lent = Lent { held, cell, name, step };
-            return lent.go_on(record, None).map(into_started);
+            return lent.go_on(op_index, None).map(into_started);
         }
-        let cell = self.held.store.load(record, operation, false);
-        let attempt = self.try_first(cell, record, desk);
+        let cell = self.held.store.load(op_index, operation, false);
+        let attempt = self.try_first(cell, op_index, desk);
         if !attempt.is_over() || self.held.store.engine.forked() {
-            return self.take_off(cell, record, desk, attempt).map(into_started);
+            return self.take_off(cell, op_index, desk, attempt).map(into_started);
         }
         if hears_packets() {
             tell_completed(&self.held.store.engine, self.held.name(), cell);
@@ -260,11 +260,11 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
 
     /// Puts an operation into its cell that is to wait.
     #[inline]
-    fn load_to_wait(&self, record: u32, operation: Operation<B>) -> &'p Cell<OpData<B>> {
+    fn load_to_wait(&self, op_index: u32, operation: Operation<B>) -> &'p Cell<OpData<B>> {
         if hears_packets() {
             self.held.store.engine.tell_started(self.held.name(), operation.call());
         }
-        self.held.store.load(record, operation, false)
+        self.held.store.load(op_index, operation, false)
     }
 
     /// The record that an operation of this token is to lie in, and the desk of the registration.
@@ -279,7 +279,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         if !self.has_its_descriptor() {
             return Err(Error::new(call, ErrorKind::BadDescriptor));
         }
-        engine.own_record(index, call, |record| store.operations.reserve(record))
+        engine.own_op(index, call, |op_index| store.operations.reserve(op_index))
     }
 
     /// Tries an operation in its cell, if that can be done by its token. Nothing else is in flight as long as the token is
@@ -290,7 +290,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
     fn try_first(
         &mut self,
         cell: &Cell<OpData<B>>,
-        record: u32,
+        op_index: u32,
         desk: &Desk,
     ) -> SocketAttempt<Rest> {
         let Held { store, slot, drained, .. } = self.held;
@@ -304,7 +304,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
             engine.tell_started(self.held.name(), data.call());
         }
         let descriptor = slot.descriptor();
-        let attempt = data.attempt(AttemptTarget { engine, slot, desk, record, descriptor });
+        let attempt = data.attempt(AttemptTarget { engine, slot, desk, op_index, descriptor });
         std::mem::forget(loaded);
         match attempt {
             // Behind what was received an end may stand that no further edge tells of.
@@ -326,7 +326,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
     fn take_off(
         self,
         cell: &'p Cell<OpData<B>>,
-        record: u32,
+        op_index: u32,
         desk: &'p Desk,
         attempt: SocketAttempt<Rest>,
     ) -> Result<Started<Ended<'p, K, B>>, Refused<(K, Operation<B>)>> {
@@ -344,20 +344,20 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         let data = unsafe { cell.get() };
         let plan = data.plan(engine.backend());
         if data.is_of_file() {
-            return self.take_off_on_file(cell, (record, desk), &plan);
+            return self.take_off_on_file(cell, (op_index, desk), &plan);
         }
         let held = self.into_held();
-        let name = OpId(engine.operation_of(record));
+        let name = OpId(engine.operation_of(op_index));
         let known = if let SocketAttempt::Blocked = attempt { None } else { Some(attempt) };
         let step = if known.is_none() {
             let Plan { direction, deadline, .. } = plan;
-            let aloft = engine.before_start(record, index, slot, desk);
-            engine.lend_alone(aloft, direction, deadline, drained)
+            let op_ref = engine.before_start(op_index, index, slot, desk);
+            engine.lend_alone(op_ref, direction, deadline, drained)
         } else {
-            let lent = engine.lend(slot, index, desk, record, &plan, drained);
+            let lent = engine.lend(slot, index, desk, op_index, &plan, drained);
             lent.map_err(|error| error.kind())
         };
-        Lent { held, cell, name, step }.go_on(record, known)
+        Lent { held, cell, name, step }.go_on(op_index, known)
     }
 
     /// Hands what is left of an operation on a file, which is in `cell`, to the back end, with the key.
@@ -365,7 +365,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
     fn take_off_on_file(
         self,
         cell: &'p Cell<OpData<B>>,
-        (record, desk): (u32, &Desk),
+        (op_index, desk): (u32, &Desk),
         plan: &Plan,
     ) -> Result<Started<Ended<'p, K, B>>, Refused<(K, Operation<B>)>> {
         let Held { store, slot, index, drained, .. } = self.held;
@@ -376,7 +376,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         // - a value: the caller has put it there;
         // - nothing else: no other thread knows of it, and `loaded` takes it when the reference is used no more.
         let data = unsafe { cell.get_mut() };
-        let request = store.file_request(data, record, index);
+        let request = store.file_request(data, op_index, index);
         let (error, request) = match request {
             _ if engine.forked() => {
                 // The buffer's code has forked, and this is the child.
@@ -388,9 +388,9 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
                 return Ok(Started::Completed(Ended { held, cell }));
             }
             Some(request) => {
-                let name = OpId(engine.operation_of(record));
+                let name = OpId(engine.operation_of(op_index));
                 let plan = (plan.call, plan.deadline);
-                match engine.lend_file(slot, index, desk, record, plan, drained, request) {
+                match engine.lend_file(slot, index, desk, op_index, plan, drained, request) {
                     Ok(()) => {
                         std::mem::forget(loaded);
                         let _ = self.into_held();

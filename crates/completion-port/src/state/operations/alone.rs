@@ -3,13 +3,13 @@
 //!
 //! The steps of the word are in `state/slot/alone.rs`. docs/design/FLIGHTS.md has the table of both.
 
-use super::op::{Flight, Phase, Records, Verdict};
+use super::op::{Op, OpTable, Phase, Verdict};
 use super::queues::Lanes;
 use crate::state::moment::Moment;
 use crate::state::queue::Node;
 use crate::types::interest::Direction;
 
-impl Flight {
+impl Op {
     /// The operation of this token is in flight from here on, unless that is refused, and lone. Its desk has its deadline
     /// already.
     #[inline]
@@ -57,10 +57,10 @@ impl Flight {
 impl Lanes {
     /// The lone operation `node` that the caller has tried goes on here, as the active one. `is_stirred`: an edge has
     /// come since it was last begun.
-    pub(crate) fn adopt(&mut self, records: &impl Records, node: Node, is_stirred: bool) {
-        let flight = records.flight(node);
-        self.lane(flight.direction()).adopt(node, is_stirred);
+    pub(crate) fn adopt(&mut self, ops: &impl OpTable, node: Node, is_stirred: bool) {
+        let op = ops.op(node);
+        self.lane(op.direction()).adopt(node, is_stirred);
         self.count_one_more();
-        flight.set(Phase::Tried);
+        op.set(Phase::Tried);
     }
 }

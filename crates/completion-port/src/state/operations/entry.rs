@@ -172,8 +172,8 @@ impl Desk {
             NO_CONNECT => Clearance::Clear,
             ABANDONED => Clearance::Never,
             ABANDONING => Clearance::NotYet,
-            record => {
-                self.abandon_connect(record, abandon);
+            op_index => {
+                self.abandon_connect(op_index, abandon);
                 match self.connect.load(Acquire) {
                     NO_CONNECT => Clearance::Clear,
                     ABANDONED => Clearance::Never,
@@ -184,9 +184,9 @@ impl Desk {
         }
     }
 
-    /// The system has the connect of `record` from here on.
-    pub(crate) fn connect_begun(&self, record: u32) {
-        self.connect.store(record, Release);
+    /// The system has the connect of `op_index` from here on.
+    pub(crate) fn connect_begun(&self, op_index: u32) {
+        self.connect.store(op_index, Release);
     }
 
     /// The connect that was under way, which is being tried, has come to an end.
@@ -194,10 +194,10 @@ impl Desk {
         self.connect.store(NO_CONNECT, Release);
     }
 
-    /// Cancels the connect of `record`: `abandon` gives it up, and returns whether that succeeded. Returns false and changes
+    /// Cancels the connect of `op_index`: `abandon` gives it up, and returns whether that succeeded. Returns false and changes
     /// nothing if the connect was given up before, or another thread is giving it up.
-    pub(crate) fn abandon_connect(&self, record: u32, abandon: impl FnOnce() -> bool) -> bool {
-        let is_ours = self.connect.compare_exchange(record, ABANDONING, AcqRel, Acquire).is_ok();
+    pub(crate) fn abandon_connect(&self, op_index: u32, abandon: impl FnOnce() -> bool) -> bool {
+        let is_ours = self.connect.compare_exchange(op_index, ABANDONING, AcqRel, Acquire).is_ok();
         if is_ours {
             let left = if abandon() { NO_CONNECT } else { ABANDONED };
             self.connect.store(left, Release);

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::op::Records;
+use super::op::OpTable;
 use crate::state::queue::{NIL, Node};
 
 /// Flights in the order of their starts. Each may leave before the others, however many there are.
@@ -25,8 +25,8 @@ impl Roll {
     }
 
     /// The one behind `node`, which is in the list.
-    pub(super) fn next(records: &impl Records, node: Node) -> Option<Node> {
-        Some(records.flight(node).link.load(Relaxed)).filter(|next| *next != NIL)
+    pub(super) fn next(ops: &impl OpTable, node: Node) -> Option<Node> {
+        Some(ops.op(node).link.load(Relaxed)).filter(|next| *next != NIL)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -34,49 +34,49 @@ impl Roll {
     }
 
     /// Puts `node` at the end.
-    pub(super) fn enter(&mut self, records: &impl Records, node: Node) {
-        let flight = records.flight(node);
-        flight.link.store(NIL, Relaxed);
-        flight.set_back(self.last);
+    pub(super) fn enter(&mut self, ops: &impl OpTable, node: Node) {
+        let op = ops.op(node);
+        op.link.store(NIL, Relaxed);
+        op.set_back(self.last);
         match self.last {
             NIL => self.first = node,
-            last => records.flight(last).link.store(node, Relaxed),
+            last => ops.op(last).link.store(node, Relaxed),
         }
         self.last = node;
         self.len += 1;
     }
 
     /// Puts `node` in front of the others.
-    pub(super) fn enter_first(&mut self, records: &impl Records, node: Node) {
-        let flight = records.flight(node);
-        flight.link.store(self.first, Relaxed);
-        flight.set_back(NIL);
+    pub(super) fn enter_first(&mut self, ops: &impl OpTable, node: Node) {
+        let op = ops.op(node);
+        op.link.store(self.first, Relaxed);
+        op.set_back(NIL);
         match self.first {
             NIL => self.last = node,
-            first => records.flight(first).set_back(node),
+            first => ops.op(first).set_back(node),
         }
         self.first = node;
         self.len += 1;
     }
 
     /// Takes the first one.
-    pub(super) fn pop(&mut self, records: &impl Records) -> Option<Node> {
+    pub(super) fn pop(&mut self, ops: &impl OpTable) -> Option<Node> {
         let first = self.first()?;
-        self.leave(records, first);
+        self.leave(ops, first);
         Some(first)
     }
 
     /// Takes `node`, which is in the list.
-    pub(super) fn leave(&mut self, records: &impl Records, node: Node) {
-        let flight = records.flight(node);
-        let (back, next) = (flight.back(), flight.link.load(Relaxed));
+    pub(super) fn leave(&mut self, ops: &impl OpTable, node: Node) {
+        let op = ops.op(node);
+        let (back, next) = (op.back(), op.link.load(Relaxed));
         match back {
             NIL => self.first = next,
-            back => records.flight(back).link.store(next, Relaxed),
+            back => ops.op(back).link.store(next, Relaxed),
         }
         match next {
             NIL => self.last = back,
-            next => records.flight(next).set_back(back),
+            next => ops.op(next).set_back(back),
         }
         self.len -= 1;
     }

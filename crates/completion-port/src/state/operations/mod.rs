@@ -11,7 +11,7 @@
 //! place in a lane: it is *lone*, and the slot's word says how it stands. What waits for something else besides goes on
 //! in its lane.
 //!
-//! What an operation is, and what becomes of it, its caller knows. A [`Flight`] says where it stands, and is the
+//! What an operation is, and what becomes of it, its caller knows. A [`Op`] says where it stands, and is the
 //! node by which it is queued: when it is to be tried, and again when it has ended. docs/design/FLIGHTS.md has
 //! the table of its phases.
 //!
@@ -34,5 +34,5 @@ mod queues;
 mod tests;
 
 pub(crate) use entry::{Clearance, Desk, Desks};
-pub(crate) use op::{Flight, Records, Verdict};
+pub(crate) use op::{Op, OpTable, Verdict};
 pub(crate) use queues::{Effects, Lanes, Step, Tried};

@@ -45,7 +45,7 @@ pub(crate) enum Verdict {
 /// - the thread that closes the port has it awaited, under the lock, and the thread that has its node ends that
 ///   without it.
 #[derive(Debug, Default)]
-pub(crate) struct Flight {
+pub(crate) struct Op {
     /// The next node of the list that it stands in.
     pub(crate) link: AtomicU32,
     /// The flight before it in the [`Roll`] that it stands in.
@@ -65,7 +65,7 @@ pub(crate) struct Flight {
     deadline: AtomicU64,
 }
 
-impl Flight {
+impl Op {
     #[inline]
     pub(crate) fn slot(&self) -> u32 {
         self.slot.load(Relaxed)
@@ -139,7 +139,7 @@ impl Flight {
     }
 
     /// Whether it is a flight now.
-    pub(crate) fn is_aloft(&self) -> bool {
+    pub(crate) fn is_in_flight(&self) -> bool {
         self.phase() != Phase::Landed
     }
 
@@ -258,6 +258,6 @@ fn claim(uses: u32, verdict: Verdict) -> u64 {
 }
 
 /// Where flights lie, and their links.
-pub(crate) trait Records: Links {
-    fn flight(&self, node: Node) -> &Flight;
+pub(crate) trait OpTable: Links {
+    fn op(&self, node: Node) -> &Op;
 }

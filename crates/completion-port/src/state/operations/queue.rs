@@ -1,12 +1,12 @@
 //! The operations of one direction of a registration: those that wait, and the one that is active.
 
 use super::list::Roll;
-use super::op::{Phase, Records};
+use super::op::{OpTable, Phase};
 use crate::state::moment::Moment;
-use crate::state::queue::{FLIGHT, MOST_FLIGHTS, NIL, Node};
+use crate::state::queue::{MOST_OPS, NIL, Node, OP};
 
-/// In place of the node of an active flight: a thread tries work without a record, see [`Lanes::begin_unrecorded`](super::Lanes::begin_unrecorded).
-pub(super) const CALLER: Node = MOST_FLIGHTS | FLIGHT;
+/// In place of the node of an active flight: a thread tries work without a record, see [`Lanes::begin_direct`](super::Lanes::begin_direct).
+pub(super) const CALLER: Node = MOST_OPS | OP;
 
 /// The operations of one direction.
 #[derive(Debug)]
@@ -49,15 +49,15 @@ impl Lane {
     }
 
     /// The flight that is due or being tried, if there is one.
-    pub(super) fn active_flight(&self) -> Option<Node> {
+    pub(super) fn active_op(&self) -> Option<Node> {
         if self.active == NIL || self.active == CALLER { None } else { Some(self.active) }
     }
 
     /// Whether the flight that is to be tried next is to be tried though the direction is not known to be ready. It may
     /// have been tried before: then it finds that it has to wait once more.
-    pub(super) fn begins_unasked(&self, records: &impl Records) -> bool {
+    pub(super) fn begins_unasked(&self, ops: &impl OpTable) -> bool {
         let first = self.waiting.first();
-        self.active == NIL && first.is_some_and(|first| records.flight(first).begins_unasked())
+        self.active == NIL && first.is_some_and(|first| ops.op(first).begins_unasked())
     }
 
     /// Whether its first operation waits for an edge, and not for some time to pass.
@@ -66,13 +66,13 @@ impl Lane {
     }
 
     /// The flight that is to be tried next, if none is: its node is to be queued.
-    pub(super) fn next_due(&mut self, records: &impl Records) -> Node {
+    pub(super) fn next_due(&mut self, ops: &impl OpTable) -> Node {
         if self.active != NIL {
             return NIL;
         }
-        let Some(first) = self.waiting.pop(records) else { return NIL };
+        let Some(first) = self.waiting.pop(ops) else { return NIL };
         self.begin(first);
-        records.flight(first).set(Phase::Due);
+        ops.op(first).set(Phase::Due);
         first
     }
 
@@ -111,30 +111,30 @@ impl Lane {
     }
 
     /// An operation waits behind the others.
-    pub(super) fn enter(&mut self, records: &impl Records, node: Node) {
+    pub(super) fn enter(&mut self, ops: &impl OpTable, node: Node) {
         if self.is_empty() {
             // Of one that has been called off.
             self.retry = Moment::NEVER;
         }
-        self.waiting.enter(records, node);
+        self.waiting.enter(ops, node);
     }
 
     /// The active one, `node`, waits before the others: for an edge, and no longer than until `retry`.
-    pub(super) fn wait_first(&mut self, records: &impl Records, node: Node, retry: Moment) {
+    pub(super) fn wait_first(&mut self, ops: &impl OpTable, node: Node, retry: Moment) {
         self.clear();
         self.retry = retry;
-        records.flight(node).set(Phase::Waiting);
-        self.waiting.enter_first(records, node);
+        ops.op(node).set(Phase::Waiting);
+        self.waiting.enter_first(ops, node);
     }
 
     /// An operation that waits leaves the lane.
-    pub(super) fn leave(&mut self, records: &impl Records, node: Node) {
-        self.waiting.leave(records, node);
+    pub(super) fn leave(&mut self, ops: &impl OpTable, node: Node) {
+        self.waiting.leave(ops, node);
     }
 
     /// The first one that waits leaves the lane.
-    pub(super) fn pop(&mut self, records: &impl Records) -> Option<Node> {
-        self.waiting.pop(records)
+    pub(super) fn pop(&mut self, ops: &impl OpTable) -> Option<Node> {
+        self.waiting.pop(ops)
     }
 
     /// What no edge tells of is there at `now`. True if the first one that waits is to be tried then. One that is being
@@ -158,10 +158,10 @@ impl Lane {
 
     /// The first one that waits, if its time has come by `now` or it waits for its turn alone: its node is to be queued.
     /// Returns when it is to be tried otherwise as well.
-    pub(super) fn ring(&mut self, records: &impl Records, now: Moment) -> (Node, Moment) {
+    pub(super) fn ring(&mut self, ops: &impl OpTable, now: Moment) -> (Node, Moment) {
         let mut due = NIL;
-        if self.retry <= now || self.begins_unasked(records) {
-            due = self.next_due(records);
+        if self.retry <= now || self.begins_unasked(ops) {
+            due = self.next_due(ops);
             self.retry = Moment::NEVER;
         }
         (due, self.retry)

@@ -3,49 +3,49 @@
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{Clearance, Desk, Flight, Lanes, Records, Step, Tried, Verdict};
+use super::{Clearance, Desk, Lanes, Op, OpTable, Step, Tried, Verdict};
 use crate::state::facts::Facts;
 use crate::state::moment::Moment;
-use crate::state::queue::{FLIGHT, Fifo, Links, NIL, Node};
+use crate::state::queue::{Fifo, Links, NIL, Node, OP};
 use crate::state::slot::{Next, Slot};
 use crate::sync::AtomicU32;
 use crate::types::interest::{Direction, Interest, Mode};
 
 /// Counts how often a flight is looked at.
 struct Counting {
-    flights: Vec<Flight>,
+    ops: Vec<Op>,
     looks: AtomicUsize,
 }
 
 impl Links for Counting {
     fn link(&self, node: Node) -> &AtomicU32 {
-        &self.flight(node).link
+        &self.op(node).link
     }
 }
 
-impl Records for Counting {
-    fn flight(&self, node: Node) -> &Flight {
+impl OpTable for Counting {
+    fn op(&self, node: Node) -> &Op {
         self.looks.fetch_add(1, Relaxed);
-        &self.flights[(node & !FLIGHT) as usize]
+        &self.ops[(node & !OP) as usize]
     }
 }
 
 /// A shared association without operations, and so many records.
-fn shared(records: usize) -> (Counting, Slot, Lanes) {
-    let flights = (0..records).map(|_| Flight::default()).collect();
+fn shared(ops: usize) -> (Counting, Slot, Lanes) {
+    let ops = (0..ops).map(|_| Op::default()).collect();
     let slot = Slot::default();
     let mode = Mode { interest: Interest::NONE, edge: false, one_shot: false };
     slot.register(3, mode, false);
     let mut lanes = Lanes::default();
     lanes.begin(true);
-    (Counting { flights, looks: AtomicUsize::new(0) }, slot, lanes)
+    (Counting { ops, looks: AtomicUsize::new(0) }, slot, lanes)
 }
 
 #[test]
 fn an_operation_is_called_off_without_a_look_at_those_in_front_of_it() {
     crate::sync::tests::tested(|| {
         let (all, slot, mut lanes) = shared(16);
-        let nodes: Vec<Node> = (0..16).map(|number| number | FLIGHT).collect();
+        let nodes: Vec<Node> = (0..16).map(|number| number | OP).collect();
         for node in &nodes {
             let step = lanes.start(&all, *node, 0, Direction::In, Moment::NEVER, false);
             assert_eq!(step, Step::Waits);
@@ -90,16 +90,16 @@ fn a_deadline_ends_those_that_are_over_and_leaves_the_order_of_the_others() {
         let (all, slot, mut lanes) = shared(6);
         let moment = Moment::from_nanoseconds;
         for (number, at) in (0..).zip([5, 9, 5, 8, 9, 5]) {
-            let node = number | FLIGHT;
+            let node = number | OP;
             let _ = lanes.start(&all, node, 0, Direction::In, moment(at), false);
         }
         let mut ended = Fifo::new();
         let (again, next) = lanes.ring(&all, &slot, moment(6), 0, &mut ended);
         assert_eq!((again, next), (moment(8), Next::Nothing));
-        assert_eq!(ended.nodes(&all), [0, 2, 5].map(|number| number | FLIGHT));
+        assert_eq!(ended.nodes(&all), [0, 2, 5].map(|number| number | OP));
         let mut ended = Fifo::new();
         let _ = lanes.call_off_all(&all, &slot, Verdict::Cancelled, 0, &mut ended);
-        assert_eq!(ended.nodes(&all), [1, 3, 4].map(|number| number | FLIGHT));
+        assert_eq!(ended.nodes(&all), [1, 3, 4].map(|number| number | OP));
     });
 }
 

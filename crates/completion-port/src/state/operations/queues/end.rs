@@ -3,7 +3,7 @@
 use super::{Effects, Lanes};
 use crate::state::moment::Moment;
 use crate::state::operations::list::Roll;
-use crate::state::operations::op::{Phase, Records, Verdict};
+use crate::state::operations::op::{OpTable, Phase, Verdict};
 use crate::state::queue::{Fifo, NIL, Node};
 use crate::state::slot::{Next, Slot};
 use crate::types::interest::Direction;
@@ -13,26 +13,26 @@ impl Lanes {
     /// queue, that is told by [`Effects::due`]. `None` if it has ended already.
     pub(crate) fn call_off(
         &mut self,
-        records: &impl Records,
+        ops: &impl OpTable,
         slot: &Slot,
         node: Node,
         verdict: Verdict,
         poll: u32,
     ) -> Option<Effects> {
-        let flight = records.flight(node);
-        match flight.phase() {
+        let op = ops.op(node);
+        match op.phase() {
             Phase::Waiting => {
-                let direction = flight.direction();
-                self.lane(direction).leave(records, node);
-                flight.judge(verdict);
-                flight.set(Phase::Ended);
+                let direction = op.direction();
+                self.lane(direction).leave(ops, node);
+                op.judge(verdict);
+                op.set(Phase::Ended);
                 let next = self.ground_if_empty(slot, direction, poll);
                 Some(Effects { due: node, next })
             }
             // For one that was handed over the caller asks the back end.
             Phase::Due | Phase::Tried | Phase::Handed => {
-                if flight.verdict() == Verdict::Done {
-                    flight.judge(verdict);
+                if op.verdict() == Verdict::Done {
+                    op.judge(verdict);
                 }
                 Some(Effects::NONE)
             }
@@ -45,7 +45,7 @@ impl Lanes {
     /// put at the end of `ended`.
     pub(crate) fn call_off_all(
         &mut self,
-        records: &impl Records,
+        ops: &impl OpTable,
         slot: &Slot,
         verdict: Verdict,
         poll: u32,
@@ -57,17 +57,17 @@ impl Lanes {
             if lane.is_empty() {
                 continue;
             }
-            while let Some(node) = lane.pop(records) {
-                let flight = records.flight(node);
-                flight.judge(verdict);
-                flight.set(Phase::Ended);
-                ended.push(records, node);
+            while let Some(node) = lane.pop(ops) {
+                let op = ops.op(node);
+                op.judge(verdict);
+                op.set(Phase::Ended);
+                ended.push(ops, node);
             }
             // Work without a record is not cancelled: the call that tries it is about to end.
-            if let Some(active) = lane.active_flight()
-                && records.flight(active).verdict() == Verdict::Done
+            if let Some(active) = lane.active_op()
+                && ops.op(active).verdict() == Verdict::Done
             {
-                records.flight(active).judge(verdict);
+                ops.op(active).judge(verdict);
             }
             let next = self.ground_if_empty(slot, direction, poll);
             if next != Next::Nothing {
@@ -82,7 +82,7 @@ impl Lanes {
     /// ring again.
     pub(crate) fn ring(
         &mut self,
-        records: &impl Records,
+        ops: &impl OpTable,
         slot: &Slot,
         now: Moment,
         poll: u32,
@@ -97,29 +97,29 @@ impl Lanes {
             }
             let mut next = lane.waiting().first();
             while let Some(node) = next {
-                let flight = records.flight(node);
+                let op = ops.op(node);
                 // Before the node is put elsewhere.
-                next = Roll::next(records, node);
-                if flight.is_over(now) {
-                    lane.leave(records, node);
-                    flight.judge(Verdict::TimedOut);
-                    flight.set(Phase::Ended);
-                    due.push(records, node);
+                next = Roll::next(ops, node);
+                if op.is_over(now) {
+                    lane.leave(ops, node);
+                    op.judge(Verdict::TimedOut);
+                    op.set(Phase::Ended);
+                    due.push(ops, node);
                 } else {
-                    again = again.min(flight.deadline());
+                    again = again.min(op.deadline());
                 }
             }
-            if let Some(active) = lane.active_flight() {
-                let flight = records.flight(active);
-                if flight.is_over(now) && flight.verdict() == Verdict::Done {
-                    flight.judge(Verdict::TimedOut);
-                } else if !flight.is_over(now) {
-                    again = again.min(flight.deadline());
+            if let Some(active) = lane.active_op() {
+                let op = ops.op(active);
+                if op.is_over(now) && op.verdict() == Verdict::Done {
+                    op.judge(Verdict::TimedOut);
+                } else if !op.is_over(now) {
+                    again = again.min(op.deadline());
                 }
             }
-            let (first, retry) = lane.ring(records, now);
+            let (first, retry) = lane.ring(ops, now);
             if first != NIL {
-                due.push(records, first);
+                due.push(ops, first);
             }
             again = again.min(retry);
             let next = self.ground_if_empty(slot, direction, poll);

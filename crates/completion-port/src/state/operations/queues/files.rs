@@ -3,58 +3,58 @@
 use super::{Lanes, Step};
 use crate::state::moment::Moment;
 use crate::state::operations::list::Roll;
-use crate::state::operations::op::{Phase, Records, Verdict};
+use crate::state::operations::op::{OpTable, Phase, Verdict};
 use crate::state::queue::{Fifo, Node};
 
 impl Lanes {
     /// The operation `node` on a file is in flight, and the caller tries it.
     pub(crate) fn start_file(
         &mut self,
-        records: &impl Records,
+        ops: &impl OpTable,
         node: Node,
         slot: u32,
         deadline: Moment,
     ) {
-        let flight = records.flight(node);
-        self.begin_flight(flight, slot, deadline);
-        flight.set(Phase::Tried);
-        self.files.enter(records, node);
+        let op = ops.op(node);
+        self.begin_op(op, slot, deadline);
+        op.set(Phase::Tried);
+        self.files.enter(ops, node);
     }
 
     /// The operation on a file that the caller has tried is not done, and goes to the back end; unless it has been
     /// called off meanwhile.
-    pub(crate) fn hand_over(&mut self, records: &impl Records, node: Node) -> Step {
-        let flight = records.flight(node);
-        match flight.verdict() {
+    pub(crate) fn hand_over(&mut self, ops: &impl OpTable, node: Node) -> Step {
+        let op = ops.op(node);
+        match op.verdict() {
             Verdict::Done => {
-                flight.set(Phase::Handed);
+                op.set(Phase::Handed);
                 Step::Waits
             }
             verdict => {
-                self.end_file(records, node, verdict);
+                self.end_file(ops, node, verdict);
                 Step::Ends(verdict)
             }
         }
     }
 
     /// An operation on a file has ended: as it says itself, or called off. Its node is the caller's.
-    pub(crate) fn end_file(&mut self, records: &impl Records, node: Node, verdict: Verdict) {
-        self.files.leave(records, node);
-        let flight = records.flight(node);
-        flight.judge(verdict);
-        flight.set(Phase::Ended);
+    pub(crate) fn end_file(&mut self, ops: &impl OpTable, node: Node, verdict: Verdict) {
+        self.files.leave(ops, node);
+        let op = ops.op(node);
+        op.judge(verdict);
+        op.set(Phase::Ended);
     }
 
     /// The back end has let go of an operation on a file, which was done, or was called off before that. Its node is
     /// the caller's.
-    pub(crate) fn come_back(&mut self, records: &impl Records, node: Node, was_called_off: bool) {
-        let verdict = match (was_called_off, records.flight(node).verdict()) {
+    pub(crate) fn come_back(&mut self, ops: &impl OpTable, node: Node, was_called_off: bool) {
+        let verdict = match (was_called_off, ops.op(node).verdict()) {
             (false, _) => Verdict::Done,
             // The back end has ended by itself.
             (true, Verdict::Done) => Verdict::Cancelled,
             (true, verdict) => verdict,
         };
-        self.end_file(records, node, verdict);
+        self.end_file(ops, node, verdict);
     }
 
     /// Calls all operations on files off, or those whose deadlines are over at `now`. Each one that the back end
@@ -62,7 +62,7 @@ impl Lanes {
     /// the end of `ended` then. Returns the first deadline of the others, if those count.
     pub(crate) fn call_off_files(
         &mut self,
-        records: &impl Records,
+        ops: &impl OpTable,
         verdict: Verdict,
         now: Option<Moment>,
         mut recall: impl FnMut(Node) -> bool,
@@ -71,20 +71,20 @@ impl Lanes {
         let mut first = Moment::NEVER;
         let mut next = self.files.first();
         while let Some(node) = next {
-            let flight = records.flight(node);
+            let op = ops.op(node);
             // Before the node may be put elsewhere.
-            next = Roll::next(records, node);
-            if flight.verdict() != Verdict::Done {
+            next = Roll::next(ops, node);
+            if op.verdict() != Verdict::Done {
                 continue;
             }
-            if now.is_some_and(|now| !flight.is_over(now)) {
-                first = first.min(flight.deadline());
+            if now.is_some_and(|now| !op.is_over(now)) {
+                first = first.min(op.deadline());
                 continue;
             }
-            flight.judge(verdict);
-            if flight.is_handed() && recall(node) {
-                self.end_file(records, node, verdict);
-                ended.push(records, node);
+            op.judge(verdict);
+            if op.is_handed() && recall(node) {
+                self.end_file(ops, node, verdict);
+                ended.push(ops, node);
             }
         }
         first

@@ -3,19 +3,19 @@
 //! A step that needs more than its own state returns what that is: a node to be queued, a slot to be looked after. The
 //! caller does it after it has given up the lock.
 
+mod direct;
 mod end;
 mod files;
 mod system;
-mod unrecorded;
 
 use std::fmt;
 
 use super::list::Roll;
-use super::op::{Flight, Phase, Records, Verdict};
+use super::op::{Op, OpTable, Phase, Verdict};
 use super::queue::{CALLER, Lane};
 use crate::state::facts::Facts;
 use crate::state::moment::Moment;
-use crate::state::queue::{FLIGHT, Fifo, NIL, Node};
+use crate::state::queue::{Fifo, NIL, Node, OP};
 use crate::state::slot::{Next, Slot};
 use crate::types::interest::Direction;
 
@@ -61,7 +61,7 @@ pub(crate) struct Lanes {
     /// Operations on files that have not ended.
     files: Roll,
     /// Flights whose packets have not been taken.
-    aloft: u32,
+    in_flight: u32,
     /// The registration is shared: operations are started by its name, and any number of them are in flight.
     pub(crate) is_shared: bool,
 }
@@ -75,21 +75,21 @@ impl fmt::Debug for Lanes {
             match lane.active() {
                 NIL => {}
                 CALLER => f.write_str(" a call active")?,
-                active => write!(f, " {} active", active & !FLIGHT)?,
+                active => write!(f, " {} active", active & !OP)?,
             }
             f.write_str(", ")?;
         }
         if !self.files.is_empty() {
             write!(f, "{} on files, ", self.files.len())?;
         }
-        write!(f, "{} aloft", self.aloft)
+        write!(f, "{} aloft", self.in_flight)
     }
 }
 
 impl Default for Lanes {
     fn default() -> Self {
         let lanes = [Lane::new(), Lane::new()];
-        Self { lanes, files: Roll::EMPTY, aloft: 0, is_shared: false }
+        Self { lanes, files: Roll::EMPTY, in_flight: 0, is_shared: false }
     }
 }
 
@@ -110,18 +110,18 @@ impl Lanes {
         blocked
     }
 
-    pub(crate) fn aloft(&self) -> u32 {
-        self.aloft
+    pub(crate) fn in_flight(&self) -> u32 {
+        self.in_flight
     }
 
     /// The packet of one more operation is to be taken.
     pub(super) fn count_one_more(&mut self) {
-        self.aloft += 1;
+        self.in_flight += 1;
     }
 
     /// The slot is a new registration.
     pub(crate) fn begin(&mut self, is_shared: bool) {
-        debug_assert!(self.aloft == 0, "a slot is given up when nothing is in flight");
+        debug_assert!(self.in_flight == 0, "a slot is given up when nothing is in flight");
         *self = Self { is_shared, ..Self::default() };
     }
 
@@ -129,32 +129,32 @@ impl Lanes {
     /// flight, and that is ready as far as is known.
     pub(crate) fn start(
         &mut self,
-        records: &impl Records,
+        ops: &impl OpTable,
         node: Node,
         slot: u32,
         direction: Direction,
         deadline: Moment,
         is_ready: bool,
     ) -> Step {
-        let flight = records.flight(node);
-        flight.set_direction(direction);
-        self.begin_flight(flight, slot, deadline);
+        let op = ops.op(node);
+        op.set_direction(direction);
+        self.begin_op(op, slot, deadline);
         let lane = self.lane(direction);
-        if lane.is_empty() && (is_ready || flight.begins_unasked()) {
+        if lane.is_empty() && (is_ready || op.begins_unasked()) {
             lane.begin(node);
-            flight.set(Phase::Tried);
+            op.set(Phase::Tried);
             Step::Try
         } else {
-            lane.enter(records, node);
-            flight.set(Phase::Waiting);
+            lane.enter(ops, node);
+            op.set(Phase::Waiting);
             Step::Waits
         }
     }
 
-    fn begin_flight(&mut self, flight: &Flight, slot: u32, deadline: Moment) {
-        flight.place(slot, deadline);
-        flight.judge(Verdict::Done);
-        self.aloft += 1;
+    fn begin_op(&mut self, op: &Op, slot: u32, deadline: Moment) {
+        op.place(slot, deadline);
+        op.judge(Verdict::Done);
+        self.in_flight += 1;
     }
 
     /// An edge concerns the operations of these directions, as the slot has said when it noted the edge. Returns
@@ -162,7 +162,7 @@ impl Lanes {
     /// slot is to note the edge again then, which an attempt may have overtaken.
     pub(crate) fn stir(
         &mut self,
-        records: &impl Records,
+        ops: &impl OpTable,
         slot: &Slot,
         flying: Facts,
     ) -> ([Node; 2], bool) {
@@ -181,7 +181,7 @@ impl Lanes {
                 // An attempt that ended since the slot noted the edge has found otherwise before.
                 slot.know(direction.facts(), true);
             }
-            due[direction as usize] = lane.next_due(records);
+            due[direction as usize] = lane.next_due(ops);
         }
         (due, is_missed)
     }
@@ -196,56 +196,54 @@ impl Lanes {
     /// The node of a flight has come to a thread.
     pub(crate) fn turn(
         &mut self,
-        records: &impl Records,
+        ops: &impl OpTable,
         slot: &Slot,
         node: Node,
         poll: u32,
     ) -> (Step, Effects) {
-        let flight = records.flight(node);
-        match (flight.phase(), flight.verdict()) {
+        let op = ops.op(node);
+        match (op.phase(), op.verdict()) {
             (Phase::Due, Verdict::Done) => {
-                flight.set(Phase::Tried);
+                op.set(Phase::Tried);
                 (Step::Try, Effects::NONE)
             }
-            (Phase::Due, verdict) => {
-                (Step::Ends(verdict), self.end_active(records, slot, node, poll))
-            }
+            (Phase::Due, verdict) => (Step::Ends(verdict), self.end_active(ops, slot, node, poll)),
             (_, verdict) => (Step::Ends(verdict), Effects::NONE),
         }
     }
 
     /// The caller has tried a flight that was started by a token, and takes its packet: it has ended. `dry`: it has
     /// taken what was there.
-    pub(crate) fn tried_and_landed(&mut self, flight: &Flight, slot: &Slot, dry: bool) {
-        let direction = flight.direction();
+    pub(crate) fn tried_and_landed(&mut self, op: &Op, slot: &Slot, dry: bool) {
+        let direction = op.direction();
         let lane = self.lane(direction);
         lane.clear();
         let is_dry = dry && lane.is_newest();
-        self.land(flight);
+        self.land(op);
         slot.land(if is_dry { direction.facts() } else { Facts::NONE });
     }
 
     /// The caller has tried a flight.
     pub(crate) fn tried(
         &mut self,
-        records: &impl Records,
+        ops: &impl OpTable,
         slot: &Slot,
         node: Node,
         tried: Tried,
         poll: u32,
     ) -> (Step, Effects) {
-        let flight = records.flight(node);
-        let direction = flight.direction();
+        let op = ops.op(node);
+        let direction = op.direction();
         let lane = self.lane(direction);
         let is_newest = lane.is_newest();
-        let verdict = flight.verdict();
+        let verdict = op.verdict();
         match tried {
             Tried::Done { dry } => {
                 if dry && is_newest {
                     slot.know(direction.facts(), false);
                 }
-                flight.judge(Verdict::Done);
-                (Step::Ends(Verdict::Done), self.end_active(records, slot, node, poll))
+                op.judge(Verdict::Done);
+                (Step::Ends(Verdict::Done), self.end_active(ops, slot, node, poll))
             }
             Tried::Blocked if !is_newest && verdict == Verdict::Done => {
                 lane.begin_again();
@@ -260,32 +258,26 @@ impl Lanes {
                     slot.know(direction.facts(), false);
                 }
                 if verdict != Verdict::Done {
-                    return (Step::Ends(verdict), self.end_active(records, slot, node, poll));
+                    return (Step::Ends(verdict), self.end_active(ops, slot, node, poll));
                 }
                 let retry = if let Tried::Scarce(at) = tried { at } else { Moment::NEVER };
-                lane.wait_first(records, node, retry);
+                lane.wait_first(ops, node, retry);
                 (Step::Waits, Effects::NONE)
             }
         }
     }
 
     /// The flight that was due or tried has ended.
-    fn end_active(
-        &mut self,
-        records: &impl Records,
-        slot: &Slot,
-        node: Node,
-        poll: u32,
-    ) -> Effects {
-        let flight = records.flight(node);
-        flight.set(Phase::Ended);
-        self.clear_active(records, slot, flight.direction(), poll)
+    fn end_active(&mut self, ops: &impl OpTable, slot: &Slot, node: Node, poll: u32) -> Effects {
+        let op = ops.op(node);
+        op.set(Phase::Ended);
+        self.clear_active(ops, slot, op.direction(), poll)
     }
 
     /// The flight that was due or tried has left its lane.
     fn clear_active(
         &mut self,
-        records: &impl Records,
+        ops: &impl OpTable,
         slot: &Slot,
         direction: Direction,
         poll: u32,
@@ -295,16 +287,16 @@ impl Lanes {
         // As at a start: after an end or an error there may be no further edge.
         let is_ready = slot.word().may_be_ready(direction.facts());
         let lane = self.lane(direction);
-        let is_due = is_ready || lane.begins_unasked(records);
-        Effects { due: if is_due { lane.next_due(records) } else { NIL }, next }
+        let is_due = is_ready || lane.begins_unasked(ops);
+        Effects { due: if is_due { lane.next_due(ops) } else { NIL }, next }
     }
 
     /// Flights that have waited were cancelled: those behind them that wait for their turn alone are due. Their nodes are
     /// put at the end of `due`.
-    pub(crate) fn begin_unasked(&mut self, records: &impl Records, due: &mut Fifo) {
+    pub(crate) fn begin_unasked(&mut self, ops: &impl OpTable, due: &mut Fifo) {
         for lane in &mut self.lanes {
-            if lane.begins_unasked(records) {
-                due.push(records, lane.next_due(records));
+            if lane.begins_unasked(ops) {
+                due.push(ops, lane.next_due(ops));
             }
         }
     }
@@ -319,15 +311,15 @@ impl Lanes {
 
     /// The packet of a flight that is being tried, was handed over, or has just ended need not stand in a queue yet: it is
     /// awaited. False if it is none of these, or is awaited already.
-    pub(crate) fn await_packet(&mut self, flight: &Flight) -> bool {
-        let is_under_way = matches!(flight.phase(), Phase::Tried | Phase::Handed | Phase::Ended);
-        is_under_way && flight.start_awaiting_in_place()
+    pub(crate) fn await_packet(&mut self, op: &Op) -> bool {
+        let is_under_way = matches!(op.phase(), Phase::Tried | Phase::Handed | Phase::Ended);
+        is_under_way && op.start_awaiting_in_place()
     }
 
     /// The packet of a flight is taken. True if it was the last one.
-    pub(crate) fn land(&mut self, flight: &Flight) -> bool {
-        flight.land();
-        self.aloft -= 1;
-        self.aloft == 0
+    pub(crate) fn land(&mut self, op: &Op) -> bool {
+        op.land();
+        self.in_flight -= 1;
+        self.in_flight == 0
     }
 }

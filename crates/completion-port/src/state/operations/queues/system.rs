@@ -1,7 +1,7 @@
 //! Operations of lanes that the system carries out: the back end has them until they come back.
 
 use super::{Effects, Lanes, Step};
-use crate::state::operations::op::{Phase, Records, Verdict};
+use crate::state::operations::op::{OpTable, Phase, Verdict};
 use crate::state::queue::{NIL, Node};
 use crate::state::slot::Slot;
 use crate::types::interest::Direction;
@@ -11,18 +11,18 @@ impl Lanes {
     /// meanwhile.
     pub(crate) fn hand_over_active(
         &mut self,
-        records: &impl Records,
+        ops: &impl OpTable,
         slot: &Slot,
         node: Node,
         poll: u32,
     ) -> (Step, Effects) {
-        let flight = records.flight(node);
-        match flight.verdict() {
+        let op = ops.op(node);
+        match op.verdict() {
             Verdict::Done => {
-                flight.set(Phase::Handed);
+                op.set(Phase::Handed);
                 (Step::Waits, Effects::NONE)
             }
-            verdict => (Step::Ends(verdict), self.end_active(records, slot, node, poll)),
+            verdict => (Step::Ends(verdict), self.end_active(ops, slot, node, poll)),
         }
     }
 
@@ -30,43 +30,43 @@ impl Lanes {
     /// be tried. Its node is the caller's to queue.
     pub(crate) fn come_back_active(
         &mut self,
-        records: &impl Records,
+        ops: &impl OpTable,
         slot: &Slot,
         node: Node,
         (was_called_off, goes_on): (bool, bool),
         poll: u32,
     ) -> Effects {
-        let flight = records.flight(node);
-        let direction = flight.direction();
+        let op = ops.op(node);
+        let direction = op.direction();
         // No edge tells whether the direction is ready: what comes next is tried.
         slot.know(direction.facts(), true);
         if goes_on {
             self.lane(direction).begin_again();
-            flight.set(Phase::Due);
+            op.set(Phase::Due);
             return Effects::NONE;
         }
-        let verdict = match (was_called_off, flight.verdict()) {
+        let verdict = match (was_called_off, op.verdict()) {
             (false, _) => Verdict::Done,
             // The back end has ended by itself.
             (true, Verdict::Done) => Verdict::Cancelled,
             (true, verdict) => verdict,
         };
-        flight.judge(verdict);
-        self.end_active(records, slot, node, poll)
+        op.judge(verdict);
+        self.end_active(ops, slot, node, poll)
     }
 
     /// Whether a flight is the active one of its lane.
-    pub(crate) fn is_active(&self, records: &impl Records, node: Node) -> bool {
-        self.lanes[records.flight(node).direction() as usize].active() == node
+    pub(crate) fn is_active(&self, ops: &impl OpTable, node: Node) -> bool {
+        self.lanes[ops.op(node).direction() as usize].active() == node
     }
 
     /// The flights of the lanes that are called off, and that the back end has; `NIL` where there is none.
-    pub(crate) fn called_off_at_back_end(&self, records: &impl Records) -> [Node; 2] {
-        Direction::BOTH.map(|direction| match self.lanes[direction as usize].active_flight() {
+    pub(crate) fn called_off_at_back_end(&self, ops: &impl OpTable) -> [Node; 2] {
+        Direction::BOTH.map(|direction| match self.lanes[direction as usize].active_op() {
             None => NIL,
             Some(node) => {
-                let flight = records.flight(node);
-                if flight.is_handed() && flight.is_called_off() { node } else { NIL }
+                let op = ops.op(node);
+                if op.is_handed() && op.is_called_off() { node } else { NIL }
             }
         })
     }
@@ -75,12 +75,12 @@ impl Lanes {
     /// caller's.
     pub(crate) fn end_recalled(
         &mut self,
-        records: &impl Records,
+        ops: &impl OpTable,
         slot: &Slot,
         node: Node,
         poll: u32,
     ) -> Effects {
-        slot.know(records.flight(node).direction().facts(), true);
-        self.end_active(records, slot, node, poll)
+        slot.know(ops.op(node).direction().facts(), true);
+        self.end_active(ops, slot, node, poll)
     }
 }

@@ -1,7 +1,7 @@
 //! Work that the call that asks for it tries itself, before there is a record of it.
 
 use super::{Effects, Lanes, Tried};
-use crate::state::operations::op::Records;
+use crate::state::operations::op::OpTable;
 use crate::state::operations::queue::CALLER;
 use crate::state::slot::{Next, Slot};
 use crate::types::interest::Direction;
@@ -9,7 +9,7 @@ use crate::types::interest::Direction;
 impl Lanes {
     /// The calling thread is about to try work without a record, in one direction of a shared registration. Returns false
     /// and changes nothing if the work would have to wait for its turn or for an edge, or if the slot refuses it.
-    pub(crate) fn begin_unrecorded(
+    pub(crate) fn begin_direct(
         &mut self,
         slot: &Slot,
         generation: u32,
@@ -23,15 +23,15 @@ impl Lanes {
             && slot.share(generation, direction.facts()).is_ok();
         if begins {
             lane.begin(CALLER);
-            self.aloft += 1;
+            self.in_flight += 1;
         }
         begins
     }
 
     /// The caller has tried work without a record, which leaves the lane.
-    pub(crate) fn tried_unrecorded(
+    pub(crate) fn tried_direct(
         &mut self,
-        records: &impl Records,
+        ops: &impl OpTable,
         slot: &Slot,
         direction: Direction,
         tried: Tried,
@@ -41,13 +41,13 @@ impl Lanes {
         if is_dry && self.lane(direction).is_newest() {
             slot.know(direction.facts(), false);
         }
-        let effects = self.clear_active(records, slot, direction, poll);
+        let effects = self.clear_active(ops, slot, direction, poll);
         (effects, self.landed(slot))
     }
 
     /// Work without a record has ended. Returns what the slot asks for if nothing else is in flight.
     fn landed(&mut self, slot: &Slot) -> Next {
-        self.aloft -= 1;
-        if self.aloft == 0 { slot.land_last() } else { Next::Nothing }
+        self.in_flight -= 1;
+        if self.in_flight == 0 { slot.land_last() } else { Next::Nothing }
     }
 }

@@ -10,8 +10,8 @@ use crate::engine::{Step, Verdict};
 use crate::kit::{LEVEL, NO_HINT, PERSISTENT, explore, spawn};
 use crate::state::facts::Facts;
 use crate::state::moment::Moment;
-use crate::state::operations::{Clearance, Desk, Effects, Flight, Lanes, Records, Tried};
-use crate::state::queue::{FLIGHT, Fifo, Links, NIL, Node};
+use crate::state::operations::{Clearance, Desk, Effects, Lanes, Op, OpTable, Tried};
+use crate::state::queue::{Fifo, Links, NIL, Node, OP};
 use crate::state::slot::{
     Checked, Delivery, Drained, Expiry, Next, NodeTurn, Refusal, Removal, Slot,
 };
@@ -31,7 +31,7 @@ const OUT: Direction = Direction::Out;
 
 /// An operation, as the library keeps it in its cell.
 #[derive(Clone, Copy, Debug, Default)]
-struct Cargo {
+struct OpData {
     /// How many bytes it has taken, and how many had been taken before.
     taken: usize,
     first: usize,
@@ -41,9 +41,9 @@ struct Cargo {
 struct Board {
     slot: Slot,
     lanes: Mutex<Lanes>,
-    flights: [Flight; 2],
+    ops: [Op; 2],
     /// The link of the slot's node is the slot's own.
-    cargo: [UnsafeCell<Cargo>; 2],
+    data: [UnsafeCell<OpData>; 2],
     key: UnsafeCell<u32>,
     /// The nodes of flights that are due or have ended.
     queue: Mutex<Vec<Node>>,
@@ -61,19 +61,19 @@ struct Board {
 
 impl Links for Board {
     fn link(&self, node: Node) -> &AtomicU32 {
-        &self.flight(node).link
+        &self.op(node).link
     }
 }
 
-impl Records for Board {
-    fn flight(&self, node: Node) -> &Flight {
-        &self.flights[(node & !FLIGHT) as usize]
+impl OpTable for Board {
+    fn op(&self, node: Node) -> &Op {
+        &self.ops[(node & !OP) as usize]
     }
 }
 
 /// Flights by their numbers.
-const FIRST: Node = FLIGHT;
-const SECOND: Node = FLIGHT | 1;
+const FIRST: Node = OP;
+const SECOND: Node = OP | 1;
 /// The record of a connect that has ended.
 const BEFORE: u32 = 9;
 
@@ -93,8 +93,8 @@ impl Board {
         Self {
             slot,
             lanes,
-            flights: Default::default(),
-            cargo: [(); 2].map(|()| UnsafeCell::new(Cargo::default())),
+            ops: Default::default(),
+            data: [(); 2].map(|()| UnsafeCell::new(OpData::default())),
             key: UnsafeCell::new(7),
             queue: Mutex::new(Vec::new()),
             won: AtomicUsize::new(0),
@@ -122,11 +122,11 @@ impl Board {
         board
     }
 
-    fn with_cargo<R>(&self, node: Node, act: impl FnOnce(&mut Cargo) -> R) -> R {
-        self.cargo[(node & !FLIGHT) as usize].with_mut(|cargo| {
+    fn with_data<R>(&self, node: Node, act: impl FnOnce(&mut OpData) -> R) -> R {
+        self.data[(node & !OP) as usize].with_mut(|data| {
             // SAFETY: dereferencing demands that nobody else accesses the cell meanwhile.
             // - that is what the model checks: loom reports any access that nothing orders.
-            act(unsafe { &mut *cargo })
+            act(unsafe { &mut *data })
         })
     }
 
@@ -181,7 +181,7 @@ impl Board {
 
     /// The lone operation, if there is one.
     fn own(&self) -> Node {
-        if self.flight(SECOND).is_lone() { SECOND } else { FIRST }
+        if self.op(SECOND).is_lone() { SECOND } else { FIRST }
     }
 
     fn see_to(&self, effects: Effects) {
@@ -223,12 +223,12 @@ impl Board {
     }
 
     /// What an operation of this direction comes to.
-    fn take(&self, direction: Direction, cargo: &mut Cargo) -> Tried {
+    fn take(&self, direction: Direction, data: &mut OpData) -> Tried {
         let lane = direction as usize;
         let there = self.there[lane].load(SeqCst);
         if there == 0 && self.errors.load(SeqCst) > 0 {
             self.errors.fetch_sub(1, SeqCst);
-            (cargo.taken, cargo.first) = (0, self.gone[lane].load(SeqCst));
+            (data.taken, data.first) = (0, self.gone[lane].load(SeqCst));
             return Tried::Done { dry: false };
         }
         if there == 0 {
@@ -238,7 +238,7 @@ impl Board {
         // More may have come since; it is not seen, as in the kernel.
         self.there[lane].fetch_sub(taken, SeqCst);
         let first = self.gone[lane].fetch_add(taken, SeqCst);
-        (cargo.taken, cargo.first) = (taken, first);
+        (data.taken, data.first) = (taken, first);
         Tried::Done { dry: taken < ROOM && self.slot.word().is_plain() }
     }
 
@@ -256,14 +256,14 @@ impl Board {
         deadline: Moment,
     ) -> Result<Step, Refusal> {
         let facts = direction.facts();
-        self.with_cargo(node, |cargo| {
-            *cargo = Cargo { packets: cargo.packets, ..Cargo::default() };
+        self.with_data(node, |data| {
+            *data = OpData { packets: data.packets, ..OpData::default() };
         });
         let mut drained = NO_HINT;
         if !self.is_shared {
             self.use_key();
             if self.slot.looks_ready(facts, drained) {
-                let tried = self.with_cargo(node, |cargo| self.take(direction, cargo));
+                let tried = self.with_data(node, |data| self.take(direction, data));
                 if tried != (Tried::Done { dry: false }) {
                     drained = Drained::of(direction);
                 }
@@ -277,10 +277,10 @@ impl Board {
             let is_ready = self.slot.share(0, facts)?;
             lanes.start(self, node, 0, direction, deadline, is_ready)
         } else {
-            let flight = self.flight(node);
-            flight.begin_alone(0, direction, deadline);
+            let op = self.op(node);
+            op.begin_alone(0, direction, deadline);
             let lent = self.slot.lend_alone(facts, drained);
-            let is_ready = lent.inspect_err(|_| flight.land())?;
+            let is_ready = lent.inspect_err(|_| op.land())?;
             if is_ready || self.slot.block_alone() {
                 Step::Try
             } else {
@@ -301,7 +301,7 @@ impl Board {
 
     /// The token has done the operation itself.
     fn lend_ended(&self, node: Node, drained: Drained) -> Step {
-        self.flight(node).begin_ended(0);
+        self.op(node).begin_ended(0);
         self.slot.lend_ended(drained);
         self.queue(node);
         Step::Ends(Verdict::Done)
@@ -309,10 +309,10 @@ impl Board {
 
     /// The calling thread tries an operation. If that was started by a token and has ended, it has landed.
     fn attempt(&self, node: Node) -> Step {
-        let direction = self.flight(node).direction();
+        let direction = self.op(node).direction();
         loop {
-            let tried = self.with_cargo(node, |cargo| self.take(direction, cargo));
-            if self.flight(node).is_lone() {
+            let tried = self.with_data(node, |data| self.take(direction, data));
+            if self.op(node).is_lone() {
                 let step = match tried {
                     Tried::Done { dry } => {
                         self.land_alone(node, dry);
@@ -339,8 +339,8 @@ impl Board {
 
     /// What the engine does with a lone operation that would have to wait.
     fn blocked_alone(&self, node: Node) -> Step {
-        let flight = self.flight(node);
-        if let Some(verdict) = flight.called_off() {
+        let op = self.op(node);
+        if let Some(verdict) = op.called_off() {
             return Step::Ends(verdict);
         }
         if self.slot.block_alone() {
@@ -351,13 +351,13 @@ impl Board {
     }
 
     fn end_if_called_off(&self, node: Node) {
-        if self.flight(node).called_off().is_some() {
+        if self.op(node).called_off().is_some() {
             self.claim_alone(node);
         }
     }
 
     fn land_alone(&self, node: Node, dry: bool) {
-        self.flight(node).land();
+        self.op(node).land();
         self.slot.land_alone(dry);
         self.use_key();
     }
@@ -372,7 +372,7 @@ impl Board {
             let node = queue.remove(0);
             drop(queue);
             if let Some(verdict) = self.turn(node) {
-                self.with_cargo(node, |cargo| cargo.packets += 1);
+                self.with_data(node, |data| data.packets += 1);
                 return Some((node, verdict));
             }
         }
@@ -380,12 +380,12 @@ impl Board {
 
     fn turn(&self, node: Node) -> Option<Verdict> {
         let mut step = Step::Try;
-        if self.flight(node).is_lone() {
-            match self.flight(node).called_off() {
+        if self.op(node).is_lone() {
+            match self.op(node).called_off() {
                 Some(verdict) => step = Step::Ends(verdict),
                 None => self.slot.begin_alone(),
             }
-        } else if !self.flight(node).begin() {
+        } else if !self.op(node).begin() {
             let effects;
             (step, effects) = self.lanes.lock().unwrap().turn(self, &self.slot, node, POLL);
             self.see_to(effects);
@@ -408,7 +408,7 @@ impl Board {
         }
         self.clone_key();
         let mut lanes = self.lanes.lock().unwrap();
-        let is_last = lanes.land(self.flight(node));
+        let is_last = lanes.land(self.op(node));
         let next = if is_last { self.slot.land_last() } else { Next::Nothing };
         drop(lanes);
         self.note(next);
@@ -417,7 +417,7 @@ impl Board {
     /// Whether it has not ended before.
     fn call_off(&self, node: Node, verdict: Verdict) -> bool {
         let mut lanes = self.lanes.lock().unwrap();
-        if let Some(uses) = self.flight(node).lone_use() {
+        if let Some(uses) = self.op(node).lone_use() {
             return self.call_off_alone(node, uses, verdict);
         }
         let effects = lanes.call_off(self, &self.slot, node, verdict, POLL);
@@ -434,13 +434,13 @@ impl Board {
 
     fn claim_alone(&self, node: Node) {
         if self.slot.claim_alone() {
-            self.flight(node).end_if_called_off();
+            self.op(node).end_if_called_off();
             self.queue(node);
         }
     }
 
     fn call_off_alone(&self, node: Node, uses: u32, verdict: Verdict) -> bool {
-        let is_called_off = self.flight(node).call_off_alone(uses, verdict);
+        let is_called_off = self.op(node).call_off_alone(uses, verdict);
         if is_called_off {
             self.claim_alone(node);
         }
@@ -451,7 +451,7 @@ impl Board {
         let mut ended = Fifo::new();
         let mut lanes = self.lanes.lock().unwrap();
         let own = self.own();
-        if let Some(uses) = self.flight(own).lone_use() {
+        if let Some(uses) = self.op(own).lone_use() {
             self.call_off_alone(own, uses, verdict);
         }
         let next = lanes.call_off_all(self, &self.slot, verdict, POLL, &mut ended);
@@ -467,8 +467,8 @@ impl Board {
         let mut due = Fifo::new();
         let mut lanes = self.lanes.lock().unwrap();
         let own = self.own();
-        if let Some(uses) = self.flight(own).lone_use() {
-            let at = self.flight(own).deadline();
+        if let Some(uses) = self.op(own).lone_use() {
+            let at = self.op(own).deadline();
             if at > now {
                 return at;
             }
@@ -543,20 +543,20 @@ impl Board {
             assert!(!(waits && is_there), "an edge is lost");
         }
         let is_lone = self.slot.word().is_lone();
-        assert_eq!(lanes.aloft() > 0 || is_lone, self.slot.word().is_lent());
+        assert_eq!(lanes.in_flight() > 0 || is_lone, self.slot.word().is_lent());
     }
 
     /// What waits is called off, and nothing is left. Gives what became of each flight.
-    fn finish(&self) -> [Cargo; 2] {
+    fn finish(&self) -> [OpData; 2] {
         self.settle();
         self.call_all_off(Verdict::Cancelled);
         self.settle();
-        assert_eq!(self.lanes.lock().unwrap().aloft(), 0, "a flight has no packet");
-        [FIRST, SECOND].map(|node| self.with_cargo(node, |cargo| *cargo))
+        assert_eq!(self.lanes.lock().unwrap().in_flight(), 0, "a flight has no packet");
+        [FIRST, SECOND].map(|node| self.with_data(node, |data| *data))
     }
 
     fn packets(&self, node: Node) -> usize {
-        self.with_cargo(node, |cargo| cargo.packets)
+        self.with_data(node, |data| data.packets)
     }
 }
 
@@ -640,7 +640,7 @@ fn an_edge_that_meets_the_end_of_the_last_attempt_is_remembered() {
             let kernel = spawn(&board, |board| board.arrive(IN, 1));
             assert_eq!(board.start(FIRST, IN), Ok(Step::Ends(Verdict::Done)));
             assert_eq!(board.serve(), Some((FIRST, Verdict::Done)));
-            let first = board.with_cargo(FIRST, |cargo| cargo.taken);
+            let first = board.with_data(FIRST, |data| data.taken);
             if first == 1 {
                 board.start(SECOND, IN).unwrap();
             }
@@ -661,7 +661,7 @@ fn an_edge_that_meets_the_end_of_an_attempt_for_another_edge_is_remembered() {
             board.arrive(IN, 1);
             let kernel = spawn(&board, |board| board.arrive(IN, 1));
             assert_eq!(board.serve(), Some((FIRST, Verdict::Done)));
-            let first = board.with_cargo(FIRST, |cargo| cargo.taken);
+            let first = board.with_data(FIRST, |data| data.taken);
             if first == 1 {
                 board.start(SECOND, IN).unwrap();
             }
@@ -745,7 +745,7 @@ fn two_directions_go_on_without_each_other() {
         receiver.join().unwrap();
         kernel.join().unwrap();
         board.settle();
-        assert_eq!(board.finish().map(|flight| (flight.taken, flight.packets)), [(1, 1); 2]);
+        assert_eq!(board.finish().map(|op| (op.taken, op.packets)), [(1, 1); 2]);
     });
 }
 
@@ -889,7 +889,7 @@ fn what_has_to_be_begun_is_tried_when_the_operation_before_it_leaves() {
             let board = Arc::new(Board::new(true, 0));
             let deadline = if is_late { at } else { Moment::NEVER };
             assert_eq!(board.start_until(FIRST, IN, deadline), Ok(Step::Waits));
-            board.flight(SECOND).mark_unasked(true);
+            board.op(SECOND).mark_unasked(true);
             assert_eq!(board.start(SECOND, IN), Ok(Step::Waits));
             // Enough for both, and no edge reports it.
             board.there[0].store(2 * ROOM, SeqCst);
@@ -930,7 +930,7 @@ fn an_operation_that_lacks_nothing_any_more_does_not_wait_for_its_time() {
             }
         });
         let step = loop {
-            let found = board.with_cargo(FIRST, |cargo| board.take(IN, cargo));
+            let found = board.with_data(FIRST, |data| board.take(IN, data));
             let tried = if found == Tried::Blocked { Tried::Scarce(late) } else { found };
             let mut lanes = board.lanes.lock().unwrap();
             let (step, effects) = lanes.tried(&*board, &board.slot, FIRST, tried, POLL);
@@ -987,7 +987,7 @@ fn a_connect_does_not_wait_when_the_one_before_it_is_abandoned() {
         if step == Step::Waits {
             // Its node is queued, before its time.
             assert_eq!(board.queue.lock().unwrap().pop(), Some(FIRST));
-            assert!(board.flight(FIRST).begin());
+            assert!(board.op(FIRST).begin());
             assert_eq!(desk.clear_for_connect(|| true), Clearance::Clear);
         }
     });
@@ -1038,7 +1038,7 @@ fn the_key_leaves_with_the_last_flight_if_its_descriptor_was_closed() {
             assert_eq!(board.packets(FIRST), 1);
             assert_eq!(board.packets(SECOND), usize::from(is_started));
             if let Some((FIRST, verdict)) = first {
-                let taken = board.with_cargo(FIRST, |cargo| cargo.taken);
+                let taken = board.with_data(FIRST, |data| data.taken);
                 assert_eq!(
                     (verdict == Verdict::Done, verdict != Verdict::Gone),
                     (taken > 0, taken > 0)
