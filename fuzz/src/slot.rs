@@ -359,29 +359,29 @@ impl Model {
 
     /// What an edge with these facts has to do with operations.
     fn concerned(&self, facts: Facts) -> Facts {
-        let concerns = |lane: &usize| {
-            self.flying[*lane] && (facts.any(Facts::RARE) || facts.any(DIRECTIONS[*lane]))
+        let concerns = |queue: &usize| {
+            self.flying[*queue] && (facts.any(Facts::RARE) || facts.any(DIRECTIONS[*queue]))
         };
-        let lanes = (0..2).filter(concerns);
-        lanes.fold(Facts::NONE, |concerned, lane| concerned | DIRECTIONS[lane])
+        let queues = (0..2).filter(concerns);
+        queues.fold(Facts::NONE, |concerned, queue| concerned | DIRECTIONS[queue])
     }
 
-    fn lane(bytes: &mut Reader<'_>) -> usize {
+    fn queue(bytes: &mut Reader<'_>) -> usize {
         usize::from(bytes.choice())
     }
 
     /// Operations of a registration without tokens are started by its name.
     fn share(&mut self, bytes: &mut Reader<'_>) {
         let (generation, is_named) = self.named(bytes);
-        let lane = Self::lane(bytes);
+        let queue = Self::queue(bytes);
         if self.is_away() || self.slot.word().mode().one_shot {
             return;
         }
-        let shared = self.slot.share(generation, DIRECTIONS[lane]);
+        let shared = self.slot.share(generation, DIRECTIONS[queue]);
         match self.admits(is_named) {
             Ok(()) => {
                 assert!(shared.is_ok());
-                (self.shared, self.flying[lane]) = (true, true);
+                (self.shared, self.flying[queue]) = (true, true);
             }
             Err(refusal) => assert_eq!(shared, Err(refusal)),
         }
@@ -389,11 +389,11 @@ impl Model {
 
     /// The last operation of a direction has ended.
     fn ground(&mut self, bytes: &mut Reader<'_>) {
-        let lane = Self::lane(bytes);
-        if !std::mem::replace(&mut self.flying[lane], false) {
+        let queue = Self::queue(bytes);
+        if !std::mem::replace(&mut self.flying[queue], false) {
             return;
         }
-        let next = self.slot.ground(DIRECTIONS[lane], self.poll);
+        let next = self.slot.ground(DIRECTIONS[queue], self.poll);
         assert!(self.enabled || next == Next::Nothing, "there is nothing to report");
         self.follow(next);
     }
@@ -461,22 +461,22 @@ impl Model {
             (self.node, self.timed) = (Node::Due, false);
             return;
         }
-        let lane = Self::lane(bytes);
+        let queue = Self::queue(bytes);
         if bytes.choice() {
-            let lent = self.slot.lend_alone(DIRECTIONS[lane], drained(bytes));
+            let lent = self.slot.lend_alone(DIRECTIONS[queue], drained(bytes));
             match (self.admits(true), lent) {
                 (Ok(()), Ok(_)) => {
-                    (self.node, self.flying[lane], self.timed) = (Node::Due, true, false);
+                    (self.node, self.flying[queue], self.timed) = (Node::Due, true, false);
                 }
                 (expected, lent) => assert_eq!(lent.map(|_| ()), expected),
             }
             return;
         }
-        let lent = self.slot.lend(DIRECTIONS[lane], drained(bytes));
+        let lent = self.slot.lend(DIRECTIONS[queue], drained(bytes));
         match self.admits(true) {
             Ok(()) => {
                 assert!(lent.is_ok());
-                (self.node, self.flying[lane], self.timed) = (Node::Lent, true, false);
+                (self.node, self.flying[queue], self.timed) = (Node::Lent, true, false);
             }
             Err(refusal) => assert_eq!(lent, Err(refusal)),
         }

@@ -4,7 +4,7 @@
 struct Dice(u64);
 
 impl Dice {
-    fn roll(&mut self) -> u64 {
+    fn list(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -12,8 +12,8 @@ impl Dice {
     }
 
     fn bytes(&mut self, most: u64) -> Vec<u8> {
-        let count = self.roll() % most;
-        (0..count).map(|_| self.roll().to_le_bytes()[3]).collect()
+        let count = self.list() % most;
+        (0..count).map(|_| self.list().to_le_bytes()[3]).collect()
     }
 }
 

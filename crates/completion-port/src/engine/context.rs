@@ -8,7 +8,7 @@ use crate::backend::Backend;
 use crate::backend::host::Origin;
 use crate::backend::sockets::Transport;
 use crate::memory::trace::trace_aside;
-use crate::state::operations::Desk;
+use crate::state::operations::OpEntry;
 use crate::state::schedule::{SAMPLED, SeatNumber};
 use crate::state::slot::{GENERATION, GENERATIONS, Refusal, Slot};
 use crate::sync::AtomicU8;
@@ -204,9 +204,9 @@ impl Context {
 impl Context {
     /// How the socket carries bytes that an operation is tried on.
     #[inline]
-    pub(crate) fn transport(&self, desk: &Desk, descriptor: Descriptor) -> Transport {
+    pub(crate) fn transport(&self, entry: &OpEntry, descriptor: Descriptor) -> Transport {
         let ask = || self.backend().transport(descriptor) as u8;
-        Transport::of(desk.transport(ask))
+        Transport::of(entry.transport(ask))
     }
 }
 

@@ -17,13 +17,13 @@ impl fmt::Debug for Engine {
             .filter(|(_, slot)| slot.word().is_live())
             .map(|(index, slot)| (index, slot.descriptor(), slot.word()))
             .collect();
-        let lanes = |index| {
-            let desk = self.desk(index)?;
-            let lanes = format!("{:?}", *desk.lock());
-            Some((index, lanes))
+        let queues = |index| {
+            let entry = self.entry(index)?;
+            let queues = format!("{:?}", *entry.lock());
+            Some((index, queues))
         };
         let lent = slots.iter().filter(|(_, _, word)| word.is_lent());
-        let operations: Vec<_> = lent.filter_map(|(index, _, _)| lanes(*index)).collect();
+        let operations: Vec<_> = lent.filter_map(|(index, _, _)| queues(*index)).collect();
         f.debug_struct("Port")
             .field("backend", &self.backend().name())
             .field("limit", &self.limit())

@@ -59,8 +59,8 @@ impl Engine {
         // lock of the registration's desk: either it sees it, or this thread sees the operation from here on. The slots
         // and records beyond these numbers, and a desk that is not found, are taken under the port's lock, behind that
         // word.
-        for desk in (0..slots).filter_map(|index| self.desk(index)) {
-            drop(desk.lock());
+        for entry in (0..slots).filter_map(|index| self.entry(index)) {
+            drop(entry.lock());
         }
         // The thread that starts a lone one has no lock. It looks behind the exchange that puts the operation in flight: either
         // it sees that the port is closed, or this thread sees the operation from here on.
@@ -80,8 +80,8 @@ impl Engine {
         while op.is_in_flight() {
             let index = op.slot();
             let mut hub = self.lock();
-            let Some(desk) = self.desk(index) else { return };
-            let mut lanes = desk.lock();
+            let Some(entry) = self.entry(index) else { return };
+            let mut queues = entry.lock();
             // It may have been another operation.
             if op.slot() == index {
                 let uses = op.uses();
@@ -89,7 +89,7 @@ impl Engine {
                     if self.await_alone(index, op, uses) {
                         hub.lists_mut().begin_await();
                     }
-                } else if lanes.await_packet(op) {
+                } else if queues.await_packet(op) {
                     hub.lists_mut().begin_await();
                 }
                 return;

@@ -76,13 +76,13 @@ impl Depot {
         let plan = (PLAN.call, deadline);
         let kind = |error: crate::types::error::Error| error.kind();
         if !self.is_shared {
-            let (op_index, desk) = engine
+            let (op_index, entry) = engine
                 .own_op(index, PLAN.call, |_| true)
                 .inspect_err(|_| engine.free(self.name))
                 .map_err(kind)?;
             let operation = engine.operation_of(op_index);
             let (slot, request) = (engine.slot(index), self.request(op_index));
-            let lent = engine.lend_file(slot, index, desk, op_index, plan, NO_HINT, request);
+            let lent = engine.lend_file(slot, index, entry, op_index, plan, NO_HINT, request);
             return lent.map(|()| operation).map_err(|(error, _)| {
                 engine.free(self.name);
                 error.kind()

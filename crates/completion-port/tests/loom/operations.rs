@@ -171,7 +171,7 @@ impl Harbour {
         let (index, _) = name_parts(self.name);
         let slot = engine.slot(index);
         self.use_key();
-        let (op_index, desk) = engine
+        let (op_index, entry) = engine
             .own_op(index, Call::Receive, |_| true)
             .map_err(|error| self.refuse(error.kind()))?;
         let operation = engine.operation_of(op_index);
@@ -183,7 +183,7 @@ impl Harbour {
         }
         self.load(op_index);
         if !has_byte {
-            let op_ref = engine.before_start(op_index, index, slot, desk);
+            let op_ref = engine.before_start(op_index, index, slot, entry);
             let lent = engine.lend_alone(op_ref, direction, deadline, drained);
             let step = lent.map_err(|error| {
                 self.unload(op_index);

@@ -10,7 +10,7 @@ use crate::engine::{Step, Verdict};
 use crate::kit::{LEVEL, NO_HINT, PERSISTENT, explore, spawn};
 use crate::state::facts::Facts;
 use crate::state::moment::Moment;
-use crate::state::operations::{Clearance, Desk, Effects, Lanes, Op, OpTable, Tried};
+use crate::state::operations::{Clearance, Effects, Op, OpEntry, OpQueues, OpTable, Tried};
 use crate::state::queue::{Fifo, Links, NIL, Node, OP};
 use crate::state::slot::{
     Checked, Delivery, Drained, Expiry, Next, NodeTurn, Refusal, Removal, Slot,
@@ -40,7 +40,7 @@ struct OpData {
 
 struct Board {
     slot: Slot,
-    lanes: Mutex<Lanes>,
+    queues: Mutex<OpQueues>,
     ops: [Op; 2],
     /// The link of the slot's node is the slot's own.
     data: [UnsafeCell<OpData>; 2],
@@ -88,11 +88,11 @@ impl Board {
         if is_shared {
             assert_eq!(slot.put_back(None, false, NO_HINT, 0), Next::Nothing);
         }
-        let lanes = Mutex::new(Lanes::default());
-        lanes.lock().unwrap().begin(is_shared);
+        let queues = Mutex::new(OpQueues::default());
+        queues.lock().unwrap().begin(is_shared);
         Self {
             slot,
-            lanes,
+            queues,
             ops: Default::default(),
             data: [(); 2].map(|()| UnsafeCell::new(OpData::default())),
             key: UnsafeCell::new(7),
@@ -211,7 +211,7 @@ impl Board {
                 Delivery::Due => return self.queue(self.own()),
                 Delivery::Stirred(next, flying) => {
                     let (due, is_missed) =
-                        self.lanes.lock().unwrap().stir(self, &self.slot, flying);
+                        self.queues.lock().unwrap().stir(self, &self.slot, flying);
                     due.into_iter().for_each(|node| self.queue(node));
                     self.note(next);
                     if !is_missed {
@@ -224,11 +224,11 @@ impl Board {
 
     /// What an operation of this direction comes to.
     fn take(&self, direction: Direction, data: &mut OpData) -> Tried {
-        let lane = direction as usize;
-        let there = self.there[lane].load(SeqCst);
+        let queue = direction as usize;
+        let there = self.there[queue].load(SeqCst);
         if there == 0 && self.errors.load(SeqCst) > 0 {
             self.errors.fetch_sub(1, SeqCst);
-            (data.taken, data.first) = (0, self.gone[lane].load(SeqCst));
+            (data.taken, data.first) = (0, self.gone[queue].load(SeqCst));
             return Tried::Done { dry: false };
         }
         if there == 0 {
@@ -236,8 +236,8 @@ impl Board {
         }
         let taken = there.min(ROOM);
         // More may have come since; it is not seen, as in the kernel.
-        self.there[lane].fetch_sub(taken, SeqCst);
-        let first = self.gone[lane].fetch_add(taken, SeqCst);
+        self.there[queue].fetch_sub(taken, SeqCst);
+        let first = self.gone[queue].fetch_add(taken, SeqCst);
         (data.taken, data.first) = (taken, first);
         Tried::Done { dry: taken < ROOM && self.slot.word().is_plain() }
     }
@@ -273,9 +273,9 @@ impl Board {
             }
         }
         let step = if self.is_shared {
-            let mut lanes = self.lanes.lock().unwrap();
+            let mut queues = self.queues.lock().unwrap();
             let is_ready = self.slot.share(0, facts)?;
-            lanes.start(self, node, 0, direction, deadline, is_ready)
+            queues.start(self, node, 0, direction, deadline, is_ready)
         } else {
             let op = self.op(node);
             op.begin_alone(0, direction, deadline);
@@ -327,9 +327,9 @@ impl Board {
                 }
                 return step;
             }
-            let mut lanes = self.lanes.lock().unwrap();
-            let (step, effects) = lanes.tried(self, &self.slot, node, tried, POLL);
-            drop(lanes);
+            let mut queues = self.queues.lock().unwrap();
+            let (step, effects) = queues.tried(self, &self.slot, node, tried, POLL);
+            drop(queues);
             self.see_to(effects);
             if step != Step::Try {
                 return step;
@@ -387,7 +387,7 @@ impl Board {
             }
         } else if !self.op(node).begin() {
             let effects;
-            (step, effects) = self.lanes.lock().unwrap().turn(self, &self.slot, node, POLL);
+            (step, effects) = self.queues.lock().unwrap().turn(self, &self.slot, node, POLL);
             self.see_to(effects);
         }
         let is_tried = step == Step::Try;
@@ -407,23 +407,23 @@ impl Board {
             return self.land_alone(node, false);
         }
         self.clone_key();
-        let mut lanes = self.lanes.lock().unwrap();
-        let is_last = lanes.land(self.op(node));
+        let mut queues = self.queues.lock().unwrap();
+        let is_last = queues.land(self.op(node));
         let next = if is_last { self.slot.land_last() } else { Next::Nothing };
-        drop(lanes);
+        drop(queues);
         self.note(next);
     }
 
     /// Whether it has not ended before.
     fn call_off(&self, node: Node, verdict: Verdict) -> bool {
-        let mut lanes = self.lanes.lock().unwrap();
+        let mut queues = self.queues.lock().unwrap();
         if let Some(uses) = self.op(node).lone_use() {
             return self.call_off_alone(node, uses, verdict);
         }
-        let effects = lanes.call_off(self, &self.slot, node, verdict, POLL);
+        let effects = queues.call_off(self, &self.slot, node, verdict, POLL);
         let mut due = Fifo::new();
-        lanes.begin_unasked(self, &mut due);
-        drop(lanes);
+        queues.begin_unasked(self, &mut due);
+        drop(queues);
         while let Some(node) = due.pop(self) {
             self.queue(node);
         }
@@ -449,13 +449,13 @@ impl Board {
 
     fn call_all_off(&self, verdict: Verdict) {
         let mut ended = Fifo::new();
-        let mut lanes = self.lanes.lock().unwrap();
+        let mut queues = self.queues.lock().unwrap();
         let own = self.own();
         if let Some(uses) = self.op(own).lone_use() {
             self.call_off_alone(own, uses, verdict);
         }
-        let next = lanes.call_off_all(self, &self.slot, verdict, POLL, &mut ended);
-        drop(lanes);
+        let next = queues.call_off_all(self, &self.slot, verdict, POLL, &mut ended);
+        drop(queues);
         while let Some(node) = ended.pop(self) {
             self.queue(node);
         }
@@ -465,7 +465,7 @@ impl Board {
     /// The desk's timer rings. Gives the moment when it is to ring again.
     fn ring(&self, now: Moment) -> Moment {
         let mut due = Fifo::new();
-        let mut lanes = self.lanes.lock().unwrap();
+        let mut queues = self.queues.lock().unwrap();
         let own = self.own();
         if let Some(uses) = self.op(own).lone_use() {
             let at = self.op(own).deadline();
@@ -475,8 +475,8 @@ impl Board {
             self.call_off_alone(own, uses, Verdict::TimedOut);
             return Moment::NEVER;
         }
-        let (again, next) = lanes.ring(self, &self.slot, now, POLL, &mut due);
-        drop(lanes);
+        let (again, next) = queues.ring(self, &self.slot, now, POLL, &mut due);
+        drop(queues);
         while let Some(node) = due.pop(self) {
             self.queue(node);
         }
@@ -533,17 +533,17 @@ impl Board {
     /// All nodes that were queued have their turns. What can be taken has been.
     fn settle(&self) {
         while self.serve().is_some() {}
-        let lanes = self.lanes.lock().unwrap();
+        let queues = self.queues.lock().unwrap();
         let flying = self.slot.word().flying();
         for direction in [IN, OUT] {
             let is_there = self.there[direction as usize].load(SeqCst) > 0;
             let waits = flying.has(direction.facts());
-            let blocked = lanes.blocked() | self.slot.word().waits_alone();
+            let blocked = queues.blocked() | self.slot.word().waits_alone();
             assert_eq!(blocked.has(direction.facts()), waits, "each one waits, or there is none");
             assert!(!(waits && is_there), "an edge is lost");
         }
         let is_lone = self.slot.word().is_lone();
-        assert_eq!(lanes.in_flight() > 0 || is_lone, self.slot.word().is_lent());
+        assert_eq!(queues.in_flight() > 0 || is_lone, self.slot.word().is_lent());
     }
 
     /// What waits is called off, and nothing is left. Gives what became of each flight.
@@ -551,7 +551,7 @@ impl Board {
         self.settle();
         self.call_all_off(Verdict::Cancelled);
         self.settle();
-        assert_eq!(self.lanes.lock().unwrap().in_flight(), 0, "a flight has no packet");
+        assert_eq!(self.queues.lock().unwrap().in_flight(), 0, "a flight has no packet");
         [FIRST, SECOND].map(|node| self.with_data(node, |data| *data))
     }
 
@@ -857,15 +857,20 @@ fn an_operation_that_lacks_something_is_tried_again_once() {
     let at = Moment::from_nanoseconds(5);
     explore(move || {
         let board = Board::shared(0);
-        let mut lanes = board.lanes.lock().unwrap();
+        let mut queues = board.queues.lock().unwrap();
         assert_eq!(board.slot.share(0, Facts::IN), Ok(true));
-        assert_eq!(lanes.start(&*board, FIRST, 0, IN, Moment::NEVER, true), Step::Try);
+        assert_eq!(queues.start(&*board, FIRST, 0, IN, Moment::NEVER, true), Step::Try);
         board.there[0].store(1, SeqCst);
-        drop(lanes);
+        drop(queues);
         let clock = spawn(&board, move |board| board.ring(at));
         let kernel = spawn(&board, |board| board.edge(Facts::IN));
-        let (step, effects) =
-            board.lanes.lock().unwrap().tried(&*board, &board.slot, FIRST, Tried::Scarce(at), POLL);
+        let (step, effects) = board.queues.lock().unwrap().tried(
+            &*board,
+            &board.slot,
+            FIRST,
+            Tried::Scarce(at),
+            POLL,
+        );
         assert_eq!(step, Step::Waits);
         board.see_to(effects);
         kernel.join().unwrap();
@@ -918,13 +923,13 @@ fn an_operation_that_lacks_nothing_any_more_does_not_wait_for_its_time() {
     let (now, late) = (Moment::from_nanoseconds(5), Moment::from_nanoseconds(1_000));
     explore(move || {
         let board = Board::shared(0);
-        let mut lanes = board.lanes.lock().unwrap();
+        let mut queues = board.queues.lock().unwrap();
         assert_eq!(board.slot.share(0, Facts::IN), Ok(true));
-        assert_eq!(lanes.start(&*board, FIRST, 0, IN, Moment::NEVER, true), Step::Try);
-        drop(lanes);
+        assert_eq!(queues.start(&*board, FIRST, 0, IN, Moment::NEVER, true), Step::Try);
+        drop(queues);
         let teller = spawn(&board, move |board| {
             board.there[0].store(1, SeqCst);
-            let rings = board.lanes.lock().unwrap().hasten(IN, now);
+            let rings = board.queues.lock().unwrap().hasten(IN, now);
             if rings {
                 board.ring(now);
             }
@@ -932,9 +937,9 @@ fn an_operation_that_lacks_nothing_any_more_does_not_wait_for_its_time() {
         let step = loop {
             let found = board.with_data(FIRST, |data| board.take(IN, data));
             let tried = if found == Tried::Blocked { Tried::Scarce(late) } else { found };
-            let mut lanes = board.lanes.lock().unwrap();
-            let (step, effects) = lanes.tried(&*board, &board.slot, FIRST, tried, POLL);
-            drop(lanes);
+            let mut queues = board.queues.lock().unwrap();
+            let (step, effects) = queues.tried(&*board, &board.slot, FIRST, tried, POLL);
+            drop(queues);
             board.see_to(effects);
             if step != Step::Try {
                 break step;
@@ -955,29 +960,29 @@ fn a_connect_does_not_wait_when_the_one_before_it_is_abandoned() {
     let (now, late) = (Moment::from_nanoseconds(5), Moment::from_nanoseconds(1_000));
     explore(move || {
         let board = Board::shared(0);
-        let desk = Arc::new(Desk::default());
-        desk.connect_begun(BEFORE);
-        let mut lanes = board.lanes.lock().unwrap();
+        let entry = Arc::new(OpEntry::default());
+        entry.connect_begun(BEFORE);
+        let mut queues = board.queues.lock().unwrap();
         assert_eq!(board.slot.share(0, Facts::OUT), Ok(true));
-        assert_eq!(lanes.start(&*board, FIRST, 0, OUT, Moment::NEVER, true), Step::Try);
-        drop(lanes);
-        let its_desk = Arc::clone(&desk);
+        assert_eq!(queues.start(&*board, FIRST, 0, OUT, Moment::NEVER, true), Step::Try);
+        drop(queues);
+        let its_entry = Arc::clone(&entry);
         let abandoner = spawn(&board, move |board| {
-            if its_desk.abandon_connect(BEFORE, || true)
-                && board.lanes.lock().unwrap().hasten(OUT, now)
+            if its_entry.abandon_connect(BEFORE, || true)
+                && board.queues.lock().unwrap().hasten(OUT, now)
             {
                 board.ring(now);
             }
         });
         let step = loop {
-            let tried = match desk.clear_for_connect(|| true) {
+            let tried = match entry.clear_for_connect(|| true) {
                 Clearance::Clear => Tried::Done { dry: false },
                 Clearance::NotYet => Tried::Scarce(late),
                 Clearance::Never => panic!("it could be abandoned"),
             };
-            let mut lanes = board.lanes.lock().unwrap();
-            let (step, effects) = lanes.tried(&*board, &board.slot, FIRST, tried, POLL);
-            drop(lanes);
+            let mut queues = board.queues.lock().unwrap();
+            let (step, effects) = queues.tried(&*board, &board.slot, FIRST, tried, POLL);
+            drop(queues);
             board.see_to(effects);
             if step != Step::Try {
                 break step;
@@ -988,7 +993,7 @@ fn a_connect_does_not_wait_when_the_one_before_it_is_abandoned() {
             // Its node is queued, before its time.
             assert_eq!(board.queue.lock().unwrap().pop(), Some(FIRST));
             assert!(board.op(FIRST).begin());
-            assert_eq!(desk.clear_for_connect(|| true), Clearance::Clear);
+            assert_eq!(entry.clear_for_connect(|| true), Clearance::Clear);
         }
     });
 }

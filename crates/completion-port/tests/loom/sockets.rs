@@ -62,14 +62,14 @@ impl Quay {
         let plan = Plan { call: Call::Receive, direction: Direction::In, deadline };
         let kind = |error: crate::types::error::Error| error.kind();
         if !self.is_shared {
-            let (op_index, desk) = engine
+            let (op_index, entry) = engine
                 .own_op(index, plan.call, |_| true)
                 .inspect_err(|_| engine.free(self.name))
                 .map_err(kind)?;
             let operation = engine.operation_of(op_index);
             let slot = engine.slot(index);
             let step = engine
-                .lend(slot, index, desk, op_index, &plan, NO_HINT)
+                .lend(slot, index, entry, op_index, &plan, NO_HINT)
                 .inspect_err(|_| engine.free(self.name))
                 .map_err(kind)?;
             assert_eq!(step, Step::Try);

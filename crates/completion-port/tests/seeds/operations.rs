@@ -218,13 +218,13 @@ impl Log {
                 left.push(format!("operation {number} has no packet"));
             }
         }
-        let mut lanes: BTreeMap<(u32, bool), Vec<&Op>> = BTreeMap::new();
+        let mut queues: BTreeMap<(u32, bool), Vec<&Op>> = BTreeMap::new();
         for op in &self.ops {
             if op.bytes.is_some_and(|(_, count)| count > 0) {
-                lanes.entry((op.key, op.sort.is_send())).or_default().push(op);
+                queues.entry((op.key, op.sort.is_send())).or_default().push(op);
             }
         }
-        for ((key, is_send), mut ops) in lanes {
+        for ((key, is_send), mut ops) in queues {
             ops.sort_by_key(|op| op.bytes);
             let mut next = 0;
             let mut latest_start = 0;

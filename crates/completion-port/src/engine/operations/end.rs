@@ -6,7 +6,7 @@ use crate::engine::queue::Lists;
 use crate::engine::worker::Seat;
 use crate::state::facts::Facts;
 use crate::state::moment::Moment;
-use crate::state::operations::{Desk, Op, OpTable, Verdict};
+use crate::state::operations::{Op, OpEntry, OpTable, Verdict};
 use crate::state::queue::{Fifo, OP};
 use crate::state::slot::{Next, Slot};
 use crate::state::timers::Alarm;
@@ -21,7 +21,7 @@ impl Operations {
     pub(crate) fn abandon_connect(&self, op_ref: &OpRef<'_>, verdict: Verdict) {
         if matches!(verdict, Verdict::Cancelled | Verdict::TimedOut) {
             let abandon = || self.backend().abandon_connect(op_ref.descriptor());
-            if op_ref.desk.abandon_connect(op_ref.op_index, abandon) {
+            if op_ref.entry.abandon_connect(op_ref.op_index, abandon) {
                 // A connect whose turn came meanwhile is waiting for this to end.
                 self.hasten(op_ref.registration(), Direction::Out);
             }
@@ -35,20 +35,20 @@ impl Operations {
         if op_ref.slot.word().is_lone() {
             return self.land_alone(op_ref, false);
         }
-        let mut lanes = op_ref.desk.lock();
-        lanes.land(op_ref.op);
+        let mut queues = op_ref.entry.lock();
+        queues.land(op_ref.op);
         op_ref.slot.land(Facts::NONE);
-        drop(lanes);
+        drop(queues);
         self.stop_awaiting(op_ref.op);
     }
 
     /// The packet of an operation is taken that has a share in the key, which has been cloned for it. The record
     /// is given back by [`Queue::free_op`](crate::engine::queue::Queue::free_op).
     pub(crate) fn land_shared(&self, op_ref: &OpRef<'_>, seat: &Seat) {
-        let OpRef { index, op, slot, desk, .. } = *op_ref;
-        let mut lanes = desk.lock();
-        let next = if lanes.land(op) { slot.land_last() } else { Next::Nothing };
-        drop(lanes);
+        let OpRef { index, op, slot, entry, .. } = *op_ref;
+        let mut queues = entry.lock();
+        let next = if queues.land(op) { slot.land_last() } else { Next::Nothing };
+        drop(queues);
         self.follow(next, index, Some(seat));
         self.stop_awaiting(op);
     }
@@ -62,9 +62,9 @@ impl Operations {
         }
         let op = self.nodes().op(op_index);
         let index = op.slot();
-        let mut lanes = self.desk_of_operation(index).lock();
-        let next = if lanes.land(op) { self.slot(index).land_last() } else { Next::Nothing };
-        drop(lanes);
+        let mut queues = self.entry_of_operation(index).lock();
+        let next = if queues.land(op) { self.slot(index).land_last() } else { Next::Nothing };
+        drop(queues);
         self.stop_awaiting(op);
         self.free_op(op_index, seat);
         self.follow(next, index, None);
@@ -94,10 +94,10 @@ impl Operations {
         let node = op_index | OP;
         while op.uses() == uses {
             let index = op.slot();
-            let Some(desk) = self.desk(index) else { return false };
+            let Some(entry) = self.entry(index) else { return false };
             let slot = self.slot(index);
             let poll = self.current_poll();
-            let mut lanes = desk.lock();
+            let mut queues = entry.lock();
             // Looked at again: the record may have been used anew, for another registration even.
             if op.uses() != uses || !op.is_in_flight() {
                 break;
@@ -110,18 +110,18 @@ impl Operations {
             if op.is_lone() {
                 let is_called_off = op.call_off_alone(uses, verdict);
                 let is_ours = is_called_off && self.claim_alone(slot, op);
-                drop(lanes);
+                drop(queues);
                 if is_ours {
                     self.submit(node);
                 }
                 return is_called_off;
             }
-            let effects = lanes.call_off(self.nodes(), slot, node, verdict, poll);
+            let effects = queues.call_off(self.nodes(), slot, node, verdict, poll);
             let Some(effects) = effects else { break };
             let mut ended = Fifo::new();
-            let next = self.cancel_request(&mut lanes, slot, node, verdict, &mut ended);
-            lanes.begin_unasked(self.nodes(), &mut ended);
-            drop(lanes);
+            let next = self.cancel_request(&mut queues, slot, node, verdict, &mut ended);
+            queues.begin_unasked(self.nodes(), &mut ended);
+            drop(queues);
             self.see_to(effects, index, None);
             self.submit_all(ended);
             self.follow(next, index, None);
@@ -153,22 +153,22 @@ impl Operations {
     ) -> Next {
         let (index, generation) = name_parts(name);
         let slot = self.slot(index);
-        let Some(desk) = self.desk(index) else { return Next::Nothing };
+        let Some(entry) = self.entry(index) else { return Next::Nothing };
         let poll = self.current_poll();
-        let mut lanes = desk.lock();
+        let mut queues = entry.lock();
         if slot.word().generation() != generation {
             // The registration has ended meanwhile, and the slot may be used anew.
             return Next::Nothing;
         }
-        if let Some((node, uses)) = self.lone_of(desk)
+        if let Some((node, uses)) = self.lone_of(entry)
             && self.call_off_alone(slot, node, uses, verdict)
         {
             ended.push(self.nodes(), node);
         }
-        self.cancel_files(&mut lanes, verdict, ended);
-        let next = lanes.call_off_all(self.nodes(), slot, verdict, poll, ended);
-        let next_of_cancelled = self.cancel_sockets(&mut lanes, slot, ended);
-        drop(lanes);
+        self.cancel_files(&mut queues, verdict, ended);
+        let next = queues.call_off_all(self.nodes(), slot, verdict, poll, ended);
+        let next_of_cancelled = self.cancel_sockets(&mut queues, slot, ended);
+        drop(queues);
         if next_of_cancelled == Next::Nothing { next } else { next_of_cancelled }
     }
 
@@ -181,9 +181,9 @@ impl Operations {
         now: Moment,
         due: &mut Fifo,
     ) {
-        let Some(desk) = self.desk(index) else { return };
-        lists.ring(Alarm::Operations, index, desk.timer(), now, |lists| {
-            self.end_late(lists, index, desk, now, due)
+        let Some(entry) = self.entry(index) else { return };
+        lists.ring(Alarm::Operations, index, entry.timer(), now, |lists| {
+            self.end_late(lists, index, entry, now, due)
         });
     }
 
@@ -192,7 +192,7 @@ impl Operations {
         &self,
         lists: &mut Lists,
         index: u32,
-        desk: &Desk,
+        entry: &OpEntry,
         now: Moment,
         due: &mut Fifo,
     ) -> Moment {
@@ -200,10 +200,10 @@ impl Operations {
         // The start of a lone operation changes the slot's word before it looks at the alarm, and behind its claim. So either it
         // sees that the alarm has rung, or the claim is seen here.
         slot.touch();
-        let mut lanes = desk.lock();
-        if let Some((node, uses)) = self.lone_of(desk) {
+        let mut queues = entry.lock();
+        if let Some((node, uses)) = self.lone_of(entry) {
             // The deadline is read after that: it is the operation's, or that of a later one.
-            let at = desk.timer().deadline();
+            let at = entry.timer().deadline();
             if at > now {
                 return at;
             }
@@ -212,15 +212,15 @@ impl Operations {
             }
             return Moment::NEVER;
         }
-        if lanes.in_flight() == 0 {
+        if queues.in_flight() == 0 {
             return Moment::NEVER;
         }
         let poll = self.current_poll();
-        let (again, next) = lanes.ring(self.nodes(), slot, now, poll, due);
-        let again = again.min(self.cancel_late_files(&mut lanes, now, due));
-        let next_of_cancelled = self.cancel_sockets(&mut lanes, slot, due);
-        desk.timer().move_deadline(again);
-        drop(lanes);
+        let (again, next) = queues.ring(self.nodes(), slot, now, poll, due);
+        let again = again.min(self.cancel_late_files(&mut queues, now, due));
+        let next_of_cancelled = self.cancel_sockets(&mut queues, slot, due);
+        entry.timer().move_deadline(again);
+        drop(queues);
         for next in [next, next_of_cancelled] {
             match next {
                 Next::Queue => due.push(self.nodes(), index),

@@ -12,7 +12,7 @@ use crate::engine::Engine;
 use crate::engine::context::{Name, PortPhase, kind_of, name_parts};
 use crate::state::facts::Facts;
 use crate::state::moment::Moment;
-use crate::state::operations::{Desk, Lanes, Step, Verdict};
+use crate::state::operations::{OpEntry, OpQueues, Step, Verdict};
 use crate::state::queue::{Node, OP};
 use crate::state::slot::{Drained, Refusal, Slot};
 use crate::state::timers::Alarm;
@@ -22,8 +22,8 @@ use crate::types::source::Descriptor;
 impl Operations {
     /// Whether reads from the file of this desk are tried at once.
     #[inline]
-    pub(crate) fn reads_now(&self, desk: &Desk, descriptor: Descriptor) -> bool {
-        desk.reads_now(|| self.backend().reads_now(descriptor))
+    pub(crate) fn reads_now(&self, entry: &OpEntry, descriptor: Descriptor) -> bool {
+        entry.reads_now(|| self.backend().reads_now(descriptor))
     }
 
     /// The token of the held slot gives the key to the operation of `op_index`, which goes to the back end. If it is
@@ -34,13 +34,13 @@ impl Operations {
         &self,
         slot: &Slot,
         index: u32,
-        desk: &Desk,
+        entry: &OpEntry,
         op_index: u32,
         (call, deadline): (Call, Moment),
         drained: Drained,
         request: FileRequest,
     ) -> Result<(), (Error, FileRequest)> {
-        let mut lanes = desk.lock();
+        let mut queues = entry.lock();
         // As in `start`: either the thread that closes the port sees this operation, or this one sees that.
         if self.phase() != PortPhase::Open {
             return Err((Error::new(call, ErrorKind::Closed), request));
@@ -50,14 +50,14 @@ impl Operations {
             return Err((Error::new(call, kind_of(refusal)), request));
         }
         let node = op_index | OP;
-        lanes.start_file(self.nodes(), node, index, deadline);
-        let step = lanes.hand_over(self.nodes(), node);
+        queues.start_file(self.nodes(), node, index, deadline);
+        let step = queues.hand_over(self.nodes(), node);
         debug_assert_eq!(step, Step::Waits, "nothing has called it off yet");
-        desk.timer().move_deadline(deadline);
+        entry.timer().move_deadline(deadline);
         // With the lock: a thread that calls the flight off finds it at the back end.
         self.backend().file_requests().submit(request);
-        drop(lanes);
-        self.mind_timer(Alarm::Operations, index, desk.timer());
+        drop(queues);
+        self.mind_timer(Alarm::Operations, index, entry.timer());
         self.backend().file_requests().flush();
         Ok(())
     }
@@ -71,32 +71,32 @@ impl Operations {
     ) -> Result<(), Error> {
         let refused = |refusal| Error::new(call, kind_of(refusal));
         let (index, generation) = name_parts(name);
-        let mut lanes = self.desk_of_operation(index).lock();
+        let mut queues = self.entry_of_operation(index).lock();
         if self.phase() != PortPhase::Open {
             return Err(Error::new(call, ErrorKind::Closed));
         }
         // See `share`.
-        if !lanes.is_shared {
+        if !queues.is_shared {
             return Err(refused(Refusal::NotRegistered));
         }
         self.slot(index).share(generation, Facts::NONE).map_err(refused)?;
-        lanes.start_file(self.nodes(), op_index | OP, index, deadline);
+        queues.start_file(self.nodes(), op_index | OP, index, deadline);
         Ok(())
     }
 
     /// The operation on a file that the caller has tried is done. The caller takes the packet.
     pub(crate) fn file_done(&self, op_ref: &OpRef<'_>) {
-        let mut lanes = op_ref.desk.lock();
-        lanes.end_file(self.nodes(), op_ref.op_index | OP, Verdict::Done);
+        let mut queues = op_ref.entry.lock();
+        queues.end_file(self.nodes(), op_ref.op_index | OP, Verdict::Done);
     }
 
     /// An operation on a file, which the caller has tried or the back end has had, ends as `end` says, and its packet is
     /// queued. Both in one hold of the port's lock, with which the thread that closes the port looks for what is in
     /// flight: it finds it there, or its packet in the queue.
-    fn end_and_queue(&self, desk: &Desk, op_index: u32, end: impl FnOnce(&mut Lanes, Node)) {
+    fn end_and_queue(&self, entry: &OpEntry, op_index: u32, end: impl FnOnce(&mut OpQueues, Node)) {
         let node = op_index | OP;
         let mut hub = self.lock();
-        end(&mut desk.lock(), node);
+        end(&mut entry.lock(), node);
         let notice = self.submit_locked(&mut hub, node);
         drop(hub);
         self.notify(notice);
@@ -104,8 +104,8 @@ impl Operations {
 
     /// The operation on a file that the caller has tried is done, and its packet is queued.
     pub(crate) fn queue_file_done(&self, op_ref: &OpRef<'_>) {
-        self.end_and_queue(op_ref.desk, op_ref.op_index, |lanes, node| {
-            lanes.end_file(self.nodes(), node, Verdict::Done);
+        self.end_and_queue(op_ref.entry, op_ref.op_index, |queues, node| {
+            queues.end_file(self.nodes(), node, Verdict::Done);
         });
     }
 
@@ -118,15 +118,15 @@ impl Operations {
         deadline: Moment,
         request: FileRequest,
     ) -> Result<(), (Verdict, FileRequest)> {
-        let mut lanes = op_ref.desk.lock();
-        if let Step::Ends(verdict) = lanes.hand_over(self.nodes(), op_ref.op_index | OP) {
+        let mut queues = op_ref.entry.lock();
+        if let Step::Ends(verdict) = queues.hand_over(self.nodes(), op_ref.op_index | OP) {
             return Err((verdict, request));
         }
-        op_ref.desk.timer().hasten(deadline);
+        op_ref.entry.timer().hasten(deadline);
         // See `lend_file`.
         self.backend().file_requests().submit(request);
-        drop(lanes);
-        self.mind_timer(Alarm::Operations, op_ref.index, op_ref.desk.timer());
+        drop(queues);
+        self.mind_timer(Alarm::Operations, op_ref.index, op_ref.entry.timer());
         self.backend().file_requests().flush();
         Ok(())
     }
@@ -139,8 +139,8 @@ impl Issuer for Engine {
         let was_called_off = request.is_cancelled;
         // Before the flight ends: the thread that sees that takes it.
         self.outstanding.keep_file(op_index, request);
-        self.end_and_queue(self.op_ref(op_index).desk, op_index, |lanes, node| {
-            lanes.come_back(self.nodes(), node, was_called_off);
+        self.end_and_queue(self.op_ref(op_index).entry, op_index, |queues, node| {
+            queues.come_back(self.nodes(), node, was_called_off);
         });
     }
 }

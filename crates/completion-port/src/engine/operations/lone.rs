@@ -5,7 +5,7 @@ use super::{OpRef, Operations};
 use crate::backend::sockets::{Rest, SocketAttempt};
 use crate::engine::context::{PortPhase, kind_of, name_of};
 use crate::state::moment::Moment;
-use crate::state::operations::{Desk, Op, OpTable, Step, Verdict};
+use crate::state::operations::{Op, OpEntry, OpTable, Step, Verdict};
 use crate::state::queue::{Node, OP};
 use crate::state::slot::{Drained, Slot};
 use crate::state::timers::Alarm;
@@ -20,14 +20,14 @@ impl Operations {
     #[inline(always)]
     pub(crate) fn lend_alone(
         &self,
-        OpRef { op_index, index, op, slot, desk }: OpRef<'_>,
+        OpRef { op_index, index, op, slot, entry }: OpRef<'_>,
         direction: Direction,
         deadline: Moment,
         drained: Drained,
     ) -> Result<Step, ErrorKind> {
-        if desk.timer().deadline() != deadline {
+        if entry.timer().deadline() != deadline {
             // Nothing else moves it: not without the token, and where a timer rings not without the operation.
-            desk.timer().move_deadline(deadline);
+            entry.timer().move_deadline(deadline);
         }
         op.begin_alone(index, direction, deadline);
         // Read before the slot is given up: the flight may land at once, and the slot be used anew.
@@ -46,7 +46,7 @@ impl Operations {
             self.withdraw(slot, op);
             return Err(ErrorKind::Closed);
         }
-        self.mind_timer(Alarm::Operations, index, desk.timer());
+        self.mind_timer(Alarm::Operations, index, entry.timer());
         if is_ready || slot.block_alone() {
             return Ok(Step::Try);
         }
@@ -99,15 +99,15 @@ impl Operations {
         if op_ref.op.is_lone() {
             self.land_alone(op_ref, dry);
         } else {
-            self.land_in_lane(op_ref, dry);
+            self.land_in_queue(op_ref, dry);
         }
         true
     }
 
     /// The same for one that has its place in a lane, and has ended.
     #[inline(never)]
-    fn land_in_lane(&self, op_ref: &OpRef<'_>, dry: bool) {
-        op_ref.desk.lock().tried_and_landed(op_ref.op, op_ref.slot, dry);
+    fn land_in_queue(&self, op_ref: &OpRef<'_>, dry: bool) {
+        op_ref.entry.lock().tried_and_landed(op_ref.op, op_ref.slot, dry);
         self.stop_awaiting(op_ref.op);
     }
 
@@ -136,10 +136,10 @@ impl Operations {
         Step::Waits
     }
 
-    /// The operation, whose node the caller has, is not lone any more, if it was: see [`Operations::lane`].
-    pub(crate) fn lane_if_lone(&self, op_ref: &OpRef<'_>) {
+    /// The operation, whose node the caller has, is not lone any more, if it was: see [`Operations::queue`].
+    pub(crate) fn queue_if_lone(&self, op_ref: &OpRef<'_>) {
         if op_ref.op.is_lone() {
-            self.lane(op_ref);
+            self.queue(op_ref);
         }
     }
 
@@ -147,15 +147,15 @@ impl Operations {
     /// that is being tried.
     #[cold]
     #[inline(never)]
-    pub(super) fn lane(&self, op_ref: &OpRef<'_>) {
-        let mut lanes = op_ref.desk.lock();
+    pub(super) fn queue(&self, op_ref: &OpRef<'_>) {
+        let mut queues = op_ref.entry.lock();
         let is_stirred = op_ref.slot.leave_alone();
-        lanes.adopt(self.nodes(), op_ref.op_index | OP, is_stirred);
+        queues.adopt(self.nodes(), op_ref.op_index | OP, is_stirred);
     }
 
     /// The lone operation of a desk, if it has one, and what its record is used for.
-    pub(super) fn lone_of(&self, desk: &Desk) -> Option<(Node, u32)> {
-        let node = desk.own()?;
+    pub(super) fn lone_of(&self, entry: &OpEntry) -> Option<(Node, u32)> {
+        let node = entry.own()?;
         Some((node, self.nodes().op(node).lone_use()?))
     }
 

@@ -20,7 +20,7 @@ use super::registry::Registry;
 use super::worker::Seat;
 use crate::backend::sockets::{Rest, SocketAttempt};
 use crate::state::moment::Moment;
-use crate::state::operations::{Clearance, Desk, Effects, Op, OpTable, Step, Tried, Verdict};
+use crate::state::operations::{Clearance, Effects, Op, OpEntry, OpTable, Step, Tried, Verdict};
 use crate::state::queue::{Fifo, NIL, OP};
 use crate::state::slot::{Removal, Slot};
 use crate::state::timers::Alarm;
@@ -49,7 +49,7 @@ pub(crate) struct OpRef<'e> {
     pub(crate) index: u32,
     op: &'e Op,
     pub(crate) slot: &'e Slot,
-    pub(crate) desk: &'e Desk,
+    pub(crate) entry: &'e OpEntry,
 }
 
 impl OpRef<'_> {
@@ -76,7 +76,7 @@ impl OpRef<'_> {
 #[derive(Clone, Copy)]
 pub(crate) struct AttemptContext<'e> {
     context: &'e Context,
-    desk: &'e Desk,
+    entry: &'e OpEntry,
     op_index: u32,
 }
 
@@ -84,28 +84,28 @@ impl AttemptContext<'_> {
     /// The socket that an operation is tried on does not block from here on. The operation keeps the key, and so the
     /// descriptor, in its place.
     pub(crate) fn make_nonblocking(self, descriptor: Descriptor) -> Result<(), Fault> {
-        let Self { context, desk, .. } = self;
+        let Self { context, entry, .. } = self;
         // A file has no connections, which the call for one says.
-        if !desk.is_nonblocking.load(SeqCst) && !desk.is_file.load(SeqCst) {
+        if !entry.is_nonblocking.load(SeqCst) && !entry.is_file.load(SeqCst) {
             context.backend().make_nonblocking(descriptor)?;
-            desk.is_nonblocking.store(true, SeqCst);
+            entry.is_nonblocking.store(true, SeqCst);
         }
         Ok(())
     }
 
     /// The operation, a connect, is about to begin: whether an earlier one that was cancelled lets it.
     pub(crate) fn clear_for_connect(self, descriptor: Descriptor) -> Clearance {
-        self.desk.clear_for_connect(|| self.context.backend().abandon_connect(descriptor))
+        self.entry.clear_for_connect(|| self.context.backend().abandon_connect(descriptor))
     }
 
     /// The connect is under way.
     pub(crate) fn connect_begun(self) {
-        self.desk.connect_begun(self.op_index);
+        self.entry.connect_begun(self.op_index);
     }
 
     /// It has come to an end.
     pub(crate) fn connect_ended(self) {
-        self.desk.connect_ended();
+        self.entry.connect_ended();
     }
 }
 
@@ -137,13 +137,13 @@ impl Operations {
     pub(crate) fn op_ref(&self, op_index: u32) -> OpRef<'_> {
         let op = self.nodes().op(op_index);
         let index = op.slot();
-        OpRef { op_index, index, op, slot: self.slot(index), desk: self.desk_of_operation(index) }
+        OpRef { op_index, index, op, slot: self.slot(index), entry: self.entry_of_operation(index) }
     }
 
     /// What an attempt at the operation of `op_index` asks, which belongs to this desk.
     #[inline]
-    pub(crate) fn place<'e>(&'e self, desk: &'e Desk, op_index: u32) -> AttemptContext<'e> {
-        AttemptContext { context: self, desk, op_index }
+    pub(crate) fn place<'e>(&'e self, entry: &'e OpEntry, op_index: u32) -> AttemptContext<'e> {
+        AttemptContext { context: self, entry, op_index }
     }
 }
 
@@ -166,13 +166,13 @@ impl Operations {
         if let Some(verdict) = op_ref.op.end() {
             return Step::Ends(verdict);
         }
-        let OpRef { op_index, index, slot, desk, .. } = *op_ref;
+        let OpRef { op_index, index, slot, entry, .. } = *op_ref;
         let poll = self.current_poll();
         let (name, direction) = (op_ref.registration(), op_ref.op.direction());
-        let mut lanes = desk.lock();
-        let (step, effects) = lanes.turn(self.nodes(), slot, op_index | OP, poll);
-        let is_blocked = lanes.blocked().has(direction.facts());
-        drop(lanes);
+        let mut queues = entry.lock();
+        let (step, effects) = queues.turn(self.nodes(), slot, op_index | OP, poll);
+        let is_blocked = queues.blocked().has(direction.facts());
+        drop(queues);
         if is_blocked {
             self.watch_for(name, slot, direction);
         }
@@ -192,11 +192,11 @@ impl Operations {
             if let SocketAttempt::Blocked = attempt {
                 return self.blocked_alone(op_ref);
             }
-            self.lane(op_ref);
+            self.queue(op_ref);
         }
-        let OpRef { op_index, index, slot, desk, op } = *op_ref;
+        let OpRef { op_index, index, slot, entry, op } = *op_ref;
         let poll = self.current_poll();
-        let mut lanes = desk.lock();
+        let mut queues = entry.lock();
         let tried = match attempt {
             SocketAttempt::Done(Rest::Unknown) | SocketAttempt::Failed(_) => {
                 Tried::Done { dry: false }
@@ -211,15 +211,15 @@ impl Operations {
         };
         let direction = op.direction();
         let name = op_ref.registration();
-        let (step, effects) = lanes.tried(self.nodes(), slot, op_index | OP, tried, poll);
+        let (step, effects) = queues.tried(self.nodes(), slot, op_index | OP, tried, poll);
         // Also where this one has ended: another one may wait behind it, for which the kernel was not asked.
-        let is_blocked = lanes.blocked().has(direction.facts());
+        let is_blocked = queues.blocked().has(direction.facts());
         if let (Step::Waits, Tried::Scarce(at)) = (step, tried) {
-            desk.timer().hasten(at);
+            entry.timer().hasten(at);
         }
-        drop(lanes);
+        drop(queues);
         if step == Step::Waits {
-            self.mind_timer(Alarm::Operations, index, desk.timer());
+            self.mind_timer(Alarm::Operations, index, entry.timer());
         }
         if is_blocked {
             self.watch_for(name, slot, direction);
@@ -254,7 +254,7 @@ impl Operations {
     /// be closed, they end: the nodes of those that have ended are returned, for the caller to queue.
     pub(super) fn watch_or_end(&self, name: Name, slot: &Slot) -> Fifo {
         let mut ended = Fifo::new();
-        if !self.watch_lanes(name, slot) {
+        if !self.watch_queues(name, slot) {
             let (index, generation) = name_parts(name);
             // As long as operations have the key, the last of them goes on with the end.
             if slot.retire(generation) == Removal::Owned {
@@ -272,17 +272,17 @@ impl Operations {
             return;
         }
         let (index, generation) = name_parts(name);
-        let (Some((slot, _)), Some(desk)) = (self.known(name), self.desk(index)) else { return };
-        let mut lanes = desk.lock();
+        let (Some((slot, _)), Some(entry)) = (self.known(name), self.entry(index)) else { return };
+        let mut queues = entry.lock();
         if slot.word().generation() != generation {
             return;
         }
         let now = self.backend().now();
-        if lanes.hasten(direction, now) {
-            desk.timer().hasten(now);
+        if queues.hasten(direction, now) {
+            entry.timer().hasten(now);
         }
-        drop(lanes);
+        drop(queues);
         // Which wakes a thread that waits, if that is sooner than it would wake by itself.
-        self.mind_timer(Alarm::Operations, index, desk.timer());
+        self.mind_timer(Alarm::Operations, index, entry.timer());
     }
 }

@@ -10,7 +10,7 @@ use crate::backend::request::{FileRequest, Request, SocketRequest, Target};
 use crate::backend::sockets::SocketTarget;
 use crate::memory::arena::Arena;
 use crate::state::moment::Moment;
-use crate::state::operations::{Lanes, OpTable, Verdict};
+use crate::state::operations::{OpQueues, OpTable, Verdict};
 use crate::state::queue::{Fifo, NIL, Node, OP};
 use crate::state::slot::{Next, Slot};
 use crate::sync::{Mutex, MutexGuard};
@@ -75,7 +75,7 @@ impl Outstanding {
 impl Operations {
     /// Whether the slot's descriptor is a file's, which no reactor watches.
     pub(in crate::engine) fn is_file(&self, index: u32) -> bool {
-        self.desk(index).is_some_and(|desk| desk.is_file.load(SeqCst))
+        self.entry(index).is_some_and(|entry| entry.is_file.load(SeqCst))
     }
 
     /// Returns a reference to the file of a slot for the operation of `op_index`, which may become a request; the caller has
@@ -138,13 +138,19 @@ impl Operations {
     }
 
     /// Cancels the request of the active operation of a lane, which is called off.
-    fn cancel_socket(&self, lanes: &mut Lanes, slot: &Slot, node: Node, ended: &mut Fifo) -> Next {
+    fn cancel_socket(
+        &self,
+        queues: &mut OpQueues,
+        slot: &Slot,
+        node: Node,
+        ended: &mut Fifo,
+    ) -> Next {
         let op_index = node & !OP;
         let Some(mut request) = self.cancel_socket_request(op_index) else { return Next::Nothing };
         request.is_cancelled = true;
         self.outstanding.keep_socket(op_index, request);
         let poll = self.current_poll();
-        let effects = lanes.end_recalled(self.nodes(), slot, node, poll);
+        let effects = queues.end_recalled(self.nodes(), slot, node, poll);
         ended.push(self.nodes(), node);
         if effects.due != NIL {
             ended.push(self.nodes(), effects.due);
@@ -161,7 +167,7 @@ impl Operations {
     /// at the end of `ended`, and that of the next operation, if that is due now. Returns what the slot asks for.
     pub(in crate::engine) fn cancel_request(
         &self,
-        lanes: &mut Lanes,
+        queues: &mut OpQueues,
         slot: &Slot,
         node: Node,
         verdict: Verdict,
@@ -170,11 +176,11 @@ impl Operations {
         if !self.nodes().op(node).is_handed() {
             return Next::Nothing;
         }
-        if lanes.is_active(self.nodes(), node) {
-            return self.cancel_socket(lanes, slot, node, ended);
+        if queues.is_active(self.nodes(), node) {
+            return self.cancel_socket(queues, slot, node, ended);
         }
         if self.cancel_file(node) {
-            lanes.end_file(self.nodes(), node, verdict);
+            queues.end_file(self.nodes(), node, verdict);
             ended.push(self.nodes(), node);
         }
         Next::Nothing
@@ -183,16 +189,16 @@ impl Operations {
     /// Cancels the socket requests of those operations of the lanes that are called off.
     pub(in crate::engine) fn cancel_sockets(
         &self,
-        lanes: &mut Lanes,
+        queues: &mut OpQueues,
         slot: &Slot,
         ended: &mut Fifo,
     ) -> Next {
         let mut outcome = Next::Nothing;
-        for node in lanes.called_off_at_back_end(self.nodes()) {
+        for node in queues.called_off_at_back_end(self.nodes()) {
             if node == NIL {
                 continue;
             }
-            let next = self.cancel_socket(lanes, slot, node, ended);
+            let next = self.cancel_socket(queues, slot, node, ended);
             if next != Next::Nothing {
                 outcome = next;
             }
@@ -204,22 +210,22 @@ impl Operations {
     /// `ended`.
     pub(in crate::engine) fn cancel_files(
         &self,
-        lanes: &mut Lanes,
+        queues: &mut OpQueues,
         verdict: Verdict,
         ended: &mut Fifo,
     ) {
-        lanes.call_off_files(self.nodes(), verdict, None, |node| self.cancel_file(node), ended);
+        queues.call_off_files(self.nodes(), verdict, None, |node| self.cancel_file(node), ended);
     }
 
     /// Cancels those file operations of a registration whose deadlines are over at `now`. Returns the first deadline of
     /// the others.
     pub(in crate::engine) fn cancel_late_files(
         &self,
-        lanes: &mut Lanes,
+        queues: &mut OpQueues,
         now: Moment,
         ended: &mut Fifo,
     ) -> Moment {
         let cancel = |node| self.cancel_file(node);
-        lanes.call_off_files(self.nodes(), Verdict::TimedOut, Some(now), cancel, ended)
+        queues.call_off_files(self.nodes(), Verdict::TimedOut, Some(now), cancel, ended)
     }
 }

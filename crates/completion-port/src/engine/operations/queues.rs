@@ -4,7 +4,7 @@ use std::sync::PoisonError;
 
 use super::Operations;
 use crate::state::facts::Facts;
-use crate::state::operations::{Desk, Lanes, OpTable};
+use crate::state::operations::{OpEntry, OpQueues, OpTable};
 use crate::state::queue::{NIL, Node, OP};
 use crate::state::slot::{Next, Slot};
 use crate::sync::MutexGuard;
@@ -25,11 +25,11 @@ impl Brought {
     }
 }
 
-impl Desk {
+impl OpEntry {
     #[inline]
-    pub(in crate::engine) fn lock(&self) -> MutexGuard<'_, Lanes> {
+    pub(in crate::engine) fn lock(&self) -> MutexGuard<'_, OpQueues> {
         // Nothing that could panic is called under the lock but what is here.
-        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -44,8 +44,8 @@ impl Operations {
         flying: Facts,
         mut queue: impl FnMut(Node),
     ) -> bool {
-        let Some(desk) = self.desk(index) else { return false };
-        let (due, is_missed) = desk.lock().stir(self.nodes(), slot, flying);
+        let Some(entry) = self.entry(index) else { return false };
+        let (due, is_missed) = entry.lock().stir(self.nodes(), slot, flying);
         due.into_iter().filter(|node| *node != NIL).for_each(&mut queue);
         is_missed
     }
@@ -64,12 +64,12 @@ impl Operations {
         // Before the flight ends: the thread that sees that takes it.
         self.outstanding.keep_socket(op_index, request);
         let index = self.nodes().op(node).slot();
-        let (slot, desk) = (self.slot(index), self.desk_of_operation(index));
-        let mut lanes = desk.lock();
+        let (slot, entry) = (self.slot(index), self.entry_of_operation(index));
+        let mut queues = entry.lock();
         let poll = self.current_poll();
         let outcome = (was_called_off, goes_on);
-        let effects = lanes.come_back_active(self.nodes(), slot, node, outcome, poll);
-        drop(lanes);
+        let effects = queues.come_back_active(self.nodes(), slot, node, outcome, poll);
+        drop(queues);
         match effects.next {
             Next::Queue => Brought { nodes: [node, effects.due, index], to_check: NIL },
             Next::Recheck => Brought { nodes: [node, effects.due, NIL], to_check: index },

@@ -25,18 +25,18 @@ impl Operations {
                 "only a system that performs requests says that it carries an operation out"
             )
         };
-        let OpRef { op_index, index, slot, desk, .. } = *op_ref;
+        let OpRef { op_index, index, slot, entry, .. } = *op_ref;
         let poll = self.current_poll();
-        let mut lanes = desk.lock();
-        let (step, effects) = lanes.hand_over_active(self.nodes(), slot, op_index | OP, poll);
+        let mut queues = entry.lock();
+        let (step, effects) = queues.hand_over_active(self.nodes(), slot, op_index | OP, poll);
         if step != Step::Waits {
-            drop(lanes);
+            drop(queues);
             self.see_to(effects, index, seat);
             return Err((step, request));
         }
         // With the lock: a thread that cancels the operation finds it at the back end.
         requests.submit(request);
-        drop(lanes);
+        drop(queues);
         requests.flush();
         Ok(())
     }

@@ -6,7 +6,7 @@ use super::{OpRef, Operations, Plan};
 use crate::backend::sockets::{Rest, SocketAttempt};
 use crate::engine::context::{Name, PortPhase, kind_of, name_of, name_parts};
 use crate::engine::worker::Seat;
-use crate::state::operations::{Desk, Lanes, OpTable, Step, Tried};
+use crate::state::operations::{OpEntry, OpQueues, OpTable, Step, Tried};
 use crate::state::queue::OP;
 use crate::state::slot::{Drained, Refusal, Slot};
 use crate::state::timers::Alarm;
@@ -19,14 +19,14 @@ struct DirectAttempt<'e> {
     operations: &'e Operations,
     name: Name,
     slot: &'e Slot,
-    desk: &'e Desk,
+    entry: &'e OpEntry,
     direction: Direction,
 }
 
 impl DirectAttempt<'_> {
     /// The attempt has ended with this result. Frees the lane.
     fn tried(&self, attempt: SocketAttempt<Rest>) {
-        let Self { operations, name, slot, desk, direction } = *self;
+        let Self { operations, name, slot, entry, direction } = *self;
         if operations.forked() {
             // The attempt has forked, and this is the child: the lane is the parent's.
             return;
@@ -37,11 +37,11 @@ impl DirectAttempt<'_> {
             _ => Tried::Done { dry: false },
         };
         let poll = operations.current_poll();
-        let mut lanes = desk.lock();
+        let mut queues = entry.lock();
         let (effects, landed) =
-            lanes.tried_direct(operations.nodes(), slot, direction, tried, poll);
-        let is_blocked = lanes.blocked().has(direction.facts());
-        drop(lanes);
+            queues.tried_direct(operations.nodes(), slot, direction, tried, poll);
+        let is_blocked = queues.blocked().has(direction.facts());
+        drop(queues);
         let (index, _) = name_parts(name);
         if is_blocked {
             operations.watch_for(name, slot, direction);
@@ -61,32 +61,32 @@ impl Drop for DirectAttempt<'_> {
 impl Operations {
     /// The desk of a slot, which is made if there is none, with room for its timer.
     #[inline]
-    pub(in crate::engine) fn desk_with_timer(
+    pub(in crate::engine) fn entry_with_timer(
         &self,
         index: u32,
         call: Call,
-    ) -> Result<&Desk, Error> {
-        match self.desk(index) {
-            Some(desk) if desk.has_timer.load(Acquire) => Ok(desk),
-            _ => self.make_desk(index, call),
+    ) -> Result<&OpEntry, Error> {
+        match self.entry(index) {
+            Some(entry) if entry.has_timer.load(Acquire) => Ok(entry),
+            _ => self.make_entry(index, call),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn make_desk(&self, index: u32, call: Call) -> Result<&Desk, Error> {
+    fn make_entry(&self, index: u32, call: Call) -> Result<&OpEntry, Error> {
         let scarce = Error::new(call, ErrorKind::OutOfMemory);
-        if !self.reserve_desk(index) {
+        if !self.reserve_entry(index) {
             return Err(scarce);
         }
-        let desk = self.desk_of_operation(index);
-        if !desk.has_timer.load(SeqCst) {
+        let entry = self.entry_of_operation(index);
+        if !entry.has_timer.load(SeqCst) {
             if !self.lock().lists_mut().timers_mut().reserve_alarm(Alarm::Operations, index) {
                 return Err(scarce);
             }
-            desk.has_timer.store(true, SeqCst);
+            entry.has_timer.store(true, SeqCst);
         }
-        Ok(desk)
+        Ok(entry)
     }
 
     /// The record of an operation that is to be started by the token of the held slot `index`, and the slot's desk.
@@ -97,12 +97,12 @@ impl Operations {
         index: u32,
         call: Call,
         also: impl FnOnce(u32) -> bool,
-    ) -> Result<(u32, &Desk), Error> {
+    ) -> Result<(u32, &OpEntry), Error> {
         self.check_open(call)?;
-        if let Some(desk) = self.desk(index)
-            && let Some(own) = desk.own()
+        if let Some(entry) = self.entry(index)
+            && let Some(own) = entry.own()
         {
-            return Ok((own & !OP, desk));
+            return Ok((own & !OP, entry));
         }
         self.make_own_op(index, call, also)
     }
@@ -114,12 +114,12 @@ impl Operations {
         index: u32,
         call: Call,
         also: impl FnOnce(u32) -> bool,
-    ) -> Result<(u32, &Desk), Error> {
-        let desk = self.desk_with_timer(index, call)?;
+    ) -> Result<(u32, &OpEntry), Error> {
+        let entry = self.entry_with_timer(index, call)?;
         let op_index = self.take_op(call, also)?;
         self.mark(op_index, false, false);
-        desk.keep(op_index | OP);
-        Ok((op_index, desk))
+        entry.keep(op_index | OP);
+        Ok((op_index, entry))
     }
 
     /// The record of an operation that is to be started by the name of a registration, by the thread of `seat`. If it is
@@ -136,7 +136,7 @@ impl Operations {
         let refused = |refusal| Error::new(plan.call, kind_of(refusal));
         let (slot, _) = self.known(name).ok_or(refused(Refusal::NotRegistered))?;
         slot.admits(generation).map_err(refused)?;
-        self.desk_with_timer(index, plan.call)?;
+        self.entry_with_timer(index, plan.call)?;
         // One whose packet the thread has just taken is there, with all that belongs to it.
         match seat.and_then(|seat| seat.landed().pop(|op_index| &self.nodes().op(op_index).link)) {
             Some(op_index) => Ok(op_index),
@@ -150,17 +150,17 @@ impl Operations {
         &self,
         slot: &Slot,
         index: u32,
-        desk: &Desk,
+        entry: &OpEntry,
         op_index: u32,
         plan: &Plan,
         drained: Drained,
     ) -> Result<Step, Error> {
-        let lend = |_: &Lanes| {
+        let lend = |_: &OpQueues| {
             slot.lend(plan.direction.facts(), drained)?;
             // No edge reports that what it lacks is there, or that the system can carry it out.
             Ok(true)
         };
-        self.start(slot, index, desk, op_index, plan, lend)
+        self.start(slot, index, entry, op_index, plan, lend)
     }
 
     /// The operation of `op_index`, which is in its cell, has a share in the key of a registration.
@@ -169,14 +169,14 @@ impl Operations {
         let slot = self.slot(index);
         // A name may be another port's, and mean any registration here. The flag is set before a registration has its
         // name.
-        let share = |lanes: &Lanes| {
-            if lanes.is_shared {
+        let share = |queues: &OpQueues| {
+            if queues.is_shared {
                 slot.share(generation, plan.direction.facts())
             } else {
                 Err(Refusal::NotRegistered)
             }
         };
-        self.start(slot, index, self.desk_of_operation(index), op_index, plan, share)
+        self.start(slot, index, self.entry_of_operation(index), op_index, plan, share)
     }
 
     #[inline]
@@ -184,32 +184,32 @@ impl Operations {
         &self,
         slot: &Slot,
         index: u32,
-        desk: &Desk,
+        entry: &OpEntry,
         op_index: u32,
         plan: &Plan,
-        take_key: impl FnOnce(&Lanes) -> Result<bool, Refusal>,
+        take_key: impl FnOnce(&OpQueues) -> Result<bool, Refusal>,
     ) -> Result<Step, Error> {
-        let mut lanes = desk.lock();
+        let mut queues = entry.lock();
         // The thread that closes the port says so before it takes this lock, with which it looks at what is in
         // flight: so either that thread sees this operation, or this one sees that the port is closed.
         if self.phase() != PortPhase::Open {
             return Err(Error::new(plan.call, ErrorKind::Closed));
         }
         let is_ready =
-            take_key(&lanes).map_err(|refusal| Error::new(plan.call, kind_of(refusal)))?;
+            take_key(&queues).map_err(|refusal| Error::new(plan.call, kind_of(refusal)))?;
         let Plan { direction, deadline, .. } = *plan;
         let node = op_index | OP;
         // Read before the lock is given up: the flight may land at once, and the slot be used anew.
         let name = name_of(index, slot.word().generation());
-        let step = lanes.start(self.nodes(), node, index, direction, deadline, is_ready);
-        if lanes.is_shared {
-            desk.timer().hasten(deadline);
-        } else if desk.timer().deadline() != deadline {
+        let step = queues.start(self.nodes(), node, index, direction, deadline, is_ready);
+        if queues.is_shared {
+            entry.timer().hasten(deadline);
+        } else if entry.timer().deadline() != deadline {
             // Nothing else moves it: not without the token, and where a timer rings not without the lock.
-            desk.timer().move_deadline(deadline);
+            entry.timer().move_deadline(deadline);
         }
-        drop(lanes);
-        self.mind_timer(Alarm::Operations, index, desk.timer());
+        drop(queues);
+        self.mind_timer(Alarm::Operations, index, entry.timer());
         if step == Step::Waits {
             self.watch_for(name, slot, direction);
         }
@@ -238,12 +238,12 @@ impl Operations {
         let (index, generation) = name_parts(name);
         let (slot, _) = self.known(name)?;
         // Without memory for the desk, the start that follows fails with that error.
-        let desk = self.desk_with_timer(index, Call::Receive).ok()?;
-        let mut lanes = desk.lock();
+        let entry = self.entry_with_timer(index, Call::Receive).ok()?;
+        let mut queues = entry.lock();
         // As in `start`.
         let begins =
-            self.phase() == PortPhase::Open && lanes.begin_direct(slot, generation, direction);
-        begins.then(|| DirectAttempt { operations: self, name, slot, desk, direction })
+            self.phase() == PortPhase::Open && queues.begin_direct(slot, generation, direction);
+        begins.then(|| DirectAttempt { operations: self, name, slot, entry, direction })
     }
 
     /// The operation of a record that is to be started by the token of the held slot `index`, whose desk this is.
@@ -253,9 +253,9 @@ impl Operations {
         op_index: u32,
         index: u32,
         slot: &'e Slot,
-        desk: &'e Desk,
+        entry: &'e OpEntry,
     ) -> OpRef<'e> {
-        OpRef { op_index, index, op: self.nodes().op(op_index), slot, desk }
+        OpRef { op_index, index, op: self.nodes().op(op_index), slot, entry }
     }
 
     /// The token of a held slot has done the operation of `op_index` itself: its packet is queued. False, and nothing has

@@ -120,13 +120,13 @@ impl Registry {
     /// Makes sure that the kernel watches for what the operations of a slot wait for. False if its descriptor turns out
     /// to be closed: the caller ends them.
     #[inline(never)]
-    pub(in crate::engine) fn watch_lanes(&self, name: Name, slot: &Slot) -> bool {
-        let Some(desk) = self.desk(name_parts(name).0) else { return true };
+    pub(in crate::engine) fn watch_queues(&self, name: Name, slot: &Slot) -> bool {
+        let Some(entry) = self.entry(name_parts(name).0) else { return true };
         let descriptor = slot.descriptor();
         let watching = self.set.read().unwrap_or_else(PoisonError::into_inner);
         // Under the number's lock, so that of two threads the later one asks for what both want.
         let watch = || {
-            let blocked = desk.lock().blocked();
+            let blocked = entry.lock().blocked();
             let word = slot.word();
             let blocked = blocked | word.waits_alone();
             let wanted = if self.is_one_shot() {
@@ -135,7 +135,7 @@ impl Registry {
                 word.unwatched(blocked)
             };
             let Some(wanted) = wanted else { return true };
-            let lasting = if self.is_one_shot() { desk.to_watch_lastingly(wanted) } else { None };
+            let lasting = if self.is_one_shot() { entry.to_watch_lastingly(wanted) } else { None };
             let (wanted, is_lasting) = match lasting {
                 // It tells of each change from then on.
                 Some(None) => return true,
@@ -155,7 +155,7 @@ impl Registry {
                 slot.watch(wanted);
             }
             if is_watched && is_lasting {
-                desk.watch_lastingly(wanted);
+                entry.watch_lastingly(wanted);
             }
             is_watched
         };
@@ -178,8 +178,8 @@ impl Registry {
         // for by then.
         let want = || {
             let word = slot.word();
-            if let Some(desk) = self.desk(name_parts(name).0) {
-                desk.watch_briefly();
+            if let Some(entry) = self.entry(name_parts(name).0) {
+                entry.watch_briefly();
             }
             self.is_same(descriptor, word)
                 && self

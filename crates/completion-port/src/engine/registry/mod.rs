@@ -17,7 +17,7 @@ use crate::backend::reactor::{Until, Watch};
 use crate::memory::trace::trace;
 use crate::state::deadline::Armings;
 use crate::state::facts::Facts;
-use crate::state::operations::{Desk, Desks};
+use crate::state::operations::{OpEntries, OpEntry};
 use crate::state::queue::Node;
 use crate::state::slot::{Drained, Next, Refusal, Removal};
 use crate::state::table::Claim;
@@ -62,7 +62,7 @@ pub(crate) struct Registry {
     /// set is replaced.
     set: RwLock<()>,
     /// What slots have beside their words, by the numbers of slots.
-    desks: Desks,
+    entries: OpEntries,
     /// The deadlines of their armings, in the same way.
     armings: Armings,
 }
@@ -83,7 +83,7 @@ impl Registry {
             workers,
             poll: AtomicU32::new(BEGIN),
             set: RwLock::new(()),
-            desks: Desks::new(),
+            entries: OpEntries::new(),
             armings: Armings::new(),
         }
     }
@@ -143,7 +143,7 @@ impl Registry {
     ) -> Result<Name, Error> {
         let failed = |kind| Error::new(call, kind);
         let slot = self.slot(index);
-        if !self.begin_desk(index, shared) {
+        if !self.begin_entry(index, shared) {
             // As any slot that is given back, it has been given up.
             slot.free();
             return Err(failed(ErrorKind::OutOfMemory));
@@ -229,10 +229,10 @@ impl Registry {
         if !self.backend().is_file(descriptor) {
             return Err(None);
         }
-        if !self.desks.reserve(index) {
+        if !self.entries.reserve(index) {
             return Err(Some(Fault { kind: ErrorKind::OutOfMemory, code: None }));
         }
-        self.desks.at(index).is_file.store(true, SeqCst);
+        self.entries.at(index).is_file.store(true, SeqCst);
         // Each arming takes the long way, where it is refused.
         self.slot(index).suspect();
         Ok(())
@@ -356,8 +356,8 @@ impl Registry {
             // If the number was closed and given out again, it is no longer this registration's.
             let wanted =
                 wanted && (!word.is_borrowed() || self.backend().watches(slot.descriptor()));
-            if wanted && let Some(desk) = self.desk(index) {
-                desk.watch_briefly();
+            if wanted && let Some(entry) = self.entry(index) {
+                entry.watch_briefly();
             }
             wanted.then(|| Watch {
                 descriptor: slot.descriptor(),
@@ -376,48 +376,48 @@ impl Registry {
 impl Registry {
     /// The desk of a slot that has had one. A slot keeps it for the registrations to come.
     #[inline]
-    pub(super) fn desk(&self, index: u32) -> Option<&Desk> {
-        self.desks.find(index)
+    pub(super) fn entry(&self, index: u32) -> Option<&OpEntry> {
+        self.entries.find(index)
     }
 
     /// The desk of a slot of which operations were started.
-    pub(crate) fn desk_of_operation(&self, index: u32) -> &Desk {
-        self.desks.at(index)
+    pub(crate) fn entry_of_operation(&self, index: u32) -> &OpEntry {
+        self.entries.at(index)
     }
 
     /// Whether operations of this registration are started by its name.
     #[inline]
     pub(super) fn is_shared(&self, index: u32) -> bool {
-        self.desk(index).is_some_and(|desk| desk.lock().is_shared)
+        self.entry(index).is_some_and(|entry| entry.lock().is_shared)
     }
 
     /// The reserved slot `index` becomes a registration; whose operations are started by its name if it is
     /// `shared`. False if there is no memory.
-    pub(crate) fn begin_desk(&self, index: u32, shared: bool) -> bool {
-        if shared && !self.desks.reserve(index) {
+    pub(crate) fn begin_entry(&self, index: u32, shared: bool) -> bool {
+        if shared && !self.entries.reserve(index) {
             return false;
         }
-        if let Some(desk) = self.desk(index) {
-            desk.begin();
-            desk.lock().begin(shared);
+        if let Some(entry) = self.entry(index) {
+            entry.begin();
+            entry.lock().begin(shared);
         }
         true
     }
 
     /// Whether the slot's descriptor is a file's, which no reactor watches.
     pub(super) fn is_file(&self, index: u32) -> bool {
-        self.desks.find(index).is_some_and(|desk| desk.is_file.load(SeqCst))
+        self.entries.find(index).is_some_and(|entry| entry.is_file.load(SeqCst))
     }
 
     /// The node of the lone operation of a slot.
     #[inline]
     pub(super) fn own_node(&self, index: u32) -> Node {
-        let own = self.desk(index).and_then(|desk| desk.own());
+        let own = self.entry(index).and_then(|entry| entry.own());
         own.expect("a lone operation has the record of its desk")
     }
 
     /// Makes sure that the slot has a desk. False if there is no memory.
-    pub(super) fn reserve_desk(&self, index: u32) -> bool {
-        self.desks.reserve(index)
+    pub(super) fn reserve_entry(&self, index: u32) -> bool {
+        self.entries.reserve(index)
     }
 }

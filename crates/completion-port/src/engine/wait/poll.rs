@@ -286,9 +286,9 @@ impl Engine {
         if self.is_one_shot()
             && edge.facts.any(Facts::RARE)
             && slot.word().is_lent()
-            && let Some(desk) = self.desk(index)
+            && let Some(entry) = self.entry(index)
         {
-            desk.note_rare();
+            entry.note_rare();
         }
         let is_news = !self.is_one_shot() && edge.facts.any(Facts::ERR | Facts::HUP);
         let facts = if is_news { edge.facts | Facts::NEWS } else { edge.facts };

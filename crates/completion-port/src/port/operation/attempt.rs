@@ -2,7 +2,7 @@
 
 use crate::backend::Backend;
 use crate::backend::sockets::{Rest, SocketAttempt, Transport};
-use crate::engine::{AttemptContext, Desk, Engine, OpRef, Seat, Step, Verdict};
+use crate::engine::{AttemptContext, Engine, OpEntry, OpRef, Seat, Step, Verdict};
 use crate::memory::cells::Cell;
 use crate::port::Store;
 use crate::port::operation::OpData;
@@ -18,7 +18,7 @@ use crate::types::source::Descriptor;
 pub(in crate::port) struct AttemptTarget<'e> {
     pub(in crate::port) engine: &'e Engine,
     pub(in crate::port) slot: &'e Slot,
-    pub(in crate::port) desk: &'e Desk,
+    pub(in crate::port) entry: &'e OpEntry,
     pub(in crate::port) op_index: u32,
     pub(in crate::port) descriptor: Descriptor,
 }
@@ -26,8 +26,8 @@ pub(in crate::port) struct AttemptTarget<'e> {
 impl<'e> AttemptTarget<'e> {
     #[inline]
     pub(super) fn of(engine: &'e Engine, op_ref: &OpRef<'e>) -> Self {
-        let OpRef { op_index, slot, desk, .. } = *op_ref;
-        Self { engine, slot, desk, op_index, descriptor: op_ref.descriptor() }
+        let OpRef { op_index, slot, entry, .. } = *op_ref;
+        Self { engine, slot, entry, op_index, descriptor: op_ref.descriptor() }
     }
 
     #[inline]
@@ -38,11 +38,11 @@ impl<'e> AttemptTarget<'e> {
     /// How the socket carries bytes.
     #[inline]
     pub(super) fn transport(self) -> Transport {
-        self.engine.transport(self.desk, self.descriptor)
+        self.engine.transport(self.entry, self.descriptor)
     }
 
     pub(super) fn place(self) -> AttemptContext<'e> {
-        self.engine.place(self.desk, self.op_index)
+        self.engine.place(self.entry, self.op_index)
     }
 
     /// Makes the socket non-blocking, which an accept and a connect need: their system calls have no flag for it.
@@ -52,12 +52,12 @@ impl<'e> AttemptTarget<'e> {
 
     /// Whether reads from the file are tried.
     pub(super) fn reads_now(self) -> bool {
-        self.engine.reads_now(self.desk, self.descriptor)
+        self.engine.reads_now(self.entry, self.descriptor)
     }
 
     /// No read from the file is ever done at once.
     pub(super) fn stop_reading_now(self) {
-        self.desk.stop_reading_now();
+        self.entry.stop_reading_now();
     }
 }
 

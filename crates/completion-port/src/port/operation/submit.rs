@@ -128,7 +128,7 @@ impl<K, B: Buffer> Store<K, B> {
         seat: Option<&Seat>,
     ) -> Step {
         let engine = &self.engine;
-        engine.lane_if_lone(op_ref);
+        engine.queue_if_lone(op_ref);
         let op_index = op_ref.op_index;
         if !engine.prepare_socket_request(op_index) {
             // It waits for an edge instead.

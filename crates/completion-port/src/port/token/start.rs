@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use crate::backend::sockets::{Rest, SocketAttempt};
-use crate::engine::{Desk, Plan, Step, Verdict};
+use crate::engine::{OpEntry, Plan, Step, Verdict};
 use crate::memory::cells::Cell;
 use crate::memory::trace::hears_packets;
 use crate::port::current::{current_seat, with_current_seat};
@@ -79,8 +79,8 @@ impl<'p, K, B: Buffer> Lent<'p, K, B> {
                     return Ok(Started::Completed(Ended { held, cell }));
                 }
                 // Its token may have begun it already.
-                let desk = store.engine.desk_of_operation(held.index);
-                let op_ref = store.engine.before_start(op_index, held.index, held.slot, desk);
+                let entry = store.engine.entry_of_operation(held.index);
+                let op_ref = store.engine.before_start(op_index, held.index, held.slot, entry);
                 store.engine.abandon_connect(&op_ref, Verdict::Cancelled);
                 let operation = unload(cell).into_operation();
                 let token = Ready { held, key: PhantomData };
@@ -108,13 +108,13 @@ impl<'p, K, B: Buffer> Held<'p, K, B> {
     fn lend_to_wait(
         &self,
         op_index: u32,
-        desk: &'p Desk,
+        entry: &'p OpEntry,
         direction: Direction,
         deadline: Moment,
     ) -> (OpId, Result<Step, ErrorKind>) {
         let Self { store, slot, index, drained, .. } = *self;
         let engine = &store.engine;
-        let op_ref = engine.before_start(op_index, index, slot, desk);
+        let op_ref = engine.before_start(op_index, index, slot, entry);
         (OpId(op_ref.name()), engine.lend_alone(op_ref, direction, deadline, drained))
     }
 
@@ -160,18 +160,18 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
     ///
     /// See [`Port::associate`](crate::Port::associate).
     pub fn start(self, operation: Operation<B>) -> Result<OpId, Refused<(K, Operation<B>)>> {
-        let (op_index, desk) = match self.prepare(operation.call()) {
+        let (op_index, entry) = match self.prepare(operation.call()) {
             Ok(prepared) => prepared,
             Err(error) => return Err(self.refuse_operation(error, operation)),
         };
         let Some(direction) = self.awaits_edge(&operation) else {
             let cell = self.held.store.load(op_index, operation, false);
-            return self.start_by_trying(cell, op_index, desk);
+            return self.start_by_trying(cell, op_index, entry);
         };
         let deadline = operation.ends_at(self.held.store.engine.backend());
         let cell = self.load_to_wait(op_index, operation);
         let held = self.into_held();
-        let (name, step) = held.lend_to_wait(op_index, desk, direction, deadline);
+        let (name, step) = held.lend_to_wait(op_index, entry, direction, deadline);
         if let Ok(Step::Waits) = step {
             return Ok(name);
         }
@@ -184,13 +184,13 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         mut self,
         cell: &'p Cell<OpData<B>>,
         op_index: u32,
-        desk: &'p Desk,
+        entry: &'p OpEntry,
     ) -> Result<OpId, Refused<(K, Operation<B>)>> {
-        let attempt = self.try_first(cell, op_index, desk);
+        let attempt = self.try_first(cell, op_index, entry);
         if attempt.is_over() && !self.held.store.engine.forked() {
             return self.into_held().end_by_packet(cell, op_index);
         }
-        match self.take_off(cell, op_index, desk, attempt)? {
+        match self.take_off(cell, op_index, entry, attempt)? {
             Started::InFlight(name) => Ok(name),
             Started::Completed(Ended { held, cell }) => held.end_by_packet(cell, op_index),
         }
@@ -225,7 +225,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         mut self,
         operation: Operation<B>,
     ) -> Result<Started<(Self, Outcome<B>)>, Refused<(K, Operation<B>)>> {
-        let (op_index, desk) = match self.prepare(operation.call()) {
+        let (op_index, entry) = match self.prepare(operation.call()) {
             Ok(prepared) => prepared,
             Err(error) => return Err(self.refuse_operation(error, operation)),
         };
@@ -233,7 +233,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
             let deadline = operation.ends_at(self.held.store.engine.backend());
             let cell = self.load_to_wait(op_index, operation);
             let held = self.into_held();
-            let (name, step) = held.lend_to_wait(op_index, desk, direction, deadline);
+            let (name, step) = held.lend_to_wait(op_index, entry, direction, deadline);
             if let Ok(Step::Waits) = step {
                 return Ok(Started::InFlight(name));
             }
@@ -241,9 +241,9 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
             return lent.go_on(op_index, None).map(into_started);
         }
         let cell = self.held.store.load(op_index, operation, false);
-        let attempt = self.try_first(cell, op_index, desk);
+        let attempt = self.try_first(cell, op_index, entry);
         if !attempt.is_over() || self.held.store.engine.forked() {
-            return self.take_off(cell, op_index, desk, attempt).map(into_started);
+            return self.take_off(cell, op_index, entry, attempt).map(into_started);
         }
         if hears_packets() {
             tell_completed(&self.held.store.engine, self.held.name(), cell);
@@ -270,7 +270,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
     /// The record that an operation of this token is to lie in, and the desk of the registration.
     #[allow(clippy::inline_always, reason = "what it returns passes through memory otherwise")]
     #[inline(always)]
-    fn prepare(&self, call: Call) -> Result<(u32, &'p Desk)> {
+    fn prepare(&self, call: Call) -> Result<(u32, &'p OpEntry)> {
         let Held { store, slot, index, .. } = self.held;
         let engine = &store.engine;
         if slot.word().is_borrowed() {
@@ -291,7 +291,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         &mut self,
         cell: &Cell<OpData<B>>,
         op_index: u32,
-        desk: &Desk,
+        entry: &OpEntry,
     ) -> SocketAttempt<Rest> {
         let Held { store, slot, drained, .. } = self.held;
         let engine = &store.engine;
@@ -304,7 +304,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
             engine.tell_started(self.held.name(), data.call());
         }
         let descriptor = slot.descriptor();
-        let attempt = data.attempt(AttemptTarget { engine, slot, desk, op_index, descriptor });
+        let attempt = data.attempt(AttemptTarget { engine, slot, entry, op_index, descriptor });
         std::mem::forget(loaded);
         match attempt {
             // Behind what was received an end may stand that no further edge tells of.
@@ -327,7 +327,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         self,
         cell: &'p Cell<OpData<B>>,
         op_index: u32,
-        desk: &'p Desk,
+        entry: &'p OpEntry,
         attempt: SocketAttempt<Rest>,
     ) -> Result<Started<Ended<'p, K, B>>, Refused<(K, Operation<B>)>> {
         let Held { store, slot, index, drained, .. } = self.held;
@@ -344,17 +344,17 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         let data = unsafe { cell.get() };
         let plan = data.plan(engine.backend());
         if data.is_of_file() {
-            return self.take_off_on_file(cell, (op_index, desk), &plan);
+            return self.take_off_on_file(cell, (op_index, entry), &plan);
         }
         let held = self.into_held();
         let name = OpId(engine.operation_of(op_index));
         let known = if let SocketAttempt::Blocked = attempt { None } else { Some(attempt) };
         let step = if known.is_none() {
             let Plan { direction, deadline, .. } = plan;
-            let op_ref = engine.before_start(op_index, index, slot, desk);
+            let op_ref = engine.before_start(op_index, index, slot, entry);
             engine.lend_alone(op_ref, direction, deadline, drained)
         } else {
-            let lent = engine.lend(slot, index, desk, op_index, &plan, drained);
+            let lent = engine.lend(slot, index, entry, op_index, &plan, drained);
             lent.map_err(|error| error.kind())
         };
         Lent { held, cell, name, step }.go_on(op_index, known)
@@ -365,7 +365,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
     fn take_off_on_file(
         self,
         cell: &'p Cell<OpData<B>>,
-        (op_index, desk): (u32, &Desk),
+        (op_index, entry): (u32, &OpEntry),
         plan: &Plan,
     ) -> Result<Started<Ended<'p, K, B>>, Refused<(K, Operation<B>)>> {
         let Held { store, slot, index, drained, .. } = self.held;
@@ -390,7 +390,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
             Some(request) => {
                 let name = OpId(engine.operation_of(op_index));
                 let plan = (plan.call, plan.deadline);
-                match engine.lend_file(slot, index, desk, op_index, plan, drained, request) {
+                match engine.lend_file(slot, index, entry, op_index, plan, drained, request) {
                     Ok(()) => {
                         std::mem::forget(loaded);
                         let _ = self.into_held();

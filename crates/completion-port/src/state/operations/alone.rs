@@ -4,7 +4,7 @@
 //! The steps of the word are in `state/slot/alone.rs`. docs/design/FLIGHTS.md has the table of both.
 
 use super::op::{Op, OpTable, Phase, Verdict};
-use super::queues::Lanes;
+use super::queues::OpQueues;
 use crate::state::moment::Moment;
 use crate::state::queue::Node;
 use crate::types::interest::Direction;
@@ -54,12 +54,12 @@ impl Op {
     }
 }
 
-impl Lanes {
+impl OpQueues {
     /// The lone operation `node` that the caller has tried goes on here, as the active one. `is_stirred`: an edge has
     /// come since it was last begun.
     pub(crate) fn adopt(&mut self, ops: &impl OpTable, node: Node, is_stirred: bool) {
         let op = ops.op(node);
-        self.lane(op.direction()).adopt(node, is_stirred);
+        self.queue(op.direction()).adopt(node, is_stirred);
         self.count_one_more();
         op.set(Phase::Tried);
     }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use super::queues::Lanes;
+use super::queues::OpQueues;
 use crate::memory::arena::Arena;
 use crate::state::deadline::DeadlineTimer;
 use crate::state::facts::Facts;
@@ -10,13 +10,13 @@ use crate::state::moment::Moment;
 use crate::state::queue::{NIL, Node};
 use crate::sync::{AtomicBool, AtomicU8, AtomicU32, Mutex};
 
-/// See [`Desk::note_rare`].
+/// See [`OpEntry::note_rare`].
 const RARE_TOLD: u8 = 1 << 2;
 
 /// What a registration has beside its slot, once an operation needs it.
 #[derive(Debug)]
-pub(crate) struct Desk {
-    pub(crate) lanes: Mutex<Lanes>,
+pub(crate) struct OpEntry {
+    pub(crate) queues: Mutex<OpQueues>,
     /// When the first of the flights is to end or to be tried again.
     timer: DeadlineTimer,
     /// There is room for the desk's timer.
@@ -60,10 +60,10 @@ pub(crate) enum Clearance {
     Never,
 }
 
-impl Default for Desk {
+impl Default for OpEntry {
     fn default() -> Self {
         Self {
-            lanes: Mutex::default(),
+            queues: Mutex::default(),
             timer: DeadlineTimer::default(),
             has_timer: AtomicBool::new(false),
             transport: AtomicU8::new(0),
@@ -77,7 +77,7 @@ impl Default for Desk {
     }
 }
 
-impl Desk {
+impl OpEntry {
     /// When the first of the flights is to end or to be tried again.
     #[inline]
     pub(crate) fn timer(&self) -> &DeadlineTimer {
@@ -207,4 +207,4 @@ impl Desk {
 }
 
 /// The desks of a port, by the numbers of slots.
-pub(crate) type Desks = Arena<Desk>;
+pub(crate) type OpEntries = Arena<OpEntry>;

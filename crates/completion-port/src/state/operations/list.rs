@@ -7,13 +7,13 @@ use crate::state::queue::{NIL, Node};
 
 /// Flights in the order of their starts. Each may leave before the others, however many there are.
 #[derive(Debug)]
-pub(super) struct Roll {
+pub(super) struct OpList {
     first: Node,
     last: Node,
     len: usize,
 }
 
-impl Roll {
+impl OpList {
     pub(super) const EMPTY: Self = Self { first: NIL, last: NIL, len: 0 };
 
     pub(super) fn len(&self) -> usize {

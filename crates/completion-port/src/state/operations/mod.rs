@@ -33,6 +33,6 @@ mod queues;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use entry::{Clearance, Desk, Desks};
+pub(crate) use entry::{Clearance, OpEntries, OpEntry};
 pub(crate) use op::{Op, OpTable, Verdict};
-pub(crate) use queues::{Effects, Lanes, Step, Tried};
+pub(crate) use queues::{Effects, OpQueues, Step, Tried};

@@ -37,7 +37,7 @@ pub(crate) enum Verdict {
     Gone = 3,
 }
 
-/// One operation. It is changed under the lock of its registration's [`Desk`], with these exceptions:
+/// One operation. It is changed under the lock of its registration's [`OpEntry`], with these exceptions:
 /// - the link and the step from due to tried belong to the thread that has its node;
 /// - the thread that starts it says beforehand whether it is a task;
 /// - a lone one is started and landed without the lock, by the thread that owns its node; it is called off with the
@@ -48,7 +48,7 @@ pub(crate) enum Verdict {
 pub(crate) struct Op {
     /// The next node of the list that it stands in.
     pub(crate) link: AtomicU32,
-    /// The flight before it in the [`Roll`] that it stands in.
+    /// The flight before it in the [`OpList`] that it stands in.
     back: AtomicU32,
     /// The slot of its registration.
     slot: AtomicU32,
@@ -100,7 +100,7 @@ impl Op {
     }
 
     /// Its node has come to the calling thread, which is to try it. False if that is not all there is to it: then
-    /// [`Lanes::turn`](super::Lanes::turn) tells.
+    /// [`OpQueues::turn`](super::OpQueues::turn) tells.
     #[inline]
     pub(crate) fn begin(&self) -> bool {
         // What is due is changed by no other thread but for the verdict, which is looked at again after the attempt.

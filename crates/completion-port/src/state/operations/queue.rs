@@ -1,17 +1,17 @@
 //! The operations of one direction of a registration: those that wait, and the one that is active.
 
-use super::list::Roll;
+use super::list::OpList;
 use super::op::{OpTable, Phase};
 use crate::state::moment::Moment;
 use crate::state::queue::{MOST_OPS, NIL, Node, OP};
 
-/// In place of the node of an active flight: a thread tries work without a record, see [`Lanes::begin_direct`](super::Lanes::begin_direct).
+/// In place of the node of an active flight: a thread tries work without a record, see [`OpQueues::begin_direct`](super::OpQueues::begin_direct).
 pub(super) const CALLER: Node = MOST_OPS | OP;
 
 /// The operations of one direction.
 #[derive(Debug)]
-pub(super) struct Lane {
-    waiting: Roll,
+pub(super) struct OpQueue {
+    waiting: OpList,
     /// The flight that is due or being tried, or [`CALLER`]; `NIL` if there is none.
     active: Node,
     /// How many edges concerned the lane, and how many had before the attempt began.
@@ -23,10 +23,10 @@ pub(super) struct Lane {
     is_hastened: bool,
 }
 
-impl Lane {
+impl OpQueue {
     pub(super) const fn new() -> Self {
         Self {
-            waiting: Roll::EMPTY,
+            waiting: OpList::EMPTY,
             active: NIL,
             edges: 0,
             begun: 0,
@@ -40,7 +40,7 @@ impl Lane {
         self.active
     }
 
-    pub(super) fn waiting(&self) -> &Roll {
+    pub(super) fn waiting(&self) -> &OpList {
         &self.waiting
     }
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{Clearance, Desk, Lanes, Op, OpTable, Step, Tried, Verdict};
+use super::{Clearance, Op, OpEntry, OpQueues, OpTable, Step, Tried, Verdict};
 use crate::state::facts::Facts;
 use crate::state::moment::Moment;
 use crate::state::queue::{Fifo, Links, NIL, Node, OP};
@@ -31,50 +31,50 @@ impl OpTable for Counting {
 }
 
 /// A shared association without operations, and so many records.
-fn shared(ops: usize) -> (Counting, Slot, Lanes) {
+fn shared(ops: usize) -> (Counting, Slot, OpQueues) {
     let ops = (0..ops).map(|_| Op::default()).collect();
     let slot = Slot::default();
     let mode = Mode { interest: Interest::NONE, edge: false, one_shot: false };
     slot.register(3, mode, false);
-    let mut lanes = Lanes::default();
-    lanes.begin(true);
-    (Counting { ops, looks: AtomicUsize::new(0) }, slot, lanes)
+    let mut queues = OpQueues::default();
+    queues.begin(true);
+    (Counting { ops, looks: AtomicUsize::new(0) }, slot, queues)
 }
 
 #[test]
 fn an_operation_is_called_off_without_a_look_at_those_in_front_of_it() {
     crate::sync::tests::tested(|| {
-        let (all, slot, mut lanes) = shared(16);
+        let (all, slot, mut queues) = shared(16);
         let nodes: Vec<Node> = (0..16).map(|number| number | OP).collect();
         for node in &nodes {
-            let step = lanes.start(&all, *node, 0, Direction::In, Moment::NEVER, false);
+            let step = queues.start(&all, *node, 0, Direction::In, Moment::NEVER, false);
             assert_eq!(step, Step::Waits);
         }
         // From the end, from the middle and from the beginning.
         let (middle, last) = (nodes[8], nodes[15]);
         for node in [last, middle, nodes[0]] {
             all.looks.store(0, Relaxed);
-            let effects = lanes.call_off(&all, &slot, node, Verdict::Cancelled, 0).unwrap();
+            let effects = queues.call_off(&all, &slot, node, Verdict::Cancelled, 0).unwrap();
             assert_eq!((effects.due, effects.next), (node, Next::Nothing));
             assert!(all.looks.load(Relaxed) < 10, "{:?} looks", all.looks);
-            assert!(lanes.call_off(&all, &slot, node, Verdict::Cancelled, 0).is_none());
+            assert!(queues.call_off(&all, &slot, node, Verdict::Cancelled, 0).is_none());
         }
         // What is left is due in the order of its start, and what has to wait once more comes first again.
-        let (mut due, is_missed) = lanes.stir(&all, &slot, Facts::IN);
+        let (mut due, is_missed) = queues.stir(&all, &slot, Facts::IN);
         assert!(!is_missed);
         let mut order = Vec::new();
         let mut has_waited = false;
         while due[0] != NIL {
             let node = due[0];
-            assert_eq!(lanes.turn(&all, &slot, node, 0).0, Step::Try);
+            assert_eq!(queues.turn(&all, &slot, node, 0).0, Step::Try);
             if node == nodes[2] && !has_waited {
                 has_waited = true;
-                assert_eq!(lanes.tried(&all, &slot, node, Tried::Blocked, 0).0, Step::Waits);
-                (due, _) = lanes.stir(&all, &slot, Facts::IN);
+                assert_eq!(queues.tried(&all, &slot, node, Tried::Blocked, 0).0, Step::Waits);
+                (due, _) = queues.stir(&all, &slot, Facts::IN);
                 assert_eq!(due[0], node);
                 continue;
             }
-            let (step, effects) = lanes.tried(&all, &slot, node, Tried::Done { dry: false }, 0);
+            let (step, effects) = queues.tried(&all, &slot, node, Tried::Done { dry: false }, 0);
             assert_eq!(step, Step::Ends(Verdict::Done));
             order.push(node);
             due[0] = effects.due;
@@ -87,18 +87,18 @@ fn an_operation_is_called_off_without_a_look_at_those_in_front_of_it() {
 #[test]
 fn a_deadline_ends_those_that_are_over_and_leaves_the_order_of_the_others() {
     crate::sync::tests::tested(|| {
-        let (all, slot, mut lanes) = shared(6);
+        let (all, slot, mut queues) = shared(6);
         let moment = Moment::from_nanoseconds;
         for (number, at) in (0..).zip([5, 9, 5, 8, 9, 5]) {
             let node = number | OP;
-            let _ = lanes.start(&all, node, 0, Direction::In, moment(at), false);
+            let _ = queues.start(&all, node, 0, Direction::In, moment(at), false);
         }
         let mut ended = Fifo::new();
-        let (again, next) = lanes.ring(&all, &slot, moment(6), 0, &mut ended);
+        let (again, next) = queues.ring(&all, &slot, moment(6), 0, &mut ended);
         assert_eq!((again, next), (moment(8), Next::Nothing));
         assert_eq!(ended.nodes(&all), [0, 2, 5].map(|number| number | OP));
         let mut ended = Fifo::new();
-        let _ = lanes.call_off_all(&all, &slot, Verdict::Cancelled, 0, &mut ended);
+        let _ = queues.call_off_all(&all, &slot, Verdict::Cancelled, 0, &mut ended);
         assert_eq!(ended.nodes(&all), [1, 3, 4].map(|number| number | OP));
     });
 }
@@ -106,35 +106,35 @@ fn a_deadline_ends_those_that_are_over_and_leaves_the_order_of_the_others() {
 #[test]
 fn a_connect_that_was_called_off_is_given_up_once() {
     crate::sync::tests::tested(|| {
-        let desk = Desk::default();
+        let entry = OpEntry::default();
         let never = || -> bool { panic!("there is none") };
-        assert_eq!(desk.clear_for_connect(never), Clearance::Clear);
-        desk.abandon_connect(3, never);
-        desk.connect_begun(3);
-        desk.abandon_connect(4, never);
+        assert_eq!(entry.clear_for_connect(never), Clearance::Clear);
+        entry.abandon_connect(3, never);
+        entry.connect_begun(3);
+        entry.abandon_connect(4, never);
         // Whoever comes first: the next connect, or the packet. The other has to try again meanwhile.
-        let is_clear = desk.clear_for_connect(|| {
-            desk.abandon_connect(3, never);
+        let is_clear = entry.clear_for_connect(|| {
+            entry.abandon_connect(3, never);
             true
         });
         assert_eq!(is_clear, Clearance::Clear);
-        desk.connect_begun(4);
-        desk.abandon_connect(3, never);
-        desk.abandon_connect(4, || {
-            assert_eq!(desk.clear_for_connect(never), Clearance::NotYet);
+        entry.connect_begun(4);
+        entry.abandon_connect(3, never);
+        entry.abandon_connect(4, || {
+            assert_eq!(entry.clear_for_connect(never), Clearance::NotYet);
             true
         });
-        assert_eq!(desk.clear_for_connect(never), Clearance::Clear);
+        assert_eq!(entry.clear_for_connect(never), Clearance::Clear);
         // What has ended by itself needs it not.
-        desk.connect_begun(5);
-        desk.connect_ended();
-        desk.abandon_connect(5, never);
+        entry.connect_begun(5);
+        entry.connect_ended();
+        entry.abandon_connect(5, never);
         // Where it cannot be done there is no other connect until the descriptor is another registration's.
-        desk.connect_begun(6);
-        assert_eq!(desk.clear_for_connect(|| false), Clearance::Never);
-        desk.abandon_connect(6, never);
-        assert_eq!(desk.clear_for_connect(never), Clearance::Never);
-        desk.begin();
-        assert_eq!(desk.clear_for_connect(never), Clearance::Clear);
+        entry.connect_begun(6);
+        assert_eq!(entry.clear_for_connect(|| false), Clearance::Never);
+        entry.abandon_connect(6, never);
+        assert_eq!(entry.clear_for_connect(never), Clearance::Never);
+        entry.begin();
+        assert_eq!(entry.clear_for_connect(never), Clearance::Clear);
     });
 }

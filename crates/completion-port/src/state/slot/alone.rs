@@ -124,7 +124,7 @@ impl Word {
     }
 
     /// The lone operation goes on in its lane. Returns whether an edge has come since it was last begun.
-    pub(super) fn laned(self) -> (Self, bool) {
+    pub(super) fn queued_up(self) -> (Self, bool) {
         (self.without(HELD | QUEUED), self.is_stirred_alone())
     }
 }
@@ -188,6 +188,6 @@ impl Slot {
     /// The lone operation, whose node the caller has, goes on in its lane. True if an edge has come since it was last
     /// begun.
     pub(crate) fn leave_alone(&self) -> bool {
-        self.change(Word::laned)
+        self.change(Word::queued_up)
     }
 }

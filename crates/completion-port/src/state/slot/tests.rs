@@ -126,7 +126,7 @@ fn after_turns(word: Word, choices: Choices) -> Vec<Word> {
         if word.has(QUEUED) {
             reached.push(word.blocked_alone().0);
             reached.push(word.landed_alone(choice));
-            reached.push(word.laned().0);
+            reached.push(word.queued_up().0);
         }
     } else if word.has(QUEUED) {
         reached.extend([

@@ -1,12 +1,12 @@
 //! Work that the call that asks for it tries itself, before there is a record of it.
 
-use super::{Effects, Lanes, Tried};
+use super::{Effects, OpQueues, Tried};
 use crate::state::operations::op::OpTable;
 use crate::state::operations::queue::CALLER;
 use crate::state::slot::{Next, Slot};
 use crate::types::interest::Direction;
 
-impl Lanes {
+impl OpQueues {
     /// The calling thread is about to try work without a record, in one direction of a shared registration. Returns false
     /// and changes nothing if the work would have to wait for its turn or for an edge, or if the slot refuses it.
     pub(crate) fn begin_direct(
@@ -16,13 +16,13 @@ impl Lanes {
         direction: Direction,
     ) -> bool {
         let is_shared = self.is_shared;
-        let lane = self.lane(direction);
+        let queue = self.queue(direction);
         let begins = is_shared
-            && lane.is_empty()
+            && queue.is_empty()
             && slot.word().may_be_ready(direction.facts())
             && slot.share(generation, direction.facts()).is_ok();
         if begins {
-            lane.begin(CALLER);
+            queue.begin(CALLER);
             self.in_flight += 1;
         }
         begins
@@ -38,7 +38,7 @@ impl Lanes {
         poll: u32,
     ) -> (Effects, Next) {
         let is_dry = matches!(tried, Tried::Blocked | Tried::Done { dry: true });
-        if is_dry && self.lane(direction).is_newest() {
+        if is_dry && self.queue(direction).is_newest() {
             slot.know(direction.facts(), false);
         }
         let effects = self.clear_active(ops, slot, direction, poll);

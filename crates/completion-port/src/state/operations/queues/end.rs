@@ -1,14 +1,14 @@
 //! Operations of lanes that end before they are done: called off, or because of their deadlines.
 
-use super::{Effects, Lanes};
+use super::{Effects, OpQueues};
 use crate::state::moment::Moment;
-use crate::state::operations::list::Roll;
+use crate::state::operations::list::OpList;
 use crate::state::operations::op::{OpTable, Phase, Verdict};
 use crate::state::queue::{Fifo, NIL, Node};
 use crate::state::slot::{Next, Slot};
 use crate::types::interest::Direction;
 
-impl Lanes {
+impl OpQueues {
     /// Ends a flight as `verdict` says, or has it ended at the next opportunity. If its node is the caller's to
     /// queue, that is told by [`Effects::due`]. `None` if it has ended already.
     pub(crate) fn call_off(
@@ -23,7 +23,7 @@ impl Lanes {
         match op.phase() {
             Phase::Waiting => {
                 let direction = op.direction();
-                self.lane(direction).leave(ops, node);
+                self.queue(direction).leave(ops, node);
                 op.judge(verdict);
                 op.set(Phase::Ended);
                 let next = self.ground_if_empty(slot, direction, poll);
@@ -53,18 +53,18 @@ impl Lanes {
     ) -> Next {
         let mut outcome = Next::Nothing;
         for direction in Direction::BOTH {
-            let lane = self.lane(direction);
-            if lane.is_empty() {
+            let queue = self.queue(direction);
+            if queue.is_empty() {
                 continue;
             }
-            while let Some(node) = lane.pop(ops) {
+            while let Some(node) = queue.pop(ops) {
                 let op = ops.op(node);
                 op.judge(verdict);
                 op.set(Phase::Ended);
                 ended.push(ops, node);
             }
             // Work without a record is not cancelled: the call that tries it is about to end.
-            if let Some(active) = lane.active_op()
+            if let Some(active) = queue.active_op()
                 && ops.op(active).verdict() == Verdict::Done
             {
                 ops.op(active).judge(verdict);
@@ -91,17 +91,17 @@ impl Lanes {
         let mut again = Moment::NEVER;
         let mut outcome = Next::Nothing;
         for direction in Direction::BOTH {
-            let lane = self.lane(direction);
-            if lane.is_empty() {
+            let queue = self.queue(direction);
+            if queue.is_empty() {
                 continue;
             }
-            let mut next = lane.waiting().first();
+            let mut next = queue.waiting().first();
             while let Some(node) = next {
                 let op = ops.op(node);
                 // Before the node is put elsewhere.
-                next = Roll::next(ops, node);
+                next = OpList::next(ops, node);
                 if op.is_over(now) {
-                    lane.leave(ops, node);
+                    queue.leave(ops, node);
                     op.judge(Verdict::TimedOut);
                     op.set(Phase::Ended);
                     due.push(ops, node);
@@ -109,7 +109,7 @@ impl Lanes {
                     again = again.min(op.deadline());
                 }
             }
-            if let Some(active) = lane.active_op() {
+            if let Some(active) = queue.active_op() {
                 let op = ops.op(active);
                 if op.is_over(now) && op.verdict() == Verdict::Done {
                     op.judge(Verdict::TimedOut);
@@ -117,7 +117,7 @@ impl Lanes {
                     again = again.min(op.deadline());
                 }
             }
-            let (first, retry) = lane.ring(ops, now);
+            let (first, retry) = queue.ring(ops, now);
             if first != NIL {
                 due.push(ops, first);
             }

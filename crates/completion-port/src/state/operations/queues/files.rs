@@ -1,12 +1,12 @@
 //! Operations on files, which wait for no edge and for no other operation.
 
-use super::{Lanes, Step};
+use super::{OpQueues, Step};
 use crate::state::moment::Moment;
-use crate::state::operations::list::Roll;
+use crate::state::operations::list::OpList;
 use crate::state::operations::op::{OpTable, Phase, Verdict};
 use crate::state::queue::{Fifo, Node};
 
-impl Lanes {
+impl OpQueues {
     /// The operation `node` on a file is in flight, and the caller tries it.
     pub(crate) fn start_file(
         &mut self,
@@ -73,7 +73,7 @@ impl Lanes {
         while let Some(node) = next {
             let op = ops.op(node);
             // Before the node may be put elsewhere.
-            next = Roll::next(ops, node);
+            next = OpList::next(ops, node);
             if op.verdict() != Verdict::Done {
                 continue;
             }

@@ -10,9 +10,9 @@ mod system;
 
 use std::fmt;
 
-use super::list::Roll;
+use super::list::OpList;
 use super::op::{Op, OpTable, Phase, Verdict};
-use super::queue::{CALLER, Lane};
+use super::queue::{CALLER, OpQueue};
 use crate::state::facts::Facts;
 use crate::state::moment::Moment;
 use crate::state::queue::{Fifo, NIL, Node, OP};
@@ -56,23 +56,23 @@ impl Effects {
 }
 
 /// The operations of one registration.
-pub(crate) struct Lanes {
-    lanes: [Lane; 2],
+pub(crate) struct OpQueues {
+    queues: [OpQueue; 2],
     /// Operations on files that have not ended.
-    files: Roll,
+    files: OpList,
     /// Flights whose packets have not been taken.
     in_flight: u32,
     /// The registration is shared: operations are started by its name, and any number of them are in flight.
     pub(crate) is_shared: bool,
 }
 
-impl fmt::Debug for Lanes {
+impl fmt::Debug for OpQueues {
     /// For each direction how many wait, and the node of the one that is due or being tried; and how many have packets
     /// to come in all.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (lane, name) in self.lanes.iter().zip(["in", "out"]) {
-            write!(f, "{name} {} waiting", lane.waiting().len())?;
-            match lane.active() {
+        for (queue, name) in self.queues.iter().zip(["in", "out"]) {
+            write!(f, "{name} {} waiting", queue.waiting().len())?;
+            match queue.active() {
                 NIL => {}
                 CALLER => f.write_str(" a call active")?,
                 active => write!(f, " {} active", active & !OP)?,
@@ -86,16 +86,16 @@ impl fmt::Debug for Lanes {
     }
 }
 
-impl Default for Lanes {
+impl Default for OpQueues {
     fn default() -> Self {
-        let lanes = [Lane::new(), Lane::new()];
-        Self { lanes, files: Roll::EMPTY, in_flight: 0, is_shared: false }
+        let queues = [OpQueue::new(), OpQueue::new()];
+        Self { queues, files: OpList::EMPTY, in_flight: 0, is_shared: false }
     }
 }
 
-impl Lanes {
-    pub(super) fn lane(&mut self, direction: Direction) -> &mut Lane {
-        &mut self.lanes[direction as usize]
+impl OpQueues {
+    pub(super) fn queue(&mut self, direction: Direction) -> &mut OpQueue {
+        &mut self.queues[direction as usize]
     }
 
     /// The directions in which operations wait for an edge. Where the first one waits for some time to pass, an edge
@@ -103,7 +103,7 @@ impl Lanes {
     pub(crate) fn blocked(&self) -> Facts {
         let mut blocked = Facts::NONE;
         for direction in Direction::BOTH {
-            if self.lanes[direction as usize].waits_for_edge() {
+            if self.queues[direction as usize].waits_for_edge() {
                 blocked |= direction.facts();
             }
         }
@@ -139,13 +139,13 @@ impl Lanes {
         let op = ops.op(node);
         op.set_direction(direction);
         self.begin_op(op, slot, deadline);
-        let lane = self.lane(direction);
-        if lane.is_empty() && (is_ready || op.begins_unasked()) {
-            lane.begin(node);
+        let queue = self.queue(direction);
+        if queue.is_empty() && (is_ready || op.begins_unasked()) {
+            queue.begin(node);
             op.set(Phase::Tried);
             Step::Try
         } else {
-            lane.enter(ops, node);
+            queue.enter(ops, node);
             op.set(Phase::Waiting);
             Step::Waits
         }
@@ -171,17 +171,17 @@ impl Lanes {
             if !flying.has(direction.facts()) {
                 continue;
             }
-            let lane = self.lane(direction);
-            if lane.is_empty() {
+            let queue = self.queue(direction);
+            if queue.is_empty() {
                 is_missed = true;
                 continue;
             }
-            lane.note_edge();
+            queue.note_edge();
             if !slot.word().is_known_ready(direction.facts()) {
                 // An attempt that ended since the slot noted the edge has found otherwise before.
                 slot.know(direction.facts(), true);
             }
-            due[direction as usize] = lane.next_due(ops);
+            due[direction as usize] = queue.next_due(ops);
         }
         (due, is_missed)
     }
@@ -190,7 +190,7 @@ impl Lanes {
     /// one that waits is to be tried when the desk's timer rings. One that is being tried just now is tried once more,
     /// should it have to wait for that.
     pub(crate) fn hasten(&mut self, direction: Direction, now: Moment) -> bool {
-        self.lane(direction).hasten(now)
+        self.queue(direction).hasten(now)
     }
 
     /// The node of a flight has come to a thread.
@@ -216,9 +216,9 @@ impl Lanes {
     /// taken what was there.
     pub(crate) fn tried_and_landed(&mut self, op: &Op, slot: &Slot, dry: bool) {
         let direction = op.direction();
-        let lane = self.lane(direction);
-        lane.clear();
-        let is_dry = dry && lane.is_newest();
+        let queue = self.queue(direction);
+        queue.clear();
+        let is_dry = dry && queue.is_newest();
         self.land(op);
         slot.land(if is_dry { direction.facts() } else { Facts::NONE });
     }
@@ -234,8 +234,8 @@ impl Lanes {
     ) -> (Step, Effects) {
         let op = ops.op(node);
         let direction = op.direction();
-        let lane = self.lane(direction);
-        let is_newest = lane.is_newest();
+        let queue = self.queue(direction);
+        let is_newest = queue.is_newest();
         let verdict = op.verdict();
         match tried {
             Tried::Done { dry } => {
@@ -246,11 +246,11 @@ impl Lanes {
                 (Step::Ends(Verdict::Done), self.end_active(ops, slot, node, poll))
             }
             Tried::Blocked if !is_newest && verdict == Verdict::Done => {
-                lane.begin_again();
+                queue.begin_again();
                 (Step::Try, Effects::NONE)
             }
-            Tried::Scarce(_) if lane.is_hastened() && verdict == Verdict::Done => {
-                lane.stop_hastening();
+            Tried::Scarce(_) if queue.is_hastened() && verdict == Verdict::Done => {
+                queue.stop_hastening();
                 (Step::Try, Effects::NONE)
             }
             Tried::Blocked | Tried::Scarce(_) => {
@@ -261,7 +261,7 @@ impl Lanes {
                     return (Step::Ends(verdict), self.end_active(ops, slot, node, poll));
                 }
                 let retry = if let Tried::Scarce(at) = tried { at } else { Moment::NEVER };
-                lane.wait_first(ops, node, retry);
+                queue.wait_first(ops, node, retry);
                 (Step::Waits, Effects::NONE)
             }
         }
@@ -282,27 +282,27 @@ impl Lanes {
         direction: Direction,
         poll: u32,
     ) -> Effects {
-        self.lane(direction).clear();
+        self.queue(direction).clear();
         let next = self.ground_if_empty(slot, direction, poll);
         // As at a start: after an end or an error there may be no further edge.
         let is_ready = slot.word().may_be_ready(direction.facts());
-        let lane = self.lane(direction);
-        let is_due = is_ready || lane.begins_unasked(ops);
-        Effects { due: if is_due { lane.next_due(ops) } else { NIL }, next }
+        let queue = self.queue(direction);
+        let is_due = is_ready || queue.begins_unasked(ops);
+        Effects { due: if is_due { queue.next_due(ops) } else { NIL }, next }
     }
 
     /// Flights that have waited were cancelled: those behind them that wait for their turn alone are due. Their nodes are
     /// put at the end of `due`.
     pub(crate) fn begin_unasked(&mut self, ops: &impl OpTable, due: &mut Fifo) {
-        for lane in &mut self.lanes {
-            if lane.begins_unasked(ops) {
-                due.push(ops, lane.next_due(ops));
+        for queue in &mut self.queues {
+            if queue.begins_unasked(ops) {
+                due.push(ops, queue.next_due(ops));
             }
         }
     }
 
     fn ground_if_empty(&mut self, slot: &Slot, direction: Direction, poll: u32) -> Next {
-        if self.lane(direction).is_empty() {
+        if self.queue(direction).is_empty() {
             slot.ground(direction.facts(), poll)
         } else {
             Next::Nothing

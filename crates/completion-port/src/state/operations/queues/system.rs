@@ -1,12 +1,12 @@
 //! Operations of lanes that the system carries out: the back end has them until they come back.
 
-use super::{Effects, Lanes, Step};
+use super::{Effects, OpQueues, Step};
 use crate::state::operations::op::{OpTable, Phase, Verdict};
 use crate::state::queue::{NIL, Node};
 use crate::state::slot::Slot;
 use crate::types::interest::Direction;
 
-impl Lanes {
+impl OpQueues {
     /// The flight that the caller has tried goes to the back end, which carries it out; unless it has been called off
     /// meanwhile.
     pub(crate) fn hand_over_active(
@@ -41,7 +41,7 @@ impl Lanes {
         // No edge tells whether the direction is ready: what comes next is tried.
         slot.know(direction.facts(), true);
         if goes_on {
-            self.lane(direction).begin_again();
+            self.queue(direction).begin_again();
             op.set(Phase::Due);
             return Effects::NONE;
         }
@@ -57,12 +57,12 @@ impl Lanes {
 
     /// Whether a flight is the active one of its lane.
     pub(crate) fn is_active(&self, ops: &impl OpTable, node: Node) -> bool {
-        self.lanes[ops.op(node).direction() as usize].active() == node
+        self.queues[ops.op(node).direction() as usize].active() == node
     }
 
     /// The flights of the lanes that are called off, and that the back end has; `NIL` where there is none.
     pub(crate) fn called_off_at_back_end(&self, ops: &impl OpTable) -> [Node; 2] {
-        Direction::BOTH.map(|direction| match self.lanes[direction as usize].active_op() {
+        Direction::BOTH.map(|direction| match self.queues[direction as usize].active_op() {
             None => NIL,
             Some(node) => {
                 let op = ops.op(node);
