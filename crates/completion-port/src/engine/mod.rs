@@ -44,7 +44,7 @@ use queue::Queue;
 use registry::Registry;
 use workers::Workers;
 
-pub(crate) use crate::state::operations::{Clearance, OpEntry, Step, Verdict};
+pub(crate) use crate::state::operations::{Clearance, EndReason, OpEntry, Step};
 pub(crate) use crate::state::schedule::Waited;
 pub(crate) use context::{Name, Shown, name_of, name_parts};
 pub(crate) use operations::{AttemptContext, OpRef, Operations, Plan};

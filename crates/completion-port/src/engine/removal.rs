@@ -8,7 +8,7 @@ use super::context::{Name, PortPhase, kind_of, name_parts};
 use super::registry::Registry;
 use crate::backend::thread::Thread;
 use crate::memory::trace::trace;
-use crate::state::operations::Verdict;
+use crate::state::operations::EndReason;
 use crate::state::slot::Removal;
 use crate::state::table::Holder;
 use crate::types::error::{Call, Error, ErrorKind};
@@ -43,7 +43,7 @@ impl Engine {
         let (index, _) = name_parts(name);
         match removal {
             Removal::Owned => self.submit(index),
-            Removal::Marked => self.call_off(self.slot(index), name, Verdict::Cancelled),
+            Removal::Marked => self.cancel_op(self.slot(index), name, EndReason::Cancelled),
             Removal::Already => return Ok(()),
         }
         self.tell_removed(name, descriptor);
@@ -56,7 +56,7 @@ impl Engine {
     pub(crate) fn forget(&self, name: Name) -> Result<bool, Error> {
         let (removal, descriptor) = self.mark_ended(name)?;
         if removal == Removal::Marked {
-            self.call_off(self.slot(name_parts(name).0), name, Verdict::Gone);
+            self.cancel_op(self.slot(name_parts(name).0), name, EndReason::Gone);
         }
         self.tell_removed(name, descriptor);
         Ok(removal == Removal::Owned)
@@ -71,7 +71,7 @@ impl Engine {
         let slot = self.slot(index);
         match removal {
             Removal::Owned => {}
-            Removal::Marked => self.call_off(slot, name, Verdict::Cancelled),
+            Removal::Marked => self.cancel_op(slot, name, EndReason::Cancelled),
             Removal::Already => return Err(Error::new(Call::Remove, ErrorKind::Removing)),
         }
         self.tell_removed(name, descriptor);
@@ -143,7 +143,7 @@ impl Holder for Engine {
         let Some((slot, generation)) = self.known(name) else { return };
         match slot.retire(generation) {
             Removal::Owned => self.submit(name_parts(name).0),
-            Removal::Marked => self.call_off(slot, name, Verdict::Gone),
+            Removal::Marked => self.cancel_op(slot, name, EndReason::Gone),
             Removal::Already => {}
         }
     }

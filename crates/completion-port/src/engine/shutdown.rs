@@ -6,7 +6,7 @@ use super::Engine;
 use super::context::{Context, PortPhase, name_of};
 use super::queue::{Hub, Notice};
 use crate::state::moment::Moment;
-use crate::state::operations::{Op, Verdict};
+use crate::state::operations::{EndReason, Op};
 use crate::state::queue::{OP, POSTED, cell_of};
 use crate::sync::fence;
 use crate::types::error::{Call, Error};
@@ -42,7 +42,7 @@ impl Engine {
             let (slots, ops) = (hub.lists().highest_slot(), hub.lists().highest_record());
             drop(hub);
             self.notify(notice);
-            self.call_off_everywhere(slots, ops);
+            self.cancel_everywhere(slots, ops);
             let mut hub = self.lock();
             hub.lists_mut().end_await();
             drop(self.end_if_over(hub));
@@ -54,7 +54,7 @@ impl Engine {
 
     /// Operations would wait for ever for peers that say nothing: they end, and their packets are queued.
     /// The packets of those that are being tried, or have just ended, are awaited.
-    fn call_off_everywhere(&self, slots: u32, ops: u32) {
+    fn cancel_everywhere(&self, slots: u32, ops: u32) {
         // The port is closed, which was said under its lock. A thread that starts an operation looks for that under the
         // lock of the registration's desk: either it sees it, or this thread sees the operation from here on. The slots
         // and records beyond these numbers, and a desk that is not found, are taken under the port's lock, behind that
@@ -70,7 +70,7 @@ impl Engine {
         }
         for index in 0..slots {
             let Some(slot) = self.nodes().find_slot(index) else { continue };
-            self.call_off(slot, name_of(index, slot.word().generation()), Verdict::Cancelled);
+            self.cancel_op(slot, name_of(index, slot.word().generation()), EndReason::Cancelled);
         }
     }
 
@@ -181,9 +181,9 @@ impl Engine {
             // What another thread of the parent was just moving to or from its back end is forgotten in a child.
             if op.is_in_flight() && !(forked && self.is_file(op.slot())) {
                 remains.operations.push(op_index);
-                let verdict = op.called_off().unwrap_or(Verdict::Cancelled);
+                let reason = op.cancelled().unwrap_or(EndReason::Cancelled);
                 if !forked {
-                    self.abandon_connect(&self.op_ref(op_index), verdict);
+                    self.abandon_connect(&self.op_ref(op_index), reason);
                 }
             }
             if op.is_handed() && !forked {

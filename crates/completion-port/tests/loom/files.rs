@@ -9,7 +9,7 @@ use loom::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use crate::backend::files::{FileKind, FileTarget};
 use crate::backend::request::FileRequest;
 use crate::engine::{
-    Engine, NewRegistration, Plan, Seat, Step, Taken, Verdict, Waited, name_parts,
+    EndReason, Engine, NewRegistration, Plan, Seat, Step, Taken, Waited, name_parts,
 };
 use crate::fake::Fake;
 use crate::kit::{
@@ -38,7 +38,7 @@ struct Depot {
 
 #[derive(Debug, PartialEq, Eq)]
 enum Seen {
-    Done(Verdict),
+    Done(EndReason),
     Removed,
 }
 
@@ -119,26 +119,26 @@ impl Depot {
             other => panic!("{other:?}"),
         };
         let op_ref = self.engine.op_ref(op_index);
-        let Step::Ends(verdict) = self.engine.turn(&op_ref, Some(seat)) else {
+        let Step::Ends(reason) = self.engine.turn(&op_ref, Some(seat)) else {
             panic!("its node comes once, when it has ended");
         };
         // An operation that was called off before it was handed over has no request.
         if let Some(request) = self.engine.take_completed_file(op_index) {
-            assert_eq!(request.is_cancelled, verdict != Verdict::Done);
+            assert_eq!(request.is_cancelled, reason != EndReason::Done);
             assert_eq!(request.id, self.engine.operation_of(op_index));
         } else {
-            assert_ne!(verdict, Verdict::Done, "what is done has come back");
+            assert_ne!(reason, EndReason::Done, "what is done has come back");
         }
         self.engine.count_operation(seat, true);
         self.packets.fetch_add(1, SeqCst);
-        self.done.fetch_add(usize::from(verdict == Verdict::Done), SeqCst);
+        self.done.fetch_add(usize::from(reason == EndReason::Done), SeqCst);
         if self.is_shared {
             self.engine.land_shared(&op_ref, seat);
             self.engine.free_op(op_index, Some(seat));
         } else {
             self.engine.land_own(&op_ref);
         }
-        Some(Seen::Done(verdict))
+        Some(Seen::Done(reason))
     }
 
     /// Waits for a packet, and takes it.
@@ -176,7 +176,7 @@ fn a_job_that_comes_back_wakes_the_thread_that_waits() {
         let waiter = spawn(&depot, Depot::take_one);
         depot.start().unwrap();
         depot.work();
-        assert_eq!(waiter.join().unwrap(), Some(Seen::Done(Verdict::Done)));
+        assert_eq!(waiter.join().unwrap(), Some(Seen::Done(EndReason::Done)));
     });
 }
 
@@ -189,7 +189,7 @@ fn a_job_that_is_cancelled_as_it_is_done_comes_back_once() {
         let is_in_time = depot.engine.cancel_operation(operation).unwrap();
         worker.join().unwrap();
         let seen = waiter.join().unwrap();
-        assert!(is_in_time || seen == Some(Seen::Done(Verdict::Done)), "{seen:?}");
+        assert!(is_in_time || seen == Some(Seen::Done(EndReason::Done)), "{seen:?}");
         assert!(matches!(seen, Some(Seen::Done(_))), "{seen:?}");
         assert!(!depot.engine.cancel_operation(operation).unwrap());
         assert!(depot.fake.start_file_request().is_none());
@@ -256,8 +256,8 @@ fn a_deadline_calls_a_job_off_or_finds_it_done() {
             let seen = depot.take_one();
             worker.join().unwrap();
             match seen {
-                Some(Seen::Done(Verdict::Done)) => {}
-                Some(Seen::Done(Verdict::TimedOut)) => assert!(depot.fake.time() >= at, "early"),
+                Some(Seen::Done(EndReason::Done)) => {}
+                Some(Seen::Done(EndReason::TimedOut)) => assert!(depot.fake.time() >= at, "early"),
                 other => panic!("{other:?}"),
             }
             assert!(depot.fake.start_file_request().is_none());

@@ -9,7 +9,7 @@ use loom::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use crate::backend::sockets::{Rest, SocketAttempt};
 use crate::engine::{
-    Engine, NewRegistration, OpRef, Plan, Return, Seat, Step, Taken, Verdict, Waited, name_parts,
+    EndReason, Engine, NewRegistration, OpRef, Plan, Return, Seat, Step, Taken, Waited, name_parts,
 };
 use crate::fake::Fake;
 use crate::kit::{
@@ -35,7 +35,7 @@ struct OpData {
     is_there: bool,
     has_byte: bool,
     /// It has ended while its token tried it, called off.
-    is_called_off: bool,
+    is_cancelled: bool,
 }
 
 /// A port with one association.
@@ -56,7 +56,7 @@ struct Harbour {
 /// What a packet was.
 #[derive(Debug, PartialEq, Eq)]
 enum Seen {
-    Done(Verdict),
+    Done(EndReason),
     Ready(Events),
     Removed,
     /// It is no packet: the registration of a descriptor that was closed has ended.
@@ -176,7 +176,7 @@ impl Harbour {
             .map_err(|error| self.refuse(error.kind()))?;
         let operation = engine.operation_of(op_index);
         let mut drained = NO_HINT;
-        let (mut has_byte, mut is_called_off) = (false, false);
+        let (mut has_byte, mut is_cancelled) = (false, false);
         if slot.looks_ready(direction.facts(), drained) {
             has_byte = self.fake.take();
             drained = Drained::of(direction);
@@ -192,10 +192,10 @@ impl Harbour {
             if step != Step::Try {
                 return Ok(operation);
             }
-            let Step::Ends(verdict) = self.attempt(&engine.op_ref(op_index), seat) else {
+            let Step::Ends(reason) = self.attempt(&engine.op_ref(op_index), seat) else {
                 return Ok(operation);
             };
-            is_called_off = verdict != Verdict::Done;
+            is_cancelled = reason != EndReason::Done;
             // It has landed: the key is the token's.
             self.use_key();
             drained = NO_HINT;
@@ -203,7 +203,7 @@ impl Harbour {
             self.load(op_index);
         }
         self.with_data(op_index, |data| {
-            (data.has_byte, data.is_called_off) = (has_byte, is_called_off);
+            (data.has_byte, data.is_cancelled) = (has_byte, is_cancelled);
         });
         let operation = engine.operation_of(op_index);
         if !engine.lend_ended(slot, index, op_index, drained, seat) {
@@ -232,14 +232,14 @@ impl Harbour {
                 }
             });
             if !self.is_shared && self.engine.tried_and_landed(op_ref, attempted) {
-                return Step::Ends(Verdict::Done);
+                return Step::Ends(EndReason::Done);
             }
             let step = self.engine.tried(op_ref, attempted, seat);
             match step {
                 Step::Try => {}
-                Step::Ends(verdict) if !self.is_shared => {
+                Step::Ends(reason) if !self.is_shared => {
                     self.engine.land_own(op_ref);
-                    return Step::Ends(verdict);
+                    return Step::Ends(reason);
                 }
                 step => return step,
             }
@@ -251,8 +251,8 @@ impl Harbour {
         loop {
             match next(&self.engine, seat)? {
                 Taken::Operation(op_index) => {
-                    if let Some(verdict) = self.take_operation(op_index, seat) {
-                        return Some(Seen::Done(verdict));
+                    if let Some(reason) = self.take_operation(op_index, seat) {
+                        return Some(Seen::Done(reason));
                     }
                 }
                 Taken::Ready(_, _, events) => {
@@ -280,7 +280,7 @@ impl Harbour {
         }
     }
 
-    fn take_operation(&self, op_index: u32, seat: &Seat) -> Option<Verdict> {
+    fn take_operation(&self, op_index: u32, seat: &Seat) -> Option<EndReason> {
         let op_ref = self.engine.op_ref(op_index);
         let step = match self.engine.turn(&op_ref, Some(seat)) {
             Step::Try => self.attempt(&op_ref, Some(seat)),
@@ -291,7 +291,7 @@ impl Harbour {
                 step
             }
         };
-        let Step::Ends(verdict) = step else {
+        let Step::Ends(reason) = step else {
             self.engine.count_operation(seat, false);
             return None;
         };
@@ -302,15 +302,15 @@ impl Harbour {
         } else {
             self.use_key();
         }
-        let OpData { has_byte, is_called_off, .. } = self.unload(op_index);
-        let verdict = if is_called_off { Verdict::Cancelled } else { verdict };
+        let OpData { has_byte, is_cancelled, .. } = self.unload(op_index);
+        let reason = if is_cancelled { EndReason::Cancelled } else { reason };
         if self.is_shared {
             self.engine.free_op(op_index, Some(seat));
         }
-        assert_eq!(has_byte, verdict == Verdict::Done, "{verdict:?}");
+        assert_eq!(has_byte, reason == EndReason::Done, "{reason:?}");
         self.packets.fetch_add(1, SeqCst);
         self.done.fetch_add(usize::from(has_byte), SeqCst);
-        Some(verdict)
+        Some(reason)
     }
 
     /// Waits for a packet, and takes it.
@@ -358,7 +358,7 @@ fn an_operation_is_done_whenever_its_byte_comes() {
         let kernel = spawn(&harbour.fake, Fake::arrive);
         harbour.start(Moment::NEVER, None).unwrap();
         // Nothing else ever happens.
-        assert_eq!(waiter.join().unwrap(), Some(Seen::Done(Verdict::Done)));
+        assert_eq!(waiter.join().unwrap(), Some(Seen::Done(EndReason::Done)));
         kernel.join().unwrap();
     });
 }
@@ -372,7 +372,7 @@ fn a_cancelled_operation_comes_out_of_a_wait_once() {
         let is_in_time = harbour.engine.cancel_operation(operation).unwrap();
         let seen = waiter.join().unwrap();
         kernel.join().unwrap();
-        assert!(is_in_time || seen == Some(Seen::Done(Verdict::Done)), "{seen:?}");
+        assert!(is_in_time || seen == Some(Seen::Done(EndReason::Done)), "{seen:?}");
         assert!(matches!(seen, Some(Seen::Done(_))), "{seen:?}");
         assert!(!harbour.engine.cancel_operation(operation).unwrap());
         assert_eq!(harbour.packets().0, 1);
@@ -389,7 +389,7 @@ fn an_operation_that_is_tried_for_nothing_is_cancelled_once() {
         harbour.fake.read();
         let is_in_time = harbour.engine.cancel_operation(operation).unwrap();
         let seen = waiter.join().unwrap();
-        assert!(is_in_time || seen == Some(Seen::Done(Verdict::Done)), "{seen:?}");
+        assert!(is_in_time || seen == Some(Seen::Done(EndReason::Done)), "{seen:?}");
         assert!(matches!(seen, Some(Seen::Done(_))), "{seen:?}");
         assert_eq!(harbour.packets().0, 1);
     });
@@ -578,11 +578,11 @@ fn operations_in_a_chain_that_is_taken_back_come_out_once() {
         });
         let mut landed = 0;
         while let Some(seen) = harbour.see_next(&seat) {
-            assert_eq!(seen, Seen::Done(Verdict::Cancelled));
+            assert_eq!(seen, Seen::Done(EndReason::Cancelled));
             landed += 1;
         }
         while landed < 2 {
-            assert_eq!(harbour.wait(&seat), Some(Seen::Done(Verdict::Cancelled)));
+            assert_eq!(harbour.wait(&seat), Some(Seen::Done(EndReason::Cancelled)));
             landed += 1;
         }
         remover.join().unwrap();
@@ -604,7 +604,7 @@ fn an_end_calls_off_nothing_of_the_next_registration() {
         let operation = harbour.start(Moment::NEVER, None).unwrap();
         remover.join().unwrap();
         assert!(harbour.engine.cancel_operation(operation).unwrap(), "it is still in flight");
-        assert_eq!(harbour.take_one(), Some(Seen::Done(Verdict::Cancelled)));
+        assert_eq!(harbour.take_one(), Some(Seen::Done(EndReason::Cancelled)));
     });
 }
 
@@ -612,7 +612,7 @@ fn an_end_calls_off_nothing_of_the_next_registration() {
 fn ends_behind_its_operation(harbour: &Harbour) {
     let seat = harbour.engine.join();
     let seen = harbour.wait(&seat);
-    assert!(matches!(seen, Some(Seen::Done(Verdict::Done | Verdict::Gone))), "{seen:?}");
+    assert!(matches!(seen, Some(Seen::Done(EndReason::Done | EndReason::Gone))), "{seen:?}");
     if harbour.is_shared {
         // The thread that closes it may not have come to that yet.
         assert_eq!(harbour.wait(&seat), Some(Seen::Ended));
@@ -666,7 +666,7 @@ fn a_number_that_is_given_out_again_ends_what_was_in_flight_on_it() {
                 (next, operation)
             });
             let seat = engine.join();
-            assert_eq!(former.wait(&seat), Some(Seen::Done(Verdict::Gone)));
+            assert_eq!(former.wait(&seat), Some(Seen::Done(EndReason::Gone)));
             if is_shared {
                 assert_eq!(former.wait(&seat), Some(Seen::Ended));
             }
@@ -674,7 +674,7 @@ fn a_number_that_is_given_out_again_ends_what_was_in_flight_on_it() {
             assert!(!engine.cancel_operation(operation).unwrap(), "it has ended");
             token_finds_it_closed(&former);
             fake.arrive();
-            assert_eq!(next.wait(&seat), Some(Seen::Done(Verdict::Done)));
+            assert_eq!(next.wait(&seat), Some(Seen::Done(EndReason::Done)));
             assert!(!engine.cancel_operation(started).unwrap(), "it was done");
         });
     }
@@ -766,8 +766,8 @@ fn behind_an_operation_that_is_cancelled_the_next_one_is_asked_for() {
                 }
             });
             let seat = harbour.engine.join();
-            if harbour.wait(&seat) == Some(Seen::Done(Verdict::Cancelled)) {
-                assert_eq!(harbour.wait(&seat), Some(Seen::Done(Verdict::Done)));
+            if harbour.wait(&seat) == Some(Seen::Done(EndReason::Cancelled)) {
+                assert_eq!(harbour.wait(&seat), Some(Seen::Done(EndReason::Done)));
             }
             other.join().unwrap();
         });
@@ -799,7 +799,7 @@ fn the_deadlines_of_two_operations_are_both_kept() {
             let starter = spawn(&harbour, move |harbour| harbour.start(second, None).unwrap());
             let seat = harbour.engine.join();
             for _ in 0..2 {
-                assert_eq!(harbour.wait(&seat), Some(Seen::Done(Verdict::TimedOut)));
+                assert_eq!(harbour.wait(&seat), Some(Seen::Done(EndReason::TimedOut)));
             }
             starter.join().unwrap();
             let latest = first.max(second);
@@ -893,10 +893,10 @@ fn the_deadline_of_the_next_operation_is_kept_while_the_timer_rings() {
             };
             start(&harbour, first);
             harbour.fake.arrive();
-            assert_eq!(harbour.take_one(), Some(Seen::Done(Verdict::Done)));
+            assert_eq!(harbour.take_one(), Some(Seen::Done(EndReason::Done)));
             let token = spawn(&harbour, move |harbour| start(harbour, second));
             let seat = harbour.engine.join();
-            assert_eq!(harbour.wait(&seat), Some(Seen::Done(Verdict::TimedOut)));
+            assert_eq!(harbour.wait(&seat), Some(Seen::Done(EndReason::TimedOut)));
             let at = token.join().unwrap();
             assert!(harbour.fake.time() >= at, "never early");
         });
@@ -915,7 +915,7 @@ fn readiness_is_reported_beside_operations_that_end() {
         harbour.engine.cancel_operation(operation).unwrap();
         let seat = harbour.engine.join();
         let first = harbour.wait(&seat).unwrap();
-        if first == Seen::Done(Verdict::Cancelled) {
+        if first == Seen::Done(EndReason::Cancelled) {
             // The byte is left, and readiness of it is reported.
             assert_eq!(harbour.wait(&seat), Some(Seen::Ready(Events::IN)));
         }
@@ -947,7 +947,7 @@ fn what_is_tried_without_a_record_loses_no_edge() {
         };
         assert!(harbour.engine.try_directly(harbour.name, Direction::In, attempt));
         harbour.share(Moment::NEVER, None).unwrap();
-        assert_eq!(waiter.join().unwrap(), Some(Seen::Done(Verdict::Done)));
+        assert_eq!(waiter.join().unwrap(), Some(Seen::Done(EndReason::Done)));
     });
 }
 
@@ -968,7 +968,7 @@ fn what_is_tried_without_a_record_and_started_then_is_done() {
             harbour.fake.arrive();
         }
         harbour.share(Moment::NEVER, None).unwrap();
-        assert_eq!(waiter.join().unwrap(), Some(Seen::Done(Verdict::Done)));
+        assert_eq!(waiter.join().unwrap(), Some(Seen::Done(EndReason::Done)));
         kernel.join().unwrap();
     });
 }
@@ -986,7 +986,7 @@ fn what_is_tried_without_a_record_is_followed_by_what_waits_behind_it() {
             .engine
             .try_directly(harbour.name, Direction::In, |_| SocketAttempt::Done(Rest::Unknown));
         other.join().unwrap();
-        assert_eq!(harbour.take_one(), Some(Seen::Done(Verdict::Done)));
+        assert_eq!(harbour.take_one(), Some(Seen::Done(EndReason::Done)));
     });
 }
 

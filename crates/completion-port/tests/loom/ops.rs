@@ -6,7 +6,7 @@ use std::sync::Arc;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst};
 
-use crate::engine::{Step, Verdict};
+use crate::engine::{EndReason, Step};
 use crate::kit::{LEVEL, NO_HINT, PERSISTENT, explore, spawn};
 use crate::state::facts::Facts;
 use crate::state::moment::Moment;
@@ -284,7 +284,7 @@ impl Board {
             if is_ready || self.slot.block_alone() {
                 Step::Try
             } else {
-                self.end_if_called_off(node);
+                self.end_if_cancelled(node);
                 Step::Waits
             }
         };
@@ -304,7 +304,7 @@ impl Board {
         self.op(node).begin_ended(0);
         self.slot.lend_ended(drained);
         self.queue(node);
-        Step::Ends(Verdict::Done)
+        Step::Ends(EndReason::Done)
     }
 
     /// The calling thread tries an operation. If that was started by a token and has ended, it has landed.
@@ -316,7 +316,7 @@ impl Board {
                 let step = match tried {
                     Tried::Done { dry } => {
                         self.land_alone(node, dry);
-                        return Step::Ends(Verdict::Done);
+                        return Step::Ends(EndReason::Done);
                     }
                     _ => self.blocked_alone(node),
                 };
@@ -340,18 +340,18 @@ impl Board {
     /// What the engine does with a lone operation that would have to wait.
     fn blocked_alone(&self, node: Node) -> Step {
         let op = self.op(node);
-        if let Some(verdict) = op.called_off() {
-            return Step::Ends(verdict);
+        if let Some(reason) = op.cancelled() {
+            return Step::Ends(reason);
         }
         if self.slot.block_alone() {
             return Step::Try;
         }
-        self.end_if_called_off(node);
+        self.end_if_cancelled(node);
         Step::Waits
     }
 
-    fn end_if_called_off(&self, node: Node) {
-        if self.op(node).called_off().is_some() {
+    fn end_if_cancelled(&self, node: Node) {
+        if self.op(node).cancelled().is_some() {
             self.claim_alone(node);
         }
     }
@@ -363,7 +363,7 @@ impl Board {
     }
 
     /// A thread takes the first node of the queue, if there is one. Gives the flight whose packet it has taken by that.
-    fn serve(&self) -> Option<(Node, Verdict)> {
+    fn serve(&self) -> Option<(Node, EndReason)> {
         loop {
             let mut queue = self.queue.lock().unwrap();
             if queue.is_empty() {
@@ -371,18 +371,18 @@ impl Board {
             }
             let node = queue.remove(0);
             drop(queue);
-            if let Some(verdict) = self.turn(node) {
+            if let Some(reason) = self.turn(node) {
                 self.with_data(node, |data| data.packets += 1);
-                return Some((node, verdict));
+                return Some((node, reason));
             }
         }
     }
 
-    fn turn(&self, node: Node) -> Option<Verdict> {
+    fn turn(&self, node: Node) -> Option<EndReason> {
         let mut step = Step::Try;
         if self.op(node).is_lone() {
-            match self.op(node).called_off() {
-                Some(verdict) => step = Step::Ends(verdict),
+            match self.op(node).cancelled() {
+                Some(reason) => step = Step::Ends(reason),
                 None => self.slot.begin_alone(),
             }
         } else if !self.op(node).begin() {
@@ -392,11 +392,11 @@ impl Board {
         }
         let is_tried = step == Step::Try;
         match if is_tried { self.attempt(node) } else { step } {
-            Step::Ends(verdict) => {
+            Step::Ends(reason) => {
                 if self.is_shared || !is_tried {
                     self.land(node);
                 }
-                Some(verdict)
+                Some(reason)
             }
             _ => None,
         }
@@ -415,12 +415,12 @@ impl Board {
     }
 
     /// Whether it has not ended before.
-    fn call_off(&self, node: Node, verdict: Verdict) -> bool {
+    fn cancel(&self, node: Node, reason: EndReason) -> bool {
         let mut queues = self.queues.lock().unwrap();
         if let Some(uses) = self.op(node).lone_use() {
-            return self.call_off_alone(node, uses, verdict);
+            return self.cancel_alone(node, uses, reason);
         }
-        let effects = queues.call_off(self, &self.slot, node, verdict, POLL);
+        let effects = queues.cancel(self, &self.slot, node, reason, POLL);
         let mut due = Fifo::new();
         queues.begin_unasked(self, &mut due);
         drop(queues);
@@ -434,27 +434,27 @@ impl Board {
 
     fn claim_alone(&self, node: Node) {
         if self.slot.claim_alone() {
-            self.op(node).end_if_called_off();
+            self.op(node).end_if_cancelled();
             self.queue(node);
         }
     }
 
-    fn call_off_alone(&self, node: Node, uses: u32, verdict: Verdict) -> bool {
-        let is_called_off = self.op(node).call_off_alone(uses, verdict);
-        if is_called_off {
+    fn cancel_alone(&self, node: Node, uses: u32, reason: EndReason) -> bool {
+        let is_cancelled = self.op(node).cancel_alone(uses, reason);
+        if is_cancelled {
             self.claim_alone(node);
         }
-        is_called_off
+        is_cancelled
     }
 
-    fn call_all_off(&self, verdict: Verdict) {
+    fn call_all_off(&self, reason: EndReason) {
         let mut ended = Fifo::new();
         let mut queues = self.queues.lock().unwrap();
         let own = self.own();
         if let Some(uses) = self.op(own).lone_use() {
-            self.call_off_alone(own, uses, verdict);
+            self.cancel_alone(own, uses, reason);
         }
-        let next = queues.call_off_all(self, &self.slot, verdict, POLL, &mut ended);
+        let next = queues.cancel_all(self, &self.slot, reason, POLL, &mut ended);
         drop(queues);
         while let Some(node) = ended.pop(self) {
             self.queue(node);
@@ -472,7 +472,7 @@ impl Board {
             if at > now {
                 return at;
             }
-            self.call_off_alone(own, uses, Verdict::TimedOut);
+            self.cancel_alone(own, uses, EndReason::TimedOut);
             return Moment::NEVER;
         }
         let (again, next) = queues.ring(self, &self.slot, now, POLL, &mut due);
@@ -489,7 +489,9 @@ impl Board {
         let removal = self.slot.remove(0, collects).unwrap();
         match removal {
             Removal::Owned if !collects => self.note(Next::Queue),
-            Removal::Marked if self.slot.word().is_lent() => self.call_all_off(Verdict::Cancelled),
+            Removal::Marked if self.slot.word().is_lent() => {
+                self.call_all_off(EndReason::Cancelled)
+            }
             _ => {}
         }
         removal
@@ -500,7 +502,7 @@ impl Board {
         let removal = self.slot.retire(0);
         match removal {
             Removal::Owned => self.note(Next::Queue),
-            Removal::Marked => self.call_all_off(Verdict::Gone),
+            Removal::Marked => self.call_all_off(EndReason::Gone),
             Removal::Already => {}
         }
         removal
@@ -549,7 +551,7 @@ impl Board {
     /// What waits is called off, and nothing is left. Gives what became of each flight.
     fn finish(&self) -> [OpData; 2] {
         self.settle();
-        self.call_all_off(Verdict::Cancelled);
+        self.call_all_off(EndReason::Cancelled);
         self.settle();
         assert_eq!(self.queues.lock().unwrap().in_flight(), 0, "a flight has no packet");
         [FIRST, SECOND].map(|node| self.with_data(node, |data| *data))
@@ -638,8 +640,8 @@ fn an_edge_that_meets_the_end_of_the_last_attempt_is_remembered() {
         explore(move || {
             let board = Arc::new(Board::new(is_shared, 1));
             let kernel = spawn(&board, |board| board.arrive(IN, 1));
-            assert_eq!(board.start(FIRST, IN), Ok(Step::Ends(Verdict::Done)));
-            assert_eq!(board.serve(), Some((FIRST, Verdict::Done)));
+            assert_eq!(board.start(FIRST, IN), Ok(Step::Ends(EndReason::Done)));
+            assert_eq!(board.serve(), Some((FIRST, EndReason::Done)));
             let first = board.with_data(FIRST, |data| data.taken);
             if first == 1 {
                 board.start(SECOND, IN).unwrap();
@@ -660,7 +662,7 @@ fn an_edge_that_meets_the_end_of_an_attempt_for_another_edge_is_remembered() {
             let board = Board::waiting(is_shared);
             board.arrive(IN, 1);
             let kernel = spawn(&board, |board| board.arrive(IN, 1));
-            assert_eq!(board.serve(), Some((FIRST, Verdict::Done)));
+            assert_eq!(board.serve(), Some((FIRST, EndReason::Done)));
             let first = board.with_data(FIRST, |data| data.taken);
             if first == 1 {
                 board.start(SECOND, IN).unwrap();
@@ -680,7 +682,7 @@ fn an_edge_that_meets_the_end_of_an_attempt_is_reported_to_the_token_that_arms()
         let board = Board::held(1);
         let kernel = spawn(&board, |board| board.arrive(IN, 1));
         board.start(FIRST, IN).unwrap();
-        assert_eq!(board.serve(), Some((FIRST, Verdict::Done)));
+        assert_eq!(board.serve(), Some((FIRST, EndReason::Done)));
         board.note(board.slot.put_back(Some(LEVEL), false, NO_HINT, POLL - 1));
         kernel.join().unwrap();
         if board.there[0].load(SeqCst) > 0 {
@@ -763,15 +765,15 @@ fn a_cancelled_operation_has_its_packet_and_takes_nothing() {
                     }
                     board.serve()
                 });
-                let is_in_time = board.call_off(FIRST, Verdict::Cancelled);
+                let is_in_time = board.cancel(FIRST, EndReason::Cancelled);
                 let served = worker.join().unwrap().or_else(|| board.serve());
-                let (_, verdict) = served.expect("it has its packet");
+                let (_, reason) = served.expect("it has its packet");
                 board.settle();
                 let taken = board.finish()[0].taken;
                 assert_eq!(board.packets(FIRST), 1);
-                assert!(is_in_time || verdict == Verdict::Done, "{verdict:?}");
-                assert_eq!(taken > 0, verdict == Verdict::Done, "{verdict:?}, {taken} bytes");
-                assert!(bytes > 0 || verdict == Verdict::Cancelled, "{verdict:?}");
+                assert!(is_in_time || reason == EndReason::Done, "{reason:?}");
+                assert_eq!(taken > 0, reason == EndReason::Done, "{reason:?}, {taken} bytes");
+                assert!(bytes > 0 || reason == EndReason::Cancelled, "{reason:?}");
             });
         }
     }
@@ -784,7 +786,7 @@ fn what_stands_behind_a_cancelled_operation_goes_on() {
         let board = Board::waiting(true);
         assert_eq!(board.start(SECOND, IN), Ok(Step::Waits));
         let kernel = spawn(&board, |board| board.arrive(IN, 1));
-        let canceller = spawn(&board, |board| board.call_off(FIRST, Verdict::Cancelled));
+        let canceller = spawn(&board, |board| board.cancel(FIRST, EndReason::Cancelled));
         board.serve();
         kernel.join().unwrap();
         canceller.join().unwrap();
@@ -809,7 +811,7 @@ fn an_edge_behind_the_attempt_of_what_is_called_off_is_kept() {
             board.edge(Facts::IN);
             let worker = spawn(&board, |board| board.serve());
             let kernel = spawn(&board, |board| board.arrive(IN, 1));
-            board.call_off(FIRST, Verdict::Cancelled);
+            board.cancel(FIRST, EndReason::Cancelled);
             worker.join().unwrap();
             kernel.join().unwrap();
             if !is_followed {
@@ -836,13 +838,13 @@ fn the_deadline_of_an_operation_ends_it_once_and_takes_nothing() {
                 let served = board.serve();
                 kernel.join().unwrap();
                 let again = clock.join().unwrap();
-                let (_, verdict) = served.or_else(|| board.serve()).expect("it has its packet");
+                let (_, reason) = served.or_else(|| board.serve()).expect("it has its packet");
                 board.settle();
                 let [first, _] = board.finish();
                 assert_eq!(first.packets, 1);
-                assert_eq!(first.taken > 0, verdict == Verdict::Done, "{verdict:?}");
+                assert_eq!(first.taken > 0, reason == EndReason::Done, "{reason:?}");
                 if deadline == later {
-                    assert_eq!(verdict, Verdict::Done, "it was not over");
+                    assert_eq!(reason, EndReason::Done, "it was not over");
                     let is_known = again == later || again == Moment::NEVER;
                     assert!(is_known, "the timer rings again: {again:?}");
                 }
@@ -879,7 +881,7 @@ fn an_operation_that_lacks_something_is_tried_again_once() {
             assert!(again == at || again == Moment::NEVER);
             assert_eq!(board.ring(at), Moment::NEVER);
         }
-        assert_eq!(board.serve(), Some((FIRST, Verdict::Done)));
+        assert_eq!(board.serve(), Some((FIRST, EndReason::Done)));
         board.settle();
     });
 }
@@ -902,7 +904,7 @@ fn what_has_to_be_begun_is_tried_when_the_operation_before_it_leaves() {
                 if is_late {
                     board.ring(at);
                 } else {
-                    board.call_off(FIRST, Verdict::Cancelled);
+                    board.cancel(FIRST, EndReason::Cancelled);
                 }
             });
             let kernel = spawn(&board, |board| {
@@ -949,7 +951,7 @@ fn an_operation_that_lacks_nothing_any_more_does_not_wait_for_its_time() {
             board.queue(FIRST);
         }
         teller.join().unwrap();
-        assert_eq!(board.serve(), Some((FIRST, Verdict::Done)));
+        assert_eq!(board.serve(), Some((FIRST, EndReason::Done)));
         board.settle();
     });
 }
@@ -1042,10 +1044,10 @@ fn the_key_leaves_with_the_last_flight_if_its_descriptor_was_closed() {
             board.settle();
             assert_eq!(board.packets(FIRST), 1);
             assert_eq!(board.packets(SECOND), usize::from(is_started));
-            if let Some((FIRST, verdict)) = first {
+            if let Some((FIRST, reason)) = first {
                 let taken = board.with_data(FIRST, |data| data.taken);
                 assert_eq!(
-                    (verdict == Verdict::Done, verdict != Verdict::Gone),
+                    (reason == EndReason::Done, reason != EndReason::Gone),
                     (taken > 0, taken > 0)
                 );
             }

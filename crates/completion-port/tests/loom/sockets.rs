@@ -9,7 +9,9 @@ use loom::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use crate::backend::request::SocketRequest;
 use crate::backend::sockets::{SocketKind, SocketTarget};
-use crate::engine::{Engine, NewRegistration, OpRef, Plan, Seat, Step, Taken, Verdict, name_parts};
+use crate::engine::{
+    EndReason, Engine, NewRegistration, OpRef, Plan, Seat, Step, Taken, name_parts,
+};
 use crate::fake::Fake;
 use crate::kit::{
     NO_HINT, entry, explore_within, looking_engine, next, one_shot_engine, spawn, visit, wait_for,
@@ -33,7 +35,7 @@ struct Quay {
 
 #[derive(Debug, PartialEq, Eq)]
 enum Seen {
-    Done(Verdict),
+    Done(EndReason),
     Removed,
 }
 
@@ -128,7 +130,7 @@ impl Quay {
         let op_ref = engine.op_ref(op_index);
         let step = engine.turn(&op_ref, Some(seat));
         let request = engine.take_completed_socket(op_index);
-        let verdict = match step {
+        let reason = match step {
             Step::Try => {
                 // It was declined, or stood behind another one.
                 assert!(request.is_none_or(|request| request.target.is_declined));
@@ -136,15 +138,15 @@ impl Quay {
                 engine.count_operation(seat, false);
                 return None;
             }
-            Step::Ends(verdict) => verdict,
+            Step::Ends(reason) => reason,
             Step::Waits => panic!("its node has come"),
         };
         if let Some(request) = request {
             let is_done = !request.is_cancelled && !request.target.is_declined;
-            assert_eq!(is_done, verdict == Verdict::Done);
+            assert_eq!(is_done, reason == EndReason::Done);
             assert_eq!(request.id, engine.socket_request_of(op_index));
         } else {
-            assert_ne!(verdict, Verdict::Done, "what is done has come back");
+            assert_ne!(reason, EndReason::Done, "what is done has come back");
         }
         engine.count_operation(seat, true);
         self.packets.fetch_add(1, SeqCst);
@@ -154,7 +156,7 @@ impl Quay {
         } else {
             engine.land_own(&op_ref);
         }
-        Some(Seen::Done(verdict))
+        Some(Seen::Done(reason))
     }
 
     /// Waits for a packet, and takes it.
@@ -192,7 +194,7 @@ fn an_operation_that_comes_back_comes_out_of_a_wait() {
         let waiter = spawn(&quay, Quay::take_one);
         quay.start().unwrap();
         quay.work();
-        assert_eq!(waiter.join().unwrap(), Some(Seen::Done(Verdict::Done)));
+        assert_eq!(waiter.join().unwrap(), Some(Seen::Done(EndReason::Done)));
     });
 }
 
@@ -205,7 +207,7 @@ fn an_operation_that_is_cancelled_as_it_is_done_comes_back_once() {
         let is_in_time = quay.engine.cancel_operation(operation).unwrap();
         worker.join().unwrap();
         let seen = waiter.join().unwrap();
-        assert!(is_in_time || seen == Some(Seen::Done(Verdict::Done)), "{seen:?}");
+        assert!(is_in_time || seen == Some(Seen::Done(EndReason::Done)), "{seen:?}");
         assert!(matches!(seen, Some(Seen::Done(_))), "{seen:?}");
         assert!(!quay.engine.cancel_operation(operation).unwrap());
         assert_eq!(quay.fake.socket_requests(), 0);
@@ -226,7 +228,7 @@ fn an_operation_that_is_cancelled_as_it_is_handed_over_ends() {
             quay.work();
         }
         let seen = quay.take_one();
-        let wanted = if is_cancelled { Verdict::Cancelled } else { Verdict::Done };
+        let wanted = if is_cancelled { EndReason::Cancelled } else { EndReason::Done };
         assert_eq!(seen, Some(Seen::Done(wanted)));
         assert_eq!(quay.fake.socket_requests(), 0);
     });
@@ -247,7 +249,7 @@ fn what_stands_behind_an_operation_is_handed_over_when_that_comes_back() {
             loom::thread::yield_now();
         }
         let seen = waiter.join().unwrap();
-        let wanted = [Verdict::Cancelled, Verdict::Done].map(|verdict| Some(Seen::Done(verdict)));
+        let wanted = [EndReason::Cancelled, EndReason::Done].map(|reason| Some(Seen::Done(reason)));
         assert_eq!(seen, wanted);
     });
 }
@@ -262,7 +264,7 @@ fn an_operation_that_the_system_declines_is_tried_again() {
             quay.work();
             loom::thread::yield_now();
         }
-        assert_eq!(waiter.join().unwrap(), Some(Seen::Done(Verdict::Done)));
+        assert_eq!(waiter.join().unwrap(), Some(Seen::Done(EndReason::Done)));
     });
 }
 
@@ -274,7 +276,7 @@ fn an_operation_that_is_cancelled_as_the_system_declines_it_ends() {
         let worker = spawn(&quay, Quay::decline);
         assert!(quay.engine.cancel_operation(operation).unwrap());
         worker.join().unwrap();
-        assert_eq!(waiter.join().unwrap(), Some(Seen::Done(Verdict::Cancelled)));
+        assert_eq!(waiter.join().unwrap(), Some(Seen::Done(EndReason::Cancelled)));
         assert_eq!(quay.fake.socket_requests(), 0);
     });
 }
@@ -347,8 +349,8 @@ fn a_deadline_calls_an_operation_off_or_finds_it_done() {
             let seen = quay.take_one();
             worker.join().unwrap();
             match seen {
-                Some(Seen::Done(Verdict::Done)) => {}
-                Some(Seen::Done(Verdict::TimedOut)) => assert!(quay.fake.time() >= at, "early"),
+                Some(Seen::Done(EndReason::Done)) => {}
+                Some(Seen::Done(EndReason::TimedOut)) => assert!(quay.fake.time() >= at, "early"),
                 other => panic!("{other:?}"),
             }
             assert_eq!(quay.fake.socket_requests(), 0);

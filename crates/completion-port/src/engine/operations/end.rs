@@ -6,7 +6,7 @@ use crate::engine::queue::Lists;
 use crate::engine::worker::Seat;
 use crate::state::facts::Facts;
 use crate::state::moment::Moment;
-use crate::state::operations::{Op, OpEntry, OpTable, Verdict};
+use crate::state::operations::{EndReason, Op, OpEntry, OpTable};
 use crate::state::queue::{Fifo, OP};
 use crate::state::slot::{Next, Slot};
 use crate::state::timers::Alarm;
@@ -18,8 +18,8 @@ impl Operations {
     /// The operation of `op_index` has ended as this says, and its packet is about to be handed out. If it is a connect
     /// that the system continues with, that is given up, before anything else begins on the descriptor or has it.
     #[inline]
-    pub(crate) fn abandon_connect(&self, op_ref: &OpRef<'_>, verdict: Verdict) {
-        if matches!(verdict, Verdict::Cancelled | Verdict::TimedOut) {
+    pub(crate) fn abandon_connect(&self, op_ref: &OpRef<'_>, reason: EndReason) {
+        if matches!(reason, EndReason::Cancelled | EndReason::TimedOut) {
             let abandon = || self.backend().abandon_connect(op_ref.descriptor());
             if op_ref.entry.abandon_connect(op_ref.op_index, abandon) {
                 // A connect whose turn came meanwhile is waiting for this to end.
@@ -106,20 +106,20 @@ impl Operations {
                 // It has been started since that was read.
                 continue;
             }
-            let verdict = Verdict::Cancelled;
+            let reason = EndReason::Cancelled;
             if op.is_lone() {
-                let is_called_off = op.call_off_alone(uses, verdict);
-                let is_ours = is_called_off && self.claim_alone(slot, op);
+                let is_cancelled = op.cancel_alone(uses, reason);
+                let is_ours = is_cancelled && self.claim_alone(slot, op);
                 drop(queues);
                 if is_ours {
                     self.submit(node);
                 }
-                return is_called_off;
+                return is_cancelled;
             }
-            let effects = queues.call_off(self.nodes(), slot, node, verdict, poll);
+            let effects = queues.cancel(self.nodes(), slot, node, reason, poll);
             let Some(effects) = effects else { break };
             let mut ended = Fifo::new();
-            let next = self.cancel_request(&mut queues, slot, node, verdict, &mut ended);
+            let next = self.cancel_request(&mut queues, slot, node, reason, &mut ended);
             queues.begin_unasked(self.nodes(), &mut ended);
             drop(queues);
             self.see_to(effects, index, None);
@@ -132,11 +132,11 @@ impl Operations {
 
     /// A registration ends, or the port: so do its operations.
     #[inline]
-    pub(in crate::engine) fn call_off(&self, slot: &Slot, name: Name, verdict: Verdict) {
+    pub(in crate::engine) fn cancel_op(&self, slot: &Slot, name: Name, reason: EndReason) {
         if slot.word().is_lent() {
             self.until_queued(|| {
                 let mut ended = Fifo::new();
-                let next = self.call_off_all(name, verdict, &mut ended);
+                let next = self.cancel_all_ops(name, reason, &mut ended);
                 self.submit_all(ended);
                 self.follow(next, name_parts(name).0, None);
             });
@@ -145,10 +145,10 @@ impl Operations {
 
     /// Ends all operations of a registration, or has them ended at the next opportunity: puts the nodes of those
     /// that have ended at the end of `ended`. Returns what the slot asks for.
-    pub(in crate::engine) fn call_off_all(
+    pub(in crate::engine) fn cancel_all_ops(
         &self,
         name: Name,
-        verdict: Verdict,
+        reason: EndReason,
         ended: &mut Fifo,
     ) -> Next {
         let (index, generation) = name_parts(name);
@@ -161,12 +161,12 @@ impl Operations {
             return Next::Nothing;
         }
         if let Some((node, uses)) = self.lone_of(entry)
-            && self.call_off_alone(slot, node, uses, verdict)
+            && self.cancel_alone(slot, node, uses, reason)
         {
             ended.push(self.nodes(), node);
         }
-        self.cancel_files(&mut queues, verdict, ended);
-        let next = queues.call_off_all(self.nodes(), slot, verdict, poll, ended);
+        self.cancel_files(&mut queues, reason, ended);
+        let next = queues.cancel_all(self.nodes(), slot, reason, poll, ended);
         let next_of_cancelled = self.cancel_sockets(&mut queues, slot, ended);
         drop(queues);
         if next_of_cancelled == Next::Nothing { next } else { next_of_cancelled }
@@ -207,7 +207,7 @@ impl Operations {
             if at > now {
                 return at;
             }
-            if self.call_off_alone(slot, node, uses, Verdict::TimedOut) {
+            if self.cancel_alone(slot, node, uses, EndReason::TimedOut) {
                 due.push(self.nodes(), node);
             }
             return Moment::NEVER;

@@ -12,7 +12,7 @@ use crate::engine::Engine;
 use crate::engine::context::{Name, PortPhase, kind_of, name_parts};
 use crate::state::facts::Facts;
 use crate::state::moment::Moment;
-use crate::state::operations::{OpEntry, OpQueues, Step, Verdict};
+use crate::state::operations::{EndReason, OpEntry, OpQueues, Step};
 use crate::state::queue::{Node, OP};
 use crate::state::slot::{Drained, Refusal, Slot};
 use crate::state::timers::Alarm;
@@ -87,7 +87,7 @@ impl Operations {
     /// The operation on a file that the caller has tried is done. The caller takes the packet.
     pub(crate) fn file_done(&self, op_ref: &OpRef<'_>) {
         let mut queues = op_ref.entry.lock();
-        queues.end_file(self.nodes(), op_ref.op_index | OP, Verdict::Done);
+        queues.end_file(self.nodes(), op_ref.op_index | OP, EndReason::Done);
     }
 
     /// An operation on a file, which the caller has tried or the back end has had, ends as `end` says, and its packet is
@@ -105,7 +105,7 @@ impl Operations {
     /// The operation on a file that the caller has tried is done, and its packet is queued.
     pub(crate) fn queue_file_done(&self, op_ref: &OpRef<'_>) {
         self.end_and_queue(op_ref.entry, op_ref.op_index, |queues, node| {
-            queues.end_file(self.nodes(), node, Verdict::Done);
+            queues.end_file(self.nodes(), node, EndReason::Done);
         });
     }
 
@@ -117,10 +117,10 @@ impl Operations {
         op_ref: &OpRef<'_>,
         deadline: Moment,
         request: FileRequest,
-    ) -> Result<(), (Verdict, FileRequest)> {
+    ) -> Result<(), (EndReason, FileRequest)> {
         let mut queues = op_ref.entry.lock();
-        if let Step::Ends(verdict) = queues.hand_over(self.nodes(), op_ref.op_index | OP) {
-            return Err((verdict, request));
+        if let Step::Ends(reason) = queues.hand_over(self.nodes(), op_ref.op_index | OP) {
+            return Err((reason, request));
         }
         op_ref.entry.timer().hasten(deadline);
         // See `lend_file`.
@@ -136,11 +136,11 @@ impl Issuer for Engine {
     fn complete(&self, request: FileRequest) {
         #[allow(clippy::cast_possible_truncation, reason = "the lower half is the record")]
         let op_index = request.id as u32;
-        let was_called_off = request.is_cancelled;
+        let was_cancelled = request.is_cancelled;
         // Before the flight ends: the thread that sees that takes it.
         self.outstanding.keep_file(op_index, request);
         self.end_and_queue(self.op_ref(op_index).entry, op_index, |queues, node| {
-            queues.come_back(self.nodes(), node, was_called_off);
+            queues.come_back(self.nodes(), node, was_cancelled);
         });
     }
 }

@@ -5,7 +5,7 @@ use super::{OpRef, Operations};
 use crate::backend::sockets::{Rest, SocketAttempt};
 use crate::engine::context::{PortPhase, kind_of, name_of};
 use crate::state::moment::Moment;
-use crate::state::operations::{Op, OpEntry, OpTable, Step, Verdict};
+use crate::state::operations::{EndReason, Op, OpEntry, OpTable, Step};
 use crate::state::queue::{Node, OP};
 use crate::state::slot::{Drained, Slot};
 use crate::state::timers::Alarm;
@@ -50,7 +50,7 @@ impl Operations {
         if is_ready || slot.block_alone() {
             return Ok(Step::Try);
         }
-        self.end_if_called_off(slot, op, op_index);
+        self.end_if_cancelled(slot, op, op_index);
         self.watch_for(name, slot, direction);
         Ok(Step::Waits)
     }
@@ -58,8 +58,8 @@ impl Operations {
     /// The calling thread has just given the node of a lone operation back. A thread that has called it off before that
     /// has left the node to this one: it is queued. By now it may be another operation's, which its turn tells.
     #[inline]
-    fn end_if_called_off(&self, slot: &Slot, op: &Op, op_index: u32) {
-        if op.called_off().is_some() && self.claim_alone(slot, op) {
+    fn end_if_cancelled(&self, slot: &Slot, op: &Op, op_index: u32) {
+        if op.cancelled().is_some() && self.claim_alone(slot, op) {
             self.queue_operation(op_index);
         }
     }
@@ -76,7 +76,7 @@ impl Operations {
     /// nothing has changed, and [`Operations::turn`] tells.
     #[inline]
     pub(crate) fn turn_alone(&self, op_ref: &OpRef<'_>) -> bool {
-        let is_to_be_tried = op_ref.op.is_lone() && op_ref.op.called_off().is_none();
+        let is_to_be_tried = op_ref.op.is_lone() && op_ref.op.cancelled().is_none();
         if is_to_be_tried {
             op_ref.slot.begin_alone();
         }
@@ -125,13 +125,13 @@ impl Operations {
     pub(super) fn blocked_alone(&self, op_ref: &OpRef<'_>) -> Step {
         let OpRef { slot, op, .. } = *op_ref;
         let (name, direction) = (op_ref.registration(), op.direction());
-        if let Some(verdict) = op.called_off() {
-            return Step::Ends(verdict);
+        if let Some(reason) = op.cancelled() {
+            return Step::Ends(reason);
         }
         if slot.block_alone() {
             return Step::Try;
         }
-        self.end_if_called_off(slot, op, op_ref.op_index);
+        self.end_if_cancelled(slot, op, op_ref.op_index);
         self.watch_for(name, slot, direction);
         Step::Waits
     }
@@ -161,15 +161,15 @@ impl Operations {
 
     /// Calls off the lone operation of `node`, which its record was used for as `uses` says. True if its node is the
     /// caller's to queue by that. The caller has the lock of the desk.
-    pub(super) fn call_off_alone(
+    pub(super) fn cancel_alone(
         &self,
         slot: &Slot,
         node: Node,
         uses: u32,
-        verdict: Verdict,
+        reason: EndReason,
     ) -> bool {
         let op = self.nodes().op(node);
-        op.call_off_alone(uses, verdict) && self.claim_alone(slot, op)
+        op.cancel_alone(uses, reason) && self.claim_alone(slot, op)
     }
 
     /// Claims the node of the lone operation of a slot, which was called off. True if the caller has it by that, and
@@ -177,7 +177,7 @@ impl Operations {
     pub(in crate::engine) fn claim_alone(&self, slot: &Slot, op: &Op) -> bool {
         let is_claimed = slot.claim_alone();
         if is_claimed {
-            op.end_if_called_off();
+            op.end_if_cancelled();
         }
         is_claimed
     }

@@ -20,7 +20,7 @@ use super::registry::Registry;
 use super::worker::Seat;
 use crate::backend::sockets::{Rest, SocketAttempt};
 use crate::state::moment::Moment;
-use crate::state::operations::{Clearance, Effects, Op, OpEntry, OpTable, Step, Tried, Verdict};
+use crate::state::operations::{Clearance, Effects, EndReason, Op, OpEntry, OpTable, Step, Tried};
 use crate::state::queue::{Fifo, NIL, OP};
 use crate::state::slot::{Removal, Slot};
 use crate::state::timers::Alarm;
@@ -156,15 +156,15 @@ impl Operations {
             return Step::Try;
         }
         if op_ref.op.is_lone()
-            && let Some(verdict) = op_ref.op.called_off()
+            && let Some(reason) = op_ref.op.cancelled()
         {
-            return Step::Ends(verdict);
+            return Step::Ends(reason);
         }
         if op_ref.op.begin() {
             return Step::Try;
         }
-        if let Some(verdict) = op_ref.op.end() {
-            return Step::Ends(verdict);
+        if let Some(reason) = op_ref.op.end() {
+            return Step::Ends(reason);
         }
         let OpRef { op_index, index, slot, entry, .. } = *op_ref;
         let poll = self.current_poll();
@@ -260,7 +260,7 @@ impl Operations {
             if slot.retire(generation) == Removal::Owned {
                 ended.push(self.nodes(), index);
             }
-            self.call_off_all(name, Verdict::Gone, &mut ended);
+            self.cancel_all_ops(name, EndReason::Gone, &mut ended);
         }
         ended
     }

@@ -10,7 +10,7 @@ use crate::backend::request::{FileRequest, Request, SocketRequest, Target};
 use crate::backend::sockets::SocketTarget;
 use crate::memory::arena::Arena;
 use crate::state::moment::Moment;
-use crate::state::operations::{OpQueues, OpTable, Verdict};
+use crate::state::operations::{EndReason, OpQueues, OpTable};
 use crate::state::queue::{Fifo, NIL, Node, OP};
 use crate::state::slot::{Next, Slot};
 use crate::sync::{Mutex, MutexGuard};
@@ -170,7 +170,7 @@ impl Operations {
         queues: &mut OpQueues,
         slot: &Slot,
         node: Node,
-        verdict: Verdict,
+        reason: EndReason,
         ended: &mut Fifo,
     ) -> Next {
         if !self.nodes().op(node).is_handed() {
@@ -180,7 +180,7 @@ impl Operations {
             return self.cancel_socket(queues, slot, node, ended);
         }
         if self.cancel_file(node) {
-            queues.end_file(self.nodes(), node, verdict);
+            queues.end_file(self.nodes(), node, reason);
             ended.push(self.nodes(), node);
         }
         Next::Nothing
@@ -194,7 +194,7 @@ impl Operations {
         ended: &mut Fifo,
     ) -> Next {
         let mut outcome = Next::Nothing;
-        for node in queues.called_off_at_back_end(self.nodes()) {
+        for node in queues.cancelled_at_back_end(self.nodes()) {
             if node == NIL {
                 continue;
             }
@@ -211,10 +211,10 @@ impl Operations {
     pub(in crate::engine) fn cancel_files(
         &self,
         queues: &mut OpQueues,
-        verdict: Verdict,
+        reason: EndReason,
         ended: &mut Fifo,
     ) {
-        queues.call_off_files(self.nodes(), verdict, None, |node| self.cancel_file(node), ended);
+        queues.cancel_files(self.nodes(), reason, None, |node| self.cancel_file(node), ended);
     }
 
     /// Cancels those file operations of a registration whose deadlines are over at `now`. Returns the first deadline of
@@ -226,6 +226,6 @@ impl Operations {
         ended: &mut Fifo,
     ) -> Moment {
         let cancel = |node| self.cancel_file(node);
-        queues.call_off_files(self.nodes(), Verdict::TimedOut, Some(now), cancel, ended)
+        queues.cancel_files(self.nodes(), EndReason::TimedOut, Some(now), cancel, ended)
     }
 }

@@ -59,7 +59,7 @@ impl Operations {
         let op_index = node & !OP;
         let request = self.backend().socket_requests().and_then(|it| it.take_completed(name));
         let Some(request) = request else { return Brought::NOTHING };
-        let was_called_off = request.is_cancelled;
+        let was_cancelled = request.is_cancelled;
         let goes_on = request.target.is_declined;
         // Before the flight ends: the thread that sees that takes it.
         self.outstanding.keep_socket(op_index, request);
@@ -67,7 +67,7 @@ impl Operations {
         let (slot, entry) = (self.slot(index), self.entry_of_operation(index));
         let mut queues = entry.lock();
         let poll = self.current_poll();
-        let outcome = (was_called_off, goes_on);
+        let outcome = (was_cancelled, goes_on);
         let effects = queues.come_back_active(self.nodes(), slot, node, outcome, poll);
         drop(queues);
         match effects.next {

@@ -2,7 +2,7 @@
 
 use crate::backend::Backend;
 use crate::backend::sockets::{Rest, SocketAttempt, Transport};
-use crate::engine::{AttemptContext, Engine, OpEntry, OpRef, Seat, Step, Verdict};
+use crate::engine::{AttemptContext, EndReason, Engine, OpEntry, OpRef, Seat, Step};
 use crate::memory::cells::Cell;
 use crate::port::Store;
 use crate::port::operation::OpData;
@@ -199,10 +199,10 @@ impl<K, B: Buffer> Store<K, B> {
             match self.tried(cell, op_ref, attempt, seat) {
                 Step::Try => {}
                 Step::Waits => return false,
-                Step::Ends(verdict) => {
-                    self.engine.abandon_connect(op_ref, verdict);
+                Step::Ends(reason) => {
+                    self.engine.abandon_connect(op_ref, reason);
                     self.engine.land_own(op_ref);
-                    settle(cell, verdict);
+                    settle(cell, reason);
                     return true;
                 }
             }
@@ -219,11 +219,11 @@ pub(in crate::port) fn unload<B>(cell: &Cell<OpData<B>>) -> OpData<B> {
 }
 
 /// The operation in this cell, which is the caller's, has ended.
-pub(in crate::port) fn settle<B>(cell: &Cell<OpData<B>>, verdict: Verdict) {
+pub(in crate::port) fn settle<B>(cell: &Cell<OpData<B>>, reason: EndReason) {
     // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
     // - a value: an operation is in its cell until its outcome is taken;
     // - nothing else: an operation that has ended is handed to one thread, the caller.
-    unsafe { cell.get_mut() }.settle(verdict);
+    unsafe { cell.get_mut() }.settle(reason);
 }
 
 /// An operation that is being tried before anything else knows of it. Should that panic, it is dropped.

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 
 use crate::backend::sockets::{Rest, SocketAttempt};
-use crate::engine::{Engine, Name, OpRef, Seat, Step, Verdict, name_parts};
+use crate::engine::{EndReason, Engine, Name, OpRef, Seat, Step, name_parts};
 use crate::memory::cells::Cell;
 use crate::memory::trace::hears_packets;
 use crate::port::operation::attempt::settle;
@@ -100,14 +100,14 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
             }
         }
         if !is_shared {
-            let Step::Ends(verdict) = step else {
+            let Step::Ends(reason) = step else {
                 return self.own_operation(op_ref, cell, None, seat);
             };
-            engine.abandon_connect(op_ref, verdict);
+            engine.abandon_connect(op_ref, reason);
             engine.land_own(op_ref);
-            if verdict != Verdict::Done {
+            if reason != EndReason::Done {
                 // Otherwise it is settled already: as done from its beginning, or when its token tried it.
-                settle(cell, verdict);
+                settle(cell, reason);
             }
             return Some(self.done(op_ref, cell, seat));
         }
@@ -115,7 +115,7 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
             Step::Try => store.attempt_shared(cell, op_ref, Some(seat)),
             step => step,
         };
-        let Step::Ends(verdict) = step else {
+        let Step::Ends(reason) = step else {
             engine.count_operation(seat, false);
             return None;
         };
@@ -136,8 +136,8 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
         // - a value, and nothing else: as above; the packet that is made here takes it.
         let data = unsafe { cell.get_mut() };
         (data.association, data.name) = (name, OpId(engine.operation_of(op_index)));
-        data.settle(verdict);
-        engine.abandon_connect(op_ref, verdict);
+        data.settle(reason);
+        engine.abandon_connect(op_ref, reason);
         engine.count_operation(seat, true);
         engine.land_shared(op_ref, seat);
         if hears_packets() {

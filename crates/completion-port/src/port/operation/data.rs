@@ -2,7 +2,7 @@
 
 use crate::backend::Backend;
 use crate::backend::sockets::{Rest, SocketAttempt};
-use crate::engine::{Plan, Verdict};
+use crate::engine::{EndReason, Plan};
 use crate::memory::cells::Cell;
 use crate::port::Store;
 use crate::port::operation::{Detail, Kind, OpId, Operation, Outcome};
@@ -55,16 +55,16 @@ impl Progress {
 
     /// Why an operation has failed that has ended so.
     #[inline]
-    fn error(&self, kind: Kind, verdict: Verdict) -> Option<Error> {
-        let (error, code) = match verdict {
-            Verdict::Done => match self.fault {
+    fn error(&self, kind: Kind, reason: EndReason) -> Option<Error> {
+        let (error, code) = match reason {
+            EndReason::Done => match self.fault {
                 Some(fault) => (fault.kind, fault.code),
                 None if self.is_cut => (ErrorKind::Truncated, None),
                 None => return None,
             },
-            Verdict::Cancelled => (ErrorKind::Cancelled, None),
-            Verdict::TimedOut => (ErrorKind::TimedOut, None),
-            Verdict::Gone => (ErrorKind::BadDescriptor, None),
+            EndReason::Cancelled => (ErrorKind::Cancelled, None),
+            EndReason::TimedOut => (ErrorKind::TimedOut, None),
+            EndReason::Gone => (ErrorKind::BadDescriptor, None),
         };
         Some(Error::new(kind.call(), error).with_code(code).having_transferred(self.len))
     }
@@ -80,7 +80,7 @@ pub(crate) struct OpData<B> {
     /// It has become a job or a transfer, which has not come back to it.
     pub(crate) is_handed_over: bool,
     /// Why it has ended, once it has.
-    pub(super) verdict: Verdict,
+    pub(super) reason: EndReason,
     /// What its packet tells of it, if it is shared.
     pub(crate) association: u64,
     pub(crate) name: OpId,
@@ -114,7 +114,7 @@ impl<K, B> Store<K, B> {
             (&raw mut (*place).progress.fault).write(fault);
             (&raw mut (*place).is_shared).write(is_shared);
             (&raw mut (*place).is_handed_over).write(false);
-            (&raw mut (*place).verdict).write(Verdict::Done);
+            (&raw mut (*place).reason).write(EndReason::Done);
             (&raw mut (*place).association).write(0);
             (&raw mut (*place).name).write(OpId(0));
         }
@@ -173,13 +173,13 @@ impl<B> OpData<B> {
 
     /// The operation has ended.
     #[inline]
-    pub(crate) fn settle(&mut self, verdict: Verdict) {
-        self.verdict = verdict;
+    pub(crate) fn settle(&mut self, reason: EndReason) {
+        self.reason = reason;
     }
 
     /// Why the operation has failed, which is settled.
     pub(crate) fn error(&self) -> Option<Error> {
-        self.progress.error(self.operation.kind, self.verdict)
+        self.progress.error(self.operation.kind, self.reason)
     }
 
     /// What has become of the operation, which is settled. Nothing of worth is left of it.
@@ -194,7 +194,7 @@ impl<B> OpData<B> {
     #[inline]
     pub(crate) fn take_bytes(&mut self) -> Option<(Bytes, usize, B)> {
         let Progress { is_cut, len, fault, .. } = &self.progress;
-        if self.verdict != Verdict::Done || fault.is_some() || *is_cut {
+        if self.reason != EndReason::Done || fault.is_some() || *is_cut {
             return None;
         }
         let bytes = self.operation.kind.bytes()?;

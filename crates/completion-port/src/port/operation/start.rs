@@ -1,6 +1,6 @@
 //! The calls of a port that start and cancel operations by name.
 
-use crate::engine::{Name, Plan, Step, Verdict};
+use crate::engine::{EndReason, Name, Plan, Step};
 use crate::memory::cells::Cell;
 use crate::memory::trace::hears_packets;
 use crate::port::current::{current_seat, with_current_seat};
@@ -75,8 +75,8 @@ impl<K, M, B: Buffer> Port<K, M, B> {
         operation: Operation<B>,
     ) -> Result<Started<Outcome<B>>, Refused<Operation<B>>> {
         let (op_index, name, step) = self.share(id, operation, true)?;
-        let Step::Ends(verdict) = step else { return Ok(Started::InFlight(name)) };
-        Ok(Started::Completed(self.store().land_unseen(op_index, verdict).take_outcome()))
+        let Step::Ends(reason) = step else { return Ok(Started::InFlight(name)) };
+        Ok(Started::Completed(self.store().land_unseen(op_index, reason).take_outcome()))
     }
 
     /// Puts an operation in flight, and tries it if nothing else of its direction is. If it ends by that, the caller
@@ -266,16 +266,16 @@ impl<K, B: Buffer> Store<K, B> {
         let Some(request) = request else {
             if now {
                 engine.file_done(&op_ref);
-                return Ok(Step::Ends(Verdict::Done));
+                return Ok(Step::Ends(EndReason::Done));
             }
             engine.queue_file_done(&op_ref);
             return Ok(Step::Waits);
         };
         match engine.submit_file(&op_ref, plan.deadline, request) {
             Ok(()) => Ok(Step::Waits),
-            Err((verdict, request)) => {
+            Err((reason, request)) => {
                 self.unpack(cell, op_index, request);
-                Ok(Step::Ends(verdict))
+                Ok(Step::Ends(reason))
             }
         }
     }

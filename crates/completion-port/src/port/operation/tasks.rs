@@ -1,7 +1,7 @@
 //! Tasks: how they go on and end, without a packet.
 
 use crate::backend::sockets::{Rest, SocketAttempt};
-use crate::engine::{Engine, OpRef, Seat, Step, Verdict};
+use crate::engine::{EndReason, Engine, OpRef, Seat, Step};
 use crate::memory::cells::Cell;
 use crate::memory::trace::hears_packets;
 use crate::port::current::{current_seat, with_current_seat};
@@ -26,11 +26,11 @@ impl<B> OpData<B> {
 
     /// How a task has ended whose verdict is settled.
     fn ending(&self) -> Ending {
-        match self.verdict {
-            Verdict::Done if self.progress.fault.is_some() => Ending::Failed,
-            Verdict::Done => Ending::Done,
-            Verdict::Cancelled | Verdict::TimedOut => Ending::Cancelled,
-            Verdict::Gone => Ending::Closed,
+        match self.reason {
+            EndReason::Done if self.progress.fault.is_some() => Ending::Failed,
+            EndReason::Done => Ending::Done,
+            EndReason::Cancelled | EndReason::TimedOut => Ending::Cancelled,
+            EndReason::Gone => Ending::Closed,
         }
     }
 
@@ -58,8 +58,8 @@ impl<K, B: Buffer> Store<K, B> {
                 Step::Try => self.attempt_task(cell, &op_ref, seat.as_deref()),
                 step => step,
             };
-            if let Step::Ends(verdict) = step {
-                self.land_unseen(op_index, verdict).end_task();
+            if let Step::Ends(reason) = step {
+                self.land_unseen(op_index, reason).end_task();
             }
         }
         has_gone_on
@@ -87,7 +87,7 @@ impl<K, B: Buffer> Store<K, B> {
                 //   below, it hands the task to no other thread;
                 // - a value: as for any operation that is tried.
                 let mut data = unsafe { self.operations.take(op_ref.op_index) };
-                data.settle(Verdict::Done);
+                data.settle(EndReason::Done);
                 let landing = Landing { engine: &self.engine, op_ref, attempt, seat };
                 if hears_packets() {
                     self.engine.tell_completed(registration, data.call(), data.error());
@@ -104,15 +104,15 @@ impl<K, B: Buffer> Store<K, B> {
     }
 
     /// An operation of a shared association, or a task, has ended without a packet, and is the caller's alone.
-    pub(super) fn land_unseen(&self, op_index: u32, verdict: Verdict) -> OpData<B> {
+    pub(super) fn land_unseen(&self, op_index: u32, reason: EndReason) -> OpData<B> {
         let op_ref = self.engine.op_ref(op_index);
-        self.engine.abandon_connect(&op_ref, verdict);
+        self.engine.abandon_connect(&op_ref, reason);
         let registration = op_ref.registration();
         // SAFETY: `take` demands that the caller owns the cell, with a value in it.
         // - owned: the operation has ended, and its node is with the caller, or was never queued;
         // - a value: an operation is in its cell until it has landed, which it does below.
         let mut data = unsafe { self.operations.take(op_index) };
-        data.settle(verdict);
+        data.settle(reason);
         with_current_seat(&self.engine, |seat| self.engine.land_unseen(op_index, seat));
         if hears_packets() {
             self.engine.tell_completed(registration, data.call(), data.error());
@@ -157,8 +157,8 @@ impl<K, M, B: Task> Port<K, M, B> {
             let (error, operation) = refused.into_parts();
             Refused::new(error, operation.into_buffer().expect("a task comes back"))
         })?;
-        let Step::Ends(verdict) = step else { return Ok(Started::InFlight(name)) };
-        Ok(Started::Completed(self.store().land_unseen(op_index, verdict).into_task()))
+        let Step::Ends(reason) = step else { return Ok(Started::InFlight(name)) };
+        Ok(Started::Completed(self.store().land_unseen(op_index, reason).into_task()))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use crate::backend::sockets::{Rest, SocketAttempt};
-use crate::engine::{OpEntry, Plan, Step, Verdict};
+use crate::engine::{EndReason, OpEntry, Plan, Step};
 use crate::memory::cells::Cell;
 use crate::memory::trace::hears_packets;
 use crate::port::current::{current_seat, with_current_seat};
@@ -75,13 +75,13 @@ impl<'p, K, B: Buffer> Lent<'p, K, B> {
                 // - neither changed nor taken: the operation was refused, so that no other thread knows of it.
                 if unsafe { cell.get() }.transferred() > 0 {
                     // A part was sent, which a refusal could not tell.
-                    settle(cell, Verdict::Cancelled);
+                    settle(cell, EndReason::Cancelled);
                     return Ok(Started::Completed(Ended { held, cell }));
                 }
                 // Its token may have begun it already.
                 let entry = store.engine.entry_of_operation(held.index);
                 let op_ref = store.engine.before_start(op_index, held.index, held.slot, entry);
-                store.engine.abandon_connect(&op_ref, Verdict::Cancelled);
+                store.engine.abandon_connect(&op_ref, EndReason::Cancelled);
                 let operation = unload(cell).into_operation();
                 let token = Ready { held, key: PhantomData };
                 Err(token.refuse_operation(Error::new(operation.call(), error), operation))

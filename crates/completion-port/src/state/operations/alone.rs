@@ -3,7 +3,7 @@
 //!
 //! The steps of the word are in `state/slot/alone.rs`. docs/design/FLIGHTS.md has the table of both.
 
-use super::op::{Op, OpTable, Phase, Verdict};
+use super::op::{EndReason, Op, OpTable, Phase};
 use super::queues::OpQueues;
 use crate::state::moment::Moment;
 use crate::state::queue::Node;
@@ -28,20 +28,20 @@ impl Op {
     /// Why the lone operation is to end, unless it comes to an end of its own. The thread that has called it off says so
     /// to the slot afterwards, which the caller has asked before.
     #[inline]
-    pub(crate) fn called_off(&self) -> Option<Verdict> {
-        Some(self.verdict()).filter(|verdict| *verdict != Verdict::Done)
+    pub(crate) fn cancelled(&self) -> Option<EndReason> {
+        Some(self.reason()).filter(|reason| *reason != EndReason::Done)
     }
 
     /// Calls the lone operation off that the record was used for as `uses` says, if nothing has before. False if it has
     /// landed. Afterwards the caller claims its node. The caller has the lock of the desk.
-    pub(crate) fn call_off_alone(&self, uses: u32, verdict: Verdict) -> bool {
-        self.judge_if_undecided(uses, verdict)
+    pub(crate) fn cancel_alone(&self, uses: u32, reason: EndReason) -> bool {
+        self.set_reason_if_none(uses, reason)
     }
 
     /// The caller has claimed the node of a lone operation, and queues it. If the operation is called off it has ended by
     /// that; it may be another one than the caller thought.
-    pub(crate) fn end_if_called_off(&self) {
-        if self.is_called_off() {
+    pub(crate) fn end_if_cancelled(&self) {
+        if self.is_cancelled() {
             self.set(Phase::Ended);
         }
     }

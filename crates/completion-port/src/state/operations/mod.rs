@@ -34,5 +34,5 @@ mod queues;
 mod tests;
 
 pub(crate) use entry::{Clearance, OpEntries, OpEntry};
-pub(crate) use op::{Op, OpTable, Verdict};
+pub(crate) use op::{EndReason, Op, OpTable};
 pub(crate) use queues::{Effects, OpQueues, Step, Tried};

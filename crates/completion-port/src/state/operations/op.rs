@@ -28,7 +28,7 @@ pub(super) enum Phase {
 
 /// Why a flight has ended, or is to end at the next opportunity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum EndReason {
     /// The operation has come to an end of its own.
     Done = 0,
     Cancelled = 1,
@@ -84,7 +84,7 @@ impl Op {
 
     /// It has not been used yet; `first` stands for its first use.
     pub(crate) fn begin_uses(&self, first: u32) {
-        self.claim.store(claim(first, Verdict::Done), Relaxed);
+        self.claim.store(claim(first, EndReason::Done), Relaxed);
     }
 
     /// Where an operation of the next use stands, and when it has to end.
@@ -104,7 +104,7 @@ impl Op {
     #[inline]
     pub(crate) fn begin(&self) -> bool {
         // What is due is changed by no other thread but for the verdict, which is looked at again after the attempt.
-        let is_due = self.phase() == Phase::Due && self.verdict() == Verdict::Done;
+        let is_due = self.phase() == Phase::Due && self.reason() == EndReason::Done;
         if is_due {
             self.set(Phase::Tried);
         }
@@ -114,8 +114,8 @@ impl Op {
     /// Its node has come to the calling thread. How it has ended, if it has: that is settled, and nothing else is left
     /// to do in its lane.
     #[inline]
-    pub(crate) fn end(&self) -> Option<Verdict> {
-        (self.phase() == Phase::Ended).then(|| self.verdict())
+    pub(crate) fn end(&self) -> Option<EndReason> {
+        (self.phase() == Phase::Ended).then(|| self.reason())
     }
 
     /// The next operation of this record is a task, or is none.
@@ -168,22 +168,22 @@ impl Op {
     }
 
     #[inline]
-    pub(super) fn verdict(&self) -> Verdict {
-        match self.claim.load(Relaxed) & VERDICT {
-            0 => Verdict::Done,
-            1 => Verdict::Cancelled,
-            2 => Verdict::TimedOut,
-            _ => Verdict::Gone,
+    pub(super) fn reason(&self) -> EndReason {
+        match self.claim.load(Relaxed) & REASON {
+            0 => EndReason::Done,
+            1 => EndReason::Cancelled,
+            2 => EndReason::TimedOut,
+            _ => EndReason::Gone,
         }
     }
 
-    pub(super) fn judge(&self, verdict: Verdict) {
-        self.claim.store(claim(self.uses(), verdict), Relaxed);
+    pub(super) fn set_reason(&self, reason: EndReason) {
+        self.claim.store(claim(self.uses(), reason), Relaxed);
     }
 
     /// Says why the operation of this use is to end, if nothing has before. False if the record is used for another one.
-    pub(super) fn judge_if_undecided(&self, uses: u32, verdict: Verdict) -> bool {
-        let (expected, wanted) = (claim(uses, Verdict::Done), claim(uses, verdict));
+    pub(super) fn set_reason_if_none(&self, uses: u32, reason: EndReason) -> bool {
+        let (expected, wanted) = (claim(uses, EndReason::Done), claim(uses, reason));
         match self.claim.compare_exchange(expected, wanted, AcqRel, Acquire) {
             Ok(_) => true,
             Err(now) => now >> u32::BITS == u64::from(uses),
@@ -202,7 +202,7 @@ impl Op {
     pub(crate) fn land(&self) {
         // In this order: a thread that sees the next claim sees this phase, or that of the next operation.
         self.set(Phase::Landed);
-        self.claim.store(claim(self.uses().wrapping_add(1), Verdict::Done), Release);
+        self.claim.store(claim(self.uses().wrapping_add(1), EndReason::Done), Release);
     }
 
     #[inline]
@@ -215,8 +215,8 @@ impl Op {
     }
 
     /// Whether it is to end, unless it comes to an end of its own. It becomes so under the desk's lock.
-    pub(crate) fn is_called_off(&self) -> bool {
-        self.verdict() != Verdict::Done
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.reason() != EndReason::Done
     }
 
     /// Its packet is taken. Whether it was awaited.
@@ -250,11 +250,11 @@ impl Op {
 }
 
 /// The bits of a claim that are the verdict; the uses stand in the upper half.
-const VERDICT: u64 = 0b11;
+const REASON: u64 = 0b11;
 
 /// What a flight's claim says.
-fn claim(uses: u32, verdict: Verdict) -> u64 {
-    u64::from(uses) << u32::BITS | verdict as u64
+fn claim(uses: u32, reason: EndReason) -> u64 {
+    u64::from(uses) << u32::BITS | reason as u64
 }
 
 /// Where flights lie, and their links.

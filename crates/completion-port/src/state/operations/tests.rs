@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{Clearance, Op, OpEntry, OpQueues, OpTable, Step, Tried, Verdict};
+use super::{Clearance, EndReason, Op, OpEntry, OpQueues, OpTable, Step, Tried};
 use crate::state::facts::Facts;
 use crate::state::moment::Moment;
 use crate::state::queue::{Fifo, Links, NIL, Node, OP};
@@ -54,10 +54,10 @@ fn an_operation_is_called_off_without_a_look_at_those_in_front_of_it() {
         let (middle, last) = (nodes[8], nodes[15]);
         for node in [last, middle, nodes[0]] {
             all.looks.store(0, Relaxed);
-            let effects = queues.call_off(&all, &slot, node, Verdict::Cancelled, 0).unwrap();
+            let effects = queues.cancel(&all, &slot, node, EndReason::Cancelled, 0).unwrap();
             assert_eq!((effects.due, effects.next), (node, Next::Nothing));
             assert!(all.looks.load(Relaxed) < 10, "{:?} looks", all.looks);
-            assert!(queues.call_off(&all, &slot, node, Verdict::Cancelled, 0).is_none());
+            assert!(queues.cancel(&all, &slot, node, EndReason::Cancelled, 0).is_none());
         }
         // What is left is due in the order of its start, and what has to wait once more comes first again.
         let (mut due, is_missed) = queues.stir(&all, &slot, Facts::IN);
@@ -75,7 +75,7 @@ fn an_operation_is_called_off_without_a_look_at_those_in_front_of_it() {
                 continue;
             }
             let (step, effects) = queues.tried(&all, &slot, node, Tried::Done { dry: false }, 0);
-            assert_eq!(step, Step::Ends(Verdict::Done));
+            assert_eq!(step, Step::Ends(EndReason::Done));
             order.push(node);
             due[0] = effects.due;
         }
@@ -98,7 +98,7 @@ fn a_deadline_ends_those_that_are_over_and_leaves_the_order_of_the_others() {
         assert_eq!((again, next), (moment(8), Next::Nothing));
         assert_eq!(ended.nodes(&all), [0, 2, 5].map(|number| number | OP));
         let mut ended = Fifo::new();
-        let _ = queues.call_off_all(&all, &slot, Verdict::Cancelled, 0, &mut ended);
+        let _ = queues.cancel_all(&all, &slot, EndReason::Cancelled, 0, &mut ended);
         assert_eq!(ended.nodes(&all), [1, 3, 4].map(|number| number | OP));
     });
 }

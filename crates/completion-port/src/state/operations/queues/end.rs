@@ -3,20 +3,20 @@
 use super::{Effects, OpQueues};
 use crate::state::moment::Moment;
 use crate::state::operations::list::OpList;
-use crate::state::operations::op::{OpTable, Phase, Verdict};
+use crate::state::operations::op::{EndReason, OpTable, Phase};
 use crate::state::queue::{Fifo, NIL, Node};
 use crate::state::slot::{Next, Slot};
 use crate::types::interest::Direction;
 
 impl OpQueues {
-    /// Ends a flight as `verdict` says, or has it ended at the next opportunity. If its node is the caller's to
+    /// Ends a flight as `reason` says, or has it ended at the next opportunity. If its node is the caller's to
     /// queue, that is told by [`Effects::due`]. `None` if it has ended already.
-    pub(crate) fn call_off(
+    pub(crate) fn cancel(
         &mut self,
         ops: &impl OpTable,
         slot: &Slot,
         node: Node,
-        verdict: Verdict,
+        reason: EndReason,
         poll: u32,
     ) -> Option<Effects> {
         let op = ops.op(node);
@@ -24,15 +24,15 @@ impl OpQueues {
             Phase::Waiting => {
                 let direction = op.direction();
                 self.queue(direction).leave(ops, node);
-                op.judge(verdict);
+                op.set_reason(reason);
                 op.set(Phase::Ended);
                 let next = self.ground_if_empty(slot, direction, poll);
                 Some(Effects { due: node, next })
             }
             // For one that was handed over the caller asks the back end.
             Phase::Due | Phase::Tried | Phase::Handed => {
-                if op.verdict() == Verdict::Done {
-                    op.judge(verdict);
+                if op.reason() == EndReason::Done {
+                    op.set_reason(reason);
                 }
                 Some(Effects::NONE)
             }
@@ -43,11 +43,11 @@ impl OpQueues {
 
     /// Ends all flights, or has them ended at the next opportunity. Those whose nodes are to be queued are
     /// put at the end of `ended`.
-    pub(crate) fn call_off_all(
+    pub(crate) fn cancel_all(
         &mut self,
         ops: &impl OpTable,
         slot: &Slot,
-        verdict: Verdict,
+        reason: EndReason,
         poll: u32,
         ended: &mut Fifo,
     ) -> Next {
@@ -59,15 +59,15 @@ impl OpQueues {
             }
             while let Some(node) = queue.pop(ops) {
                 let op = ops.op(node);
-                op.judge(verdict);
+                op.set_reason(reason);
                 op.set(Phase::Ended);
                 ended.push(ops, node);
             }
             // Work without a record is not cancelled: the call that tries it is about to end.
             if let Some(active) = queue.active_op()
-                && ops.op(active).verdict() == Verdict::Done
+                && ops.op(active).reason() == EndReason::Done
             {
-                ops.op(active).judge(verdict);
+                ops.op(active).set_reason(reason);
             }
             let next = self.ground_if_empty(slot, direction, poll);
             if next != Next::Nothing {
@@ -102,7 +102,7 @@ impl OpQueues {
                 next = OpList::next(ops, node);
                 if op.is_over(now) {
                     queue.leave(ops, node);
-                    op.judge(Verdict::TimedOut);
+                    op.set_reason(EndReason::TimedOut);
                     op.set(Phase::Ended);
                     due.push(ops, node);
                 } else {
@@ -111,8 +111,8 @@ impl OpQueues {
             }
             if let Some(active) = queue.active_op() {
                 let op = ops.op(active);
-                if op.is_over(now) && op.verdict() == Verdict::Done {
-                    op.judge(Verdict::TimedOut);
+                if op.is_over(now) && op.reason() == EndReason::Done {
+                    op.set_reason(EndReason::TimedOut);
                 } else if !op.is_over(now) {
                     again = again.min(op.deadline());
                 }

@@ -3,7 +3,7 @@
 use super::{OpQueues, Step};
 use crate::state::moment::Moment;
 use crate::state::operations::list::OpList;
-use crate::state::operations::op::{OpTable, Phase, Verdict};
+use crate::state::operations::op::{EndReason, OpTable, Phase};
 use crate::state::queue::{Fifo, Node};
 
 impl OpQueues {
@@ -25,45 +25,45 @@ impl OpQueues {
     /// called off meanwhile.
     pub(crate) fn hand_over(&mut self, ops: &impl OpTable, node: Node) -> Step {
         let op = ops.op(node);
-        match op.verdict() {
-            Verdict::Done => {
+        match op.reason() {
+            EndReason::Done => {
                 op.set(Phase::Handed);
                 Step::Waits
             }
-            verdict => {
-                self.end_file(ops, node, verdict);
-                Step::Ends(verdict)
+            reason => {
+                self.end_file(ops, node, reason);
+                Step::Ends(reason)
             }
         }
     }
 
     /// An operation on a file has ended: as it says itself, or called off. Its node is the caller's.
-    pub(crate) fn end_file(&mut self, ops: &impl OpTable, node: Node, verdict: Verdict) {
+    pub(crate) fn end_file(&mut self, ops: &impl OpTable, node: Node, reason: EndReason) {
         self.files.leave(ops, node);
         let op = ops.op(node);
-        op.judge(verdict);
+        op.set_reason(reason);
         op.set(Phase::Ended);
     }
 
     /// The back end has let go of an operation on a file, which was done, or was called off before that. Its node is
     /// the caller's.
-    pub(crate) fn come_back(&mut self, ops: &impl OpTable, node: Node, was_called_off: bool) {
-        let verdict = match (was_called_off, ops.op(node).verdict()) {
-            (false, _) => Verdict::Done,
+    pub(crate) fn come_back(&mut self, ops: &impl OpTable, node: Node, was_cancelled: bool) {
+        let reason = match (was_cancelled, ops.op(node).reason()) {
+            (false, _) => EndReason::Done,
             // The back end has ended by itself.
-            (true, Verdict::Done) => Verdict::Cancelled,
-            (true, verdict) => verdict,
+            (true, EndReason::Done) => EndReason::Cancelled,
+            (true, reason) => reason,
         };
-        self.end_file(ops, node, verdict);
+        self.end_file(ops, node, reason);
     }
 
     /// Calls all operations on files off, or those whose deadlines are over at `now`. Each one that the back end
     /// has is passed to `recall`, once: true if the back end has given it back, so that it ends. Its node is put at
     /// the end of `ended` then. Returns the first deadline of the others, if those count.
-    pub(crate) fn call_off_files(
+    pub(crate) fn cancel_files(
         &mut self,
         ops: &impl OpTable,
-        verdict: Verdict,
+        reason: EndReason,
         now: Option<Moment>,
         mut recall: impl FnMut(Node) -> bool,
         ended: &mut Fifo,
@@ -74,16 +74,16 @@ impl OpQueues {
             let op = ops.op(node);
             // Before the node may be put elsewhere.
             next = OpList::next(ops, node);
-            if op.verdict() != Verdict::Done {
+            if op.reason() != EndReason::Done {
                 continue;
             }
             if now.is_some_and(|now| !op.is_over(now)) {
                 first = first.min(op.deadline());
                 continue;
             }
-            op.judge(verdict);
+            op.set_reason(reason);
             if op.is_handed() && recall(node) {
-                self.end_file(ops, node, verdict);
+                self.end_file(ops, node, reason);
                 ended.push(ops, node);
             }
         }

@@ -11,7 +11,7 @@ mod system;
 use std::fmt;
 
 use super::list::OpList;
-use super::op::{Op, OpTable, Phase, Verdict};
+use super::op::{EndReason, Op, OpTable, Phase};
 use super::queue::{CALLER, OpQueue};
 use crate::state::facts::Facts;
 use crate::state::moment::Moment;
@@ -38,7 +38,7 @@ pub(crate) enum Step {
     /// It waits.
     Waits,
     /// It has ended; the caller takes its packet, or queues its node.
-    Ends(Verdict),
+    Ends(EndReason),
 }
 
 /// What a change leaves to be done besides.
@@ -153,7 +153,7 @@ impl OpQueues {
 
     fn begin_op(&mut self, op: &Op, slot: u32, deadline: Moment) {
         op.place(slot, deadline);
-        op.judge(Verdict::Done);
+        op.set_reason(EndReason::Done);
         self.in_flight += 1;
     }
 
@@ -202,13 +202,13 @@ impl OpQueues {
         poll: u32,
     ) -> (Step, Effects) {
         let op = ops.op(node);
-        match (op.phase(), op.verdict()) {
-            (Phase::Due, Verdict::Done) => {
+        match (op.phase(), op.reason()) {
+            (Phase::Due, EndReason::Done) => {
                 op.set(Phase::Tried);
                 (Step::Try, Effects::NONE)
             }
-            (Phase::Due, verdict) => (Step::Ends(verdict), self.end_active(ops, slot, node, poll)),
-            (_, verdict) => (Step::Ends(verdict), Effects::NONE),
+            (Phase::Due, reason) => (Step::Ends(reason), self.end_active(ops, slot, node, poll)),
+            (_, reason) => (Step::Ends(reason), Effects::NONE),
         }
     }
 
@@ -236,20 +236,20 @@ impl OpQueues {
         let direction = op.direction();
         let queue = self.queue(direction);
         let is_newest = queue.is_newest();
-        let verdict = op.verdict();
+        let reason = op.reason();
         match tried {
             Tried::Done { dry } => {
                 if dry && is_newest {
                     slot.know(direction.facts(), false);
                 }
-                op.judge(Verdict::Done);
-                (Step::Ends(Verdict::Done), self.end_active(ops, slot, node, poll))
+                op.set_reason(EndReason::Done);
+                (Step::Ends(EndReason::Done), self.end_active(ops, slot, node, poll))
             }
-            Tried::Blocked if !is_newest && verdict == Verdict::Done => {
+            Tried::Blocked if !is_newest && reason == EndReason::Done => {
                 queue.begin_again();
                 (Step::Try, Effects::NONE)
             }
-            Tried::Scarce(_) if queue.is_hastened() && verdict == Verdict::Done => {
+            Tried::Scarce(_) if queue.is_hastened() && reason == EndReason::Done => {
                 queue.stop_hastening();
                 (Step::Try, Effects::NONE)
             }
@@ -257,8 +257,8 @@ impl OpQueues {
                 if tried == Tried::Blocked && is_newest {
                     slot.know(direction.facts(), false);
                 }
-                if verdict != Verdict::Done {
-                    return (Step::Ends(verdict), self.end_active(ops, slot, node, poll));
+                if reason != EndReason::Done {
+                    return (Step::Ends(reason), self.end_active(ops, slot, node, poll));
                 }
                 let retry = if let Tried::Scarce(at) = tried { at } else { Moment::NEVER };
                 queue.wait_first(ops, node, retry);

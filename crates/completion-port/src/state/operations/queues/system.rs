@@ -1,7 +1,7 @@
 //! Operations of lanes that the system carries out: the back end has them until they come back.
 
 use super::{Effects, OpQueues, Step};
-use crate::state::operations::op::{OpTable, Phase, Verdict};
+use crate::state::operations::op::{EndReason, OpTable, Phase};
 use crate::state::queue::{NIL, Node};
 use crate::state::slot::Slot;
 use crate::types::interest::Direction;
@@ -17,12 +17,12 @@ impl OpQueues {
         poll: u32,
     ) -> (Step, Effects) {
         let op = ops.op(node);
-        match op.verdict() {
-            Verdict::Done => {
+        match op.reason() {
+            EndReason::Done => {
                 op.set(Phase::Handed);
                 (Step::Waits, Effects::NONE)
             }
-            verdict => (Step::Ends(verdict), self.end_active(ops, slot, node, poll)),
+            reason => (Step::Ends(reason), self.end_active(ops, slot, node, poll)),
         }
     }
 
@@ -33,7 +33,7 @@ impl OpQueues {
         ops: &impl OpTable,
         slot: &Slot,
         node: Node,
-        (was_called_off, goes_on): (bool, bool),
+        (was_cancelled, goes_on): (bool, bool),
         poll: u32,
     ) -> Effects {
         let op = ops.op(node);
@@ -45,13 +45,13 @@ impl OpQueues {
             op.set(Phase::Due);
             return Effects::NONE;
         }
-        let verdict = match (was_called_off, op.verdict()) {
-            (false, _) => Verdict::Done,
+        let reason = match (was_cancelled, op.reason()) {
+            (false, _) => EndReason::Done,
             // The back end has ended by itself.
-            (true, Verdict::Done) => Verdict::Cancelled,
-            (true, verdict) => verdict,
+            (true, EndReason::Done) => EndReason::Cancelled,
+            (true, reason) => reason,
         };
-        op.judge(verdict);
+        op.set_reason(reason);
         self.end_active(ops, slot, node, poll)
     }
 
@@ -61,12 +61,12 @@ impl OpQueues {
     }
 
     /// The flights of the lanes that are called off, and that the back end has; `NIL` where there is none.
-    pub(crate) fn called_off_at_back_end(&self, ops: &impl OpTable) -> [Node; 2] {
+    pub(crate) fn cancelled_at_back_end(&self, ops: &impl OpTable) -> [Node; 2] {
         Direction::BOTH.map(|direction| match self.queues[direction as usize].active_op() {
             None => NIL,
             Some(node) => {
                 let op = ops.op(node);
-                if op.is_handed() && op.is_called_off() { node } else { NIL }
+                if op.is_handed() && op.is_cancelled() { node } else { NIL }
             }
         })
     }
