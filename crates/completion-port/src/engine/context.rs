@@ -7,7 +7,7 @@ use super::nodes::Nodes;
 use crate::backend::Backend;
 use crate::backend::host::Origin;
 use crate::backend::sockets::Transport;
-use crate::memory::trace::trace_aside;
+use crate::memory::trace::trace_caught;
 use crate::state::operations::OpEntry;
 use crate::state::schedule::{SAMPLED, SeatNumber};
 use crate::state::slot::{GENERATION, GENERATIONS, Refusal, Slot};
@@ -218,7 +218,7 @@ impl Context {
     pub(crate) fn tell_enabled(&self, name: Name, mode: Mode) {
         let _ = (name, mode);
         // The timer of an arming with a deadline may still have to be set.
-        trace_aside!(
+        trace_caught!(
             TRACE,
             port = self.number,
             registration = ?Shown(name),
@@ -240,7 +240,7 @@ impl Context {
     #[inline(never)]
     pub(crate) fn tell_named(&self, name: Name, events: Events) {
         let _ = (name, events);
-        trace_aside!(
+        trace_caught!(
             TRACE,
             port = self.number,
             registration = ?Shown(name),
@@ -263,7 +263,7 @@ impl Context {
         // In a forked child a subscriber may wait for a thread that is not there.
         #[cfg(feature = "tracing")]
         if !self.forked() {
-            trace_aside!(
+            trace_caught!(
                 DEBUG,
                 port = self.number,
                 call = ?error.call(),
@@ -281,7 +281,7 @@ impl Context {
     #[cfg_attr(not(feature = "tracing"), inline)]
     pub(super) fn tell_removed(&self, name: Name, descriptor: Descriptor) {
         let _ = (name, descriptor);
-        trace_aside!(
+        trace_caught!(
             DEBUG,
             port = self.number,
             registration = ?Shown(name),
@@ -296,7 +296,7 @@ impl Context {
     #[inline(never)]
     pub(crate) fn tell_started(&self, registration: Name, call: Call) {
         let _ = (registration, call);
-        trace_aside!(
+        trace_caught!(
             TRACE,
             port = self.number,
             registration = ?Shown(registration),
@@ -311,7 +311,7 @@ impl Context {
     #[inline(never)]
     pub(crate) fn tell_completed(&self, registration: Name, call: Call, error: Option<Error>) {
         let _ = (registration, call, error);
-        trace_aside!(
+        trace_caught!(
             TRACE,
             port = self.number,
             registration = ?Shown(registration),
@@ -326,14 +326,14 @@ impl Context {
     #[inline(never)]
     pub(super) fn tell_woken(&self, seat: SeatNumber, in_kernel: bool) {
         let _ = (seat, in_kernel);
-        trace_aside!(TRACE, port = self.number, seat, in_kernel, "woken");
+        trace_caught!(TRACE, port = self.number, seat, in_kernel, "woken");
     }
 
     /// These threads were found asleep. The lock must not be held: a subscriber hears of it.
     pub(super) fn tell_found(&self, found: Vec<SeatNumber>) {
         for seat in found {
             let _ = seat;
-            trace_aside!(DEBUG, port = self.number, seat, "found asleep");
+            trace_caught!(DEBUG, port = self.number, seat, "found asleep");
         }
     }
 }

@@ -186,7 +186,7 @@ impl Engine {
                     self.abandon_connect(&self.op_ref(op_index), reason);
                 }
             }
-            if op.is_handed() && !forked {
+            if op.is_submitted() && !forked {
                 // Before the keys are dropped: a system may let a send go on behind the closing of its socket.
                 drop(self.cancel_socket_request(op_index));
             }

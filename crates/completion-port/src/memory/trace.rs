@@ -10,7 +10,7 @@ macro_rules! trace {
 }
 
 /// The same in the middle of something that has to go on. So a panic of the subscriber ends here.
-macro_rules! trace_aside {
+macro_rules! trace_caught {
     ($level:ident, $($event:tt)*) => {
         #[cfg(feature = "tracing")]
         if tracing::level_filters::LevelFilter::current() >= tracing::Level::$level {
@@ -21,7 +21,7 @@ macro_rules! trace_aside {
     };
 }
 
-pub(crate) use {trace, trace_aside};
+pub(crate) use {trace, trace_caught};
 
 /// Whether a subscriber may listen to events that come with each packet: those at trace level. It is one
 /// load; whether the subscriber listens to this library, too, the event itself asks. Always false, and known

@@ -51,7 +51,7 @@ impl Operations {
         }
         let node = op_index | OP;
         queues.start_file(self.nodes(), node, index, deadline);
-        let step = queues.hand_over(self.nodes(), node);
+        let step = queues.submit(self.nodes(), node);
         debug_assert_eq!(step, Step::Waits, "nothing has called it off yet");
         entry.timer().move_deadline(deadline);
         // With the lock: a thread that calls the flight off finds it at the back end.
@@ -119,7 +119,7 @@ impl Operations {
         request: FileRequest,
     ) -> Result<(), (EndReason, FileRequest)> {
         let mut queues = op_ref.entry.lock();
-        if let Step::Ends(reason) = queues.hand_over(self.nodes(), op_ref.op_index | OP) {
+        if let Step::Ends(reason) = queues.submit(self.nodes(), op_ref.op_index | OP) {
             return Err((reason, request));
         }
         op_ref.entry.timer().hasten(deadline);
@@ -140,7 +140,7 @@ impl Issuer for Engine {
         // Before the flight ends: the thread that sees that takes it.
         self.outstanding.keep_file(op_index, request);
         self.end_and_queue(self.op_ref(op_index).entry, op_index, |queues, node| {
-            queues.come_back(self.nodes(), node, was_cancelled);
+            queues.complete_file(self.nodes(), node, was_cancelled);
         });
     }
 }

@@ -150,7 +150,7 @@ impl Operations {
         request.is_cancelled = true;
         self.outstanding.keep_socket(op_index, request);
         let poll = self.current_poll();
-        let effects = queues.end_recalled(self.nodes(), slot, node, poll);
+        let effects = queues.end_cancelled(self.nodes(), slot, node, poll);
         ended.push(self.nodes(), node);
         if effects.due != NIL {
             ended.push(self.nodes(), effects.due);
@@ -173,7 +173,7 @@ impl Operations {
         reason: EndReason,
         ended: &mut Fifo,
     ) -> Next {
-        if !self.nodes().op(node).is_handed() {
+        if !self.nodes().op(node).is_submitted() {
             return Next::Nothing;
         }
         if queues.is_active(self.nodes(), node) {

@@ -68,7 +68,7 @@ impl Operations {
         let mut queues = entry.lock();
         let poll = self.current_poll();
         let outcome = (was_cancelled, goes_on);
-        let effects = queues.come_back_active(self.nodes(), slot, node, outcome, poll);
+        let effects = queues.complete_submitted(self.nodes(), slot, node, outcome, poll);
         drop(queues);
         match effects.next {
             Next::Queue => Brought { nodes: [node, effects.due, index], to_check: NIL },

@@ -28,7 +28,7 @@ impl Operations {
         let OpRef { op_index, index, slot, entry, .. } = *op_ref;
         let poll = self.current_poll();
         let mut queues = entry.lock();
-        let (step, effects) = queues.hand_over_active(self.nodes(), slot, op_index | OP, poll);
+        let (step, effects) = queues.submit_active(self.nodes(), slot, op_index | OP, poll);
         if step != Step::Waits {
             drop(queues);
             self.see_to(effects, index, seat);

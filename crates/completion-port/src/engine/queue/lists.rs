@@ -31,7 +31,7 @@ impl Flags {
     /// A thread was found asleep, and no event tells of it yet.
     const FOUND: u8 = 8;
     /// Operations were put aside.
-    pub(in crate::engine) const ASIDE: u8 = 16;
+    pub(in crate::engine) const DEFERRED: u8 = 16;
 
     #[inline]
     pub(in crate::engine) fn is_any(self) -> bool {
@@ -53,8 +53,8 @@ impl Flags {
 pub(in crate::engine) struct Lists {
     ready: Fifo,
     /// Tasks that are due or have ended: no packet tells of them. See
-    /// [`Queue::put_aside`](super::Queue::put_aside).
-    aside: Fifo,
+    /// [`Queue::defer`](super::Queue::defer).
+    deferred: Fifo,
     /// Registrations that the kernel has to be asked about before they can be queued.
     recheck: Fifo,
     members: Members,
@@ -87,7 +87,7 @@ impl Lists {
     pub(super) fn new(number: u64) -> Self {
         Self {
             ready: Fifo::new(),
-            aside: Fifo::new(),
+            deferred: Fifo::new(),
             recheck: Fifo::new(),
             members: Members::default(),
             phase: PortPhase::Open,
@@ -119,7 +119,7 @@ impl Lists {
             PortPhase::Closed => {
                 self.ready.is_empty()
                     && self.recheck.is_empty()
-                    && self.aside.is_empty()
+                    && self.deferred.is_empty()
                     && self.peeks == 0
             }
             PortPhase::Abandoned => true,
@@ -231,14 +231,14 @@ impl Lists {
         self.ready.unlink(links, node) || self.recheck.unlink(links, node)
     }
 
-    pub(super) fn put_aside(&mut self, nodes: &Nodes, node: Node) {
-        self.aside.push(nodes, node);
-        self.flags.set(Flags::ASIDE, true);
+    pub(super) fn defer(&mut self, nodes: &Nodes, node: Node) {
+        self.deferred.push(nodes, node);
+        self.flags.set(Flags::DEFERRED, true);
     }
 
-    pub(super) fn take_aside(&mut self, nodes: &Nodes) -> Option<Node> {
-        let node = self.aside.pop(nodes);
-        self.flags.set(Flags::ASIDE, !self.aside.is_empty());
+    pub(super) fn take_deferred(&mut self, nodes: &Nodes) -> Option<Node> {
+        let node = self.deferred.pop(nodes);
+        self.flags.set(Flags::DEFERRED, !self.deferred.is_empty());
         node
     }
 }

@@ -189,7 +189,7 @@ impl Queue {
 impl Queue {
     /// Queues a packet and releases the newest waiting thread for it, if one may run.
     pub(super) fn submit(&self, node: Node) {
-        if self.put_aside(node) {
+        if self.defer(node) {
             return;
         }
         let mut hub = self.lock();

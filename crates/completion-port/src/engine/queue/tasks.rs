@@ -30,23 +30,23 @@ impl Queue {
 
     /// Puts a node aside, if it is that of a task. The caller has no lock.
     #[inline]
-    pub(in crate::engine) fn put_aside(&self, node: Node) -> bool {
+    pub(in crate::engine) fn defer(&self, node: Node) -> bool {
         if !self.has_tasks.load(Acquire) || !self.is_task(node) {
             return false;
         }
-        self.lock().lists_mut().put_aside(self.nodes(), node);
+        self.lock().lists_mut().defer(self.nodes(), node);
         true
     }
 
     /// Of what timers have brought, what is to be queued: tasks are put aside. The caller has the lock.
-    pub(in crate::engine) fn put_due_aside(&self, lists: &mut Lists, mut due: Fifo) -> Fifo {
+    pub(in crate::engine) fn defer_due(&self, lists: &mut Lists, mut due: Fifo) -> Fifo {
         if !self.has_tasks.load(Acquire) {
             return due;
         }
         let mut rest = Fifo::new();
         while let Some(node) = due.pop(self.nodes()) {
             if self.is_task(node) {
-                lists.put_aside(self.nodes(), node);
+                lists.defer(self.nodes(), node);
             } else {
                 rest.push(self.nodes(), node);
             }
@@ -55,10 +55,10 @@ impl Queue {
     }
 
     /// The next operation that was put aside: its record, which is the caller's to go on with.
-    pub(crate) fn take_aside(&self) -> Option<u32> {
+    pub(crate) fn take_deferred(&self) -> Option<u32> {
         let mut hub = self.lock();
-        let node = hub.lists_mut().take_aside(self.nodes())?;
-        if !hub.lists().flags().has(Flags::ASIDE) && hub.lists().phase() != PortPhase::Open {
+        let node = hub.lists_mut().take_deferred(self.nodes())?;
+        if !hub.lists().flags().has(Flags::DEFERRED) && hub.lists().phase() != PortPhase::Open {
             drop(self.end_if_over(hub));
         }
         Some(node & !OP)

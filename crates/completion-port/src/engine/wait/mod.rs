@@ -69,7 +69,7 @@ impl Engine {
                 hub.schedule().refuse(&mut turn);
             }
             // What comes of it is to be found by this wait, however soon that ends.
-            if hub.lists().flags().has(Flags::ASIDE) {
+            if hub.lists().flags().has(Flags::DEFERRED) {
                 hub = self.go_on(hub, seat, port);
             }
         }
@@ -97,11 +97,11 @@ impl Engine {
             }
             Action::Query(query) => self.query(hub, query),
             // What was put aside is not to wait for the end of a sleep, nor is what comes of it.
-            Action::Poll(_) if hub.lists().flags().has(Flags::ASIDE) => {
+            Action::Poll(_) if hub.lists().flags().has(Flags::DEFERRED) => {
                 let hub = self.go_on(hub, seat, port);
                 self.sleep_in_kernel(hub, seat, scratch, Some(Duration::ZERO))
             }
-            Action::Park(_) if hub.lists().flags().has(Flags::ASIDE) => {
+            Action::Park(_) if hub.lists().flags().has(Flags::DEFERRED) => {
                 self.sleep(self.go_on(hub, seat, port), seat, Some(Duration::ZERO))
             }
             Action::Poll(timeout) => self.sleep_in_kernel(hub, seat, scratch, timeout),
@@ -153,7 +153,7 @@ impl Engine {
         notice: Option<Notice>,
         port: &dyn GoesOn,
     ) {
-        let is_any_aside = hub.lists().flags().has(Flags::ASIDE);
+        let is_any_deferred = hub.lists().flags().has(Flags::DEFERRED);
         if hub.lists().flags().has(Flags::MEASURED) {
             seat.measure();
         }
@@ -163,7 +163,7 @@ impl Engine {
         }
         drop(hub);
         self.notify(notice);
-        if is_any_aside {
+        if is_any_deferred {
             port.go_on();
         }
         self.tell_found(found);
@@ -188,7 +188,7 @@ impl Engine {
                 Some(Due::Alarm(Alarm::Operations, slot)) => self.ring(lists, slot, now, &mut due),
             }
         }
-        let due = self.put_due_aside(lists, due);
+        let due = self.defer_due(lists, due);
         if lists.flags().is_any() {
             self.note_queued(lists, &due);
         }

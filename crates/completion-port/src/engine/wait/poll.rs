@@ -8,7 +8,7 @@ use crate::engine::context::name_parts;
 use crate::engine::queue::{Hub, Lists};
 use crate::engine::registry::CheckBuffers;
 use crate::engine::worker::Seat;
-use crate::memory::trace::trace_aside;
+use crate::memory::trace::trace_caught;
 use crate::state::facts::{Edge, Facts};
 use crate::state::queue::{Fifo, Links, NIL, Node, Row, is_op};
 use crate::state::schedule::{Query, USUAL_EDGES};
@@ -379,7 +379,7 @@ impl Engine {
     /// Queues the node of an operation, unless it is a task, which is put aside.
     #[inline]
     fn push_unless_task<'e>(&'e self, node: Node, ready: &mut Row<'e>) {
-        if !self.put_aside(node) {
+        if !self.defer(node) {
             self.push_ready(node, ready);
         }
     }
@@ -413,7 +413,7 @@ impl Engine {
         hub.lists_mut().end_replacing(rebuilt);
         drop(hub);
         // The calling thread is counted as one that polls already.
-        trace_aside!(
+        trace_caught!(
             DEBUG,
             port = self.number(),
             replaced = rebuilt,

@@ -90,9 +90,9 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
         // - a value: an operation is in its cell until its packet is taken, which is done below;
         // - neither changed nor taken: the node of an operation comes to one thread, this one.
         let data = unsafe { cell.get() };
-        let (is_shared, is_handed_over) = (data.is_shared, data.is_handed_over);
+        let (is_shared, is_submitted) = (data.is_shared, data.is_submitted);
         let step = engine.turn(op_ref, Some(seat));
-        if is_handed_over {
+        if is_submitted {
             store.fetch(cell, op_index);
             if engine.forked() {
                 // The buffer's code has forked, and this is the child.

@@ -78,7 +78,7 @@ pub(crate) struct OpData<B> {
     /// Packets of it bring clones of the key.
     pub(crate) is_shared: bool,
     /// It has become a job or a transfer, which has not come back to it.
-    pub(crate) is_handed_over: bool,
+    pub(crate) is_submitted: bool,
     /// Why it has ended, once it has.
     pub(super) reason: EndReason,
     /// What its packet tells of it, if it is shared.
@@ -113,7 +113,7 @@ impl<K, B> Store<K, B> {
             (&raw mut (*place).progress.socket).write(socket);
             (&raw mut (*place).progress.fault).write(fault);
             (&raw mut (*place).is_shared).write(is_shared);
-            (&raw mut (*place).is_handed_over).write(false);
+            (&raw mut (*place).is_submitted).write(false);
             (&raw mut (*place).reason).write(EndReason::Done);
             (&raw mut (*place).association).write(0);
             (&raw mut (*place).name).write(OpId(0));

@@ -60,7 +60,7 @@ impl<B: Buffer> OpData<B> {
     ) -> FileRequest {
         let kind = self.operation.kind.on_file().expect("it is about a file");
         let buffer = self.lend();
-        self.is_handed_over = true;
+        self.is_submitted = true;
         let offset = self.operation.detail.offset();
         let mut request = FileRequest::new(id, FileTarget { file, offset, issuer }, kind, buffer);
         // Moving the buffer has changed no byte of its room: what was read immediately is still there.
@@ -72,7 +72,7 @@ impl<B: Buffer> OpData<B> {
     fn socket_request(&mut self, id: u64, descriptor: Descriptor) -> SocketRequest {
         let kind = self.operation.kind.on_socket().expect("an attempt has returned `Carried`");
         let buffer = self.lend();
-        self.is_handed_over = true;
+        self.is_submitted = true;
         let target = SocketTarget::new(descriptor, self.operation.detail.take_address());
         let mut request = SocketRequest::new(id, target, kind, buffer);
         // What was sent at the attempts is sent.
@@ -84,7 +84,7 @@ impl<B: Buffer> OpData<B> {
     fn complete_socket(&mut self, request: SocketRequest) {
         let SocketRequest { target, buffer, done, fault, .. } = request;
         let SocketTarget { address, is_cut, connection, is_declined, .. } = target;
-        self.is_handed_over = false;
+        self.is_submitted = false;
         let stage = if is_declined { SocketStage::Declined } else { SocketStage::Fresh };
         self.progress = Progress { stage, is_cut, len: done, socket: connection, fault };
         self.operation.detail = Detail::of(address);
@@ -95,7 +95,7 @@ impl<B: Buffer> OpData<B> {
 
     /// The file request of the operation has completed, or was cancelled.
     pub(crate) fn complete_file(&mut self, request: FileRequest) {
-        self.is_handed_over = false;
+        self.is_submitted = false;
         (self.progress.len, self.progress.fault) = (request.done, request.fault);
         if let Some(buffer) = request.buffer {
             self.return_buffer(buffer, Some(request.done));

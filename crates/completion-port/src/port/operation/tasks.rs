@@ -49,7 +49,7 @@ impl<K, B: Buffer> Store<K, B> {
             return false;
         }
         let mut has_gone_on = false;
-        while let Some(op_index) = engine.take_aside() {
+        while let Some(op_index) = engine.take_deferred() {
             has_gone_on = true;
             let cell = self.operations.at(op_index);
             let op_ref = engine.op_ref(op_index);

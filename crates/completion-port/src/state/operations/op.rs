@@ -21,7 +21,7 @@ pub(super) enum Phase {
     /// It is over; its node is on its way to the thread that takes the packet.
     Ended = 4,
     /// The back end has it.
-    Handed = 5,
+    Submitted = 5,
     /// The word of its slot says whether it waits, or its node is with a thread.
     Lone = 6,
 }
@@ -144,8 +144,8 @@ impl Op {
     }
 
     /// Whether the back end has it.
-    pub(crate) fn is_handed(&self) -> bool {
-        self.phase() == Phase::Handed
+    pub(crate) fn is_submitted(&self) -> bool {
+        self.phase() == Phase::Submitted
     }
 
     #[inline]
@@ -156,7 +156,7 @@ impl Op {
             2 => Phase::Due,
             3 => Phase::Tried,
             4 => Phase::Ended,
-            5 => Phase::Handed,
+            5 => Phase::Submitted,
             _ => Phase::Lone,
         }
     }

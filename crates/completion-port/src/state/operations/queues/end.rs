@@ -30,7 +30,7 @@ impl OpQueues {
                 Some(Effects { due: node, next })
             }
             // For one that was handed over the caller asks the back end.
-            Phase::Due | Phase::Tried | Phase::Handed => {
+            Phase::Due | Phase::Tried | Phase::Submitted => {
                 if op.reason() == EndReason::Done {
                     op.set_reason(reason);
                 }

@@ -23,11 +23,11 @@ impl OpQueues {
 
     /// The operation on a file that the caller has tried is not done, and goes to the back end; unless it has been
     /// called off meanwhile.
-    pub(crate) fn hand_over(&mut self, ops: &impl OpTable, node: Node) -> Step {
+    pub(crate) fn submit(&mut self, ops: &impl OpTable, node: Node) -> Step {
         let op = ops.op(node);
         match op.reason() {
             EndReason::Done => {
-                op.set(Phase::Handed);
+                op.set(Phase::Submitted);
                 Step::Waits
             }
             reason => {
@@ -47,7 +47,7 @@ impl OpQueues {
 
     /// The back end has let go of an operation on a file, which was done, or was called off before that. Its node is
     /// the caller's.
-    pub(crate) fn come_back(&mut self, ops: &impl OpTable, node: Node, was_cancelled: bool) {
+    pub(crate) fn complete_file(&mut self, ops: &impl OpTable, node: Node, was_cancelled: bool) {
         let reason = match (was_cancelled, ops.op(node).reason()) {
             (false, _) => EndReason::Done,
             // The back end has ended by itself.
@@ -58,14 +58,14 @@ impl OpQueues {
     }
 
     /// Calls all operations on files off, or those whose deadlines are over at `now`. Each one that the back end
-    /// has is passed to `recall`, once: true if the back end has given it back, so that it ends. Its node is put at
+    /// has is passed to `cancel`, once: true if the back end has given it back, so that it ends. Its node is put at
     /// the end of `ended` then. Returns the first deadline of the others, if those count.
     pub(crate) fn cancel_files(
         &mut self,
         ops: &impl OpTable,
         reason: EndReason,
         now: Option<Moment>,
-        mut recall: impl FnMut(Node) -> bool,
+        mut cancel: impl FnMut(Node) -> bool,
         ended: &mut Fifo,
     ) -> Moment {
         let mut first = Moment::NEVER;
@@ -82,7 +82,7 @@ impl OpQueues {
                 continue;
             }
             op.set_reason(reason);
-            if op.is_handed() && recall(node) {
+            if op.is_submitted() && cancel(node) {
                 self.end_file(ops, node, reason);
                 ended.push(ops, node);
             }

@@ -312,7 +312,7 @@ impl OpQueues {
     /// The packet of a flight that is being tried, was handed over, or has just ended need not stand in a queue yet: it is
     /// awaited. False if it is none of these, or is awaited already.
     pub(crate) fn await_packet(&mut self, op: &Op) -> bool {
-        let is_under_way = matches!(op.phase(), Phase::Tried | Phase::Handed | Phase::Ended);
+        let is_under_way = matches!(op.phase(), Phase::Tried | Phase::Submitted | Phase::Ended);
         is_under_way && op.start_awaiting_in_place()
     }
 

@@ -9,7 +9,7 @@ use crate::types::interest::Direction;
 impl OpQueues {
     /// The flight that the caller has tried goes to the back end, which carries it out; unless it has been called off
     /// meanwhile.
-    pub(crate) fn hand_over_active(
+    pub(crate) fn submit_active(
         &mut self,
         ops: &impl OpTable,
         slot: &Slot,
@@ -19,7 +19,7 @@ impl OpQueues {
         let op = ops.op(node);
         match op.reason() {
             EndReason::Done => {
-                op.set(Phase::Handed);
+                op.set(Phase::Submitted);
                 (Step::Waits, Effects::NONE)
             }
             reason => (Step::Ends(reason), self.end_active(ops, slot, node, poll)),
@@ -28,7 +28,7 @@ impl OpQueues {
 
     /// The back end has let go of the active flight of a lane, which has ended by that, unless it `goes_on`: then it is to
     /// be tried. Its node is the caller's to queue.
-    pub(crate) fn come_back_active(
+    pub(crate) fn complete_submitted(
         &mut self,
         ops: &impl OpTable,
         slot: &Slot,
@@ -66,14 +66,14 @@ impl OpQueues {
             None => NIL,
             Some(node) => {
                 let op = ops.op(node);
-                if op.is_handed() && op.is_cancelled() { node } else { NIL }
+                if op.is_submitted() && op.is_cancelled() { node } else { NIL }
             }
         })
     }
 
     /// The back end has given the active flight of a lane back, which was called off: it has ended, and its node is the
     /// caller's.
-    pub(crate) fn end_recalled(
+    pub(crate) fn end_cancelled(
         &mut self,
         ops: &impl OpTable,
         slot: &Slot,

@@ -478,8 +478,8 @@ impl Rig {
             let running = self.schedule.seats.running();
             assert!(running <= self.limit, "{running} run that were handed packets");
         }
-        let is_handed = waited == Waited::Packets;
-        assert_eq!(!thread.hand.is_empty(), is_handed, "what it says is what it has");
+        let is_submitted = waited == Waited::Packets;
+        assert_eq!(!thread.hand.is_empty(), is_submitted, "what it says is what it has");
         waited == Waited::TimedOut
     }
 
