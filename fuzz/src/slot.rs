@@ -8,7 +8,7 @@
 use crate::reader::Reader;
 use crate::state::facts::Facts;
 use crate::state::slot::{
-    Answer, Checked, Delivery, Drained, GENERATIONS, Expiry, Next, Refusal, Removal, Slot, NodeTurn,
+    Answer, Checked, Delivery, Drained, GENERATIONS, Expiry, SlotStep, Refusal, Removal, Slot, NodeTurn,
 };
 use crate::types::interest::Mode;
 use crate::types::interest::{Events, Interest};
@@ -175,14 +175,14 @@ impl Model {
     }
 
     /// The node of one that rested is the caller's, if `next` says so.
-    fn follow(&mut self, next: Next) {
+    fn follow(&mut self, next: SlotStep) {
         match next {
-            Next::Nothing => {}
-            Next::Queue | Next::Recheck => {
+            SlotStep::Nothing => {}
+            SlotStep::Queue | SlotStep::Recheck => {
                 assert_eq!(self.node, Node::Rests, "the node has two owners");
                 self.node = Node::Queued;
             }
-            Next::Collect | Next::Gone => panic!("{next:?} is the token's or the turn's"),
+            SlotStep::Collect | SlotStep::Gone => panic!("{next:?} is the token's or the turn's"),
         }
     }
 
@@ -196,7 +196,7 @@ impl Model {
         let word = self.slot.word();
         if bytes.choice() && self.slot.queue(generation, facts, poll, || newest) {
             assert!(is_named && self.enabled);
-            self.follow(Next::Queue);
+            self.follow(SlotStep::Queue);
             return;
         }
         match self.slot.deliver(generation, facts, poll, || newest) {
@@ -214,7 +214,7 @@ impl Model {
             }
             Delivery::Noted(next) if self.node == Node::Due => {
                 assert!(is_named);
-                assert_eq!(next, Next::Nothing);
+                assert_eq!(next, SlotStep::Nothing);
             }
             Delivery::Noted(next) => {
                 assert!(is_named);
@@ -227,7 +227,7 @@ impl Model {
                 let is_wanted = facts.any(Facts::IN) && interest.contains(Interest::IN)
                     || facts.any(Facts::OUT) && interest.contains(Interest::OUT);
                 if self.enabled && self.node == Node::Rests && is_wanted {
-                    assert_ne!(next, Next::Nothing, "an edge is lost");
+                    assert_ne!(next, SlotStep::Nothing, "an edge is lost");
                 }
                 self.follow(next);
             }
@@ -260,7 +260,7 @@ impl Model {
         }
         let next = done.expect("nothing is against it");
         if self.is_away() || interest.is_empty() {
-            assert_eq!(next, Next::Nothing);
+            assert_eq!(next, SlotStep::Nothing);
         }
         self.also |= interest;
         if !self.is_away() && !interest.is_empty() {
@@ -394,7 +394,7 @@ impl Model {
             return;
         }
         let next = self.slot.ground(DIRECTIONS[queue], self.poll);
-        assert!(self.enabled || next == Next::Nothing, "there is nothing to report");
+        assert!(self.enabled || next == SlotStep::Nothing, "there is nothing to report");
         self.follow(next);
     }
 
@@ -406,14 +406,14 @@ impl Model {
         self.shared = false;
         let next = self.slot.land_last();
         if !self.removing && !self.closed {
-            assert_eq!(next, Next::Nothing);
+            assert_eq!(next, SlotStep::Nothing);
         } else if self.collected {
-            assert_eq!(next, Next::Collect, "the remover sleeps on");
+            assert_eq!(next, SlotStep::Collect, "the remover sleeps on");
         } else if self.node == Node::Rests {
-            assert_eq!(next, Next::Queue, "the removal is forgotten");
+            assert_eq!(next, SlotStep::Queue, "the removal is forgotten");
             self.follow(next);
         } else {
-            assert_eq!(next, Next::Nothing);
+            assert_eq!(next, SlotStep::Nothing);
         }
     }
 
@@ -618,9 +618,9 @@ impl Model {
         let unreported = bytes.one_of(&[Events::NONE, Events::NONE, Events::IN]);
         let next = self.slot.cloned(unreported);
         if self.removing || self.closed {
-            assert_eq!(next, Next::Queue);
+            assert_eq!(next, SlotStep::Queue);
         } else if !self.enabled {
-            assert_eq!(next, Next::Nothing);
+            assert_eq!(next, SlotStep::Nothing);
         }
         self.node = Node::Rests;
         self.follow(next);
@@ -642,14 +642,14 @@ impl Model {
         }
         let next = self.slot.put_back(mode, timed, drained, self.poll);
         if self.closed {
-            assert_eq!(next, Next::Gone);
+            assert_eq!(next, SlotStep::Gone);
             return self.free();
         }
         self.node = Node::Rests;
         if self.collected {
-            assert_eq!(next, Next::Collect);
+            assert_eq!(next, SlotStep::Collect);
         } else if self.removing {
-            assert_eq!(next, Next::Queue);
+            assert_eq!(next, SlotStep::Queue);
             self.follow(next);
         } else {
             if mode.is_some() {
@@ -657,7 +657,7 @@ impl Model {
             } else {
                 self.park();
             }
-            assert!(self.enabled || next == Next::Nothing, "it is parked");
+            assert!(self.enabled || next == SlotStep::Nothing, "it is parked");
             self.follow(next);
         }
     }

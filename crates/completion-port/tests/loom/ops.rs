@@ -10,10 +10,10 @@ use crate::engine::{EndReason, Step};
 use crate::kit::{LEVEL, NO_HINT, PERSISTENT, explore, spawn};
 use crate::state::facts::Facts;
 use crate::state::moment::Moment;
-use crate::state::operations::{Clearance, Effects, Op, OpEntry, OpQueues, OpTable, Tried};
+use crate::state::operations::{Clearance, FollowUp, Op, OpEntry, OpQueues, OpTable, Tried};
 use crate::state::queue::{Fifo, Links, NIL, Node, OP};
 use crate::state::slot::{
-    Checked, Delivery, Drained, Expiry, Next, NodeTurn, Refusal, Removal, Slot,
+    Checked, Delivery, Drained, Expiry, NodeTurn, Refusal, Removal, Slot, SlotStep,
 };
 use crate::sync::Mutex;
 use crate::types::interest::Direction;
@@ -86,7 +86,7 @@ impl Board {
         slot.watch(Facts::IN | Facts::OUT);
         slot.know(Facts::IN | Facts::OUT, true);
         if is_shared {
-            assert_eq!(slot.put_back(None, false, NO_HINT, 0), Next::Nothing);
+            assert_eq!(slot.put_back(None, false, NO_HINT, 0), SlotStep::Nothing);
         }
         let queues = Mutex::new(OpQueues::default());
         queues.lock().unwrap().begin(is_shared);
@@ -157,17 +157,17 @@ impl Board {
         assert!(self.slot.word().flying() == Facts::NONE, "operations are in flight");
     }
 
-    fn note(&self, next: Next) {
+    fn note(&self, next: SlotStep) {
         match next {
-            Next::Nothing => {}
-            Next::Queue | Next::Recheck => {
+            SlotStep::Nothing => {}
+            SlotStep::Queue | SlotStep::Recheck => {
                 let before = self.won.fetch_add(1, SeqCst);
                 assert_eq!(before, 0, "a node is won by one thread at a time");
             }
-            Next::Collect => {
+            SlotStep::Collect => {
                 self.told.fetch_add(1, SeqCst);
             }
-            Next::Gone => unreachable!("only a token's return finds this, and sees to it"),
+            SlotStep::Gone => unreachable!("only a token's return finds this, and sees to it"),
         }
     }
 
@@ -184,9 +184,9 @@ impl Board {
         if self.op(SECOND).is_lone() { SECOND } else { FIRST }
     }
 
-    fn see_to(&self, effects: Effects) {
-        self.queue(effects.due);
-        self.note(effects.next);
+    fn see_to(&self, follow_up: FollowUp) {
+        self.queue(follow_up.due);
+        self.note(follow_up.next);
     }
 
     // ---- the kernel ----
@@ -328,9 +328,9 @@ impl Board {
                 return step;
             }
             let mut queues = self.queues.lock().unwrap();
-            let (step, effects) = queues.tried(self, &self.slot, node, tried, POLL);
+            let (step, follow_up) = queues.tried(self, &self.slot, node, tried, POLL);
             drop(queues);
-            self.see_to(effects);
+            self.see_to(follow_up);
             if step != Step::Try {
                 return step;
             }
@@ -386,9 +386,9 @@ impl Board {
                 None => self.slot.begin_alone(),
             }
         } else if !self.op(node).begin() {
-            let effects;
-            (step, effects) = self.queues.lock().unwrap().turn(self, &self.slot, node, POLL);
-            self.see_to(effects);
+            let follow_up;
+            (step, follow_up) = self.queues.lock().unwrap().turn(self, &self.slot, node, POLL);
+            self.see_to(follow_up);
         }
         let is_tried = step == Step::Try;
         match if is_tried { self.attempt(node) } else { step } {
@@ -409,7 +409,7 @@ impl Board {
         self.clone_key();
         let mut queues = self.queues.lock().unwrap();
         let is_last = queues.land(self.op(node));
-        let next = if is_last { self.slot.land_last() } else { Next::Nothing };
+        let next = if is_last { self.slot.land_last() } else { SlotStep::Nothing };
         drop(queues);
         self.note(next);
     }
@@ -420,15 +420,15 @@ impl Board {
         if let Some(uses) = self.op(node).lone_use() {
             return self.cancel_alone(node, uses, reason);
         }
-        let effects = queues.cancel(self, &self.slot, node, reason, POLL);
+        let follow_up = queues.cancel(self, &self.slot, node, reason, POLL);
         let mut due = Fifo::new();
         queues.begin_unasked(self, &mut due);
         drop(queues);
         while let Some(node) = due.pop(self) {
             self.queue(node);
         }
-        let is_in_time = effects.is_some();
-        effects.into_iter().for_each(|effects| self.see_to(effects));
+        let is_in_time = follow_up.is_some();
+        follow_up.into_iter().for_each(|follow_up| self.see_to(follow_up));
         is_in_time
     }
 
@@ -488,7 +488,7 @@ impl Board {
     fn remove(&self, collects: bool) -> Removal {
         let removal = self.slot.remove(0, collects).unwrap();
         match removal {
-            Removal::Owned if !collects => self.note(Next::Queue),
+            Removal::Owned if !collects => self.note(SlotStep::Queue),
             Removal::Marked if self.slot.word().is_lent() => {
                 self.call_all_off(EndReason::Cancelled)
             }
@@ -501,7 +501,7 @@ impl Board {
     fn retire(&self) -> Removal {
         let removal = self.slot.retire(0);
         match removal {
-            Removal::Owned => self.note(Next::Queue),
+            Removal::Owned => self.note(SlotStep::Queue),
             Removal::Marked => self.call_all_off(EndReason::Gone),
             Removal::Already => {}
         }
@@ -866,7 +866,7 @@ fn an_operation_that_lacks_something_is_tried_again_once() {
         drop(queues);
         let clock = spawn(&board, move |board| board.ring(at));
         let kernel = spawn(&board, |board| board.edge(Facts::IN));
-        let (step, effects) = board.queues.lock().unwrap().tried(
+        let (step, follow_up) = board.queues.lock().unwrap().tried(
             &*board,
             &board.slot,
             FIRST,
@@ -874,7 +874,7 @@ fn an_operation_that_lacks_something_is_tried_again_once() {
             POLL,
         );
         assert_eq!(step, Step::Waits);
-        board.see_to(effects);
+        board.see_to(follow_up);
         kernel.join().unwrap();
         let again = clock.join().unwrap();
         if board.queue.lock().unwrap().is_empty() {
@@ -940,9 +940,9 @@ fn an_operation_that_lacks_nothing_any_more_does_not_wait_for_its_time() {
             let found = board.with_data(FIRST, |data| board.take(IN, data));
             let tried = if found == Tried::Blocked { Tried::Scarce(late) } else { found };
             let mut queues = board.queues.lock().unwrap();
-            let (step, effects) = queues.tried(&*board, &board.slot, FIRST, tried, POLL);
+            let (step, follow_up) = queues.tried(&*board, &board.slot, FIRST, tried, POLL);
             drop(queues);
-            board.see_to(effects);
+            board.see_to(follow_up);
             if step != Step::Try {
                 break step;
             }
@@ -983,9 +983,9 @@ fn a_connect_does_not_wait_when_the_one_before_it_is_abandoned() {
                 Clearance::Never => panic!("it could be abandoned"),
             };
             let mut queues = board.queues.lock().unwrap();
-            let (step, effects) = queues.tried(&*board, &board.slot, FIRST, tried, POLL);
+            let (step, follow_up) = queues.tried(&*board, &board.slot, FIRST, tried, POLL);
             drop(queues);
-            board.see_to(effects);
+            board.see_to(follow_up);
             if step != Step::Try {
                 break step;
             }
@@ -1056,7 +1056,7 @@ fn the_key_leaves_with_the_last_flight_if_its_descriptor_was_closed() {
                 assert_eq!(board.start(SECOND, IN), Err(Refusal::NotRegistered));
                 assert_eq!(board.turn_of_slot(), NodeTurn::Gone);
             } else {
-                assert_eq!(board.slot.put_back(Some(LEVEL), false, NO_HINT, POLL), Next::Gone);
+                assert_eq!(board.slot.put_back(Some(LEVEL), false, NO_HINT, POLL), SlotStep::Gone);
                 assert_eq!(board.won.load(SeqCst), 0);
             }
             board.take_key();
@@ -1161,7 +1161,7 @@ fn a_token_that_an_operation_has_used_meets_its_removal() {
             // The token is the handler's now, whatever became of the operation.
             assert!(board.slot.word().is_held());
             let next = board.slot.put_back(None, false, NO_HINT, POLL);
-            assert_eq!(next, if collects { Next::Collect } else { Next::Queue });
+            assert_eq!(next, if collects { SlotStep::Collect } else { SlotStep::Queue });
             if collects {
                 assert_eq!(board.slot.collect(0), Some(Ok(())));
             } else {
@@ -1279,7 +1279,7 @@ impl Board {
     fn armed() -> Arc<Self> {
         let board = Self::held(0);
         board.slot.know(Facts::IN | Facts::OUT, false);
-        assert_eq!(board.slot.put_back(Some(LEVEL), true, NO_HINT, POLL - 1), Next::Nothing);
+        assert_eq!(board.slot.put_back(Some(LEVEL), true, NO_HINT, POLL - 1), SlotStep::Nothing);
         board
     }
 
@@ -1287,7 +1287,7 @@ impl Board {
     fn expire(&self) -> bool {
         match self.slot.expire() {
             Expiry::Claimed => {
-                self.note(Next::Queue);
+                self.note(SlotStep::Queue);
                 true
             }
             Expiry::Queued => true,
@@ -1303,7 +1303,7 @@ fn a_deadline_that_meets_an_edge_makes_one_packet_with_both_or_either() {
         let kernel = spawn(&board, |board| {
             board.there[0].store(1, SeqCst);
             if board.slot.queue(0, Facts::IN, POLL, || POLL) {
-                board.note(Next::Queue);
+                board.note(SlotStep::Queue);
             } else {
                 board.edge(Facts::IN);
             }
@@ -1324,7 +1324,7 @@ fn a_deadline_that_is_not_over_after_all_is_given_back_and_hides_no_edge() {
         let board = Board::armed();
         let kernel = spawn(&board, |board| board.arrive(IN, 1));
         if board.slot.expire() == Expiry::Claimed && board.slot.expire_not() {
-            board.note(Next::Queue);
+            board.note(SlotStep::Queue);
         }
         kernel.join().unwrap();
         let turn = board.turn_of_slot();
@@ -1342,7 +1342,7 @@ fn a_deadline_meets_the_removal_of_its_registration() {
                 let remover = spawn(&board, move |board| board.slot.remove(0, collects).unwrap());
                 let claimed = board.slot.expire() == Expiry::Claimed;
                 if claimed && (!gives_back || board.slot.expire_not()) {
-                    board.note(Next::Queue);
+                    board.note(SlotStep::Queue);
                 }
                 let removal = remover.join().unwrap();
                 assert!(claimed || removal == Removal::Owned);

@@ -9,7 +9,7 @@ use loom::thread;
 use crate::kit::{EDGE, LEVEL, NO_HINT, PERSISTENT, PERSISTENT_EDGE, READ, explore, spawn};
 use crate::state::facts::{DescriptorKind, Facts};
 use crate::state::slot::{
-    Answer, Checked, Delivery, Drained, Next, NodeTurn, Refusal, Removal, Slot,
+    Answer, Checked, Delivery, Drained, NodeTurn, Refusal, Removal, Slot, SlotStep,
 };
 use crate::sync;
 use crate::types::interest::Mode;
@@ -31,7 +31,7 @@ impl Cell {
         let slot = Slot::default();
         slot.register(3, mode, false);
         slot.watch(slot.word().wanted_directions());
-        assert_eq!(slot.put_back(Some(mode), false, NO_HINT, 0), Next::Nothing);
+        assert_eq!(slot.put_back(Some(mode), false, NO_HINT, 0), SlotStep::Nothing);
         Self {
             slot,
             key: UnsafeCell::new(Some(7)),
@@ -44,21 +44,21 @@ impl Cell {
     /// The same with its packet taken and the key out.
     fn held(mode: Mode) -> Self {
         let cell = Self::registered(mode);
-        assert_eq!(cell.deliver(Facts::IN), Next::Queue);
+        assert_eq!(cell.deliver(Facts::IN), SlotStep::Queue);
         cell.won.store(0, SeqCst);
         assert_eq!(cell.slot.take(), NodeTurn::Held(Events::IN));
         assert_eq!(cell.take_key(), 7);
         cell
     }
 
-    fn note(&self, next: Next) -> Next {
-        if matches!(next, Next::Queue | Next::Recheck) {
+    fn note(&self, next: SlotStep) -> SlotStep {
+        if matches!(next, SlotStep::Queue | SlotStep::Recheck) {
             assert_eq!(self.won.fetch_add(1, SeqCst), 0, "a node is won by one thread at a time");
         }
         next
     }
 
-    fn deliver(&self, facts: Facts) -> Next {
+    fn deliver(&self, facts: Facts) -> SlotStep {
         self.deliver_at(facts, 9)
     }
 
@@ -74,25 +74,25 @@ impl Cell {
         self.deliver(Facts::IN);
     }
 
-    fn deliver_at(&self, facts: Facts, poll: u32) -> Next {
+    fn deliver_at(&self, facts: Facts, poll: u32) -> SlotStep {
         self.deliver_among(facts, poll, || poll)
     }
 
-    fn deliver_among(&self, facts: Facts, poll: u32, newest: impl Fn() -> u32) -> Next {
+    fn deliver_among(&self, facts: Facts, poll: u32, newest: impl Fn() -> u32) -> SlotStep {
         if self.slot.queue(0, facts, poll, &newest) {
-            return self.note(Next::Queue);
+            return self.note(SlotStep::Queue);
         }
         match self.slot.deliver(0, facts, poll, newest) {
-            Delivery::Stale => Next::Nothing,
+            Delivery::Stale => SlotStep::Nothing,
             Delivery::Noted(next) => self.note(next),
             Delivery::Stirred(..) | Delivery::Due => unreachable!("no operation is in flight"),
         }
     }
 
-    fn put_back(&self, mode: Option<Mode>, drained: Drained) -> Next {
+    fn put_back(&self, mode: Option<Mode>, drained: Drained) -> SlotStep {
         self.put_key(7);
         if mode.is_some() && self.slot.rearm(mode, false, drained, 5) {
-            return Next::Nothing;
+            return SlotStep::Nothing;
         }
         self.note(self.slot.put_back(mode, false, drained, 5))
     }
@@ -125,7 +125,7 @@ impl Cell {
     /// The same with its packet taken and the key left in its cell.
     fn parked(mode: Mode) -> Self {
         let cell = Self::registered(mode);
-        assert_eq!(cell.deliver(Facts::IN), Next::Queue);
+        assert_eq!(cell.deliver(Facts::IN), SlotStep::Queue);
         assert_eq!(cell.turn_without_token(|| {}), NodeTurn::Held(Events::IN));
         cell
     }
@@ -213,7 +213,7 @@ fn a_hint_from_before_a_packet_hides_nothing_from_who_took_it() {
         let cell = Arc::new(Cell::registered(LEVEL));
         let packets = Arc::new(AtomicUsize::new(0));
         cell.readable.store(true, SeqCst);
-        assert_eq!(cell.deliver(Facts::IN), Next::Queue);
+        assert_eq!(cell.deliver(Facts::IN), SlotStep::Queue);
         let taker = {
             let (cell, packets) = (Arc::clone(&cell), Arc::clone(&packets));
             thread::spawn(move || {
@@ -240,9 +240,9 @@ fn remembered_readiness_arms_but_never_reports_unchecked() {
         let late =             // An edge of data that the handler has read already: nothing is readable.
 spawn(&cell, |cell| cell.deliver(Facts::IN));
         let armed = cell.put_back(Some(LEVEL), NO_HINT);
-        assert_ne!(armed, Next::Queue);
+        assert_ne!(armed, SlotStep::Queue);
         late.join().unwrap();
-        if cell.won.load(SeqCst) == 1 && armed == Next::Recheck {
+        if cell.won.load(SeqCst) == 1 && armed == SlotStep::Recheck {
             // Whether the stale edge came before or after, the kernel's word decides.
             let turn = cell.turn();
             if turn == NodeTurn::Nothing {
@@ -268,7 +268,7 @@ fn an_edge_polled_before_arming_is_checked() {
                 if cell.readable.load(SeqCst) {
                     cell.deliver_among(Facts::IN, number, || poll.load(SeqCst))
                 } else {
-                    Next::Nothing
+                    SlotStep::Nothing
                 }
             })
         };
@@ -280,9 +280,13 @@ fn an_edge_polled_before_arming_is_checked() {
         sync::fence(SeqCst);
         let number = poll.load(SeqCst);
         let armed = cell.note(cell.slot.put_back(Some(LEVEL), false, READ, number));
-        assert_ne!(armed, Next::Queue);
+        assert_ne!(armed, SlotStep::Queue);
         let delivered = kernel.join().unwrap();
-        assert_ne!(delivered, Next::Queue, "nothing is readable, so nothing goes out unchecked");
+        assert_ne!(
+            delivered,
+            SlotStep::Queue,
+            "nothing is readable, so nothing goes out unchecked"
+        );
         if cell.won.load(SeqCst) == 1 {
             assert_eq!(cell.turn(), NodeTurn::Nothing);
         }
@@ -295,7 +299,7 @@ fn an_edge_that_overtakes_a_check_is_not_lost() {
         explore(move || {
             let cell = Arc::new(Cell::registered(mode));
             // Something to check: remembered readiness that no longer holds.
-            assert_eq!(cell.deliver(Facts::IN | Facts::RDHUP), Next::Recheck);
+            assert_eq!(cell.deliver(Facts::IN | Facts::RDHUP), SlotStep::Recheck);
             let kernel = spawn(&cell, Cell::arrive);
             let first = cell.turn();
             kernel.join().unwrap();
@@ -319,7 +323,7 @@ fn whatever_comes_during_a_check_makes_it_be_repeated() {
     {
         explore(move || {
             let cell = Arc::new(Cell::registered(mode));
-            assert_eq!(cell.deliver(Facts::ERR), Next::Recheck);
+            assert_eq!(cell.deliver(Facts::ERR), SlotStep::Recheck);
             cell.won.store(0, SeqCst);
             let ended = Arc::new(AtomicBool::new(false));
             let kernel = {
@@ -367,7 +371,7 @@ fn what_comes_during_a_check_of_a_disabled_slot_is_found_when_it_is_enabled() {
     for late in [Facts::ERR, Facts::RDHUP, Facts::HUP] {
         explore(move || {
             let cell = Arc::new(Cell::registered(LEVEL));
-            assert_eq!(cell.deliver(Facts::ERR), Next::Recheck);
+            assert_eq!(cell.deliver(Facts::ERR), SlotStep::Recheck);
             let came = Arc::new(AtomicBool::new(false));
             let kernel = {
                 let (cell, came) = (Arc::clone(&cell), Arc::clone(&came));
@@ -397,7 +401,7 @@ fn what_comes_during_a_check_of_a_disabled_slot_is_found_when_it_is_enabled() {
                 cell.slot.put_back(None, false, NO_HINT, 5);
             }
             let enabled = cell.slot.enable(0, LEVEL, || NO_HINT, 5).unwrap();
-            assert!(won || enabled == Next::Recheck, "nobody will ask the kernel");
+            assert!(won || enabled == SlotStep::Recheck, "nobody will ask the kernel");
         });
     }
 }
@@ -427,7 +431,7 @@ fn a_request_for_room_that_meets_arming_is_not_lost() {
                 cell.slot.watch(Facts::IN | Facts::OUT);
                 cell.writable.store(!is_full, SeqCst);
                 if !is_full {
-                    assert_eq!(cell.deliver(Facts::OUT), Next::Nothing);
+                    assert_eq!(cell.deliver(Facts::OUT), SlotStep::Nothing);
                 }
                 let queue = Arc::new(AtomicUsize::new(0));
                 let other = {
@@ -466,9 +470,9 @@ fn a_request_for_room_that_meets_a_packet_without_a_token_is_not_lost() {
             let cell = Arc::new(Cell::registered(mode));
             cell.slot.watch(Facts::IN | Facts::OUT);
             cell.writable.store(true, SeqCst);
-            assert_eq!(cell.deliver(Facts::OUT), Next::Nothing);
+            assert_eq!(cell.deliver(Facts::OUT), SlotStep::Nothing);
             cell.readable.store(true, SeqCst);
-            assert_eq!(cell.deliver(Facts::IN), Next::Queue);
+            assert_eq!(cell.deliver(Facts::IN), SlotStep::Queue);
             let other = spawn(&cell, |cell| {
                 cell.note(cell.slot.enable_also(0, Interest::OUT, 5).unwrap());
             });
@@ -520,7 +524,7 @@ fn removal_against_arming_and_an_edge_gives_the_key_back_once() {
         let kernel = spawn(&cell, |cell| cell.deliver(Facts::IN));
         let remover = spawn(&cell, |cell| {
             if cell.slot.remove(0, false).unwrap() == Removal::Owned {
-                cell.note(Next::Queue);
+                cell.note(SlotStep::Queue);
             }
         });
         cell.put_back(Some(LEVEL), NO_HINT);
@@ -540,10 +544,10 @@ fn removal_against_a_persistent_packet_comes_last_and_never_during_a_clone() {
         explore(move || {
             let cell = Arc::new(Cell::registered(mode));
             cell.readable.store(true, SeqCst);
-            assert_eq!(cell.deliver(Facts::IN), Next::Queue);
+            assert_eq!(cell.deliver(Facts::IN), SlotStep::Queue);
             let remover = spawn(&cell, |cell| {
                 if cell.slot.remove(0, false).unwrap() == Removal::Owned {
-                    cell.note(Next::Queue);
+                    cell.note(SlotStep::Queue);
                 }
             });
             let kernel = spawn(&cell, |cell| cell.deliver(Facts::IN));
@@ -576,12 +580,12 @@ fn a_closed_descriptor_gives_its_key_up_once() {
         let cell = Arc::new(Cell::held(LEVEL));
         let other = spawn(&cell, |cell| {
             if cell.slot.retire(0) == Removal::Owned {
-                cell.note(Next::Queue);
+                cell.note(SlotStep::Queue);
             }
         });
         let armed = cell.put_back(Some(LEVEL), READ);
         other.join().unwrap();
-        if armed == Next::Gone {
+        if armed == SlotStep::Gone {
             assert_eq!(cell.won.load(SeqCst), 0);
         } else {
             assert_eq!(cell.won.load(SeqCst), 1);
@@ -599,12 +603,12 @@ fn a_waiting_remover_gets_the_key_from_the_handler() {
         let marked = cell.slot.remove(0, true).unwrap();
         let armed = handler.join().unwrap();
         match marked {
-            Removal::Owned => assert_eq!(armed, Next::Nothing),
-            Removal::Marked if armed == Next::Collect => {
+            Removal::Owned => assert_eq!(armed, SlotStep::Nothing),
+            Removal::Marked if armed == SlotStep::Collect => {
                 assert_eq!(cell.slot.collect(0), Some(Ok(())));
             }
             Removal::Marked => {
-                assert_eq!(armed, Next::Recheck, "it was armed first, and stands in the queue");
+                assert_eq!(armed, SlotStep::Recheck, "it was armed first, and stands in the queue");
                 assert_eq!(cell.turn(), NodeTurn::Collect);
                 assert_eq!(cell.slot.collect(0), Some(Ok(())));
             }
@@ -623,13 +627,13 @@ fn an_edge_of_the_former_registration_never_reaches_the_next_one() {
         cell.slot.free();
         let generation = cell.slot.register(4, LEVEL, false);
         assert_eq!(generation, 1);
-        assert_eq!(cell.slot.put_back(Some(LEVEL), false, NO_HINT, 5), Next::Nothing);
+        assert_eq!(cell.slot.put_back(Some(LEVEL), false, NO_HINT, 5), SlotStep::Nothing);
         let delivery = late.join().unwrap();
-        assert!(matches!(delivery, Delivery::Stale | Delivery::Noted(Next::Nothing)));
+        assert!(matches!(delivery, Delivery::Stale | Delivery::Noted(SlotStep::Nothing)));
         // The new registration is silent: an edge of its own must be the first to win the node.
         assert_eq!(
             cell.slot.deliver(generation, Facts::IN, 9, || 9),
-            Delivery::Noted(Next::Queue),
+            Delivery::Noted(SlotStep::Queue),
             "the late edge left something behind"
         );
     });

@@ -8,7 +8,7 @@ use crate::state::facts::Facts;
 use crate::state::moment::Moment;
 use crate::state::operations::{EndReason, Op, OpEntry, OpTable};
 use crate::state::queue::{Fifo, OP};
-use crate::state::slot::{Next, Slot};
+use crate::state::slot::{Slot, SlotStep};
 use crate::state::timers::Alarm;
 use crate::types::error::{Call, Error};
 use crate::types::interest::Direction;
@@ -47,7 +47,7 @@ impl Operations {
     pub(crate) fn land_shared(&self, op_ref: &OpRef<'_>, seat: &Seat) {
         let OpRef { index, op, slot, entry, .. } = *op_ref;
         let mut queues = entry.lock();
-        let next = if queues.land(op) { slot.land_last() } else { Next::Nothing };
+        let next = if queues.land(op) { slot.land_last() } else { SlotStep::Nothing };
         drop(queues);
         self.follow(next, index, Some(seat));
         self.stop_awaiting(op);
@@ -63,7 +63,7 @@ impl Operations {
         let op = self.nodes().op(op_index);
         let index = op.slot();
         let mut queues = self.entry_of_operation(index).lock();
-        let next = if queues.land(op) { self.slot(index).land_last() } else { Next::Nothing };
+        let next = if queues.land(op) { self.slot(index).land_last() } else { SlotStep::Nothing };
         drop(queues);
         self.stop_awaiting(op);
         self.free_op(op_index, seat);
@@ -116,13 +116,13 @@ impl Operations {
                 }
                 return is_cancelled;
             }
-            let effects = queues.cancel(self.nodes(), slot, node, reason, poll);
-            let Some(effects) = effects else { break };
+            let follow_up = queues.cancel(self.nodes(), slot, node, reason, poll);
+            let Some(follow_up) = follow_up else { break };
             let mut ended = Fifo::new();
             let next = self.cancel_request(&mut queues, slot, node, reason, &mut ended);
             queues.begin_unasked(self.nodes(), &mut ended);
             drop(queues);
-            self.see_to(effects, index, None);
+            self.see_to(follow_up, index, None);
             self.submit_all(ended);
             self.follow(next, index, None);
             return true;
@@ -150,15 +150,15 @@ impl Operations {
         name: Name,
         reason: EndReason,
         ended: &mut Fifo,
-    ) -> Next {
+    ) -> SlotStep {
         let (index, generation) = name_parts(name);
         let slot = self.slot(index);
-        let Some(entry) = self.entry(index) else { return Next::Nothing };
+        let Some(entry) = self.entry(index) else { return SlotStep::Nothing };
         let poll = self.current_poll();
         let mut queues = entry.lock();
         if slot.word().generation() != generation {
             // The registration has ended meanwhile, and the slot may be used anew.
-            return Next::Nothing;
+            return SlotStep::Nothing;
         }
         if let Some((node, uses)) = self.lone_of(entry)
             && self.cancel_alone(slot, node, uses, reason)
@@ -169,7 +169,7 @@ impl Operations {
         let next = queues.cancel_all(self.nodes(), slot, reason, poll, ended);
         let next_of_cancelled = self.cancel_sockets(&mut queues, slot, ended);
         drop(queues);
-        if next_of_cancelled == Next::Nothing { next } else { next_of_cancelled }
+        if next_of_cancelled == SlotStep::Nothing { next } else { next_of_cancelled }
     }
 
     /// The alarm of the operations of a slot has rung. What is to be queued by that is put at the end of `due`, or put on
@@ -223,8 +223,8 @@ impl Operations {
         drop(queues);
         for next in [next, next_of_cancelled] {
             match next {
-                Next::Queue => due.push(self.nodes(), index),
-                Next::Recheck => lists.push_recheck(self.nodes(), index),
+                SlotStep::Queue => due.push(self.nodes(), index),
+                SlotStep::Recheck => lists.push_recheck(self.nodes(), index),
                 _ => {}
             }
         }

@@ -20,7 +20,7 @@ use super::registry::Registry;
 use super::worker::Seat;
 use crate::backend::sockets::{Rest, SocketAttempt};
 use crate::state::moment::Moment;
-use crate::state::operations::{Clearance, Effects, EndReason, Op, OpEntry, OpTable, Step, Tried};
+use crate::state::operations::{Clearance, EndReason, FollowUp, Op, OpEntry, OpTable, Step, Tried};
 use crate::state::queue::{Fifo, NIL, OP};
 use crate::state::slot::{Removal, Slot};
 use crate::state::timers::Alarm;
@@ -170,13 +170,13 @@ impl Operations {
         let poll = self.current_poll();
         let (name, direction) = (op_ref.registration(), op_ref.op.direction());
         let mut queues = entry.lock();
-        let (step, effects) = queues.turn(self.nodes(), slot, op_index | OP, poll);
+        let (step, follow_up) = queues.turn(self.nodes(), slot, op_index | OP, poll);
         let is_blocked = queues.blocked().has(direction.facts());
         drop(queues);
         if is_blocked {
             self.watch_for(name, slot, direction);
         }
-        self.see_to(effects, index, seat);
+        self.see_to(follow_up, index, seat);
         step
     }
 
@@ -211,7 +211,7 @@ impl Operations {
         };
         let direction = op.direction();
         let name = op_ref.registration();
-        let (step, effects) = queues.tried(self.nodes(), slot, op_index | OP, tried, poll);
+        let (step, follow_up) = queues.tried(self.nodes(), slot, op_index | OP, tried, poll);
         // Also where this one has ended: another one may wait behind it, for which the kernel was not asked.
         let is_blocked = queues.blocked().has(direction.facts());
         if let (Step::Waits, Tried::Scarce(at)) = (step, tried) {
@@ -224,16 +224,16 @@ impl Operations {
         if is_blocked {
             self.watch_for(name, slot, direction);
         }
-        self.see_to(effects, index, seat);
+        self.see_to(follow_up, index, seat);
         step
     }
 
     /// Does what a change of a flight asks for besides.
-    pub(super) fn see_to(&self, effects: Effects, index: u32, seat: Option<&Seat>) {
-        if effects.due != NIL && !self.forked() {
-            self.submit(effects.due);
+    pub(super) fn see_to(&self, follow_up: FollowUp, index: u32, seat: Option<&Seat>) {
+        if follow_up.due != NIL && !self.forked() {
+            self.submit(follow_up.due);
         }
-        self.follow(effects.next, index, seat);
+        self.follow(follow_up.next, index, seat);
     }
 
     /// An operation of this direction waits for an edge.

@@ -12,7 +12,7 @@ use crate::memory::arena::Arena;
 use crate::state::moment::Moment;
 use crate::state::operations::{EndReason, OpQueues, OpTable};
 use crate::state::queue::{Fifo, NIL, Node, OP};
-use crate::state::slot::{Next, Slot};
+use crate::state::slot::{Slot, SlotStep};
 use crate::sync::{Mutex, MutexGuard};
 use crate::types::error::Fault;
 
@@ -144,18 +144,20 @@ impl Operations {
         slot: &Slot,
         node: Node,
         ended: &mut Fifo,
-    ) -> Next {
+    ) -> SlotStep {
         let op_index = node & !OP;
-        let Some(mut request) = self.cancel_socket_request(op_index) else { return Next::Nothing };
+        let Some(mut request) = self.cancel_socket_request(op_index) else {
+            return SlotStep::Nothing;
+        };
         request.is_cancelled = true;
         self.outstanding.keep_socket(op_index, request);
         let poll = self.current_poll();
-        let effects = queues.end_cancelled(self.nodes(), slot, node, poll);
+        let follow_up = queues.end_cancelled(self.nodes(), slot, node, poll);
         ended.push(self.nodes(), node);
-        if effects.due != NIL {
-            ended.push(self.nodes(), effects.due);
+        if follow_up.due != NIL {
+            ended.push(self.nodes(), follow_up.due);
         }
-        effects.next
+        follow_up.next
     }
 
     /// Cancels the socket request of this record, if the back end has one.
@@ -172,9 +174,9 @@ impl Operations {
         node: Node,
         reason: EndReason,
         ended: &mut Fifo,
-    ) -> Next {
+    ) -> SlotStep {
         if !self.nodes().op(node).is_submitted() {
-            return Next::Nothing;
+            return SlotStep::Nothing;
         }
         if queues.is_active(self.nodes(), node) {
             return self.cancel_socket(queues, slot, node, ended);
@@ -183,7 +185,7 @@ impl Operations {
             queues.end_file(self.nodes(), node, reason);
             ended.push(self.nodes(), node);
         }
-        Next::Nothing
+        SlotStep::Nothing
     }
 
     /// Cancels the socket requests of those operations of the lanes that are called off.
@@ -192,14 +194,14 @@ impl Operations {
         queues: &mut OpQueues,
         slot: &Slot,
         ended: &mut Fifo,
-    ) -> Next {
-        let mut outcome = Next::Nothing;
+    ) -> SlotStep {
+        let mut outcome = SlotStep::Nothing;
         for node in queues.cancelled_at_back_end(self.nodes()) {
             if node == NIL {
                 continue;
             }
             let next = self.cancel_socket(queues, slot, node, ended);
-            if next != Next::Nothing {
+            if next != SlotStep::Nothing {
                 outcome = next;
             }
         }

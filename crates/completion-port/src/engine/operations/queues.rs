@@ -6,7 +6,7 @@ use super::Operations;
 use crate::state::facts::Facts;
 use crate::state::operations::{OpEntry, OpQueues, OpTable};
 use crate::state::queue::{NIL, Node, OP};
-use crate::state::slot::{Next, Slot};
+use crate::state::slot::{Slot, SlotStep};
 use crate::sync::MutexGuard;
 
 /// What an operation that has come back leaves to be queued; `NIL` stands for none.
@@ -68,12 +68,12 @@ impl Operations {
         let mut queues = entry.lock();
         let poll = self.current_poll();
         let outcome = (was_cancelled, goes_on);
-        let effects = queues.complete_submitted(self.nodes(), slot, node, outcome, poll);
+        let follow_up = queues.complete_submitted(self.nodes(), slot, node, outcome, poll);
         drop(queues);
-        match effects.next {
-            Next::Queue => Brought { nodes: [node, effects.due, index], to_check: NIL },
-            Next::Recheck => Brought { nodes: [node, effects.due, NIL], to_check: index },
-            _ => Brought { nodes: [node, effects.due, NIL], to_check: NIL },
+        match follow_up.next {
+            SlotStep::Queue => Brought { nodes: [node, follow_up.due, index], to_check: NIL },
+            SlotStep::Recheck => Brought { nodes: [node, follow_up.due, NIL], to_check: index },
+            _ => Brought { nodes: [node, follow_up.due, NIL], to_check: NIL },
         }
     }
 }

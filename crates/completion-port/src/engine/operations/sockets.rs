@@ -28,10 +28,10 @@ impl Operations {
         let OpRef { op_index, index, slot, entry, .. } = *op_ref;
         let poll = self.current_poll();
         let mut queues = entry.lock();
-        let (step, effects) = queues.submit_active(self.nodes(), slot, op_index | OP, poll);
+        let (step, follow_up) = queues.submit_active(self.nodes(), slot, op_index | OP, poll);
         if step != Step::Waits {
             drop(queues);
-            self.see_to(effects, index, seat);
+            self.see_to(follow_up, index, seat);
             return Err((step, request));
         }
         // With the lock: a thread that cancels the operation finds it at the back end.

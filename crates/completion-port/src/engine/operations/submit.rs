@@ -38,7 +38,7 @@ impl DirectAttempt<'_> {
         };
         let poll = operations.current_poll();
         let mut queues = entry.lock();
-        let (effects, landed) =
+        let (follow_up, landed) =
             queues.tried_direct(operations.nodes(), slot, direction, tried, poll);
         let is_blocked = queues.blocked().has(direction.facts());
         drop(queues);
@@ -46,7 +46,7 @@ impl DirectAttempt<'_> {
         if is_blocked {
             operations.watch_for(name, slot, direction);
         }
-        operations.see_to(effects, index, None);
+        operations.see_to(follow_up, index, None);
         operations.follow(landed, index, None);
     }
 }

@@ -6,7 +6,7 @@ use crate::engine::queue::{Hub, Lists};
 use crate::engine::worker::Seat;
 use crate::state::facts::{Facts, Probe};
 use crate::state::queue::{Fifo, Node};
-use crate::state::slot::{Checked, Next};
+use crate::state::slot::{Checked, SlotStep};
 use crate::sync::MutexGuard;
 use crate::types::error::Fault;
 
@@ -166,15 +166,15 @@ impl Registry {
 
     /// Does what a change of the slot asks for. The caller owns the node, if it is to be queued.
     #[inline]
-    pub(in crate::engine) fn follow(&self, next: Next, node: Node, seat: Option<&Seat>) {
+    pub(in crate::engine) fn follow(&self, next: SlotStep, node: Node, seat: Option<&Seat>) {
         match next {
-            Next::Nothing => {}
+            SlotStep::Nothing => {}
             // User code that this call has called, a clone of a key or a hint, has forked.
             _ if self.forked() => {}
-            Next::Queue => self.submit(node),
-            Next::Recheck => self.queue_check(node, seat),
-            Next::Collect => self.announce_collected(),
-            Next::Gone => unreachable!("only a token's return can find this, and sees to it"),
+            SlotStep::Queue => self.submit(node),
+            SlotStep::Recheck => self.queue_check(node, seat),
+            SlotStep::Collect => self.announce_collected(),
+            SlotStep::Gone => unreachable!("only a token's return can find this, and sees to it"),
         }
     }
 

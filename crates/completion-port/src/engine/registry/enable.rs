@@ -8,7 +8,7 @@ use crate::engine::context::{Name, PortPhase, kind_of, name_parts};
 use crate::engine::worker::Seat;
 use crate::memory::trace::trace;
 use crate::state::facts::Facts;
-use crate::state::slot::{Drained, Next, Refusal, Slot};
+use crate::state::slot::{Drained, Refusal, Slot, SlotStep};
 use crate::sync::{AtomicU32, barrier};
 use crate::types::error::{Call, Error, ErrorKind};
 use crate::types::interest::{Events, Interest, Mode};
@@ -73,8 +73,8 @@ impl Registry {
         barrier(&slot.link);
         let poll = self.current_poll();
         match slot.put_back(mode, timed, drained, poll) {
-            Next::Nothing => Ok(()),
-            Next::Gone => Err(Error::new(call, ErrorKind::NotRegistered)),
+            SlotStep::Nothing => Ok(()),
+            SlotStep::Gone => Err(Error::new(call, ErrorKind::NotRegistered)),
             next => {
                 self.follow(next, name_parts(name).0, seat().as_deref());
                 Ok(())
@@ -92,7 +92,7 @@ impl Registry {
             let _ = slot.disable(generation);
         }
         match slot.cloned(unreported) {
-            Next::Nothing if slot.word().is_timed() => self.mind_given_back(index),
+            SlotStep::Nothing if slot.word().is_timed() => self.mind_given_back(index),
             next => self.follow(next, index, seat),
         }
     }
@@ -187,7 +187,7 @@ impl Registry {
         barrier(std::hint::black_box(&AtomicU32::new(0)));
         let poll = self.current_poll();
         match slot.enable(generation, mode, drained, poll).map_err(refused)? {
-            Next::Nothing => {}
+            SlotStep::Nothing => {}
             next => self.follow(next, index, seat().as_deref()),
         }
         trace!(DEBUG, port = self.number(), registration = ?crate::engine::Shown(name), ?mode, "enabled");
@@ -220,7 +220,7 @@ impl Registry {
         barrier(std::hint::black_box(&AtomicU32::new(0)));
         let poll = self.current_poll();
         match slot.enable_also(generation, interest, poll).map_err(refused)? {
-            Next::Nothing => {}
+            SlotStep::Nothing => {}
             next => self.follow(next, index, seat().as_deref()),
         }
         trace!(

@@ -19,7 +19,7 @@ use crate::state::deadline::Armings;
 use crate::state::facts::Facts;
 use crate::state::operations::{OpEntries, OpEntry};
 use crate::state::queue::Node;
-use crate::state::slot::{Drained, Next, Refusal, Removal};
+use crate::state::slot::{Drained, Refusal, Removal, SlotStep};
 use crate::state::table::Claim;
 use crate::sync::{AtomicU32, RwLock, fence};
 use crate::types::error::{Call, Error, ErrorKind, Fault};
@@ -111,7 +111,7 @@ impl Registry {
         if armed.is_some() || shared {
             let slot = self.slot(index);
             match slot.put_back(armed, false, Drained::NONE, self.current_poll()) {
-                Next::Gone => {
+                SlotStep::Gone => {
                     // The descriptor was closed, and its number registered anew, before this call was
                     // over.
                     self.release_number(name);

@@ -12,7 +12,7 @@ use crate::memory::trace::trace_caught;
 use crate::state::facts::{Edge, Facts};
 use crate::state::queue::{Fifo, Links, NIL, Node, Row, is_op};
 use crate::state::schedule::{Query, USUAL_EDGES};
-use crate::state::slot::{Checked, Delivery, Next, Slot};
+use crate::state::slot::{Checked, Delivery, Slot, SlotStep};
 use crate::sync::{MutexGuard, barrier_behind_exchange};
 use crate::types::error::Fault;
 
@@ -299,7 +299,7 @@ impl Engine {
                 Delivery::Noted(next) | Delivery::Stirred(next, _) => next,
                 Delivery::Due => {
                     self.push_ready(self.own_node(index), &mut found.ready);
-                    Next::Nothing
+                    SlotStep::Nothing
                 }
                 Delivery::Stale => {
                     found.strays += 1;
@@ -329,7 +329,7 @@ impl Engine {
     #[inline(always)]
     fn follow_edge<'e>(
         &'e self,
-        next: Next,
+        next: SlotStep,
         edge: &Edge,
         slot: &'e Slot,
         poll: u32,
@@ -337,14 +337,14 @@ impl Engine {
     ) {
         let (index, _) = name_parts(edge.name);
         let checked = match next {
-            Next::Queue => Checked::Hot,
-            Next::Recheck if self.is_one_shot() => {
+            SlotStep::Queue => Checked::Hot,
+            SlotStep::Recheck if self.is_one_shot() => {
                 self.answer_by_edge(index, edge.facts, poll, self.current_poll())
             }
-            Next::Recheck if self.is_change(slot, edge.facts) => {
+            SlotStep::Recheck if self.is_change(slot, edge.facts) => {
                 self.answer_change(index, edge.facts)
             }
-            Next::Recheck => Checked::Again,
+            SlotStep::Recheck => Checked::Again,
             _ => Checked::Nothing,
         };
         match checked {

@@ -35,4 +35,4 @@ mod tests;
 
 pub(crate) use entry::{Clearance, OpEntries, OpEntry};
 pub(crate) use op::{EndReason, Op, OpTable};
-pub(crate) use queues::{Effects, OpQueues, Step, Tried};
+pub(crate) use queues::{FollowUp, OpQueues, Step, Tried};

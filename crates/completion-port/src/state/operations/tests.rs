@@ -7,7 +7,7 @@ use super::{Clearance, EndReason, Op, OpEntry, OpQueues, OpTable, Step, Tried};
 use crate::state::facts::Facts;
 use crate::state::moment::Moment;
 use crate::state::queue::{Fifo, Links, NIL, Node, OP};
-use crate::state::slot::{Next, Slot};
+use crate::state::slot::{Slot, SlotStep};
 use crate::sync::AtomicU32;
 use crate::types::interest::{Direction, Interest, Mode};
 
@@ -54,8 +54,8 @@ fn an_operation_is_called_off_without_a_look_at_those_in_front_of_it() {
         let (middle, last) = (nodes[8], nodes[15]);
         for node in [last, middle, nodes[0]] {
             all.looks.store(0, Relaxed);
-            let effects = queues.cancel(&all, &slot, node, EndReason::Cancelled, 0).unwrap();
-            assert_eq!((effects.due, effects.next), (node, Next::Nothing));
+            let follow_up = queues.cancel(&all, &slot, node, EndReason::Cancelled, 0).unwrap();
+            assert_eq!((follow_up.due, follow_up.next), (node, SlotStep::Nothing));
             assert!(all.looks.load(Relaxed) < 10, "{:?} looks", all.looks);
             assert!(queues.cancel(&all, &slot, node, EndReason::Cancelled, 0).is_none());
         }
@@ -74,10 +74,10 @@ fn an_operation_is_called_off_without_a_look_at_those_in_front_of_it() {
                 assert_eq!(due[0], node);
                 continue;
             }
-            let (step, effects) = queues.tried(&all, &slot, node, Tried::Done { dry: false }, 0);
+            let (step, follow_up) = queues.tried(&all, &slot, node, Tried::Done { dry: false }, 0);
             assert_eq!(step, Step::Ends(EndReason::Done));
             order.push(node);
-            due[0] = effects.due;
+            due[0] = follow_up.due;
         }
         let left: Vec<_> = nodes[1..15].iter().copied().filter(|node| *node != middle).collect();
         assert_eq!(order, left);
@@ -95,7 +95,7 @@ fn a_deadline_ends_those_that_are_over_and_leaves_the_order_of_the_others() {
         }
         let mut ended = Fifo::new();
         let (again, next) = queues.ring(&all, &slot, moment(6), 0, &mut ended);
-        assert_eq!((again, next), (moment(8), Next::Nothing));
+        assert_eq!((again, next), (moment(8), SlotStep::Nothing));
         assert_eq!(ended.nodes(&all), [0, 2, 5].map(|number| number | OP));
         let mut ended = Fifo::new();
         let _ = queues.cancel_all(&all, &slot, EndReason::Cancelled, 0, &mut ended);

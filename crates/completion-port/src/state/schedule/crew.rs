@@ -393,7 +393,7 @@ impl Crew {
                 let (before, threads) = (trial.before, trial.threads);
                 match trial.advance(now, handed) {
                     IntervalEnd::Same => {}
-                    IntervalEnd::Next(size) => self.size = size,
+                    IntervalEnd::SlotStep(size) => self.size = size,
                     IntervalEnd::Over(size) => {
                         self.grew = size == trial.numbers[1];
                         let most = if size < threads { PAUSES[3] } else { PAUSES[2] };
@@ -442,7 +442,7 @@ impl Crew {
 /// What became of a stretch. The number says how many threads are to work next.
 enum IntervalEnd {
     Same,
-    Next(usize),
+    SlotStep(usize),
     Over(usize),
     /// Threads have had so little to do that the trial shows nothing.
     Void,
@@ -480,7 +480,7 @@ impl Stretches {
         self.which = 1 - self.which;
         self.begun = now;
         self.counted_from = None;
-        IntervalEnd::Next(self.numbers[self.which])
+        IntervalEnd::SlotStep(self.numbers[self.which])
     }
 
     /// Whether the additional threads get at least an eighth done of what they would if no thread

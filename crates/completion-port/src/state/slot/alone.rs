@@ -2,7 +2,7 @@
 //!
 //! What the operation itself remembers meanwhile is in `state/operations/alone.rs`; docs/design/FLIGHTS.md has the table.
 
-use super::ownership::{Delivery, Next, Refusal};
+use super::ownership::{Delivery, Refusal, SlotStep};
 use super::readiness::Drained;
 use super::{
     CLOSED, EDGES, EDGES_SHIFT, FLYING, FLYING_SHIFT, HELD, LENT, LONE, QUEUED, READY_SHIFT,
@@ -74,11 +74,11 @@ impl Word {
         let is_rare = facts.any(Facts::RARE);
         let concerned = if is_rare { word.flying() } else { word.flying() & facts };
         if concerned == Facts::NONE {
-            return (word, Delivery::Noted(Next::Nothing));
+            return (word, Delivery::Noted(SlotStep::Nothing));
         }
         let word = word.with(u64::from(concerned.directions()) << READY_SHIFT);
         if word.has(QUEUED) {
-            (word.with(word.edges_alone()), Delivery::Noted(Next::Nothing))
+            (word.with(word.edges_alone()), Delivery::Noted(SlotStep::Nothing))
         } else {
             (word.begun_alone().with(QUEUED), Delivery::Due)
         }

@@ -28,7 +28,7 @@ use crate::sync::{AtomicU32, AtomicU64};
 use crate::types::interest::Mode;
 use crate::types::interest::{Events, Interest};
 
-pub(crate) use ownership::{Checked, Delivery, Expiry, Next, NodeTurn, Refusal, Removal};
+pub(crate) use ownership::{Checked, Delivery, Expiry, NodeTurn, Refusal, Removal, SlotStep};
 pub(crate) use readiness::Drained;
 pub(crate) use report::{Answer, depends_on_kind, depends_on_unread};
 
@@ -396,7 +396,7 @@ impl Slot {
         mode: Mode,
         drained: impl Fn() -> Drained,
         poll: u32,
-    ) -> Result<Next, Refusal> {
+    ) -> Result<SlotStep, Refusal> {
         self.request(generation, |word| {
             let enabled = || word.dried(drained()).enabled(mode, poll);
             if word.is_away() { Err(Refusal::Held) } else { Ok(enabled()) }
@@ -424,7 +424,7 @@ impl Slot {
         generation: u32,
         interest: Interest,
         poll: u32,
-    ) -> Result<Next, Refusal> {
+    ) -> Result<SlotStep, Refusal> {
         self.request(generation, |word| Ok(word.enabled_also(interest, poll)))
     }
 
@@ -482,7 +482,7 @@ impl Slot {
         timed: bool,
         drained: Drained,
         poll: u32,
-    ) -> Next {
+    ) -> SlotStep {
         self.change(|word| word.returned(mode, timed, drained, poll))
     }
 
@@ -558,7 +558,7 @@ impl Slot {
 
     /// The key of a persistent packet has been cloned. Only the owner of the node calls it.
     /// `unreported` if the key could not be cloned, and the packet is lost.
-    pub(crate) fn cloned(&self, unreported: Events) -> Next {
+    pub(crate) fn cloned(&self, unreported: Events) -> SlotStep {
         self.change(|word| word.cloned(unreported))
     }
 }

@@ -1,6 +1,6 @@
 //! The key while operations have it: they borrow it from the token, or share it with the registration.
 
-use super::ownership::{Next, Refusal};
+use super::ownership::{Refusal, SlotStep};
 use super::readiness::Drained;
 use super::{
     CLOSED, COLLECTED, EDGES, ENABLED, FLYING, FLYING_SHIFT, HELD, LENT, PENDING_SHIFT, QUEUED,
@@ -39,9 +39,9 @@ impl Word {
 
     /// No operation of this direction is in flight any more. If the registration is enabled, what holds is
     /// reported from here on.
-    pub(super) fn grounded(self, direction: Facts, poll: u32) -> (Self, Next) {
+    pub(super) fn grounded(self, direction: Facts, poll: u32) -> (Self, SlotStep) {
         let word = self.without(u64::from(direction.directions()) << FLYING_SHIFT);
-        if word.has(ENABLED) { word.recalling(poll).roused() } else { (word, Next::Nothing) }
+        if word.has(ENABLED) { word.recalling(poll).roused() } else { (word, SlotStep::Nothing) }
     }
 
     /// The packet of an operation is taken that was started by a token: the key is the packet's.
@@ -55,17 +55,17 @@ impl Word {
     }
 
     /// The packet of the last operation is taken, and the key has been cloned for it.
-    pub(super) fn landed_last(self) -> (Self, Next) {
+    pub(super) fn landed_last(self) -> (Self, SlotStep) {
         let word = self.without(LENT);
         if !word.is_removing() {
-            (word, Next::Nothing)
+            (word, SlotStep::Nothing)
         } else if word.has(COLLECTED) {
             // The thread that waits takes the node out of the queue, if that is where it stands.
-            (word, Next::Collect)
+            (word, SlotStep::Collect)
         } else if word.has(QUEUED) {
-            (word, Next::Nothing)
+            (word, SlotStep::Nothing)
         } else {
-            (word.with(QUEUED), Next::Queue)
+            (word.with(QUEUED), SlotStep::Queue)
         }
     }
 }
@@ -94,7 +94,7 @@ impl Slot {
     }
 
     /// No operation of this direction is in flight any more.
-    pub(crate) fn ground(&self, direction: Facts, poll: u32) -> Next {
+    pub(crate) fn ground(&self, direction: Facts, poll: u32) -> SlotStep {
         self.change(|word| word.grounded(direction, poll))
     }
 
@@ -116,7 +116,7 @@ impl Slot {
     }
 
     /// The packet of the last operation that has a share in the key is taken.
-    pub(crate) fn land_last(&self) -> Next {
+    pub(crate) fn land_last(&self) -> SlotStep {
         self.change(Word::landed_last)
     }
 }

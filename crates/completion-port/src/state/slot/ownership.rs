@@ -28,7 +28,7 @@ use crate::types::interest::{Events, Interest};
 
 /// What a transition leaves to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum SlotStep {
     /// Nothing.
     Nothing,
     /// The caller owns the node now and queues a packet.
@@ -47,9 +47,9 @@ pub(crate) enum Delivery {
     /// The slot has been given up since; the kernel still reports the old descriptor.
     Stale,
     /// The slot remembers it.
-    Noted(Next),
+    Noted(SlotStep),
     /// The same, and it concerns operations in flight, of these directions.
-    Stirred(Next, Facts),
+    Stirred(SlotStep, Facts),
     /// The slot remembers it. The caller has the node of the lone operation by that, and queues it.
     Due,
 }
@@ -155,24 +155,24 @@ impl Word {
     /// Whether the node's turn brings a packet, without a check.
     pub(crate) fn is_due(self) -> bool {
         let is_removed = self.has(REMOVING) && !self.has(LENT);
-        !self.has(CLOSED | COLLECTED) && (is_removed || self.next() == Next::Queue)
+        !self.has(CLOSED | COLLECTED) && (is_removed || self.next() == SlotStep::Queue)
     }
 
     /// Whether the node's turn asks for a check.
     pub(crate) fn is_unclear(self) -> bool {
-        self.next() == Next::Recheck
+        self.next() == SlotStep::Recheck
     }
 
     /// What is due while the slot is enabled: a packet, a check, or nothing.
-    fn next(self) -> Next {
+    fn next(self) -> SlotStep {
         if !self.has(ENABLED) {
-            Next::Nothing
+            SlotStep::Nothing
         } else if self.has(UNCHECKED) {
-            Next::Recheck
+            SlotStep::Recheck
         } else if self.has(PENDING | LATE) {
-            Next::Queue
+            SlotStep::Queue
         } else {
-            Next::Nothing
+            SlotStep::Nothing
         }
     }
 
@@ -193,9 +193,9 @@ impl Word {
     }
 
     /// The caller becomes the owner of the node if it has none and something is pending.
-    pub(super) fn roused(self) -> (Self, Next) {
-        let next = if self.has(QUEUED) { Next::Nothing } else { self.next() };
-        if next == Next::Nothing { (self, next) } else { (self.with(QUEUED), next) }
+    pub(super) fn roused(self) -> (Self, SlotStep) {
+        let next = if self.has(QUEUED) { SlotStep::Nothing } else { self.next() };
+        if next == SlotStep::Nothing { (self, next) } else { (self.with(QUEUED), next) }
     }
 
     /// A free slot becomes a registration, held by the thread that makes it.
@@ -272,7 +272,7 @@ impl Word {
     }
 
     /// The slot is enabled with `mode`, without a deadline; its key is in its cell.
-    pub(super) fn enabled(self, mode: Mode, poll: u32) -> (Self, Next) {
+    pub(super) fn enabled(self, mode: Mode, poll: u32) -> (Self, SlotStep) {
         self.without(TIMED | LATE).with(ENABLED).with_mode(mode).recalling(poll).roused()
     }
 
@@ -296,13 +296,13 @@ impl Word {
     }
 
     /// More than the filter is asked for, until a packet has reported it.
-    pub(super) fn enabled_also(self, interest: Interest, poll: u32) -> (Self, Next) {
+    pub(super) fn enabled_also(self, interest: Interest, poll: u32) -> (Self, SlotStep) {
         let also = u64::from(interest.bits()) << ALSO_SHIFT;
         if interest.is_empty() {
-            (self, Next::Nothing)
+            (self, SlotStep::Nothing)
         } else if self.is_away() {
             // The key's return arms the slot for it.
-            (self.with(also), Next::Nothing)
+            (self.with(also), SlotStep::Nothing)
         } else if self.has(ENABLED) {
             self.with(also).recalling(poll).roused()
         } else {
@@ -311,7 +311,7 @@ impl Word {
     }
 
     /// The slot, whose key is in its cell, is enabled for nothing but what was asked for besides its filter.
-    fn enabled_for_that_alone(self, poll: u32) -> (Self, Next) {
+    fn enabled_for_that_alone(self, poll: u32) -> (Self, SlotStep) {
         self.enabled(Mode { interest: self.besides(), ..self.mode() }, poll)
     }
 
@@ -337,16 +337,16 @@ impl Word {
         timed: bool,
         drained: Drained,
         poll: u32,
-    ) -> (Self, Next) {
+    ) -> (Self, SlotStep) {
         if self.has(CLOSED) {
-            return (self, Next::Gone);
+            return (self, SlotStep::Gone);
         }
         let word = self.without(HELD);
         if word.has(COLLECTED) {
-            return (word, Next::Collect);
+            return (word, SlotStep::Collect);
         }
         if word.has(REMOVING) {
-            return (word.with(QUEUED), Next::Queue);
+            return (word.with(QUEUED), SlotStep::Queue);
         }
         let word = word.dried(drained);
         match mode {
@@ -355,7 +355,7 @@ impl Word {
                 (if timed { word.with(TIMED) } else { word }, next)
             }
             None if word.has(ALSO) => word.enabled_for_that_alone(poll),
-            None => (word, Next::Nothing),
+            None => (word, SlotStep::Nothing),
         }
     }
 
@@ -473,7 +473,7 @@ impl Word {
             (word, NodeTurn::Held(events)) => {
                 // Armed again only for what was asked for besides: as of the moment when that was done.
                 match word.returned(None, false, Drained::NONE, self.armed_at()) {
-                    (word, Next::Nothing) => (word, NodeTurn::Held(events)),
+                    (word, SlotStep::Nothing) => (word, NodeTurn::Held(events)),
                     // The caller still owns the node, and `cloned` queues it.
                     (word, _) => (word, NodeTurn::Cloned(events)),
                 }
@@ -490,18 +490,18 @@ impl Word {
 
     /// The key of a persistent packet has been cloned; the node is given back or queued again.
     /// `unreported` if the key could not be cloned.
-    pub(super) fn cloned(self, unreported: Events) -> (Self, Next) {
+    pub(super) fn cloned(self, unreported: Events) -> (Self, SlotStep) {
         if self.is_removing() {
-            return (self, Next::Queue);
+            return (self, SlotStep::Queue);
         }
         if !self.has(ENABLED) {
-            return (self.without(QUEUED | PENDING | LATE), Next::Nothing);
+            return (self.without(QUEUED | PENDING | LATE), SlotStep::Nothing);
         }
         // Unless the trigger is an edge, the condition may still hold: the kernel is asked first.
         let is_clear = self.has(EDGE) && unreported.is_empty();
         let word = if is_clear { self } else { self.with(UNCHECKED) };
         match word.next() {
-            Next::Nothing => (word.without(QUEUED), Next::Nothing),
+            SlotStep::Nothing => (word.without(QUEUED), SlotStep::Nothing),
             next => (word, next),
         }
     }
@@ -521,7 +521,7 @@ impl Word {
     /// is given back.
     pub(super) fn expired_not(self) -> (Self, bool) {
         let word = self.without(LATE);
-        if word.is_removing() || word.next() != Next::Nothing {
+        if word.is_removing() || word.next() != SlotStep::Nothing {
             (word, true)
         } else {
             (word.without(QUEUED), false)

@@ -209,7 +209,7 @@ proptest! {
             if let Some(armed) = word.rearmed(mode, timed, drained, poll) {
                 let mode = mode.unwrap_or(word.mode());
                 let general = word.returned(Some(mode), timed, drained, poll);
-                prop_assert_eq!(general, (armed, Next::Nothing));
+                prop_assert_eq!(general, (armed, SlotStep::Nothing));
             }
         }
     }
@@ -225,7 +225,7 @@ proptest! {
         for word in [word, armed] {
             if let Some(queued) = word.queued(generation, facts, poll, newest) {
                 let general = word.delivered(generation, facts, poll, newest);
-                prop_assert_eq!(general, (queued, Delivery::Noted(Next::Queue)));
+                prop_assert_eq!(general, (queued, Delivery::Noted(SlotStep::Queue)));
             }
         }
         let lone = word.with(LONE | ONE_SHOT).without(ENABLED | QUEUED);
@@ -266,7 +266,7 @@ proptest! {
                 prop_assert!(!word.is_away() && word.is_plain());
                 prop_assert_eq!(enabled.unwatched(Facts::asked_by(mode.interest)), None);
                 let general = word.dried(drained).enabled(mode, poll);
-                prop_assert_eq!(general, (enabled, Next::Nothing));
+                prop_assert_eq!(general, (enabled, SlotStep::Nothing));
             }
         }
     }
@@ -335,10 +335,10 @@ fn what_was_asked_for_besides_is_reported_once_and_changes_no_filter() {
     let also_out = |word: Word| word.enabled_also(Interest::OUT, 4);
     let armed = Word(LIVE | ENABLED | ONE_SHOT | 1).watching(both).armed(3);
     let (asked, next) = also_out(armed);
-    assert_eq!((next, asked.interest()), (Next::Nothing, Interest::IN | Interest::OUT));
+    assert_eq!((next, asked.interest()), (SlotStep::Nothing, Interest::IN | Interest::OUT));
     assert!(asked.queued(0, Facts::OUT, 5, || 5).is_none(), "it takes the long way");
     let (queued, delivery) = asked.delivered(0, Facts::OUT, 5, || 5);
-    assert_eq!(delivery, Delivery::Noted(Next::Queue));
+    assert_eq!(delivery, Delivery::Noted(SlotStep::Queue));
     assert!(queued.handed().is_none(), "it takes the long way");
     let (held, turn) = queued.taken();
     assert_eq!(turn, NodeTurn::Held(Events::OUT));
@@ -351,19 +351,19 @@ fn what_was_asked_for_besides_is_reported_once_and_changes_no_filter() {
     assert!(held.rearmed(None, false, Drained::READ, 6).is_none(), "it takes the long way");
     let hangup = Mode { interest: Interest::HANGUP, ..held.mode() };
     let (armed, next) = held.returned(Some(hangup), false, Drained::READ, 6);
-    assert_eq!((next, armed.interest()), (Next::Nothing, Interest::HANGUP | Interest::OUT));
+    assert_eq!((next, armed.interest()), (SlotStep::Nothing, Interest::HANGUP | Interest::OUT));
 
     // A key that comes back to be parked is armed for that alone.
     let (asked, next) = also_out(held.without(ALSO));
-    assert_eq!((next, asked.has(ENABLED)), (Next::Nothing, false));
+    assert_eq!((next, asked.has(ENABLED)), (SlotStep::Nothing, false));
     let (armed, next) = asked.returned(None, false, Drained::READ, 6);
-    assert_eq!((next, armed.mode().interest), (Next::Nothing, Interest::OUT));
+    assert_eq!((next, armed.mode().interest), (SlotStep::Nothing, Interest::OUT));
     assert!(armed.has(ENABLED) && armed.besides() == Interest::OUT);
     let (other, _) = armed.enabled(held.mode(), 7);
     assert_eq!(other.interest(), Interest::IN | Interest::OUT, "it is still to be reported");
     assert!(!armed.disabled().has(ENABLED | ALSO));
     let ready = held.with(2 << READY_SHIFT).returned(None, false, Drained::READ, 6);
-    assert_eq!(ready.1, Next::Recheck, "what is remembered is checked");
+    assert_eq!(ready.1, SlotStep::Recheck, "what is remembered is checked");
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! Work that the call that asks for it tries itself, before there is a record of it.
 
-use super::{Effects, OpQueues, Tried};
+use super::{FollowUp, OpQueues, Tried};
 use crate::state::operations::op::OpTable;
 use crate::state::operations::queue::CALLER;
-use crate::state::slot::{Next, Slot};
+use crate::state::slot::{Slot, SlotStep};
 use crate::types::interest::Direction;
 
 impl OpQueues {
@@ -36,18 +36,18 @@ impl OpQueues {
         direction: Direction,
         tried: Tried,
         poll: u32,
-    ) -> (Effects, Next) {
+    ) -> (FollowUp, SlotStep) {
         let is_dry = matches!(tried, Tried::Blocked | Tried::Done { dry: true });
         if is_dry && self.queue(direction).is_newest() {
             slot.know(direction.facts(), false);
         }
-        let effects = self.clear_active(ops, slot, direction, poll);
-        (effects, self.landed(slot))
+        let follow_up = self.clear_active(ops, slot, direction, poll);
+        (follow_up, self.landed(slot))
     }
 
     /// Work without a record has ended. Returns what the slot asks for if nothing else is in flight.
-    fn landed(&mut self, slot: &Slot) -> Next {
+    fn landed(&mut self, slot: &Slot) -> SlotStep {
         self.in_flight -= 1;
-        if self.in_flight == 0 { slot.land_last() } else { Next::Nothing }
+        if self.in_flight == 0 { slot.land_last() } else { SlotStep::Nothing }
     }
 }

@@ -1,16 +1,16 @@
 //! Operations of lanes that end before they are done: called off, or because of their deadlines.
 
-use super::{Effects, OpQueues};
+use super::{FollowUp, OpQueues};
 use crate::state::moment::Moment;
 use crate::state::operations::list::OpList;
 use crate::state::operations::op::{EndReason, OpTable, Phase};
 use crate::state::queue::{Fifo, NIL, Node};
-use crate::state::slot::{Next, Slot};
+use crate::state::slot::{Slot, SlotStep};
 use crate::types::interest::Direction;
 
 impl OpQueues {
     /// Ends a flight as `reason` says, or has it ended at the next opportunity. If its node is the caller's to
-    /// queue, that is told by [`Effects::due`]. `None` if it has ended already.
+    /// queue, that is told by [`FollowUp::due`]. `None` if it has ended already.
     pub(crate) fn cancel(
         &mut self,
         ops: &impl OpTable,
@@ -18,7 +18,7 @@ impl OpQueues {
         node: Node,
         reason: EndReason,
         poll: u32,
-    ) -> Option<Effects> {
+    ) -> Option<FollowUp> {
         let op = ops.op(node);
         match op.phase() {
             Phase::Waiting => {
@@ -27,14 +27,14 @@ impl OpQueues {
                 op.set_reason(reason);
                 op.set(Phase::Ended);
                 let next = self.ground_if_empty(slot, direction, poll);
-                Some(Effects { due: node, next })
+                Some(FollowUp { due: node, next })
             }
             // For one that was handed over the caller asks the back end.
             Phase::Due | Phase::Tried | Phase::Submitted => {
                 if op.reason() == EndReason::Done {
                     op.set_reason(reason);
                 }
-                Some(Effects::NONE)
+                Some(FollowUp::NONE)
             }
             // Of a lone one the caller asks the slot.
             Phase::Landed | Phase::Ended | Phase::Lone => None,
@@ -50,8 +50,8 @@ impl OpQueues {
         reason: EndReason,
         poll: u32,
         ended: &mut Fifo,
-    ) -> Next {
-        let mut outcome = Next::Nothing;
+    ) -> SlotStep {
+        let mut outcome = SlotStep::Nothing;
         for direction in Direction::BOTH {
             let queue = self.queue(direction);
             if queue.is_empty() {
@@ -70,7 +70,7 @@ impl OpQueues {
                 ops.op(active).set_reason(reason);
             }
             let next = self.ground_if_empty(slot, direction, poll);
-            if next != Next::Nothing {
+            if next != SlotStep::Nothing {
                 outcome = next;
             }
         }
@@ -87,9 +87,9 @@ impl OpQueues {
         now: Moment,
         poll: u32,
         due: &mut Fifo,
-    ) -> (Moment, Next) {
+    ) -> (Moment, SlotStep) {
         let mut again = Moment::NEVER;
-        let mut outcome = Next::Nothing;
+        let mut outcome = SlotStep::Nothing;
         for direction in Direction::BOTH {
             let queue = self.queue(direction);
             if queue.is_empty() {
@@ -123,7 +123,7 @@ impl OpQueues {
             }
             again = again.min(retry);
             let next = self.ground_if_empty(slot, direction, poll);
-            if next != Next::Nothing {
+            if next != SlotStep::Nothing {
                 outcome = next;
             }
         }

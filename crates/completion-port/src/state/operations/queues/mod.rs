@@ -16,7 +16,7 @@ use super::queue::{CALLER, OpQueue};
 use crate::state::facts::Facts;
 use crate::state::moment::Moment;
 use crate::state::queue::{Fifo, NIL, Node, OP};
-use crate::state::slot::{Next, Slot};
+use crate::state::slot::{Slot, SlotStep};
 use crate::types::interest::Direction;
 
 /// What an attempt has come to.
@@ -44,15 +44,15 @@ pub(crate) enum Step {
 /// What a change leaves to be done besides.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
-pub(crate) struct Effects {
+pub(crate) struct FollowUp {
     /// This flight is to be tried next: its node is to be queued. `NIL`: none.
     pub(crate) due: Node,
     /// What the slot asks for.
-    pub(crate) next: Next,
+    pub(crate) next: SlotStep,
 }
 
-impl Effects {
-    const NONE: Self = Self { due: NIL, next: Next::Nothing };
+impl FollowUp {
+    const NONE: Self = Self { due: NIL, next: SlotStep::Nothing };
 }
 
 /// The operations of one registration.
@@ -200,15 +200,15 @@ impl OpQueues {
         slot: &Slot,
         node: Node,
         poll: u32,
-    ) -> (Step, Effects) {
+    ) -> (Step, FollowUp) {
         let op = ops.op(node);
         match (op.phase(), op.reason()) {
             (Phase::Due, EndReason::Done) => {
                 op.set(Phase::Tried);
-                (Step::Try, Effects::NONE)
+                (Step::Try, FollowUp::NONE)
             }
             (Phase::Due, reason) => (Step::Ends(reason), self.end_active(ops, slot, node, poll)),
-            (_, reason) => (Step::Ends(reason), Effects::NONE),
+            (_, reason) => (Step::Ends(reason), FollowUp::NONE),
         }
     }
 
@@ -231,7 +231,7 @@ impl OpQueues {
         node: Node,
         tried: Tried,
         poll: u32,
-    ) -> (Step, Effects) {
+    ) -> (Step, FollowUp) {
         let op = ops.op(node);
         let direction = op.direction();
         let queue = self.queue(direction);
@@ -247,11 +247,11 @@ impl OpQueues {
             }
             Tried::Blocked if !is_newest && reason == EndReason::Done => {
                 queue.begin_again();
-                (Step::Try, Effects::NONE)
+                (Step::Try, FollowUp::NONE)
             }
             Tried::Scarce(_) if queue.is_hastened() && reason == EndReason::Done => {
                 queue.stop_hastening();
-                (Step::Try, Effects::NONE)
+                (Step::Try, FollowUp::NONE)
             }
             Tried::Blocked | Tried::Scarce(_) => {
                 if tried == Tried::Blocked && is_newest {
@@ -262,13 +262,13 @@ impl OpQueues {
                 }
                 let retry = if let Tried::Scarce(at) = tried { at } else { Moment::NEVER };
                 queue.wait_first(ops, node, retry);
-                (Step::Waits, Effects::NONE)
+                (Step::Waits, FollowUp::NONE)
             }
         }
     }
 
     /// The flight that was due or tried has ended.
-    fn end_active(&mut self, ops: &impl OpTable, slot: &Slot, node: Node, poll: u32) -> Effects {
+    fn end_active(&mut self, ops: &impl OpTable, slot: &Slot, node: Node, poll: u32) -> FollowUp {
         let op = ops.op(node);
         op.set(Phase::Ended);
         self.clear_active(ops, slot, op.direction(), poll)
@@ -281,14 +281,14 @@ impl OpQueues {
         slot: &Slot,
         direction: Direction,
         poll: u32,
-    ) -> Effects {
+    ) -> FollowUp {
         self.queue(direction).clear();
         let next = self.ground_if_empty(slot, direction, poll);
         // As at a start: after an end or an error there may be no further edge.
         let is_ready = slot.word().may_be_ready(direction.facts());
         let queue = self.queue(direction);
         let is_due = is_ready || queue.begins_unasked(ops);
-        Effects { due: if is_due { queue.next_due(ops) } else { NIL }, next }
+        FollowUp { due: if is_due { queue.next_due(ops) } else { NIL }, next }
     }
 
     /// Flights that have waited were cancelled: those behind them that wait for their turn alone are due. Their nodes are
@@ -301,11 +301,11 @@ impl OpQueues {
         }
     }
 
-    fn ground_if_empty(&mut self, slot: &Slot, direction: Direction, poll: u32) -> Next {
+    fn ground_if_empty(&mut self, slot: &Slot, direction: Direction, poll: u32) -> SlotStep {
         if self.queue(direction).is_empty() {
             slot.ground(direction.facts(), poll)
         } else {
-            Next::Nothing
+            SlotStep::Nothing
         }
     }
 

@@ -1,6 +1,6 @@
 //! Operations of lanes that the system carries out: the back end has them until they come back.
 
-use super::{Effects, OpQueues, Step};
+use super::{FollowUp, OpQueues, Step};
 use crate::state::operations::op::{EndReason, OpTable, Phase};
 use crate::state::queue::{NIL, Node};
 use crate::state::slot::Slot;
@@ -15,12 +15,12 @@ impl OpQueues {
         slot: &Slot,
         node: Node,
         poll: u32,
-    ) -> (Step, Effects) {
+    ) -> (Step, FollowUp) {
         let op = ops.op(node);
         match op.reason() {
             EndReason::Done => {
                 op.set(Phase::Submitted);
-                (Step::Waits, Effects::NONE)
+                (Step::Waits, FollowUp::NONE)
             }
             reason => (Step::Ends(reason), self.end_active(ops, slot, node, poll)),
         }
@@ -35,7 +35,7 @@ impl OpQueues {
         node: Node,
         (was_cancelled, goes_on): (bool, bool),
         poll: u32,
-    ) -> Effects {
+    ) -> FollowUp {
         let op = ops.op(node);
         let direction = op.direction();
         // No edge tells whether the direction is ready: what comes next is tried.
@@ -43,7 +43,7 @@ impl OpQueues {
         if goes_on {
             self.queue(direction).begin_again();
             op.set(Phase::Due);
-            return Effects::NONE;
+            return FollowUp::NONE;
         }
         let reason = match (was_cancelled, op.reason()) {
             (false, _) => EndReason::Done,
@@ -79,7 +79,7 @@ impl OpQueues {
         slot: &Slot,
         node: Node,
         poll: u32,
-    ) -> Effects {
+    ) -> FollowUp {
         slot.know(ops.op(node).direction().facts(), true);
         self.end_active(ops, slot, node, poll)
     }
