@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use super::request::{FileRequest, Submit, Target};
 use crate::types::error::Fault;
-use crate::types::io_buffer::Loan;
+use crate::types::io_buffer::IoBuffer;
 use crate::types::source::Descriptor;
 
 /// The kind of a file request.
@@ -85,7 +85,7 @@ impl FileRequest {
     /// of a part, and where a system or the cache cuts a long read, which is between blocks.
     pub(crate) fn has_come_to_the_end(&self) -> bool {
         const BLOCK: usize = 4096;
-        let is_within_part = self.buffer.as_ref().is_some_and(Loan::is_within_part);
+        let is_within_part = self.buffer.as_ref().is_some_and(IoBuffer::is_within_part);
         self.kind == FileKind::Read && is_within_part && !self.done.is_multiple_of(BLOCK)
     }
 

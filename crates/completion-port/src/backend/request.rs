@@ -9,7 +9,7 @@ use std::fmt;
 use super::files::FileTarget;
 use super::sockets::SocketTarget;
 use crate::types::error::Fault;
-use crate::types::io_buffer::Loan;
+use crate::types::io_buffer::IoBuffer;
 
 /// What a request operates on.
 pub(crate) trait Target: Send {
@@ -27,7 +27,7 @@ pub(crate) struct Request<T: Target> {
     pub(crate) target: T,
     pub(crate) kind: T::Kind,
     /// The buffer, if the operation has one. Its parts are the remaining ones.
-    pub(crate) buffer: Option<Loan>,
+    pub(crate) buffer: Option<IoBuffer>,
     /// The number of bytes transferred so far.
     pub(crate) done: usize,
     pub(crate) fault: Option<Fault>,
@@ -36,7 +36,7 @@ pub(crate) struct Request<T: Target> {
 }
 
 impl<T: Target> Request<T> {
-    pub(crate) fn new(id: u64, target: T, kind: T::Kind, buffer: Option<Loan>) -> Self {
+    pub(crate) fn new(id: u64, target: T, kind: T::Kind, buffer: Option<IoBuffer>) -> Self {
         Self { id, target, kind, buffer, done: 0, fault: None, is_cancelled: false }
     }
 

@@ -1,8 +1,8 @@
 //! Memory that a back end has for as long as an operation takes: a buffer on the heap, where it stays, and
 //! the parts of it that are to be filled or written.
 //!
-//! A buffer is lent by [`Loan::new`] and [`Loan::lend_room`] or [`Loan::lend_bytes`], on the thread that
-//! starts the operation, and comes back by [`Loan::into_buffer`], on the thread that takes the packet. In between the
+//! A buffer is lent by [`IoBuffer::new`] and [`IoBuffer::lend_room`] or [`IoBuffer::lend_bytes`], on the thread that
+//! starts the operation, and comes back by [`IoBuffer::into_buffer`], on the thread that takes the packet. In between the
 //! loan belongs to a thread of the back end. If the port is gone by then, that thread drops it, and the
 //! buffer with it.
 
@@ -20,7 +20,7 @@ pub(crate) struct Part {
 }
 
 /// A buffer that a back end has.
-pub(crate) struct Loan {
+pub(crate) struct IoBuffer {
     /// A pointer, and no box: a box must be the only way to what lies in it whenever it is moved.
     buffer: NonNull<dyn Any + Send>,
     /// Of the buffer, in order. Those before `first` are done with, and none of the others is empty.
@@ -35,9 +35,9 @@ pub(crate) struct Loan {
 // SAFETY: a loan is the owner of its buffer, and lets it pass between threads.
 // - the buffer is `Send`, which `new` demands;
 // - the parts point into the buffer, which nothing else knows of.
-unsafe impl Send for Loan {}
+unsafe impl Send for IoBuffer {}
 
-impl Loan {
+impl IoBuffer {
     /// Puts a buffer where it stays from now on.
     pub(crate) fn new<B: Any + Send>(buffer: B) -> Self {
         let buffer = NonNull::from(Box::leak(Box::new(buffer)));
@@ -155,7 +155,7 @@ impl Loan {
     }
 }
 
-impl Drop for Loan {
+impl Drop for IoBuffer {
     fn drop(&mut self) {
         // SAFETY: `from_raw` demands a pointer of a box that nothing else uses.
         // - as in `into_buffer`, and the loan is about to be gone.
@@ -163,7 +163,7 @@ impl Drop for Loan {
     }
 }
 
-impl fmt::Debug for Loan {
+impl fmt::Debug for IoBuffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Loan").field("parts", &self.parts()).finish_non_exhaustive()
     }
@@ -181,19 +181,19 @@ mod tests {
     fn a_buffer_is_filled_in_parts_and_comes_back() {
         let buffer = [Vec::with_capacity(2), Vec::new(), Vec::<u8>::with_capacity(3)];
         let capacities = buffer.each_ref().map(Vec::capacity);
-        let mut loan = Loan::new(buffer);
-        loan.lend_room(room_of);
-        assert_eq!(loan.parts().len(), 2);
+        let mut io_buffer = IoBuffer::new(buffer);
+        io_buffer.lend_room(room_of);
+        assert_eq!(io_buffer.parts().len(), 2);
         // It stays where it is, wherever the loan goes.
-        let mut loan = *Box::new(loan);
-        let room: usize = loan.parts().iter().map(|part| part.len).sum();
-        loan.fill(&[1]);
-        loan.advance(1);
+        let mut io_buffer = *Box::new(io_buffer);
+        let room: usize = io_buffer.parts().iter().map(|part| part.len).sum();
+        io_buffer.fill(&[1]);
+        io_buffer.advance(1);
         let rest: Vec<u8> = (2..).take(room - 1).collect();
-        loan.fill(&rest);
-        loan.advance(room - 1);
-        assert!(loan.parts().is_empty());
-        let mut buffer: [Vec<u8>; 3] = loan.into_buffer();
+        io_buffer.fill(&rest);
+        io_buffer.advance(room - 1);
+        assert!(io_buffer.parts().is_empty());
+        let mut buffer: [Vec<u8>; 3] = io_buffer.into_buffer();
         for (buffer, capacity) in buffer.iter_mut().zip(capacities) {
             // SAFETY: `set_len` demands that the elements are initialized, up to the capacity.
             // - all of the room was filled.
@@ -205,24 +205,24 @@ mod tests {
 
     #[test]
     fn a_buffer_is_written_in_parts() {
-        let mut loan = Loan::new((*b"ab", *b"cde"));
-        loan.lend_bytes(|(first, second): &([u8; 2], [u8; 3]), part| {
+        let mut io_buffer = IoBuffer::new((*b"ab", *b"cde"));
+        io_buffer.lend_bytes(|(first, second): &([u8; 2], [u8; 3]), part| {
             part(first);
             part(second);
         });
-        assert_eq!(loan.bytes(3), b"abc");
+        assert_eq!(io_buffer.bytes(3), b"abc");
         for (len, is_within_part) in [(0, false), (1, true), (0, true), (1, false), (1, true)] {
-            loan.advance(len);
-            assert_eq!(loan.is_within_part(), is_within_part);
+            io_buffer.advance(len);
+            assert_eq!(io_buffer.is_within_part(), is_within_part);
         }
-        assert_eq!(loan.bytes(9), b"de");
-        assert_eq!(loan.into_buffer::<([u8; 2], [u8; 3])>(), (*b"ab", *b"cde"));
+        assert_eq!(io_buffer.bytes(9), b"de");
+        assert_eq!(io_buffer.into_buffer::<([u8; 2], [u8; 3])>(), (*b"ab", *b"cde"));
     }
 
     #[test]
     fn a_loan_that_is_dropped_drops_its_buffer() {
         let buffer = std::sync::Arc::new(1);
-        drop(Loan::new(std::sync::Arc::clone(&buffer)));
+        drop(IoBuffer::new(std::sync::Arc::clone(&buffer)));
         assert_eq!(std::sync::Arc::strong_count(&buffer), 1);
     }
 }

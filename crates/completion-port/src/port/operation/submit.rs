@@ -12,33 +12,33 @@ use crate::port::operation::attempt::Trying;
 use crate::port::operation::data::{Progress, SocketStage};
 use crate::port::operation::{Detail, OpData};
 use crate::types::buffer::Buffer;
-use crate::types::io_buffer::Loan;
+use crate::types::io_buffer::IoBuffer;
 use crate::types::source::Descriptor;
 
 impl<B: Buffer> OpData<B> {
     /// Lends the buffer, if the operation has one: its room if it is filled, its bytes if they are sent or written.
-    fn lend(&mut self) -> Option<Loan> {
+    fn lend(&mut self) -> Option<IoBuffer> {
         let fills = self.operation.kind.fills();
         let place = &mut self.operation.buffer;
-        let mut lending = Lending { loan: place.take().map(Loan::new), place };
-        match &mut lending.loan {
-            Some(loan) if fills => loan.lend_room(|buffer: &mut B, part| {
+        let mut lending = Lending { io_buffer: place.take().map(IoBuffer::new), place };
+        match &mut lending.io_buffer {
+            Some(io_buffer) if fills => io_buffer.lend_room(|buffer: &mut B, part| {
                 // SAFETY: `room` demands that only initialized bytes are written to the parts.
                 // - the back end writes what it has received or read.
                 unsafe { buffer.room(&mut |room| part(room)) };
             }),
-            Some(loan) => loan.lend_bytes(|buffer: &B, part| {
+            Some(io_buffer) => io_buffer.lend_bytes(|buffer: &B, part| {
                 buffer.filled(&mut |bytes| part(bytes));
             }),
             None => {}
         }
-        lending.loan.take()
+        lending.io_buffer.take()
     }
 
     /// The buffer that was lent comes back. `filled`: with so many bytes in its room, if it was to be filled.
-    fn return_buffer(&mut self, loan: Loan, filled: Option<usize>) {
+    fn return_buffer(&mut self, io_buffer: IoBuffer, filled: Option<usize>) {
         let fills = self.operation.kind.fills();
-        let buffer: &mut B = self.operation.buffer.insert(loan.into_buffer());
+        let buffer: &mut B = self.operation.buffer.insert(io_buffer.into_buffer());
         let Some(filled) = filled.filter(|_| fills) else { return };
         // SAFETY: `room` demands that only initialized bytes are written to the parts.
         // - nothing is written.
@@ -105,14 +105,14 @@ impl<B: Buffer> OpData<B> {
 
 /// A buffer that is being lent. Should its code panic, it is the operation's again.
 struct Lending<'c, B: Buffer> {
-    loan: Option<Loan>,
+    io_buffer: Option<IoBuffer>,
     place: &'c mut Option<B>,
 }
 
 impl<B: Buffer> Drop for Lending<'_, B> {
     fn drop(&mut self) {
-        if let Some(loan) = self.loan.take() {
-            *self.place = Some(loan.into_buffer());
+        if let Some(io_buffer) = self.io_buffer.take() {
+            *self.place = Some(io_buffer.into_buffer());
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::types::buffer::Buffer;
 use crate::types::error::Fault;
 use crate::types::error::{Call, Error, ErrorKind, Refused};
 use crate::types::fd::RawFd;
-use crate::types::io_buffer::Loan;
+use crate::types::io_buffer::IoBuffer;
 use crate::types::source::Descriptor;
 
 /// An open file, as [`FileTasks`] need it. It stays open as long as an operation has a share of it.
@@ -252,25 +252,25 @@ impl<'p, T: FileTask> FileTasks<'p, T> {
         if let Err(fault) = requests.prepare() {
             return Err(Refused::new(error(call, fault), task));
         }
-        let mut loan = Loan::new(task);
+        let mut io_buffer = IoBuffer::new(task);
         let kind = match work {
             FileWork::Read => FileKind::Read,
             FileWork::Write => FileKind::Write,
             FileWork::Append => FileKind::Append,
         };
         if kind == FileKind::Read {
-            loan.lend_room(|task: &mut T, part| {
+            io_buffer.lend_room(|task: &mut T, part| {
                 // SAFETY: `room` demands that only initialized bytes are written to the parts.
                 // - the back end writes what it has read.
                 unsafe { task.room(&mut |room| part(room)) };
             });
         } else {
-            loan.lend_bytes(|task: &T, part| task.filled(&mut |bytes| part(bytes)));
+            io_buffer.lend_bytes(|task: &T, part| task.filled(&mut |bytes| part(bytes)));
         }
         let issuer: Weak<Ends<T>> = Arc::downgrade(&self.ends);
         let file = Arc::clone(file) as Arc<dyn FileRef>;
         let target = FileTarget { file, offset, issuer };
-        requests.submit(FileRequest::new(id.0, target, kind, Some(loan)));
+        requests.submit(FileRequest::new(id.0, target, kind, Some(io_buffer)));
         requests.flush();
         Ok(())
     }

@@ -666,7 +666,7 @@ mod tests {
     use super::*;
     use crate::backend::files::{FileRef, Issuer};
     use crate::types::buffer::Buffer;
-    use crate::types::io_buffer::Loan;
+    use crate::types::io_buffer::IoBuffer;
     use crate::types::source::Descriptor;
 
     /// What the kernel is taken for, in all tests that run meanwhile: the same must hold there.
@@ -702,7 +702,7 @@ mod tests {
         let (say, heard) = mpsc::channel();
         let ends: Arc<dyn Issuer> = Arc::new(Sender(Mutex::new(say)));
         let start = |id, end: &Arc<End>, kind, bytes: Vec<u8>| {
-            let mut buffer = Loan::new(bytes);
+            let mut buffer = IoBuffer::new(bytes);
             if kind == FileKind::Read {
                 buffer.lend_room(|buffer: &mut Vec<u8>, part| {
                     // SAFETY: `room` demands that only initialized bytes are written to the parts.

@@ -75,7 +75,7 @@ pub(in crate::sys) struct FileCall<'t> {
 
 impl<'t> FileCall<'t> {
     pub(in crate::sys) fn of(request: &'t FileRequest) -> Result<Self, Code> {
-        let parts = request.buffer.as_ref().map_or(&[][..], |loan| loan.parts());
+        let parts = request.buffer.as_ref().map_or(&[][..], |io_buffer| io_buffer.parts());
         let position = if request.target.file.has_positions() {
             i64::try_from(request.position()).map_err(|_| libc::EINVAL)?
         } else {
@@ -219,7 +219,7 @@ mod tests {
     use super::*;
     use crate::backend::files::{FileTarget, Issuer};
     use crate::types::buffer::Buffer;
-    use crate::types::io_buffer::Loan;
+    use crate::types::io_buffer::IoBuffer;
 
     struct Nobody;
 
@@ -241,7 +241,7 @@ mod tests {
 
     /// A read of so many parts of this length, whose first bytes were read already.
     fn read(parts: usize, len: usize, done: usize) -> FileRequest {
-        let mut buffer = Loan::new(vec![Vec::<u8>::new(); parts]);
+        let mut buffer = IoBuffer::new(vec![Vec::<u8>::new(); parts]);
         buffer.lend_room(|buffers: &mut Vec<Vec<u8>>, part| {
             for buffer in buffers {
                 buffer.reserve_exact(len);

@@ -331,7 +331,7 @@ impl OverlappedCall {
             // Some of these have a meaning of their own.
             Err(_) => return Err(ERROR_INVALID_PARAMETER),
         };
-        let parts = request.buffer.as_ref().map_or(&[][..], |loan| loan.parts());
+        let parts = request.buffer.as_ref().map_or(&[][..], |io_buffer| io_buffer.parts());
         let Some(part) = parts.first() else { return Ok(None) };
         let len = u32::try_from(part.len.min(LONGEST)).unwrap_or(0);
         Ok(Some(Self { file, position, start: part.start.cast(), len }))

@@ -24,7 +24,7 @@ use super::service::conclude;
 use crate::backend::files::{FileKind, FileRef, FileTarget, Files as _, Issuer};
 use crate::backend::request::FileRequest;
 use crate::types::config::FileEngine;
-use crate::types::io_buffer::Loan;
+use crate::types::io_buffer::IoBuffer;
 use crate::types::source::Descriptor;
 
 const SOON: Duration = Duration::from_secs(120);
@@ -64,27 +64,27 @@ fn request(
     file: &Arc<dyn FileRef>,
     id: u64,
     kind: FileKind,
-    buffer: Option<Loan>,
+    buffer: Option<IoBuffer>,
 ) -> FileRequest {
     let desk: Weak<Desk> = Arc::downgrade(desk);
     let target = FileTarget { file: Arc::clone(file), offset: 3, issuer: desk };
     FileRequest::new(id, target, kind, buffer)
 }
 
-fn bytes(bytes: &'static [u8]) -> Option<Loan> {
-    let mut loan = Loan::new(bytes.chunks(4).collect::<Vec<_>>());
-    loan.lend_bytes(|buffer: &Vec<&'static [u8]>, part| {
+fn bytes(bytes: &'static [u8]) -> Option<IoBuffer> {
+    let mut io_buffer = IoBuffer::new(bytes.chunks(4).collect::<Vec<_>>());
+    io_buffer.lend_bytes(|buffer: &Vec<&'static [u8]>, part| {
         buffer.iter().for_each(|bytes| part(bytes))
     });
-    Some(loan)
+    Some(io_buffer)
 }
 
 /// What is to be filled, and a share of something by which its end is seen.
 struct Room(Vec<Vec<u8>>, #[allow(dead_code, reason = "its drop is what counts")] Arc<()>);
 
-fn shared_room(parts: usize, len: usize, share: &Arc<()>) -> Option<Loan> {
-    let mut loan = Loan::new(Room(vec![vec![0; len]; parts], Arc::clone(share)));
-    loan.lend_room(|buffer: &mut Room, part| {
+fn shared_room(parts: usize, len: usize, share: &Arc<()>) -> Option<IoBuffer> {
+    let mut io_buffer = IoBuffer::new(Room(vec![vec![0; len]; parts], Arc::clone(share)));
+    io_buffer.lend_room(|buffer: &mut Room, part| {
         for bytes in &mut buffer.0 {
             let (start, len) = (bytes.as_mut_ptr().cast::<MaybeUninit<u8>>(), bytes.len());
             // SAFETY: a slice from a pointer demands that nothing else uses the place as long as it lives.
@@ -92,10 +92,10 @@ fn shared_room(parts: usize, len: usize, share: &Arc<()>) -> Option<Loan> {
             part(unsafe { std::slice::from_raw_parts_mut(start, len) });
         }
     });
-    Some(loan)
+    Some(io_buffer)
 }
 
-fn room(parts: usize, len: usize) -> Option<Loan> {
+fn room(parts: usize, len: usize) -> Option<IoBuffer> {
     shared_room(parts, len, &Arc::default())
 }
 
@@ -170,9 +170,9 @@ fn a_request_that_a_refusal_and_a_packet_tell_of_returns_once() {
     let share = Arc::new(());
     for (name, status) in [None, Some(STATUS_ACCESS_DENIED), None].into_iter().enumerate() {
         afd.files.service().unwrap().tell_of_next_refusal(status);
-        let mut loan = Loan::new(Room(vec![vec![1; 8]], Arc::clone(&share)));
-        loan.lend_bytes(|buffer: &Room, part| part(&buffer.0[0]));
-        let refused = request(&desk, &held, name as u64, FileKind::Write, Some(loan));
+        let mut io_buffer = IoBuffer::new(Room(vec![vec![1; 8]], Arc::clone(&share)));
+        io_buffer.lend_bytes(|buffer: &Room, part| part(&buffer.0[0]));
+        let refused = request(&desk, &held, name as u64, FileKind::Write, Some(io_buffer));
         let done = perform(&afd, &heard, refused);
         assert_eq!(done.fault.unwrap().code, Some(ERROR_ACCESS_DENIED.cast_signed()));
         assert_eq!((done.id, done.done, done.is_cancelled), (name as u64, 0, false));

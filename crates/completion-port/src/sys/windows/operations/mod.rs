@@ -38,7 +38,7 @@ use super::sockets::{SocketName, is_own_peer, length, name, owned};
 use crate::backend::request::SocketRequest;
 use crate::backend::sockets::{PARTS, SocketKind};
 use crate::types::address::{Address, AddressKind};
-use crate::types::io_buffer::Loan;
+use crate::types::io_buffer::IoBuffer;
 use crate::types::source::Descriptor;
 use crate::types::source::{OwnedKind, OwnedSource, Source as _};
 
@@ -252,13 +252,13 @@ struct Parts {
 
 impl Parts {
     /// Those that are left of a loan, at most so many bytes. If there are none it has one that is empty.
-    fn of(loan: Option<&Loan>, most: usize) -> Self {
+    fn of(io_buffer: Option<&IoBuffer>, most: usize) -> Self {
         let mut parts = Self {
             few: [const { WSABUF { len: 0, buf: ptr::null_mut() } }; FEW],
             many: Vec::new(),
             count: 1,
         };
-        let all = loan.map_or(&[][..], |loan| loan.parts());
+        let all = io_buffer.map_or(&[][..], |io_buffer| io_buffer.parts());
         let mut left = most;
         let buffers = all.iter().take(PARTS).map_while(|part| {
             let len = part.len.min(left);
@@ -501,8 +501,11 @@ impl SocketTransfer {
             code => {
                 if matches!(self.request.kind, SocketKind::Send | SocketKind::SendAll) {
                     // Of a send that was cancelled a part may have been sent.
-                    let left = self.request.buffer.as_ref().map_or(0, |loan| {
-                        loan.parts().iter().fold(0_usize, |sum, part| sum.saturating_add(part.len))
+                    let left = self.request.buffer.as_ref().map_or(0, |io_buffer| {
+                        io_buffer
+                            .parts()
+                            .iter()
+                            .fold(0_usize, |sum, part| sum.saturating_add(part.len))
                     });
                     self.request.advance(count.min(left));
                 }
@@ -778,7 +781,7 @@ impl PendingTransfer {
 impl SocketTransfer {
     /// How many bytes there is room for.
     fn room(&self) -> usize {
-        let parts = self.request.buffer.as_ref().map_or(&[][..], |loan| loan.parts());
+        let parts = self.request.buffer.as_ref().map_or(&[][..], |io_buffer| io_buffer.parts());
         parts.iter().fold(0, |sum, part| sum.saturating_add(part.len))
     }
 

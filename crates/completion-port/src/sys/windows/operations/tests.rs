@@ -26,7 +26,7 @@ use crate::backend::request::{SocketRequest, Submit as _};
 use crate::backend::sockets::{SocketAttempt, SocketKind, SocketTarget, Sockets as _, Transport};
 use crate::state::facts::{Edge, Facts};
 use crate::types::config::FileEngine;
-use crate::types::io_buffer::Loan;
+use crate::types::io_buffer::IoBuffer;
 use crate::types::source::Descriptor;
 use crate::types::source::Source as _;
 use crate::{Batch, Operation, Outcome, Packet, Port, Readiness, SharedSource};
@@ -316,15 +316,16 @@ fn request(
     descriptor: Descriptor,
     id: u64,
     kind: SocketKind,
-    buffer: Option<Loan>,
+    buffer: Option<IoBuffer>,
 ) -> SocketRequest {
     SocketRequest::new(id, SocketTarget::new(descriptor, None), kind, buffer)
 }
 
-fn room(bytes: usize) -> Option<Loan> {
-    let mut loan = Loan::new(Vec::<u8>::with_capacity(bytes));
-    loan.lend_room(|buffer: &mut Vec<u8>, part| part(&mut buffer.spare_capacity_mut()[..bytes]));
-    Some(loan)
+fn room(bytes: usize) -> Option<IoBuffer> {
+    let mut io_buffer = IoBuffer::new(Vec::<u8>::with_capacity(bytes));
+    io_buffer
+        .lend_room(|buffer: &mut Vec<u8>, part| part(&mut buffer.spare_capacity_mut()[..bytes]));
+    Some(io_buffer)
 }
 
 /// The operations of which edges tell within so long.
