@@ -41,7 +41,7 @@ fn event(bytes: &mut Reader<'_>) -> Event {
             Event::Wait(bytes.below(4), bytes.one_of(&room), bytes.one_of(&timeout))
         }
         12 => Event::Join,
-        13 => Event::Stir(bytes.below(4)),
+        13 => Event::WakeSpuriously(bytes.below(4)),
         14 => Event::Take(bytes.below(4)),
         15 => Event::GiveBack(bytes.below(4)),
         16 => Event::Block(bytes.below(4)),

@@ -122,8 +122,8 @@ impl Model {
             8 => self.stop_collecting(bytes),
             9 => self.enable_also(bytes),
             10 => self.share(bytes),
-            11 => self.ground(bytes),
-            12 => self.land_last(),
+            11 => self.drop_ref(bytes),
+            12 => self.complete_last(),
             13 => self.expire(),
             14 => self.claim_alone(),
             // but for what the owner of the node does.
@@ -135,7 +135,7 @@ impl Model {
                 Node::Cloning => self.clone_key(bytes),
                 Node::Held if bytes.byte().is_multiple_of(3) => self.lend(bytes),
                 Node::Held => self.give_back(bytes),
-                Node::Lent => self.land(bytes),
+                Node::Lent => self.complete(bytes),
                 Node::Alone => {}
                 Node::Due => self.try_alone(bytes),
                 Node::Expired => self.tell_expired(bytes),
@@ -207,7 +207,7 @@ impl Model {
                 assert_ne!(self.concerned(facts), Facts::NONE);
                 self.node = Node::Due;
             }
-            Delivery::Stirred(next, concerned) => {
+            Delivery::NotifyOps(next, concerned) => {
                 assert!(is_named);
                 assert_eq!(concerned, self.concerned(facts));
                 self.follow(next);
@@ -388,23 +388,23 @@ impl Model {
     }
 
     /// The last operation of a direction has ended.
-    fn ground(&mut self, bytes: &mut Reader<'_>) {
+    fn drop_ref(&mut self, bytes: &mut Reader<'_>) {
         let queue = Self::queue(bytes);
         if !std::mem::replace(&mut self.flying[queue], false) {
             return;
         }
-        let next = self.slot.ground(DIRECTIONS[queue], self.poll);
+        let next = self.slot.drop_ref(DIRECTIONS[queue], self.poll);
         assert!(self.enabled || next == SlotStep::Nothing, "there is nothing to report");
         self.follow(next);
     }
 
     /// The packet of the last operation that shared the key is taken.
-    fn land_last(&mut self) {
+    fn complete_last(&mut self) {
         if !self.shared || self.flying != [false; 2] {
             return;
         }
         self.shared = false;
-        let next = self.slot.land_last();
+        let next = self.slot.complete_last();
         if !self.removing && !self.closed {
             assert_eq!(next, SlotStep::Nothing);
         } else if self.collected {
@@ -509,18 +509,18 @@ impl Model {
                 self.node = Node::Lent;
             }
             _ => {
-                self.slot.land_alone(bytes.choice());
+                self.slot.complete_alone(bytes.choice());
                 (self.node, self.flying) = (Node::Held, [false; 2]);
             }
         }
     }
 
     /// The operation of a token ends, and its packet is taken.
-    fn land(&mut self, bytes: &mut Reader<'_>) {
+    fn complete(&mut self, bytes: &mut Reader<'_>) {
         if bytes.choice() {
-            self.ground(bytes);
+            self.drop_ref(bytes);
         }
-        self.slot.land(if bytes.choice() { Facts::IN } else { Facts::NONE });
+        self.slot.complete(if bytes.choice() { Facts::IN } else { Facts::NONE });
         (self.node, self.flying) = (Node::Held, [false; 2]);
     }
 

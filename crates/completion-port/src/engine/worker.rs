@@ -154,7 +154,7 @@ pub(crate) struct Seat {
     /// measured. Only the thread touches it.
     delay: AtomicU64,
     /// Records of operations whose packets the thread has taken. Only the thread touches it.
-    landed: Emptied,
+    completed: Emptied,
     /// The thread is in its wait, and goes on there with what was put aside. Only the thread touches it.
     goes_on: AtomicBool,
 }
@@ -181,7 +181,7 @@ impl Seat {
             own: AtomicU32::new(0),
             own_at: AtomicU32::new(BEGIN),
             emptied: Emptied::new(),
-            landed: Emptied::new(),
+            completed: Emptied::new(),
             goes_on: AtomicBool::new(false),
             progress: AtomicU32::new(BEGIN),
             attention: AtomicU8::new(0),
@@ -256,8 +256,8 @@ impl Seat {
 
     /// Records of operations whose packets the thread has taken. Only the thread touches it.
     #[inline]
-    pub(super) fn landed(&self) -> &Emptied {
-        &self.landed
+    pub(super) fn completed(&self) -> &Emptied {
+        &self.completed
     }
 }
 

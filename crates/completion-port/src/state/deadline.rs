@@ -46,7 +46,7 @@ impl DeadlineTimer {
     }
 
     /// Moves the deadline to `at`, if that is earlier.
-    pub(crate) fn hasten(&self, at: Moment) {
+    pub(crate) fn pull_in(&self, at: Moment) {
         self.deadline.fetch_min(at.nanoseconds(), SeqCst);
     }
 

@@ -133,10 +133,10 @@ impl Depot {
         self.packets.fetch_add(1, SeqCst);
         self.done.fetch_add(usize::from(reason == EndReason::Done), SeqCst);
         if self.is_shared {
-            self.engine.land_shared(&op_ref, seat);
+            self.engine.complete_shared(&op_ref, seat);
             self.engine.free_op(op_index, Some(seat));
         } else {
-            self.engine.land_own(&op_ref);
+            self.engine.complete_own(&op_ref);
         }
         Some(Seen::Done(reason))
     }

@@ -231,14 +231,14 @@ impl Harbour {
                     SocketAttempt::Blocked
                 }
             });
-            if !self.is_shared && self.engine.tried_and_landed(op_ref, attempted) {
+            if !self.is_shared && self.engine.tried_and_completed(op_ref, attempted) {
                 return Step::Ends(EndReason::Done);
             }
             let step = self.engine.tried(op_ref, attempted, seat);
             match step {
                 Step::Try => {}
                 Step::Ends(reason) if !self.is_shared => {
-                    self.engine.land_own(op_ref);
+                    self.engine.complete_own(op_ref);
                     return Step::Ends(reason);
                 }
                 step => return step,
@@ -286,7 +286,7 @@ impl Harbour {
             Step::Try => self.attempt(&op_ref, Some(seat)),
             step => {
                 if !self.is_shared {
-                    self.engine.land_own(&op_ref);
+                    self.engine.complete_own(&op_ref);
                 }
                 step
             }
@@ -298,7 +298,7 @@ impl Harbour {
         self.engine.count_operation(seat, true);
         if self.is_shared {
             self.clone_key();
-            self.engine.land_shared(&op_ref, seat);
+            self.engine.complete_shared(&op_ref, seat);
         } else {
             self.use_key();
         }
@@ -576,14 +576,14 @@ fn operations_in_a_chain_that_is_taken_back_come_out_once() {
             harbour.engine.collect(harbour.name, None).unwrap();
             harbour.end();
         });
-        let mut landed = 0;
+        let mut completed = 0;
         while let Some(seen) = harbour.see_next(&seat) {
             assert_eq!(seen, Seen::Done(EndReason::Cancelled));
-            landed += 1;
+            completed += 1;
         }
-        while landed < 2 {
+        while completed < 2 {
             assert_eq!(harbour.wait(&seat), Some(Seen::Done(EndReason::Cancelled)));
-            landed += 1;
+            completed += 1;
         }
         remover.join().unwrap();
         assert_eq!(harbour.packets(), (2, 0));
@@ -820,7 +820,7 @@ impl Harbour {
         let back = Return { mode: Some(LEVEL), timed: true, drained: NO_HINT };
         let mine = || seat.map(Arc::clone);
         self.engine.put_back(Call::Rearm, slot, self.name, back, mine).unwrap();
-        self.engine.mind_arming(index, arming);
+        self.engine.revalidate_arming(index, arming);
         at
     }
 

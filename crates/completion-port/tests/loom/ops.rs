@@ -209,9 +209,9 @@ impl Board {
                 Delivery::Stale => return,
                 Delivery::Noted(next) => return self.note(next),
                 Delivery::Due => return self.queue(self.own()),
-                Delivery::Stirred(next, flying) => {
+                Delivery::NotifyOps(next, flying) => {
                     let (due, is_missed) =
-                        self.queues.lock().unwrap().stir(self, &self.slot, flying);
+                        self.queues.lock().unwrap().notify_ready(self, &self.slot, flying);
                     due.into_iter().for_each(|node| self.queue(node));
                     self.note(next);
                     if !is_missed {
@@ -280,7 +280,7 @@ impl Board {
             let op = self.op(node);
             op.begin_alone(0, direction, deadline);
             let lent = self.slot.lend_alone(facts, drained);
-            let is_ready = lent.inspect_err(|_| op.land())?;
+            let is_ready = lent.inspect_err(|_| op.complete())?;
             if is_ready || self.slot.block_alone() {
                 Step::Try
             } else {
@@ -315,14 +315,14 @@ impl Board {
             if self.op(node).is_lone() {
                 let step = match tried {
                     Tried::Done { dry } => {
-                        self.land_alone(node, dry);
+                        self.complete_alone(node, dry);
                         return Step::Ends(EndReason::Done);
                     }
                     _ => self.blocked_alone(node),
                 };
                 match step {
                     Step::Try => continue,
-                    Step::Ends(_) => self.land(node),
+                    Step::Ends(_) => self.complete(node),
                     Step::Waits => {}
                 }
                 return step;
@@ -356,9 +356,9 @@ impl Board {
         }
     }
 
-    fn land_alone(&self, node: Node, dry: bool) {
-        self.op(node).land();
-        self.slot.land_alone(dry);
+    fn complete_alone(&self, node: Node, dry: bool) {
+        self.op(node).complete();
+        self.slot.complete_alone(dry);
         self.use_key();
     }
 
@@ -394,7 +394,7 @@ impl Board {
         match if is_tried { self.attempt(node) } else { step } {
             Step::Ends(reason) => {
                 if self.is_shared || !is_tried {
-                    self.land(node);
+                    self.complete(node);
                 }
                 Some(reason)
             }
@@ -402,14 +402,14 @@ impl Board {
         }
     }
 
-    fn land(&self, node: Node) {
+    fn complete(&self, node: Node) {
         if !self.is_shared {
-            return self.land_alone(node, false);
+            return self.complete_alone(node, false);
         }
         self.clone_key();
         let mut queues = self.queues.lock().unwrap();
-        let is_last = queues.land(self.op(node));
-        let next = if is_last { self.slot.land_last() } else { SlotStep::Nothing };
+        let is_last = queues.complete(self.op(node));
+        let next = if is_last { self.slot.complete_last() } else { SlotStep::Nothing };
         drop(queues);
         self.note(next);
     }
@@ -755,12 +755,12 @@ fn two_directions_go_on_without_each_other() {
 fn a_cancelled_operation_has_its_packet_and_takes_nothing() {
     for is_shared in [false, true] {
         // It waits, or it is due and blocks, or it has bytes to take.
-        for (stirs, bytes) in [(false, 0), (true, 0), (true, 1)] {
+        for (notifies, bytes) in [(false, 0), (true, 0), (true, 1)] {
             explore(move || {
                 let board = Board::waiting(is_shared);
                 board.there[0].store(bytes, SeqCst);
                 let worker = spawn(&board, move |board| {
-                    if stirs {
+                    if notifies {
                         board.edge(Facts::IN);
                     }
                     board.serve()
@@ -931,7 +931,7 @@ fn an_operation_that_lacks_nothing_any_more_does_not_wait_for_its_time() {
         drop(queues);
         let teller = spawn(&board, move |board| {
             board.there[0].store(1, SeqCst);
-            let rings = board.queues.lock().unwrap().hasten(IN, now);
+            let rings = board.queues.lock().unwrap().pull_in(IN, now);
             if rings {
                 board.ring(now);
             }
@@ -971,7 +971,7 @@ fn a_connect_does_not_wait_when_the_one_before_it_is_abandoned() {
         let its_entry = Arc::clone(&entry);
         let abandoner = spawn(&board, move |board| {
             if its_entry.abandon_connect(BEFORE, || true)
-                && board.queues.lock().unwrap().hasten(OUT, now)
+                && board.queues.lock().unwrap().pull_in(OUT, now)
             {
                 board.ring(now);
             }

@@ -85,7 +85,7 @@ impl Cell {
         match self.slot.deliver(0, facts, poll, newest) {
             Delivery::Stale => SlotStep::Nothing,
             Delivery::Noted(next) => self.note(next),
-            Delivery::Stirred(..) | Delivery::Due => unreachable!("no operation is in flight"),
+            Delivery::NotifyOps(..) | Delivery::Due => unreachable!("no operation is in flight"),
         }
     }
 

@@ -151,10 +151,10 @@ impl Quay {
         engine.count_operation(seat, true);
         self.packets.fetch_add(1, SeqCst);
         if self.is_shared {
-            engine.land_shared(&op_ref, seat);
+            engine.complete_shared(&op_ref, seat);
             engine.free_op(op_index, Some(seat));
         } else {
-            engine.land_own(&op_ref);
+            engine.complete_own(&op_ref);
         }
         Some(Seen::Done(reason))
     }

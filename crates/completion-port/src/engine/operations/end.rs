@@ -23,7 +23,7 @@ impl Operations {
             let abandon = || self.backend().abandon_connect(op_ref.descriptor());
             if op_ref.entry.abandon_connect(op_ref.op_index, abandon) {
                 // A connect whose turn came meanwhile is waiting for this to end.
-                self.hasten(op_ref.registration(), Direction::Out);
+                self.pull_in(op_ref.registration(), Direction::Out);
             }
         }
     }
@@ -31,23 +31,23 @@ impl Operations {
     /// The packet of an operation is taken that was started by a token, and had ended before. The key is the caller's
     /// now, and the operation stays in its cell until the token starts another one.
     #[inline]
-    pub(crate) fn land_own(&self, op_ref: &OpRef<'_>) {
+    pub(crate) fn complete_own(&self, op_ref: &OpRef<'_>) {
         if op_ref.slot.word().is_lone() {
-            return self.land_alone(op_ref, false);
+            return self.complete_alone(op_ref, false);
         }
         let mut queues = op_ref.entry.lock();
-        queues.land(op_ref.op);
-        op_ref.slot.land(Facts::NONE);
+        queues.complete(op_ref.op);
+        op_ref.slot.complete(Facts::NONE);
         drop(queues);
         self.stop_awaiting(op_ref.op);
     }
 
     /// The packet of an operation is taken that has a share in the key, which has been cloned for it. The record
     /// is given back by [`Queue::free_op`](crate::engine::queue::Queue::free_op).
-    pub(crate) fn land_shared(&self, op_ref: &OpRef<'_>, seat: &Seat) {
+    pub(crate) fn complete_shared(&self, op_ref: &OpRef<'_>, seat: &Seat) {
         let OpRef { index, op, slot, entry, .. } = *op_ref;
         let mut queues = entry.lock();
-        let next = if queues.land(op) { slot.land_last() } else { SlotStep::Nothing };
+        let next = if queues.complete(op) { slot.complete_last() } else { SlotStep::Nothing };
         drop(queues);
         self.follow(next, index, Some(seat));
         self.stop_awaiting(op);
@@ -55,7 +55,7 @@ impl Operations {
 
     /// The same for an operation that has ended before it made a packet: the caller, the seat of which this is, has its
     /// outcome.
-    pub(crate) fn land_unseen(&self, op_index: u32, seat: Option<&Seat>) {
+    pub(crate) fn complete_unseen(&self, op_index: u32, seat: Option<&Seat>) {
         if self.forked() {
             // The buffer's code has forked, and this is the child.
             return;
@@ -63,7 +63,8 @@ impl Operations {
         let op = self.nodes().op(op_index);
         let index = op.slot();
         let mut queues = self.entry_of_operation(index).lock();
-        let next = if queues.land(op) { self.slot(index).land_last() } else { SlotStep::Nothing };
+        let next =
+            if queues.complete(op) { self.slot(index).complete_last() } else { SlotStep::Nothing };
         drop(queues);
         self.stop_awaiting(op);
         self.free_op(op_index, seat);

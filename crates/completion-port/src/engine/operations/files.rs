@@ -122,7 +122,7 @@ impl Operations {
         if let Step::Ends(reason) = queues.submit(self.nodes(), op_ref.op_index | OP) {
             return Err((reason, request));
         }
-        op_ref.entry.timer().hasten(deadline);
+        op_ref.entry.timer().pull_in(deadline);
         // See `lend_file`.
         self.backend().file_requests().submit(request);
         drop(queues);

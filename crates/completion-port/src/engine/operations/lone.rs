@@ -67,7 +67,7 @@ impl Operations {
     /// The operation that the calling thread is about to start is refused.
     #[cold]
     fn withdraw(&self, slot: &Slot, op: &Op) {
-        op.land();
+        op.complete();
         slot.unlend_alone();
         self.stop_awaiting(op);
     }
@@ -86,7 +86,7 @@ impl Operations {
     /// The calling thread has tried an operation that was started by a token, and takes its packet if it has ended:
     /// the key is the caller's then, and the operation stays in its cell until the token starts another one.
     #[inline]
-    pub(crate) fn tried_and_landed(
+    pub(crate) fn tried_and_completed(
         &self,
         op_ref: &OpRef<'_>,
         attempt: SocketAttempt<Rest>,
@@ -97,30 +97,30 @@ impl Operations {
             _ => return false,
         };
         if op_ref.op.is_lone() {
-            self.land_alone(op_ref, dry);
+            self.complete_alone(op_ref, dry);
         } else {
-            self.land_in_queue(op_ref, dry);
+            self.complete_in_queue(op_ref, dry);
         }
         true
     }
 
     /// The same for one that has its place in a lane, and has ended.
     #[inline(never)]
-    fn land_in_queue(&self, op_ref: &OpRef<'_>, dry: bool) {
-        op_ref.entry.lock().tried_and_landed(op_ref.op, op_ref.slot, dry);
+    fn complete_in_queue(&self, op_ref: &OpRef<'_>, dry: bool) {
+        op_ref.entry.lock().tried_and_completed(op_ref.op, op_ref.slot, dry);
         self.stop_awaiting(op_ref.op);
     }
 
     /// The packet of a lone operation is taken by the calling thread, which has its node.
     #[inline]
-    pub(super) fn land_alone(&self, op_ref: &OpRef<'_>, dry: bool) {
-        op_ref.op.land();
-        op_ref.slot.land_alone(dry);
+    pub(super) fn complete_alone(&self, op_ref: &OpRef<'_>, dry: bool) {
+        op_ref.op.complete();
+        op_ref.slot.complete_alone(dry);
         self.stop_awaiting(op_ref.op);
     }
 
     /// The calling thread has tried a lone operation, which would have to wait for an edge. If it has ended,
-    /// [`Operations::land_own`] follows. After [`Step::Waits`] it is the caller's no more.
+    /// [`Operations::complete_own`] follows. After [`Step::Waits`] it is the caller's no more.
     #[inline]
     pub(super) fn blocked_alone(&self, op_ref: &OpRef<'_>) -> Step {
         let OpRef { slot, op, .. } = *op_ref;
@@ -149,8 +149,8 @@ impl Operations {
     #[inline(never)]
     pub(super) fn queue(&self, op_ref: &OpRef<'_>) {
         let mut queues = op_ref.entry.lock();
-        let is_stirred = op_ref.slot.leave_alone();
-        queues.adopt(self.nodes(), op_ref.op_index | OP, is_stirred);
+        let has_new_edge = op_ref.slot.leave_alone();
+        queues.adopt(self.nodes(), op_ref.op_index | OP, has_new_edge);
     }
 
     /// The lone operation of a desk, if it has one, and what its record is used for.

@@ -215,7 +215,7 @@ impl Operations {
         // Also where this one has ended: another one may wait behind it, for which the kernel was not asked.
         let is_blocked = queues.blocked().has(direction.facts());
         if let (Step::Waits, Tried::Scarce(at)) = (step, tried) {
-            entry.timer().hasten(at);
+            entry.timer().pull_in(at);
         }
         drop(queues);
         if step == Step::Waits {
@@ -267,7 +267,7 @@ impl Operations {
 
     /// What operations of a registration in this direction may have waited for, and no edge tells of, is there: the
     /// first of them is tried.
-    pub(crate) fn hasten(&self, name: Name, direction: Direction) {
+    pub(crate) fn pull_in(&self, name: Name, direction: Direction) {
         if self.forked() {
             return;
         }
@@ -278,8 +278,8 @@ impl Operations {
             return;
         }
         let now = self.backend().now();
-        if queues.hasten(direction, now) {
-            entry.timer().hasten(now);
+        if queues.pull_in(direction, now) {
+            entry.timer().pull_in(now);
         }
         drop(queues);
         // Which wakes a thread that waits, if that is sooner than it would wake by itself.

@@ -37,7 +37,7 @@ impl Operations {
     /// An edge concerns operations of the slot, of the directions `flying`. The nodes of those that are to be
     /// tried are handed to `queue`. True if the slot is to note the edge again.
     #[inline(never)]
-    pub(in crate::engine) fn stir(
+    pub(in crate::engine) fn notify_ready(
         &self,
         index: u32,
         slot: &Slot,
@@ -45,7 +45,7 @@ impl Operations {
         mut queue: impl FnMut(Node),
     ) -> bool {
         let Some(entry) = self.entry(index) else { return false };
-        let (due, is_missed) = entry.lock().stir(self.nodes(), slot, flying);
+        let (due, is_missed) = entry.lock().notify_ready(self.nodes(), slot, flying);
         due.into_iter().filter(|node| *node != NIL).for_each(&mut queue);
         is_missed
     }

@@ -38,7 +38,7 @@ impl DirectAttempt<'_> {
         };
         let poll = operations.current_poll();
         let mut queues = entry.lock();
-        let (follow_up, landed) =
+        let (follow_up, completed) =
             queues.tried_direct(operations.nodes(), slot, direction, tried, poll);
         let is_blocked = queues.blocked().has(direction.facts());
         drop(queues);
@@ -47,7 +47,7 @@ impl DirectAttempt<'_> {
             operations.watch_for(name, slot, direction);
         }
         operations.see_to(follow_up, index, None);
-        operations.follow(landed, index, None);
+        operations.follow(completed, index, None);
     }
 }
 
@@ -138,7 +138,8 @@ impl Operations {
         slot.admits(generation).map_err(refused)?;
         self.entry_with_timer(index, plan.call)?;
         // One whose packet the thread has just taken is there, with all that belongs to it.
-        match seat.and_then(|seat| seat.landed().pop(|op_index| &self.nodes().op(op_index).link)) {
+        match seat.and_then(|seat| seat.completed().pop(|op_index| &self.nodes().op(op_index).link))
+        {
             Some(op_index) => Ok(op_index),
             None => self.take_op(plan.call, also),
         }
@@ -203,7 +204,7 @@ impl Operations {
         let name = name_of(index, slot.word().generation());
         let step = queues.start(self.nodes(), node, index, direction, deadline, is_ready);
         if queues.is_shared {
-            entry.timer().hasten(deadline);
+            entry.timer().pull_in(deadline);
         } else if entry.timer().deadline() != deadline {
             // Nothing else moves it: not without the token, and where a timer rings not without the lock.
             entry.timer().move_deadline(deadline);

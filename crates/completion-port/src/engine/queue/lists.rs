@@ -317,13 +317,13 @@ impl Lists {
     #[inline(always)]
     pub(in crate::engine) fn give_back_emptied(&mut self, nodes: &Nodes, seat: &Seat) {
         // One question for both: each wait asks it, and seldom is there anything.
-        if seat.emptied().len() | seat.landed().len() == 0 {
+        if seat.emptied().len() | seat.completed().len() == 0 {
             return;
         }
         if let Some(cells) = seat.emptied().take() {
             self.posts.give_back_all(nodes, POSTED, cells);
         }
-        if let Some(ops) = seat.landed().take() {
+        if let Some(ops) = seat.completed().take() {
             self.ops.give_back_all(nodes, OP, ops);
         }
     }

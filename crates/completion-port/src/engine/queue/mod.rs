@@ -36,7 +36,7 @@ pub(crate) use take::Taken;
 pub(super) use view::PortView;
 
 /// How many records a thread keeps whose packets it has taken, until it next waits.
-const MOST_LANDED: u32 = 64;
+const MOST_COMPLETED: u32 = 64;
 
 /// See the module's documentation.
 #[repr(C)]
@@ -331,8 +331,8 @@ impl Queue {
     pub(crate) fn free_op(&self, op_index: u32, seat: Option<&Seat>) {
         match seat {
             // The thread may never wait again, and take packets that others have waited for.
-            Some(seat) if seat.landed().len() < MOST_LANDED => {
-                seat.landed().push(op_index, &self.nodes().op(op_index).link);
+            Some(seat) if seat.completed().len() < MOST_COMPLETED => {
+                seat.completed().push(op_index, &self.nodes().op(op_index).link);
             }
             _ => self.give_back_op(op_index),
         }

@@ -112,7 +112,7 @@ impl Registry {
         if !slot.await_edge() || !self.want(slot, name) {
             return true;
         }
-        self.mind_given_back(node);
+        self.revalidate_given_back(node);
         false
     }
 

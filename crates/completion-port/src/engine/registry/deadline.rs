@@ -10,7 +10,7 @@ use crate::state::timers::Alarm;
 use crate::types::error::{Call, Error, ErrorKind};
 
 impl Registry {
-    /// Where the deadline of a held slot is stored. It is stored, then the slot is armed, and [`Registry::mind_arming`] called
+    /// Where the deadline of a held slot is stored. It is stored, then the slot is armed, and [`Registry::revalidate_arming`] called
     /// behind that.
     #[inline]
     pub(crate) fn arming(&self, index: u32, call: Call) -> Result<&DeadlineTimer, Error> {
@@ -37,20 +37,20 @@ impl Registry {
 
     /// Sets the timer of an arming, if it rings too late for the deadline.
     #[inline]
-    pub(crate) fn mind_arming(&self, index: u32, arming: &DeadlineTimer) {
+    pub(crate) fn revalidate_arming(&self, index: u32, arming: &DeadlineTimer) {
         self.mind_timer(Alarm::Arming, index, arming);
     }
 
     /// The calling thread has given the node of a slot back, which makes no packet. If its alarm has rung meanwhile, there
     /// was a packet on its way, and the deadline was left alone; it is looked after again.
     #[inline(never)]
-    pub(in crate::engine) fn mind_given_back(&self, index: u32) {
+    pub(in crate::engine) fn revalidate_given_back(&self, index: u32) {
         // The word is this registration's, or that of a later arming, which looks after its deadline itself.
         if self.slot(index).word().is_timed()
             && !self.forked()
             && let Some(arming) = self.armings.find(index)
         {
-            self.mind_arming(index, arming);
+            self.revalidate_arming(index, arming);
         }
     }
 
@@ -83,7 +83,7 @@ impl Registry {
                 due.push(self.nodes(), index);
                 Moment::NEVER
             }
-            // A packet is on its way, or is checked and may turn out to be none: see `mind_given_back`.
+            // A packet is on its way, or is checked and may turn out to be none: see `revalidate_given_back`.
             Expiry::Queued | Expiry::Untimed => Moment::NEVER,
         }
     }

@@ -92,7 +92,7 @@ impl Registry {
             let _ = slot.disable(generation);
         }
         match slot.cloned(unreported) {
-            SlotStep::Nothing if slot.word().is_timed() => self.mind_given_back(index),
+            SlotStep::Nothing if slot.word().is_timed() => self.revalidate_given_back(index),
             next => self.follow(next, index, seat),
         }
     }

@@ -81,7 +81,7 @@ impl Registry {
             // The turn or the check has given the node back.
             _ => {
                 self.uncount_delay(seat);
-                self.mind_given_back(name_parts(name).0);
+                self.revalidate_given_back(name_parts(name).0);
                 None
             }
         }

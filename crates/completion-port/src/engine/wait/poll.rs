@@ -296,7 +296,7 @@ impl Engine {
         while !is_noted {
             let delivery = slot.deliver(generation, facts, poll, || self.current_poll());
             let next = match delivery {
-                Delivery::Noted(next) | Delivery::Stirred(next, _) => next,
+                Delivery::Noted(next) | Delivery::NotifyOps(next, _) => next,
                 Delivery::Due => {
                     self.push_ready(self.own_node(index), &mut found.ready);
                     SlotStep::Nothing
@@ -307,9 +307,9 @@ impl Engine {
                 }
             };
             is_noted = match delivery {
-                Delivery::Stirred(_, flying) => {
+                Delivery::NotifyOps(_, flying) => {
                     let queue = |node| self.push_unless_task(node, &mut found.ready);
-                    !self.stir(index, slot, flying, queue)
+                    !self.notify_ready(index, slot, flying, queue)
                 }
                 _ => true,
             };

@@ -193,7 +193,7 @@ impl<K, B: Buffer> Store<K, B> {
                 return false;
             }
             // It is settled as done from its beginning.
-            if self.engine.tried_and_landed(op_ref, attempt) {
+            if self.engine.tried_and_completed(op_ref, attempt) {
                 return true;
             }
             match self.tried(cell, op_ref, attempt, seat) {
@@ -201,7 +201,7 @@ impl<K, B: Buffer> Store<K, B> {
                 Step::Waits => return false,
                 Step::Ends(reason) => {
                     self.engine.abandon_connect(op_ref, reason);
-                    self.engine.land_own(op_ref);
+                    self.engine.complete_own(op_ref);
                     settle(cell, reason);
                     return true;
                 }

@@ -37,7 +37,7 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
         }
         let attempt = store.attempt(cell, &op_ref, Some(seat));
         // The common case of `Store::attempt_own`.
-        if engine.forked() || !engine.tried_and_landed(&op_ref, attempt) {
+        if engine.forked() || !engine.tried_and_completed(&op_ref, attempt) {
             return self.own_operation(&op_ref, cell, Some(attempt), seat);
         }
         Some(self.done(&op_ref, cell, seat))
@@ -104,7 +104,7 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
                 return self.own_operation(op_ref, cell, None, seat);
             };
             engine.abandon_connect(op_ref, reason);
-            engine.land_own(op_ref);
+            engine.complete_own(op_ref);
             if reason != EndReason::Done {
                 // Otherwise it is settled already: as done from its beginning, or when its token tried it.
                 settle(cell, reason);
@@ -139,7 +139,7 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
         data.settle(reason);
         engine.abandon_connect(op_ref, reason);
         engine.count_operation(seat, true);
-        engine.land_shared(op_ref, seat);
+        engine.complete_shared(op_ref, seat);
         if hears_packets() {
             tell_completed(engine, name, cell);
         }

@@ -76,7 +76,7 @@ impl<K, M, B: Buffer> Port<K, M, B> {
     ) -> Result<Started<Outcome<B>>, Refused<Operation<B>>> {
         let (op_index, name, step) = self.share(id, operation, true)?;
         let Step::Ends(reason) = step else { return Ok(Started::InFlight(name)) };
-        Ok(Started::Completed(self.store().land_unseen(op_index, reason).take_outcome()))
+        Ok(Started::Completed(self.store().complete_unseen(op_index, reason).take_outcome()))
     }
 
     /// Puts an operation in flight, and tries it if nothing else of its direction is. If it ends by that, the caller

@@ -59,7 +59,7 @@ impl<K, B: Buffer> Store<K, B> {
                 step => step,
             };
             if let Step::Ends(reason) = step {
-                self.land_unseen(op_index, reason).end_task();
+                self.complete_unseen(op_index, reason).end_task();
             }
         }
         has_gone_on
@@ -88,12 +88,12 @@ impl<K, B: Buffer> Store<K, B> {
                 // - a value: as for any operation that is tried.
                 let mut data = unsafe { self.operations.take(op_ref.op_index) };
                 data.settle(EndReason::Done);
-                let landing = Landing { engine: &self.engine, op_ref, attempt, seat };
+                let completion = Completion { engine: &self.engine, op_ref, attempt, seat };
                 if hears_packets() {
                     self.engine.tell_completed(registration, data.call(), data.error());
                 }
                 data.end_task();
-                drop(landing);
+                drop(completion);
                 return Step::Waits;
             }
             match self.tried(cell, op_ref, attempt, seat) {
@@ -104,7 +104,7 @@ impl<K, B: Buffer> Store<K, B> {
     }
 
     /// An operation of a shared association, or a task, has ended without a packet, and is the caller's alone.
-    pub(super) fn land_unseen(&self, op_index: u32, reason: EndReason) -> OpData<B> {
+    pub(super) fn complete_unseen(&self, op_index: u32, reason: EndReason) -> OpData<B> {
         let op_ref = self.engine.op_ref(op_index);
         self.engine.abandon_connect(&op_ref, reason);
         let registration = op_ref.registration();
@@ -113,7 +113,7 @@ impl<K, B: Buffer> Store<K, B> {
         // - a value: an operation is in its cell until it has landed, which it does below.
         let mut data = unsafe { self.operations.take(op_index) };
         data.settle(reason);
-        with_current_seat(&self.engine, |seat| self.engine.land_unseen(op_index, seat));
+        with_current_seat(&self.engine, |seat| self.engine.complete_unseen(op_index, seat));
         if hears_packets() {
             self.engine.tell_completed(registration, data.call(), data.error());
         }
@@ -122,14 +122,14 @@ impl<K, B: Buffer> Store<K, B> {
 }
 
 /// A task that is done, of which the engine is told when its end has returned, or has panicked.
-struct Landing<'a, 'e> {
+struct Completion<'a, 'e> {
     engine: &'e Engine,
     op_ref: &'a OpRef<'e>,
     attempt: SocketAttempt<Rest>,
     seat: Option<&'a Seat>,
 }
 
-impl Drop for Landing<'_, '_> {
+impl Drop for Completion<'_, '_> {
     fn drop(&mut self) {
         if self.engine.forked() {
             // The end has forked, and this is the child.
@@ -138,7 +138,7 @@ impl Drop for Landing<'_, '_> {
         let op_index = self.op_ref.op_index;
         // It is done, whatever was asked of it meanwhile.
         let _ = self.engine.tried(self.op_ref, self.attempt, self.seat);
-        self.engine.land_unseen(op_index, self.seat);
+        self.engine.complete_unseen(op_index, self.seat);
     }
 }
 
@@ -158,7 +158,7 @@ impl<K, M, B: Task> Port<K, M, B> {
             Refused::new(error, operation.into_buffer().expect("a task comes back"))
         })?;
         let Step::Ends(reason) = step else { return Ok(Started::InFlight(name)) };
-        Ok(Started::Completed(self.store().land_unseen(op_index, reason).into_task()))
+        Ok(Started::Completed(self.store().complete_unseen(op_index, reason).into_task()))
     }
 }
 

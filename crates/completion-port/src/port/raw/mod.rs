@@ -414,7 +414,7 @@ impl<'p, K, M, B> Raw<'p, K, M, B> {
             Side::In => Direction::In,
             Side::Out => Direction::Out,
         };
-        self.port.engine().hasten(id.id().0, direction);
+        self.port.engine().pull_in(id.id().0, direction);
     }
 
     /// What carries operations on files out by this port's file engine, and calls their ends.

@@ -279,7 +279,7 @@ impl<'p, K, B> Ready<'p, K, B> {
         if hears_packets() || !engine.rearm(slot, mode, true, drained) {
             held.rearm(mode, true)?;
         }
-        engine.mind_arming(index, arming);
+        engine.revalidate_arming(index, arming);
         Ok(())
     }
 

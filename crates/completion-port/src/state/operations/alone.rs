@@ -55,11 +55,11 @@ impl Op {
 }
 
 impl OpQueues {
-    /// The lone operation `node` that the caller has tried goes on here, as the active one. `is_stirred`: an edge has
+    /// The lone operation `node` that the caller has tried goes on here, as the active one. `has_new_edge`: an edge has
     /// come since it was last begun.
-    pub(crate) fn adopt(&mut self, ops: &impl OpTable, node: Node, is_stirred: bool) {
+    pub(crate) fn adopt(&mut self, ops: &impl OpTable, node: Node, has_new_edge: bool) {
         let op = ops.op(node);
-        self.queue(op.direction()).adopt(node, is_stirred);
+        self.queue(op.direction()).adopt(node, has_new_edge);
         self.count_one_more();
         op.set(Phase::Tried);
     }

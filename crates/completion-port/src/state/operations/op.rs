@@ -11,7 +11,7 @@ use crate::types::interest::Direction;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// It is none.
-    Landed = 0,
+    Free = 0,
     /// It stands in its lane.
     Waiting = 1,
     /// Its node is on its way to the thread that is to try it.
@@ -140,7 +140,7 @@ impl Op {
 
     /// Whether it is a flight now.
     pub(crate) fn is_in_flight(&self) -> bool {
-        self.phase() != Phase::Landed
+        self.phase() != Phase::Free
     }
 
     /// Whether the back end has it.
@@ -151,7 +151,7 @@ impl Op {
     #[inline]
     pub(super) fn phase(&self) -> Phase {
         match self.phase.load(Acquire) {
-            0 => Phase::Landed,
+            0 => Phase::Free,
             1 => Phase::Waiting,
             2 => Phase::Due,
             3 => Phase::Tried,
@@ -199,9 +199,9 @@ impl Op {
 
     /// Its packet is taken. Of a lone one the slot is told afterwards.
     #[inline]
-    pub(crate) fn land(&self) {
+    pub(crate) fn complete(&self) {
         // In this order: a thread that sees the next claim sees this phase, or that of the next operation.
-        self.set(Phase::Landed);
+        self.set(Phase::Free);
         self.claim.store(claim(self.uses().wrapping_add(1), EndReason::Done), Release);
     }
 

@@ -20,7 +20,7 @@ pub(super) struct OpQueue {
     /// When the first one is to be tried again, for want of what no edge tells of.
     retry: Moment,
     /// What no edge tells of has come while the active one is tried.
-    is_hastened: bool,
+    is_pulled_in: bool,
 }
 
 impl OpQueue {
@@ -31,7 +31,7 @@ impl OpQueue {
             edges: 0,
             begun: 0,
             retry: Moment::NEVER,
-            is_hastened: false,
+            is_pulled_in: false,
         }
     }
 
@@ -81,13 +81,13 @@ impl OpQueue {
         self.active = node;
         self.begun = self.edges;
         self.retry = Moment::NEVER;
-        self.is_hastened = false;
+        self.is_pulled_in = false;
     }
 
     /// The lone operation `node`, which was tried, goes on as the active one.
-    pub(super) fn adopt(&mut self, node: Node, is_stirred: bool) {
+    pub(super) fn adopt(&mut self, node: Node, has_new_edge: bool) {
         (self.active, self.retry) = (node, Moment::NEVER);
-        self.begun = self.edges.wrapping_sub(u32::from(is_stirred));
+        self.begun = self.edges.wrapping_sub(u32::from(has_new_edge));
     }
 
     /// The active one is tried again: edges so far are no news to it.
@@ -139,21 +139,21 @@ impl OpQueue {
 
     /// What no edge tells of is there at `now`. True if the first one that waits is to be tried then. One that is being
     /// tried just now is tried once more, should it have to wait for that.
-    pub(super) fn hasten(&mut self, now: Moment) -> bool {
-        self.is_hastened = self.active != NIL;
-        if self.is_hastened || self.waiting.is_empty() {
+    pub(super) fn pull_in(&mut self, now: Moment) -> bool {
+        self.is_pulled_in = self.active != NIL;
+        if self.is_pulled_in || self.waiting.is_empty() {
             return false;
         }
         self.retry = now;
         true
     }
 
-    pub(super) fn is_hastened(&self) -> bool {
-        self.is_hastened
+    pub(super) fn is_pulled_in(&self) -> bool {
+        self.is_pulled_in
     }
 
-    pub(super) fn stop_hastening(&mut self) {
-        self.is_hastened = false;
+    pub(super) fn forget_pulling_in(&mut self) {
+        self.is_pulled_in = false;
     }
 
     /// The first one that waits, if its time has come by `now` or it waits for its turn alone: its node is to be queued.

@@ -60,7 +60,7 @@ fn an_operation_is_called_off_without_a_look_at_those_in_front_of_it() {
             assert!(queues.cancel(&all, &slot, node, EndReason::Cancelled, 0).is_none());
         }
         // What is left is due in the order of its start, and what has to wait once more comes first again.
-        let (mut due, is_missed) = queues.stir(&all, &slot, Facts::IN);
+        let (mut due, is_missed) = queues.notify_ready(&all, &slot, Facts::IN);
         assert!(!is_missed);
         let mut order = Vec::new();
         let mut has_waited = false;
@@ -70,7 +70,7 @@ fn an_operation_is_called_off_without_a_look_at_those_in_front_of_it() {
             if node == nodes[2] && !has_waited {
                 has_waited = true;
                 assert_eq!(queues.tried(&all, &slot, node, Tried::Blocked, 0).0, Step::Waits);
-                (due, _) = queues.stir(&all, &slot, Facts::IN);
+                (due, _) = queues.notify_ready(&all, &slot, Facts::IN);
                 assert_eq!(due[0], node);
                 continue;
             }

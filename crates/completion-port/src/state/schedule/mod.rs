@@ -52,7 +52,7 @@ pub(crate) struct Schedule {
     /// The thread that sleeps no longer than until this moment, when a timer was due as it went to sleep.
     carrier: Option<(SeatNumber, Moment)>,
     /// There may be a timer or a carrier; each wait finds out.
-    minds_time: bool,
+    watches_time: bool,
     /// Seats whose threads were handed several packets, and may still have some.
     loaded: Vec<bool>,
     loads: usize,
@@ -88,7 +88,7 @@ impl Schedule {
             sleepers: Sleepers::default(),
             due: Moment::NEVER,
             carrier: None,
-            minds_time: false,
+            watches_time: false,
             loaded: Vec::new(),
             loads: 0,
             asked: begin,
@@ -267,7 +267,7 @@ impl Schedule {
     /// A timer was set for the moment `at`, before all others.
     pub(crate) fn timer_set(&mut self, at: Moment) -> Option<Wake> {
         self.due = at;
-        self.minds_time = true;
+        self.watches_time = true;
         if self.seats.idle() == 0 || self.is_carried() {
             return None;
         }

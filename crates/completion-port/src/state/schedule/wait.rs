@@ -21,8 +21,8 @@ impl Schedule {
         scene: &mut S,
         queue_due: impl FnOnce(&mut S, Moment) -> Moment,
     ) -> Action {
-        if self.minds_time {
-            self.mind_timers(turn, scene, queue_due);
+        if self.watches_time {
+            self.queue_due_timers(turn, scene, queue_due);
         }
         loop {
             if let Some(action) = self.answer_call(turn, queries, scene) {
@@ -247,7 +247,7 @@ impl Schedule {
 
     /// The thread of `turn`, which is in a wait, is awake: it carries no timer, and queues what is due.
     #[inline(never)]
-    fn mind_timers<S: Scene>(
+    fn queue_due_timers<S: Scene>(
         &mut self,
         turn: &mut Turn,
         scene: &mut S,
@@ -256,7 +256,7 @@ impl Schedule {
         if self.carrier.is_some_and(|(carrier, _)| carrier == turn.me) {
             self.carrier = None;
         }
-        self.minds_time = self.has_timers() || self.carrier.is_some();
+        self.watches_time = self.has_timers() || self.carrier.is_some();
         if !self.has_timers() || !std::mem::take(&mut turn.asks_time) {
             return;
         }

@@ -56,7 +56,7 @@ impl Word {
 
     /// Whether an edge has come since the lone operation was last begun.
     #[inline]
-    pub(super) fn is_stirred_alone(self) -> bool {
+    pub(super) fn has_new_edge_alone(self) -> bool {
         self.has(self.edges_alone())
     }
 
@@ -68,7 +68,7 @@ impl Word {
 
     /// The edge, which was noted, may concern the lone operation.
     #[inline]
-    pub(super) fn stirred_alone(self, facts: Facts) -> (Self, Delivery) {
+    pub(super) fn edge_noted_alone(self, facts: Facts) -> (Self, Delivery) {
         // Nothing is reported meanwhile, and so nothing checked.
         let word = self.without(UNCHECKED);
         let is_rare = facts.any(Facts::RARE);
@@ -91,7 +91,7 @@ impl Word {
         if !(self.is_lone() && self.names(generation)) || facts.any(Facts::RARE) {
             return None;
         }
-        match self.noting(facts).stirred_alone(facts) {
+        match self.noting(facts).edge_noted_alone(facts) {
             (word, Delivery::Due) => Some(word),
             _ => None,
         }
@@ -101,7 +101,7 @@ impl Word {
     /// otherwise.
     #[inline]
     pub(super) fn blocked_alone(self) -> (Self, bool) {
-        if self.is_stirred_alone() {
+        if self.has_new_edge_alone() {
             return (self.begun_alone(), true);
         }
         let ready = (self.0 & FLYING) >> FLYING_SHIFT << READY_SHIFT;
@@ -111,8 +111,8 @@ impl Word {
     /// The packet of the lone operation is taken: the key is the packet's. If it is `dry`, the operation has taken what
     /// was there when it began.
     #[inline]
-    pub(super) fn landed_alone(self, dry: bool) -> Self {
-        let is_dry = dry && !self.is_stirred_alone();
+    pub(super) fn completed_alone(self, dry: bool) -> Self {
+        let is_dry = dry && !self.has_new_edge_alone();
         let ready = (self.0 & FLYING) >> FLYING_SHIFT << READY_SHIFT;
         let word = if is_dry { self.without(ready) } else { self };
         word.without(LENT | QUEUED | EDGES | FLYING)
@@ -125,7 +125,7 @@ impl Word {
 
     /// The lone operation goes on in its lane. Returns whether an edge has come since it was last begun.
     pub(super) fn queued_up(self) -> (Self, bool) {
-        (self.without(HELD | QUEUED), self.is_stirred_alone())
+        (self.without(HELD | QUEUED), self.has_new_edge_alone())
     }
 }
 
@@ -149,14 +149,14 @@ impl Slot {
 
     /// The operation is refused: if it has the key, and the caller its node, the token has the key again.
     pub(crate) fn unlend_alone(&self) {
-        self.change(|word| (if word.is_lone() { word.landed_alone(false) } else { word }, ()));
+        self.change(|word| (if word.is_lone() { word.completed_alone(false) } else { word }, ()));
     }
 
     /// The caller, who has the node of the lone operation, is about to try it: edges from now on may be newer than what
     /// it finds.
     #[inline]
     pub(crate) fn begin_alone(&self) {
-        if self.word().is_stirred_alone() {
+        if self.word().has_new_edge_alone() {
             self.change(|word| (word.begun_alone(), ()));
         }
     }
@@ -171,8 +171,8 @@ impl Slot {
     /// The lone operation has ended, and the caller, who has its node, takes its packet: the key is the caller's. If it
     /// is `dry` the operation has taken what was there.
     #[inline]
-    pub(crate) fn land_alone(&self, dry: bool) {
-        self.change(|word| (word.landed_alone(dry), ()));
+    pub(crate) fn complete_alone(&self, dry: bool) {
+        self.change(|word| (word.completed_alone(dry), ()));
     }
 
     /// A lone operation is called off. True if the caller has its node by that, and queues it.

@@ -39,13 +39,13 @@ impl Word {
 
     /// No operation of this direction is in flight any more. If the registration is enabled, what holds is
     /// reported from here on.
-    pub(super) fn grounded(self, direction: Facts, poll: u32) -> (Self, SlotStep) {
+    pub(super) fn ref_dropped(self, direction: Facts, poll: u32) -> (Self, SlotStep) {
         let word = self.without(u64::from(direction.directions()) << FLYING_SHIFT);
         if word.has(ENABLED) { word.recalling(poll).roused() } else { (word, SlotStep::Nothing) }
     }
 
     /// The packet of an operation is taken that was started by a token: the key is the packet's.
-    pub(super) fn landed(self) -> Self {
+    pub(super) fn completed(self) -> Self {
         self.without(LENT | EDGES | FLYING).with(HELD)
     }
 
@@ -55,7 +55,7 @@ impl Word {
     }
 
     /// The packet of the last operation is taken, and the key has been cloned for it.
-    pub(super) fn landed_last(self) -> (Self, SlotStep) {
+    pub(super) fn completed_last(self) -> (Self, SlotStep) {
         let word = self.without(LENT);
         if !word.is_removing() {
             (word, SlotStep::Nothing)
@@ -94,14 +94,14 @@ impl Slot {
     }
 
     /// No operation of this direction is in flight any more.
-    pub(crate) fn ground(&self, direction: Facts, poll: u32) -> SlotStep {
-        self.change(|word| word.grounded(direction, poll))
+    pub(crate) fn drop_ref(&self, direction: Facts, poll: u32) -> SlotStep {
+        self.change(|word| word.ref_dropped(direction, poll))
     }
 
     /// The packet of an operation is taken that was started by a token: the key is the caller's. The operation has
     /// found the directions `dry` not ready.
-    pub(crate) fn land(&self, dry: Facts) {
-        self.change(|word| (word.knowing_of(dry, false).landed(), ()));
+    pub(crate) fn complete(&self, dry: Facts) {
+        self.change(|word| (word.knowing_of(dry, false).completed(), ()));
     }
 
     /// The token has done an operation itself, the packet of which the caller queues: the operation has the key.
@@ -116,7 +116,7 @@ impl Slot {
     }
 
     /// The packet of the last operation that has a share in the key is taken.
-    pub(crate) fn land_last(&self) -> SlotStep {
-        self.change(Word::landed_last)
+    pub(crate) fn complete_last(&self) -> SlotStep {
+        self.change(Word::completed_last)
     }
 }

@@ -49,7 +49,7 @@ pub(crate) enum Delivery {
     /// The slot remembers it.
     Noted(SlotStep),
     /// The same, and it concerns operations in flight, of these directions.
-    Stirred(SlotStep, Facts),
+    NotifyOps(SlotStep, Facts),
     /// The slot remembers it. The caller has the node of the lone operation by that, and queues it.
     Due,
 }
@@ -223,7 +223,7 @@ impl Word {
         }
         let word = self.noting(facts);
         if word.is_lone() {
-            return word.stirred_alone(facts);
+            return word.edge_noted_alone(facts);
         }
         let is_rare = facts.any(Facts::RARE);
         // An end or an error is the operations' first. It is recalled when they are done.
@@ -235,7 +235,7 @@ impl Word {
         if concerned == Facts::NONE {
             (word, Delivery::Noted(next))
         } else {
-            (word, Delivery::Stirred(next, concerned))
+            (word, Delivery::NotifyOps(next, concerned))
         }
     }
 

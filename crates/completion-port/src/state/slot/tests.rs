@@ -125,7 +125,7 @@ fn after_turns(word: Word, choices: Choices) -> Vec<Word> {
         reached.extend([word.claimed_alone().0, word.begun_alone()]);
         if word.has(QUEUED) {
             reached.push(word.blocked_alone().0);
-            reached.push(word.landed_alone(choice));
+            reached.push(word.completed_alone(choice));
             reached.push(word.queued_up().0);
         }
     } else if word.has(QUEUED) {
@@ -168,13 +168,13 @@ fn after_the_token(word: Word, choices: Choices) -> Vec<Word> {
 fn after_operations(word: Word, choices: Choices) -> Vec<Word> {
     let mut reached = Vec::new();
     if word.has(LENT) && !word.is_lone() {
-        let grounded = word.grounded(choices.direction(), choices.poll).0;
-        reached.push(grounded);
-        let last = grounded.without(FLYING);
+        let ref_dropped = word.ref_dropped(choices.direction(), choices.poll).0;
+        reached.push(ref_dropped);
+        let last = ref_dropped.without(FLYING);
         if word.has(ONE_SHOT) {
-            reached.push(last.landed());
+            reached.push(last.completed());
         } else {
-            reached.push(last.landed_last().0);
+            reached.push(last.completed_last().0);
         }
     }
     reached

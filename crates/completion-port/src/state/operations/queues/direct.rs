@@ -42,12 +42,12 @@ impl OpQueues {
             slot.know(direction.facts(), false);
         }
         let follow_up = self.clear_active(ops, slot, direction, poll);
-        (follow_up, self.landed(slot))
+        (follow_up, self.completed(slot))
     }
 
     /// Work without a record has ended. Returns what the slot asks for if nothing else is in flight.
-    fn landed(&mut self, slot: &Slot) -> SlotStep {
+    fn completed(&mut self, slot: &Slot) -> SlotStep {
         self.in_flight -= 1;
-        if self.in_flight == 0 { slot.land_last() } else { SlotStep::Nothing }
+        if self.in_flight == 0 { slot.complete_last() } else { SlotStep::Nothing }
     }
 }

@@ -26,7 +26,7 @@ impl OpQueues {
                 self.queue(direction).leave(ops, node);
                 op.set_reason(reason);
                 op.set(Phase::Ended);
-                let next = self.ground_if_empty(slot, direction, poll);
+                let next = self.drop_ref_if_empty(slot, direction, poll);
                 Some(FollowUp { due: node, next })
             }
             // For one that was handed over the caller asks the back end.
@@ -37,7 +37,7 @@ impl OpQueues {
                 Some(FollowUp::NONE)
             }
             // Of a lone one the caller asks the slot.
-            Phase::Landed | Phase::Ended | Phase::Lone => None,
+            Phase::Free | Phase::Ended | Phase::Lone => None,
         }
     }
 
@@ -69,7 +69,7 @@ impl OpQueues {
             {
                 ops.op(active).set_reason(reason);
             }
-            let next = self.ground_if_empty(slot, direction, poll);
+            let next = self.drop_ref_if_empty(slot, direction, poll);
             if next != SlotStep::Nothing {
                 outcome = next;
             }
@@ -122,7 +122,7 @@ impl OpQueues {
                 due.push(ops, first);
             }
             again = again.min(retry);
-            let next = self.ground_if_empty(slot, direction, poll);
+            let next = self.drop_ref_if_empty(slot, direction, poll);
             if next != SlotStep::Nothing {
                 outcome = next;
             }

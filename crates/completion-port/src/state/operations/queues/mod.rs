@@ -160,7 +160,7 @@ impl OpQueues {
     /// An edge concerns the operations of these directions, as the slot has said when it noted the edge. Returns
     /// the flights that are to be tried, and whether no operation of one of these is in flight any more: the
     /// slot is to note the edge again then, which an attempt may have overtaken.
-    pub(crate) fn stir(
+    pub(crate) fn notify_ready(
         &mut self,
         ops: &impl OpTable,
         slot: &Slot,
@@ -189,8 +189,8 @@ impl OpQueues {
     /// What operations of this direction may have waited for, and no edge tells of, is there at `now`. True if the first
     /// one that waits is to be tried when the desk's timer rings. One that is being tried just now is tried once more,
     /// should it have to wait for that.
-    pub(crate) fn hasten(&mut self, direction: Direction, now: Moment) -> bool {
-        self.queue(direction).hasten(now)
+    pub(crate) fn pull_in(&mut self, direction: Direction, now: Moment) -> bool {
+        self.queue(direction).pull_in(now)
     }
 
     /// The node of a flight has come to a thread.
@@ -214,13 +214,13 @@ impl OpQueues {
 
     /// The caller has tried a flight that was started by a token, and takes its packet: it has ended. `dry`: it has
     /// taken what was there.
-    pub(crate) fn tried_and_landed(&mut self, op: &Op, slot: &Slot, dry: bool) {
+    pub(crate) fn tried_and_completed(&mut self, op: &Op, slot: &Slot, dry: bool) {
         let direction = op.direction();
         let queue = self.queue(direction);
         queue.clear();
         let is_dry = dry && queue.is_newest();
-        self.land(op);
-        slot.land(if is_dry { direction.facts() } else { Facts::NONE });
+        self.complete(op);
+        slot.complete(if is_dry { direction.facts() } else { Facts::NONE });
     }
 
     /// The caller has tried a flight.
@@ -249,8 +249,8 @@ impl OpQueues {
                 queue.begin_again();
                 (Step::Try, FollowUp::NONE)
             }
-            Tried::Scarce(_) if queue.is_hastened() && reason == EndReason::Done => {
-                queue.stop_hastening();
+            Tried::Scarce(_) if queue.is_pulled_in() && reason == EndReason::Done => {
+                queue.forget_pulling_in();
                 (Step::Try, FollowUp::NONE)
             }
             Tried::Blocked | Tried::Scarce(_) => {
@@ -283,7 +283,7 @@ impl OpQueues {
         poll: u32,
     ) -> FollowUp {
         self.queue(direction).clear();
-        let next = self.ground_if_empty(slot, direction, poll);
+        let next = self.drop_ref_if_empty(slot, direction, poll);
         // As at a start: after an end or an error there may be no further edge.
         let is_ready = slot.word().may_be_ready(direction.facts());
         let queue = self.queue(direction);
@@ -301,9 +301,9 @@ impl OpQueues {
         }
     }
 
-    fn ground_if_empty(&mut self, slot: &Slot, direction: Direction, poll: u32) -> SlotStep {
+    fn drop_ref_if_empty(&mut self, slot: &Slot, direction: Direction, poll: u32) -> SlotStep {
         if self.queue(direction).is_empty() {
-            slot.ground(direction.facts(), poll)
+            slot.drop_ref(direction.facts(), poll)
         } else {
             SlotStep::Nothing
         }
@@ -317,8 +317,8 @@ impl OpQueues {
     }
 
     /// The packet of a flight is taken. True if it was the last one.
-    pub(crate) fn land(&mut self, op: &Op) -> bool {
-        op.land();
+    pub(crate) fn complete(&mut self, op: &Op) -> bool {
+        op.complete();
         self.in_flight -= 1;
         self.in_flight == 0
     }

@@ -484,7 +484,7 @@ impl Rig {
     }
 
     /// The thread of `seat` is not woken, and comes out of its sleep all the same.
-    pub(super) fn stir(&mut self, seat: SeatNumber) {
+    pub(super) fn wake_spuriously(&mut self, seat: SeatNumber) {
         let thread = &mut self.port.threads[seat];
         match mem::replace(&mut thread.does, Does::Gone) {
             Does::Parks(wait, _) => thread.does = Does::Looks(wait),

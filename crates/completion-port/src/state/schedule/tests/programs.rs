@@ -13,7 +13,7 @@ pub(crate) enum Event {
     Join,
     Wait(usize, usize, Option<u64>),
     Step(usize),
-    Stir(usize),
+    WakeSpuriously(usize),
     Take(usize),
     GiveBack(usize),
     Block(usize),
@@ -86,7 +86,7 @@ fn apply(rig: &mut Rig, event: Event, threads: usize) {
         Event::Step(seat) if seat < rig.port.threads.len() => {
             rig.step(seat);
         }
-        Event::Stir(seat) if seat < rig.port.threads.len() => rig.stir(seat),
+        Event::WakeSpuriously(seat) if seat < rig.port.threads.len() => rig.wake_spuriously(seat),
         Event::Take(seat) if acts(rig, seat) => {
             rig.take_packet(seat);
         }
@@ -206,7 +206,7 @@ mod random {
             1 => Just(Event::Join),
             8 => (thread.clone(), room, timeout).prop_map(|(it, room, time)| Event::Wait(it, room, time)),
             20 => thread.clone().prop_map(Event::Step),
-            1 => thread.clone().prop_map(Event::Stir),
+            1 => thread.clone().prop_map(Event::WakeSpuriously),
             5 => thread.clone().prop_map(Event::Take),
             1 => thread.clone().prop_map(Event::GiveBack),
             1 => thread.clone().prop_map(Event::Block),

@@ -295,9 +295,9 @@ fn a_seat_that_becomes_free_calls_a_thread_if_there_may_be_something_to_find() {
 fn an_idle_thread_that_wakes_for_no_reason_keeps_its_place() {
     let mut rig = rig(4, 4, SHORT);
     (0..4).for_each(|seat| rig.run_wait(seat));
-    rig.stir(1);
+    rig.wake_spuriously(1);
     rig.run(1);
-    rig.stir(2);
+    rig.wake_spuriously(2);
     let wakes = [(); 4].map(|()| rig.post().map(|wake| wake.seat));
     assert_eq!(wakes, [3, 2, 1, 0].map(Some));
     rig.settle();
