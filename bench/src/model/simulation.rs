@@ -272,8 +272,8 @@ impl Simulation {
             this.note(first, Event::Arrival(connection));
         }
         for thread in 0..setup.cores {
-            let seat = this.schedule.join(false, 0);
-            debug_assert_eq!(seat, thread);
+            let worker = this.schedule.join(false, 0);
+            debug_assert_eq!(worker, thread);
             let step = this.threads[thread].step;
             this.turn_to(thread, step, 0);
         }
@@ -570,17 +570,17 @@ mod tests {
 
     #[test]
     fn a_wake_across_sockets_costs_both_sides_more() {
-        let price = |placement, seat: usize| {
+        let price = |placement, worker: usize| {
             let mut simulation = Simulation::new(far_apart(placement, false));
-            simulation.threads[seat].sleep = Sleep::Parked;
+            simulation.threads[worker].sleep = Sleep::Parked;
             simulation.threads[6].sleep = Sleep::Parked;
-            let price = simulation.notify(0, Wake { seat, in_kernel: false });
+            let price = simulation.notify(0, Wake { worker, in_kernel: false });
             let Some(Reverse((woken, ..))) =
                 simulation.calendar.iter().max_by_key(|Reverse((_, number, _))| *number).copied()
             else {
                 panic!("the thread has nothing to do");
             };
-            (price, woken, simulation.threads[seat].cpu)
+            (price, woken, simulation.threads[worker].cpu)
         };
         let Costs { wake, latency, .. } = Costs::default();
         assert_eq!(price(Placement::Own, 1), (wake, latency, 1));

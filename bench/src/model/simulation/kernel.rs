@@ -29,11 +29,11 @@ impl Simulation {
             let woken = self.release_sleeper(Some(by), data);
             return woken.map_or(costs.tell, |woken| costs.wake_kernel + across(self, woken));
         }
-        if self.threads[wake.seat].sleep == Sleep::Parked {
-            self.wake(wake.seat, Some(by), data);
-            return costs.wake + across(self, wake.seat);
+        if self.threads[wake.worker].sleep == Sleep::Parked {
+            self.wake(wake.worker, Some(by), data);
+            return costs.wake + across(self, wake.worker);
         }
-        self.threads[wake.seat].token = true;
+        self.threads[wake.worker].token = true;
         costs.tell
     }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::{AT_ONCE, Counters, NEVER, Packet, Serial, Setup, Simulation, Step, Thread, Waiting};
 use crate::state::facts::Presence;
 use crate::state::moment::Moment;
-use crate::state::schedule::{Action, SAMPLED, Scene, Schedule, SeatNumber, Turn, USUAL_EDGES};
+use crate::state::schedule::{Action, SAMPLED, Scene, Schedule, WorkerNumber, Turn, USUAL_EDGES};
 
 /// The simulated port, as the thread sees it that has the lock.
 struct Stage<'a> {
@@ -75,17 +75,17 @@ impl Scene for Stage<'_> {
         false
     }
 
-    fn progress(&self, seat: SeatNumber) -> u32 {
-        let (one, own) = (self.threads[seat].cpu, self.threads[self.own].cpu);
+    fn progress(&self, worker: WorkerNumber) -> u32 {
+        let (one, own) = (self.threads[worker].cpu, self.threads[self.own].cpu);
         self.spend(self.setup.costs.line(one, own));
-        self.threads[seat].progress
+        self.threads[worker].progress
     }
 
-    fn presence(&self, _: SeatNumber) -> Option<Presence> {
+    fn presence(&self, _: WorkerNumber) -> Option<Presence> {
         None
     }
 
-    fn presume_asleep(&mut self, _: SeatNumber, _: bool) {}
+    fn presume_asleep(&mut self, _: WorkerNumber, _: bool) {}
 
     fn take(&mut self, share: usize) {
         let costs = self.setup.costs;
@@ -106,12 +106,12 @@ impl Scene for Stage<'_> {
         self.counters.claimed += share as u64;
     }
 
-    fn give(&mut self, seat: SeatNumber) {
-        self.threads[seat].chain.extend(self.queue.pop_front());
+    fn give(&mut self, worker: WorkerNumber) {
+        self.threads[worker].chain.extend(self.queue.pop_front());
     }
 
-    fn take_back(&mut self, seat: SeatNumber) -> bool {
-        let chain = &mut self.threads[seat].chain;
+    fn take_back(&mut self, worker: WorkerNumber) -> bool {
+        let chain = &mut self.threads[worker].chain;
         let had_any = !chain.is_empty();
         while let Some(packet) = chain.pop_back() {
             self.queue.push_front(packet);
@@ -123,7 +123,7 @@ impl Scene for Stage<'_> {
         // The threads of the model can give packets back.
     }
 
-    fn adopt(&mut self, from: SeatNumber) {
+    fn adopt(&mut self, from: WorkerNumber) {
         self.threads[self.own].chain = std::mem::take(&mut self.threads[from].chain);
     }
 }

@@ -9,7 +9,7 @@ use crate::backend::host::Origin;
 use crate::backend::sockets::Transport;
 use crate::memory::trace::trace_caught;
 use crate::state::operations::OpEntry;
-use crate::state::schedule::{SAMPLED, SeatNumber};
+use crate::state::schedule::{SAMPLED, WorkerNumber};
 use crate::state::slot::{GENERATION, GENERATIONS, Refusal, Slot};
 use crate::sync::AtomicU8;
 use crate::types::config::BlockDetection;
@@ -324,16 +324,16 @@ impl Context {
     /// A thread was woken. The lock must not be held: a subscriber hears of it.
     #[cold]
     #[inline(never)]
-    pub(super) fn tell_woken(&self, seat: SeatNumber, in_kernel: bool) {
-        let _ = (seat, in_kernel);
-        trace_caught!(TRACE, port = self.number, seat, in_kernel, "woken");
+    pub(super) fn tell_woken(&self, worker: WorkerNumber, in_kernel: bool) {
+        let _ = (worker, in_kernel);
+        trace_caught!(TRACE, port = self.number, worker, in_kernel, "woken");
     }
 
     /// These threads were found asleep. The lock must not be held: a subscriber hears of it.
-    pub(super) fn tell_found(&self, found: Vec<SeatNumber>) {
-        for seat in found {
-            let _ = seat;
-            trace_caught!(DEBUG, port = self.number, seat, "found asleep");
+    pub(super) fn tell_found(&self, found: Vec<WorkerNumber>) {
+        for worker in found {
+            let _ = worker;
+            trace_caught!(DEBUG, port = self.number, worker, "found asleep");
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Engine;
 use super::context::{Name, PortPhase};
 use super::registry::{Registry, Return};
-use super::worker::Seat;
+use super::worker::Worker;
 use crate::state::slot::{Drained, Slot};
 use crate::state::table::Holder;
 use crate::types::error::{Call, Error};
@@ -21,13 +21,13 @@ impl Engine {
         slot: &Slot,
         name: Name,
         terms: Return,
-        seat: impl FnOnce() -> Option<Arc<Seat>>,
+        worker: impl FnOnce() -> Option<Arc<Worker>>,
     ) -> Result<(), Error> {
         if self.phase() == PortPhase::ShuttingDown && !self.forked() {
             // The sweep has not come to this registration yet, so it is removed here.
             let _ = self.remove(name);
         }
-        Registry::put_back(self, call, slot, name, terms, seat)
+        Registry::put_back(self, call, slot, name, terms, worker)
     }
 
     /// Enables a registration by its name.
@@ -36,13 +36,13 @@ impl Engine {
         name: Name,
         mode: Mode,
         drained: impl Fn() -> Drained,
-        seat: impl FnOnce() -> Option<Arc<Seat>>,
+        worker: impl FnOnce() -> Option<Arc<Worker>>,
     ) -> Result<(), Error> {
         let slot = self.may_enable(name, mode)?;
         if !self.watch(slot, name, mode.interest) {
             self.retire(name);
         }
-        self.enable_watched(slot, name, mode, drained, seat)
+        self.enable_watched(slot, name, mode, drained, worker)
     }
 
     /// Has a registration report more than its filter says, once, whatever state it is in.
@@ -50,7 +50,7 @@ impl Engine {
         &self,
         name: Name,
         interest: Interest,
-        seat: impl FnOnce() -> Option<Arc<Seat>>,
+        worker: impl FnOnce() -> Option<Arc<Worker>>,
     ) -> Result<(), Error> {
         let slot = self.may_enable_also(name)?;
         // Also for a token that is out: its return may be the short way to the handler's own filter, and asks
@@ -58,6 +58,6 @@ impl Engine {
         if !self.watch(slot, name, interest) {
             self.retire(name);
         }
-        self.enable_watched_also(slot, name, interest, seat)
+        self.enable_watched_also(slot, name, interest, worker)
     }
 }

@@ -51,7 +51,7 @@ pub(crate) use operations::{AttemptContext, OpRef, Operations, Plan};
 pub(crate) use queue::{Histogram, Posting, Taken};
 pub(crate) use registry::{NewRegistration, Return};
 pub(crate) use wait::{GoesOn, Scratch};
-pub(crate) use worker::{Seat, Tally};
+pub(crate) use worker::{Tally, Worker};
 
 /// See the module's documentation. The fields that every packet needs come first, in as few cache
 /// lines as possible: after a system call each line has to be fetched anew.

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use super::context::BEGIN;
 use crate::state::moment::Moment;
 use crate::state::queue::{NIL, Node};
-use crate::state::schedule::{SAMPLED, Schedule, SeatNumber};
+use crate::state::schedule::{SAMPLED, Schedule, WorkerNumber};
 use crate::state::spares::Linked;
 use crate::sync::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 
@@ -44,9 +44,9 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Adds what the thread of `seat` has taken.
-    pub(super) fn add(&mut self, seat: &Seat) {
-        let Counts { ready, notified, posted, removed, done } = &seat.counts;
+    /// Adds what the thread of `worker` has taken.
+    pub(super) fn add(&mut self, worker: &Worker) {
+        let Counts { ready, notified, posted, removed, done } = &worker.counts;
         self.ready += ready.load(Relaxed);
         self.notified += notified.load(Relaxed);
         self.posted += posted.load(Relaxed);
@@ -112,18 +112,18 @@ impl Emptied {
     }
 }
 
-/// In [`Seat::attention`]: the thread was seen asleep and is not counted. Other threads change it under the
+/// In [`Worker::attention`]: the thread was seen asleep and is not counted. Other threads change it under the
 /// lock. The thread itself clears it when it comes to wait, and when it says that it is awake again.
 const PRESUMED_BLOCKED: u8 = 1;
 
-/// In [`Seat::attention`]: it is measured how long the packets of the thread stood in the queue. Only the
+/// In [`Worker::attention`]: it is measured how long the packets of the thread stood in the queue. Only the
 /// thread itself changes it: it sets it under the lock, and clears it when it comes to wait.
 const MEASURED: u8 = 2;
 
 /// A thread's place at the port. The thread shares it with the threads that wake or relieve it.
 /// What every packet touches comes first, in a cache line that only this thread writes as a rule.
 #[repr(C, align(64))]
-pub(crate) struct Seat {
+pub(crate) struct Worker {
     /// The packets that the thread has been handed and has not looked at yet. Only the thread puts
     /// a chain here, or while it waits the thread that hands it a packet. The thread takes from the
     /// front by compare-and-swap, so that another thread can take the whole chain away if this one
@@ -138,7 +138,7 @@ pub(crate) struct Seat {
     /// The seat was given up. Changed under the lock only.
     left: AtomicBool,
     counts: Counts,
-    number: SeatNumber,
+    number: WorkerNumber,
     /// When the thread was handed what it has now, if that is measured; how much that was; and how
     /// often it was handed something. Only the thread touches these.
     begun: AtomicU64,
@@ -160,7 +160,7 @@ pub(crate) struct Seat {
 }
 
 /// A thread goes on with what was put aside, within its wait.
-pub(super) struct GoingOn<'s>(&'s Seat);
+pub(super) struct GoingOn<'s>(&'s Worker);
 
 impl Drop for GoingOn<'_> {
     fn drop(&mut self) {
@@ -169,8 +169,8 @@ impl Drop for GoingOn<'_> {
 }
 
 /// How a seat is made and given up, and what is known of its thread.
-impl Seat {
-    pub(super) fn new(number: SeatNumber) -> Self {
+impl Worker {
+    pub(super) fn new(number: WorkerNumber) -> Self {
         Self {
             number,
             chain: AtomicU32::new(NIL),
@@ -192,7 +192,7 @@ impl Seat {
     }
 
     #[inline]
-    pub(super) fn number(&self) -> SeatNumber {
+    pub(super) fn number(&self) -> WorkerNumber {
         self.number
     }
 
@@ -262,7 +262,7 @@ impl Seat {
 }
 
 /// What the thread has to see to before it takes its next packet.
-impl Seat {
+impl Worker {
     /// The thread comes to wait: there is nothing that it has to see to.
     #[inline]
     pub(super) fn clear_attention(&self) {
@@ -308,7 +308,7 @@ impl Seat {
 }
 
 /// The packets that the thread was handed and has not looked at.
-impl Seat {
+impl Worker {
     /// The first node of the thread; `NIL` if it has none left, or has to see to something before.
     /// Only the thread itself calls this.
     #[inline]
@@ -372,7 +372,7 @@ impl Seat {
 }
 
 /// The messages that the thread puts in front of what it has left.
-impl Seat {
+impl Worker {
     /// The thread comes to wait. With none of its own messages left it may put as many in front again.
     pub(super) fn come_to_wait(&self) {
         if self.put_next.load(Relaxed) == 0 {
@@ -407,7 +407,7 @@ impl Seat {
 }
 
 /// How long the thread takes for its quota of packets. Only the thread itself calls these.
-impl Seat {
+impl Worker {
     /// The thread has been handed this many `packets`.
     #[inline]
     pub(super) fn begin_quota(&self, packets: usize, now: impl FnOnce() -> Moment) {
@@ -433,7 +433,7 @@ impl Seat {
     }
 }
 
-impl fmt::Debug for Seat {
+impl fmt::Debug for Worker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Seat").field("number", &self.number).finish_non_exhaustive()
     }

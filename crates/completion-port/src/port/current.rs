@@ -6,23 +6,23 @@ use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
 
-use crate::engine::{Engine, Seat};
+use crate::engine::{Engine, Worker};
 
 /// A thread's seat. Its owners are counted within the thread, so that a wait and its packets keep
 /// it at little cost.
-pub(crate) struct Membership {
+pub(crate) struct CurrentWorker {
     engine: Weak<Engine>,
-    seat: Arc<Seat>,
+    worker: Arc<Worker>,
     has_left: Cell<bool>,
     /// How far the seat had come when a call ended in which every change was refused.
     told_at: Cell<Option<u32>>,
 }
 
-impl Membership {
+impl CurrentWorker {
     fn new(engine: &Arc<Engine>) -> Rc<Self> {
         Rc::new(Self {
             engine: Arc::downgrade(engine),
-            seat: engine.join(),
+            worker: engine.join(),
             has_left: Cell::new(false),
             told_at: Cell::new(None),
         })
@@ -38,12 +38,12 @@ impl Membership {
     /// the refusal. It does not if the thread's last wait was in such a call too and brought no
     /// packet: otherwise a thread that hands in the same changes again and again would spin.
     pub(crate) fn hears_of_refusal(&self) -> bool {
-        self.told_at.get() != Some(self.seat.progress())
+        self.told_at.get() != Some(self.worker.progress())
     }
 
     /// Such a call has ended. The thread goes on with its next wait or packet.
     pub(crate) fn has_heard_of_refusal(&self) {
-        self.told_at.set(Some(self.seat.progress()));
+        self.told_at.set(Some(self.worker.progress()));
     }
 
     /// Gives the seat up, unless that has happened. The port does so itself when it is dropped.
@@ -52,19 +52,19 @@ impl Membership {
             && let Some(engine) = self.engine.upgrade()
             && !engine.forked()
         {
-            engine.leave(&self.seat);
+            engine.leave(&self.worker);
         }
     }
 }
 
-impl Deref for Membership {
-    type Target = Seat;
-    fn deref(&self) -> &Seat {
-        &self.seat
+impl Deref for CurrentWorker {
+    type Target = Worker;
+    fn deref(&self) -> &Worker {
+        &self.worker
     }
 }
 
-impl Drop for Membership {
+impl Drop for CurrentWorker {
     fn drop(&mut self) {
         self.leave();
     }
@@ -72,9 +72,9 @@ impl Drop for Membership {
 
 /// The seat that a thread has. Dropping this gives the seat up, also if the packets of a wait still
 /// exist or were forgotten.
-struct CurrentSeat(Rc<Membership>);
+struct WorkerGuard(Rc<CurrentWorker>);
 
-impl Drop for CurrentSeat {
+impl Drop for WorkerGuard {
     fn drop(&mut self) {
         self.0.leave();
     }
@@ -82,59 +82,62 @@ impl Drop for CurrentSeat {
 
 thread_local! {
     /// The port that the thread waited on last; a thread runs packets of one port at a time.
-    static CURRENT: RefCell<Option<CurrentSeat>> = const { RefCell::new(None) };
+    static CURRENT: RefCell<Option<WorkerGuard>> = const { RefCell::new(None) };
 }
 
 /// The seat of the calling thread on the port of `engine`, which it is about to wait on. A seat on
 /// another port is given up: the thread runs there no longer.
 #[inline]
-pub(crate) fn take_seat(engine: &Arc<Engine>) -> Rc<Membership> {
-    let seated = CURRENT.try_with(|current| {
+pub(crate) fn take_worker(engine: &Arc<Engine>) -> Rc<CurrentWorker> {
+    let joined = CURRENT.try_with(|current| {
         let current = current.borrow();
-        let CurrentSeat(membership) = current.as_ref()?;
-        membership.is_at(engine).then(|| Rc::clone(membership))
+        let WorkerGuard(current_worker) = current.as_ref()?;
+        current_worker.is_at(engine).then(|| Rc::clone(current_worker))
     });
-    match seated {
-        Ok(Some(membership)) => membership,
-        Ok(None) => change_seats(engine),
+    match joined {
+        Ok(Some(current_worker)) => current_worker,
+        Ok(None) => change_workers(engine),
         // The thread's local values are gone already: it waits in the destructor of one of them.
         // The seat is for this wait only.
-        Err(_) => Membership::new(engine),
+        Err(_) => CurrentWorker::new(engine),
     }
 }
 
 /// Takes a seat on a port where the calling thread has none. The seat that it has on another port
 /// is given up.
 #[cold]
-fn change_seats(engine: &Arc<Engine>) -> Rc<Membership> {
-    let membership = Membership::new(engine);
-    let mine = CurrentSeat(Rc::clone(&membership));
+fn change_workers(engine: &Arc<Engine>) -> Rc<CurrentWorker> {
+    let current_worker = CurrentWorker::new(engine);
+    let mine = WorkerGuard(Rc::clone(&current_worker));
     // The former seat is dropped after the borrow.
     drop(CURRENT.try_with(|current| current.replace(Some(mine))));
-    membership
+    current_worker
 }
 
-/// Calls `action` with the seat of the calling thread, as [`current_seat`] gives it. The action calls no code of a
+/// Calls `action` with the seat of the calling thread, as [`current_worker`] gives it. The action calls no code of a
 /// program's, and comes to no wait.
 #[inline]
-pub(crate) fn with_current_seat<R>(engine: &Engine, action: impl FnOnce(Option<&Seat>) -> R) -> R {
+pub(crate) fn with_current_worker<R>(
+    engine: &Engine,
+    action: impl FnOnce(Option<&Worker>) -> R,
+) -> R {
     let mut action = Some(action);
-    let mut act = |seat: Option<&Seat>| action.take().map(|action| action(seat));
+    let mut act = |worker: Option<&Worker>| action.take().map(|action| action(worker));
     let done = CURRENT.try_with(|current| {
         let current = current.borrow();
-        let membership = current.as_ref().map(|CurrentSeat(membership)| membership);
-        act(membership.filter(|it| it.is_at(engine)).map(|it| &*it.seat))
+        let current_worker = current.as_ref().map(|WorkerGuard(current_worker)| current_worker);
+        act(current_worker.filter(|it| it.is_at(engine)).map(|it| &*it.worker))
     });
     // The thread's local values are gone already.
     done.ok().flatten().or_else(|| act(None)).expect("it is called once")
 }
 
 /// The seat of the calling thread on the port of `engine`, if that is the port it waited on last.
-pub(crate) fn current_seat(engine: &Engine) -> Option<Arc<Seat>> {
-    let seat = CURRENT.try_with(|current| {
+pub(crate) fn current_worker(engine: &Engine) -> Option<Arc<Worker>> {
+    let worker = CURRENT.try_with(|current| {
         let current = current.borrow();
-        let CurrentSeat(membership) = current.as_ref()?;
-        membership.is_at(engine).then(|| Arc::clone(&membership.seat))
+        let WorkerGuard(current_worker) = current.as_ref()?;
+        current_worker.is_at(engine).then(|| Arc::clone(&current_worker.worker))
     });
-    seat.ok().flatten()
+    worker.ok().flatten()
 }

@@ -5,10 +5,10 @@ use std::iter::FusedIterator;
 use std::marker::PhantomData;
 use std::rc::Rc;
 
-use crate::engine::{Engine, Name, Scratch, Seat, Taken, Waited, name_parts};
+use crate::engine::{Engine, Name, Scratch, Taken, Waited, Worker, name_parts};
 use crate::memory::trace::hears_packets;
 use crate::port::Port;
-use crate::port::current::{Membership, take_seat};
+use crate::port::current::{CurrentWorker, take_worker};
 use crate::port::operation::{Completed, SharedCompleted};
 use crate::port::registration::Id;
 use crate::port::token::{Held, Ready};
@@ -138,7 +138,7 @@ pub struct Packets<'b, 'p, K, M, B = Vec<u8>> {
     scratch: &'b mut Scratch,
     room: usize,
     deadline: Option<Moment>,
-    seat: Option<Rc<Membership>>,
+    worker: Option<Rc<CurrentWorker>>,
     /// Whether there was a packet, or the wait is over without one.
     settled: bool,
     /// Packets bring clones of the keys, also those of one-shot registrations.
@@ -148,22 +148,22 @@ pub struct Packets<'b, 'p, K, M, B = Vec<u8>> {
 impl<'b, 'p, K, M, B> Packets<'b, 'p, K, M, B> {
     /// A wait that takes nothing.
     pub(crate) fn none(port: &'p Port<K, M, B>, scratch: &'b mut Scratch) -> Self {
-        Self { port, scratch, room: 0, deadline: None, seat: None, settled: true, clones: false }
+        Self { port, scratch, room: 0, deadline: None, worker: None, settled: true, clones: false }
     }
 
-    /// What a wait of `seat` has brought.
+    /// What a wait of `worker` has brought.
     pub(crate) fn waited(
         port: &'p Port<K, M, B>,
         scratch: &'b mut Scratch,
         room: usize,
         deadline: Option<Moment>,
-        seat: Rc<Membership>,
+        worker: Rc<CurrentWorker>,
         waited: Waited,
     ) -> Self {
         let settled = waited != Waited::Packets;
-        let seat = Some(seat);
+        let worker = Some(worker);
         let clones = false;
-        Self { port, scratch, room, deadline, seat, settled, clones }
+        Self { port, scratch, room, deadline, worker, settled, clones }
     }
 
     /// The same packets, with clones of all keys. How they are cloned must be known to the port.
@@ -186,17 +186,17 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
 
     /// A packet of a posted message.
     #[inline]
-    fn posted(&self, cell: u32, seat: &Seat) -> Packet<'p, K, M, B> {
+    fn posted(&self, cell: u32, worker: &Worker) -> Packet<'p, K, M, B> {
         // SAFETY: `take` demands that the caller owns the cell, with a value in it.
         // - owned: the message's node came off the queue, and stands there once;
         // - a value: the message was put there before its node was queued.
         let message = unsafe { self.port.messages().take(cell) };
-        self.port.engine().free_post(seat, cell);
+        self.port.engine().free_post(worker, cell);
         Packet::Posted(message)
     }
 
     /// Any packet; `None` if there is nothing for the caller in it.
-    fn unpack(&self, taken: Taken<'p>, seat: &Seat) -> Option<Packet<'p, K, M, B>> {
+    fn unpack(&self, taken: Taken<'p>, worker: &Worker) -> Option<Packet<'p, K, M, B>> {
         let engine = self.port.engine();
         let keys = &self.port.keys().cells;
         match taken {
@@ -206,13 +206,13 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
                 }
                 Some(self.ready(slot, name_parts(name).0, events))
             }
-            Taken::Posted(cell) => Some(self.posted(cell, seat)),
-            Taken::Operation(op_index) => self.operation(op_index, seat),
+            Taken::Posted(cell) => Some(self.posted(cell, worker)),
+            Taken::Operation(op_index) => self.operation(op_index, worker),
             Taken::Notified(name, events) => {
                 let key = {
                     // If the clone panics, this still gives the node back, and the packet is made
                     // again.
-                    let mut node = Cloning { engine, name, seat, unreported: events };
+                    let mut node = Cloning { engine, name, worker, unreported: events };
                     let clone = self.port.clone_key().expect("set before the first such packet");
                     // SAFETY: `clone_with` demands that the caller owns the cell, with a value in
                     // it, until it returns.
@@ -254,9 +254,9 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
 
     /// The next packet that the seat has been handed, of any kind; whether there was one, and whether there is something for the caller in it.
     #[inline(never)]
-    fn next_other(&self, seat: &Seat, first: Node) -> Option<Option<Packet<'p, K, M, B>>> {
-        let taken = self.port.engine().next(seat, first)?;
-        Some(self.unpack(taken, seat))
+    fn next_other(&self, worker: &Worker, first: Node) -> Option<Option<Packet<'p, K, M, B>>> {
+        let taken = self.port.engine().next(worker, first)?;
+        Some(self.unpack(taken, worker))
     }
 
     /// A clone of the key of a node that came off the seat's chain, and has not had its turn.
@@ -278,17 +278,17 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
     /// whether there is something for the caller in it.
     // Where it is called the key's token is, which would pass through memory if this were a part of it.
     #[inline(never)]
-    fn next_cloned(&self, seat: &Seat) -> Option<Option<Packet<'p, K, M, B>>> {
+    fn next_cloned(&self, worker: &Worker) -> Option<Option<Packet<'p, K, M, B>>> {
         let engine = self.port.engine();
-        match engine.next_ready_cloned(seat, |index| self.clone_key(index)) {
+        match engine.next_ready_cloned(worker, |index| self.clone_key(index)) {
             Ok((name, events, key)) => {
                 if hears_packets() {
                     engine.tell_named(name, events);
                 }
                 Some(Some(Packet::Notified(Notified { id: Id(name), events, key })))
             }
-            Err((NIL, _)) if seat.is_empty_handed() => None,
-            Err((first, clone)) => self.next_other_cloned(seat, first, clone),
+            Err((NIL, _)) if worker.is_empty_handed() => None,
+            Err((first, clone)) => self.next_other_cloned(worker, first, clone),
         }
     }
 
@@ -297,13 +297,13 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
     #[inline(never)]
     fn next_other_cloned(
         &self,
-        seat: &Seat,
+        worker: &Worker,
         first: Node,
         mut made: Option<K>,
     ) -> Option<Option<Packet<'p, K, M, B>>> {
         let engine = self.port.engine();
         let mut key = None;
-        let taken = engine.next_by(seat, first, |index, slot| {
+        let taken = engine.next_by(worker, first, |index, slot| {
             let clone = made.take().unwrap_or_else(|| self.clone_key(index));
             if engine.forked() {
                 // The clone has forked, and this is the child: what was handed to the parent is the
@@ -326,20 +326,20 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
                 Some(Packet::Notified(Notified { id: Id(name), events, key }))
             }
             (Taken::Notified(name, events), Some(key)) => {
-                engine.cloned(name, Events::NONE, Some(seat));
+                engine.cloned(name, Events::NONE, Some(worker));
                 if hears_packets() {
                     engine.tell_named(name, events);
                 }
                 Some(Packet::Notified(Notified { id: Id(name), events, key }))
             }
-            (taken, _) => self.unpack(taken, seat),
+            (taken, _) => self.unpack(taken, worker),
         })
     }
 
     /// Ends the iterator, also if the thread has another packet later.
     #[inline]
     fn end(&mut self) -> Option<Packet<'p, K, M, B>> {
-        self.seat = None;
+        self.worker = None;
         None
     }
 
@@ -354,10 +354,11 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
         }
         // The thread may have waited on another port since, and so given this seat up. Or it has
         // this seat for one wait only, and must give it up before it takes another.
-        self.seat = None;
-        let seat = take_seat(engine);
-        let waited = engine.wait(&seat, self.scratch, self.room, self.deadline, self.port.store());
-        self.seat = Some(seat);
+        self.worker = None;
+        let worker = take_worker(engine);
+        let waited =
+            engine.wait(&worker, self.scratch, self.room, self.deadline, self.port.store());
+        self.worker = Some(worker);
         self.settled = waited != Waited::Packets;
     }
 }
@@ -397,14 +398,14 @@ fn discard<K>(engine: &Engine, index: u32, turn: NodeTurn, clone: K) {
 struct Cloning<'e> {
     engine: &'e Engine,
     name: Name,
-    seat: &'e Seat,
+    worker: &'e Worker,
     /// What no packet will report if the clone panics.
     unreported: Events,
 }
 
 impl Drop for Cloning<'_> {
     fn drop(&mut self) {
-        self.engine.cloned(self.name, self.unreported, Some(self.seat));
+        self.engine.cloned(self.name, self.unreported, Some(self.worker));
     }
 }
 
@@ -419,11 +420,11 @@ impl<'p, K, M, B: Buffer> Iterator for Packets<'_, 'p, K, M, B> {
             return None;
         }
         loop {
-            let seat = self.seat.as_ref()?;
+            let worker = self.worker.as_ref()?;
             let taken = if self.clones {
-                self.next_cloned(seat)
+                self.next_cloned(worker)
             } else {
-                match engine.next_ready(seat) {
+                match engine.next_ready(worker) {
                     Ok((index, slot, events)) => {
                         self.settled = true;
                         if hears_packets() {
@@ -431,8 +432,8 @@ impl<'p, K, M, B: Buffer> Iterator for Packets<'_, 'p, K, M, B> {
                         }
                         return Some(self.ready(slot, index, events));
                     }
-                    Err(NIL) if self.settled && seat.is_empty_handed() => return self.end(),
-                    Err(first) => self.next_other(seat, first),
+                    Err(NIL) if self.settled && worker.is_empty_handed() => return self.end(),
+                    Err(first) => self.next_other(worker, first),
                 }
             };
             match taken {
@@ -454,8 +455,8 @@ impl<K, M, B: Buffer> FusedIterator for Packets<'_, '_, K, M, B> {}
 
 impl<K, M, B> Drop for Packets<'_, '_, K, M, B> {
     fn drop(&mut self) {
-        if let Some(seat) = &self.seat {
-            self.port.engine().give_back(seat);
+        if let Some(worker) = &self.worker {
+            self.port.engine().give_back(worker);
         }
     }
 }

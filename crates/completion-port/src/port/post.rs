@@ -2,7 +2,7 @@
 
 use crate::engine::Posting;
 use crate::port::Port;
-use crate::port::current::current_seat;
+use crate::port::current::current_worker;
 use crate::port::deadline::{Deadline, TimerId};
 use crate::types::error::{Refused, Result};
 
@@ -40,8 +40,8 @@ impl<K, M, B> Port<K, M, B> {
 
     /// See [`Raw::post_found`](crate::port::raw::Raw::post_found).
     pub(crate) fn post_found(&self, message: M) -> Result<(), Refused<M>> {
-        let seat = current_seat(&self.store.engine);
-        self.begin_post(message, Ok).map(|posting| posting.queue_found(seat.as_deref()))
+        let worker = current_worker(&self.store.engine);
+        self.begin_post(message, Ok).map(|posting| posting.queue_found(worker.as_deref()))
     }
 
     /// Puts `message` into a cell, unless `admit` refuses what is being posted. What it returns is to be used at
@@ -110,8 +110,8 @@ impl<K, M, B> Port<K, M, B> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn post_after(&self, message: M) -> Result<(), Refused<M>> {
-        let seat = current_seat(&self.store.engine);
-        self.begin_post(message, Ok).map(|posting| posting.put_next(seat.as_deref()))
+        let worker = current_worker(&self.store.engine);
+        self.begin_post(message, Ok).map(|posting| posting.put_next(worker.as_deref()))
     }
 
     /// Posts a message at a time to come: it is queued then, as by [`post`](Self::post), and never earlier.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::engine::{NewRegistration, name_parts};
 use crate::port::Port;
-use crate::port::current::current_seat;
+use crate::port::current::current_worker;
 use crate::port::operation::SharedId;
 use crate::port::registration::{Id, Registration, SourceOwner};
 use crate::port::token::Ready;
@@ -87,10 +87,10 @@ impl<K, M, B> Port<K, M, B> {
         // - empty: a slot is given up only after its key was moved out.
         unsafe { self.store.keys.cells.put(index, key) };
         let borrowed = !matches!(owner, SourceOwner::Key);
-        let seat = || current_seat(&self.store.engine);
+        let worker = || current_worker(&self.store.engine);
         let entry =
             NewRegistration { descriptor: number, mode: terms.mode, borrowed, associated, shared };
-        self.store.engine.register(call, index, entry, seat).map(Id).map_err(|error| {
+        self.store.engine.register(call, index, entry, worker).map(Id).map_err(|error| {
             // SAFETY: `take` demands that the caller owns the cell, with a value in it.
             // - owned: a refused slot was held by the call all the time, and is given up only below;
             // - a value: the key put there just now.
@@ -339,8 +339,8 @@ impl<K, M, B> Port<K, M, B> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn enable_also(&self, id: Id, interest: Interest) -> Result<()> {
-        let seat = || current_seat(&self.store.engine);
-        self.told(id, self.store.engine.enable_also(id.0, interest, seat))
+        let worker = || current_worker(&self.store.engine);
+        self.told(id, self.store.engine.enable_also(id.0, interest, worker))
     }
 
     #[inline]
@@ -365,8 +365,8 @@ impl<K, M, B> Port<K, M, B> {
         terms: Terms<K>,
         drained: impl Fn() -> Drained,
     ) -> Result<()> {
-        let seat = || current_seat(&self.store.engine);
-        self.told(id, self.store.engine.enable(id.0, terms.mode, drained, seat))
+        let worker = || current_worker(&self.store.engine);
+        self.told(id, self.store.engine.enable(id.0, terms.mode, drained, worker))
     }
 
     /// Disables a registration: nothing is reported of it until it is enabled again. It keeps its

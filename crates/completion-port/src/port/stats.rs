@@ -68,7 +68,7 @@ impl<K, M, B> Port<K, M, B> {
         let threads = self.store.engine.threads().into_iter();
         let stats = threads.filter_map(|thread| {
             Some(ThreadStats {
-                worker: thread.seat,
+                worker: thread.worker,
                 system_number: thread.system_number,
                 status: status_of(thread.status)?,
                 packets: counts(&thread.packets),

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::{Engine, Seat, Waited};
+use crate::engine::{Engine, Waited, Worker};
 use crate::port::Port;
 use crate::port::batch::Batch;
 use crate::port::changes::Changes;
-use crate::port::current::{current_seat, take_seat};
+use crate::port::current::{current_worker, take_worker};
 use crate::port::packets::Packets;
 use crate::state::moment::Moment;
 use crate::types::error::{Call, Error, ErrorKind, Result};
@@ -98,12 +98,12 @@ impl<K, M, B> Port<K, M, B> {
         deadline: Option<Moment>,
         all_were_refused: bool,
     ) -> Packets<'b, 'p, K, M, B> {
-        let seat = take_seat(&self.store.engine);
-        let tells = !all_were_refused || seat.hears_of_refusal();
+        let worker = take_worker(&self.store.engine);
+        let tells = !all_were_refused || worker.hears_of_refusal();
         let deadline = if tells { Some(Moment::ZERO) } else { deadline };
         let (packets, _) = self.take(batch, deadline);
         if all_were_refused {
-            seat.has_heard_of_refusal();
+            worker.has_heard_of_refusal();
         }
         packets
     }
@@ -126,10 +126,10 @@ impl<K, M, B> Port<K, M, B> {
             // This call does not wait: the thread goes on running at whatever port it runs.
             return (Packets::none(self, &mut batch.scratch), Waited::TimedOut);
         }
-        let seat = take_seat(&self.store.engine);
+        let worker = take_worker(&self.store.engine);
         let engine = &self.store.engine;
-        let waited = engine.wait(&seat, &mut batch.scratch, room, deadline, &self.store);
-        (Packets::waited(self, &mut batch.scratch, room, deadline, seat, waited), waited)
+        let waited = engine.wait(&worker, &mut batch.scratch, room, deadline, &self.store);
+        (Packets::waited(self, &mut batch.scratch, room, deadline, worker, waited), waited)
     }
 
     /// Runs `f`, which is expected to sleep: on a lock, in a blocking read, in a computation that
@@ -152,16 +152,17 @@ impl<K, M, B> Port<K, M, B> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn blocking<R>(&self, f: impl FnOnce() -> R) -> R {
-        struct Blocked<'e>(&'e Engine, Arc<Seat>);
+        struct Blocked<'e>(&'e Engine, Arc<Worker>);
         impl Drop for Blocked<'_> {
             fn drop(&mut self) {
                 self.0.end_blocking(&self.1);
             }
         }
-        let seat = if self.store.engine.forked() { None } else { current_seat(&self.store.engine) };
-        let _blocked = seat
-            .filter(|seat| self.store.engine.begin_blocking(seat))
-            .map(|seat| Blocked(&self.store.engine, seat));
+        let worker =
+            if self.store.engine.forked() { None } else { current_worker(&self.store.engine) };
+        let _blocked = worker
+            .filter(|worker| self.store.engine.begin_blocking(worker))
+            .map(|worker| Blocked(&self.store.engine, worker));
         f()
     }
 }

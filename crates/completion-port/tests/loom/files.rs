@@ -9,7 +9,7 @@ use loom::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use crate::backend::files::{FileKind, FileTarget};
 use crate::backend::request::FileRequest;
 use crate::engine::{
-    EndReason, Engine, NewRegistration, Plan, Seat, Step, Taken, Waited, name_parts,
+    EndReason, Engine, NewRegistration, Plan, Step, Taken, Waited, Worker, name_parts,
 };
 use crate::fake::Fake;
 use crate::kit::{
@@ -108,8 +108,8 @@ impl Depot {
         }
     }
 
-    fn see_next(&self, seat: &Seat) -> Option<Seen> {
-        let op_index = match next(&self.engine, seat)? {
+    fn see_next(&self, worker: &Worker) -> Option<Seen> {
+        let op_index = match next(&self.engine, worker)? {
             Taken::Operation(op_index) => op_index,
             Taken::Removed(name) => {
                 assert_eq!(name, self.name);
@@ -119,7 +119,7 @@ impl Depot {
             other => panic!("{other:?}"),
         };
         let op_ref = self.engine.op_ref(op_index);
-        let Step::Ends(reason) = self.engine.turn(&op_ref, Some(seat)) else {
+        let Step::Ends(reason) = self.engine.turn(&op_ref, Some(worker)) else {
             panic!("its node comes once, when it has ended");
         };
         // An operation that was called off before it was handed over has no request.
@@ -129,12 +129,12 @@ impl Depot {
         } else {
             assert_ne!(reason, EndReason::Done, "what is done has come back");
         }
-        self.engine.count_operation(seat, true);
+        self.engine.count_operation(worker, true);
         self.packets.fetch_add(1, SeqCst);
         self.done.fetch_add(usize::from(reason == EndReason::Done), SeqCst);
         if self.is_shared {
-            self.engine.complete_shared(&op_ref, seat);
-            self.engine.free_op(op_index, Some(seat));
+            self.engine.complete_shared(&op_ref, worker);
+            self.engine.free_op(op_index, Some(worker));
         } else {
             self.engine.complete_own(&op_ref);
         }
@@ -142,24 +142,24 @@ impl Depot {
     }
 
     /// Waits for a packet, and takes it.
-    fn wait(&self, seat: &Seat) -> Option<Seen> {
-        wait_for(&self.engine, seat, || self.see_next(seat))
+    fn wait(&self, worker: &Worker) -> Option<Seen> {
+        wait_for(&self.engine, worker, || self.see_next(worker))
     }
 
     /// The same for a thread that comes and goes.
     fn take_one(&self) -> Option<Seen> {
-        visit(&self.engine, |seat| self.wait(seat))
+        visit(&self.engine, |worker| self.wait(worker))
     }
 
     /// Takes packets until waits are over. The token of an operation that has ended is dropped.
     fn serve(&self) {
-        let seat = self.engine.join();
-        while let Some(seen) = self.wait(&seat) {
+        let worker = self.engine.join();
+        while let Some(seen) = self.wait(&worker) {
             if seen != Seen::Removed && !self.is_shared {
                 self.engine.free(self.name);
             }
         }
-        self.engine.leave(&seat);
+        self.engine.leave(&worker);
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use loom::thread;
 
-use crate::engine::{Engine, Seat, Taken, Waited};
+use crate::engine::{Engine, Taken, Waited, Worker};
 use crate::fake::Fake;
 use crate::kit::{
     LOOKS, NoTasks, engine, explore, explore_within, looking_engine, next, post, scratch, serve,
@@ -17,17 +17,17 @@ use crate::types::config::BlockDetection;
 
 /// Joins, takes one message, and leaves; gives the number of the message's cell.
 fn take_one(engine: &Engine) -> u32 {
-    let seat = engine.join();
-    let cell = take_with(engine, &seat);
-    engine.leave(&seat);
+    let worker = engine.join();
+    let cell = take_with(engine, &worker);
+    engine.leave(&worker);
     cell
 }
 
-fn take_with(engine: &Engine, seat: &Seat) -> u32 {
+fn take_with(engine: &Engine, worker: &Worker) -> u32 {
     // A packet may be taken back before its thread comes to it.
     loop {
-        assert_eq!(engine.wait(seat, &mut scratch(), 1, None, &NoTasks), Waited::Packets);
-        if let Some(taken) = next(engine, seat) {
+        assert_eq!(engine.wait(worker, &mut scratch(), 1, None, &NoTasks), Waited::Packets);
+        if let Some(taken) = next(engine, worker) {
             let Taken::Posted(cell) = taken else { panic!("{taken:?}") };
             return cell;
         }
@@ -51,12 +51,12 @@ fn assert_nobody_counted(engine: &Engine) {
 }
 
 /// The calling thread runs with a message; it is the one that may fall asleep.
-fn runs(engine: &Engine, fake: &Fake) -> Arc<Seat> {
+fn runs(engine: &Engine, fake: &Fake) -> Arc<Worker> {
     fake.is_me();
-    let seat = engine.join();
+    let worker = engine.join();
     post(engine);
-    take_with(engine, &seat);
-    seat
+    take_with(engine, &worker);
+    worker
 }
 
 /// Explores `model`, which tells how many threads were found asleep: one is in some executions, and
@@ -90,7 +90,7 @@ fn a_post_gets_the_seat_of_a_thread_that_sleeps() {
     for detection in LOOKS {
         explore(move || {
             let (engine, fake) = looking_engine(1, detection);
-            let seat = runs(&engine, &fake);
+            let worker = runs(&engine, &fake);
             let other = spawn(&engine, take_one);
             fake.asleep.store(true, SeqCst);
             let poster = spawn(&engine, post);
@@ -98,11 +98,11 @@ fn a_post_gets_the_seat_of_a_thread_that_sleeps() {
             other.join().unwrap();
             poster.join().unwrap();
             fake.asleep.store(false, SeqCst);
-            assert!(next(&engine, &seat).is_none());
+            assert!(next(&engine, &worker).is_none());
             let now = engine.snapshot();
             assert_eq!((now.threads.running, now.threads.blocked, now.queued), (1, 0, 0));
             assert!(now.threads.blocks_found > 0);
-            engine.leave(&seat);
+            engine.leave(&worker);
             assert_nobody_counted(&engine);
         });
     }
@@ -113,7 +113,7 @@ fn a_thread_that_wakes_while_its_seat_is_given_away_loses_nothing() {
     for detection in LOOKS {
         explore_both(1, move |turns| {
             let (engine, fake) = looking_engine(1, detection);
-            let seat = runs(&engine, &fake);
+            let worker = runs(&engine, &fake);
             let other = spawn(&engine, |engine| serve(engine, 1));
             let poster = spawn(&engine, |engine| {
                 post(engine);
@@ -121,14 +121,14 @@ fn a_thread_that_wakes_while_its_seat_is_given_away_loses_nothing() {
             });
             // At any moment of a tick, of the post, and of the other one's coming.
             sleeps(&fake, turns);
-            assert!(next(&engine, &seat).is_none());
+            assert!(next(&engine, &worker).is_none());
             let mut mine = 0;
-            while engine.wait(&seat, &mut scratch(), 1, None, &NoTasks) != Waited::Closed {
-                while next(&engine, &seat).is_some() {
+            while engine.wait(&worker, &mut scratch(), 1, None, &NoTasks) != Waited::Closed {
+                while next(&engine, &worker).is_some() {
                     mine += 1;
                 }
             }
-            engine.leave(&seat);
+            engine.leave(&worker);
             poster.join().unwrap();
             assert_eq!(mine + other.join().unwrap(), 1);
             assert_nobody_counted(&engine);
@@ -143,18 +143,18 @@ fn what_a_sleeping_thread_has_not_looked_at_is_taken_once() {
         explore_both(3, move |turns| {
             let (engine, fake) = looking_engine(1, detection);
             fake.is_me();
-            let seat = engine.join();
+            let worker = engine.join();
             post(&engine);
             post(&engine);
-            assert_eq!(engine.wait(&seat, &mut scratch(), 2, None, &NoTasks), Waited::Packets);
-            assert!(matches!(next(&engine, &seat), Some(Taken::Posted(_))));
+            assert_eq!(engine.wait(&worker, &mut scratch(), 2, None, &NoTasks), Waited::Packets);
+            assert!(matches!(next(&engine, &worker), Some(Taken::Posted(_))));
             let other = spawn(&engine, |engine| serve(engine, 1));
             sleeps(&fake, turns);
             let mut mine = 1;
-            while next(&engine, &seat).is_some() {
+            while next(&engine, &worker).is_some() {
                 mine += 1;
             }
-            engine.leave(&seat);
+            engine.leave(&worker);
             engine.close();
             assert_eq!(mine + other.join().unwrap(), 2);
             assert_nobody_counted(&engine);
@@ -170,10 +170,10 @@ fn who_wakes_and_takes_its_next_packet_is_counted() {
         explore_both(2, move |turns| {
             let (engine, fake) = looking_engine(1, detection);
             fake.is_me();
-            let seat = engine.join();
+            let worker = engine.join();
             (0..3).for_each(|_| post(&engine));
-            assert_eq!(engine.wait(&seat, &mut scratch(), 2, None, &NoTasks), Waited::Packets);
-            assert!(matches!(next(&engine, &seat), Some(Taken::Posted(_))));
+            assert_eq!(engine.wait(&worker, &mut scratch(), 2, None, &NoTasks), Waited::Packets);
+            assert!(matches!(next(&engine, &worker), Some(Taken::Posted(_))));
             let running = Arc::new(AtomicUsize::new(0));
             let runs_alone = |running: &AtomicUsize| {
                 assert_eq!(running.fetch_add(1, SeqCst), 0, "two run, and the limit is one");
@@ -181,19 +181,19 @@ fn who_wakes_and_takes_its_next_packet_is_counted() {
             };
             let others = Arc::clone(&running);
             let other = spawn(&engine, move |engine| {
-                let seat = engine.join();
-                while engine.wait(&seat, &mut scratch(), 1, None, &NoTasks) != Waited::Closed {
-                    while next(engine, &seat).is_some() {
+                let worker = engine.join();
+                while engine.wait(&worker, &mut scratch(), 1, None, &NoTasks) != Waited::Closed {
+                    while next(engine, &worker).is_some() {
                         runs_alone(&others);
                     }
                 }
-                engine.leave(&seat);
+                engine.leave(&worker);
             });
             sleeps(&fake, turns);
-            while next(&engine, &seat).is_some() {
+            while next(&engine, &worker).is_some() {
                 runs_alone(&running);
             }
-            engine.leave(&seat);
+            engine.leave(&worker);
             engine.close();
             other.join().unwrap();
             assert_nobody_counted(&engine);
@@ -209,24 +209,24 @@ fn what_was_found_out_about_a_thread_is_not_counted_for_the_next_one_in_its_seat
     for detection in LOOKS {
         explore_both(2, move |turns| {
             let (engine, fake) = looking_engine(1, detection);
-            let seat = runs(&engine, &fake);
+            let worker = runs(&engine, &fake);
             let other = spawn(&engine, |engine| serve(engine, 1));
             sleeps(&fake, turns);
-            engine.leave(&seat);
+            engine.leave(&worker);
             let found = engine.snapshot().threads.blocks_found;
-            let seat = engine.join();
+            let worker = engine.join();
             post(&engine);
             post(&engine);
             let mut mine = 0;
-            if engine.wait(&seat, &mut scratch(), 1, Some(Moment::ZERO), &NoTasks)
+            if engine.wait(&worker, &mut scratch(), 1, Some(Moment::ZERO), &NoTasks)
                 == Waited::Packets
             {
-                while next(&engine, &seat).is_some() {
+                while next(&engine, &worker).is_some() {
                     thread::yield_now();
                     mine += 1;
                 }
             }
-            engine.leave(&seat);
+            engine.leave(&worker);
             engine.close();
             assert_eq!(mine + other.join().unwrap(), 2);
             assert_nobody_counted(&engine);
@@ -242,13 +242,13 @@ fn a_look_at_a_thread_that_leaves_gives_its_seat_away_once() {
     // one of these, and has to look when it goes off and leaves the last one behind.
     explore_both(1, |turns| {
         let (engine, fake) = looking_engine(2, BlockDetection::Switches);
-        let seat = runs(&engine, &fake);
+        let worker = runs(&engine, &fake);
         let taken = Arc::new(AtomicUsize::new(0));
         let others = [Arc::clone(&taken), Arc::clone(&taken)].map(|taken| {
             spawn(&engine, move |engine| {
-                let seat = engine.join();
-                while engine.wait(&seat, &mut scratch(), 1, None, &NoTasks) != Waited::Closed {
-                    while next(engine, &seat).is_some() {
+                let worker = engine.join();
+                while engine.wait(&worker, &mut scratch(), 1, None, &NoTasks) != Waited::Closed {
+                    while next(engine, &worker).is_some() {
                         match taken.fetch_add(1, SeqCst) {
                             0 => (0..2).for_each(|_| post(engine)),
                             2 => engine.close(),
@@ -256,12 +256,12 @@ fn a_look_at_a_thread_that_leaves_gives_its_seat_away_once() {
                         }
                     }
                 }
-                engine.leave(&seat);
+                engine.leave(&worker);
             })
         });
         post(&engine);
         sleeps(&fake, turns);
-        engine.leave(&seat);
+        engine.leave(&worker);
         others.into_iter().for_each(|other| other.join().unwrap());
         assert_eq!(taken.load(SeqCst), 3);
         assert_nobody_counted(&engine);
@@ -328,7 +328,7 @@ fn a_port_is_closed_while_the_seat_of_a_sleeper_is_given_away() {
     for detection in LOOKS {
         explore(move || {
             let (engine, fake) = looking_engine(1, detection);
-            let seat = runs(&engine, &fake);
+            let worker = runs(&engine, &fake);
             let other = spawn(&engine, |engine| serve(engine, 1));
             fake.asleep.store(true, SeqCst);
             let poster = spawn(&engine, |engine| {
@@ -339,8 +339,8 @@ fn a_port_is_closed_while_the_seat_of_a_sleeper_is_given_away() {
             let taken = other.join().unwrap();
             poster.join().unwrap();
             fake.asleep.store(false, SeqCst);
-            assert_eq!(engine.wait(&seat, &mut scratch(), 1, None, &NoTasks), Waited::Closed);
-            engine.leave(&seat);
+            assert_eq!(engine.wait(&worker, &mut scratch(), 1, None, &NoTasks), Waited::Closed);
+            engine.leave(&worker);
             assert_eq!(taken, 1);
             assert_nobody_counted(&engine);
         });

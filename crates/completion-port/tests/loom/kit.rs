@@ -6,7 +6,7 @@ use std::time::Duration;
 use loom::thread;
 
 use crate::engine::{
-    Engine, GoesOn, NewRegistration, Return, Scratch, Seat, Taken, Waited, name_of, name_parts,
+    Engine, GoesOn, NewRegistration, Return, Scratch, Taken, Waited, Worker, name_of, name_parts,
 };
 use crate::fake::{Fake, Handle};
 use crate::state::slot::Drained;
@@ -80,7 +80,7 @@ pub(crate) struct Handler {
     pub(crate) engine: Arc<Engine>,
     pub(crate) fake: Arc<Fake>,
     pub(crate) name: u64,
-    pub(crate) seat: Arc<Seat>,
+    pub(crate) worker: Arc<Worker>,
 }
 
 impl Handler {
@@ -91,23 +91,23 @@ impl Handler {
     pub(crate) fn of((engine, fake): (Arc<Engine>, Arc<Fake>)) -> Self {
         let name = register(&engine, LEVEL);
         fake.arrive();
-        let seat = engine.join();
-        let handler = Self { engine, fake, name, seat };
+        let worker = engine.join();
+        let handler = Self { engine, fake, name, worker };
         assert_eq!(handler.wait(), (Waited::Packets, Some(Seen::Ready(name))));
         handler
     }
 
     /// Waits, and takes the first packet, if there is one.
     pub(crate) fn wait(&self) -> (Waited, Option<Seen>) {
-        let waited = self.engine.wait(&self.seat, &mut scratch(), 4, None, &NoTasks);
-        let seen = (waited == Waited::Packets).then(|| see_next(&self.engine, &self.seat));
+        let waited = self.engine.wait(&self.worker, &mut scratch(), 4, None, &NoTasks);
+        let seen = (waited == Waited::Packets).then(|| see_next(&self.engine, &self.worker));
         (waited, seen.flatten())
     }
 
     /// Arms the registration again: as a thread that has a seat, or as any other one.
-    pub(crate) fn rearm(&self, drained: Drained, with_seat: bool) {
+    pub(crate) fn rearm(&self, drained: Drained, with_worker: bool) {
         let slot = self.engine.slot(name_parts(self.name).0);
-        let mine = || with_seat.then(|| Arc::clone(&self.seat));
+        let mine = || with_worker.then(|| Arc::clone(&self.worker));
         let back = Return { mode: Some(LEVEL), timed: false, drained };
         self.engine.put_back(Call::Rearm, slot, self.name, back, mine).unwrap();
     }
@@ -135,10 +135,14 @@ pub(crate) fn scratch() -> Scratch {
     Scratch::with_room(4)
 }
 
-/// Waits until `see` finds something in what `seat` has been handed. It may turn out to be no packet, or be taken back
+/// Waits until `see` finds something in what `worker` has been handed. It may turn out to be no packet, or be taken back
 /// before the thread comes to it.
-pub(crate) fn wait_for<T>(engine: &Engine, seat: &Seat, see: impl Fn() -> Option<T>) -> Option<T> {
-    while engine.wait(seat, &mut scratch(), 4, None, &NoTasks) == Waited::Packets {
+pub(crate) fn wait_for<T>(
+    engine: &Engine,
+    worker: &Worker,
+    see: impl Fn() -> Option<T>,
+) -> Option<T> {
+    while engine.wait(worker, &mut scratch(), 4, None, &NoTasks) == Waited::Packets {
         let seen = see();
         if seen.is_some() {
             return seen;
@@ -148,36 +152,36 @@ pub(crate) fn wait_for<T>(engine: &Engine, seat: &Seat, see: impl Fn() -> Option
 }
 
 /// What a thread does that comes to the port and leaves it again.
-pub(crate) fn visit<T>(engine: &Engine, act: impl FnOnce(&Seat) -> T) -> T {
-    let seat = engine.join();
-    let done = act(&seat);
-    engine.leave(&seat);
+pub(crate) fn visit<T>(engine: &Engine, act: impl FnOnce(&Worker) -> T) -> T {
+    let worker = engine.join();
+    let done = act(&worker);
+    engine.leave(&worker);
     done
 }
 
-/// The next packet of those that `seat` has been handed, as the iterator of a wait takes it.
-pub(crate) fn next<'e>(engine: &'e Engine, seat: &Seat) -> Option<Taken<'e>> {
-    match engine.next_ready(seat) {
+/// The next packet of those that `worker` has been handed, as the iterator of a wait takes it.
+pub(crate) fn next<'e>(engine: &'e Engine, worker: &Worker) -> Option<Taken<'e>> {
+    match engine.next_ready(worker) {
         Ok((index, slot, events)) => {
             Some(Taken::Ready(slot, name_of(index, slot.word().generation()), events))
         }
-        Err(first) => engine.next(seat, first),
+        Err(first) => engine.next(worker, first),
     }
 }
 
 /// Waits and takes until the port is closed; gives the number of messages taken.
 pub(crate) fn serve(engine: &Engine, room: usize) -> usize {
-    let seat = engine.join();
+    let worker = engine.join();
     let mut scratch = scratch();
     let mut taken = 0;
-    while engine.wait(&seat, &mut scratch, room, None, &NoTasks) != Waited::Closed {
-        while let Some(packet) = next(engine, &seat) {
+    while engine.wait(&worker, &mut scratch, room, None, &NoTasks) != Waited::Closed {
+        while let Some(packet) = next(engine, &worker) {
             let Taken::Posted(cell) = packet else { panic!("only messages were posted") };
-            engine.free_post(&seat, cell);
+            engine.free_post(&worker, cell);
             taken += 1;
         }
     }
-    engine.leave(&seat);
+    engine.leave(&worker);
     taken
 }
 
@@ -203,21 +207,21 @@ impl Seen {
 }
 
 /// The next packet at hand.
-pub(crate) fn see_next(engine: &Engine, seat: &Seat) -> Option<Seen> {
-    next(engine, seat).map(Seen::of)
+pub(crate) fn see_next(engine: &Engine, worker: &Worker) -> Option<Seen> {
+    next(engine, worker).map(Seen::of)
 }
 
 /// Waits for a packet, takes it and goes. If another thread has taken back what the wait was handed, it
 /// continues to wait, as the iterator of a wait does.
 pub(crate) fn take_any(engine: &Engine) -> Seen {
-    let seat = engine.join();
+    let worker = engine.join();
     let seen = loop {
-        assert_eq!(engine.wait(&seat, &mut scratch(), 1, None, &NoTasks), Waited::Packets);
-        if let Some(seen) = see_next(engine, &seat) {
+        assert_eq!(engine.wait(&worker, &mut scratch(), 1, None, &NoTasks), Waited::Packets);
+        if let Some(seen) = see_next(engine, &worker) {
             break seen;
         }
     };
-    engine.leave(&seat);
+    engine.leave(&worker);
     seen
 }
 

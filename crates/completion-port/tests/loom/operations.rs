@@ -9,7 +9,8 @@ use loom::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use crate::backend::sockets::{Rest, SocketAttempt};
 use crate::engine::{
-    EndReason, Engine, NewRegistration, OpRef, Plan, Return, Seat, Step, Taken, Waited, name_parts,
+    EndReason, Engine, NewRegistration, OpRef, Plan, Return, Step, Taken, Waited, Worker,
+    name_parts,
 };
 use crate::fake::Fake;
 use crate::kit::{
@@ -135,15 +136,15 @@ impl Harbour {
 
     /// Starts an operation, which the calling thread tries if it is told to; a token first tries it itself. A refused
     /// one of a token ends the registration.
-    fn start(&self, deadline: Moment, seat: Option<&Seat>) -> Result<u64, ErrorKind> {
-        if self.is_shared { self.share(deadline, seat) } else { self.take_off(deadline, seat) }
+    fn start(&self, deadline: Moment, worker: Option<&Worker>) -> Result<u64, ErrorKind> {
+        if self.is_shared { self.share(deadline, worker) } else { self.take_off(deadline, worker) }
     }
 
     fn plan(&self, deadline: Moment) -> Plan {
         Plan { call: Call::Receive, direction: Direction::In, deadline }
     }
 
-    fn share(&self, deadline: Moment, seat: Option<&Seat>) -> Result<u64, ErrorKind> {
+    fn share(&self, deadline: Moment, worker: Option<&Worker>) -> Result<u64, ErrorKind> {
         let engine = &*self.engine;
         let plan = self.plan(deadline);
         let op_index =
@@ -156,7 +157,7 @@ impl Harbour {
             error.kind()
         })?;
         let step = match step {
-            Step::Try => self.attempt(&engine.op_ref(op_index), seat),
+            Step::Try => self.attempt(&engine.op_ref(op_index), worker),
             step => step,
         };
         if let Step::Ends(_) = step {
@@ -165,7 +166,7 @@ impl Harbour {
         Ok(operation)
     }
 
-    fn take_off(&self, deadline: Moment, seat: Option<&Seat>) -> Result<u64, ErrorKind> {
+    fn take_off(&self, deadline: Moment, worker: Option<&Worker>) -> Result<u64, ErrorKind> {
         let engine = &*self.engine;
         let direction = Direction::In;
         let (index, _) = name_parts(self.name);
@@ -192,7 +193,7 @@ impl Harbour {
             if step != Step::Try {
                 return Ok(operation);
             }
-            let Step::Ends(reason) = self.attempt(&engine.op_ref(op_index), seat) else {
+            let Step::Ends(reason) = self.attempt(&engine.op_ref(op_index), worker) else {
                 return Ok(operation);
             };
             is_cancelled = reason != EndReason::Done;
@@ -206,7 +207,7 @@ impl Harbour {
             (data.has_byte, data.is_cancelled) = (has_byte, is_cancelled);
         });
         let operation = engine.operation_of(op_index);
-        if !engine.lend_ended(slot, index, op_index, drained, seat) {
+        if !engine.lend_ended(slot, index, op_index, drained, worker) {
             self.unload(op_index);
             return Err(self.refuse(ErrorKind::Closed));
         }
@@ -220,7 +221,7 @@ impl Harbour {
     }
 
     /// The calling thread tries an operation. If that was started by a token and has ended, it has landed.
-    fn attempt(&self, op_ref: &OpRef<'_>, seat: Option<&Seat>) -> Step {
+    fn attempt(&self, op_ref: &OpRef<'_>, worker: Option<&Worker>) -> Step {
         loop {
             let attempted = self.with_data(op_ref.op_index, |data| {
                 assert!(data.is_there && !data.has_byte, "what has ended is not tried");
@@ -234,7 +235,7 @@ impl Harbour {
             if !self.is_shared && self.engine.tried_and_completed(op_ref, attempted) {
                 return Step::Ends(EndReason::Done);
             }
-            let step = self.engine.tried(op_ref, attempted, seat);
+            let step = self.engine.tried(op_ref, attempted, worker);
             match step {
                 Step::Try => {}
                 Step::Ends(reason) if !self.is_shared => {
@@ -247,11 +248,11 @@ impl Harbour {
     }
 
     /// The next packet at hand.
-    fn see_next(&self, seat: &Seat) -> Option<Seen> {
+    fn see_next(&self, worker: &Worker) -> Option<Seen> {
         loop {
-            match next(&self.engine, seat)? {
+            match next(&self.engine, worker)? {
                 Taken::Operation(op_index) => {
-                    if let Some(reason) = self.take_operation(op_index, seat) {
+                    if let Some(reason) = self.take_operation(op_index, worker) {
                         return Some(Seen::Done(reason));
                     }
                 }
@@ -261,7 +262,7 @@ impl Harbour {
                 }
                 Taken::Notified(name, events) => {
                     self.clone_key();
-                    self.engine.cloned(name, Events::NONE, Some(seat));
+                    self.engine.cloned(name, Events::NONE, Some(worker));
                     return Some(Seen::Ready(events));
                 }
                 Taken::Removed(name) => {
@@ -280,10 +281,10 @@ impl Harbour {
         }
     }
 
-    fn take_operation(&self, op_index: u32, seat: &Seat) -> Option<EndReason> {
+    fn take_operation(&self, op_index: u32, worker: &Worker) -> Option<EndReason> {
         let op_ref = self.engine.op_ref(op_index);
-        let step = match self.engine.turn(&op_ref, Some(seat)) {
-            Step::Try => self.attempt(&op_ref, Some(seat)),
+        let step = match self.engine.turn(&op_ref, Some(worker)) {
+            Step::Try => self.attempt(&op_ref, Some(worker)),
             step => {
                 if !self.is_shared {
                     self.engine.complete_own(&op_ref);
@@ -292,20 +293,20 @@ impl Harbour {
             }
         };
         let Step::Ends(reason) = step else {
-            self.engine.count_operation(seat, false);
+            self.engine.count_operation(worker, false);
             return None;
         };
-        self.engine.count_operation(seat, true);
+        self.engine.count_operation(worker, true);
         if self.is_shared {
             self.clone_key();
-            self.engine.complete_shared(&op_ref, seat);
+            self.engine.complete_shared(&op_ref, worker);
         } else {
             self.use_key();
         }
         let OpData { has_byte, is_cancelled, .. } = self.unload(op_index);
         let reason = if is_cancelled { EndReason::Cancelled } else { reason };
         if self.is_shared {
-            self.engine.free_op(op_index, Some(seat));
+            self.engine.free_op(op_index, Some(worker));
         }
         assert_eq!(has_byte, reason == EndReason::Done, "{reason:?}");
         self.packets.fetch_add(1, SeqCst);
@@ -314,24 +315,24 @@ impl Harbour {
     }
 
     /// Waits for a packet, and takes it.
-    fn wait(&self, seat: &Seat) -> Option<Seen> {
-        wait_for(&self.engine, seat, || self.see_next(seat))
+    fn wait(&self, worker: &Worker) -> Option<Seen> {
+        wait_for(&self.engine, worker, || self.see_next(worker))
     }
 
     /// The same for a thread that comes and goes.
     fn take_one(&self) -> Option<Seen> {
-        visit(&self.engine, |seat| self.wait(seat))
+        visit(&self.engine, |worker| self.wait(worker))
     }
 
     /// Takes packets until waits are over. The token of an operation that has ended is dropped.
     fn serve(&self) {
-        let seat = self.engine.join();
-        while let Some(seen) = self.wait(&seat) {
+        let worker = self.engine.join();
+        while let Some(seen) = self.wait(&worker) {
             if matches!(seen, Seen::Done(_)) && !self.is_shared {
                 self.end();
             }
         }
-        self.engine.leave(&seat);
+        self.engine.leave(&worker);
     }
 
     fn packets(&self) -> (usize, usize) {
@@ -513,10 +514,10 @@ fn removed_behind_operations(harbour: &Arc<Harbour>) {
     harbour.start(Moment::NEVER, None).unwrap();
     let other = spawn(harbour, |harbour| harbour.start(Moment::NEVER, None).is_ok());
     let remover = spawn(harbour, |harbour| harbour.engine.remove(harbour.name).unwrap());
-    let seat = harbour.engine.join();
+    let worker = harbour.engine.join();
     let mut seen = Vec::new();
     while seen.last() != Some(&Seen::Removed) {
-        seen.extend(harbour.wait(&seat));
+        seen.extend(harbour.wait(&worker));
     }
     remover.join().unwrap();
     let started = 1 + usize::from(other.join().unwrap());
@@ -570,19 +571,22 @@ fn operations_in_a_chain_that_is_taken_back_come_out_once() {
         for operation in operations {
             assert!(harbour.engine.cancel_operation(operation).unwrap());
         }
-        let seat = harbour.engine.join();
-        assert_eq!(harbour.engine.wait(&seat, &mut scratch(), 4, None, &NoTasks), Waited::Packets);
+        let worker = harbour.engine.join();
+        assert_eq!(
+            harbour.engine.wait(&worker, &mut scratch(), 4, None, &NoTasks),
+            Waited::Packets
+        );
         let remover = spawn(&harbour, |harbour| {
             harbour.engine.collect(harbour.name, None).unwrap();
             harbour.end();
         });
         let mut completed = 0;
-        while let Some(seen) = harbour.see_next(&seat) {
+        while let Some(seen) = harbour.see_next(&worker) {
             assert_eq!(seen, Seen::Done(EndReason::Cancelled));
             completed += 1;
         }
         while completed < 2 {
-            assert_eq!(harbour.wait(&seat), Some(Seen::Done(EndReason::Cancelled)));
+            assert_eq!(harbour.wait(&worker), Some(Seen::Done(EndReason::Cancelled)));
             completed += 1;
         }
         remover.join().unwrap();
@@ -610,14 +614,14 @@ fn an_end_calls_off_nothing_of_the_next_registration() {
 
 /// A registration whose descriptor is closed ends behind the packet of its operation, which this thread takes.
 fn ends_behind_its_operation(harbour: &Harbour) {
-    let seat = harbour.engine.join();
-    let seen = harbour.wait(&seat);
+    let worker = harbour.engine.join();
+    let seen = harbour.wait(&worker);
     assert!(matches!(seen, Some(Seen::Done(EndReason::Done | EndReason::Gone))), "{seen:?}");
     if harbour.is_shared {
         // The thread that closes it may not have come to that yet.
-        assert_eq!(harbour.wait(&seat), Some(Seen::Ended));
+        assert_eq!(harbour.wait(&worker), Some(Seen::Ended));
     }
-    harbour.engine.leave(&seat);
+    harbour.engine.leave(&worker);
 }
 
 /// The token that its operation has brought finds out that the descriptor was closed.
@@ -665,16 +669,16 @@ fn a_number_that_is_given_out_again_ends_what_was_in_flight_on_it() {
                 let operation = next.start(Moment::NEVER, None).unwrap();
                 (next, operation)
             });
-            let seat = engine.join();
-            assert_eq!(former.wait(&seat), Some(Seen::Done(EndReason::Gone)));
+            let worker = engine.join();
+            assert_eq!(former.wait(&worker), Some(Seen::Done(EndReason::Gone)));
             if is_shared {
-                assert_eq!(former.wait(&seat), Some(Seen::Ended));
+                assert_eq!(former.wait(&worker), Some(Seen::Ended));
             }
             let (next, started) = opener.join().unwrap();
             assert!(!engine.cancel_operation(operation).unwrap(), "it has ended");
             token_finds_it_closed(&former);
             fake.arrive();
-            assert_eq!(next.wait(&seat), Some(Seen::Done(EndReason::Done)));
+            assert_eq!(next.wait(&worker), Some(Seen::Done(EndReason::Done)));
             assert!(!engine.cancel_operation(started).unwrap(), "it was done");
         });
     }
@@ -711,8 +715,8 @@ fn a_port_is_dropped_with_operations_wherever_they_are() {
                 let mut started = 1;
                 let kernel = spawn(&harbour.fake, Fake::arrive);
                 let waiter = spawn(&harbour, |harbour| {
-                    visit(&harbour.engine, |seat| {
-                        let waited = harbour.engine.wait(seat, &mut scratch(), 4, None, &NoTasks);
+                    visit(&harbour.engine, |worker| {
+                        let waited = harbour.engine.wait(worker, &mut scratch(), 4, None, &NoTasks);
                         assert_eq!(waited, Waited::Packets);
                     });
                 });
@@ -765,9 +769,9 @@ fn behind_an_operation_that_is_cancelled_the_next_one_is_asked_for() {
                     harbour.fake.arrive();
                 }
             });
-            let seat = harbour.engine.join();
-            if harbour.wait(&seat) == Some(Seen::Done(EndReason::Cancelled)) {
-                assert_eq!(harbour.wait(&seat), Some(Seen::Done(EndReason::Done)));
+            let worker = harbour.engine.join();
+            if harbour.wait(&worker) == Some(Seen::Done(EndReason::Cancelled)) {
+                assert_eq!(harbour.wait(&worker), Some(Seen::Done(EndReason::Done)));
             }
             other.join().unwrap();
         });
@@ -797,9 +801,9 @@ fn the_deadlines_of_two_operations_are_both_kept() {
             let [first, second] = [5, other].map(|after| in_milliseconds(&harbour.fake, after));
             harbour.start(first, None).unwrap();
             let starter = spawn(&harbour, move |harbour| harbour.start(second, None).unwrap());
-            let seat = harbour.engine.join();
+            let worker = harbour.engine.join();
             for _ in 0..2 {
-                assert_eq!(harbour.wait(&seat), Some(Seen::Done(EndReason::TimedOut)));
+                assert_eq!(harbour.wait(&worker), Some(Seen::Done(EndReason::TimedOut)));
             }
             starter.join().unwrap();
             let latest = first.max(second);
@@ -811,22 +815,22 @@ fn the_deadlines_of_two_operations_are_both_kept() {
 impl Harbour {
     /// The token arms the registration until so many milliseconds are over, and says nothing of what it has read. Gives
     /// the deadline.
-    fn arm_until(&self, after: u64, seat: Option<&Arc<Seat>>) -> Moment {
+    fn arm_until(&self, after: u64, worker: Option<&Arc<Worker>>) -> Moment {
         let (index, _) = name_parts(self.name);
         let at = in_milliseconds(&self.fake, after);
         let arming = self.engine.arming(index, Call::Rearm).unwrap();
         arming.set_deadline(at);
         let slot = self.engine.slot(index);
         let back = Return { mode: Some(LEVEL), timed: true, drained: NO_HINT };
-        let mine = || seat.map(Arc::clone);
+        let mine = || worker.map(Arc::clone);
         self.engine.put_back(Call::Rearm, slot, self.name, back, mine).unwrap();
         self.engine.revalidate_arming(index, arming);
         at
     }
 
     /// Waits for what comes of an arming, and closes the port behind it. `None` if another thread has taken it.
-    fn take_last(&self, seat: &Seat) -> Option<Seen> {
-        let seen = self.wait(seat);
+    fn take_last(&self, worker: &Worker) -> Option<Seen> {
+        let seen = self.wait(worker);
         if seen.is_some() {
             self.engine.close();
         }
@@ -847,8 +851,8 @@ fn a_deadline_that_is_moved_while_its_timer_rings_is_kept() {
             harbour.fake.read();
             // The timer of the first arming is still set.
             let handler = spawn(&harbour, move |harbour| harbour.arm_until(second, None));
-            let seat = engine.join();
-            assert_eq!(harbour.wait(&seat), Some(Seen::Ready(Events::TIMED_OUT)));
+            let worker = engine.join();
+            assert_eq!(harbour.wait(&worker), Some(Seen::Ready(Events::TIMED_OUT)));
             let at = handler.join().unwrap();
             assert!(harbour.fake.time() >= at, "never early");
         });
@@ -863,19 +867,20 @@ fn a_deadline_that_is_over_during_a_check_in_vain_is_kept() {
         explore_within(2, move || {
             let harbour = Harbour::of(port(), false);
             let engine = &harbour.engine;
-            let seat = engine.join();
+            let worker = engine.join();
             harbour.fake.arrive();
             harbour.arm_until(9, None);
-            assert_eq!(harbour.wait(&seat), Some(Seen::Ready(Events::IN)));
+            assert_eq!(harbour.wait(&worker), Some(Seen::Ready(Events::IN)));
             harbour.fake.read();
             // It is over at once. The check is left to the next wait.
-            let at = harbour.arm_until(0, Some(&seat));
-            let other =
-                spawn(&harbour, |harbour| visit(&harbour.engine, |seat| harbour.take_last(seat)));
-            let seen = harbour.take_last(&seat).or(other.join().unwrap());
+            let at = harbour.arm_until(0, Some(&worker));
+            let other = spawn(&harbour, |harbour| {
+                visit(&harbour.engine, |worker| harbour.take_last(worker))
+            });
+            let seen = harbour.take_last(&worker).or(other.join().unwrap());
             assert_eq!(seen, Some(Seen::Ready(Events::TIMED_OUT)));
             assert!(harbour.fake.time() >= at, "never early");
-            engine.leave(&seat);
+            engine.leave(&worker);
         });
     }
 }
@@ -895,8 +900,8 @@ fn the_deadline_of_the_next_operation_is_kept_while_the_timer_rings() {
             harbour.fake.arrive();
             assert_eq!(harbour.take_one(), Some(Seen::Done(EndReason::Done)));
             let token = spawn(&harbour, move |harbour| start(harbour, second));
-            let seat = harbour.engine.join();
-            assert_eq!(harbour.wait(&seat), Some(Seen::Done(EndReason::TimedOut)));
+            let worker = harbour.engine.join();
+            assert_eq!(harbour.wait(&worker), Some(Seen::Done(EndReason::TimedOut)));
             let at = token.join().unwrap();
             assert!(harbour.fake.time() >= at, "never early");
         });
@@ -913,11 +918,11 @@ fn readiness_is_reported_beside_operations_that_end() {
             harbour.engine.enable(harbour.name, PERSISTENT, || NO_HINT, || None).unwrap();
         });
         harbour.engine.cancel_operation(operation).unwrap();
-        let seat = harbour.engine.join();
-        let first = harbour.wait(&seat).unwrap();
+        let worker = harbour.engine.join();
+        let first = harbour.wait(&worker).unwrap();
         if first == Seen::Done(EndReason::Cancelled) {
             // The byte is left, and readiness of it is reported.
-            assert_eq!(harbour.wait(&seat), Some(Seen::Ready(Events::IN)));
+            assert_eq!(harbour.wait(&worker), Some(Seen::Ready(Events::IN)));
         }
         kernel.join().unwrap();
         user.join().unwrap();

@@ -4,7 +4,7 @@ use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::{Engine, Seat, Taken, Waited};
+use crate::engine::{Engine, Taken, Waited, Worker};
 use crate::fake::Fake;
 use crate::kit::{
     Handler, LEVEL, NO_HINT, NoTasks, PERSISTENT, PERSISTENT_EDGE, READ, Seen, engine, explore,
@@ -41,11 +41,11 @@ fn an_edge_and_a_post_both_reach_the_thread_in_the_kernels_wait() {
         let name = register(&engine, LEVEL);
         let kernel = spawn(&fake, Fake::arrive);
         let poster = spawn(&engine, post);
-        let seat = engine.join();
+        let worker = engine.join();
         let mut taken = Vec::new();
         while taken.len() < 2 {
-            assert_eq!(engine.wait(&seat, &mut scratch(), 4, None, &NoTasks), Waited::Packets);
-            taken.extend(iter::from_fn(|| see_next(&engine, &seat)));
+            assert_eq!(engine.wait(&worker, &mut scratch(), 4, None, &NoTasks), Waited::Packets);
+            taken.extend(iter::from_fn(|| see_next(&engine, &worker)));
         }
         taken.sort();
         assert_eq!(taken, [Seen::Ready(name), Seen::Posted]);
@@ -135,10 +135,10 @@ fn an_edge_that_a_wait_found_before_its_data_was_read_makes_no_packet() {
         let Handler { engine, fake, .. } = &handler;
         fake.arrive();
         let other = spawn(engine, |engine| {
-            let seat = engine.join();
-            engine.wait(&seat, &mut scratch(), 4, Some(Moment::ZERO), &NoTasks);
-            let seen = see_next(engine, &seat);
-            engine.leave(&seat);
+            let worker = engine.join();
+            engine.wait(&worker, &mut scratch(), 4, Some(Moment::ZERO), &NoTasks);
+            let seen = see_next(engine, &worker);
+            engine.leave(&worker);
             seen
         });
         fake.read();
@@ -155,10 +155,10 @@ fn an_answer_that_a_wait_found_before_its_data_was_read_makes_no_packet() {
         let name = register(&engine, LEVEL);
         fake.arrive();
         let other = spawn(&engine, |engine| {
-            let seat = engine.join();
-            engine.wait(&seat, &mut scratch(), 4, Some(Moment::ZERO), &NoTasks);
-            let seen = see_next(engine, &seat);
-            engine.leave(&seat);
+            let worker = engine.join();
+            engine.wait(&worker, &mut scratch(), 4, Some(Moment::ZERO), &NoTasks);
+            let seen = see_next(engine, &worker);
+            engine.leave(&worker);
             seen
         });
         fake.read();
@@ -223,12 +223,12 @@ fn directions_that_two_threads_ask_for_add_up() {
 
 #[test]
 fn a_handler_arms_a_one_shot_reactor_while_more_comes() {
-    for with_seat in [false, true] {
+    for with_worker in [false, true] {
         explore(move || {
             let handler = Handler::of(one_shot_engine(1));
             handler.fake.read();
             let kernel = spawn(&handler.fake, |fake| fake.arrive());
-            handler.rearm(READ, with_seat);
+            handler.rearm(READ, with_worker);
             assert_eq!(handler.wait(), (Waited::Packets, Some(Seen::Ready(handler.name))));
             kernel.join().unwrap();
         });
@@ -243,16 +243,16 @@ fn a_one_shot_reactor_is_asked_for_what_is_enabled_while_its_edge_is_noted() {
         explore(move || {
             let (engine, fake) = one_shot_engine(2);
             // True: the packet brings a clone.
-            let take = |engine: &Engine, seat: &Seat| match next(engine, seat)? {
+            let take = |engine: &Engine, worker: &Worker| match next(engine, worker)? {
                 Taken::Ready(..) => Some(false),
                 Taken::Notified(name, _) => {
-                    engine.cloned(name, Events::NONE, Some(seat));
+                    engine.cloned(name, Events::NONE, Some(worker));
                     Some(true)
                 }
                 other => panic!("{other:?}"),
             };
             let waiter = spawn(&engine, move |engine| {
-                visit(engine, |seat| wait_for(engine, seat, || take(engine, seat)))
+                visit(engine, |worker| wait_for(engine, worker, || take(engine, worker)))
             });
             let name = register(&engine, LEVEL);
             fake.arrive();
@@ -261,16 +261,16 @@ fn a_one_shot_reactor_is_asked_for_what_is_enabled_while_its_edge_is_noted() {
             assert_eq!(enabled.is_ok(), is_persistent, "a handler has the key otherwise");
             if is_persistent {
                 fake.read();
-                visit(&engine, |seat| {
+                visit(&engine, |worker| {
                     // Takes the pending edges.
-                    while engine.wait(seat, &mut scratch(), 4, Some(Moment::ZERO), &NoTasks)
+                    while engine.wait(worker, &mut scratch(), 4, Some(Moment::ZERO), &NoTasks)
                         == Waited::Packets
                     {
-                        take(&engine, seat);
+                        take(&engine, worker);
                     }
                     fake.arrive();
                     // Nothing else ever happens.
-                    assert_eq!(wait_for(&engine, seat, || take(&engine, seat)), Some(true));
+                    assert_eq!(wait_for(&engine, worker, || take(&engine, worker)), Some(true));
                 });
             }
         });

@@ -22,10 +22,10 @@ fn a_registration_that_is_being_made_is_shut_down_with_the_others() {
         });
         engine.shut_down().unwrap();
         let registered = registrar.join().unwrap();
-        let seat = engine.join();
+        let worker = engine.join();
         let mut removed = None;
-        while engine.wait(&seat, &mut scratch(), 1, None, &NoTasks) == Waited::Packets {
-            while let Some(taken) = next(&engine, &seat) {
+        while engine.wait(&worker, &mut scratch(), 1, None, &NoTasks) == Waited::Packets {
+            while let Some(taken) = next(&engine, &worker) {
                 let Taken::Removed(name) = taken else { panic!("{taken:?}") };
                 assert_eq!(removed.replace(name), None);
                 engine.free(name);

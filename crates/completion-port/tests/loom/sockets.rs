@@ -10,7 +10,7 @@ use loom::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use crate::backend::request::SocketRequest;
 use crate::backend::sockets::{SocketKind, SocketTarget};
 use crate::engine::{
-    EndReason, Engine, NewRegistration, OpRef, Plan, Seat, Step, Taken, name_parts,
+    EndReason, Engine, NewRegistration, OpRef, Plan, Step, Taken, Worker, name_parts,
 };
 use crate::fake::Fake;
 use crate::kit::{
@@ -116,9 +116,9 @@ impl Quay {
         });
     }
 
-    fn see_next(&self, seat: &Seat) -> Option<Seen> {
+    fn see_next(&self, worker: &Worker) -> Option<Seen> {
         let engine = &self.engine;
-        let op_index = match next(engine, seat)? {
+        let op_index = match next(engine, worker)? {
             Taken::Operation(op_index) => op_index,
             Taken::Removed(name) => {
                 assert_eq!(name, self.name);
@@ -128,14 +128,14 @@ impl Quay {
             other => panic!("{other:?}"),
         };
         let op_ref = engine.op_ref(op_index);
-        let step = engine.turn(&op_ref, Some(seat));
+        let step = engine.turn(&op_ref, Some(worker));
         let request = engine.take_completed_socket(op_index);
         let reason = match step {
             Step::Try => {
                 // It was declined, or stood behind another one.
                 assert!(request.is_none_or(|request| request.target.is_declined));
                 self.submit(&op_ref);
-                engine.count_operation(seat, false);
+                engine.count_operation(worker, false);
                 return None;
             }
             Step::Ends(reason) => reason,
@@ -148,11 +148,11 @@ impl Quay {
         } else {
             assert_ne!(reason, EndReason::Done, "what is done has come back");
         }
-        engine.count_operation(seat, true);
+        engine.count_operation(worker, true);
         self.packets.fetch_add(1, SeqCst);
         if self.is_shared {
-            engine.complete_shared(&op_ref, seat);
-            engine.free_op(op_index, Some(seat));
+            engine.complete_shared(&op_ref, worker);
+            engine.free_op(op_index, Some(worker));
         } else {
             engine.complete_own(&op_ref);
         }
@@ -160,24 +160,24 @@ impl Quay {
     }
 
     /// Waits for a packet, and takes it.
-    fn wait(&self, seat: &Seat) -> Option<Seen> {
-        wait_for(&self.engine, seat, || self.see_next(seat))
+    fn wait(&self, worker: &Worker) -> Option<Seen> {
+        wait_for(&self.engine, worker, || self.see_next(worker))
     }
 
     /// The same for a thread that comes and goes.
     fn take_one(&self) -> Option<Seen> {
-        visit(&self.engine, |seat| self.wait(seat))
+        visit(&self.engine, |worker| self.wait(worker))
     }
 
     /// Takes packets until waits are over. The token of an operation that has ended is dropped.
     fn serve(&self) {
-        let seat = self.engine.join();
-        while let Some(seen) = self.wait(&seat) {
+        let worker = self.engine.join();
+        while let Some(seen) = self.wait(&worker) {
             if seen != Seen::Removed && !self.is_shared {
                 self.engine.free(self.name);
             }
         }
-        self.engine.leave(&seat);
+        self.engine.leave(&worker);
     }
 }
 
@@ -241,8 +241,9 @@ fn what_stands_behind_an_operation_is_handed_over_when_that_comes_back() {
         let first = quay.start().unwrap();
         quay.start().unwrap();
         assert_eq!(quay.fake.socket_requests(), 1, "one of a direction at a time");
-        let waiter =
-            spawn(&quay, |quay| visit(&quay.engine, |seat| [quay.wait(seat), quay.wait(seat)]));
+        let waiter = spawn(&quay, |quay| {
+            visit(&quay.engine, |worker| [quay.wait(worker), quay.wait(worker)])
+        });
         quay.engine.cancel_operation(first).unwrap();
         while quay.packets.load(SeqCst) < 2 {
             quay.work();

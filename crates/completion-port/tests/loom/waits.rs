@@ -28,10 +28,10 @@ fn a_post_reaches_a_thread_even_if_nothing_else_ever_happens() {
     explore(|| {
         let (engine, _) = engine(1);
         let waiter = spawn(&engine, |engine| {
-            let seat = engine.join();
-            let waited = engine.wait(&seat, &mut scratch(), 1, None, &NoTasks);
+            let worker = engine.join();
+            let waited = engine.wait(&worker, &mut scratch(), 1, None, &NoTasks);
             assert_eq!(waited, Waited::Packets);
-            assert!(matches!(next(engine, &seat), Some(Taken::Posted(_))));
+            assert!(matches!(next(engine, &worker), Some(Taken::Posted(_))));
         });
         post(&engine);
         // No close: a lost wake-up would leave the waiter asleep, which the checker reports.
@@ -59,12 +59,15 @@ fn with_one_seat_a_packet_waits_for_it_and_is_not_forgotten() {
         let running = Arc::new(AtomicUsize::new(0));
         let waiters = [Arc::clone(&running), running].map(|running| {
             spawn(&engine, move |engine| {
-                let seat = engine.join();
-                assert_eq!(engine.wait(&seat, &mut scratch(), 1, None, &NoTasks), Waited::Packets);
-                assert!(matches!(next(engine, &seat), Some(Taken::Posted(_))));
+                let worker = engine.join();
+                assert_eq!(
+                    engine.wait(&worker, &mut scratch(), 1, None, &NoTasks),
+                    Waited::Packets
+                );
+                assert!(matches!(next(engine, &worker), Some(Taken::Posted(_))));
                 assert_eq!(running.fetch_add(1, SeqCst), 0, "one thread runs at a time");
                 running.fetch_sub(1, SeqCst);
-                engine.leave(&seat);
+                engine.leave(&worker);
             })
         });
         post(&engine);
@@ -80,16 +83,16 @@ fn a_thread_that_says_it_blocks_hands_its_seat_over() {
     explore(|| {
         let (engine, _) = engine(1);
         let other = spawn(&engine, take_one);
-        let seat = engine.join();
+        let worker = engine.join();
         post(&engine);
         post(&engine);
-        assert_eq!(engine.wait(&seat, &mut scratch(), 1, None, &NoTasks), Waited::Packets);
-        assert!(matches!(next(&engine, &seat), Some(Taken::Posted(_))));
+        assert_eq!(engine.wait(&worker, &mut scratch(), 1, None, &NoTasks), Waited::Packets);
+        assert!(matches!(next(&engine, &worker), Some(Taken::Posted(_))));
         // The other one must get the second message while this thread sleeps.
-        assert!(engine.begin_blocking(&seat));
+        assert!(engine.begin_blocking(&worker));
         other.join().unwrap();
-        engine.end_blocking(&seat);
-        engine.leave(&seat);
+        engine.end_blocking(&worker);
+        engine.leave(&worker);
     });
 }
 
@@ -153,12 +156,12 @@ fn packets_taken_back_from_a_thread_are_taken_once() {
         let (engine, _) = engine(2);
         post(&engine);
         post(&engine);
-        let seat = engine.join();
-        assert_eq!(engine.wait(&seat, &mut scratch(), 2, None, &NoTasks), Waited::Packets);
+        let worker = engine.join();
+        assert_eq!(engine.wait(&worker, &mut scratch(), 2, None, &NoTasks), Waited::Packets);
         let thief = {
-            let seat = Arc::clone(&seat);
+            let worker = Arc::clone(&worker);
             spawn(&engine, move |engine| {
-                engine.give_back(&seat);
+                engine.give_back(&worker);
                 let mine = engine.join();
                 let mut taken = 0;
                 // A thread at work counts on the other one for a part of what there is.
@@ -174,11 +177,11 @@ fn packets_taken_back_from_a_thread_are_taken_once() {
             })
         };
         let mut taken = 0;
-        while next(&engine, &seat).is_some() {
+        while next(&engine, &worker).is_some() {
             taken += 1;
         }
         let stolen = thief.join().unwrap();
-        engine.leave(&seat);
+        engine.leave(&worker);
         assert_eq!(taken + stolen, 2);
     });
 }

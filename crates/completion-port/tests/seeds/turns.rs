@@ -73,7 +73,7 @@ enum Status {
     Over,
 }
 
-struct Member {
+struct WorkerEntry {
     name: String,
     status: Status,
     rank: u64,
@@ -82,7 +82,7 @@ struct Member {
 }
 
 struct Run {
-    members: Vec<Member>,
+    entries: Vec<WorkerEntry>,
     current: usize,
     lot: Lot,
     draw: Draw,
@@ -129,7 +129,7 @@ impl Drop for End {
         }
         let mut guard = run();
         let run = guard.as_mut().unwrap();
-        run.members[me].status = Status::Over;
+        run.entries[me].status = Status::Over;
         run.wake_all(&Status::Joins(me));
         if ENDS_ONE_AT_A_TIME {
             LOADER.store(false, SeqCst);
@@ -182,14 +182,14 @@ fn await_turn(me: usize) {
 
 impl Run {
     fn wake_all(&mut self, from: &Status) {
-        for member in self.members.iter_mut().filter(|member| member.status == *from) {
-            member.status = Status::Ready;
+        for entry in self.entries.iter_mut().filter(|entry| entry.status == *from) {
+            entry.status = Status::Ready;
         }
     }
 
     fn ready(&self) -> Vec<usize> {
-        let ready = |member: &Member| member.status == Status::Ready;
-        (0..self.members.len()).filter(|number| ready(&self.members[*number])).collect()
+        let ready = |entry: &WorkerEntry| entry.status == Status::Ready;
+        (0..self.entries.len()).filter(|number| ready(&self.entries[*number])).collect()
     }
 
     /// The thread that runs next: any, or another one than `but`, if there is another.
@@ -201,27 +201,27 @@ impl Run {
             ready.retain(|number| *number != but);
         }
         if ready.is_empty() {
-            let first = |status| self.members.iter().position(|member| member.status == status);
+            let first = |status| self.entries.iter().position(|entry| entry.status == status);
             return first(Status::Quiet).or_else(|| first(Status::Idle)).unwrap_or(NONE);
         }
         match self.draw {
             Draw::Any { .. } => ready[self.lot.below(ready.len())],
             Draw::Rank { .. } => {
-                ready.into_iter().max_by_key(|number| self.members[*number].rank).unwrap()
+                ready.into_iter().max_by_key(|number| self.entries[*number].rank).unwrap()
             }
         }
     }
 
     fn sink(&mut self, number: usize) {
         self.lowest -= 1;
-        self.members[number].rank = self.lowest;
+        self.entries[number].rank = self.lowest;
     }
 
     /// The thread that has the turn after a point of `me`.
     fn at_point(&mut self, me: usize) -> usize {
         if self.lot.once_in(self.ticks_once_in) {
-            let idle = |member: &Member| member.status == Status::Idle;
-            if let Some(clock) = self.members.iter().position(idle) {
+            let idle = |entry: &WorkerEntry| entry.status == Status::Idle;
+            if let Some(clock) = self.entries.iter().position(idle) {
                 return clock;
             }
         }
@@ -243,7 +243,7 @@ fn pass(mut guard: MutexGuard<'_, Option<Run>>, me: usize, next: usize) {
     let run = guard.as_mut().unwrap();
     run.hash = (run.hash.rotate_left(5) ^ next as u64).wrapping_mul(0x0100_0000_01B3);
     if next == me {
-        run.members[me].status = Status::Ready;
+        run.entries[me].status = Status::Ready;
         return;
     }
     run.current = next;
@@ -304,8 +304,8 @@ fn suspend(status: Status) {
     }
     let mut guard = run();
     let run = guard.as_mut().unwrap();
-    run.members[me].status = status;
-    run.members[me].place = Some(Location::caller());
+    run.entries[me].status = status;
+    run.entries[me].place = Some(Location::caller());
     let next = run.draw_next(None);
     pass(guard, me, next);
 }
@@ -328,14 +328,14 @@ pub(crate) fn wake(address: usize, all: bool) {
     }
     let mut guard = run();
     let run = guard.as_mut().unwrap();
-    let blocked = |member: &Member| member.status == Status::Blocked(address);
+    let blocked = |entry: &WorkerEntry| entry.status == Status::Blocked(address);
     let mut blocked: Vec<usize> =
-        (0..run.members.len()).filter(|number| blocked(&run.members[*number])).collect();
+        (0..run.entries.len()).filter(|number| blocked(&run.entries[*number])).collect();
     if !all && blocked.len() > 1 {
         blocked = vec![blocked[run.lot.below(blocked.len())]];
     }
     for number in blocked {
-        run.members[number].status = Status::Ready;
+        run.entries[number].status = Status::Ready;
     }
 }
 
@@ -346,9 +346,9 @@ pub(crate) fn sleep_until(until: Duration) {
 
 /// Threads whose sleep is over can run again.
 pub(crate) fn time_is(now: Duration) {
-    for member in &mut run().as_mut().unwrap().members {
-        if matches!(member.status, Status::Asleep(until) if until <= now) {
-            member.status = Status::Ready;
+    for entry in &mut run().as_mut().unwrap().entries {
+        if matches!(entry.status, Status::Asleep(until) if until <= now) {
+            entry.status = Status::Ready;
         }
     }
 }
@@ -359,14 +359,14 @@ pub(crate) fn idle() -> bool {
     suspend(Status::Idle);
     let mut guard = run();
     let run = guard.as_mut().unwrap();
-    run.members[ME.get()].status = Status::Ready;
+    run.entries[ME.get()].status = Status::Ready;
     run.ready().len() == 1
 }
 
 /// Waits until no thread can run but the calling one and the clock.
 pub(crate) fn quiet() {
     suspend(Status::Quiet);
-    run().as_mut().unwrap().members[ME.get()].status = Status::Ready;
+    run().as_mut().unwrap().entries[ME.get()].status = Status::Ready;
 }
 
 /// Whether a thread beside the calling one can run.
@@ -393,13 +393,13 @@ pub(crate) struct Joiner {
 
 impl Joiner {
     pub(crate) fn is_over(&self) -> bool {
-        run().as_ref().unwrap().members[self.number].status == Status::Over
+        run().as_ref().unwrap().entries[self.number].status == Status::Over
     }
 
     pub(crate) fn join(self) {
         loop {
             point();
-            let over = run().as_ref().unwrap().members[self.number].status == Status::Over;
+            let over = run().as_ref().unwrap().entries[self.number].status == Status::Over;
             if over {
                 break;
             }
@@ -415,8 +415,13 @@ pub(crate) fn spawn(name: String, act: impl FnOnce() + Send + 'static) -> Joiner
         let mut guard = run();
         let run = guard.as_mut().unwrap();
         let rank = u64::from(u32::MAX) + run.lot.next() % 1_000_000;
-        run.members.push(Member { name: name.clone(), status: Status::Ready, rank, place: None });
-        run.members.len() - 1
+        run.entries.push(WorkerEntry {
+            name: name.clone(),
+            status: Status::Ready,
+            rank,
+            place: None,
+        });
+        run.entries.len() - 1
     };
     assert!(number < MOST_THREADS);
     let (begins, has_begun) = mpsc::channel();
@@ -445,14 +450,14 @@ pub(crate) fn simulate(seed: u64, most_points: u64, main: impl FnOnce()) -> u64 
     } else {
         Draw::Rank { once_in: lot.pick(&[20, 60, 200, 600]) }
     };
-    let main_member = Member {
+    let main_member = WorkerEntry {
         name: "main".into(),
         status: Status::Ready,
         rank: u64::from(u32::MAX),
         place: None,
     };
     *run() = Some(Run {
-        members: vec![main_member],
+        entries: vec![main_member],
         current: 0,
         draw,
         ticks_once_in: lot.pick(&[30, 100, 400, 3_000]),
@@ -481,8 +486,8 @@ pub(crate) fn fail(why: &str) -> ! {
     }
     let mut text = format!("FAILED: {why}\n");
     if let Some(run) = run().as_ref() {
-        for (number, member) in run.members.iter().enumerate() {
-            let Member { name, status, place, .. } = member;
+        for (number, entry) in run.entries.iter().enumerate() {
+            let WorkerEntry { name, status, place, .. } = entry;
             let place = match (status, place) {
                 (Status::Ready | Status::Over, _) | (_, None) => String::new(),
                 (_, Some(place)) => format!(" at {place}"),

@@ -3,7 +3,7 @@
 use super::{OpRef, Operations};
 use crate::engine::context::{Name, name_parts};
 use crate::engine::queue::Lists;
-use crate::engine::worker::Seat;
+use crate::engine::worker::Worker;
 use crate::state::facts::Facts;
 use crate::state::moment::Moment;
 use crate::state::operations::{EndReason, Op, OpEntry, OpTable};
@@ -44,18 +44,18 @@ impl Operations {
 
     /// The packet of an operation is taken that has a share in the key, which has been cloned for it. The record
     /// is given back by [`Queue::free_op`](crate::engine::queue::Queue::free_op).
-    pub(crate) fn complete_shared(&self, op_ref: &OpRef<'_>, seat: &Seat) {
+    pub(crate) fn complete_shared(&self, op_ref: &OpRef<'_>, worker: &Worker) {
         let OpRef { index, op, slot, entry, .. } = *op_ref;
         let mut queues = entry.lock();
         let next = if queues.complete(op) { slot.complete_last() } else { SlotStep::Nothing };
         drop(queues);
-        self.follow(next, index, Some(seat));
+        self.follow(next, index, Some(worker));
         self.stop_awaiting(op);
     }
 
     /// The same for an operation that has ended before it made a packet: the caller, the seat of which this is, has its
     /// outcome.
-    pub(crate) fn complete_unseen(&self, op_index: u32, seat: Option<&Seat>) {
+    pub(crate) fn complete_unseen(&self, op_index: u32, worker: Option<&Worker>) {
         if self.forked() {
             // The buffer's code has forked, and this is the child.
             return;
@@ -67,7 +67,7 @@ impl Operations {
             if queues.complete(op) { self.slot(index).complete_last() } else { SlotStep::Nothing };
         drop(queues);
         self.stop_awaiting(op);
-        self.free_op(op_index, seat);
+        self.free_op(op_index, worker);
         self.follow(next, index, None);
     }
 

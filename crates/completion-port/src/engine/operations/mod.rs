@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use super::context::{Context, Name, name_of, name_parts};
 use super::registry::Registry;
-use super::worker::Seat;
+use super::worker::Worker;
 use crate::backend::sockets::{Rest, SocketAttempt};
 use crate::state::moment::Moment;
 use crate::state::operations::{Clearance, EndReason, FollowUp, Op, OpEntry, OpTable, Step, Tried};
@@ -151,7 +151,7 @@ impl Operations {
 impl Operations {
     /// The node of an operation has come to the calling thread.
     #[inline]
-    pub(crate) fn turn(&self, op_ref: &OpRef<'_>, seat: Option<&Seat>) -> Step {
+    pub(crate) fn turn(&self, op_ref: &OpRef<'_>, worker: Option<&Worker>) -> Step {
         if self.turn_alone(op_ref) {
             return Step::Try;
         }
@@ -176,7 +176,7 @@ impl Operations {
         if is_blocked {
             self.watch_for(name, slot, direction);
         }
-        self.see_to(follow_up, index, seat);
+        self.see_to(follow_up, index, worker);
         step
     }
 
@@ -186,7 +186,7 @@ impl Operations {
         &self,
         op_ref: &OpRef<'_>,
         attempt: SocketAttempt<Rest>,
-        seat: Option<&Seat>,
+        worker: Option<&Worker>,
     ) -> Step {
         if op_ref.op.is_lone() {
             if let SocketAttempt::Blocked = attempt {
@@ -224,16 +224,16 @@ impl Operations {
         if is_blocked {
             self.watch_for(name, slot, direction);
         }
-        self.see_to(follow_up, index, seat);
+        self.see_to(follow_up, index, worker);
         step
     }
 
     /// Does what a change of a flight asks for besides.
-    pub(super) fn see_to(&self, follow_up: FollowUp, index: u32, seat: Option<&Seat>) {
+    pub(super) fn see_to(&self, follow_up: FollowUp, index: u32, worker: Option<&Worker>) {
         if follow_up.due != NIL && !self.forked() {
             self.submit(follow_up.due);
         }
-        self.follow(follow_up.next, index, seat);
+        self.follow(follow_up.next, index, worker);
     }
 
     /// An operation of this direction waits for an edge.

@@ -5,7 +5,7 @@
 
 use super::{OpRef, Operations};
 use crate::backend::request::SocketRequest;
-use crate::engine::worker::Seat;
+use crate::engine::worker::Worker;
 use crate::state::operations::Step;
 use crate::state::queue::OP;
 
@@ -18,7 +18,7 @@ impl Operations {
         &self,
         op_ref: &OpRef<'_>,
         request: SocketRequest,
-        seat: Option<&Seat>,
+        worker: Option<&Worker>,
     ) -> Result<(), (Step, SocketRequest)> {
         let Some(requests) = self.backend().socket_requests() else {
             unreachable!(
@@ -31,7 +31,7 @@ impl Operations {
         let (step, follow_up) = queues.submit_active(self.nodes(), slot, op_index | OP, poll);
         if step != Step::Waits {
             drop(queues);
-            self.see_to(follow_up, index, seat);
+            self.see_to(follow_up, index, worker);
             return Err((step, request));
         }
         // With the lock: a thread that cancels the operation finds it at the back end.

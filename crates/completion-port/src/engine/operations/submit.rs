@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::{Acquire, SeqCst};
 use super::{OpRef, Operations, Plan};
 use crate::backend::sockets::{Rest, SocketAttempt};
 use crate::engine::context::{Name, PortPhase, kind_of, name_of, name_parts};
-use crate::engine::worker::Seat;
+use crate::engine::worker::Worker;
 use crate::state::operations::{OpEntry, OpQueues, OpTable, Step, Tried};
 use crate::state::queue::OP;
 use crate::state::slot::{Drained, Refusal, Slot};
@@ -122,13 +122,13 @@ impl Operations {
         Ok((op_index, entry))
     }
 
-    /// The record of an operation that is to be started by the name of a registration, by the thread of `seat`. If it is
+    /// The record of an operation that is to be started by the name of a registration, by the thread of `worker`. If it is
     /// not started it is given back by [`Queue::give_back_op`](crate::engine::queue::Queue::give_back_op).
     pub(crate) fn shared_op(
         &self,
         name: Name,
         plan: &Plan,
-        seat: Option<&Seat>,
+        worker: Option<&Worker>,
         also: impl FnOnce(u32) -> bool,
     ) -> Result<u32, Error> {
         self.check_open(plan.call)?;
@@ -138,7 +138,8 @@ impl Operations {
         slot.admits(generation).map_err(refused)?;
         self.entry_with_timer(index, plan.call)?;
         // One whose packet the thread has just taken is there, with all that belongs to it.
-        match seat.and_then(|seat| seat.completed().pop(|op_index| &self.nodes().op(op_index).link))
+        match worker
+            .and_then(|worker| worker.completed().pop(|op_index| &self.nodes().op(op_index).link))
         {
             Some(op_index) => Ok(op_index),
             None => self.take_op(plan.call, also),
@@ -267,7 +268,7 @@ impl Operations {
         index: u32,
         op_index: u32,
         drained: Drained,
-        seat: Option<&Seat>,
+        worker: Option<&Worker>,
     ) -> bool {
         let mut hub = self.lock();
         if hub.lists().phase() != PortPhase::Open {
@@ -275,7 +276,7 @@ impl Operations {
         }
         self.nodes().op(op_index).begin_ended(index);
         slot.lend_ended(drained);
-        let notice = self.submit_own_locked(&mut hub, op_index | OP, seat);
+        let notice = self.submit_own_locked(&mut hub, op_index | OP, worker);
         drop(hub);
         self.notify(notice);
         true

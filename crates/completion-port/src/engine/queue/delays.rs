@@ -1,14 +1,14 @@
 //! How long packets stand in a port before their turn comes, for ports that are asked to measure it.
 //!
 //! A port that is not asked spends next to nothing on it: what is queued comes here if the [`Flags`] say so, what a
-//! thread takes if it [is measured](Seat::is_measured); both are looked at for other reasons anyway.
+//! thread takes if it [is measured](Worker::is_measured); both are looked at for other reasons anyway.
 
 use std::array;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::Queue;
 use super::lists::{Flags, Lists};
-use crate::engine::worker::Seat;
+use crate::engine::worker::Worker;
 use crate::memory::arena::Arena;
 use crate::state::moment::Moment;
 use crate::state::queue::{Fifo, Node, OP, POSTED, cell_of, is_op};
@@ -141,23 +141,23 @@ impl Queue {
         lists.tell_collectors();
     }
 
-    /// The thread of `seat`, which calls this, has come to `node`.
-    pub(in crate::engine) fn count_delay(&self, seat: &Seat, node: Node) {
+    /// The thread of `worker`, which calls this, has come to `node`.
+    pub(in crate::engine) fn count_delay(&self, worker: &Worker, node: Node) {
         let Some(delays) = self.delays.get() else { return };
         let delay = delays.end(node, stamp(self.backend().now()));
-        seat.note_delay(delay);
+        worker.note_delay(delay);
         if let Some(delay) = delay {
             delays.buckets[bucket(delay)].fetch_add(1, Relaxed);
             delays.total.fetch_add(delay, Relaxed);
         }
     }
 
-    /// What the thread of `seat`, which calls this, came to last has brought no packet.
-    pub(in crate::engine) fn uncount_delay(&self, seat: &Seat) {
-        if !seat.is_measured() {
+    /// What the thread of `worker`, which calls this, came to last has brought no packet.
+    pub(in crate::engine) fn uncount_delay(&self, worker: &Worker) {
+        if !worker.is_measured() {
             return;
         }
-        if let Some(delay) = seat.take_delay()
+        if let Some(delay) = worker.take_delay()
             && let Some(delays) = self.delays.get()
         {
             delays.buckets[bucket(delay)].fetch_sub(1, Relaxed);

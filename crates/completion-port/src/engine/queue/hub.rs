@@ -1,7 +1,7 @@
 //! What the port's lock guards.
 
+use super::entries::Notice;
 use super::lists::Lists;
-use super::members::Notice;
 use crate::state::schedule::{Schedule, Wake};
 
 /// The schedule, and what it decides about.

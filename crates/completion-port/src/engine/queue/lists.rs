@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use super::members::{Members, Notice};
+use super::entries::{Members, Notice};
 use crate::backend::thread::Thread;
 use crate::engine::context::PortPhase;
 use crate::engine::nodes::Nodes;
-use crate::engine::worker::Seat;
+use crate::engine::worker::Worker;
 use crate::memory::trace::hears_changes;
 use crate::state::queue::{Fifo, Links, Node, OP, POSTED};
-use crate::state::schedule::{SeatNumber, Wake};
+use crate::state::schedule::{Wake, WorkerNumber};
 use crate::state::spares::Spares;
 use crate::state::strays::Strays;
 use crate::state::timers::Timers;
@@ -57,7 +57,7 @@ pub(in crate::engine) struct Lists {
     deferred: Fifo,
     /// Registrations that the kernel has to be asked about before they can be queued.
     recheck: Fifo,
-    members: Members,
+    entries: Members,
     phase: PortPhase,
     flags: Flags,
     slots: Spares,
@@ -89,7 +89,7 @@ impl Lists {
             ready: Fifo::new(),
             deferred: Fifo::new(),
             recheck: Fifo::new(),
-            members: Members::default(),
+            entries: Members::default(),
             phase: PortPhase::Open,
             flags: Flags::NOTHING,
             slots: Spares::new(),
@@ -312,18 +312,18 @@ impl Lists {
         self.ops.highest()
     }
 
-    /// Gives back the cells and the records that the thread of `seat`, which calls this, has emptied.
+    /// Gives back the cells and the records that the thread of `worker`, which calls this, has emptied.
     // Each wait does this: a call would cost as much as what is called.
     #[inline(always)]
-    pub(in crate::engine) fn give_back_emptied(&mut self, nodes: &Nodes, seat: &Seat) {
+    pub(in crate::engine) fn give_back_emptied(&mut self, nodes: &Nodes, worker: &Worker) {
         // One question for both: each wait asks it, and seldom is there anything.
-        if seat.emptied().len() | seat.completed().len() == 0 {
+        if worker.emptied().len() | worker.completed().len() == 0 {
             return;
         }
-        if let Some(cells) = seat.emptied().take() {
+        if let Some(cells) = worker.emptied().take() {
             self.posts.give_back_all(nodes, POSTED, cells);
         }
-        if let Some(ops) = seat.completed().take() {
+        if let Some(ops) = worker.completed().take() {
             self.ops.give_back_all(nodes, OP, ops);
         }
     }
@@ -389,33 +389,33 @@ impl Lists {
 /// The threads at the port, and those that wait for a key.
 impl Lists {
     #[inline]
-    pub(in crate::engine) fn members(&self) -> &Members {
-        &self.members
+    pub(in crate::engine) fn entries(&self) -> &Members {
+        &self.entries
     }
 
     pub(in crate::engine) fn members_mut(&mut self) -> &mut Members {
-        &mut self.members
+        &mut self.entries
     }
 
     /// What it takes to wake a thread.
     #[inline]
     pub(in crate::engine) fn notice(&mut self, wake: Wake) -> Notice {
-        self.members.notice(wake)
+        self.entries.notice(wake)
     }
 
-    /// The thread of `seat` was found asleep.
-    pub(super) fn note_found(&mut self, seat: SeatNumber) {
-        self.members.count_block(seat);
+    /// The thread of `worker` was found asleep.
+    pub(super) fn note_found(&mut self, worker: WorkerNumber) {
+        self.entries.count_block(worker);
         if hears_changes() {
-            self.members.note_found(seat);
+            self.entries.note_found(worker);
             self.flags.set(Flags::FOUND, true);
         }
     }
 
     /// The threads that were found asleep since this was last called.
-    pub(in crate::engine) fn take_found(&mut self) -> Vec<SeatNumber> {
+    pub(in crate::engine) fn take_found(&mut self) -> Vec<WorkerNumber> {
         self.flags.set(Flags::FOUND, false);
-        self.members.take_found()
+        self.entries.take_found()
     }
 
     /// Wakes the threads in `remove_and_wait`: nodes were queued, or a slot was given up, which may

@@ -5,9 +5,9 @@
 
 mod deadline;
 mod delays;
+mod entries;
 mod hub;
 mod lists;
-mod members;
 mod post;
 mod take;
 mod tasks;
@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{OnceLock, PoisonError};
 
 use super::context::{BEGIN, Context, PortPhase};
-use super::worker::Seat;
+use super::worker::Worker;
 use crate::memory::trace::hears_packets;
 use crate::state::operations::OpTable;
 use crate::state::queue::{Fifo, MOST_OPS, NIL, Node, OP};
@@ -28,9 +28,9 @@ use crate::types::error::{Call, Error, ErrorKind, Fault};
 use delays::Delays;
 
 pub(crate) use delays::Histogram;
+pub(super) use entries::{Notice, WorkerEntry};
 pub(super) use hub::Hub;
 pub(super) use lists::{Flags, Lists};
-pub(super) use members::{Notice, WorkerEntry};
 pub(crate) use post::Posting;
 pub(crate) use take::Taken;
 pub(super) use view::PortView;
@@ -95,7 +95,7 @@ impl Queue {
     pub(super) fn view<'a>(
         &'a self,
         lists: &'a mut Lists,
-        own: impl Into<Option<&'a Seat>>,
+        own: impl Into<Option<&'a Worker>>,
     ) -> PortView<'a> {
         PortView::new(self, lists, own.into())
     }
@@ -121,14 +121,14 @@ impl Queue {
 
     #[inline(never)]
     fn release(&self, notice: Notice) {
-        let (thread, seat, in_kernel) = notice.into_parts();
+        let (thread, worker, in_kernel) = notice.into_parts();
         if in_kernel {
             self.backend().wake();
         } else {
             thread.unpark();
         }
         if hears_packets() {
-            self.tell_woken(seat, in_kernel);
+            self.tell_woken(worker, in_kernel);
         }
     }
 
@@ -211,17 +211,17 @@ impl Queue {
         &self,
         hub: &mut Hub,
         node: Node,
-        seat: Option<&Seat>,
+        worker: Option<&Worker>,
     ) -> Option<Notice> {
         let (schedule, lists) = hub.parts_mut();
-        let Some(seat) = seat.filter(|seat| seat.runs(schedule)) else {
+        let Some(worker) = worker.filter(|worker| worker.runs(schedule)) else {
             return self.submit_locked(hub, node);
         };
         lists.push(self.nodes(), node);
         if lists.flags().is_any() {
             self.note_queued_one(lists, node);
         }
-        let wake = schedule.look_after(&self.view(lists, seat));
+        let wake = schedule.look_after(&self.view(lists, worker));
         wake.map(|wake| lists.notice(wake))
     }
 
@@ -250,17 +250,17 @@ impl Queue {
         }
     }
 
-    /// What `seat` was handed and its thread has not looked at goes back to the front of the queue. False if
+    /// What `worker` was handed and its thread has not looked at goes back to the front of the queue. False if
     /// there was nothing.
     #[inline]
-    pub(super) fn take_chain_back(&self, lists: &mut Lists, seat: &Seat) -> bool {
+    pub(super) fn take_chain_back(&self, lists: &mut Lists, worker: &Worker) -> bool {
         // Only under the lock is anything put there.
-        !seat.is_chain_empty() && self.take_links_back(lists, seat)
+        !worker.is_chain_empty() && self.take_links_back(lists, worker)
     }
 
     #[inline(never)]
-    fn take_links_back(&self, lists: &mut Lists, seat: &Seat) -> bool {
-        let head = seat.take_chain();
+    fn take_links_back(&self, lists: &mut Lists, worker: &Worker) -> bool {
+        let head = worker.take_chain();
         if head == NIL {
             return false;
         }
@@ -328,11 +328,11 @@ impl Queue {
     }
 
     /// The operation of a record has been moved out of its cell by the calling thread, the seat of which this is.
-    pub(crate) fn free_op(&self, op_index: u32, seat: Option<&Seat>) {
-        match seat {
+    pub(crate) fn free_op(&self, op_index: u32, worker: Option<&Worker>) {
+        match worker {
             // The thread may never wait again, and take packets that others have waited for.
-            Some(seat) if seat.completed().len() < MOST_COMPLETED => {
-                seat.completed().push(op_index, &self.nodes().op(op_index).link);
+            Some(worker) if worker.completed().len() < MOST_COMPLETED => {
+                worker.completed().push(op_index, &self.nodes().op(op_index).link);
             }
             _ => self.give_back_op(op_index),
         }

@@ -4,7 +4,7 @@ use super::Queue;
 use super::hub::Hub;
 use crate::engine::TimerName;
 use crate::engine::context::PortPhase;
-use crate::engine::worker::Seat;
+use crate::engine::worker::Worker;
 use crate::state::moment::Moment;
 use crate::state::queue::{Links, MOST_MESSAGES, POSTED, TELLS};
 use crate::sync::MutexGuard;
@@ -91,13 +91,13 @@ impl Posting<'_> {
         self.queue.notify(notice);
     }
 
-    /// Queues the message, which is in its cell and tells of an operation. `seat` is the calling thread's. If the thread has found
+    /// Queues the message, which is in its cell and tells of an operation. `worker` is the calling thread's. If the thread has found
     /// the end of the operation within its wait, that is to it as what the kernel has reported: it takes the packet itself, or
     /// wakes another thread if it leaves much behind.
-    pub(crate) fn queue_found(mut self, seat: Option<&Seat>) {
+    pub(crate) fn queue_found(mut self, worker: Option<&Worker>) {
         let Self { queue, ref mut hub, cell } = self;
         let node = cell | POSTED | TELLS;
-        let notice = if seat.is_some_and(Seat::goes_on) {
+        let notice = if worker.is_some_and(Worker::goes_on) {
             let lists = hub.lists_mut();
             lists.push(queue.nodes(), node);
             if lists.flags().is_any() {
@@ -105,16 +105,16 @@ impl Posting<'_> {
             }
             None
         } else {
-            queue.submit_own_locked(hub, node, seat)
+            queue.submit_own_locked(hub, node, worker)
         };
         drop(self.hub);
         queue.notify(notice);
     }
 
-    /// Puts the message, which is in its cell, in front of what the calling thread has left, if `seat` is
+    /// Puts the message, which is in its cell, in front of what the calling thread has left, if `worker` is
     /// that thread's and counts as running; queues it otherwise.
-    pub(crate) fn put_next(mut self, seat: Option<&Seat>) {
-        let Some(seat) = seat.filter(|seat| seat.runs(self.hub.schedule())) else {
+    pub(crate) fn put_next(mut self, worker: Option<&Worker>) {
+        let Some(worker) = worker.filter(|worker| worker.runs(self.hub.schedule())) else {
             return self.queue();
         };
         let Self { queue, cell, .. } = self;
@@ -123,17 +123,17 @@ impl Posting<'_> {
         if lists.flags().is_any() {
             queue.note_queued_one(lists, node);
         }
-        let goes_next = seat.may_put_next();
-        let own = seat.own_left() + u32::from(goes_next);
+        let goes_next = worker.may_put_next();
+        let own = worker.own_left() + u32::from(goes_next);
         let wake = if goes_next {
-            seat.put_in_front(node, queue.nodes().link(node));
-            schedule.kept(seat.number(), &queue.view(lists, seat))
+            worker.put_in_front(node, queue.nodes().link(node));
+            schedule.kept(worker.number(), &queue.view(lists, worker))
         } else {
             // The thread soon comes back for it, and finds the other packets as well.
             lists.push(queue.nodes(), node);
-            schedule.look_after(&queue.view(lists, seat))
+            schedule.look_after(&queue.view(lists, worker))
         };
-        seat.advance_with_own(own);
+        worker.advance_with_own(own);
         let notice = wake.map(|wake| lists.notice(wake));
         drop(self.hub);
         queue.notify(notice);

@@ -2,7 +2,7 @@
 
 use super::Queue;
 use crate::engine::context::{Name, name_of};
-use crate::engine::worker::{PacketKind, Seat};
+use crate::engine::worker::{PacketKind, Worker};
 use crate::state::queue::{Links, NIL, Node, POSTED};
 use crate::state::slot::Slot;
 use crate::types::interest::Events;
@@ -25,23 +25,23 @@ pub(crate) enum Taken<'e> {
 }
 
 impl Queue {
-    /// The next packet of those that `seat` has been handed, if it is of the common kind: the number of
+    /// The next packet of those that `worker` has been handed, if it is of the common kind: the number of
     /// its slot, whose key is the caller's in its cell. Otherwise a node whose turn has not come, or `NIL`
     /// if none was taken: `Registry::next` goes on with it.
     #[allow(clippy::inline_always, reason = "what it returns passes through memory otherwise")]
     #[inline(always)]
-    pub(crate) fn next_ready(&self, seat: &Seat) -> Result<(u32, &Slot, Events), Node> {
-        let node = seat.first();
+    pub(crate) fn next_ready(&self, worker: &Worker) -> Result<(u32, &Slot, Events), Node> {
+        let node = worker.first();
         if node & POSTED != 0 {
             // A message, or none.
             return Err(NIL);
         }
         let slot = self.slot(node);
-        if !seat.takes(node, &slot.link) {
+        if !worker.takes(node, &slot.link) {
             return Err(NIL);
         }
         let events = slot.hand().ok_or(node)?;
-        seat.count(PacketKind::Ready);
+        worker.count(PacketKind::Ready);
         Ok((node, slot, events))
     }
 
@@ -51,16 +51,16 @@ impl Queue {
     #[inline]
     pub(crate) fn next_ready_cloned<K>(
         &self,
-        seat: &Seat,
+        worker: &Worker,
         clone: impl FnOnce(u32) -> K,
     ) -> Result<(Name, Events, K), (Node, Option<K>)> {
-        let node = seat.first();
+        let node = worker.first();
         if node & POSTED != 0 {
             // A message, or none.
             return Err((NIL, None));
         }
         let slot = self.slot(node);
-        if !seat.takes(node, &slot.link) {
+        if !worker.takes(node, &slot.link) {
             return Err((NIL, None));
         }
         let key = clone(node);
@@ -70,78 +70,78 @@ impl Queue {
         }
         match slot.hand_and_park() {
             Some((generation, events)) => {
-                seat.count(PacketKind::Ready);
+                worker.count(PacketKind::Ready);
                 Ok((name_of(node, generation), events, key))
             }
             None => Err((node, Some(key))),
         }
     }
 
-    /// The thread of `seat`, which calls this, has come to the packet of an operation; or the operation goes on,
+    /// The thread of `worker`, which calls this, has come to the packet of an operation; or the operation goes on,
     /// and there is none.
     #[inline]
-    pub(crate) fn count_operation(&self, seat: &Seat, is_done: bool) {
+    pub(crate) fn count_operation(&self, worker: &Worker, is_done: bool) {
         if is_done {
-            seat.count(PacketKind::Done);
+            worker.count(PacketKind::Done);
         } else {
-            self.uncount_delay(seat);
+            self.uncount_delay(worker);
         }
     }
 
-    /// Takes the first node off what `seat` has been handed.
+    /// Takes the first node off what `worker` has been handed.
     #[inline]
-    pub(in crate::engine) fn next_node(&self, seat: &Seat) -> Option<Node> {
-        if seat.has_attention() {
-            return self.next_node_attentively(seat);
+    pub(in crate::engine) fn next_node(&self, worker: &Worker) -> Option<Node> {
+        if worker.has_attention() {
+            return self.next_node_attentively(worker);
         }
-        self.take_first(seat)
+        self.take_first(worker)
     }
 
     /// The same, for a thread that has something to see to.
     #[cold]
     #[inline(never)]
-    fn next_node_attentively(&self, seat: &Seat) -> Option<Node> {
-        let is_measured = seat.is_measured();
-        if seat.is_presumed_blocked() {
-            self.awake(seat);
+    fn next_node_attentively(&self, worker: &Worker) -> Option<Node> {
+        let is_measured = worker.is_measured();
+        if worker.is_presumed_blocked() {
+            self.awake(worker);
         }
-        let node = self.take_first(seat)?;
+        let node = self.take_first(worker)?;
         if is_measured {
-            self.count_delay(seat, node);
+            self.count_delay(worker, node);
         }
         Some(node)
     }
 
     #[inline]
-    fn take_first(&self, seat: &Seat) -> Option<Node> {
+    fn take_first(&self, worker: &Worker) -> Option<Node> {
         loop {
-            let node = match seat.chain() {
+            let node = match worker.chain() {
                 NIL => return None,
                 node => node,
             };
-            if seat.takes(node, self.nodes().link(node)) {
+            if worker.takes(node, self.nodes().link(node)) {
                 return Some(node);
             }
         }
     }
 
-    /// The thread of `seat` was thought to be blocked, and is not.
+    /// The thread of `worker` was thought to be blocked, and is not.
     #[cold]
-    pub(in crate::engine) fn awake(&self, seat: &Seat) {
+    pub(in crate::engine) fn awake(&self, worker: &Worker) {
         if self.forked() {
             return;
         }
         let mut hub = self.lock();
-        seat.presume_blocked(false);
-        if !seat.has_left() {
-            hub.schedule().unblock(seat.number());
+        worker.presume_blocked(false);
+        if !worker.has_left() {
+            hub.schedule().unblock(worker.number());
         }
     }
 
-    /// The message of `cell` has been moved out by the thread of `seat`, which calls this. The cell
+    /// The message of `cell` has been moved out by the thread of `worker`, which calls this. The cell
     /// is given back when that thread next has the lock.
     #[inline]
-    pub(crate) fn free_post(&self, seat: &Seat, cell: u32) {
-        seat.emptied().push(cell, self.nodes().post(cell));
+    pub(crate) fn free_post(&self, worker: &Worker, cell: u32) {
+        worker.emptied().push(cell, self.nodes().post(cell));
     }
 }

@@ -6,11 +6,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::Queue;
 use super::lists::Lists;
 use crate::engine::context::PortPhase;
-use crate::engine::worker::Seat;
+use crate::engine::worker::Worker;
 use crate::state::facts::Presence;
 use crate::state::moment::Moment;
 use crate::state::queue::{Links, NIL};
-use crate::state::schedule::{Scene, SeatNumber};
+use crate::state::schedule::{Scene, WorkerNumber};
 use crate::types::config::BlockDetection;
 
 /// The port, as a thread that has the lock sees it.
@@ -18,12 +18,12 @@ pub(in crate::engine) struct PortView<'a> {
     queue: &'a Queue,
     lists: &'a mut Lists,
     /// The thread's own seat. One that has none takes nothing.
-    own: Option<&'a Seat>,
+    own: Option<&'a Worker>,
 }
 
 impl<'a> PortView<'a> {
     #[inline]
-    pub(super) fn new(queue: &'a Queue, lists: &'a mut Lists, own: Option<&'a Seat>) -> Self {
+    pub(super) fn new(queue: &'a Queue, lists: &'a mut Lists, own: Option<&'a Worker>) -> Self {
         Self { queue, lists, own }
     }
 
@@ -32,8 +32,8 @@ impl<'a> PortView<'a> {
         self.lists
     }
 
-    fn seat(&self, seat: SeatNumber) -> &Seat {
-        self.lists.members().seat(seat)
+    fn worker(&self, worker: WorkerNumber) -> &Worker {
+        self.lists.entries().worker(worker)
     }
 }
 
@@ -91,18 +91,18 @@ impl Scene for PortView<'_> {
         self.queue.detection() != BlockDetection::Announced
     }
 
-    fn progress(&self, seat: SeatNumber) -> u32 {
-        self.seat(seat).progress()
+    fn progress(&self, worker: WorkerNumber) -> u32 {
+        self.worker(worker).progress()
     }
 
-    fn presence(&self, seat: SeatNumber) -> Option<Presence> {
-        self.lists.members().get(seat).and_then(|member| member.thread().read_record())
+    fn presence(&self, worker: WorkerNumber) -> Option<Presence> {
+        self.lists.entries().get(worker).and_then(|entry| entry.thread().read_record())
     }
 
-    fn presume_asleep(&mut self, seat: SeatNumber, asleep: bool) {
-        self.seat(seat).presume_blocked(asleep);
+    fn presume_asleep(&mut self, worker: WorkerNumber, asleep: bool) {
+        self.worker(worker).presume_blocked(asleep);
         if asleep {
-            self.lists.note_found(seat);
+            self.lists.note_found(worker);
         }
     }
 
@@ -115,23 +115,23 @@ impl Scene for PortView<'_> {
     }
 
     #[inline]
-    fn give(&mut self, seat: SeatNumber) {
+    fn give(&mut self, worker: WorkerNumber) {
         let nodes = self.queue.nodes();
         let first = self.lists.pop(nodes).expect("the queue is not empty");
         nodes.link(first).store(NIL, Relaxed);
-        self.seat(seat).hand(first);
+        self.worker(worker).hand(first);
     }
 
-    fn take_back(&mut self, seat: SeatNumber) -> bool {
-        let Some(member) = self.lists.members().get(seat) else { return false };
-        let seat = Arc::clone(member.seat());
-        self.queue.take_chain_back(self.lists, &seat)
+    fn take_back(&mut self, worker: WorkerNumber) -> bool {
+        let Some(entry) = self.lists.entries().get(worker) else { return false };
+        let worker = Arc::clone(entry.worker());
+        self.queue.take_chain_back(self.lists, &worker)
     }
 
-    fn adopt(&mut self, from: SeatNumber) {
+    fn adopt(&mut self, from: WorkerNumber) {
         let Some(own) = self.own else { return };
         // Nothing, unless the thread was handed a packet.
-        own.hand(self.seat(from).take_chain());
+        own.hand(self.worker(from).take_chain());
     }
 
     fn advise(&mut self, room: u32) {

@@ -3,7 +3,7 @@
 use super::Registry;
 use crate::engine::context::name_of;
 use crate::engine::queue::{Hub, Lists};
-use crate::engine::worker::Seat;
+use crate::engine::worker::Worker;
 use crate::state::facts::{Facts, Probe};
 use crate::state::queue::{Fifo, Node};
 use crate::state::slot::{Checked, SlotStep};
@@ -166,13 +166,13 @@ impl Registry {
 
     /// Does what a change of the slot asks for. The caller owns the node, if it is to be queued.
     #[inline]
-    pub(in crate::engine) fn follow(&self, next: SlotStep, node: Node, seat: Option<&Seat>) {
+    pub(in crate::engine) fn follow(&self, next: SlotStep, node: Node, worker: Option<&Worker>) {
         match next {
             SlotStep::Nothing => {}
             // User code that this call has called, a clone of a key or a hint, has forked.
             _ if self.forked() => {}
             SlotStep::Queue => self.submit(node),
-            SlotStep::Recheck => self.queue_check(node, seat),
+            SlotStep::Recheck => self.queue_check(node, worker),
             SlotStep::Collect => self.announce_collected(),
             SlotStep::Gone => unreachable!("only a token's return can find this, and sees to it"),
         }
@@ -180,14 +180,14 @@ impl Registry {
 
     /// Queues a slot for a check. A thread that runs on the port leaves the check to the next wait.
     /// Any other thread makes it at once.
-    pub(in crate::engine) fn queue_check(&self, node: Node, seat: Option<&Seat>) {
-        if let Some(seat) = seat {
+    pub(in crate::engine) fn queue_check(&self, node: Node, worker: Option<&Worker>) {
+        if let Some(worker) = worker {
             let mut hub = self.lock();
             let (schedule, lists) = hub.parts_mut();
-            if schedule.is_running(seat.number()) && !seat.has_left() {
+            if schedule.is_running(worker.number()) && !worker.has_left() {
                 lists.push_recheck(self.nodes(), node);
                 lists.tell_collectors();
-                let wake = schedule.look_after(&self.view(lists, seat));
+                let wake = schedule.look_after(&self.view(lists, worker));
                 let notice = wake.map(|wake| lists.notice(wake));
                 drop(hub);
                 self.notify(notice);

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 use super::{Registry, Return};
 use crate::backend::reactor::Until;
 use crate::engine::context::{Name, PortPhase, kind_of, name_parts};
-use crate::engine::worker::Seat;
+use crate::engine::worker::Worker;
 use crate::memory::trace::trace;
 use crate::state::facts::Facts;
 use crate::state::slot::{Drained, Refusal, Slot, SlotStep};
@@ -48,7 +48,7 @@ impl Registry {
         slot: &Slot,
         name: Name,
         Return { mode, timed, drained }: Return,
-        seat: impl FnOnce() -> Option<Arc<Seat>>,
+        worker: impl FnOnce() -> Option<Arc<Worker>>,
     ) -> Result<(), Error> {
         if self.forked() {
             return Err(Error::new(call, ErrorKind::Forked));
@@ -76,7 +76,7 @@ impl Registry {
             SlotStep::Nothing => Ok(()),
             SlotStep::Gone => Err(Error::new(call, ErrorKind::NotRegistered)),
             next => {
-                self.follow(next, name_parts(name).0, seat().as_deref());
+                self.follow(next, name_parts(name).0, worker().as_deref());
                 Ok(())
             }
         }
@@ -84,7 +84,7 @@ impl Registry {
 
     /// The key of a persistent packet has been cloned. If something is `unreported`, the clone has
     /// panicked.
-    pub(crate) fn cloned(&self, name: Name, unreported: Events, seat: Option<&Seat>) {
+    pub(crate) fn cloned(&self, name: Name, unreported: Events, worker: Option<&Worker>) {
         let (index, generation) = name_parts(name);
         let slot = self.slot(index);
         if self.phase() != PortPhase::Open {
@@ -93,7 +93,7 @@ impl Registry {
         }
         match slot.cloned(unreported) {
             SlotStep::Nothing if slot.word().is_timed() => self.revalidate_given_back(index),
-            next => self.follow(next, index, seat),
+            next => self.follow(next, index, worker),
         }
     }
 
@@ -179,7 +179,7 @@ impl Registry {
         name: Name,
         mode: Mode,
         drained: impl Fn() -> Drained,
-        seat: impl FnOnce() -> Option<Arc<Seat>>,
+        worker: impl FnOnce() -> Option<Arc<Worker>>,
     ) -> Result<(), Error> {
         let (index, generation) = name_parts(name);
         let refused = |refusal| Error::new(Call::Enable, kind_of(refusal));
@@ -188,7 +188,7 @@ impl Registry {
         let poll = self.current_poll();
         match slot.enable(generation, mode, drained, poll).map_err(refused)? {
             SlotStep::Nothing => {}
-            next => self.follow(next, index, seat().as_deref()),
+            next => self.follow(next, index, worker().as_deref()),
         }
         trace!(DEBUG, port = self.number(), registration = ?crate::engine::Shown(name), ?mode, "enabled");
         Ok(())
@@ -212,7 +212,7 @@ impl Registry {
         slot: &Slot,
         name: Name,
         interest: Interest,
-        seat: impl FnOnce() -> Option<Arc<Seat>>,
+        worker: impl FnOnce() -> Option<Arc<Worker>>,
     ) -> Result<(), Error> {
         let (index, generation) = name_parts(name);
         let refused = |refusal| Error::new(Call::Enable, kind_of(refusal));
@@ -221,7 +221,7 @@ impl Registry {
         let poll = self.current_poll();
         match slot.enable_also(generation, interest, poll).map_err(refused)? {
             SlotStep::Nothing => {}
-            next => self.follow(next, index, seat().as_deref()),
+            next => self.follow(next, index, worker().as_deref()),
         }
         trace!(
             DEBUG,

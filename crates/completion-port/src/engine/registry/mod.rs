@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, PoisonError};
 
 use super::context::{BEGIN, Name, PortPhase, kind_of, name_of, name_parts};
-use super::worker::Seat;
+use super::worker::Worker;
 use super::workers::Workers;
 use crate::backend::reactor::{Until, Watch};
 use crate::memory::trace::trace;
@@ -103,7 +103,7 @@ impl Registry {
         call: Call,
         index: u32,
         entry: NewRegistration,
-        seat: impl FnOnce() -> Option<Arc<Seat>>,
+        worker: impl FnOnce() -> Option<Arc<Worker>>,
     ) -> Result<Name, Error> {
         let name = self.enter(call, index, entry)?;
         let NewRegistration { mode, associated, shared, .. } = entry;
@@ -118,7 +118,7 @@ impl Registry {
                     slot.free();
                     return Err(Error::new(call, ErrorKind::BadDescriptor));
                 }
-                next => self.follow(next, index, seat().as_deref()),
+                next => self.follow(next, index, worker().as_deref()),
             }
         }
         trace!(

@@ -4,35 +4,35 @@ use super::Registry;
 use crate::engine::context::Name;
 use crate::engine::context::{name_of, name_parts};
 use crate::engine::queue::Taken;
-use crate::engine::worker::{PacketKind, Seat};
+use crate::engine::worker::{PacketKind, Worker};
 use crate::state::queue::{NIL, Node, OP, POSTED, cell_of, is_op};
 use crate::state::slot::{NodeTurn, Slot};
 
 impl Registry {
-    /// The next packet of those that `seat` has been handed, of any kind. `first` is the first node,
+    /// The next packet of those that `worker` has been handed, of any kind. `first` is the first node,
     /// if it was taken already; `NIL` otherwise.
-    pub(crate) fn next(&self, seat: &Seat, first: Node) -> Option<Taken<'_>> {
-        self.next_by(seat, first, |_, slot| slot.take())
+    pub(crate) fn next(&self, worker: &Worker, first: Node) -> Option<Taken<'_>> {
+        self.next_by(worker, first, |_, slot| slot.take())
     }
 
     /// The same, but `turn` gives each slot its turn. It gets the slot and its number; the calling
     /// thread owns the node then.
     pub(crate) fn next_by(
         &self,
-        seat: &Seat,
+        worker: &Worker,
         mut first: Node,
         mut turn: impl FnMut(u32, &Slot) -> NodeTurn,
     ) -> Option<Taken<'_>> {
         loop {
             let node = match std::mem::replace(&mut first, NIL) {
-                NIL => self.next_node(seat)?,
+                NIL => self.next_node(worker)?,
                 first => first,
             };
             if is_op(node) {
                 return Some(Taken::Operation(node & !OP));
             }
             if node & POSTED != 0 {
-                seat.count(PacketKind::Posted);
+                worker.count(PacketKind::Posted);
                 return Some(Taken::Posted(cell_of(node)));
             }
             let slot = self.slot(node);
@@ -41,15 +41,15 @@ impl Registry {
             loop {
                 match turn(node, slot) {
                     NodeTurn::Held(events) => {
-                        seat.count(PacketKind::Ready);
+                        worker.count(PacketKind::Ready);
                         return Some(Taken::Ready(slot, name, events));
                     }
                     NodeTurn::Cloned(events) => {
-                        seat.count(PacketKind::Notified);
+                        worker.count(PacketKind::Notified);
                         return Some(Taken::Notified(name, events));
                     }
                     NodeTurn::Check if self.check_one(node) => {}
-                    last => match self.end_turn(seat, name, last) {
+                    last => match self.end_turn(worker, name, last) {
                         // The turn has called user code that forked, and this is the child: what is behind
                         // the node is the parent's.
                         None if self.forked() => return None,
@@ -63,24 +63,24 @@ impl Registry {
 
     /// What the caller gets from a turn that reports no events.
     #[cold]
-    fn end_turn(&self, seat: &Seat, name: Name, turn: NodeTurn) -> Option<Taken<'_>> {
+    fn end_turn(&self, worker: &Worker, name: Name, turn: NodeTurn) -> Option<Taken<'_>> {
         match turn {
             NodeTurn::Removed => {
-                seat.count(PacketKind::Removed);
+                worker.count(PacketKind::Removed);
                 Some(Taken::Removed(name))
             }
             NodeTurn::Gone => {
-                self.uncount_delay(seat);
+                self.uncount_delay(worker);
                 Some(Taken::Gone(name))
             }
             NodeTurn::Collect => {
-                self.uncount_delay(seat);
+                self.uncount_delay(worker);
                 self.announce_collected();
                 None
             }
             // The turn or the check has given the node back.
             _ => {
-                self.uncount_delay(seat);
+                self.uncount_delay(worker);
                 self.revalidate_given_back(name_parts(name).0);
                 None
             }

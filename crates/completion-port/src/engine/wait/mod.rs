@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::Engine;
 use super::context::PortPhase;
 use super::queue::{Flags, Hub, Lists, Notice, PortView};
-use super::worker::Seat;
+use super::worker::Worker;
 use crate::state::moment::Moment;
 use crate::state::queue::{Fifo, POSTED};
 use crate::state::schedule::{Action, Turn, Waited};
@@ -27,11 +27,11 @@ pub(crate) trait GoesOn {
 }
 
 impl Engine {
-    /// Waits until `seat` has been handed packets, at most `room` of them, or `deadline` is over
+    /// Waits until `worker` has been handed packets, at most `room` of them, or `deadline` is over
     /// (`None`: no limit). `port` goes on with the operations that were put aside, whenever there are any, without the lock.
     pub(crate) fn wait(
         &self,
-        seat: &Seat,
+        worker: &Worker,
         scratch: &mut Scratch,
         room: usize,
         deadline: Option<Moment>,
@@ -40,37 +40,37 @@ impl Engine {
         if self.has_fault() {
             return Waited::Failed;
         }
-        seat.come_to_wait();
-        seat.clear_attention();
-        let packet = seat.end_quota(|| self.backend().now());
+        worker.come_to_wait();
+        worker.clear_attention();
+        let packet = worker.end_quota(|| self.backend().now());
         let mut hub = self.lock();
         // Left over if the iterator of an earlier wait was forgotten, or is still about.
-        self.take_chain_back(hub.lists_mut(), seat);
-        hub.lists_mut().give_back_emptied(self.nodes(), seat);
-        let mut turn = Turn::new(seat.number(), room, deadline);
+        self.take_chain_back(hub.lists_mut(), worker);
+        hub.lists_mut().give_back_emptied(self.nodes(), worker);
+        let mut turn = Turn::new(worker.number(), room, deadline);
         let (schedule, lists) = hub.parts_mut();
         let (queries, _) = scratch.for_schedule();
-        schedule.arrive(&mut turn, packet, queries, &mut self.view(lists, seat));
+        schedule.arrive(&mut turn, packet, queries, &mut self.view(lists, worker));
         loop {
             let (schedule, lists) = hub.parts_mut();
-            let mut view = self.view(lists, seat);
+            let mut view = self.view(lists, worker);
             let (queries, is_filled) = scratch.for_schedule();
             let queue_due = |view: &mut PortView<'_>, now| self.queue_due(view.lists_mut(), now);
             let action = schedule.next(&mut turn, queries, is_filled, &mut view, queue_due);
             if let Action::Return(waited, wake) = action {
                 let notice = wake.map(|wake| hub.notice(wake));
-                self.end_wait(hub, seat, notice, port);
+                self.end_wait(hub, worker, notice, port);
                 // Queued packets go first, and the next wait fails.
                 let fails = turn.is_refused() && waited == Waited::TimedOut;
                 return if fails { Waited::Failed } else { waited };
             }
-            hub = self.act(action, hub, seat, scratch, port);
+            hub = self.act(action, hub, worker, scratch, port);
             if scratch.take_refusal() {
                 hub.schedule().refuse(&mut turn);
             }
             // What comes of it is to be found by this wait, however soon that ends.
             if hub.lists().flags().has(Flags::DEFERRED) {
-                hub = self.go_on(hub, seat, port);
+                hub = self.go_on(hub, worker, port);
             }
         }
     }
@@ -82,45 +82,45 @@ impl Engine {
         &'e self,
         action: Action,
         hub: MutexGuard<'e, Hub>,
-        seat: &Seat,
+        worker: &Worker,
         scratch: &mut Scratch,
         port: &dyn GoesOn,
     ) -> MutexGuard<'e, Hub> {
         match action {
             Action::Return(..) => hub,
-            Action::Check => self.recheck(hub, seat, scratch),
+            Action::Check => self.recheck(hub, worker, scratch),
             Action::Ask { grow } => {
                 if grow {
                     scratch.grow();
                 }
-                self.ask(hub, seat, scratch)
+                self.ask(hub, worker, scratch)
             }
             Action::Query(query) => self.query(hub, query),
             // What was put aside is not to wait for the end of a sleep, nor is what comes of it.
             Action::Poll(_) if hub.lists().flags().has(Flags::DEFERRED) => {
-                let hub = self.go_on(hub, seat, port);
-                self.sleep_in_kernel(hub, seat, scratch, Some(Duration::ZERO))
+                let hub = self.go_on(hub, worker, port);
+                self.sleep_in_kernel(hub, worker, scratch, Some(Duration::ZERO))
             }
             Action::Park(_) if hub.lists().flags().has(Flags::DEFERRED) => {
-                self.sleep(self.go_on(hub, seat, port), seat, Some(Duration::ZERO))
+                self.sleep(self.go_on(hub, worker, port), worker, Some(Duration::ZERO))
             }
-            Action::Poll(timeout) => self.sleep_in_kernel(hub, seat, scratch, timeout),
-            Action::Park(timeout) => self.sleep(hub, seat, timeout),
+            Action::Poll(timeout) => self.sleep_in_kernel(hub, worker, scratch, timeout),
+            Action::Park(timeout) => self.sleep(hub, worker, timeout),
         }
     }
 
-    /// The wait of the thread of `seat` ends, and another thread may have to be woken.
+    /// The wait of the thread of `worker` ends, and another thread may have to be woken.
     #[allow(clippy::inline_always, reason = "part of each wait")]
     #[inline(always)]
     fn end_wait<'e>(
         &'e self,
         hub: MutexGuard<'e, Hub>,
-        seat: &Seat,
+        worker: &Worker,
         notice: Option<Notice>,
         port: &dyn GoesOn,
     ) {
         if hub.lists().flags().is_any() {
-            self.end_notably(hub, seat, notice, port);
+            self.end_notably(hub, worker, notice, port);
         } else {
             drop(hub);
             self.notify(notice);
@@ -132,30 +132,30 @@ impl Engine {
     fn go_on<'e>(
         &'e self,
         hub: MutexGuard<'e, Hub>,
-        seat: &Seat,
+        worker: &Worker,
         port: &dyn GoesOn,
     ) -> MutexGuard<'e, Hub> {
         drop(hub);
-        let goes_on = seat.begin_going_on();
+        let goes_on = worker.begin_going_on();
         port.go_on();
         drop(goes_on);
         self.lock()
     }
 
-    /// The wait of the thread of `seat` ends on a port of which something is notable. The other thread is woken
+    /// The wait of the thread of `worker` ends on a port of which something is notable. The other thread is woken
     /// before a subscriber hears of anything, which may take its time.
     #[cold]
     #[inline(never)]
     fn end_notably<'e>(
         &'e self,
         mut hub: MutexGuard<'e, Hub>,
-        seat: &Seat,
+        worker: &Worker,
         notice: Option<Notice>,
         port: &dyn GoesOn,
     ) {
         let is_any_deferred = hub.lists().flags().has(Flags::DEFERRED);
         if hub.lists().flags().has(Flags::MEASURED) {
-            seat.measure();
+            worker.measure();
         }
         let found = hub.lists_mut().take_found();
         if hub.lists().phase() != PortPhase::Open {

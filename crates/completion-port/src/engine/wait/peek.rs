@@ -6,7 +6,7 @@ use super::Scratch;
 use crate::engine::Engine;
 use crate::engine::context::PortPhase;
 use crate::engine::queue::{Hub, Lists};
-use crate::engine::worker::Seat;
+use crate::engine::worker::Worker;
 use crate::state::queue::{Fifo, Node, POSTED};
 use crate::state::schedule::most_further;
 use crate::sync::MutexGuard;
@@ -21,7 +21,7 @@ impl Engine {
     /// wait, and checks what is only remembered.
     pub(crate) fn has_packets(
         &self,
-        own: Option<&Seat>,
+        own: Option<&Worker>,
         scratch: &mut Scratch,
     ) -> Result<bool, Error> {
         self.check_usable(Call::Wait)?;
@@ -86,7 +86,7 @@ impl Engine {
         &'e self,
         mut hub: MutexGuard<'e, Hub>,
         found: bool,
-        own: Option<&Seat>,
+        own: Option<&Worker>,
     ) {
         let (schedule, lists) = hub.parts_mut();
         let wake = schedule.depart_calling(found, &self.view(lists, own));
@@ -97,7 +97,7 @@ impl Engine {
 
     /// Whether the thread of `own` was handed a node that brings a packet and that it has not
     /// looked at. That thread calls this, with the lock held.
-    fn is_one_left(&self, own: &Seat) -> bool {
+    fn is_one_left(&self, own: &Worker) -> bool {
         // The thread takes nothing meanwhile, and other threads take a chain away under the lock
         // only.
         Fifo::any_in_chain(self.nodes(), own.chain(), |node| self.is_due(node))

@@ -7,7 +7,7 @@ use crate::engine::Engine;
 use crate::engine::context::name_parts;
 use crate::engine::queue::{Hub, Lists};
 use crate::engine::registry::CheckBuffers;
-use crate::engine::worker::Seat;
+use crate::engine::worker::Worker;
 use crate::memory::trace::trace_caught;
 use crate::state::facts::{Edge, Facts};
 use crate::state::queue::{Fifo, Links, NIL, Node, Row, is_op};
@@ -141,7 +141,7 @@ impl Engine {
     pub(super) fn recheck<'e>(
         &'e self,
         hub: MutexGuard<'e, Hub>,
-        seat: &Seat,
+        worker: &Worker,
         scratch: &mut Scratch,
     ) -> MutexGuard<'e, Hub> {
         let checks = self.check_some(hub, scratch.checks());
@@ -152,8 +152,8 @@ impl Engine {
         // A one-shot reactor has the answers.
         if !checks.hot().is_empty() || self.is_one_shot() {
             let (schedule, lists) = hub.parts_mut();
-            if schedule.asks(&self.view(lists, seat)) {
-                hub = self.ask(hub, seat, scratch);
+            if schedule.asks(&self.view(lists, worker)) {
+                hub = self.ask(hub, worker, scratch);
             }
         }
         self.end_check(hub.lists_mut(), checks);
@@ -164,21 +164,21 @@ impl Engine {
     pub(super) fn ask<'e>(
         &'e self,
         hub: MutexGuard<'e, Hub>,
-        seat: &Seat,
+        worker: &Worker,
         scratch: &mut Scratch,
     ) -> MutexGuard<'e, Hub> {
-        self.look(hub, seat, scratch, None)
+        self.look(hub, worker, scratch, None)
     }
 
     /// Enters the kernel's wait, for at most `timeout`, without the lock.
     pub(super) fn sleep_in_kernel<'e>(
         &'e self,
         hub: MutexGuard<'e, Hub>,
-        seat: &Seat,
+        worker: &Worker,
         scratch: &mut Scratch,
         timeout: Option<Duration>,
     ) -> MutexGuard<'e, Hub> {
-        self.look(hub, seat, scratch, Some(Sleep(timeout)))
+        self.look(hub, worker, scratch, Some(Sleep(timeout)))
     }
 
     /// Asks the kernel for edges, without the lock. The thread may `sleep` there. Several threads may ask
@@ -186,7 +186,7 @@ impl Engine {
     fn look<'e>(
         &'e self,
         mut hub: MutexGuard<'e, Hub>,
-        seat: &Seat,
+        worker: &Worker,
         scratch: &mut Scratch,
         sleep: Option<Sleep>,
     ) -> MutexGuard<'e, Hub> {
@@ -207,19 +207,23 @@ impl Engine {
         let mut hub = self.lock();
         let (schedule, lists) = hub.parts_mut();
         if sleep.is_some() {
-            schedule.end_in_kernel(seat.number());
+            schedule.end_in_kernel(worker.number());
         }
-        schedule.polled(seat.number(), &self.view(lists, seat));
+        schedule.polled(worker.number(), &self.view(lists, worker));
         let woken = poll.woken;
         self.end_poll(lists, poll);
-        if woken { self.answer_wake(hub, seat) } else { hub }
+        if woken { self.answer_wake(hub, worker) } else { hub }
     }
 
-    /// A wake has brought the thread of `seat` out of the kernel's wait.
+    /// A wake has brought the thread of `worker` out of the kernel's wait.
     #[inline(never)]
-    fn answer_wake<'e>(&'e self, mut hub: MutexGuard<'e, Hub>, seat: &Seat) -> MutexGuard<'e, Hub> {
+    fn answer_wake<'e>(
+        &'e self,
+        mut hub: MutexGuard<'e, Hub>,
+        worker: &Worker,
+    ) -> MutexGuard<'e, Hub> {
         let (schedule, lists) = hub.parts_mut();
-        let is_another_due = schedule.woken(seat.number(), &mut self.view(lists, seat));
+        let is_another_due = schedule.woken(worker.number(), &mut self.view(lists, worker));
         if !is_another_due {
             return hub;
         }

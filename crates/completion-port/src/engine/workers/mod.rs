@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::context::BEGIN;
 use super::queue::{Hub, Queue, WorkerEntry};
-use super::worker::Seat;
+use super::worker::Worker;
 use crate::backend::thread::Thread;
 use crate::state::schedule::Query;
 use crate::sync::{AtomicU64, MutexGuard};
@@ -41,7 +41,7 @@ impl Workers {
     }
 
     /// The calling thread takes a seat.
-    pub(crate) fn join(&self) -> Arc<Seat> {
+    pub(crate) fn join(&self) -> Arc<Worker> {
         let thread: Arc<dyn Thread> = self.backend().this_thread().into();
         let is_observed = self.observes_all && thread.observe();
         if self.detection() != BlockDetection::Announced {
@@ -50,37 +50,37 @@ impl Workers {
         let mut hub = self.lock();
         // The thread's progress moves on with its first action after this.
         let number = hub.schedule().join(is_observed, BEGIN.wrapping_sub(1));
-        let seat = Arc::new(Seat::new(number));
-        let entry = WorkerEntry::new(Arc::clone(&seat), thread);
+        let worker = Arc::new(Worker::new(number));
+        let entry = WorkerEntry::new(Arc::clone(&worker), thread);
         hub.lists_mut().members_mut().add(number, entry);
-        seat
+        worker
     }
 
-    /// The thread of `seat` leaves the port: it exits, or waits on another one. Packets that it had
+    /// The thread of `worker` leaves the port: it exits, or waits on another one. Packets that it had
     /// not looked at go back to the front of the queue.
-    pub(crate) fn leave(&self, seat: &Seat) {
+    pub(crate) fn leave(&self, worker: &Worker) {
         let mut hub = self.lock();
-        if seat.leave() {
+        if worker.leave() {
             return;
         }
         let (schedule, lists) = hub.parts_mut();
-        self.take_chain_back(lists, seat);
-        lists.give_back_emptied(self.nodes(), seat);
-        lists.members_mut().remove(seat);
-        let wake = schedule.leave(seat.number(), &self.view(lists, seat));
+        self.take_chain_back(lists, worker);
+        lists.give_back_emptied(self.nodes(), worker);
+        lists.members_mut().remove(worker);
+        let wake = schedule.leave(worker.number(), &self.view(lists, worker));
         let notice = wake.map(|wake| lists.notice(wake));
         drop(self.end_if_over(hub));
         self.notify(notice);
     }
 
-    /// The thread of `seat` says that it is about to block; false if it is not counted anyway.
-    pub(crate) fn begin_blocking(&self, seat: &Seat) -> bool {
+    /// The thread of `worker` says that it is about to block; false if it is not counted anyway.
+    pub(crate) fn begin_blocking(&self, worker: &Worker) -> bool {
         let mut hub = self.lock();
-        if seat.has_left() {
+        if worker.has_left() {
             return false;
         }
         let (schedule, lists) = hub.parts_mut();
-        let Some(wake) = schedule.block(seat.number(), &mut self.view(lists, seat)) else {
+        let Some(wake) = schedule.block(worker.number(), &mut self.view(lists, worker)) else {
             return false;
         };
         let notice = wake.map(|wake| lists.notice(wake));
@@ -89,28 +89,28 @@ impl Workers {
         true
     }
 
-    /// The thread of `seat` blocks no longer. Nothing happens in a child that was forked meanwhile.
-    pub(crate) fn end_blocking(&self, seat: &Seat) {
+    /// The thread of `worker` blocks no longer. Nothing happens in a child that was forked meanwhile.
+    pub(crate) fn end_blocking(&self, worker: &Worker) {
         if self.forked() {
             return;
         }
-        seat.advance_with_own(seat.own_left());
+        worker.advance_with_own(worker.own_left());
         let mut hub = self.lock();
-        if !seat.has_left() {
-            hub.schedule().unblock(seat.number());
+        if !worker.has_left() {
+            hub.schedule().unblock(worker.number());
         }
     }
 
-    /// The thread of `seat` does not want the packets that it has not looked at: they go back to
+    /// The thread of `worker` does not want the packets that it has not looked at: they go back to
     /// the front of the queue.
     #[inline]
-    pub(crate) fn give_back(&self, seat: &Seat) {
-        if seat.is_chain_empty() || self.forked() {
+    pub(crate) fn give_back(&self, worker: &Worker) {
+        if worker.is_chain_empty() || self.forked() {
             return;
         }
         let mut hub = self.lock();
         let (schedule, lists) = hub.parts_mut();
-        let gave_back = schedule.take_back(seat.number(), &mut self.view(lists, seat));
+        let gave_back = schedule.take_back(worker.number(), &mut self.view(lists, worker));
         let notice = if gave_back { self.depart(&mut hub) } else { None };
         drop(hub);
         self.notify(notice);
@@ -120,16 +120,16 @@ impl Workers {
 /// How threads sleep, and what becomes known of those that do not wait.
 impl Workers {
     /// Sleeps without the lock until another thread wakes this one, or `timeout` is over (`None`:
-    /// no limit), or for no reason. The thread of `seat` calls it.
+    /// no limit), or for no reason. The thread of `worker` calls it.
     #[inline(never)]
     pub(super) fn sleep<'e>(
         &'e self,
         hub: MutexGuard<'e, Hub>,
-        seat: &Seat,
+        worker: &Worker,
         timeout: Option<Duration>,
     ) -> MutexGuard<'e, Hub> {
-        let member = hub.lists().members().get(seat.number()).expect("a thread that waits sits");
-        let thread = Arc::clone(member.thread());
+        let entry = hub.lists().entries().get(worker.number()).expect("a thread that waits sits");
+        let thread = Arc::clone(entry.thread());
         drop(hub);
         thread.park(timeout);
         self.lock()
@@ -143,18 +143,18 @@ impl Workers {
         hub: MutexGuard<'e, Hub>,
         query: Query,
     ) -> MutexGuard<'e, Hub> {
-        let Some(member) = hub.lists().members().get(query.seat).cloned() else { return hub };
+        let Some(entry) = hub.lists().entries().get(query.worker).cloned() else { return hub };
         drop(hub);
         // First: what the thread runs while the system is asked is not counted as known.
-        let ran = member.thread().processor_time();
-        let asleep = query.is_settled_by(ran).or_else(|| member.thread().asleep());
+        let ran = entry.thread().processor_time();
+        let asleep = query.is_settled_by(ran).or_else(|| entry.thread().asleep());
         let is_observed = query.stuck_at.is_some()
             && asleep == Some(true)
             && self.detection() == BlockDetection::Switches
-            && member.thread().observe();
+            && entry.thread().observe();
         let mut hub = self.lock();
         // The seat may be another thread's by now.
-        if !member.seat().has_left() {
+        if !entry.worker().has_left() {
             let (schedule, lists) = hub.parts_mut();
             schedule.answer(query, ran, asleep, is_observed, &mut self.view(lists, None));
         }
@@ -165,8 +165,8 @@ impl Workers {
     /// packets that are on their way.
     pub(super) fn take_back_all(&self, hub: &mut Hub) {
         let (schedule, lists) = hub.parts_mut();
-        for number in 0..lists.members().highest() {
-            if lists.members().get(number).is_some() && !schedule.is_given(number) {
+        for number in 0..lists.entries().highest() {
+            if lists.entries().get(number).is_some() && !schedule.is_given(number) {
                 schedule.take_back(number, &mut self.view(lists, None));
             }
         }

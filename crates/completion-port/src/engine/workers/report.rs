@@ -3,7 +3,7 @@
 use super::Workers;
 use crate::engine::queue::{Hub, WorkerEntry};
 use crate::engine::worker::Tally;
-use crate::state::schedule::{Figures, SeatNumber, Status};
+use crate::state::schedule::{Figures, Status, WorkerNumber};
 use crate::sync::MutexGuard;
 
 /// What the statistics say.
@@ -21,7 +21,7 @@ pub(crate) struct Snapshot {
 /// What is told of one thread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ThreadSnapshot {
-    pub(crate) seat: SeatNumber,
+    pub(crate) worker: WorkerNumber,
     pub(crate) system_number: Option<u64>,
     pub(crate) status: Status,
     pub(crate) packets: Tally,
@@ -43,7 +43,7 @@ impl Workers {
             polls,
             empty_polls,
             rebuilds: lists.replacements(),
-            packets: lists.members().packets(),
+            packets: lists.entries().packets(),
             threads: schedule.figures(),
         }
     }
@@ -54,19 +54,19 @@ impl Workers {
         }
         let hub = self.lock_and_requery();
         let (schedule, lists) = hub.parts();
-        let snapshot = |member: &WorkerEntry| {
+        let snapshot = |entry: &WorkerEntry| {
             let mut packets = Tally::default();
-            packets.add(member.seat());
+            packets.add(entry.worker());
             ThreadSnapshot {
-                seat: member.seat().number(),
-                system_number: member.thread().number(),
-                status: schedule.status(member.seat().number()),
+                worker: entry.worker().number(),
+                system_number: entry.thread().number(),
+                status: schedule.status(entry.worker().number()),
                 packets,
-                wakes: member.wakes(),
-                blocks_found: member.blocks_found(),
+                wakes: entry.wakes(),
+                blocks_found: entry.blocks_found(),
             }
         };
-        lists.members().iter().map(snapshot).collect()
+        lists.entries().iter().map(snapshot).collect()
     }
 
     /// Takes the lock, having asked the system about threads that were found asleep.

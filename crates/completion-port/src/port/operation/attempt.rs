@@ -2,7 +2,7 @@
 
 use crate::backend::Backend;
 use crate::backend::sockets::{Rest, SocketAttempt, Transport};
-use crate::engine::{AttemptContext, EndReason, Engine, OpEntry, OpRef, Seat, Step};
+use crate::engine::{AttemptContext, EndReason, Engine, OpEntry, OpRef, Step, Worker};
 use crate::memory::cells::Cell;
 use crate::port::Store;
 use crate::port::operation::OpData;
@@ -112,9 +112,9 @@ impl<K, B: Buffer> Store<K, B> {
         &self,
         cell: &Cell<OpData<B>>,
         op_ref: &OpRef<'_>,
-        seat: Option<&Seat>,
+        worker: Option<&Worker>,
     ) -> SocketAttempt<Rest> {
-        self.attempt(cell, op_ref, seat)
+        self.attempt(cell, op_ref, worker)
     }
 
     /// Tries the operation in `cell`, which the engine has handed to the calling thread for that.
@@ -127,9 +127,9 @@ impl<K, B: Buffer> Store<K, B> {
         &self,
         cell: &Cell<OpData<B>>,
         op_ref: &OpRef<'_>,
-        seat: Option<&Seat>,
+        worker: Option<&Worker>,
     ) -> SocketAttempt<Rest> {
-        let tried = Trying { store: self, op_index: op_ref.op_index, seat };
+        let tried = Trying { store: self, op_index: op_ref.op_index, worker };
         // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
         // - a value: an operation is in its cell until its packet is taken;
         // - nothing else: from `Step::Try` until it is told what that has come to the engine hands the operation to
@@ -147,12 +147,12 @@ impl<K, B: Buffer> Store<K, B> {
         cell: &Cell<OpData<B>>,
         op_ref: &OpRef<'_>,
         attempt: SocketAttempt<Rest>,
-        seat: Option<&Seat>,
+        worker: Option<&Worker>,
     ) -> Step {
         if let SocketAttempt::Carried = attempt {
-            self.submit_socket(cell, op_ref, seat)
+            self.submit_socket(cell, op_ref, worker)
         } else {
-            self.engine.tried(op_ref, attempt, seat)
+            self.engine.tried(op_ref, attempt, worker)
         }
     }
 
@@ -162,15 +162,15 @@ impl<K, B: Buffer> Store<K, B> {
         &self,
         cell: &Cell<OpData<B>>,
         op_ref: &OpRef<'_>,
-        seat: Option<&Seat>,
+        worker: Option<&Worker>,
     ) -> Step {
         loop {
-            let attempt = self.attempt(cell, op_ref, seat);
+            let attempt = self.attempt(cell, op_ref, worker);
             if self.engine.forked() {
                 // The buffer's code has forked, and this is the child: the operation is the parent's.
                 return Step::Waits;
             }
-            match self.tried(cell, op_ref, attempt, seat) {
+            match self.tried(cell, op_ref, attempt, worker) {
                 Step::Try => {}
                 step => return step,
             }
@@ -184,10 +184,10 @@ impl<K, B: Buffer> Store<K, B> {
         cell: &Cell<OpData<B>>,
         op_ref: &OpRef<'_>,
         mut known: Option<SocketAttempt<Rest>>,
-        seat: Option<&Seat>,
+        worker: Option<&Worker>,
     ) -> bool {
         loop {
-            let attempt = known.take().unwrap_or_else(|| self.attempt_again(cell, op_ref, seat));
+            let attempt = known.take().unwrap_or_else(|| self.attempt_again(cell, op_ref, worker));
             if self.engine.forked() {
                 // As above.
                 return false;
@@ -196,7 +196,7 @@ impl<K, B: Buffer> Store<K, B> {
             if self.engine.tried_and_completed(op_ref, attempt) {
                 return true;
             }
-            match self.tried(cell, op_ref, attempt, seat) {
+            match self.tried(cell, op_ref, attempt, worker) {
                 Step::Try => {}
                 Step::Waits => return false,
                 Step::Ends(reason) => {
@@ -239,14 +239,14 @@ impl<B> Drop for Loaded<'_, B> {
 pub(super) struct Trying<'s, K, B: Buffer> {
     pub(super) store: &'s Store<K, B>,
     pub(super) op_index: u32,
-    pub(super) seat: Option<&'s Seat>,
+    pub(super) worker: Option<&'s Worker>,
 }
 
 impl<K, B: Buffer> Drop for Trying<'_, K, B> {
     #[cold]
     #[inline(never)]
     fn drop(&mut self) {
-        let Self { store, op_index, seat } = *self;
+        let Self { store, op_index, worker } = *self;
         if store.engine.forked() {
             return;
         }
@@ -255,7 +255,7 @@ impl<K, B: Buffer> Drop for Trying<'_, K, B> {
         //   is used no more.
         unsafe { store.operations.at(op_index).get_mut() }.fail_by_panic();
         let op_ref = store.engine.op_ref(op_index);
-        store.engine.tried(&op_ref, SocketAttempt::Done(Rest::Unknown), seat);
+        store.engine.tried(&op_ref, SocketAttempt::Done(Rest::Unknown), worker);
         store.engine.queue_operation(op_index);
     }
 }

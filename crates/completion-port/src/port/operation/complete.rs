@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 
 use crate::backend::sockets::{Rest, SocketAttempt};
-use crate::engine::{EndReason, Engine, Name, OpRef, Seat, Step, name_parts};
+use crate::engine::{EndReason, Engine, Name, OpRef, Step, Worker, name_parts};
 use crate::memory::cells::Cell;
 use crate::memory::trace::hears_packets;
 use crate::port::operation::attempt::settle;
@@ -28,19 +28,19 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
     pub(in crate::port) fn operation(
         &self,
         op_index: u32,
-        seat: &Seat,
+        worker: &Worker,
     ) -> Option<Packet<'p, K, M, B>> {
         let (store, engine) = (self.port.store(), self.port.engine());
         let (op_ref, cell) = (engine.op_ref(op_index), store.operations.at(op_index));
         if !engine.turn_alone(&op_ref) {
-            return self.any_operation(&op_ref, cell, seat);
+            return self.any_operation(&op_ref, cell, worker);
         }
-        let attempt = store.attempt(cell, &op_ref, Some(seat));
+        let attempt = store.attempt(cell, &op_ref, Some(worker));
         // The common case of `Store::attempt_own`.
         if engine.forked() || !engine.tried_and_completed(&op_ref, attempt) {
-            return self.own_operation(&op_ref, cell, Some(attempt), seat);
+            return self.own_operation(&op_ref, cell, Some(attempt), worker);
         }
-        Some(self.done(&op_ref, cell, seat))
+        Some(self.done(&op_ref, cell, worker))
     }
 
     /// The packet of an operation that was started by a token, which has landed, and is settled.
@@ -49,10 +49,10 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
         &self,
         op_ref: &OpRef<'p>,
         cell: &'p Cell<OpData<B>>,
-        seat: &Seat,
+        worker: &Worker,
     ) -> Packet<'p, K, M, B> {
         let (store, engine) = (self.port.store(), self.port.engine());
-        engine.count_operation(seat, true);
+        engine.count_operation(worker, true);
         if hears_packets() {
             tell_completed(engine, op_ref.registration(), cell);
         }
@@ -68,12 +68,12 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
         op_ref: &OpRef<'p>,
         cell: &'p Cell<OpData<B>>,
         known: Option<SocketAttempt<Rest>>,
-        seat: &Seat,
+        worker: &Worker,
     ) -> Option<Packet<'p, K, M, B>> {
-        if self.port.store().attempt_own(cell, op_ref, known, Some(seat)) {
-            return Some(self.done(op_ref, cell, seat));
+        if self.port.store().attempt_own(cell, op_ref, known, Some(worker)) {
+            return Some(self.done(op_ref, cell, worker));
         }
-        self.port.engine().count_operation(seat, false);
+        self.port.engine().count_operation(worker, false);
         None
     }
 
@@ -83,7 +83,7 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
         &self,
         op_ref: &OpRef<'p>,
         cell: &'p Cell<OpData<B>>,
-        seat: &Seat,
+        worker: &Worker,
     ) -> Option<Packet<'p, K, M, B>> {
         let (store, engine, op_index) = (self.port.store(), self.port.engine(), op_ref.op_index);
         // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
@@ -91,7 +91,7 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
         // - neither changed nor taken: the node of an operation comes to one thread, this one.
         let data = unsafe { cell.get() };
         let (is_shared, is_submitted) = (data.is_shared, data.is_submitted);
-        let step = engine.turn(op_ref, Some(seat));
+        let step = engine.turn(op_ref, Some(worker));
         if is_submitted {
             store.fetch(cell, op_index);
             if engine.forked() {
@@ -101,7 +101,7 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
         }
         if !is_shared {
             let Step::Ends(reason) = step else {
-                return self.own_operation(op_ref, cell, None, seat);
+                return self.own_operation(op_ref, cell, None, worker);
             };
             engine.abandon_connect(op_ref, reason);
             engine.complete_own(op_ref);
@@ -109,14 +109,14 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
                 // Otherwise it is settled already: as done from its beginning, or when its token tried it.
                 settle(cell, reason);
             }
-            return Some(self.done(op_ref, cell, seat));
+            return Some(self.done(op_ref, cell, worker));
         }
         let step = match step {
-            Step::Try => store.attempt_shared(cell, op_ref, Some(seat)),
+            Step::Try => store.attempt_shared(cell, op_ref, Some(worker)),
             step => step,
         };
         let Step::Ends(reason) = step else {
-            engine.count_operation(seat, false);
+            engine.count_operation(worker, false);
             return None;
         };
         let name = op_ref.registration();
@@ -138,8 +138,8 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
         (data.association, data.name) = (name, OpId(engine.operation_of(op_index)));
         data.settle(reason);
         engine.abandon_connect(op_ref, reason);
-        engine.count_operation(seat, true);
-        engine.complete_shared(op_ref, seat);
+        engine.count_operation(worker, true);
+        engine.complete_shared(op_ref, worker);
         if hears_packets() {
             tell_completed(engine, name, cell);
         }

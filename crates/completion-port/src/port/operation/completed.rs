@@ -7,7 +7,7 @@ use std::mem::ManuallyDrop;
 use crate::engine::name_of;
 use crate::memory::cells::Cell;
 use crate::port::Store;
-use crate::port::current::with_current_seat;
+use crate::port::current::with_current_worker;
 use crate::port::operation::data::Bytes;
 use crate::port::operation::{OpData, OpId, Outcome, SharedId};
 use crate::port::registration::Id;
@@ -216,7 +216,7 @@ fn drop_parts<K, B>(store: &Store<K, B>, op_index: u32, key: K) {
 /// The packet of this operation is used up: takes its outcome, and gives its record back.
 fn use_up<K, B>(store: &Store<K, B>, op_index: u32) -> Outcome<B> {
     let outcome = take_outcome(store.operations.at(op_index), |outcome| outcome);
-    with_current_seat(&store.engine, |seat| store.engine.free_op(op_index, seat));
+    with_current_worker(&store.engine, |worker| store.engine.free_op(op_index, worker));
     outcome
 }
 

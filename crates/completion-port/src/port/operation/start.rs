@@ -3,7 +3,7 @@
 use crate::engine::{EndReason, Name, Plan, Step};
 use crate::memory::cells::Cell;
 use crate::memory::trace::hears_packets;
-use crate::port::current::{current_seat, with_current_seat};
+use crate::port::current::{current_worker, with_current_worker};
 use crate::port::deadline::Deadline;
 use crate::port::operation::attempt::{AttemptTarget, unload};
 use crate::port::operation::submit::TryingOnFile;
@@ -96,7 +96,7 @@ impl<K, M, B: Buffer> Port<K, M, B> {
         let plan = operation.plan(engine.backend());
         let reserve = |op_index| store.operations.reserve(op_index);
         let op_index =
-            with_current_seat(engine, |seat| engine.shared_op(id.0, &plan, seat, reserve));
+            with_current_worker(engine, |worker| engine.shared_op(id.0, &plan, worker, reserve));
         let op_index = match op_index {
             Ok(op_index) => op_index,
             Err(error) => return Err(refuse(error, operation)),
@@ -128,7 +128,7 @@ impl<K, M, B: Buffer> Port<K, M, B> {
                 Ok((
                     op_index,
                     name,
-                    store.attempt_shared(cell, &op_ref, current_seat(engine).as_deref()),
+                    store.attempt_shared(cell, &op_ref, current_worker(engine).as_deref()),
                 ))
             }
             Ok(step) => Ok((op_index, name, step)),

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use crate::backend::files::{FileRef, FileTarget, Issuer};
 use crate::backend::request::{FileRequest, SocketRequest};
 use crate::backend::sockets::{SocketAttempt, SocketTarget};
-use crate::engine::{Engine, OpRef, Seat, Step};
+use crate::engine::{Engine, OpRef, Step, Worker};
 use crate::memory::cells::Cell;
 use crate::port::Store;
 use crate::port::operation::attempt::Trying;
@@ -125,16 +125,16 @@ impl<K, B: Buffer> Store<K, B> {
         &self,
         cell: &Cell<OpData<B>>,
         op_ref: &OpRef<'_>,
-        seat: Option<&Seat>,
+        worker: Option<&Worker>,
     ) -> Step {
         let engine = &self.engine;
         engine.queue_if_lone(op_ref);
         let op_index = op_ref.op_index;
         if !engine.prepare_socket_request(op_index) {
             // It waits for an edge instead.
-            return engine.tried(op_ref, SocketAttempt::Blocked, seat);
+            return engine.tried(op_ref, SocketAttempt::Blocked, worker);
         }
-        let trying = Trying { store: self, op_index, seat };
+        let trying = Trying { store: self, op_index, worker };
         // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.
         // - a value, and nothing else: the operation was just tried by this thread, and until the engine is told what has
         //   come of that, below, it hands the operation to no other thread.
@@ -147,7 +147,7 @@ impl<K, B: Buffer> Store<K, B> {
             std::mem::forget(request);
             return Step::Waits;
         }
-        match engine.submit_socket(op_ref, request, seat) {
+        match engine.submit_socket(op_ref, request, worker) {
             Ok(()) => Step::Waits,
             Err((step, request)) => {
                 // SAFETY: `get_mut` demands a value that nothing else accesses as long as the reference lives.

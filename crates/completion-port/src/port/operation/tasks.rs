@@ -1,10 +1,10 @@
 //! Tasks: how they go on and end, without a packet.
 
 use crate::backend::sockets::{Rest, SocketAttempt};
-use crate::engine::{EndReason, Engine, OpRef, Seat, Step};
+use crate::engine::{EndReason, Engine, OpRef, Step, Worker};
 use crate::memory::cells::Cell;
 use crate::memory::trace::hears_packets;
-use crate::port::current::{current_seat, with_current_seat};
+use crate::port::current::{current_worker, with_current_worker};
 use crate::port::operation::{Detail, OpData, Operation, SharedId, Started};
 use crate::port::raw::{self, Ending, Task};
 use crate::port::{Port, Store};
@@ -53,9 +53,9 @@ impl<K, B: Buffer> Store<K, B> {
             has_gone_on = true;
             let cell = self.operations.at(op_index);
             let op_ref = engine.op_ref(op_index);
-            let seat = current_seat(engine);
-            let step = match engine.turn(&op_ref, seat.as_deref()) {
-                Step::Try => self.attempt_task(cell, &op_ref, seat.as_deref()),
+            let worker = current_worker(engine);
+            let step = match engine.turn(&op_ref, worker.as_deref()) {
+                Step::Try => self.attempt_task(cell, &op_ref, worker.as_deref()),
                 step => step,
             };
             if let Step::Ends(reason) = step {
@@ -72,10 +72,10 @@ impl<K, B: Buffer> Store<K, B> {
         &self,
         cell: &Cell<OpData<B>>,
         op_ref: &OpRef<'_>,
-        seat: Option<&Seat>,
+        worker: Option<&Worker>,
     ) -> Step {
         loop {
-            let attempt = self.attempt_again(cell, op_ref, seat);
+            let attempt = self.attempt_again(cell, op_ref, worker);
             if self.engine.forked() {
                 // The task has forked, and this is the child: the task is the parent's.
                 return Step::Waits;
@@ -88,7 +88,7 @@ impl<K, B: Buffer> Store<K, B> {
                 // - a value: as for any operation that is tried.
                 let mut data = unsafe { self.operations.take(op_ref.op_index) };
                 data.settle(EndReason::Done);
-                let completion = Completion { engine: &self.engine, op_ref, attempt, seat };
+                let completion = Completion { engine: &self.engine, op_ref, attempt, worker };
                 if hears_packets() {
                     self.engine.tell_completed(registration, data.call(), data.error());
                 }
@@ -96,7 +96,7 @@ impl<K, B: Buffer> Store<K, B> {
                 drop(completion);
                 return Step::Waits;
             }
-            match self.tried(cell, op_ref, attempt, seat) {
+            match self.tried(cell, op_ref, attempt, worker) {
                 Step::Try => {}
                 step => return step,
             }
@@ -113,7 +113,7 @@ impl<K, B: Buffer> Store<K, B> {
         // - a value: an operation is in its cell until it has landed, which it does below.
         let mut data = unsafe { self.operations.take(op_index) };
         data.settle(reason);
-        with_current_seat(&self.engine, |seat| self.engine.complete_unseen(op_index, seat));
+        with_current_worker(&self.engine, |worker| self.engine.complete_unseen(op_index, worker));
         if hears_packets() {
             self.engine.tell_completed(registration, data.call(), data.error());
         }
@@ -126,7 +126,7 @@ struct Completion<'a, 'e> {
     engine: &'e Engine,
     op_ref: &'a OpRef<'e>,
     attempt: SocketAttempt<Rest>,
-    seat: Option<&'a Seat>,
+    worker: Option<&'a Worker>,
 }
 
 impl Drop for Completion<'_, '_> {
@@ -137,8 +137,8 @@ impl Drop for Completion<'_, '_> {
         }
         let op_index = self.op_ref.op_index;
         // It is done, whatever was asked of it meanwhile.
-        let _ = self.engine.tried(self.op_ref, self.attempt, self.seat);
-        self.engine.complete_unseen(op_index, self.seat);
+        let _ = self.engine.tried(self.op_ref, self.attempt, self.worker);
+        self.engine.complete_unseen(op_index, self.worker);
     }
 }
 

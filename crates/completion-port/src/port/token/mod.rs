@@ -13,7 +13,7 @@ use crate::engine::{Name, Return, name_of};
 use crate::memory::cells::Cell;
 use crate::memory::trace::hears_packets;
 use crate::port::Store;
-use crate::port::current::current_seat;
+use crate::port::current::current_worker;
 use crate::port::deadline::Deadline;
 use crate::port::registration::Id;
 use crate::state::slot::{Drained, Slot};
@@ -391,10 +391,10 @@ impl<K, B> Held<'_, K, B> {
     /// The token is used up: the engine is to have the key.
     #[inline(never)]
     fn put_back(self, call: Call, mode: Option<Mode>, timed: bool) -> Result<(), Refused<K>> {
-        let (engine, seat) = (&self.store.engine, || current_seat(&self.store.engine));
+        let (engine, worker) = (&self.store.engine, || current_worker(&self.store.engine));
         let name = self.name();
         let back = Return { mode, timed, drained: self.drained };
-        let accepted = engine.put_back(call, self.slot, name, back, seat);
+        let accepted = engine.put_back(call, self.slot, name, back, worker);
         // Refused: the slot is still held.
         accepted.map_err(|error| self.refuse_with(error))
     }

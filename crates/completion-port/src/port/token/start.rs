@@ -6,7 +6,7 @@ use crate::backend::sockets::{Rest, SocketAttempt};
 use crate::engine::{EndReason, OpEntry, Plan, Step};
 use crate::memory::cells::Cell;
 use crate::memory::trace::hears_packets;
-use crate::port::current::{current_seat, with_current_seat};
+use crate::port::current::{current_worker, with_current_worker};
 use crate::port::operation::attempt::{AttemptTarget, Loaded, settle, unload};
 use crate::port::operation::complete::tell_completed;
 use crate::port::operation::completed::take_outcome;
@@ -61,8 +61,8 @@ impl<'p, K, B: Buffer> Lent<'p, K, B> {
         match step {
             Ok(Step::Try) => {
                 let op_ref = store.engine.op_ref(op_index);
-                let seat = current_seat(&store.engine);
-                if !store.attempt_own(cell, &op_ref, known, seat.as_deref()) {
+                let worker = current_worker(&store.engine);
+                if !store.attempt_own(cell, &op_ref, known, worker.as_deref()) {
                     return Ok(Started::InFlight(name));
                 }
                 let held = Held { drained: Drained::NONE, events: Events::NONE, ..held };
@@ -126,8 +126,8 @@ impl<'p, K, B: Buffer> Held<'p, K, B> {
     ) -> Result<OpId, Refused<(K, Operation<B>)>> {
         let Self { store, slot, index, drained, .. } = self;
         let name = OpId(store.engine.operation_of(op_index));
-        let lent = with_current_seat(&store.engine, |seat| {
-            store.engine.lend_ended(slot, index, op_index, drained, seat)
+        let lent = with_current_worker(&store.engine, |worker| {
+            store.engine.lend_ended(slot, index, op_index, drained, worker)
         });
         if lent {
             return Ok(name);

@@ -179,17 +179,17 @@ impl Crew {
     }
 
     /// There is a seat of this number, whose thread is not at work.
-    pub(crate) fn seat(&mut self, seat: usize) {
-        if self.hands.len() <= seat {
-            self.hands.resize(seat + 1, Hand::default());
+    pub(crate) fn worker(&mut self, worker: usize) {
+        if self.hands.len() <= worker {
+            self.hands.resize(worker + 1, Hand::default());
         }
-        self.rest(seat);
+        self.rest(worker);
     }
 
-    /// The thread of `seat` is not at work: it has found nothing to do, or sleeps, or is gone.
+    /// The thread of `worker` is not at work: it has found nothing to do, or sleeps, or is gone.
     #[inline]
-    pub(crate) fn rest(&mut self, seat: usize) {
-        self.hands[seat] = Hand::default();
+    pub(crate) fn rest(&mut self, worker: usize) {
+        self.hands[worker] = Hand::default();
     }
 
     /// How many threads at work have not come back for longer than `least`. They are not expected
@@ -200,16 +200,16 @@ impl Crew {
         self.hands.iter().filter(is_absent).count()
     }
 
-    /// When what the thread of `seat` took, if it took several packets, is to go to an idle one; `None` if it
+    /// When what the thread of `worker` took, if it took several packets, is to go to an idle one; `None` if it
     /// is not known when that thread took it.
-    pub(crate) fn overdue_at(&self, seat: usize) -> Option<Moment> {
-        self.hands[seat].took_at.map(|took| took.after(OVERDUE))
+    pub(crate) fn overdue_at(&self, worker: usize) -> Option<Moment> {
+        self.hands[worker].took_at.map(|took| took.after(OVERDUE))
     }
 
     /// Whether that time has come. If the thread ran alone when it took the packets, the time of
     /// that is not known: it counts from now on.
-    pub(crate) fn is_overdue(&mut self, seat: usize, now: Moment) -> bool {
-        let took = *self.hands[seat].took_at.get_or_insert(now);
+    pub(crate) fn is_overdue(&mut self, worker: usize, now: Moment) -> bool {
+        let took = *self.hands[worker].took_at.get_or_insert(now);
         now.nanoseconds_since(took) >= OVERDUE
     }
 
@@ -231,12 +231,12 @@ impl Crew {
         packets > 0 && (self.is_long() || self.standing(packets, workers) > most)
     }
 
-    /// Whether the thread of `seat`, which comes back soon, leaves what is queued, and what comes next, to
+    /// Whether the thread of `worker`, which comes back soon, leaves what is queued, and what comes next, to
     /// `others` at work, which come back as often as it does itself. They have enough for one that is
     /// called again to come in time.
     pub(crate) fn leaves(
         &self,
-        seat: usize,
+        worker: usize,
         queued: usize,
         others: usize,
         now: impl FnOnce() -> Moment,
@@ -249,7 +249,7 @@ impl Crew {
         let others = others - self.absent(now, OVERDUE).min(others);
         others >= self.size
             && self.standing(queued, others) <= SOON
-            && self.hands[seat].took_at.is_some_and(|took| now.nanoseconds_since(took) <= SOON)
+            && self.hands[worker].took_at.is_some_and(|took| now.nanoseconds_since(took) <= SOON)
     }
 
     /// Whether a thread that finds nothing sleeps in the kernel's wait as one more, beside
@@ -273,37 +273,37 @@ impl Crew {
             && in_kernel + running + searching < self.size + self.absent(now, OVERDUE).min(running)
     }
 
-    /// What the thread of `seat` takes if it is the only one that may run.
+    /// What the thread of `worker` takes if it is the only one that may run.
     #[inline]
-    pub(crate) fn take_alone(&mut self, seat: usize, queued: usize, room: usize) -> usize {
+    pub(crate) fn take_alone(&mut self, worker: usize, queued: usize, room: usize) -> usize {
         // The time is not noted, since that would mean to read the clock.
-        self.hands[seat].took_at = None;
+        self.hands[worker].took_at = None;
         queued.min(room)
     }
 
-    /// What the thread of `seat` takes, and whether it calls another one. `now` is called only
+    /// What the thread of `worker` takes, and whether it calls another one. `now` is called only
     /// where time matters.
     pub(crate) fn divide(
         &mut self,
-        seat: usize,
+        worker: usize,
         view: View,
         now: impl FnOnce() -> Moment,
     ) -> Portion {
         let View { queued, room, others, helpers, threads, handed } = view;
         if threads <= 1 {
-            return Portion { packets: self.take_alone(seat, queued, room), call: false };
+            return Portion { packets: self.take_alone(worker, queued, room), call: false };
         }
         let is_more = queued > 1;
         if !is_more {
-            self.hands[seat].busy_since = None;
+            self.hands[worker].busy_since = None;
             self.stands = None;
             if others == 0 {
-                self.hands[seat].took_at = None;
+                self.hands[worker].took_at = None;
                 return Portion { packets: queued.min(room), call: false };
             }
         }
         let now = now();
-        self.hands[seat].took_at = Some(now);
+        self.hands[worker].took_at = Some(now);
         // A thread that does not come back takes no part of what is queued.
         let others = others - self.absent(now, OVERDUE).min(others);
         let view = View { others, ..view };
@@ -317,24 +317,24 @@ impl Crew {
                 self.busy_at = Some(now);
             }
             self.advance(now, threads, handed);
-            self.divide_short(seat, view, now)
+            self.divide_short(worker, view, now)
         };
         portion.call &= helpers > 0;
         if portion.packets == queued {
             self.stands = None;
         }
         if portion.call {
-            self.hands[seat].busy_since = None;
+            self.hands[worker].busy_since = None;
         }
         portion
     }
 
     /// The same for packets that are handled sooner than a thread is woken.
-    fn divide_short(&mut self, seat: usize, view: View, now: Moment) -> Portion {
+    fn divide_short(&mut self, worker: usize, view: View, now: Moment) -> Portion {
         let View { queued, room, others, helpers, threads, .. } = view;
         let workers = others + 1;
         let with_help = queued.div_ceil(workers + 1);
-        let sustained = queued > 1 && workers < self.size && self.is_sustained(seat, now);
+        let sustained = queued > 1 && workers < self.size && self.is_sustained(worker, now);
         let burst = self.is_worth_a_wake(queued - with_help, workers)
             || self.standing(queued, workers) > self.patience(workers);
         let is_helped = helpers > 0 && (sustained || burst);
@@ -369,14 +369,14 @@ impl Crew {
         self.stands = Some((handed, Moment::ZERO));
     }
 
-    /// Whether the thread of `seat` has been busy for long enough to call another one.
-    fn is_sustained(&mut self, seat: usize, now: Moment) -> bool {
+    /// Whether the thread of `worker` has been busy for long enough to call another one.
+    fn is_sustained(&mut self, worker: usize, now: Moment) -> bool {
         let long_enough = match &self.trial {
             // A trial is to show which number does more, not how soon threads come.
             Trial::Running(_) => 0,
             Trial::Pause { .. } => SUSTAINED,
         };
-        let since = *self.hands[seat].busy_since.get_or_insert(now);
+        let since = *self.hands[worker].busy_since.get_or_insert(now);
         now.nanoseconds_since(since) >= long_enough
     }
 
@@ -508,7 +508,7 @@ mod tests {
     /// A crew at a port with so many threads, all of which may run, where packets take `packet`.
     fn crew(threads: usize, packet: u64) -> Crew {
         let mut crew = Crew::new(threads);
-        (0..threads).for_each(|seat| crew.seat(seat));
+        (0..threads).for_each(|worker| crew.worker(worker));
         (0..200).for_each(|_| crew.note(packet));
         crew
     }
@@ -586,10 +586,10 @@ mod tests {
     fn nothing_falls_to_a_thread_that_does_not_come_back() {
         let mut crew = crew(3, 1_000);
         let mut handed = 0;
-        let mut divide = |seat, others, now| {
+        let mut divide = |worker, others, now| {
             handed += 12;
             let view = View { helpers: 0, handed, ..view(3, 12, others) };
-            crew.divide(seat, view, || at(now)).packets
+            crew.divide(worker, view, || at(now)).packets
         };
         assert_eq!(divide(1, 1, 0), 6);
         assert_eq!(divide(0, 1, OVERDUE), 6);
@@ -631,8 +631,8 @@ mod tests {
 
     #[test]
     fn a_thread_that_rests_or_finds_a_single_packet_begins_anew() {
-        for pause in [Crew::rest, |crew: &mut Crew, seat| {
-            crew.divide(seat, view(2, 1, 0), || at(0));
+        for pause in [Crew::rest, |crew: &mut Crew, worker| {
+            crew.divide(worker, view(2, 1, 0), || at(0));
         }] {
             let mut crew = crew(2, 1_000);
             for turn in 0..1_000 {
@@ -671,10 +671,10 @@ mod tests {
         )]
         fn run_until(&mut self, end: u64, mut watch: impl FnMut(&Self)) {
             while self.now < end {
-                for seat in 0..self.workers {
+                for worker in 0..self.workers {
                     let others = self.workers - 1;
                     let now = self.now;
-                    if others > 0 && self.crew.leaves(seat, self.queued, others, || at(now)) {
+                    if others > 0 && self.crew.leaves(worker, self.queued, others, || at(now)) {
                         // Which one it is makes no difference here.
                         self.workers -= 1;
                         self.crew.rest(self.workers);
@@ -690,7 +690,7 @@ mod tests {
                         handed: self.handed,
                     };
                     let now = self.now;
-                    let portion = self.crew.divide(seat, view, || at(now));
+                    let portion = self.crew.divide(worker, view, || at(now));
                     self.handed += portion.packets as u64;
                     let each = self.crew.packet as f64 / (self.speed)(self.workers);
                     self.now += (portion.packets as f64 * each) as u64;
@@ -809,16 +809,16 @@ mod tests {
         ) {
             let mut crew = crew(threads, 5_000);
             let (mut now, mut handed) = (MILLISECOND, 0);
-            for (seat, queued, room, others, time, packet, late) in steps {
+            for (worker, queued, room, others, time, packet, late) in steps {
                 now += time;
                 crew.note(packet);
-                let (seat, others) = (seat % threads, others % threads);
+                let (worker, others) = (worker % threads, others % threads);
                 let helpers = threads - 1 - others;
                 if late {
                     crew.was_unattended(u64::MAX);
                 }
                 let view = View { queued, room, others, helpers, threads, handed };
-                let Portion { packets, call } = crew.divide(seat, view, || at(now));
+                let Portion { packets, call } = crew.divide(worker, view, || at(now));
                 handed += packets as u64;
                 prop_assert!(packets >= 1 && packets <= queued.min(room));
                 prop_assert!(!call || helpers > 0);

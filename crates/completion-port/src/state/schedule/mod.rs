@@ -10,13 +10,13 @@ mod advice;
 mod crew;
 mod pace;
 mod scene;
-mod seats;
 mod sleepers;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod tests;
 mod turn;
 mod wait;
 mod watchdog;
+mod workers;
 
 use std::fmt;
 
@@ -24,12 +24,12 @@ use self::advice::AWAY;
 pub(crate) use self::advice::{Advice, LOOK};
 use self::crew::Crew;
 pub(crate) use self::scene::Scene;
-use self::seats::Seats;
-pub(crate) use self::seats::{SeatNumber, Status};
 use self::sleepers::Sleepers;
 pub(crate) use self::turn::{Action, Query, Turn, Waited, Wake};
 pub(crate) use self::wait::most_further;
 use self::watchdog::{STUCK, Watchdog};
+use self::workers::WorkerTable;
+pub(crate) use self::workers::{Status, WorkerNumber};
 use super::moment::Moment;
 
 /// How many edges a thread asks the kernel for at once. A thread that runs alone may ask for more
@@ -42,7 +42,7 @@ pub(crate) const SAMPLED: u32 = 32;
 /// The threads of a port, and what decides about them.
 #[derive(Debug)]
 pub(crate) struct Schedule {
-    seats: Seats,
+    workers: WorkerTable,
     crew: Crew,
     advice: Advice,
     watchdog: Watchdog,
@@ -50,7 +50,7 @@ pub(crate) struct Schedule {
     /// When the next timer is due; [`Moment::NEVER`] if there is none.
     due: Moment,
     /// The thread that sleeps no longer than until this moment, when a timer was due as it went to sleep.
-    carrier: Option<(SeatNumber, Moment)>,
+    carrier: Option<(WorkerNumber, Moment)>,
     /// There may be a timer or a carrier; each wait finds out.
     watches_time: bool,
     /// Seats whose threads were handed several packets, and may still have some.
@@ -81,7 +81,7 @@ impl Schedule {
     /// wrap begin.
     pub(crate) fn new(limit: usize, begin: u32) -> Self {
         Self {
-            seats: Seats::new(limit),
+            workers: WorkerTable::new(limit),
             crew: Crew::new(limit),
             advice: Advice::new(),
             watchdog: Watchdog::default(),
@@ -101,26 +101,26 @@ impl Schedule {
     // ---- what threads do ----
 
     /// A thread takes a seat. Whatever it does next moves its progress on from `progress`.
-    pub(crate) fn join(&mut self, is_observed: bool, progress: u32) -> SeatNumber {
-        let seat = self.seats.join();
-        if self.loaded.len() <= seat {
-            self.loaded.resize(seat + 1, false);
+    pub(crate) fn join(&mut self, is_observed: bool, progress: u32) -> WorkerNumber {
+        let worker = self.workers.join();
+        if self.loaded.len() <= worker {
+            self.loaded.resize(worker + 1, false);
         }
-        self.watchdog.seat(seat, progress);
-        self.crew.seat(seat);
-        self.sleepers.seat(seat);
+        self.watchdog.worker(worker, progress);
+        self.crew.worker(worker);
+        self.sleepers.worker(worker);
         if is_observed {
-            self.sleepers.observe(seat);
+            self.sleepers.observe(worker);
         }
-        seat
+        worker
     }
 
-    /// The thread of `seat` has gone for good; what it had not come to is in the queue again.
-    pub(crate) fn leave(&mut self, seat: SeatNumber, scene: &impl Scene) -> Option<Wake> {
-        self.unload(seat);
-        self.sleepers.seat(seat);
-        self.seats.leave(seat);
-        self.crew.rest(seat);
+    /// The thread of `worker` has gone for good; what it had not come to is in the queue again.
+    pub(crate) fn leave(&mut self, worker: WorkerNumber, scene: &impl Scene) -> Option<Wake> {
+        self.unload(worker);
+        self.sleepers.worker(worker);
+        self.workers.leave(worker);
+        self.crew.rest(worker);
         self.relieve(scene)
     }
 
@@ -139,8 +139,8 @@ impl Schedule {
             self.crew.note(packet);
         }
         self.unload(turn.me);
-        turn.rests = self.seats.arrive(turn.me);
-        let hurries = self.seats.running() > 0 && self.sleepers.pace.hurries();
+        turn.rests = self.workers.arrive(turn.me);
+        let hurries = self.workers.running() > 0 && self.sleepers.pace.hurries();
         if (self.loads > 0 || hurries) && self.looks_first(turn, hurries, queries, scene) {
             return;
         }
@@ -176,58 +176,58 @@ impl Schedule {
         turn.asked = self.asked;
         if turn.rests {
             let queued = scene.ready() + scene.unchecked();
-            let others = self.seats.others_at_work(turn.me);
+            let others = self.workers.others_at_work(turn.me);
             turn.rests =
                 scene.posts() == 0 && self.crew.leaves(turn.me, queued, others, || scene.now());
         }
     }
 
-    /// The thread of `seat` says that it is about to block. `None` if it is not counted anyway; otherwise
+    /// The thread of `worker` says that it is about to block. `None` if it is not counted anyway; otherwise
     /// what it had not come to is in the queue again.
     pub(crate) fn block(
         &mut self,
-        seat: SeatNumber,
+        worker: WorkerNumber,
         scene: &mut impl Scene,
     ) -> Option<Option<Wake>> {
-        if self.seats.status(seat) == Status::FoundAsleep {
+        if self.workers.status(worker) == Status::FoundAsleep {
             // The thread was found asleep, and is awake. From here on it says itself that it
             // blocks.
-            self.found_awake(seat, scene);
+            self.found_awake(worker, scene);
         }
-        if !self.seats.block(seat, true) {
+        if !self.workers.block(worker, true) {
             return None;
         }
-        self.crew.rest(seat);
-        self.take_back(seat, scene);
+        self.crew.rest(worker);
+        self.take_back(worker, scene);
         Some(self.relieve(scene))
     }
 
-    /// The thread of `seat` blocks no longer.
-    pub(crate) fn unblock(&mut self, seat: SeatNumber) {
-        self.seats.unblock(seat);
+    /// The thread of `worker` blocks no longer.
+    pub(crate) fn unblock(&mut self, worker: WorkerNumber) {
+        self.workers.unblock(worker);
     }
 
-    /// Whether the thread of `seat` is counted as one that runs.
-    pub(crate) fn is_running(&self, seat: SeatNumber) -> bool {
-        self.seats.status(seat) == Status::Running
+    /// Whether the thread of `worker` is counted as one that runs.
+    pub(crate) fn is_running(&self, worker: WorkerNumber) -> bool {
+        self.workers.status(worker) == Status::Running
     }
 
-    /// Whether the thread of `seat` was handed a packet while it slept, and has not woken up yet.
-    pub(crate) fn is_given(&self, seat: SeatNumber) -> bool {
-        self.seats.status(seat) == Status::Given
+    /// Whether the thread of `worker` was handed a packet while it slept, and has not woken up yet.
+    pub(crate) fn is_given(&self, worker: WorkerNumber) -> bool {
+        self.workers.status(worker) == Status::Given
     }
 
-    /// What the thread of `seat` was handed and has not come to goes back to the front of the queue.
+    /// What the thread of `worker` was handed and has not come to goes back to the front of the queue.
     #[inline]
-    pub(crate) fn take_back(&mut self, seat: SeatNumber, scene: &mut impl Scene) -> bool {
-        self.unload(seat);
-        scene.take_back(seat)
+    pub(crate) fn take_back(&mut self, worker: WorkerNumber, scene: &mut impl Scene) -> bool {
+        self.unload(worker);
+        scene.take_back(worker)
     }
 
     #[inline]
-    fn unload(&mut self, seat: SeatNumber) {
-        if self.loaded[seat] {
-            self.loaded[seat] = false;
+    fn unload(&mut self, worker: WorkerNumber) {
+        if self.loaded[worker] {
+            self.loaded[worker] = false;
             self.loads -= 1;
         }
     }
@@ -237,28 +237,28 @@ impl Schedule {
     /// A packet was put at the end of the queue by a thread that does not take it.
     #[inline]
     pub(crate) fn queued(&mut self, scene: &mut impl Scene) -> Option<Wake> {
-        if !self.seats.has_room() && self.seats.idle() > 0 {
+        if !self.workers.has_room() && self.workers.idle() > 0 {
             self.scan(scene);
         }
-        if self.seats.presumed_blocked() > 0 {
+        if self.workers.presumed_blocked() > 0 {
             // A thread that was found asleep may run again. The thread that comes for the packet
             // checks that first.
             return self.call().or_else(|| self.look_after(scene));
         }
-        match self.seats.give() {
-            Some(seat) => {
-                scene.give(seat);
+        match self.workers.give() {
+            Some(worker) => {
+                scene.give(worker);
                 self.handed += 1;
-                Some(self.wake(seat))
+                Some(self.wake(worker))
             }
             None => self.look_after(scene),
         }
     }
 
-    /// The thread of `seat`, which runs, has put a packet in front of what it has left.
-    pub(crate) fn kept(&mut self, seat: SeatNumber, scene: &impl Scene) -> Option<Wake> {
+    /// The thread of `worker`, which runs, has put a packet in front of what it has left.
+    pub(crate) fn kept(&mut self, worker: WorkerNumber, scene: &impl Scene) -> Option<Wake> {
         self.handed += 1;
-        if !std::mem::replace(&mut self.loaded[seat], true) {
+        if !std::mem::replace(&mut self.loaded[worker], true) {
             self.loads += 1;
         }
         self.look_after(scene)
@@ -268,27 +268,27 @@ impl Schedule {
     pub(crate) fn timer_set(&mut self, at: Moment) -> Option<Wake> {
         self.due = at;
         self.watches_time = true;
-        if self.seats.idle() == 0 || self.is_carried() {
+        if self.workers.idle() == 0 || self.is_carried() {
             return None;
         }
-        let seat = match (self.seats.watching(), self.carrier) {
+        let worker = match (self.workers.watching(), self.carrier) {
             (Some(_), _) if self.watchdog.comes_by(at) => return None,
             // The watchdog or the carrier sleeps past `at`: it is woken, and goes to sleep anew.
-            (Some(seat), _) | (None, Some((seat, _)))
-                if self.seats.status(seat) == Status::Idle =>
+            (Some(worker), _) | (None, Some((worker, _)))
+                if self.workers.status(worker) == Status::Idle =>
             {
-                seat
+                worker
             }
             // The watchdog is awake already, and goes to sleep anew.
             (Some(_), _) => return None,
             _ => {
-                let seat = self.seats.appoint()?;
+                let worker = self.workers.appoint()?;
                 // If no thread is left in the kernel's wait but this one, it goes back there.
-                self.watchdog.is_appointed(self.seats.in_kernel() == 0);
-                seat
+                self.watchdog.is_appointed(self.workers.in_kernel() == 0);
+                worker
             }
         };
-        Some(self.wake(seat))
+        Some(self.wake(worker))
     }
 
     /// The next timer is due at the moment `due`, which is no earlier than before.
@@ -312,23 +312,23 @@ impl Schedule {
     #[inline]
     pub(crate) fn look_after(&mut self, scene: &impl Scene) -> Option<Wake> {
         let is_attended = self.is_attended(scene) && self.is_carried();
-        if self.seats.idle() == 0 || is_attended || self.seats.watching().is_some() {
+        if self.workers.idle() == 0 || is_attended || self.workers.watching().is_some() {
             return None;
         }
-        let seat = self.seats.appoint()?;
+        let worker = self.workers.appoint()?;
         // If all that is missing is a thread that carries a timer, this one need not leave the kernel's wait.
         self.watchdog.is_appointed(!self.is_attended(scene));
-        Some(self.wake(seat))
+        Some(self.wake(worker))
     }
 
     /// The calling thread goes off to user code. It calls another thread if it leaves too much
     /// behind.
     pub(crate) fn depart(&mut self, scene: &mut impl Scene) -> Option<Wake> {
         let left = scene.ready();
-        if left > 0 && self.seats.idle() > 0 && !self.seats.has_room() {
+        if left > 0 && self.workers.idle() > 0 && !self.workers.has_room() {
             self.scan(scene);
         }
-        let is_much = self.crew.is_worth_a_wake(left, self.seats.at_work());
+        let is_much = self.crew.is_worth_a_wake(left, self.workers.at_work());
         self.depart_calling(is_much || left > 0 && scene.begins_with_post(), scene)
     }
 
@@ -341,33 +341,33 @@ impl Schedule {
 
     /// The port has ended: the next one of the threads that still wait.
     pub(crate) fn dismiss(&mut self) -> Option<Wake> {
-        let seat = self.seats.call_anyway()?;
-        Some(self.wake(seat))
+        let worker = self.workers.call_anyway()?;
+        Some(self.wake(worker))
     }
 
     /// A seat has become free. Calls another thread to search if there may be something to find.
     fn relieve(&mut self, scene: &impl Scene) -> Option<Wake> {
         let is_quiet = scene.ready() == 0 && scene.unchecked() == 0;
-        if is_quiet && self.seats.in_kernel() > 0 {
+        if is_quiet && self.workers.in_kernel() > 0 {
             return None;
         }
         self.call().or_else(|| self.look_after(scene))
     }
 
     fn call(&mut self) -> Option<Wake> {
-        let seat = self.seats.call()?;
-        Some(self.wake(seat))
+        let worker = self.workers.call()?;
+        Some(self.wake(worker))
     }
 
-    fn wake(&mut self, seat: SeatNumber) -> Wake {
+    fn wake(&mut self, worker: WorkerNumber) -> Wake {
         self.wakes += 1;
-        Wake { seat, in_kernel: self.seats.is_in_kernel(seat) }
+        Wake { worker, in_kernel: self.workers.is_in_kernel(worker) }
     }
 
     /// Whether a thread is in the kernel's wait, and nothing else is left to be done.
     #[inline]
     fn is_attended(&self, scene: &impl Scene) -> bool {
-        self.seats.in_kernel() > 0 && self.is_quiet(scene)
+        self.workers.in_kernel() > 0 && self.is_quiet(scene)
     }
 
     /// Whether every packet found so far is being handled.
@@ -386,22 +386,22 @@ impl Schedule {
     }
 
     /// The threads and what they do, for hunting stalls.
-    pub(crate) fn seats(&self) -> &dyn fmt::Debug {
-        &self.seats
+    pub(crate) fn workers(&self) -> &dyn fmt::Debug {
+        &self.workers
     }
 
-    /// What the thread of `seat` does.
-    pub(crate) fn status(&self, seat: SeatNumber) -> Status {
-        self.seats.status(seat)
+    /// What the thread of `worker` does.
+    pub(crate) fn status(&self, worker: WorkerNumber) -> Status {
+        self.workers.status(worker)
     }
 
     pub(crate) fn figures(&self) -> Figures {
         let is_blocked =
             |(_, status): &(_, Status)| matches!(status, Status::Blocked | Status::FoundAsleep);
         Figures {
-            running: self.seats.running(),
-            idle: self.seats.idle(),
-            blocked: self.seats.statuses().filter(is_blocked).count(),
+            running: self.workers.running(),
+            idle: self.workers.idle(),
+            blocked: self.workers.statuses().filter(is_blocked).count(),
             wakes: self.wakes,
             spurious: self.spurious,
             blocks_found: self.sleepers.found(),

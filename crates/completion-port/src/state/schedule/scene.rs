@@ -1,6 +1,6 @@
 //! What the schedule asks of a port.
 
-use super::SeatNumber;
+use super::WorkerNumber;
 use crate::state::facts::Presence;
 use crate::state::moment::Moment;
 
@@ -40,29 +40,29 @@ pub(crate) trait Scene {
     /// Whether threads that sleep without saying so are to be found.
     fn detects(&self) -> bool;
 
-    /// A number that moves on with each packet and each wait of the thread of `seat`.
-    fn progress(&self, seat: SeatNumber) -> u32;
+    /// A number that moves on with each packet and each wait of the thread of `worker`.
+    fn progress(&self, worker: WorkerNumber) -> u32;
 
-    /// Whether the thread of `seat` sleeps, as far as that is known without a system call.
-    fn presence(&self, seat: SeatNumber) -> Option<Presence>;
+    /// Whether the thread of `worker` sleeps, as far as that is known without a system call.
+    fn presence(&self, worker: WorkerNumber) -> Option<Presence>;
 
-    /// The thread of `seat` is thought to be asleep from now on, or awake.
-    fn presume_asleep(&mut self, seat: SeatNumber, asleep: bool);
+    /// The thread of `worker` is thought to be asleep from now on, or awake.
+    fn presume_asleep(&mut self, worker: WorkerNumber, asleep: bool);
 
     /// Hands so many packets of the queue to the thread in whose wait this is called.
     fn take(&mut self, packets: usize);
 
-    /// Hands the first packet of the queue to the idle thread of `seat`.
-    fn give(&mut self, seat: SeatNumber);
+    /// Hands the first packet of the queue to the idle thread of `worker`.
+    fn give(&mut self, worker: WorkerNumber);
 
-    /// What the thread of `seat` was handed and has not come to goes back to the front of the queue. False
+    /// What the thread of `worker` was handed and has not come to goes back to the front of the queue. False
     /// if there was nothing.
-    fn take_back(&mut self, seat: SeatNumber) -> bool;
+    fn take_back(&mut self, worker: WorkerNumber) -> bool;
 
     /// A thread that cannot give packets back takes at most so many at a time from now on.
     fn advise(&mut self, room: u32);
 
     /// What the thread of `from` was handed while it slept goes to the thread in whose wait this is
     /// called.
-    fn adopt(&mut self, from: SeatNumber);
+    fn adopt(&mut self, from: WorkerNumber);
 }

@@ -8,8 +8,8 @@
 use std::time::Duration;
 
 use super::pace::Pace;
-use super::seats::{SeatNumber, Status};
 use super::watchdog::TICK;
+use super::workers::{Status, WorkerNumber};
 use super::{Moment, Query, Scene, Schedule};
 use crate::state::facts::Presence;
 
@@ -43,18 +43,18 @@ pub(super) struct Sleepers {
 
 impl Sleepers {
     /// The thread of this seat is not observed: it is another one from now on, or gone.
-    pub(super) fn seat(&mut self, seat: SeatNumber) {
-        if self.observed.len() <= seat {
-            self.observed.resize(seat + 1, false);
-            self.ran.resize(seat + 1, None);
+    pub(super) fn worker(&mut self, worker: WorkerNumber) {
+        if self.observed.len() <= worker {
+            self.observed.resize(worker + 1, false);
+            self.ran.resize(worker + 1, None);
         }
-        self.ran[seat] = None;
-        self.observers -= usize::from(std::mem::take(&mut self.observed[seat]));
+        self.ran[worker] = None;
+        self.observers -= usize::from(std::mem::take(&mut self.observed[worker]));
     }
 
-    /// The thread of `seat` is observed.
-    pub(super) fn observe(&mut self, seat: SeatNumber) {
-        self.observers += usize::from(!std::mem::replace(&mut self.observed[seat], true));
+    /// The thread of `worker` is observed.
+    pub(super) fn observe(&mut self, worker: WorkerNumber) {
+        self.observers += usize::from(!std::mem::replace(&mut self.observed[worker], true));
     }
 
     /// A look that began at `begun` has ended.
@@ -63,10 +63,10 @@ impl Sleepers {
         self.pace.looked(took);
     }
 
-    /// How long the thread of `seat` had run when the system was last asked about it, if its `progress`
+    /// How long the thread of `worker` had run when the system was last asked about it, if its `progress`
     /// was the same.
-    pub(super) fn ran(&self, seat: SeatNumber, progress: u32) -> Option<Duration> {
-        self.ran[seat].filter(|(seen, _)| *seen == progress).map(|(_, ran)| ran)
+    pub(super) fn ran(&self, worker: WorkerNumber, progress: u32) -> Option<Duration> {
+        self.ran[worker].filter(|(seen, _)| *seen == progress).map(|(_, ran)| ran)
     }
 
     pub(super) fn found(&self) -> u64 {
@@ -99,14 +99,14 @@ impl Schedule {
     fn scan_all(&mut self, scene: &mut impl Scene) {
         let mut now = None;
         self.sleepers.due = None;
-        for seat in 0..self.loaded.len() {
-            if self.seats.status(seat) != Status::Running {
+        for worker in 0..self.loaded.len() {
+            if self.workers.status(worker) != Status::Running {
                 continue;
             }
-            let Some(Presence::Asleep { since }) = scene.presence(seat) else { continue };
+            let Some(Presence::Asleep { since }) = scene.presence(worker) else { continue };
             let now = *now.get_or_insert_with(|| scene.now());
             if now.since(since) >= GRACE {
-                self.found_asleep(seat, now, scene);
+                self.found_asleep(worker, now, scene);
             } else {
                 let due = since + GRACE;
                 self.sleepers.due = Some(self.sleepers.due.map_or(due, |first| first.min(due)));
@@ -114,11 +114,11 @@ impl Schedule {
         }
     }
 
-    fn found_asleep(&mut self, seat: SeatNumber, now: Moment, scene: &mut impl Scene) {
-        if self.seats.block(seat, false) {
-            self.crew.rest(seat);
-            self.take_back(seat, scene);
-            scene.presume_asleep(seat, true);
+    fn found_asleep(&mut self, worker: WorkerNumber, now: Moment, scene: &mut impl Scene) {
+        if self.workers.block(worker, false) {
+            self.crew.rest(worker);
+            self.take_back(worker, scene);
+            scene.presume_asleep(worker, true);
             self.sleepers.found_at = Some(now);
             self.sleepers.found += 1;
             self.advice.lower(now);
@@ -126,28 +126,28 @@ impl Schedule {
         }
     }
 
-    /// The thread of `seat`, if it was found asleep, is awake.
-    pub(super) fn found_awake(&mut self, seat: SeatNumber, scene: &mut impl Scene) {
-        scene.presume_asleep(seat, false);
-        self.seats.unblock(seat);
+    /// The thread of `worker`, if it was found asleep, is awake.
+    pub(super) fn found_awake(&mut self, worker: WorkerNumber, scene: &mut impl Scene) {
+        scene.presume_asleep(worker, false);
+        self.workers.unblock(worker);
     }
 
     /// Counts those again that were found asleep and whose records say that they are awake. A thread that
     /// has come back to the port has said so itself.
     #[inline]
     pub(super) fn recount(&mut self, scene: &mut impl Scene) {
-        if self.seats.presumed_blocked() > 0 && self.sleepers.observers > 0 {
+        if self.workers.presumed_blocked() > 0 && self.sleepers.observers > 0 {
             self.recount_all(scene);
         }
     }
 
     #[inline(never)]
     fn recount_all(&mut self, scene: &mut impl Scene) {
-        for seat in 0..self.loaded.len() {
-            if self.seats.status(seat) == Status::FoundAsleep
-                && scene.presence(seat) == Some(Presence::Awake)
+        for worker in 0..self.loaded.len() {
+            if self.workers.status(worker) == Status::FoundAsleep
+                && scene.presence(worker) == Some(Presence::Awake)
             {
-                self.found_awake(seat, scene);
+                self.found_awake(worker, scene);
             }
         }
     }
@@ -155,7 +155,7 @@ impl Schedule {
     /// Whether it is time to ask the system again about those that were found asleep.
     #[inline]
     pub(super) fn may_requery(&mut self, scene: &impl Scene) -> bool {
-        self.seats.presumed_blocked() > 0 && self.may_requery_now(scene)
+        self.workers.presumed_blocked() > 0 && self.may_requery_now(scene)
     }
 
     #[inline(never)]
@@ -172,13 +172,15 @@ impl Schedule {
     #[inline(never)]
     pub(crate) fn begin_requery(&mut self, queries: &mut Vec<Query>, scene: &mut impl Scene) {
         self.recount(scene);
-        if self.seats.presumed_blocked() == 0 {
+        if self.workers.presumed_blocked() == 0 {
             return;
         }
-        for seat in 0..self.loaded.len() {
-            if self.seats.status(seat) == Status::FoundAsleep && scene.presence(seat).is_none() {
-                let ran = self.sleepers.ran(seat, scene.progress(seat));
-                queries.push(Query { seat, stuck_at: None, ran });
+        for worker in 0..self.loaded.len() {
+            if self.workers.status(worker) == Status::FoundAsleep
+                && scene.presence(worker).is_none()
+            {
+                let ran = self.sleepers.ran(worker, scene.progress(worker));
+                queries.push(Query { worker, stuck_at: None, ran });
             }
         }
     }
@@ -193,21 +195,22 @@ impl Schedule {
         is_observed: bool,
         scene: &mut impl Scene,
     ) {
-        let Query { seat, stuck_at, .. } = query;
-        self.sleepers.ran[seat] = ran.map(|ran| (stuck_at.unwrap_or(scene.progress(seat)), ran));
+        let Query { worker, stuck_at, .. } = query;
+        self.sleepers.ran[worker] =
+            ran.map(|ran| (stuck_at.unwrap_or(scene.progress(worker)), ran));
         if is_observed {
-            self.sleepers.observe(seat);
+            self.sleepers.observe(worker);
         }
         match (stuck_at, asleep) {
-            (Some(progress), Some(true)) if scene.progress(seat) == progress => {
+            (Some(progress), Some(true)) if scene.progress(worker) == progress => {
                 let now = scene.now();
-                self.found_asleep(seat, now, scene);
+                self.found_asleep(worker, now, scene);
                 if !is_observed {
                     self.sleepers.pace.found();
                 }
             }
-            (None, Some(false)) if self.seats.status(seat) == Status::FoundAsleep => {
-                self.found_awake(seat, scene);
+            (None, Some(false)) if self.workers.status(worker) == Status::FoundAsleep => {
+                self.found_awake(worker, scene);
             }
             _ => {}
         }

@@ -19,7 +19,7 @@ use std::time::Duration;
 use self::driver::{Does, Rig};
 use super::pace::SHORTEST;
 use super::watchdog::{STUCK, TICK};
-use super::{Query, Scene, Schedule, SeatNumber, Status, Waited};
+use super::{Query, Scene, Schedule, Status, Waited, WorkerNumber};
 
 impl Schedule {
     /// Pretends that every packet so far took this long: for models in which no time passes.
@@ -41,40 +41,40 @@ fn rig(limit: usize, threads: usize, packet: Duration) -> Rig {
     rig
 }
 
-/// The thread of `seat` waits, and finds a packet that was queued for it.
-fn take_one(rig: &mut Rig, seat: SeatNumber) {
+/// The thread of `worker` waits, and finds a packet that was queued for it.
+fn take_one(rig: &mut Rig, worker: WorkerNumber) {
     rig.put(1);
-    rig.run_wait(seat);
-    assert_eq!(rig.port.threads[seat].waited, Some(Waited::Packets));
-    assert_eq!(rig.take_packet(seat), rig.port.taken.last().map(|packet| packet.number));
-    assert_eq!(rig.status(seat), Status::Running);
+    rig.run_wait(worker);
+    assert_eq!(rig.port.threads[worker].waited, Some(Waited::Packets));
+    assert_eq!(rig.take_packet(worker), rig.port.taken.last().map(|packet| packet.number));
+    assert_eq!(rig.status(worker), Status::Running);
 }
 
-fn hand(rig: &Rig, seat: SeatNumber) -> Vec<u32> {
-    rig.port.threads[seat].hand.iter().map(|packet| packet.number).collect()
+fn hand(rig: &Rig, worker: WorkerNumber) -> Vec<u32> {
+    rig.port.threads[worker].hand.iter().map(|packet| packet.number).collect()
 }
 
 fn queue(rig: &Rig) -> Vec<u32> {
     rig.port.queue.iter().map(|packet| packet.number).collect()
 }
 
-fn polls(rig: &Rig, seat: SeatNumber) -> bool {
-    matches!(rig.port.threads[seat].does, Does::Polls(..))
+fn polls(rig: &Rig, worker: WorkerNumber) -> bool {
+    matches!(rig.port.threads[worker].does, Does::Polls(..))
 }
 
-fn parks(rig: &Rig, seat: SeatNumber) -> bool {
-    matches!(rig.port.threads[seat].does, Does::Parks(..))
-        && rig.schedule.seats.watching() != Some(seat)
+fn parks(rig: &Rig, worker: WorkerNumber) -> bool {
+    matches!(rig.port.threads[worker].does, Does::Parks(..))
+        && rig.schedule.workers.watching() != Some(worker)
 }
 
-/// Whether the thread of `seat` is the watchdog, and sleeps until its next look outside the kernel's wait.
-fn watches(rig: &Rig, seat: SeatNumber) -> bool {
-    matches!(rig.port.threads[seat].does, Does::Parks(..))
-        && rig.schedule.seats.watching() == Some(seat)
+/// Whether the thread of `worker` is the watchdog, and sleeps until its next look outside the kernel's wait.
+fn watches(rig: &Rig, worker: WorkerNumber) -> bool {
+    matches!(rig.port.threads[worker].does, Does::Parks(..))
+        && rig.schedule.workers.watching() == Some(worker)
 }
 
-fn is_out(rig: &Rig, seat: SeatNumber) -> bool {
-    matches!(rig.port.threads[seat].does, Does::Out)
+fn is_out(rig: &Rig, worker: WorkerNumber) -> bool {
+    matches!(rig.port.threads[worker].does, Does::Out)
 }
 
 /// Thread 0 was found asleep with a packet in its hand, and thread 1 has taken that.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::SeatNumber;
+use super::WorkerNumber;
 use crate::state::moment::Moment;
 
 /// How a wait ended.
@@ -39,15 +39,15 @@ pub(crate) enum Action {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) struct Wake {
-    pub(crate) seat: SeatNumber,
+    pub(crate) worker: WorkerNumber,
     /// It sleeps in the kernel's wait; otherwise it is parked.
     pub(crate) in_kernel: bool,
 }
 
-/// A question to the system about the thread of `seat`.
+/// A question to the system about the thread of `worker`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Query {
-    pub(crate) seat: SeatNumber,
+    pub(crate) worker: WorkerNumber,
     /// It runs and has not moved on from this; otherwise it was found asleep.
     pub(crate) stuck_at: Option<u32>,
     /// How long processors had run it when the system was last asked about it, if its progress was
@@ -71,7 +71,7 @@ impl Query {
 /// What a thread remembers during a wait.
 #[derive(Debug)]
 pub(crate) struct Turn {
-    pub(super) me: SeatNumber,
+    pub(super) me: WorkerNumber,
     pub(super) room: usize,
     pub(super) deadline: Option<Moment>,
     /// It has just come, and may look after the port first.
@@ -102,7 +102,7 @@ impl Turn {
 
     /// The thread of `me` comes to wait for at most `room` packets, until `deadline` (`None`: no limit).
     #[inline]
-    pub(crate) fn new(me: SeatNumber, room: usize, deadline: Option<Moment>) -> Self {
+    pub(crate) fn new(me: WorkerNumber, room: usize, deadline: Option<Moment>) -> Self {
         Self {
             me,
             room,

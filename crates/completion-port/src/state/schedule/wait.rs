@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::crew::{Portion, View};
 use super::turn::{Action, Looking, Query, Turn, Waited, Wake};
-use super::{Scene, Schedule, SeatNumber, Status, USUAL_EDGES};
+use super::{Scene, Schedule, Status, USUAL_EDGES, WorkerNumber};
 use crate::state::moment::Moment;
 
 impl Schedule {
@@ -29,7 +29,7 @@ impl Schedule {
                 return action;
             }
             let leaves = self.leaves(turn);
-            let takes = self.seats.has_room() && !leaves;
+            let takes = self.workers.has_room() && !leaves;
             if takes && scene.unchecked() > 0 && !turn.is_refused {
                 return Action::Check;
             }
@@ -44,7 +44,7 @@ impl Schedule {
             }
             let can_poll = self.may_poll(turn.me, scene);
             self.watch_if_unattended(turn, can_poll, leaves, scene);
-            let watches = self.seats.watching() == Some(turn.me);
+            let watches = self.workers.watching() == Some(turn.me);
             let due = if self.is_carried() { Moment::NEVER } else { self.due };
             let times = turn.deadline.is_some() || watches || due != Moment::NEVER;
             let now = if times { scene.now() } else { Moment::ZERO };
@@ -101,19 +101,19 @@ impl Schedule {
                 self.begin(turn, scene);
             }
         }
-        if self.seats.status(me) == Status::Given {
-            self.seats.run(me);
+        if self.workers.status(me) == Status::Given {
+            self.workers.run(me);
             return Some(Action::Return(Waited::Packets, self.depart(scene)));
         }
-        if self.seats.status(me) == Status::Called {
-            self.seats.answer(me);
+        if self.workers.status(me) == Status::Called {
+            self.workers.answer(me);
             turn.called = true;
-            if self.seats.watching() == Some(me) {
+            if self.workers.watching() == Some(me) {
                 self.watchdog.defers = false;
             }
         }
         if scene.is_over() {
-            self.seats.dismiss(me);
+            self.workers.dismiss(me);
             return Some(Action::Return(Waited::Closed, None));
         }
         None
@@ -125,8 +125,8 @@ impl Schedule {
     fn leaves(&self, turn: &Turn) -> bool {
         turn.rests
             || self.watchdog.defers
-                && self.seats.watching() == Some(turn.me)
-                && self.seats.running() > 0
+                && self.workers.watching() == Some(turn.me)
+                && self.workers.running() > 0
                 && !self.crew.is_long()
     }
 
@@ -141,7 +141,7 @@ impl Schedule {
         scene: &mut impl Scene,
     ) -> Option<Action> {
         self.recount(scene);
-        if !self.seats.has_room() {
+        if !self.workers.has_room() {
             return None;
         }
         if self.may_requery(scene) {
@@ -156,7 +156,8 @@ impl Schedule {
         }
         // Where other threads may run, the next one that comes finds the edges that are
         // still with the kernel.
-        if is_filled && self.seats.may_run() == 1 && self.may_ask_further(turn, turn.room, scene) {
+        if is_filled && self.workers.may_run() == 1 && self.may_ask_further(turn, turn.room, scene)
+        {
             return Some(self.ask(true));
         }
         Some(Action::Return(Waited::Packets, self.claim(turn, scene)))
@@ -174,8 +175,8 @@ impl Schedule {
     ) {
         let attended =
             if can_poll && !leaves { self.is_quiet(scene) } else { self.is_attended(scene) };
-        if !attended && self.seats.watching().is_none() {
-            self.seats.watch(turn.me);
+        if !attended && self.workers.watching().is_none() {
+            self.workers.watch(turn.me);
             self.watchdog.is_appointed(turn.rests || !can_poll);
         }
     }
@@ -193,7 +194,7 @@ impl Schedule {
         scene: &mut impl Scene,
     ) -> Option<Action> {
         if !turn.has_looked
-            && !self.seats.has_room()
+            && !self.workers.has_room()
             && self.watchdog.is_stale(now, self.until_next_look(now))
         {
             // Threads may sleep that are counted, and perhaps no thread waits for long
@@ -203,10 +204,10 @@ impl Schedule {
             return None;
         }
         let asks = self.asked == turn.asked || is_filled && self.may_ask_further(turn, 1, scene);
-        if can_poll && self.seats.in_kernel() == 0 && asks {
+        if can_poll && self.workers.in_kernel() == 0 && asks {
             return Some(self.ask(false));
         }
-        self.seats.run(turn.me);
+        self.workers.run(turn.me);
         Some(Action::Return(Waited::TimedOut, self.depart(scene)))
     }
 
@@ -221,7 +222,7 @@ impl Schedule {
         watches: bool,
     ) -> Action {
         turn.asks_time = true;
-        self.seats.rest(turn.me);
+        self.workers.rest(turn.me);
         self.crew.rest(turn.me);
         if polls {
             if watches {
@@ -229,7 +230,7 @@ impl Schedule {
                 self.watchdog.defers = false;
             }
             self.asked = self.asked.wrapping_add(1);
-            self.seats.begin_in_kernel(turn.me);
+            self.workers.begin_in_kernel(turn.me);
             return Action::Poll(timeout);
         }
         turn.rests = false;
@@ -266,7 +267,7 @@ impl Schedule {
             self.next_timer(due);
             // A message is not left to the threads that run.
             turn.rests = false;
-            if self.seats.watching() == Some(turn.me) {
+            if self.workers.watching() == Some(turn.me) {
                 self.watchdog.defers = false;
             }
         }
@@ -277,12 +278,12 @@ impl Schedule {
     #[inline(always)]
     fn claim(&mut self, turn: &Turn, scene: &mut impl Scene) -> Option<Wake> {
         let me = turn.me;
-        let (queued, room, threads) = (scene.ready(), turn.room, self.seats.may_run());
+        let (queued, room, threads) = (scene.ready(), turn.room, self.workers.may_run());
         let Portion { packets, call } = if threads <= 1 {
             Portion { packets: self.crew.take_alone(me, queued, room), call: false }
         } else {
-            let others = self.seats.others_at_work(me);
-            let helpers = self.seats.helpers(me);
+            let others = self.workers.others_at_work(me);
+            let helpers = self.workers.helpers(me);
             let view = View { queued, room, others, helpers, threads, handed: self.handed };
             self.crew.divide(me, view, || scene.now())
         };
@@ -292,8 +293,8 @@ impl Schedule {
             self.loaded[me] = true;
             self.loads += 1;
         }
-        self.seats.run(me);
-        if scene.ready() > 0 && self.seats.idle() > 0 && !self.seats.has_room() {
+        self.workers.run(me);
+        if scene.ready() > 0 && self.workers.idle() > 0 && !self.workers.has_room() {
             self.scan(scene);
         }
         self.depart_calling(call || scene.begins_with_post(), scene)
@@ -302,7 +303,7 @@ impl Schedule {
     /// Whether a thread asks the kernel for edges without sleeping there.
     #[inline]
     pub(crate) fn may_ask(&self, scene: &impl Scene) -> bool {
-        scene.registered() > 0 && self.seats.in_kernel() == 0 && scene.takes_edges()
+        scene.registered() > 0 && self.workers.in_kernel() == 0 && scene.takes_edges()
     }
 
     /// Whether a thread that has packets to put at the end of the queue asks the kernel for edges first.
@@ -336,63 +337,63 @@ impl Schedule {
     /// sleeps in the old set gets no edges of the new one. The kernel releases the thread that
     /// entered last, so only the newest one enters.
     #[inline]
-    fn may_poll(&self, me: SeatNumber, scene: &impl Scene) -> bool {
-        if self.seats.in_kernel() == 0 {
-            return self.seats.has_room() && !scene.is_replacing();
+    fn may_poll(&self, me: WorkerNumber, scene: &impl Scene) -> bool {
+        if self.workers.in_kernel() == 0 {
+            return self.workers.has_room() && !scene.is_replacing();
         }
         self.may_join(me, scene)
     }
 
     #[inline(never)]
-    fn may_join(&self, me: SeatNumber, scene: &impl Scene) -> bool {
-        let in_kernel = self.seats.in_kernel();
-        let running = self.seats.running();
-        let searching = self.seats.others_at_work(me) - running;
+    fn may_join(&self, me: WorkerNumber, scene: &impl Scene) -> bool {
+        let in_kernel = self.workers.in_kernel();
+        let running = self.workers.running();
+        let searching = self.workers.others_at_work(me) - running;
         self.crew.may_join(in_kernel, running, searching, || scene.now())
-            && self.seats.is_newest_poller(me)
+            && self.workers.is_newest_poller(me)
             && !scene.is_replacing()
             && !scene.is_full_of_strays()
     }
 
     /// Threads that sleep in the kernel's wait.
     pub(crate) fn in_kernel(&self) -> usize {
-        self.seats.in_kernel()
+        self.workers.in_kernel()
     }
 
     /// How many threads may run at once: the concurrency value, or the number of threads if that is
     /// lower.
     pub(crate) fn may_run(&self) -> usize {
-        self.seats.may_run()
+        self.workers.may_run()
     }
 
     /// The thread of `me` has come out of the kernel's wait.
     #[inline]
-    pub(crate) fn end_in_kernel(&mut self, me: SeatNumber) {
-        self.seats.end_in_kernel(me);
+    pub(crate) fn end_in_kernel(&mut self, me: WorkerNumber) {
+        self.workers.end_in_kernel(me);
     }
 
     /// A wake has brought the thread of `me` out of the kernel's wait. If several threads sleep
     /// there, the kernel chooses which one it wakes. If this thread was not meant, it adopts the
     /// wake-up of one that was. Returns whether another wake is due.
     #[inline(never)]
-    pub(crate) fn woken(&mut self, me: SeatNumber, scene: &mut impl Scene) -> bool {
-        if !self.seats.is_awaited(me)
-            && let Some(meant) = self.seats.awaited()
+    pub(crate) fn woken(&mut self, me: WorkerNumber, scene: &mut impl Scene) -> bool {
+        if !self.workers.is_awaited(me)
+            && let Some(meant) = self.workers.awaited()
         {
-            self.seats.adopt_wakeup(me, meant);
+            self.workers.adopt_wakeup(me, meant);
             scene.adopt(meant);
         }
-        if let Some(watching) = self.seats.watching()
+        if let Some(watching) = self.workers.watching()
             && watching != me
             && !self.watchdog.has_begun()
-            && self.seats.is_in_kernel(watching)
+            && self.workers.is_in_kernel(watching)
         {
             // The wake was meant to start the watchdog. So this thread looks after the port, or
             // appoints another watchdog when it goes off.
-            self.seats.resign();
+            self.workers.resign();
         }
         // The kernel may merge two wakes into one.
-        self.seats.awaited().is_some()
+        self.workers.awaited().is_some()
     }
 }
 

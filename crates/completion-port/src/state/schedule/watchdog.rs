@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use super::seats::{SeatNumber, Status};
 use super::turn::Looking;
+use super::workers::{Status, WorkerNumber};
 use super::{Action, Moment, Query, Scene, Schedule, Turn};
 
 /// How long an idle thread lets a port go unattended.
@@ -42,11 +42,11 @@ pub(super) struct Watchdog {
 
 impl Watchdog {
     /// There is a seat of this number, whose thread moves on from `progress` with whatever it does.
-    pub(super) fn seat(&mut self, seat: SeatNumber, progress: u32) {
-        if self.seen.len() <= seat {
-            self.seen.resize(seat + 1, 0);
+    pub(super) fn worker(&mut self, worker: WorkerNumber, progress: u32) {
+        if self.seen.len() <= worker {
+            self.seen.resize(worker + 1, 0);
         }
-        self.seen[seat] = progress;
+        self.seen[worker] = progress;
     }
 
     /// A thread is the watchdog from now on, and has not begun. If it `defers`, it leaves the port
@@ -84,8 +84,8 @@ impl Schedule {
         let tick = self.until_next_look(now);
         let begins = self.watchdog.is_stale(now, tick);
         if begins {
-            for (seat, _) in self.seats.statuses().filter(|(_, it)| *it != Status::Vacant) {
-                self.watchdog.seen[seat] = scene.progress(seat);
+            for (worker, _) in self.workers.statuses().filter(|(_, it)| *it != Status::Vacant) {
+                self.watchdog.seen[worker] = scene.progress(worker);
             }
             self.watchdog.last_look = now;
             self.watchdog.last_poll = None;
@@ -101,11 +101,11 @@ impl Schedule {
     /// The time `due`, or the earlier time at which packets that a thread holds are to go to
     /// another thread.
     fn no_later_than_overdue(&self, due: Moment) -> Moment {
-        if self.loads == 0 || !self.seats.has_room() {
+        if self.loads == 0 || !self.workers.has_room() {
             return due;
         }
-        let loaded = (0..self.loaded.len()).filter(|seat| self.loaded[*seat]);
-        let overdue = loaded.filter_map(|seat| self.crew.overdue_at(seat)).min();
+        let loaded = (0..self.loaded.len()).filter(|worker| self.loaded[*worker]);
+        let overdue = loaded.filter_map(|worker| self.crew.overdue_at(worker)).min();
         overdue.map_or(due, |overdue| overdue.min(due))
     }
 
@@ -133,27 +133,27 @@ impl Schedule {
             watchdog.next_query = watchdog.next_query.min(now + SOON);
         }
         self.scan(scene);
-        for seat in 0..self.loaded.len() {
-            if self.seats.status(seat) == Status::Vacant {
+        for worker in 0..self.loaded.len() {
+            if self.workers.status(worker) == Status::Vacant {
                 continue;
             }
-            let progress = scene.progress(seat);
-            let is_stuck = std::mem::replace(&mut self.watchdog.seen[seat], progress) == progress;
-            let is_late = self.loaded[seat] && self.crew.is_overdue(seat, now);
-            let is_wanted = is_late && self.seats.has_room();
-            if self.seats.status(seat) != Status::Running || !(is_stuck || is_wanted) {
+            let progress = scene.progress(worker);
+            let is_stuck = std::mem::replace(&mut self.watchdog.seen[worker], progress) == progress;
+            let is_late = self.loaded[worker] && self.crew.is_overdue(worker, now);
+            let is_wanted = is_late && self.workers.has_room();
+            if self.workers.status(worker) != Status::Running || !(is_stuck || is_wanted) {
                 continue;
             }
-            let gave_back = self.take_back(seat, scene);
+            let gave_back = self.take_back(worker, scene);
             if is_late && !gave_back {
                 self.advice.suspect(now);
                 scene.advise(self.advice.room());
             }
-            if is_stuck && asks && scene.detects() && scene.presence(seat).is_none() {
+            if is_stuck && asks && scene.detects() && scene.presence(worker).is_none() {
                 // Where looks are rare, one that leaves a thread to the next one costs a tick.
                 let hurries = self.sleepers.pace.hurries();
-                let ran = if hurries { self.sleepers.ran(seat, progress) } else { None };
-                queries.push(Query { seat, stuck_at: Some(progress), ran });
+                let ran = if hurries { self.sleepers.ran(worker, progress) } else { None };
+                queries.push(Query { worker, stuck_at: Some(progress), ran });
             }
         }
         turn.looking = Looking::Stuck { now, is_first, asks };
@@ -198,7 +198,7 @@ impl Schedule {
         // If a thread polled not long ago and runs, the watchdog leaves it to that thread to poll
         // again. It does not if that poll was nearly a tick ago, since the time left is not worth
         // another look.
-        let runs = self.seats.running() > 0;
+        let runs = self.workers.running() > 0;
         let polled = self.watchdog.last_poll;
         let polled = polled.filter(|polled| runs && now + away / 4 <= *polled + away);
         self.watchdog.last_poll = polled;
@@ -210,7 +210,8 @@ impl Schedule {
         // last look.
         let is_overdue = self.is_overdue(scene);
         // A watchdog in the kernel's wait takes what it finds there itself.
-        let polls = self.seats.watching().is_some_and(|watching| self.seats.is_in_kernel(watching));
+        let polls =
+            self.workers.watching().is_some_and(|watching| self.workers.is_in_kernel(watching));
         self.watchdog.defers = polled.is_some() && !is_overdue && !polls;
         if let Some(polled) = polled {
             due = due.min(polled + away);
@@ -220,11 +221,11 @@ impl Schedule {
         }
         self.watchdog.due = Some(self.no_later_than_overdue(due));
         let is_calm = self.handed == std::mem::replace(&mut self.watchdog.handed, self.handed);
-        if self.seats.has_room() {
+        if self.workers.has_room() {
             // From here this thread takes what is queued, or enters the kernel's wait if no thread
             // is in it. It stays the watchdog as long as the port is busy.
             if is_calm && self.is_quiet(scene) {
-                self.seats.resign();
+                self.workers.resign();
             }
             return None;
         }
@@ -234,8 +235,8 @@ impl Schedule {
     /// The thread of `me` has polled the set, in the kernel's wait or without waiting.
     #[allow(clippy::inline_always, reason = "part of each wait")]
     #[inline(always)]
-    pub(crate) fn polled(&mut self, me: SeatNumber, scene: &impl Scene) {
-        if self.seats.watching().is_some_and(|watching| watching != me) {
+    pub(crate) fn polled(&mut self, me: WorkerNumber, scene: &impl Scene) {
+        if self.workers.watching().is_some_and(|watching| watching != me) {
             self.watchdog.last_poll = Some(scene.now());
         }
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::super::super::facts::Presence;
 use super::super::Moment;
-use super::super::{Action, Query, Scene, Schedule, SeatNumber, Status, Turn, Waited, Wake};
+use super::super::{Action, Query, Scene, Schedule, Status, Turn, Waited, Wake, WorkerNumber};
 
 /// Something to be handed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,7 +111,7 @@ impl Thread {
 /// What a step has to wake once the lock is given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Notice {
-    Thread(SeatNumber),
+    Thread(WorkerNumber),
     Kernel,
 }
 
@@ -143,7 +143,7 @@ pub(super) struct Fake {
     pub(super) peek: Option<(Vec<Packet>, bool)>,
     /// All questions about threads, and whether the system had to be asked.
     pub(super) queries: Vec<(Query, bool)>,
-    own: Option<SeatNumber>,
+    own: Option<WorkerNumber>,
     /// How many packets were handed to threads, whether or not they were taken back.
     handed: u64,
     found: u64,
@@ -210,18 +210,18 @@ impl Scene for Fake {
         self.detects
     }
 
-    fn progress(&self, seat: SeatNumber) -> u32 {
-        self.threads[seat].progress
+    fn progress(&self, worker: WorkerNumber) -> u32 {
+        self.threads[worker].progress
     }
 
-    fn presence(&self, seat: SeatNumber) -> Option<Presence> {
-        let thread = &self.threads[seat];
+    fn presence(&self, worker: WorkerNumber) -> Option<Presence> {
+        let thread = &self.threads[worker];
         let presence = thread.asleep.map_or(Presence::Awake, |since| Presence::Asleep { since });
         thread.has_records.then_some(presence)
     }
 
-    fn presume_asleep(&mut self, seat: SeatNumber, asleep: bool) {
-        self.threads[seat].presumed = asleep;
+    fn presume_asleep(&mut self, worker: WorkerNumber, asleep: bool) {
+        self.threads[worker].presumed = asleep;
         self.found += u64::from(asleep);
     }
 
@@ -234,15 +234,15 @@ impl Scene for Fake {
         self.handed += packets as u64;
     }
 
-    fn give(&mut self, seat: SeatNumber) {
+    fn give(&mut self, worker: WorkerNumber) {
         let first = self.queue.pop_front().expect("the queue is not empty");
-        assert!(self.threads[seat].hand.is_empty(), "an idle thread has nothing");
-        self.threads[seat].hand.push_back(first);
+        assert!(self.threads[worker].hand.is_empty(), "an idle thread has nothing");
+        self.threads[worker].hand.push_back(first);
         self.handed += 1;
     }
 
-    fn take_back(&mut self, seat: SeatNumber) -> bool {
-        let hand = mem::take(&mut self.threads[seat].hand);
+    fn take_back(&mut self, worker: WorkerNumber) -> bool {
+        let hand = mem::take(&mut self.threads[worker].hand);
         hand.iter().rev().for_each(|packet| self.queue.push_front(*packet));
         !hand.is_empty()
     }
@@ -251,7 +251,7 @@ impl Scene for Fake {
         self.advised = Some(room);
     }
 
-    fn adopt(&mut self, from: SeatNumber) {
+    fn adopt(&mut self, from: WorkerNumber) {
         let hand = mem::take(&mut self.threads[from].hand);
         let own = self.own.expect("a thread adopts");
         assert_ne!(own, from);
@@ -329,10 +329,10 @@ impl Rig {
 
     // ---- what threads do ----
 
-    pub(super) fn join(&mut self) -> SeatNumber {
-        let seat = self.schedule.join(false, u32::MAX - 1);
+    pub(super) fn join(&mut self) -> WorkerNumber {
+        let worker = self.schedule.join(false, u32::MAX - 1);
         let threads = &mut self.port.threads;
-        let generation = threads.get(seat).map_or(0, |before| before.generation + 1);
+        let generation = threads.get(worker).map_or(0, |before| before.generation + 1);
         let thread = Thread {
             does: Does::Out,
             hand: VecDeque::new(),
@@ -347,68 +347,69 @@ impl Rig {
             blocks: false,
             listed: 0,
         };
-        if seat == threads.len() {
+        if worker == threads.len() {
             threads.push(thread);
         } else {
-            assert!(matches!(threads[seat].does, Does::Gone), "the seat is taken");
-            threads[seat] = thread;
+            assert!(matches!(threads[worker].does, Does::Gone), "the seat is taken");
+            threads[worker] = thread;
         }
-        seat
+        worker
     }
 
-    fn advance_progress(&mut self, seat: SeatNumber) {
-        let thread = &mut self.port.threads[seat];
+    fn advance_progress(&mut self, worker: WorkerNumber) {
+        let thread = &mut self.port.threads[worker];
         assert!(thread.asleep.is_none(), "it sleeps");
         thread.progress = thread.progress.wrapping_add(1);
     }
 
-    /// The thread of `seat` comes to wait.
-    pub(super) fn wait(&mut self, seat: SeatNumber, room: usize, timeout: Option<Duration>) {
-        assert!(matches!(self.port.threads[seat].does, Does::Out));
-        self.advance_progress(seat);
-        self.port.threads[seat].presumed = false;
-        self.port.threads[seat].blocks = false;
-        self.port.take_back(seat);
-        self.port.own = Some(seat);
+    /// The thread of `worker` comes to wait.
+    pub(super) fn wait(&mut self, worker: WorkerNumber, room: usize, timeout: Option<Duration>) {
+        assert!(matches!(self.port.threads[worker].does, Does::Out));
+        self.advance_progress(worker);
+        self.port.threads[worker].presumed = false;
+        self.port.threads[worker].blocks = false;
+        self.port.take_back(worker);
+        self.port.own = Some(worker);
         let deadline = timeout.map(|timeout| self.port.now + timeout);
         let mut wait =
-            Wait { turn: Turn::new(seat, room, deadline), queries: Vec::new(), is_filled: false };
+            Wait { turn: Turn::new(worker, room, deadline), queries: Vec::new(), is_filled: false };
         self.schedule.arrive(&mut wait.turn, None, &mut wait.queries, &mut self.port);
-        self.port.threads[seat].does = Does::Looks(wait);
+        self.port.threads[worker].does = Does::Looks(wait);
         self.check();
     }
 
-    /// The thread of `seat` does the next thing of its wait. False if it sleeps, or is in none.
-    pub(super) fn step(&mut self, seat: SeatNumber) -> bool {
+    /// The thread of `worker` does the next thing of its wait. False if it sleeps, or is in none.
+    pub(super) fn step(&mut self, worker: WorkerNumber) -> bool {
         let before = self.statuses();
-        let running = self.schedule.seats.running();
-        let does = mem::replace(&mut self.port.threads[seat].does, Does::Gone);
+        let running = self.schedule.workers.running();
+        let does = mem::replace(&mut self.port.threads[worker].does, Does::Gone);
         let adopts = matches!(&does, Does::Returns(_, Polled { woken: true, .. }, _));
-        let (does, moves) = self.go_on(seat, does);
-        let exceeds = matches!(does, Does::Out) && moves && self.has_returned(seat, before[seat]);
-        self.port.threads[seat].does = does;
+        let (does, moves) = self.go_on(worker, does);
+        let exceeds =
+            matches!(does, Does::Out) && moves && self.has_returned(worker, before[worker]);
+        self.port.threads[worker].does = does;
         if !moves {
             return false;
         }
         self.compare(&before, running, exceeds, adopts);
-        if self.schedule.seats.status(seat) == Status::Idle
-            && self.port.threads[seat].does.sleeps()
-            && before[seat] != Status::Idle
+        if self.schedule.workers.status(worker) == Status::Idle
+            && self.port.threads[worker].does.sleeps()
+            && before[worker] != Status::Idle
         {
             self.lists += 1;
-            self.port.threads[seat].listed = self.lists;
+            self.port.threads[worker].listed = self.lists;
         }
         self.check();
         true
     }
 
-    /// What the thread of `seat`, which `does` this, does next. False if it goes on with it.
-    fn go_on(&mut self, seat: SeatNumber, does: Does) -> (Does, bool) {
+    /// What the thread of `worker`, which `does` this, does next. False if it goes on with it.
+    fn go_on(&mut self, worker: WorkerNumber, does: Does) -> (Does, bool) {
         let next = match does {
             it @ (Does::Out | Does::Gone) => return (it, false),
-            Does::Looks(wait) => self.look(seat, wait),
+            Does::Looks(wait) => self.look(worker, wait),
             Does::Checks(wait, ready) => {
-                self.port.own = Some(seat);
+                self.port.own = Some(worker);
                 if !ready.is_empty() && self.schedule.asks(&self.port) {
                     Does::Asks(wait, ready)
                 } else {
@@ -421,11 +422,11 @@ impl Rig {
                 Does::Returns(wait, poll, ready)
             }
             Does::Returns(wait, polled, ready) => {
-                self.polled(seat, polled, ready);
+                self.polled(worker, polled, ready);
                 Does::Looks(wait)
             }
             Does::Answers(wait, query, generation, ran, asleep) => {
-                let other = &mut self.port.threads[query.seat];
+                let other = &mut self.port.threads[query.worker];
                 if !matches!(other.does, Does::Gone) && other.generation == generation {
                     let is_observed = query.stuck_at.is_some() && asleep && self.port.observes;
                     other.has_records |= is_observed;
@@ -445,7 +446,7 @@ impl Rig {
             }
             Does::Parks(wait, until) => {
                 let is_over = until.is_some_and(|until| until <= self.port.now);
-                if !mem::take(&mut self.port.threads[seat].token) && !is_over {
+                if !mem::take(&mut self.port.threads[worker].token) && !is_over {
                     return (Does::Parks(wait, until), false);
                 }
                 Does::Looks(wait)
@@ -454,28 +455,28 @@ impl Rig {
         (next, true)
     }
 
-    /// The thread of `seat` has come back from the kernel, and puts what is `ready` behind what it has brought.
-    fn polled(&mut self, seat: SeatNumber, polled: Polled, ready: Vec<Packet>) {
+    /// The thread of `worker` has come back from the kernel, and puts what is `ready` behind what it has brought.
+    fn polled(&mut self, worker: WorkerNumber, polled: Polled, ready: Vec<Packet>) {
         let Polled { edges, woken, slept } = polled;
         if slept {
-            self.schedule.end_in_kernel(seat);
+            self.schedule.end_in_kernel(worker);
         }
-        self.schedule.polled(seat, &self.port);
+        self.schedule.polled(worker, &self.port);
         self.port.queue.extend(edges);
-        self.port.own = Some(seat);
-        if woken && self.schedule.woken(seat, &mut self.port) {
+        self.port.own = Some(worker);
+        if woken && self.schedule.woken(worker, &mut self.port) {
             self.notify(Notice::Kernel);
         }
         self.port.queue.extend(ready);
     }
 
-    /// The wait of the thread of `seat`, which was in this status `before`, has ended. Whether it may be one thread more
+    /// The wait of the thread of `worker`, which was in this status `before`, has ended. Whether it may be one thread more
     /// than the limit that runs.
-    fn has_returned(&self, seat: SeatNumber, before: Status) -> bool {
-        let thread = &self.port.threads[seat];
+    fn has_returned(&self, worker: WorkerNumber, before: Status) -> bool {
+        let thread = &self.port.threads[worker];
         let waited = thread.waited.expect("it has ended");
         if waited == Waited::Packets && before != Status::Given {
-            let running = self.schedule.seats.running();
+            let running = self.schedule.workers.running();
             assert!(running <= self.limit, "{running} run that were handed packets");
         }
         let is_submitted = waited == Waited::Packets;
@@ -483,28 +484,28 @@ impl Rig {
         waited == Waited::TimedOut
     }
 
-    /// The thread of `seat` is not woken, and comes out of its sleep all the same.
-    pub(super) fn wake_spuriously(&mut self, seat: SeatNumber) {
-        let thread = &mut self.port.threads[seat];
+    /// The thread of `worker` is not woken, and comes out of its sleep all the same.
+    pub(super) fn wake_spuriously(&mut self, worker: WorkerNumber) {
+        let thread = &mut self.port.threads[worker];
         match mem::replace(&mut thread.does, Does::Gone) {
             Does::Parks(wait, _) => thread.does = Does::Looks(wait),
             does => return thread.does = does,
         }
         thread.token = false;
         // The token of a wake that is under way is one more.
-        if self.schedule.seats.is_awaited(seat) {
-            self.notices.retain(|notice| *notice != Notice::Thread(seat));
+        if self.schedule.workers.is_awaited(worker) {
+            self.notices.retain(|notice| *notice != Notice::Thread(worker));
         }
         self.check();
     }
 
-    fn look(&mut self, seat: SeatNumber, mut wait: Wait) -> Does {
-        self.port.own = Some(seat);
+    fn look(&mut self, worker: WorkerNumber, mut wait: Wait) -> Does {
+        self.port.own = Some(worker);
         let Wait { turn, queries, is_filled } = &mut wait;
         match self.schedule.next(turn, queries, *is_filled, &mut self.port, Fake::queue_due) {
             Action::Return(waited, wake) => {
-                assert!(!self.schedule.seats.is_in_kernel(seat));
-                let thread = &mut self.port.threads[seat];
+                assert!(!self.schedule.workers.is_in_kernel(worker));
+                let thread = &mut self.port.threads[worker];
                 thread.waited = Some(waited);
                 thread.does = Does::Out;
                 self.wake(wake);
@@ -518,7 +519,7 @@ impl Rig {
             }
             Action::Ask { .. } => Does::Asks(wait, Vec::new()),
             Action::Query(query) => {
-                let other = &self.port.threads[query.seat];
+                let other = &self.port.threads[query.worker];
                 let ran = other.processor_time(self.port.now);
                 let settled = query.is_settled_by(Some(ran));
                 let asleep = settled.unwrap_or(other.asleep.is_some() || other.does.sleeps());
@@ -544,53 +545,53 @@ impl Rig {
         Polled { edges, woken, slept }
     }
 
-    /// The thread of `seat` handles the next of its packets, if there is one.
-    pub(super) fn take_packet(&mut self, seat: SeatNumber) -> Option<u32> {
-        assert!(matches!(self.port.threads[seat].does, Does::Out));
-        if mem::take(&mut self.port.threads[seat].presumed) {
+    /// The thread of `worker` handles the next of its packets, if there is one.
+    pub(super) fn take_packet(&mut self, worker: WorkerNumber) -> Option<u32> {
+        assert!(matches!(self.port.threads[worker].does, Does::Out));
+        if mem::take(&mut self.port.threads[worker].presumed) {
             let before = self.statuses();
-            let running = self.schedule.seats.running();
-            self.schedule.unblock(seat);
+            let running = self.schedule.workers.running();
+            self.schedule.unblock(worker);
             self.compare(&before, running, false, false);
         }
-        let packet = self.port.threads[seat].hand.pop_front()?;
-        self.advance_progress(seat);
+        let packet = self.port.threads[worker].hand.pop_front()?;
+        self.advance_progress(worker);
         self.port.taken.push(packet);
         self.check();
         Some(packet.number)
     }
 
-    pub(super) fn give_back(&mut self, seat: SeatNumber) {
+    pub(super) fn give_back(&mut self, worker: WorkerNumber) {
         self.event(|schedule, port| {
-            schedule.take_back(seat, port).then(|| schedule.depart(port)).flatten()
+            schedule.take_back(worker, port).then(|| schedule.depart(port)).flatten()
         });
     }
 
-    /// The thread of `seat` says that it blocks. False if it is not counted anyway.
-    pub(super) fn block(&mut self, seat: SeatNumber) -> bool {
+    /// The thread of `worker` says that it blocks. False if it is not counted anyway.
+    pub(super) fn block(&mut self, worker: WorkerNumber) -> bool {
         let mut is_counted = false;
         self.event(|schedule, port| {
-            let blocked = schedule.block(seat, port);
+            let blocked = schedule.block(worker, port);
             is_counted = blocked.is_some();
             blocked.flatten()
         });
-        self.port.threads[seat].blocks = is_counted;
+        self.port.threads[worker].blocks = is_counted;
         is_counted
     }
 
-    pub(super) fn unblock(&mut self, seat: SeatNumber) {
-        self.advance_progress(seat);
-        self.port.threads[seat].blocks = false;
+    pub(super) fn unblock(&mut self, worker: WorkerNumber) {
+        self.advance_progress(worker);
+        self.port.threads[worker].blocks = false;
         self.event(|schedule, _| {
-            schedule.unblock(seat);
+            schedule.unblock(worker);
             None
         });
     }
 
-    /// The thread of `seat` goes to sleep in user code without saying so, or wakes up again.
-    pub(super) fn nod(&mut self, seat: SeatNumber, asleep: bool) {
+    /// The thread of `worker` goes to sleep in user code without saying so, or wakes up again.
+    pub(super) fn nod(&mut self, worker: WorkerNumber, asleep: bool) {
         let now = self.port.now;
-        let thread = &mut self.port.threads[seat];
+        let thread = &mut self.port.threads[worker];
         if let Some(since) = thread.asleep.filter(|_| !asleep) {
             thread.slept += now.since(since);
         }
@@ -600,18 +601,18 @@ impl Rig {
         };
     }
 
-    /// There are records of the thread of `seat` from now on.
-    pub(super) fn observe(&mut self, seat: SeatNumber) {
-        self.port.threads[seat].has_records = true;
-        self.schedule.sleepers.observe(seat);
+    /// There are records of the thread of `worker` from now on.
+    pub(super) fn observe(&mut self, worker: WorkerNumber) {
+        self.port.threads[worker].has_records = true;
+        self.schedule.sleepers.observe(worker);
     }
 
-    pub(super) fn leave(&mut self, seat: SeatNumber) {
-        assert!(matches!(self.port.threads[seat].does, Does::Out));
-        self.port.threads[seat].does = Does::Gone;
-        self.port.threads[seat].presumed = false;
-        self.port.take_back(seat);
-        self.event(|schedule, port| schedule.leave(seat, port));
+    pub(super) fn leave(&mut self, worker: WorkerNumber) {
+        assert!(matches!(self.port.threads[worker].does, Does::Out));
+        self.port.threads[worker].does = Does::Gone;
+        self.port.threads[worker].presumed = false;
+        self.port.take_back(worker);
+        self.event(|schedule, port| schedule.leave(worker, port));
         self.end_if_over();
         self.check();
     }
@@ -736,7 +737,7 @@ impl Rig {
         event: impl FnOnce(&mut Schedule, &mut Fake) -> Option<Wake>,
     ) -> Option<Wake> {
         let before = self.statuses();
-        let running = self.schedule.seats.running();
+        let running = self.schedule.workers.running();
         self.port.own = None;
         let wake = event(&mut self.schedule, &mut self.port);
         self.wake(wake);
@@ -746,10 +747,10 @@ impl Rig {
     }
 
     fn wake(&mut self, wake: Option<Wake>) {
-        let Some(Wake { seat, in_kernel }) = wake else { return };
+        let Some(Wake { worker, in_kernel }) = wake else { return };
         self.wakes += 1;
-        assert_eq!(in_kernel, self.schedule.seats.is_in_kernel(seat));
-        self.notify(if in_kernel { Notice::Kernel } else { Notice::Thread(seat) });
+        assert_eq!(in_kernel, self.schedule.workers.is_in_kernel(worker));
+        self.notify(if in_kernel { Notice::Kernel } else { Notice::Thread(worker) });
     }
 
     fn notify(&mut self, notice: Notice) {
@@ -764,27 +765,27 @@ impl Rig {
         for notice in mem::take(&mut self.notices) {
             match notice {
                 Notice::Kernel => self.port.eventfd = true,
-                Notice::Thread(seat) => self.port.threads[seat].token = true,
+                Notice::Thread(worker) => self.port.threads[worker].token = true,
             }
         }
     }
 
     // ---- driving ----
 
-    /// Lets the thread of `seat` go on until it sleeps or returns.
-    pub(super) fn run(&mut self, seat: SeatNumber) {
+    /// Lets the thread of `worker` go on until it sleeps or returns.
+    pub(super) fn run(&mut self, worker: WorkerNumber) {
         for _ in 0..1_000 {
-            if !self.step(seat) {
+            if !self.step(worker) {
                 return;
             }
         }
         panic!("a thread does not come to an end: {self:#?}");
     }
 
-    /// The thread of `seat` waits, and goes on until it sleeps or returns.
-    pub(super) fn run_wait(&mut self, seat: SeatNumber) {
-        self.wait(seat, 64, None);
-        self.run(seat);
+    /// The thread of `worker` waits, and goes on until it sleeps or returns.
+    pub(super) fn run_wait(&mut self, worker: WorkerNumber) {
+        self.wait(worker, 64, None);
+        self.run(worker);
     }
 
     /// Makes all wakes, and lets every thread go on until none can.
@@ -793,9 +794,9 @@ impl Rig {
             self.end_peek();
             self.deliver();
             let mut moved = false;
-            for seat in 0..self.port.threads.len() {
-                moved |= self.port.threads[seat].does.waits() && self.step(seat);
-                self.run(seat);
+            for worker in 0..self.port.threads.len() {
+                moved |= self.port.threads[worker].does.waits() && self.step(worker);
+                self.run(worker);
             }
             if !moved && self.notices.is_empty() {
                 return;
@@ -812,11 +813,11 @@ impl Rig {
 
     // ---- what holds ----
 
-    pub(super) fn status(&self, seat: SeatNumber) -> Status {
-        self.schedule.seats.status(seat)
+    pub(super) fn status(&self, worker: WorkerNumber) -> Status {
+        self.schedule.workers.status(worker)
     }
 
     pub(super) fn statuses(&self) -> Vec<Status> {
-        self.schedule.seats.statuses().map(|(_, status)| status).collect()
+        self.schedule.workers.statuses().map(|(_, status)| status).collect()
     }
 }

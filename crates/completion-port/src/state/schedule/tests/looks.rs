@@ -5,11 +5,11 @@ use super::*;
 #[test]
 fn a_thread_that_leaves_the_kernels_wait_empty_appoints_the_newest_parked_thread() {
     let mut rig = rig(2, 3, SHORT);
-    (0..3).for_each(|seat| rig.run_wait(seat));
+    (0..3).for_each(|worker| rig.run_wait(worker));
     rig.edge(1);
     rig.run(0);
     assert!(is_out(&rig, 0));
-    assert_eq!(rig.schedule.seats.watching(), Some(2));
+    assert_eq!(rig.schedule.workers.watching(), Some(2));
     rig.settle();
     assert!(watches(&rig, 2) && parks(&rig, 1));
     rig.take_packet(0);
@@ -42,7 +42,7 @@ fn no_thread_wakes_at_a_port_where_nothing_happens() {
     rig.run_wait(1);
     rig.run_wait(2);
     (0..5).for_each(|_| rig.pass(TICK));
-    let ends = (0..3).filter_map(|seat| rig.port.threads[seat].does.until()).count();
+    let ends = (0..3).filter_map(|worker| rig.port.threads[worker].does.until()).count();
     assert_eq!(ends, 0, "{rig:#?}");
 }
 
@@ -165,11 +165,11 @@ fn a_watch_ends_when_a_tick_has_brought_nothing() {
     rig.pass(TICK);
     // A packet was handed out since the last look.
     assert!(polls(&rig, 1));
-    assert_eq!(rig.schedule.seats.watching(), Some(1));
+    assert_eq!(rig.schedule.workers.watching(), Some(1));
     assert_eq!(rig.port.threads[1].does.until(), Some(rig.port.now + TICK));
     rig.pass(TICK);
     assert!(polls(&rig, 1));
-    assert_eq!(rig.schedule.seats.watching(), None);
+    assert_eq!(rig.schedule.workers.watching(), None);
     assert_eq!(rig.port.threads[1].does.until(), None);
 }
 
@@ -236,16 +236,16 @@ fn the_watchdog_looks_again_when_an_observed_thread_has_slept_for_long_enough() 
 
 /// Time goes by in small steps, in which each thread of `busy` handles a packet and waits for the next one,
 /// until something has happened. How long that took.
-fn time_until(rig: &mut Rig, busy: &[SeatNumber], happened: impl Fn(&Rig) -> bool) -> Duration {
+fn time_until(rig: &mut Rig, busy: &[WorkerNumber], happened: impl Fn(&Rig) -> bool) -> Duration {
     const STEP: Duration = Duration::from_micros(20);
     let begun = rig.port.now;
     while !happened(rig) {
         assert!(rig.port.now < begun + 200 * TICK, "it does not happen: {rig:#?}");
-        for &seat in busy {
-            if is_out(rig, seat) {
-                while rig.take_packet(seat).is_some() {}
+        for &worker in busy {
+            if is_out(rig, worker) {
+                while rig.take_packet(worker).is_some() {}
                 rig.put(1);
-                rig.run_wait(seat);
+                rig.run_wait(worker);
             }
         }
         rig.pass(STEP);
@@ -268,7 +268,7 @@ fn hurried() -> Rig {
     let mut rig = rig(2, 4, SHORT);
     take_one(&mut rig, 0);
     take_one(&mut rig, 1);
-    (2..4).for_each(|seat| rig.run_wait(seat));
+    (2..4).for_each(|worker| rig.run_wait(worker));
     hurry(&mut rig);
     rig.edge(1);
     rig.put(1);
@@ -377,16 +377,16 @@ fn threads_that_wait_for_a_short_time_only_leave_one_that_works_its_seat() {
 fn no_thread_wakes_at_an_idle_port_where_threads_slept_often() {
     let mut rig = hurried();
     for _ in 0..100 {
-        for seat in 0..4 {
-            if is_out(&rig, seat) {
-                while rig.take_packet(seat).is_some() {}
-                rig.run_wait(seat);
+        for worker in 0..4 {
+            if is_out(&rig, worker) {
+                while rig.take_packet(worker).is_some() {}
+                rig.run_wait(worker);
             }
         }
         rig.pass(SHORTEST);
     }
     assert!(rig.port.queue.is_empty() && rig.port.kernel.is_empty());
-    let ends = (0..4).filter_map(|seat| rig.port.threads[seat].does.until()).count();
+    let ends = (0..4).filter_map(|worker| rig.port.threads[worker].does.until()).count();
     assert_eq!(ends, 0, "{rig:#?}");
 }
 
@@ -409,7 +409,7 @@ fn a_thread_that_was_found_asleep_is_asked_about_once_in_a_tick_however_often_th
         rig.pass(SHORTEST / 5);
     }
     let ticks = rig.port.now.since(begun).as_secs_f64() / TICK.as_secs_f64();
-    let about: Vec<_> = rig.port.queries.iter().filter(|(it, _)| it.seat == 0).collect();
+    let about: Vec<_> = rig.port.queries.iter().filter(|(it, _)| it.worker == 0).collect();
     assert!((2..=4).contains(&about.len()), "in {ticks} ticks: {about:?}");
     let asked = about.iter().filter(|(_, asked)| *asked).count();
     assert!(asked <= 1, "its processor time tells: {about:?}");
@@ -424,7 +424,7 @@ fn where_threads_sleep_often_the_system_is_not_asked_about_one_that_runs_for_lon
         rig.pass(SHORTEST / 5);
     }
     let asked = |rig: &Rig| {
-        let about = rig.port.queries.iter().filter(|(it, _)| it.seat == 0);
+        let about = rig.port.queries.iter().filter(|(it, _)| it.worker == 0);
         let about: Vec<bool> = about.map(|(_, asked)| *asked).collect();
         let asked = about.iter().filter(|asked| **asked).count();
         (asked, about.len() - asked)
@@ -450,7 +450,7 @@ fn the_processor_time_of_a_thread_tells_that_it_still_sleeps_or_was_awake_since(
         (None, Some(5), None, None),
         (Some(1), Some(5), None, None),
     ] {
-        let query = Query { seat: 0, stuck_at, ran: before.map(time) };
+        let query = Query { worker: 0, stuck_at, ran: before.map(time) };
         assert_eq!(query.is_settled_by(now.map(time)), expected, "{query:?} {now:?}");
     }
 }

@@ -62,9 +62,9 @@ fn rig(setting: Setting) -> Rig {
     rig
 }
 
-/// Whether the thread of `seat` is in user code, and does what it wants.
-fn acts(rig: &Rig, seat: usize) -> bool {
-    rig.port.threads.get(seat).is_some_and(|thread| {
+/// Whether the thread of `worker` is in user code, and does what it wants.
+fn acts(rig: &Rig, worker: usize) -> bool {
+    rig.port.threads.get(worker).is_some_and(|thread| {
         matches!(thread.does, Does::Out) && thread.asleep.is_none() && !thread.blocks
     })
 }
@@ -77,35 +77,37 @@ fn apply(rig: &mut Rig, event: Event, threads: usize) {
                 rig.join();
             }
         }
-        Event::Wait(seat, room, timeout) if acts(rig, seat) => {
+        Event::Wait(worker, room, timeout) if acts(rig, worker) => {
             if rig.port.observes {
-                rig.observe(seat);
+                rig.observe(worker);
             }
-            rig.wait(seat, room, timeout.map(Duration::from_micros));
+            rig.wait(worker, room, timeout.map(Duration::from_micros));
         }
-        Event::Step(seat) if seat < rig.port.threads.len() => {
-            rig.step(seat);
+        Event::Step(worker) if worker < rig.port.threads.len() => {
+            rig.step(worker);
         }
-        Event::WakeSpuriously(seat) if seat < rig.port.threads.len() => rig.wake_spuriously(seat),
-        Event::Take(seat) if acts(rig, seat) => {
-            rig.take_packet(seat);
+        Event::WakeSpuriously(worker) if worker < rig.port.threads.len() => {
+            rig.wake_spuriously(worker)
         }
-        Event::GiveBack(seat) if acts(rig, seat) => rig.give_back(seat),
-        Event::Block(seat) if acts(rig, seat) => {
-            rig.block(seat);
+        Event::Take(worker) if acts(rig, worker) => {
+            rig.take_packet(worker);
         }
-        Event::Unblock(seat) if rig.port.threads.get(seat).is_some_and(|it| it.blocks) => {
-            rig.unblock(seat);
+        Event::GiveBack(worker) if acts(rig, worker) => rig.give_back(worker),
+        Event::Block(worker) if acts(rig, worker) => {
+            rig.block(worker);
         }
-        Event::Nod(seat) if acts(rig, seat) => rig.nod(seat, true),
-        Event::Rise(seat) if seat < rig.port.threads.len() => rig.nod(seat, false),
-        Event::Leave(seat) if acts(rig, seat) => rig.leave(seat),
+        Event::Unblock(worker) if rig.port.threads.get(worker).is_some_and(|it| it.blocks) => {
+            rig.unblock(worker);
+        }
+        Event::Nod(worker) if acts(rig, worker) => rig.nod(worker, true),
+        Event::Rise(worker) if worker < rig.port.threads.len() => rig.nod(worker, false),
+        Event::Leave(worker) if acts(rig, worker) => rig.leave(worker),
         Event::Post => {
             rig.post();
         }
         Event::PostIn(time) => rig.post_in(Duration::from_micros(time)),
         Event::Edge(packets) => rig.edge(packets),
-        Event::Remember(seat) if acts(rig, seat) && rig.status(seat) == Status::Running => {
+        Event::Remember(worker) if acts(rig, worker) && rig.status(worker) == Status::Running => {
             rig.remember();
         }
         Event::BeginPeek => rig.begin_peek(),
@@ -124,10 +126,10 @@ fn everything_is_taken(rig: &mut Rig) {
     rig.port.replacing = false;
     rig.settle();
     (0..12).for_each(|_| rig.pass(TICK));
-    let idle = rig.schedule.seats.idle();
+    let idle = rig.schedule.workers.idle();
     let is_left = !rig.port.queue.is_empty() || !rig.port.kernel.is_empty();
     let is_left = is_left || rig.port.due() <= rig.port.now;
-    if idle > 0 && rig.schedule.seats.has_room() {
+    if idle > 0 && rig.schedule.workers.has_room() {
         assert!(!is_left && rig.port.unchecked.is_empty(), "something is left: {rig:#?}");
         assert_eq!(
             rig.schedule.loads, 0,
@@ -135,8 +137,8 @@ fn everything_is_taken(rig: &mut Rig) {
         );
     }
     if idle > 0 && is_left && rig.port.detects {
-        let is_missed = |seat: &usize| {
-            rig.status(*seat) == Status::Running && rig.port.threads[*seat].asleep.is_some()
+        let is_missed = |worker: &usize| {
+            rig.status(*worker) == Status::Running && rig.port.threads[*worker].asleep.is_some()
         };
         let missed = (0..rig.port.threads.len()).find(is_missed);
         assert_eq!(missed, None, "a thread sleeps, and counts: {rig:#?}");
@@ -151,15 +153,15 @@ fn all_are_dismissed(rig: &mut Rig, closed_first: bool) {
     // In each of them a thread takes what is left, if only one packet.
     let rounds = 50 + rig.port.queue.len() + rig.port.kernel.len();
     for round in 0..2 * rounds {
-        for seat in 0..rig.port.threads.len() {
-            rig.nod(seat, false);
-            if rig.port.threads[seat].blocks {
-                rig.unblock(seat);
+        for worker in 0..rig.port.threads.len() {
+            rig.nod(worker, false);
+            if rig.port.threads[worker].blocks {
+                rig.unblock(worker);
             }
-            if acts(rig, seat) {
-                while rig.take_packet(seat).is_some() {}
-                if rig.port.threads[seat].waited != Some(Waited::Closed) {
-                    rig.wait(seat, 2, None);
+            if acts(rig, worker) {
+                while rig.take_packet(worker).is_some() {}
+                if rig.port.threads[worker].waited != Some(Waited::Closed) {
+                    rig.wait(worker, 2, None);
                 }
             }
         }
@@ -169,9 +171,9 @@ fn all_are_dismissed(rig: &mut Rig, closed_first: bool) {
             rig.close();
         }
     }
-    for (seat, thread) in rig.port.threads.iter().enumerate() {
+    for (worker, thread) in rig.port.threads.iter().enumerate() {
         if !matches!(thread.does, Does::Gone) {
-            assert_eq!(rig.status(seat), Status::Away, "{rig:#?}");
+            assert_eq!(rig.status(worker), Status::Away, "{rig:#?}");
             assert_eq!(thread.waited, Some(Waited::Closed), "{rig:#?}");
         }
     }

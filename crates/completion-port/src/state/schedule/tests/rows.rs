@@ -106,7 +106,7 @@ fn a_thread_that_is_alone_asks_again_for_what_there_was_no_room_for() {
 #[test]
 fn one_thread_sleeps_in_the_kernels_wait_and_the_others_are_parked() {
     let mut rig = rig(4, 3, SHORT);
-    (0..3).for_each(|seat| rig.run_wait(seat));
+    (0..3).for_each(|worker| rig.run_wait(worker));
     assert!(polls(&rig, 0) && parks(&rig, 1) && parks(&rig, 2));
 }
 
@@ -123,7 +123,7 @@ fn no_thread_enters_the_kernels_wait_while_all_seats_are_taken() {
 #[test]
 fn several_threads_sleep_in_the_kernels_wait_while_packets_are_long() {
     let mut rig = rig(2, 3, LONG);
-    (0..3).for_each(|seat| rig.run_wait(seat));
+    (0..3).for_each(|worker| rig.run_wait(worker));
     assert!(polls(&rig, 0) && polls(&rig, 1) && parks(&rig, 2));
 }
 
@@ -151,10 +151,10 @@ fn several_threads_sleep_in_the_kernels_wait_where_several_have_lately_not_suffi
         rig.run_wait(1);
         rig.run_wait(0);
         // The last packet was left to one that came back for it.
-        (0..2).for_each(|seat| {
-            if is_out(&rig, seat) {
-                while rig.take_packet(seat).is_some() {}
-                rig.run_wait(seat);
+        (0..2).for_each(|worker| {
+            if is_out(&rig, worker) {
+                while rig.take_packet(worker).is_some() {}
+                rig.run_wait(worker);
             }
         });
         assert_eq!(rig.schedule.in_kernel(), if joins { 2 } else { 1 }, "{after}: {rig:#?}");
@@ -164,9 +164,9 @@ fn several_threads_sleep_in_the_kernels_wait_where_several_have_lately_not_suffi
 #[test]
 fn a_post_gives_the_newest_idle_thread_its_packet() {
     let mut rig = rig(2, 3, SHORT);
-    (0..3).for_each(|seat| rig.run_wait(seat));
-    assert_eq!(rig.post().map(|wake| wake.seat), Some(2));
-    assert_eq!(rig.post().map(|wake| wake.seat), Some(1));
+    (0..3).for_each(|worker| rig.run_wait(worker));
+    assert_eq!(rig.post().map(|wake| wake.worker), Some(2));
+    assert_eq!(rig.post().map(|wake| wake.worker), Some(1));
     // Two may run.
     rig.post();
     assert_eq!(rig.statuses(), [Status::Idle, Status::Given, Status::Given]);
@@ -294,14 +294,14 @@ fn a_seat_that_becomes_free_calls_a_thread_if_there_may_be_something_to_find() {
 #[test]
 fn an_idle_thread_that_wakes_for_no_reason_keeps_its_place() {
     let mut rig = rig(4, 4, SHORT);
-    (0..4).for_each(|seat| rig.run_wait(seat));
+    (0..4).for_each(|worker| rig.run_wait(worker));
     rig.wake_spuriously(1);
     rig.run(1);
     rig.wake_spuriously(2);
-    let wakes = [(); 4].map(|()| rig.post().map(|wake| wake.seat));
+    let wakes = [(); 4].map(|()| rig.post().map(|wake| wake.worker));
     assert_eq!(wakes, [3, 2, 1, 0].map(Some));
     rig.settle();
-    assert!((0..4).all(|seat| hand(&rig, seat).len() == 1));
+    assert!((0..4).all(|worker| hand(&rig, worker).len() == 1));
 }
 
 #[test]
@@ -328,11 +328,11 @@ fn a_wake_that_brings_another_thread_out_is_adopted_with_its_packet() {
     rig.run_wait(0);
     rig.run_wait(1);
     let wake = rig.post().unwrap();
-    assert_eq!((wake.seat, wake.in_kernel), (1, true));
+    assert_eq!((wake.worker, wake.in_kernel), (1, true));
     rig.run(0);
     assert_eq!((hand(&rig, 0), rig.status(0)), (vec![1], Status::Running));
     assert_eq!(rig.status(1), Status::Idle);
-    assert_eq!(rig.post().map(|wake| wake.seat), Some(1), "in its place");
+    assert_eq!(rig.post().map(|wake| wake.worker), Some(1), "in its place");
     rig.run(1);
     assert_eq!(hand(&rig, 1), [2]);
 }
@@ -340,11 +340,11 @@ fn a_wake_that_brings_another_thread_out_is_adopted_with_its_packet() {
 #[test]
 fn a_thread_whose_wake_was_adopted_is_the_newest_again() {
     let mut rig = rig(3, 3, LONG);
-    (0..3).for_each(|seat| rig.run_wait(seat));
-    assert_eq!(rig.post().map(|wake| wake.seat), Some(2));
+    (0..3).for_each(|worker| rig.run_wait(worker));
+    assert_eq!(rig.post().map(|wake| wake.worker), Some(2));
     rig.run(0);
     assert_eq!(hand(&rig, 0), [1]);
-    let wakes = [rig.post(), rig.post()].map(|wake| wake.map(|wake| wake.seat));
+    let wakes = [rig.post(), rig.post()].map(|wake| wake.map(|wake| wake.worker));
     assert_eq!(wakes, [Some(2), Some(1)]);
     rig.settle();
     assert_eq!((hand(&rig, 2), hand(&rig, 1)), (vec![2], vec![3]));
@@ -389,10 +389,10 @@ fn a_watch_that_another_thread_is_woken_for_ends() {
     rig.run_wait(1);
     rig.remember();
     // Both are in the kernel's wait, and the newest is meant.
-    assert_eq!(rig.schedule.seats.watching(), Some(1));
+    assert_eq!(rig.schedule.workers.watching(), Some(1));
     rig.step(0);
     rig.step(0);
-    assert_eq!(rig.schedule.seats.watching(), None);
+    assert_eq!(rig.schedule.workers.watching(), None);
     rig.run(0);
     assert_eq!(hand(&rig, 0).len(), 1);
     rig.settle();
@@ -401,16 +401,16 @@ fn a_watch_that_another_thread_is_woken_for_ends() {
 #[test]
 fn a_thread_whose_time_is_over_runs_with_nothing() {
     let mut rig = rig(2, 2, SHORT);
-    for (seat, time) in [(0, 500), (1, 300)] {
-        rig.wait(seat, 64, Some(time * MICROSECOND));
-        rig.run(seat);
+    for (worker, time) in [(0, 500), (1, 300)] {
+        rig.wait(worker, 64, Some(time * MICROSECOND));
+        rig.run(worker);
     }
     assert!(polls(&rig, 0) && parks(&rig, 1));
     rig.pass(300 * MICROSECOND);
     assert_eq!(rig.statuses(), [Status::Idle, Status::Running]);
     rig.pass(200 * MICROSECOND);
-    for seat in 0..2 {
-        assert_eq!(rig.port.threads[seat].waited, Some(Waited::TimedOut));
+    for worker in 0..2 {
+        assert_eq!(rig.port.threads[worker].waited, Some(Waited::TimedOut));
     }
     // A thread that searches: it asks the kernel once, and sleeps nowhere.
     rig.wait(0, 64, Some(Duration::ZERO));
@@ -438,9 +438,9 @@ fn a_wait_that_is_over_at_once_asks_the_kernel_and_leaves_it() {
 #[test]
 fn a_woken_thread_whose_time_is_over_has_what_it_was_handed() {
     let mut rig = rig(4, 2, LONG);
-    for seat in 0..2 {
-        rig.wait(seat, 64, Some(300 * MICROSECOND));
-        rig.run(seat);
+    for worker in 0..2 {
+        rig.wait(worker, 64, Some(300 * MICROSECOND));
+        rig.run(worker);
     }
     rig.post();
     rig.port.now += TICK;
@@ -667,16 +667,16 @@ fn a_thread_that_leaves_gives_its_seat_and_its_packets_up() {
 fn each_thread_of_a_port_that_ends_is_dismissed() {
     for packet in [SHORT, LONG] {
         let mut rig = rig(2, 5, packet);
-        (0..3).for_each(|seat| rig.run_wait(seat));
+        (0..3).for_each(|worker| rig.run_wait(worker));
         rig.wait(3, 64, None);
         rig.delays = true;
         rig.close();
         assert_eq!(rig.notices.len(), 3);
-        assert!((0..3).all(|seat| rig.status(seat) == Status::Called));
+        assert!((0..3).all(|worker| rig.status(worker) == Status::Called));
         rig.settle();
-        for seat in 0..4 {
-            assert_eq!(rig.port.threads[seat].waited, Some(Waited::Closed));
-            assert_eq!(rig.status(seat), Status::Away);
+        for worker in 0..4 {
+            assert_eq!(rig.port.threads[worker].waited, Some(Waited::Closed));
+            assert_eq!(rig.status(worker), Status::Away);
         }
         rig.run_wait(4);
         assert_eq!(rig.port.threads[4].waited, Some(Waited::Closed));

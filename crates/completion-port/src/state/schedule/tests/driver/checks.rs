@@ -3,7 +3,7 @@
 use super::{Does, Fake, Notice, Packet, Rig};
 use crate::state::moment::Moment;
 use crate::state::schedule::watchdog::TICK;
-use crate::state::schedule::{Scene, Schedule, SeatNumber, Status};
+use crate::state::schedule::{Scene, Schedule, Status, WorkerNumber};
 
 impl Rig {
     /// What a change of statuses must be like.
@@ -15,33 +15,35 @@ impl Rig {
         let after = self.statuses();
         let most = self.limit.max(running);
         let resumed = blocked(before).saturating_sub(blocked(&after)) + usize::from(exceeds);
-        let runs = self.schedule.seats.running();
+        let runs = self.schedule.workers.running();
         assert!(runs <= most + resumed, "{runs} run of {most}, {before:?} {after:?}");
         if adopts || self.port.is_over() {
             return;
         }
         // The newest idle thread first.
-        let listed = |seat: usize| self.port.threads[seat].listed;
-        let idle = |seat: &usize| after[*seat] == Status::Idle && before[*seat] == Status::Idle;
-        for seat in 0..before.len() {
-            if before[seat] == Status::Idle && matches!(after[seat], Status::Called | Status::Given)
+        let listed = |worker: usize| self.port.threads[worker].listed;
+        let idle =
+            |worker: &usize| after[*worker] == Status::Idle && before[*worker] == Status::Idle;
+        for worker in 0..before.len() {
+            if before[worker] == Status::Idle
+                && matches!(after[worker], Status::Called | Status::Given)
             {
                 let newest = (0..before.len()).filter(idle).map(listed).max();
                 assert!(
-                    newest < Some(listed(seat)),
-                    "{seat} was not the newest: {before:?} {after:?}"
+                    newest < Some(listed(worker)),
+                    "{worker} was not the newest: {before:?} {after:?}"
                 );
             }
         }
     }
 
-    /// Whether the thread of `seat` is awake in a wait, or will be: a wake is under way for it.
-    fn is_on_its_way(&self, seat: SeatNumber) -> bool {
-        let thread = &self.port.threads[seat];
+    /// Whether the thread of `worker` is awake in a wait, or will be: a wake is under way for it.
+    fn is_on_its_way(&self, worker: WorkerNumber) -> bool {
+        let thread = &self.port.threads[worker];
         match &thread.does {
             Does::Gone | Does::Out => false,
             Does::Polls(..) => self.is_kernel_woken(),
-            Does::Parks(..) => thread.token || self.notices.contains(&Notice::Thread(seat)),
+            Does::Parks(..) => thread.token || self.notices.contains(&Notice::Thread(worker)),
             _ => true,
         }
     }
@@ -91,15 +93,15 @@ impl Rig {
 
     #[track_caller]
     fn check_threads(&self) {
-        let Schedule { seats, loaded, .. } = &self.schedule;
+        let Schedule { workers, loaded, .. } = &self.schedule;
         let kernel_wakes = self.is_kernel_woken()
             || self
                 .port
                 .threads
                 .iter()
                 .any(|thread| matches!(&thread.does, Does::Returns(_, poll, _) if poll.woken));
-        for (seat, thread) in self.port.threads.iter().enumerate() {
-            let status = seats.status(seat);
+        for (worker, thread) in self.port.threads.iter().enumerate() {
+            let status = workers.status(worker);
             let fits = match &thread.does {
                 Does::Gone => status == Status::Vacant,
                 Does::Out => matches!(
@@ -111,23 +113,23 @@ impl Rig {
                         || status == Status::Searching && !does.sleeps()
                 }
             };
-            assert!(fits, "{seat} is {status:?}, and does {:?}", thread.does);
+            assert!(fits, "{worker} is {status:?}, and does {:?}", thread.does);
             let polls = match &thread.does {
                 Does::Polls(..) => true,
                 Does::Returns(_, poll, _) => poll.slept,
                 _ => false,
             };
-            assert_eq!(seats.is_in_kernel(seat), polls, "{seat} does {:?}", thread.does);
-            assert!(seats.watching() != Some(seat) || thread.does.waits(), "{seat} watches");
-            if seats.is_awaited(seat) {
+            assert_eq!(workers.is_in_kernel(worker), polls, "{worker} does {:?}", thread.does);
+            assert!(workers.watching() != Some(worker) || thread.does.waits(), "{worker} watches");
+            if workers.is_awaited(worker) {
                 let comes = match &thread.does {
                     Does::Polls(..) => kernel_wakes,
-                    _ => self.is_on_its_way(seat),
+                    _ => self.is_on_its_way(worker),
                 };
-                assert!(comes, "{seat} is {status:?}, and no wake is under way for it");
+                assert!(comes, "{worker} is {status:?}, and no wake is under way for it");
             }
-            if loaded[seat] {
-                assert_eq!(status, Status::Running, "{seat} has several packets");
+            if loaded[worker] {
+                assert_eq!(status, Status::Running, "{worker} has several packets");
             }
             assert!(thread.hand.is_empty() || matches!(status, Status::Running | Status::Given));
             assert_eq!(thread.presumed, status == Status::FoundAsleep);
@@ -139,17 +141,17 @@ impl Rig {
     fn check_figures(&self) {
         let statuses = self.statuses();
         let count = |of: &[Status]| statuses.iter().filter(|it| of.contains(it)).count();
-        let Schedule { seats, loaded, loads, .. } = &self.schedule;
+        let Schedule { workers, loaded, loads, .. } = &self.schedule;
         let figures = self.schedule.figures();
         let counted = count(&[Status::Running, Status::Given]);
         assert_eq!(figures.running, counted);
         assert_eq!(figures.idle, count(&[Status::Idle]));
         assert_eq!(figures.blocked, count(&[Status::Blocked, Status::FoundAsleep]));
-        assert_eq!(seats.presumed_blocked(), count(&[Status::FoundAsleep]));
-        assert_eq!(seats.at_work(), counted + count(&[Status::Searching, Status::Called]));
+        assert_eq!(workers.presumed_blocked(), count(&[Status::FoundAsleep]));
+        assert_eq!(workers.at_work(), counted + count(&[Status::Searching, Status::Called]));
         assert_eq!(
-            seats.in_kernel(),
-            (0..statuses.len()).filter(|it| seats.is_in_kernel(*it)).count()
+            workers.in_kernel(),
+            (0..statuses.len()).filter(|it| workers.is_in_kernel(*it)).count()
         );
         assert_eq!(*loads, loaded.iter().filter(|it| **it).count());
         assert_eq!(figures.wakes, self.wakes);
@@ -160,15 +162,15 @@ impl Rig {
     /// While threads are idle, something is found within a millisecond, wherever it is.
     #[track_caller]
     fn check_attendance(&self) {
-        let Schedule { seats, .. } = &self.schedule;
+        let Schedule { workers, .. } = &self.schedule;
         let threads = self.port.threads.len();
-        if seats.idle() == 0 || (0..threads).any(|seat| self.is_on_its_way(seat)) {
+        if workers.idle() == 0 || (0..threads).any(|worker| self.is_on_its_way(worker)) {
             return;
         }
         if self.schedule.is_attended(&self.port) {
             return;
         }
-        let Some(watchdog) = seats.watching() else {
+        let Some(watchdog) = workers.watching() else {
             panic!("no thread looks after the port: {self:#?}");
         };
         let until =
@@ -182,8 +184,8 @@ impl Rig {
         let due = self.port.due();
         assert_eq!(self.schedule.due, due);
         let threads = &self.port.threads;
-        let is_cared_for = self.schedule.seats.idle() == 0
-            || (0..threads.len()).any(|seat| self.is_on_its_way(seat));
+        let is_cared_for = self.schedule.workers.idle() == 0
+            || (0..threads.len()).any(|worker| self.is_on_its_way(worker));
         if due == Moment::NEVER || is_cared_for {
             return;
         }

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use crate::backend::thread::Thread;
-use crate::engine::worker::{Seat, Tally};
-use crate::state::schedule::{SeatNumber, Wake};
+use crate::engine::worker::{Tally, Worker};
+use crate::state::schedule::{Wake, WorkerNumber};
 
 /// A thread at the port, as other threads see it. Only the port keeps it for long, so that the
 /// descriptors by which threads are queried are closed with the port.
 #[derive(Clone)]
 pub(in crate::engine) struct WorkerEntry {
-    seat: Arc<Seat>,
+    worker: Arc<Worker>,
     thread: Arc<dyn Thread>,
     /// How often the thread was woken.
     wakes: u64,
@@ -19,13 +19,13 @@ pub(in crate::engine) struct WorkerEntry {
 }
 
 impl WorkerEntry {
-    pub(in crate::engine) fn new(seat: Arc<Seat>, thread: Arc<dyn Thread>) -> Self {
-        Self { seat, thread, wakes: 0, blocks_found: 0 }
+    pub(in crate::engine) fn new(worker: Arc<Worker>, thread: Arc<dyn Thread>) -> Self {
+        Self { worker, thread, wakes: 0, blocks_found: 0 }
     }
 
     #[inline]
-    pub(in crate::engine) fn seat(&self) -> &Arc<Seat> {
-        &self.seat
+    pub(in crate::engine) fn worker(&self) -> &Arc<Worker> {
+        &self.worker
     }
 
     #[inline]
@@ -46,15 +46,15 @@ impl WorkerEntry {
 #[must_use]
 pub(in crate::engine) struct Notice {
     thread: Arc<dyn Thread>,
-    seat: SeatNumber,
+    worker: WorkerNumber,
     /// In the kernel's wait rather than parked.
     in_kernel: bool,
 }
 
 impl Notice {
     /// The thread, its seat, and whether it is in the kernel's wait rather than parked.
-    pub(super) fn into_parts(self) -> (Arc<dyn Thread>, SeatNumber, bool) {
-        (self.thread, self.seat, self.in_kernel)
+    pub(super) fn into_parts(self) -> (Arc<dyn Thread>, WorkerNumber, bool) {
+        (self.thread, self.worker, self.in_kernel)
     }
 }
 
@@ -65,22 +65,22 @@ pub(in crate::engine) struct Members {
     /// Packets that threads have taken which are not at the port any more.
     former: Tally,
     /// Threads that were found asleep, and of which no event tells yet.
-    found: Vec<SeatNumber>,
+    found: Vec<WorkerNumber>,
 }
 
 impl Members {
     /// Adds the thread that has been given this seat.
-    pub(in crate::engine) fn add(&mut self, number: SeatNumber, entry: WorkerEntry) {
+    pub(in crate::engine) fn add(&mut self, number: WorkerNumber, entry: WorkerEntry) {
         if self.entries.len() <= number {
             self.entries.resize_with(number + 1, || None);
         }
         self.entries[number] = Some(entry);
     }
 
-    /// Removes the thread of `seat`. Its packets stay counted.
-    pub(in crate::engine) fn remove(&mut self, seat: &Seat) {
-        self.entries[seat.number()] = None;
-        self.former.add(seat);
+    /// Removes the thread of `worker`. Its packets stay counted.
+    pub(in crate::engine) fn remove(&mut self, worker: &Worker) {
+        self.entries[worker.number()] = None;
+        self.former.add(worker);
     }
 
     /// Forgets all threads.
@@ -89,18 +89,18 @@ impl Members {
     }
 
     #[inline]
-    pub(in crate::engine) fn get(&self, seat: SeatNumber) -> Option<&WorkerEntry> {
-        self.entries[seat].as_ref()
+    pub(in crate::engine) fn get(&self, worker: WorkerNumber) -> Option<&WorkerEntry> {
+        self.entries[worker].as_ref()
     }
 
     /// The seat with this number, which a thread has.
     #[inline]
-    pub(super) fn seat(&self, seat: SeatNumber) -> &Seat {
-        &self.entries[seat].as_ref().expect("a thread at the port is a member").seat
+    pub(super) fn worker(&self, worker: WorkerNumber) -> &Worker {
+        &self.entries[worker].as_ref().expect("a thread at the port is a member").worker
     }
 
     /// How many numbers of seats there are.
-    pub(in crate::engine) fn highest(&self) -> SeatNumber {
+    pub(in crate::engine) fn highest(&self) -> WorkerNumber {
         self.entries.len()
     }
 
@@ -111,8 +111,8 @@ impl Members {
     /// The packets that all threads have taken.
     pub(in crate::engine) fn packets(&self) -> Tally {
         let mut packets = self.former;
-        for member in self.iter() {
-            packets.add(&member.seat);
+        for entry in self.iter() {
+            packets.add(&entry.worker);
         }
         packets
     }
@@ -120,28 +120,28 @@ impl Members {
     /// What it takes to wake a thread.
     #[inline]
     pub(super) fn notice(&mut self, wake: Wake) -> Notice {
-        let member = self.entries[wake.seat].as_mut().expect("an idle seat has a member");
-        member.wakes += 1;
-        let Wake { seat, in_kernel } = wake;
-        Notice { thread: Arc::clone(&member.thread), seat, in_kernel }
+        let entry = self.entries[wake.worker].as_mut().expect("an idle seat has a member");
+        entry.wakes += 1;
+        let Wake { worker, in_kernel } = wake;
+        Notice { thread: Arc::clone(&entry.thread), worker, in_kernel }
     }
 
-    /// The thread of `seat` was found asleep.
-    pub(super) fn count_block(&mut self, seat: SeatNumber) {
-        if let Some(member) = &mut self.entries[seat] {
-            member.blocks_found += 1;
+    /// The thread of `worker` was found asleep.
+    pub(super) fn count_block(&mut self, worker: WorkerNumber) {
+        if let Some(entry) = &mut self.entries[worker] {
+            entry.blocks_found += 1;
         }
     }
 
-    /// The thread of `seat` was found asleep, and an event is to tell of it.
-    pub(super) fn note_found(&mut self, seat: SeatNumber) {
-        if !self.found.contains(&seat) {
-            self.found.push(seat);
+    /// The thread of `worker` was found asleep, and an event is to tell of it.
+    pub(super) fn note_found(&mut self, worker: WorkerNumber) {
+        if !self.found.contains(&worker) {
+            self.found.push(worker);
         }
     }
 
     /// The threads that were found asleep since this was last called.
-    pub(super) fn take_found(&mut self) -> Vec<SeatNumber> {
+    pub(super) fn take_found(&mut self) -> Vec<WorkerNumber> {
         std::mem::take(&mut self.found)
     }
 }
