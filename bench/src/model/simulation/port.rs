@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::{AT_ONCE, Counters, NEVER, Packet, Serial, Setup, Simulation, Step, Thread, Waiting};
 use crate::state::facts::Presence;
 use crate::state::moment::Moment;
-use crate::state::schedule::{Action, SAMPLED, Scene, Schedule, WorkerNumber, Turn, USUAL_EDGES};
+use crate::state::schedule::{Action, SAMPLED, SchedulePort, Schedule, WorkerNumber, Turn, USUAL_EDGES};
 
 /// The simulated port, as the thread sees it that has the lock.
 struct Stage<'a> {
@@ -30,7 +30,7 @@ impl Stage<'_> {
     }
 }
 
-impl Scene for Stage<'_> {
+impl SchedulePort for Stage<'_> {
     fn now(&self) -> Moment {
         Moment::from_nanoseconds(self.now)
     }

@@ -10,7 +10,7 @@ use crate::engine::worker::Worker;
 use crate::state::facts::Presence;
 use crate::state::moment::Moment;
 use crate::state::queue::{Links, NIL};
-use crate::state::schedule::{Scene, WorkerNumber};
+use crate::state::schedule::{SchedulePort, WorkerNumber};
 use crate::types::config::BlockDetection;
 
 /// The port, as a thread that has the lock sees it.
@@ -37,7 +37,7 @@ impl<'a> PortView<'a> {
     }
 }
 
-impl Scene for PortView<'_> {
+impl SchedulePort for PortView<'_> {
     #[inline]
     fn now(&self) -> Moment {
         self.queue.backend().now()

@@ -3,17 +3,17 @@
 //!
 //! Nothing here calls the system or sleeps. Each thing that happens at the port is a method of
 //! [`Schedule`], called with the port's lock held. What the schedule has to know of the port it
-//! asks its [`Scene`]. What is to be done comes back as a value. A thread in a wait calls
+//! asks its [`SchedulePort`]. What is to be done comes back as a value. A thread in a wait calls
 //! [`Schedule::next`] again and again, and does what that says.
 
 mod advice;
 mod crew;
 mod pace;
-mod scene;
 mod sleepers;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod tests;
 mod turn;
+mod view;
 mod wait;
 mod watchdog;
 mod workers;
@@ -23,9 +23,9 @@ use std::fmt;
 use self::advice::AWAY;
 pub(crate) use self::advice::{Advice, LOOK};
 use self::crew::Crew;
-pub(crate) use self::scene::Scene;
 use self::sleepers::Sleepers;
 pub(crate) use self::turn::{Action, Query, Turn, Waited, Wake};
+pub(crate) use self::view::SchedulePort;
 pub(crate) use self::wait::most_further;
 use self::watchdog::{STUCK, Watchdog};
 use self::workers::WorkerTable;
@@ -116,12 +116,12 @@ impl Schedule {
     }
 
     /// The thread of `worker` has gone for good; what it had not come to is in the queue again.
-    pub(crate) fn leave(&mut self, worker: WorkerNumber, scene: &impl Scene) -> Option<Wake> {
+    pub(crate) fn leave(&mut self, worker: WorkerNumber, port: &impl SchedulePort) -> Option<Wake> {
         self.unload(worker);
         self.sleepers.worker(worker);
         self.workers.leave(worker);
         self.crew.rest(worker);
-        self.relieve(scene)
+        self.relieve(port)
     }
 
     /// The thread of `turn` comes to wait, and has nothing in its hands: what was left has been taken back.
@@ -133,7 +133,7 @@ impl Schedule {
         turn: &mut Turn,
         packet: Option<u64>,
         queries: &mut Vec<Query>,
-        scene: &mut impl Scene,
+        port: &mut impl SchedulePort,
     ) {
         if let Some(packet) = packet {
             self.crew.note(packet);
@@ -141,10 +141,10 @@ impl Schedule {
         self.unload(turn.me);
         turn.rests = self.workers.arrive(turn.me);
         let hurries = self.workers.running() > 0 && self.sleepers.pace.hurries();
-        if (self.loads > 0 || hurries) && self.looks_first(turn, hurries, queries, scene) {
+        if (self.loads > 0 || hurries) && self.looks_first(turn, hurries, queries, port) {
             return;
         }
-        self.begin(turn, scene);
+        self.begin(turn, port);
     }
 
     /// Whether the thread of `turn`, which has just come, looks after the port. Another one has a quota
@@ -157,14 +157,14 @@ impl Schedule {
         turn: &mut Turn,
         hurries: bool,
         queries: &mut Vec<Query>,
-        scene: &mut impl Scene,
+        port: &mut impl SchedulePort,
     ) -> bool {
-        let now = scene.now();
+        let now = port.now();
         let time = if hurries { self.sleepers.pace.period().min(STUCK) } else { STUCK };
         let looks = self.watchdog.is_stale(now, time);
         if looks {
             turn.is_new = true;
-            self.begin_look(turn, now, queries, scene);
+            self.begin_look(turn, now, queries, port);
         }
         looks
     }
@@ -172,13 +172,13 @@ impl Schedule {
     /// The thread has looked after the port. It leaves the port to the threads at work if others
     /// have come since it went off, and if they will soon come again.
     #[inline]
-    fn begin(&self, turn: &mut Turn, scene: &impl Scene) {
+    fn begin(&self, turn: &mut Turn, port: &impl SchedulePort) {
         turn.asked = self.asked;
         if turn.rests {
-            let queued = scene.ready() + scene.unchecked();
+            let queued = port.ready() + port.unchecked();
             let others = self.workers.others_at_work(turn.me);
             turn.rests =
-                scene.posts() == 0 && self.crew.leaves(turn.me, queued, others, || scene.now());
+                port.posts() == 0 && self.crew.leaves(turn.me, queued, others, || port.now());
         }
     }
 
@@ -187,19 +187,19 @@ impl Schedule {
     pub(crate) fn block(
         &mut self,
         worker: WorkerNumber,
-        scene: &mut impl Scene,
+        port: &mut impl SchedulePort,
     ) -> Option<Option<Wake>> {
         if self.workers.status(worker) == Status::FoundAsleep {
             // The thread was found asleep, and is awake. From here on it says itself that it
             // blocks.
-            self.found_awake(worker, scene);
+            self.found_awake(worker, port);
         }
         if !self.workers.block(worker, true) {
             return None;
         }
         self.crew.rest(worker);
-        self.take_back(worker, scene);
-        Some(self.relieve(scene))
+        self.take_back(worker, port);
+        Some(self.relieve(port))
     }
 
     /// The thread of `worker` blocks no longer.
@@ -219,9 +219,9 @@ impl Schedule {
 
     /// What the thread of `worker` was handed and has not come to goes back to the front of the queue.
     #[inline]
-    pub(crate) fn take_back(&mut self, worker: WorkerNumber, scene: &mut impl Scene) -> bool {
+    pub(crate) fn take_back(&mut self, worker: WorkerNumber, port: &mut impl SchedulePort) -> bool {
         self.unload(worker);
-        scene.take_back(worker)
+        port.take_back(worker)
     }
 
     #[inline]
@@ -236,32 +236,32 @@ impl Schedule {
 
     /// A packet was put at the end of the queue by a thread that does not take it.
     #[inline]
-    pub(crate) fn queued(&mut self, scene: &mut impl Scene) -> Option<Wake> {
+    pub(crate) fn queued(&mut self, port: &mut impl SchedulePort) -> Option<Wake> {
         if !self.workers.has_room() && self.workers.idle() > 0 {
-            self.scan(scene);
+            self.scan(port);
         }
         if self.workers.presumed_blocked() > 0 {
             // A thread that was found asleep may run again. The thread that comes for the packet
             // checks that first.
-            return self.call().or_else(|| self.look_after(scene));
+            return self.call().or_else(|| self.look_after(port));
         }
         match self.workers.give() {
             Some(worker) => {
-                scene.give(worker);
+                port.give(worker);
                 self.handed += 1;
                 Some(self.wake(worker))
             }
-            None => self.look_after(scene),
+            None => self.look_after(port),
         }
     }
 
     /// The thread of `worker`, which runs, has put a packet in front of what it has left.
-    pub(crate) fn kept(&mut self, worker: WorkerNumber, scene: &impl Scene) -> Option<Wake> {
+    pub(crate) fn kept(&mut self, worker: WorkerNumber, port: &impl SchedulePort) -> Option<Wake> {
         self.handed += 1;
         if !std::mem::replace(&mut self.loaded[worker], true) {
             self.loads += 1;
         }
-        self.look_after(scene)
+        self.look_after(port)
     }
 
     /// A timer was set for the moment `at`, before all others.
@@ -310,33 +310,37 @@ impl Schedule {
     /// Something that has to be checked was left to the next wait, or packets were left in the
     /// queue that are not worth a wake.
     #[inline]
-    pub(crate) fn look_after(&mut self, scene: &impl Scene) -> Option<Wake> {
-        let is_attended = self.is_attended(scene) && self.is_carried();
+    pub(crate) fn look_after(&mut self, port: &impl SchedulePort) -> Option<Wake> {
+        let is_attended = self.is_attended(port) && self.is_carried();
         if self.workers.idle() == 0 || is_attended || self.workers.watching().is_some() {
             return None;
         }
         let worker = self.workers.appoint()?;
         // If all that is missing is a thread that carries a timer, this one need not leave the kernel's wait.
-        self.watchdog.is_appointed(!self.is_attended(scene));
+        self.watchdog.is_appointed(!self.is_attended(port));
         Some(self.wake(worker))
     }
 
     /// The calling thread goes off to user code. It calls another thread if it leaves too much
     /// behind.
-    pub(crate) fn depart(&mut self, scene: &mut impl Scene) -> Option<Wake> {
-        let left = scene.ready();
+    pub(crate) fn depart(&mut self, port: &mut impl SchedulePort) -> Option<Wake> {
+        let left = port.ready();
         if left > 0 && self.workers.idle() > 0 && !self.workers.has_room() {
-            self.scan(scene);
+            self.scan(port);
         }
         let is_much = self.crew.is_worth_a_wake(left, self.workers.at_work());
-        self.depart_calling(is_much || left > 0 && scene.begins_with_post(), scene)
+        self.depart_calling(is_much || left > 0 && port.begins_with_post(), port)
     }
 
     /// The calling thread goes off to user code. It calls another thread if that is `wanted`.
     #[inline]
-    pub(crate) fn depart_calling(&mut self, wanted: bool, scene: &impl Scene) -> Option<Wake> {
+    pub(crate) fn depart_calling(
+        &mut self,
+        wanted: bool,
+        port: &impl SchedulePort,
+    ) -> Option<Wake> {
         let called = if wanted { self.call() } else { None };
-        called.or_else(|| self.look_after(scene))
+        called.or_else(|| self.look_after(port))
     }
 
     /// The port has ended: the next one of the threads that still wait.
@@ -346,12 +350,12 @@ impl Schedule {
     }
 
     /// A seat has become free. Calls another thread to search if there may be something to find.
-    fn relieve(&mut self, scene: &impl Scene) -> Option<Wake> {
-        let is_quiet = scene.ready() == 0 && scene.unchecked() == 0;
+    fn relieve(&mut self, port: &impl SchedulePort) -> Option<Wake> {
+        let is_quiet = port.ready() == 0 && port.unchecked() == 0;
         if is_quiet && self.workers.in_kernel() > 0 {
             return None;
         }
-        self.call().or_else(|| self.look_after(scene))
+        self.call().or_else(|| self.look_after(port))
     }
 
     fn call(&mut self) -> Option<Wake> {
@@ -366,14 +370,14 @@ impl Schedule {
 
     /// Whether a thread is in the kernel's wait, and nothing else is left to be done.
     #[inline]
-    fn is_attended(&self, scene: &impl Scene) -> bool {
-        self.workers.in_kernel() > 0 && self.is_quiet(scene)
+    fn is_attended(&self, port: &impl SchedulePort) -> bool {
+        self.workers.in_kernel() > 0 && self.is_quiet(port)
     }
 
     /// Whether every packet found so far is being handled.
     #[inline]
-    fn is_quiet(&self, scene: &impl Scene) -> bool {
-        scene.ready() == 0 && scene.unchecked() == 0 && self.loads == 0
+    fn is_quiet(&self, port: &impl SchedulePort) -> bool {
+        port.ready() == 0 && port.unchecked() == 0 && self.loads == 0
     }
 
     // ---- what others ask ----

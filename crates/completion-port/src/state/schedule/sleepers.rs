@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::pace::Pace;
 use super::watchdog::TICK;
 use super::workers::{Status, WorkerNumber};
-use super::{Moment, Query, Scene, Schedule};
+use super::{Moment, Query, Schedule, SchedulePort};
 use crate::state::facts::Presence;
 
 /// A thread that sleeps no longer than this goes on being counted: a wake-up costs as much.
@@ -58,8 +58,8 @@ impl Sleepers {
     }
 
     /// A look that began at `begun` has ended.
-    pub(super) fn end_look(&mut self, begun: Moment, scene: &impl Scene) {
-        let took = if self.pace.hurries() { scene.now().since(begun) } else { Duration::ZERO };
+    pub(super) fn end_look(&mut self, begun: Moment, port: &impl SchedulePort) {
+        let took = if self.pace.hurries() { port.now().since(begun) } else { Duration::ZERO };
         self.pace.looked(took);
     }
 
@@ -89,24 +89,24 @@ impl Schedule {
 
     /// Stops counting the running threads whose records say that they sleep.
     #[inline]
-    pub(super) fn scan(&mut self, scene: &mut impl Scene) {
+    pub(super) fn scan(&mut self, port: &mut impl SchedulePort) {
         if self.sleepers.observers > 0 {
-            self.scan_all(scene);
+            self.scan_all(port);
         }
     }
 
     #[inline(never)]
-    fn scan_all(&mut self, scene: &mut impl Scene) {
+    fn scan_all(&mut self, port: &mut impl SchedulePort) {
         let mut now = None;
         self.sleepers.due = None;
         for worker in 0..self.loaded.len() {
             if self.workers.status(worker) != Status::Running {
                 continue;
             }
-            let Some(Presence::Asleep { since }) = scene.presence(worker) else { continue };
-            let now = *now.get_or_insert_with(|| scene.now());
+            let Some(Presence::Asleep { since }) = port.presence(worker) else { continue };
+            let now = *now.get_or_insert_with(|| port.now());
             if now.since(since) >= GRACE {
-                self.found_asleep(worker, now, scene);
+                self.found_asleep(worker, now, port);
             } else {
                 let due = since + GRACE;
                 self.sleepers.due = Some(self.sleepers.due.map_or(due, |first| first.min(due)));
@@ -114,53 +114,53 @@ impl Schedule {
         }
     }
 
-    fn found_asleep(&mut self, worker: WorkerNumber, now: Moment, scene: &mut impl Scene) {
+    fn found_asleep(&mut self, worker: WorkerNumber, now: Moment, port: &mut impl SchedulePort) {
         if self.workers.block(worker, false) {
             self.crew.rest(worker);
-            self.take_back(worker, scene);
-            scene.presume_asleep(worker, true);
+            self.take_back(worker, port);
+            port.presume_asleep(worker, true);
             self.sleepers.found_at = Some(now);
             self.sleepers.found += 1;
             self.advice.lower(now);
-            scene.advise(self.advice.room());
+            port.advise(self.advice.room());
         }
     }
 
     /// The thread of `worker`, if it was found asleep, is awake.
-    pub(super) fn found_awake(&mut self, worker: WorkerNumber, scene: &mut impl Scene) {
-        scene.presume_asleep(worker, false);
+    pub(super) fn found_awake(&mut self, worker: WorkerNumber, port: &mut impl SchedulePort) {
+        port.presume_asleep(worker, false);
         self.workers.unblock(worker);
     }
 
     /// Counts those again that were found asleep and whose records say that they are awake. A thread that
     /// has come back to the port has said so itself.
     #[inline]
-    pub(super) fn recount(&mut self, scene: &mut impl Scene) {
+    pub(super) fn recount(&mut self, port: &mut impl SchedulePort) {
         if self.workers.presumed_blocked() > 0 && self.sleepers.observers > 0 {
-            self.recount_all(scene);
+            self.recount_all(port);
         }
     }
 
     #[inline(never)]
-    fn recount_all(&mut self, scene: &mut impl Scene) {
+    fn recount_all(&mut self, port: &mut impl SchedulePort) {
         for worker in 0..self.loaded.len() {
             if self.workers.status(worker) == Status::FoundAsleep
-                && scene.presence(worker) == Some(Presence::Awake)
+                && port.presence(worker) == Some(Presence::Awake)
             {
-                self.found_awake(worker, scene);
+                self.found_awake(worker, port);
             }
         }
     }
 
     /// Whether it is time to ask the system again about those that were found asleep.
     #[inline]
-    pub(super) fn may_requery(&mut self, scene: &impl Scene) -> bool {
-        self.workers.presumed_blocked() > 0 && self.may_requery_now(scene)
+    pub(super) fn may_requery(&mut self, port: &impl SchedulePort) -> bool {
+        self.workers.presumed_blocked() > 0 && self.may_requery_now(port)
     }
 
     #[inline(never)]
-    fn may_requery_now(&mut self, scene: &impl Scene) -> bool {
-        let now = scene.now();
+    fn may_requery_now(&mut self, port: &impl SchedulePort) -> bool {
+        let now = port.now();
         if now < self.sleepers.asked_at + TICK {
             return false;
         }
@@ -170,16 +170,15 @@ impl Schedule {
 
     /// The questions to the system about threads that were found asleep and have no record.
     #[inline(never)]
-    pub(crate) fn begin_requery(&mut self, queries: &mut Vec<Query>, scene: &mut impl Scene) {
-        self.recount(scene);
+    pub(crate) fn begin_requery(&mut self, queries: &mut Vec<Query>, port: &mut impl SchedulePort) {
+        self.recount(port);
         if self.workers.presumed_blocked() == 0 {
             return;
         }
         for worker in 0..self.loaded.len() {
-            if self.workers.status(worker) == Status::FoundAsleep
-                && scene.presence(worker).is_none()
+            if self.workers.status(worker) == Status::FoundAsleep && port.presence(worker).is_none()
             {
-                let ran = self.sleepers.ran(worker, scene.progress(worker));
+                let ran = self.sleepers.ran(worker, port.progress(worker));
                 queries.push(Query { worker, stuck_at: None, ran });
             }
         }
@@ -193,24 +192,23 @@ impl Schedule {
         ran: Option<Duration>,
         asleep: Option<bool>,
         is_observed: bool,
-        scene: &mut impl Scene,
+        port: &mut impl SchedulePort,
     ) {
         let Query { worker, stuck_at, .. } = query;
-        self.sleepers.ran[worker] =
-            ran.map(|ran| (stuck_at.unwrap_or(scene.progress(worker)), ran));
+        self.sleepers.ran[worker] = ran.map(|ran| (stuck_at.unwrap_or(port.progress(worker)), ran));
         if is_observed {
             self.sleepers.observe(worker);
         }
         match (stuck_at, asleep) {
-            (Some(progress), Some(true)) if scene.progress(worker) == progress => {
-                let now = scene.now();
-                self.found_asleep(worker, now, scene);
+            (Some(progress), Some(true)) if port.progress(worker) == progress => {
+                let now = port.now();
+                self.found_asleep(worker, now, port);
                 if !is_observed {
                     self.sleepers.pace.found();
                 }
             }
             (None, Some(false)) if self.workers.status(worker) == Status::FoundAsleep => {
-                self.found_awake(worker, scene);
+                self.found_awake(worker, port);
             }
             _ => {}
         }

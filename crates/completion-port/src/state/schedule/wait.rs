@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::crew::{Portion, View};
 use super::turn::{Action, Looking, Query, Turn, Waited, Wake};
-use super::{Scene, Schedule, Status, USUAL_EDGES, WorkerNumber};
+use super::{Schedule, SchedulePort, Status, USUAL_EDGES, WorkerNumber};
 use crate::state::moment::Moment;
 
 impl Schedule {
@@ -13,28 +13,28 @@ impl Schedule {
     /// returns when the next one is due; [`Moment::NEVER`] if there is none.
     #[allow(clippy::inline_always, reason = "part of each wait")]
     #[inline(always)]
-    pub(crate) fn next<S: Scene>(
+    pub(crate) fn next<S: SchedulePort>(
         &mut self,
         turn: &mut Turn,
         queries: &mut Vec<Query>,
         is_filled: bool,
-        scene: &mut S,
+        port: &mut S,
         queue_due: impl FnOnce(&mut S, Moment) -> Moment,
     ) -> Action {
         if self.watches_time {
-            self.queue_due_timers(turn, scene, queue_due);
+            self.queue_due_timers(turn, port, queue_due);
         }
         loop {
-            if let Some(action) = self.answer_call(turn, queries, scene) {
+            if let Some(action) = self.answer_call(turn, queries, port) {
                 return action;
             }
             let leaves = self.leaves(turn);
             let takes = self.workers.has_room() && !leaves;
-            if takes && scene.unchecked() > 0 && !turn.is_refused {
+            if takes && port.unchecked() > 0 && !turn.is_refused {
                 return Action::Check;
             }
-            if takes && scene.ready() > 0 {
-                match self.take(turn, queries, is_filled, scene) {
+            if takes && port.ready() > 0 {
+                match self.take(turn, queries, is_filled, port) {
                     Some(action) => return action,
                     None => continue,
                 }
@@ -42,12 +42,12 @@ impl Schedule {
             if std::mem::take(&mut turn.called) {
                 self.spurious += 1;
             }
-            let can_poll = self.may_poll(turn.me, scene);
-            self.watch_if_unattended(turn, can_poll, leaves, scene);
+            let can_poll = self.may_poll(turn.me, port);
+            self.watch_if_unattended(turn, can_poll, leaves, port);
             let watches = self.workers.watching() == Some(turn.me);
             let due = if self.is_carried() { Moment::NEVER } else { self.due };
             let times = turn.deadline.is_some() || watches || due != Moment::NEVER;
-            let now = if times { scene.now() } else { Moment::ZERO };
+            let now = if times { port.now() } else { Moment::ZERO };
             let left = turn.deadline.map(|deadline| deadline.since(now));
             if left == Some(Duration::ZERO) {
                 if leaves {
@@ -58,7 +58,7 @@ impl Schedule {
                     turn.asked = self.asked;
                     continue;
                 }
-                match self.time_out(turn, queries, (is_filled, can_poll), now, scene) {
+                match self.time_out(turn, queries, (is_filled, can_poll), now, port) {
                     Some(action) => return action,
                     None => continue,
                 }
@@ -67,10 +67,10 @@ impl Schedule {
             if watches {
                 if self.watchdog.is_due(now) {
                     turn.rests = false;
-                    self.begin_look(turn, now, queries, scene);
+                    self.begin_look(turn, now, queries, port);
                     continue;
                 }
-                let look = self.next_look(now, scene).since(now);
+                let look = self.next_look(now, port).since(now);
                 timeout = Some(left.map_or(look, |left| left.min(look)));
             }
             if due != Moment::NEVER {
@@ -90,20 +90,20 @@ impl Schedule {
         &mut self,
         turn: &mut Turn,
         queries: &mut Vec<Query>,
-        scene: &mut impl Scene,
+        port: &mut impl SchedulePort,
     ) -> Option<Action> {
         let me = turn.me;
         if turn.is_new || turn.looking != Looking::No {
-            if let Some(action) = self.go_on_looking(turn, queries, scene) {
+            if let Some(action) = self.go_on_looking(turn, queries, port) {
                 return Some(action);
             }
             if std::mem::take(&mut turn.is_new) {
-                self.begin(turn, scene);
+                self.begin(turn, port);
             }
         }
         if self.workers.status(me) == Status::Given {
             self.workers.run(me);
-            return Some(Action::Return(Waited::Packets, self.depart(scene)));
+            return Some(Action::Return(Waited::Packets, self.depart(port)));
         }
         if self.workers.status(me) == Status::Called {
             self.workers.answer(me);
@@ -112,7 +112,7 @@ impl Schedule {
                 self.watchdog.defers = false;
             }
         }
-        if scene.is_over() {
+        if port.is_over() {
             self.workers.dismiss(me);
             return Some(Action::Return(Waited::Closed, None));
         }
@@ -138,29 +138,28 @@ impl Schedule {
         turn: &mut Turn,
         queries: &mut Vec<Query>,
         is_filled: bool,
-        scene: &mut impl Scene,
+        port: &mut impl SchedulePort,
     ) -> Option<Action> {
-        self.recount(scene);
+        self.recount(port);
         if !self.workers.has_room() {
             return None;
         }
-        if self.may_requery(scene) {
-            self.begin_requery(queries, scene);
+        if self.may_requery(port) {
+            self.begin_requery(queries, port);
             turn.looking = Looking::BeforeTaking;
             return None;
         }
         // Left-over packets must not keep newer ones from being found. So each wait asks
         // the kernel once, even if the queue is not empty.
-        if self.asked == turn.asked && self.may_ask(scene) {
+        if self.asked == turn.asked && self.may_ask(port) {
             return Some(self.ask(false));
         }
         // Where other threads may run, the next one that comes finds the edges that are
         // still with the kernel.
-        if is_filled && self.workers.may_run() == 1 && self.may_ask_further(turn, turn.room, scene)
-        {
+        if is_filled && self.workers.may_run() == 1 && self.may_ask_further(turn, turn.room, port) {
             return Some(self.ask(true));
         }
-        Some(Action::Return(Waited::Packets, self.claim(turn, scene)))
+        Some(Action::Return(Waited::Packets, self.claim(turn, port)))
     }
 
     /// The thread of `turn`, which finds nothing, becomes the watchdog if the port needs one.
@@ -171,10 +170,10 @@ impl Schedule {
         turn: &Turn,
         can_poll: bool,
         leaves: bool,
-        scene: &impl Scene,
+        port: &impl SchedulePort,
     ) {
         let attended =
-            if can_poll && !leaves { self.is_quiet(scene) } else { self.is_attended(scene) };
+            if can_poll && !leaves { self.is_quiet(port) } else { self.is_attended(port) };
         if !attended && self.workers.watching().is_none() {
             self.workers.watch(turn.me);
             self.watchdog.is_appointed(turn.rests || !can_poll);
@@ -191,7 +190,7 @@ impl Schedule {
         queries: &mut Vec<Query>,
         (is_filled, can_poll): (bool, bool),
         now: Moment,
-        scene: &mut impl Scene,
+        port: &mut impl SchedulePort,
     ) -> Option<Action> {
         if !turn.has_looked
             && !self.workers.has_room()
@@ -200,15 +199,15 @@ impl Schedule {
             // Threads may sleep that are counted, and perhaps no thread waits for long
             // enough to be the watchdog.
             turn.has_looked = true;
-            self.begin_look(turn, now, queries, scene);
+            self.begin_look(turn, now, queries, port);
             return None;
         }
-        let asks = self.asked == turn.asked || is_filled && self.may_ask_further(turn, 1, scene);
+        let asks = self.asked == turn.asked || is_filled && self.may_ask_further(turn, 1, port);
         if can_poll && self.workers.in_kernel() == 0 && asks {
             return Some(self.ask(false));
         }
         self.workers.run(turn.me);
-        Some(Action::Return(Waited::TimedOut, self.depart(scene)))
+        Some(Action::Return(Waited::TimedOut, self.depart(port)))
     }
 
     /// The thread of `turn` goes to sleep: in the kernel's wait if it `polls`.
@@ -248,10 +247,10 @@ impl Schedule {
 
     /// The thread of `turn`, which is in a wait, is awake: it carries no timer, and queues what is due.
     #[inline(never)]
-    fn queue_due_timers<S: Scene>(
+    fn queue_due_timers<S: SchedulePort>(
         &mut self,
         turn: &mut Turn,
-        scene: &mut S,
+        port: &mut S,
         queue_due: impl FnOnce(&mut S, Moment) -> Moment,
     ) {
         if self.carrier.is_some_and(|(carrier, _)| carrier == turn.me) {
@@ -261,9 +260,9 @@ impl Schedule {
         if !self.has_timers() || !std::mem::take(&mut turn.asks_time) {
             return;
         }
-        let now = scene.now();
+        let now = port.now();
         if self.due <= now {
-            let due = queue_due(scene, now);
+            let due = queue_due(port, now);
             self.next_timer(due);
             // A message is not left to the threads that run.
             turn.rests = false;
@@ -276,40 +275,40 @@ impl Schedule {
     /// The thread takes its quota of what is queued. Returns which other thread it wakes.
     #[allow(clippy::inline_always, reason = "part of each wait")]
     #[inline(always)]
-    fn claim(&mut self, turn: &Turn, scene: &mut impl Scene) -> Option<Wake> {
+    fn claim(&mut self, turn: &Turn, port: &mut impl SchedulePort) -> Option<Wake> {
         let me = turn.me;
-        let (queued, room, threads) = (scene.ready(), turn.room, self.workers.may_run());
+        let (queued, room, threads) = (port.ready(), turn.room, self.workers.may_run());
         let Portion { packets, call } = if threads <= 1 {
             Portion { packets: self.crew.take_alone(me, queued, room), call: false }
         } else {
             let others = self.workers.others_at_work(me);
             let helpers = self.workers.helpers(me);
             let view = View { queued, room, others, helpers, threads, handed: self.handed };
-            self.crew.divide(me, view, || scene.now())
+            self.crew.divide(me, view, || port.now())
         };
-        scene.take(packets);
+        port.take(packets);
         self.handed += packets as u64;
         if packets > 1 {
             self.loaded[me] = true;
             self.loads += 1;
         }
         self.workers.run(me);
-        if scene.ready() > 0 && self.workers.idle() > 0 && !self.workers.has_room() {
-            self.scan(scene);
+        if port.ready() > 0 && self.workers.idle() > 0 && !self.workers.has_room() {
+            self.scan(port);
         }
-        self.depart_calling(call || scene.begins_with_post(), scene)
+        self.depart_calling(call || port.begins_with_post(), port)
     }
 
     /// Whether a thread asks the kernel for edges without sleeping there.
     #[inline]
-    pub(crate) fn may_ask(&self, scene: &impl Scene) -> bool {
-        scene.registered() > 0 && self.workers.in_kernel() == 0 && scene.takes_edges()
+    pub(crate) fn may_ask(&self, port: &impl SchedulePort) -> bool {
+        port.registered() > 0 && self.workers.in_kernel() == 0 && port.takes_edges()
     }
 
     /// Whether a thread that has packets to put at the end of the queue asks the kernel for edges first.
     #[inline]
-    pub(crate) fn asks(&mut self, scene: &impl Scene) -> bool {
-        let asks = self.may_ask(scene);
+    pub(crate) fn asks(&mut self, port: &impl SchedulePort) -> bool {
+        let asks = self.may_ask(port);
         if asks {
             self.asked = self.asked.wrapping_add(1);
         }
@@ -325,10 +324,10 @@ impl Schedule {
     /// Whether the thread asks the kernel, which may have more to report than there was room for,
     /// once more, so as to have that many packets.
     #[cold]
-    fn may_ask_further(&self, turn: &mut Turn, packets: usize, scene: &impl Scene) -> bool {
-        let is_short = scene.ready() + scene.unchecked() < packets;
+    fn may_ask_further(&self, turn: &mut Turn, packets: usize, port: &impl SchedulePort) -> bool {
+        let is_short = port.ready() + port.unchecked() < packets;
         turn.further += 1;
-        is_short && turn.further <= most_further(scene) && self.may_ask(scene)
+        is_short && turn.further <= most_further(port) && self.may_ask(port)
     }
 
     /// Whether the thread of `me` may enter the kernel's wait, perhaps as one more beside others.
@@ -337,22 +336,22 @@ impl Schedule {
     /// sleeps in the old set gets no edges of the new one. The kernel releases the thread that
     /// entered last, so only the newest one enters.
     #[inline]
-    fn may_poll(&self, me: WorkerNumber, scene: &impl Scene) -> bool {
+    fn may_poll(&self, me: WorkerNumber, port: &impl SchedulePort) -> bool {
         if self.workers.in_kernel() == 0 {
-            return self.workers.has_room() && !scene.is_replacing();
+            return self.workers.has_room() && !port.is_replacing();
         }
-        self.may_join(me, scene)
+        self.may_join(me, port)
     }
 
     #[inline(never)]
-    fn may_join(&self, me: WorkerNumber, scene: &impl Scene) -> bool {
+    fn may_join(&self, me: WorkerNumber, port: &impl SchedulePort) -> bool {
         let in_kernel = self.workers.in_kernel();
         let running = self.workers.running();
         let searching = self.workers.others_at_work(me) - running;
-        self.crew.may_join(in_kernel, running, searching, || scene.now())
+        self.crew.may_join(in_kernel, running, searching, || port.now())
             && self.workers.is_newest_poller(me)
-            && !scene.is_replacing()
-            && !scene.is_full_of_strays()
+            && !port.is_replacing()
+            && !port.is_full_of_strays()
     }
 
     /// Threads that sleep in the kernel's wait.
@@ -376,12 +375,12 @@ impl Schedule {
     /// there, the kernel chooses which one it wakes. If this thread was not meant, it adopts the
     /// wake-up of one that was. Returns whether another wake is due.
     #[inline(never)]
-    pub(crate) fn woken(&mut self, me: WorkerNumber, scene: &mut impl Scene) -> bool {
+    pub(crate) fn woken(&mut self, me: WorkerNumber, port: &mut impl SchedulePort) -> bool {
         if !self.workers.is_awaited(me)
             && let Some(meant) = self.workers.awaited()
         {
             self.workers.adopt_wakeup(me, meant);
-            scene.adopt(meant);
+            port.adopt(meant);
         }
         if let Some(watching) = self.workers.watching()
             && watching != me
@@ -399,6 +398,6 @@ impl Schedule {
 
 /// How often the kernel is asked once more at most, by which all it has is found: each descriptor is
 /// found once, unless something happens to it meanwhile.
-pub(crate) fn most_further(scene: &impl Scene) -> usize {
-    scene.registered() / USUAL_EDGES + 1
+pub(crate) fn most_further(port: &impl SchedulePort) -> usize {
+    port.registered() / USUAL_EDGES + 1
 }

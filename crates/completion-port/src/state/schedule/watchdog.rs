@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::turn::Looking;
 use super::workers::{Status, WorkerNumber};
-use super::{Action, Moment, Query, Scene, Schedule, Turn};
+use super::{Action, Moment, Query, Schedule, SchedulePort, Turn};
 
 /// How long an idle thread lets a port go unattended.
 pub(crate) const TICK: Duration = Duration::from_millis(1);
@@ -77,7 +77,7 @@ impl Watchdog {
 
 impl Schedule {
     /// When the watchdog looks next. If it begins now, it notes the progress of each seat.
-    pub(super) fn next_look(&mut self, now: Moment, scene: &impl Scene) -> Moment {
+    pub(super) fn next_look(&mut self, now: Moment, port: &impl SchedulePort) -> Moment {
         if let Some(due) = self.watchdog.due {
             return due;
         }
@@ -85,7 +85,7 @@ impl Schedule {
         let begins = self.watchdog.is_stale(now, tick);
         if begins {
             for (worker, _) in self.workers.statuses().filter(|(_, it)| *it != Status::Vacant) {
-                self.watchdog.seen[worker] = scene.progress(worker);
+                self.watchdog.seen[worker] = port.progress(worker);
             }
             self.watchdog.last_look = now;
             self.watchdog.last_poll = None;
@@ -117,7 +117,7 @@ impl Schedule {
         turn: &mut Turn,
         now: Moment,
         queries: &mut Vec<Query>,
-        scene: &mut impl Scene,
+        port: &mut impl SchedulePort,
     ) {
         let watchdog = &mut self.watchdog;
         // First: a thread that comes while this one looks without the lock must not look at once.
@@ -132,24 +132,24 @@ impl Schedule {
         if is_first {
             watchdog.next_query = watchdog.next_query.min(now + SOON);
         }
-        self.scan(scene);
+        self.scan(port);
         for worker in 0..self.loaded.len() {
             if self.workers.status(worker) == Status::Vacant {
                 continue;
             }
-            let progress = scene.progress(worker);
+            let progress = port.progress(worker);
             let is_stuck = std::mem::replace(&mut self.watchdog.seen[worker], progress) == progress;
             let is_late = self.loaded[worker] && self.crew.is_overdue(worker, now);
             let is_wanted = is_late && self.workers.has_room();
             if self.workers.status(worker) != Status::Running || !(is_stuck || is_wanted) {
                 continue;
             }
-            let gave_back = self.take_back(worker, scene);
+            let gave_back = self.take_back(worker, port);
             if is_late && !gave_back {
                 self.advice.suspect(now);
-                scene.advise(self.advice.room());
+                port.advise(self.advice.room());
             }
-            if is_stuck && asks && scene.detects() && scene.presence(worker).is_none() {
+            if is_stuck && asks && port.detects() && port.presence(worker).is_none() {
                 // Where looks are rare, one that leaves a thread to the next one costs a tick.
                 let hurries = self.sleepers.pace.hurries();
                 let ran = if hurries { self.sleepers.ran(worker, progress) } else { None };
@@ -165,7 +165,7 @@ impl Schedule {
         &mut self,
         turn: &mut Turn,
         queries: &mut Vec<Query>,
-        scene: &mut impl Scene,
+        port: &mut impl SchedulePort,
     ) -> Option<Action> {
         loop {
             if let Some(query) = queries.pop() {
@@ -173,14 +173,14 @@ impl Schedule {
             }
             match std::mem::replace(&mut turn.looking, Looking::No) {
                 Looking::Stuck { now, is_first, asks } => {
-                    if asks && self.may_requery(scene) {
-                        self.begin_requery(queries, scene);
+                    if asks && self.may_requery(port) {
+                        self.begin_requery(queries, port);
                     } else {
-                        self.recount(scene);
+                        self.recount(port);
                     }
                     turn.looking = Looking::Asleep { now, is_first };
                 }
-                Looking::Asleep { now, is_first } => return self.end_look(now, is_first, scene),
+                Looking::Asleep { now, is_first } => return self.end_look(now, is_first, port),
                 Looking::BeforeTaking | Looking::No => return None,
             }
         }
@@ -188,8 +188,13 @@ impl Schedule {
 
     /// Ends a look: sets the time of the next one, and whether the watchdog leaves the port to the
     /// threads that run.
-    fn end_look(&mut self, now: Moment, is_first: bool, scene: &mut impl Scene) -> Option<Action> {
-        self.sleepers.end_look(now, scene);
+    fn end_look(
+        &mut self,
+        now: Moment,
+        is_first: bool,
+        port: &mut impl SchedulePort,
+    ) -> Option<Action> {
+        self.sleepers.end_look(now, port);
         let tick = self.until_next_look(now);
         // A hurry is about threads that sleep. Those that run are left alone for as long as with
         // records.
@@ -203,12 +208,12 @@ impl Schedule {
         let polled = polled.filter(|polled| runs && now + away / 4 <= *polled + away);
         self.watchdog.last_poll = polled;
         if runs && polled.is_none() {
-            let found = scene.ready() + scene.registered();
+            let found = port.ready() + port.registered();
             self.crew.was_unattended(self.handed + found as u64);
         }
         // The watchdog does not defer either if something is still queued that was queued at the
         // last look.
-        let is_overdue = self.is_overdue(scene);
+        let is_overdue = self.is_overdue(port);
         // A watchdog in the kernel's wait takes what it finds there itself.
         let polls =
             self.workers.watching().is_some_and(|watching| self.workers.is_in_kernel(watching));
@@ -224,26 +229,26 @@ impl Schedule {
         if self.workers.has_room() {
             // From here this thread takes what is queued, or enters the kernel's wait if no thread
             // is in it. It stays the watchdog as long as the port is busy.
-            if is_calm && self.is_quiet(scene) {
+            if is_calm && self.is_quiet(port) {
                 self.workers.resign();
             }
             return None;
         }
-        self.may_ask(scene).then(|| self.ask(false))
+        self.may_ask(port).then(|| self.ask(false))
     }
 
     /// The thread of `me` has polled the set, in the kernel's wait or without waiting.
     #[allow(clippy::inline_always, reason = "part of each wait")]
     #[inline(always)]
-    pub(crate) fn polled(&mut self, me: WorkerNumber, scene: &impl Scene) {
+    pub(crate) fn polled(&mut self, me: WorkerNumber, port: &impl SchedulePort) {
         if self.workers.watching().is_some_and(|watching| watching != me) {
-            self.watchdog.last_poll = Some(scene.now());
+            self.watchdog.last_poll = Some(port.now());
         }
     }
 
     /// Whether something is queued that was queued at the last look.
-    fn is_overdue(&mut self, scene: &impl Scene) -> bool {
-        let queued = self.handed + scene.ready() as u64;
+    fn is_overdue(&mut self, port: &impl SchedulePort) -> bool {
+        let queued = self.handed + port.ready() as u64;
         self.handed < std::mem::replace(&mut self.watchdog.queued, queued)
     }
 }

@@ -12,7 +12,9 @@ use std::time::Duration;
 
 use super::super::super::facts::Presence;
 use super::super::Moment;
-use super::super::{Action, Query, Scene, Schedule, Status, Turn, Waited, Wake, WorkerNumber};
+use super::super::{
+    Action, Query, Schedule, SchedulePort, Status, Turn, Waited, Wake, WorkerNumber,
+};
 
 /// Something to be handed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,7 +163,7 @@ impl Fake {
     }
 }
 
-impl Scene for Fake {
+impl SchedulePort for Fake {
     fn now(&self) -> Moment {
         self.now
     }

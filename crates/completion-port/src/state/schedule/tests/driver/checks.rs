@@ -3,7 +3,7 @@
 use super::{Does, Fake, Notice, Packet, Rig};
 use crate::state::moment::Moment;
 use crate::state::schedule::watchdog::TICK;
-use crate::state::schedule::{Scene, Schedule, Status, WorkerNumber};
+use crate::state::schedule::{Schedule, SchedulePort, Status, WorkerNumber};
 
 impl Rig {
     /// What a change of statuses must be like.

@@ -6,7 +6,7 @@ use crate::state::moment::Moment;
 
 /// What the schedule sees of a port, and does to its queue. No method calls the system, except that the clock
 /// may be read.
-pub(crate) trait Scene {
+pub(crate) trait SchedulePort {
     /// The time by the clock of the back end.
     fn now(&self) -> Moment;
 
