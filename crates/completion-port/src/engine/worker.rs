@@ -4,10 +4,10 @@ use std::fmt;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use super::context::BEGIN;
+use crate::state::free_list::Linked;
 use crate::state::moment::Moment;
 use crate::state::queue::{NIL, Node};
 use crate::state::schedule::{SAMPLED, Schedule, WorkerNumber};
-use crate::state::spares::Linked;
 use crate::sync::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 
 /// How many messages a thread puts in front of what it has left, before the other packets have their turn.
@@ -128,7 +128,7 @@ pub(crate) struct Worker {
     /// a chain here, or while it waits the thread that hands it a packet. The thread takes from the
     /// front by compare-and-swap, so that another thread can take the whole chain away if this one
     /// is stuck.
-    chain: AtomicU32,
+    list: AtomicU32,
     /// Moves on whenever the thread does something with the port.
     progress: AtomicU32,
     /// Cells of posted messages that the thread has emptied. Only the thread touches it.
@@ -173,7 +173,7 @@ impl Worker {
     pub(super) fn new(number: WorkerNumber) -> Self {
         Self {
             number,
-            chain: AtomicU32::new(NIL),
+            list: AtomicU32::new(NIL),
             begun: AtomicU64::new(0),
             quota: AtomicU32::new(0),
             shares: AtomicU32::new(BEGIN),
@@ -313,7 +313,7 @@ impl Worker {
     /// Only the thread itself calls this.
     #[inline]
     pub(super) fn first(&self) -> Node {
-        let node = self.chain.load(Acquire);
+        let node = self.list.load(Acquire);
         if self.attention.load(Relaxed) == 0 { node } else { NIL }
     }
 
@@ -324,46 +324,46 @@ impl Worker {
         // If the chain was taken away since, its head is no longer this node, and cannot become it
         // again: only this thread puts a new chain here.
         let next = link.load(Relaxed);
-        self.chain.compare_exchange(node, next, AcqRel, Relaxed).is_ok()
+        self.list.compare_exchange(node, next, AcqRel, Relaxed).is_ok()
     }
 
     /// Whether the thread has nothing left to look at, and nothing to see to. Only the thread itself
     /// calls this.
     #[inline]
     pub(crate) fn is_empty_handed(&self) -> bool {
-        self.chain.load(Relaxed) == NIL && self.attention.load(Relaxed) == 0
+        self.list.load(Relaxed) == NIL && self.attention.load(Relaxed) == 0
     }
 
     /// Whether nothing is left, whatever the thread has to see to.
     #[inline]
     pub(super) fn is_chain_empty(&self) -> bool {
-        self.chain.load(Relaxed) == NIL
+        self.list.load(Relaxed) == NIL
     }
 
     /// The first node of the chain, whatever the thread has to see to.
     #[inline]
     pub(super) fn chain(&self) -> Node {
-        self.chain.load(Acquire)
+        self.list.load(Acquire)
     }
 
     /// Hands the thread a chain of nodes. The caller has the lock.
     #[inline]
-    pub(super) fn hand(&self, chain: Node) {
-        self.chain.store(chain, Release);
+    pub(super) fn hand(&self, list: Node) {
+        self.list.store(list, Release);
     }
 
     /// Takes the whole chain away. The caller has the lock.
     #[inline]
     pub(super) fn take_chain(&self) -> Node {
-        self.chain.swap(NIL, AcqRel)
+        self.list.swap(NIL, AcqRel)
     }
 
     /// Puts a node, which has this link, in front of the chain. The thread itself calls this, with the lock.
     pub(super) fn put_in_front(&self, node: Node, link: &AtomicU32) {
         // Other threads take the chain away under the lock only, and this thread takes nothing from
         // it meanwhile.
-        link.store(self.chain.load(Relaxed), Relaxed);
-        self.chain.store(node, Release);
+        link.store(self.list.load(Relaxed), Relaxed);
+        self.list.store(node, Release);
         if self.begun.load(Relaxed) != 0 {
             // It takes its part of the time that is measured.
             self.quota.store(self.quota.load(Relaxed).saturating_add(1), Relaxed);

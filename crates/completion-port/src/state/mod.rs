@@ -5,12 +5,12 @@
 
 pub(crate) mod deadline;
 pub(crate) mod facts;
+pub(crate) mod free_list;
 pub(crate) mod moment;
 pub(crate) mod operations;
 pub(crate) mod queue;
 pub(crate) mod schedule;
 pub(crate) mod slot;
-pub(crate) mod spares;
 pub(crate) mod strays;
 pub(crate) mod table;
 pub(crate) mod timers;

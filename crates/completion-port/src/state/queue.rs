@@ -56,14 +56,14 @@ pub(crate) trait Links {
 
 /// A list that is being made by a thread that has the link of each node at hand.
 #[derive(Debug)]
-pub(crate) struct Row<'l> {
-    list: Fifo,
+pub(crate) struct NodeListBuilder<'l> {
+    list: NodeList,
     last: Option<&'l AtomicU32>,
 }
 
-impl<'l> Row<'l> {
+impl<'l> NodeListBuilder<'l> {
     pub(crate) const fn new() -> Self {
-        Self { list: Fifo::new(), last: None }
+        Self { list: NodeList::new(), last: None }
     }
 
     /// Puts `node` at the end.
@@ -81,20 +81,20 @@ impl<'l> Row<'l> {
 
     /// The list as it is.
     #[inline]
-    pub(crate) fn into_list(self) -> Fifo {
+    pub(crate) fn into_list(self) -> NodeList {
         self.list
     }
 }
 
 /// A list of nodes, in order. The links are not part of it: every call is given them.
 #[derive(Debug)]
-pub(crate) struct Fifo {
+pub(crate) struct NodeList {
     head: Node,
     tail: Node,
     len: usize,
 }
 
-impl Fifo {
+impl NodeList {
     pub(crate) const fn new() -> Self {
         Self { head: NIL, tail: NIL, len: 0 }
     }
@@ -183,12 +183,12 @@ impl Fifo {
 
     /// The first node, for a list that is handed over by its head alone: a chain.
     #[inline]
-    pub(crate) fn into_chain(self) -> Node {
+    pub(crate) fn into_head(self) -> Node {
         self.head
     }
 
     /// The list that begins with `head`, which no other thread has.
-    pub(crate) fn from_chain(links: &impl Links, head: Node) -> Self {
+    pub(crate) fn from_head(links: &impl Links, head: Node) -> Self {
         if head == NIL {
             return Self::new();
         }
@@ -211,15 +211,11 @@ impl Fifo {
 
     /// Whether `holds` is true of some node.
     pub(crate) fn any(&self, links: &impl Links, holds: impl Fn(Node) -> bool) -> bool {
-        Self::any_in_chain(links, self.head, holds)
+        Self::any_from(links, self.head, holds)
     }
 
     /// The same of the list that begins with `head`, which no other thread changes meanwhile.
-    pub(crate) fn any_in_chain(
-        links: &impl Links,
-        head: Node,
-        holds: impl Fn(Node) -> bool,
-    ) -> bool {
+    pub(crate) fn any_from(links: &impl Links, head: Node, holds: impl Fn(Node) -> bool) -> bool {
         let mut here = head;
         while here != NIL && !holds(here) {
             here = links.link(here).load(Relaxed);

@@ -11,7 +11,7 @@ use crate::kit::{LEVEL, NO_HINT, PERSISTENT, explore, spawn};
 use crate::state::facts::Facts;
 use crate::state::moment::Moment;
 use crate::state::operations::{Clearance, FollowUp, Op, OpEntry, OpQueues, OpTable, Tried};
-use crate::state::queue::{Fifo, Links, NIL, Node, OP};
+use crate::state::queue::{Links, NIL, Node, NodeList, OP};
 use crate::state::slot::{
     Checked, Delivery, Drained, Expiry, NodeTurn, Refusal, Removal, Slot, SlotStep,
 };
@@ -421,7 +421,7 @@ impl Board {
             return self.cancel_alone(node, uses, reason);
         }
         let follow_up = queues.cancel(self, &self.slot, node, reason, POLL);
-        let mut due = Fifo::new();
+        let mut due = NodeList::new();
         queues.begin_unasked(self, &mut due);
         drop(queues);
         while let Some(node) = due.pop(self) {
@@ -448,7 +448,7 @@ impl Board {
     }
 
     fn call_all_off(&self, reason: EndReason) {
-        let mut ended = Fifo::new();
+        let mut ended = NodeList::new();
         let mut queues = self.queues.lock().unwrap();
         let own = self.own();
         if let Some(uses) = self.op(own).lone_use() {
@@ -464,7 +464,7 @@ impl Board {
 
     /// The desk's timer rings. Gives the moment when it is to ring again.
     fn ring(&self, now: Moment) -> Moment {
-        let mut due = Fifo::new();
+        let mut due = NodeList::new();
         let mut queues = self.queues.lock().unwrap();
         let own = self.own();
         if let Some(uses) = self.op(own).lone_use() {

@@ -7,7 +7,7 @@ use crate::engine::worker::Worker;
 use crate::state::facts::Facts;
 use crate::state::moment::Moment;
 use crate::state::operations::{EndReason, Op, OpEntry, OpTable};
-use crate::state::queue::{Fifo, OP};
+use crate::state::queue::{NodeList, OP};
 use crate::state::slot::{Slot, SlotStep};
 use crate::state::timers::Alarm;
 use crate::types::error::{Call, Error};
@@ -119,7 +119,7 @@ impl Operations {
             }
             let follow_up = queues.cancel(self.nodes(), slot, node, reason, poll);
             let Some(follow_up) = follow_up else { break };
-            let mut ended = Fifo::new();
+            let mut ended = NodeList::new();
             let next = self.cancel_request(&mut queues, slot, node, reason, &mut ended);
             queues.begin_unasked(self.nodes(), &mut ended);
             drop(queues);
@@ -136,7 +136,7 @@ impl Operations {
     pub(in crate::engine) fn cancel_op(&self, slot: &Slot, name: Name, reason: EndReason) {
         if slot.word().is_lent() {
             self.until_queued(|| {
-                let mut ended = Fifo::new();
+                let mut ended = NodeList::new();
                 let next = self.cancel_all_ops(name, reason, &mut ended);
                 self.submit_all(ended);
                 self.follow(next, name_parts(name).0, None);
@@ -150,7 +150,7 @@ impl Operations {
         &self,
         name: Name,
         reason: EndReason,
-        ended: &mut Fifo,
+        ended: &mut NodeList,
     ) -> SlotStep {
         let (index, generation) = name_parts(name);
         let slot = self.slot(index);
@@ -180,7 +180,7 @@ impl Operations {
         lists: &mut Lists,
         index: u32,
         now: Moment,
-        due: &mut Fifo,
+        due: &mut NodeList,
     ) {
         let Some(entry) = self.entry(index) else { return };
         lists.ring(Alarm::Operations, index, entry.timer(), now, |lists| {
@@ -195,7 +195,7 @@ impl Operations {
         index: u32,
         entry: &OpEntry,
         now: Moment,
-        due: &mut Fifo,
+        due: &mut NodeList,
     ) -> Moment {
         let slot = self.slot(index);
         // The start of a lone operation changes the slot's word before it looks at the alarm, and behind its claim. So either it

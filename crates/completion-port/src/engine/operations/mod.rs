@@ -21,7 +21,7 @@ use super::worker::Worker;
 use crate::backend::sockets::{Rest, SocketAttempt};
 use crate::state::moment::Moment;
 use crate::state::operations::{Clearance, EndReason, FollowUp, Op, OpEntry, OpTable, Step, Tried};
-use crate::state::queue::{Fifo, NIL, OP};
+use crate::state::queue::{NIL, NodeList, OP};
 use crate::state::slot::{Removal, Slot};
 use crate::state::timers::Alarm;
 use crate::types::error::{Call, Fault};
@@ -252,8 +252,8 @@ impl Operations {
 
     /// Makes sure that the kernel watches for what the operations of a slot wait for. If its descriptor turns out to
     /// be closed, they end: the nodes of those that have ended are returned, for the caller to queue.
-    pub(super) fn watch_or_end(&self, name: Name, slot: &Slot) -> Fifo {
-        let mut ended = Fifo::new();
+    pub(super) fn watch_or_end(&self, name: Name, slot: &Slot) -> NodeList {
+        let mut ended = NodeList::new();
         if !self.watch_queues(name, slot) {
             let (index, generation) = name_parts(name);
             // As long as operations have the key, the last of them goes on with the end.

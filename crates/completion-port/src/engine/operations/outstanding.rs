@@ -11,7 +11,7 @@ use crate::backend::sockets::SocketTarget;
 use crate::memory::arena::Arena;
 use crate::state::moment::Moment;
 use crate::state::operations::{EndReason, OpQueues, OpTable};
-use crate::state::queue::{Fifo, NIL, Node, OP};
+use crate::state::queue::{NIL, Node, NodeList, OP};
 use crate::state::slot::{Slot, SlotStep};
 use crate::sync::{Mutex, MutexGuard};
 use crate::types::error::Fault;
@@ -143,7 +143,7 @@ impl Operations {
         queues: &mut OpQueues,
         slot: &Slot,
         node: Node,
-        ended: &mut Fifo,
+        ended: &mut NodeList,
     ) -> SlotStep {
         let op_index = node & !OP;
         let Some(mut request) = self.cancel_socket_request(op_index) else {
@@ -173,7 +173,7 @@ impl Operations {
         slot: &Slot,
         node: Node,
         reason: EndReason,
-        ended: &mut Fifo,
+        ended: &mut NodeList,
     ) -> SlotStep {
         if !self.nodes().op(node).is_submitted() {
             return SlotStep::Nothing;
@@ -193,7 +193,7 @@ impl Operations {
         &self,
         queues: &mut OpQueues,
         slot: &Slot,
-        ended: &mut Fifo,
+        ended: &mut NodeList,
     ) -> SlotStep {
         let mut outcome = SlotStep::Nothing;
         for node in queues.cancelled_at_back_end(self.nodes()) {
@@ -214,7 +214,7 @@ impl Operations {
         &self,
         queues: &mut OpQueues,
         reason: EndReason,
-        ended: &mut Fifo,
+        ended: &mut NodeList,
     ) {
         queues.cancel_files(self.nodes(), reason, None, |node| self.cancel_file(node), ended);
     }
@@ -225,7 +225,7 @@ impl Operations {
         &self,
         queues: &mut OpQueues,
         now: Moment,
-        ended: &mut Fifo,
+        ended: &mut NodeList,
     ) -> Moment {
         let cancel = |node| self.cancel_file(node);
         queues.cancel_files(self.nodes(), EndReason::TimedOut, Some(now), cancel, ended)

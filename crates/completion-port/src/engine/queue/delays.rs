@@ -11,7 +11,7 @@ use super::lists::{Flags, Lists};
 use crate::engine::worker::Worker;
 use crate::memory::arena::Arena;
 use crate::state::moment::Moment;
-use crate::state::queue::{Fifo, Node, OP, POSTED, cell_of, is_op};
+use crate::state::queue::{Node, NodeList, OP, POSTED, cell_of, is_op};
 use crate::sync::AtomicU64;
 
 /// Bucket `n` counts delays of less than 2^n nanoseconds that no earlier one counts; the last one counts the
@@ -117,7 +117,7 @@ impl Queue {
 
     /// These nodes are about to be queued, or have just been, on a port of which something is notable.
     #[cold]
-    pub(in crate::engine) fn note_queued(&self, lists: &Lists, nodes: &Fifo) {
+    pub(in crate::engine) fn note_queued(&self, lists: &Lists, nodes: &NodeList) {
         if lists.flags().has(Flags::MEASURED)
             && let Some(delays) = self.delays.get()
         {

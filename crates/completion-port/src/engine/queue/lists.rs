@@ -8,9 +8,9 @@ use crate::engine::context::PortPhase;
 use crate::engine::nodes::Nodes;
 use crate::engine::worker::Worker;
 use crate::memory::trace::hears_changes;
-use crate::state::queue::{Fifo, Links, Node, OP, POSTED};
+use crate::state::free_list::FreeList;
+use crate::state::queue::{Links, Node, NodeList, OP, POSTED};
 use crate::state::schedule::{Wake, WorkerNumber};
-use crate::state::spares::Spares;
 use crate::state::strays::Strays;
 use crate::state::timers::Timers;
 use crate::types::error::Fault;
@@ -51,19 +51,19 @@ impl Flags {
 
 /// See the module's documentation.
 pub(in crate::engine) struct Lists {
-    ready: Fifo,
+    ready: NodeList,
     /// Tasks that are due or have ended: no packet tells of them. See
     /// [`Queue::defer`](super::Queue::defer).
-    deferred: Fifo,
+    deferred: NodeList,
     /// Registrations that the kernel has to be asked about before they can be queued.
-    recheck: Fifo,
+    recheck: NodeList,
     entries: Members,
     phase: PortPhase,
     flags: Flags,
-    slots: Spares,
-    posts: Spares,
+    slots: FreeList,
+    posts: FreeList,
     /// Records of operations.
-    ops: Spares,
+    ops: FreeList,
     /// Posted messages whose time has not come, and deadlines.
     timers: Timers,
     strays: Strays,
@@ -86,15 +86,15 @@ impl Lists {
     /// The lists of the port with this number.
     pub(super) fn new(number: u64) -> Self {
         Self {
-            ready: Fifo::new(),
-            deferred: Fifo::new(),
-            recheck: Fifo::new(),
+            ready: NodeList::new(),
+            deferred: NodeList::new(),
+            recheck: NodeList::new(),
             entries: Members::default(),
             phase: PortPhase::Open,
             flags: Flags::NOTHING,
-            slots: Spares::new(),
-            posts: Spares::new(),
-            ops: Spares::new(),
+            slots: FreeList::new(),
+            posts: FreeList::new(),
+            ops: FreeList::new(),
             timers: Timers::new(number << 32),
             strays: Strays::new(),
             peeks: 0,
@@ -167,7 +167,7 @@ impl Lists {
 /// What stands in the queue, and what the kernel is to be asked about.
 impl Lists {
     #[inline]
-    pub(in crate::engine) fn ready(&self) -> &Fifo {
+    pub(in crate::engine) fn ready(&self) -> &NodeList {
         &self.ready
     }
 
@@ -177,18 +177,18 @@ impl Lists {
     }
 
     #[inline]
-    pub(in crate::engine) fn append(&mut self, links: &impl Links, nodes: Fifo) {
+    pub(in crate::engine) fn append(&mut self, links: &impl Links, nodes: NodeList) {
         self.ready.append(links, nodes);
     }
 
     #[inline]
-    pub(in crate::engine) fn prepend(&mut self, links: &impl Links, nodes: Fifo) {
+    pub(in crate::engine) fn prepend(&mut self, links: &impl Links, nodes: NodeList) {
         self.ready.prepend(links, nodes);
     }
 
     /// Takes this many of the first nodes of the queue.
     #[inline]
-    pub(in crate::engine) fn split(&mut self, links: &impl Links, count: usize) -> Fifo {
+    pub(in crate::engine) fn split(&mut self, links: &impl Links, count: usize) -> NodeList {
         self.ready.split(links, count)
     }
 
@@ -198,12 +198,12 @@ impl Lists {
     }
 
     /// Takes the whole queue.
-    pub(in crate::engine) fn take_ready(&mut self) -> Fifo {
-        std::mem::replace(&mut self.ready, Fifo::new())
+    pub(in crate::engine) fn take_ready(&mut self) -> NodeList {
+        std::mem::replace(&mut self.ready, NodeList::new())
     }
 
     #[inline]
-    pub(in crate::engine) fn recheck(&self) -> &Fifo {
+    pub(in crate::engine) fn recheck(&self) -> &NodeList {
         &self.recheck
     }
 
@@ -213,16 +213,20 @@ impl Lists {
     }
 
     #[inline]
-    pub(in crate::engine) fn append_recheck(&mut self, links: &impl Links, nodes: Fifo) {
+    pub(in crate::engine) fn append_recheck(&mut self, links: &impl Links, nodes: NodeList) {
         self.recheck.append(links, nodes);
     }
 
-    pub(in crate::engine) fn prepend_recheck(&mut self, links: &impl Links, nodes: Fifo) {
+    pub(in crate::engine) fn prepend_recheck(&mut self, links: &impl Links, nodes: NodeList) {
         self.recheck.prepend(links, nodes);
     }
 
     #[inline]
-    pub(in crate::engine) fn split_recheck(&mut self, links: &impl Links, count: usize) -> Fifo {
+    pub(in crate::engine) fn split_recheck(
+        &mut self,
+        links: &impl Links,
+        count: usize,
+    ) -> NodeList {
         self.recheck.split(links, count)
     }
 

@@ -21,7 +21,7 @@ use super::context::{BEGIN, Context, PortPhase};
 use super::worker::Worker;
 use crate::memory::trace::hears_packets;
 use crate::state::operations::OpTable;
-use crate::state::queue::{Fifo, MOST_OPS, NIL, Node, OP};
+use crate::state::queue::{MOST_OPS, NIL, Node, NodeList, OP};
 use crate::state::schedule::{Advice, Schedule};
 use crate::sync::{AtomicBool, AtomicU32, Mutex, MutexGuard};
 use crate::types::error::{Call, Error, ErrorKind, Fault};
@@ -198,7 +198,7 @@ impl Queue {
         self.notify(notice);
     }
 
-    pub(super) fn submit_all(&self, mut nodes: Fifo) {
+    pub(super) fn submit_all(&self, mut nodes: NodeList) {
         while let Some(node) = nodes.pop(self.nodes()) {
             self.submit(node);
         }
@@ -253,7 +253,7 @@ impl Queue {
     /// What `worker` was handed and its thread has not looked at goes back to the front of the queue. False if
     /// there was nothing.
     #[inline]
-    pub(super) fn take_chain_back(&self, lists: &mut Lists, worker: &Worker) -> bool {
+    pub(super) fn take_list_back(&self, lists: &mut Lists, worker: &Worker) -> bool {
         // Only under the lock is anything put there.
         !worker.is_chain_empty() && self.take_links_back(lists, worker)
     }
@@ -264,7 +264,7 @@ impl Queue {
         if head == NIL {
             return false;
         }
-        let rest = Fifo::from_chain(self.nodes(), head);
+        let rest = NodeList::from_head(self.nodes(), head);
         lists.prepend(self.nodes(), rest);
         lists.tell_collectors();
         true

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use super::Queue;
 use super::lists::{Flags, Lists};
 use crate::engine::context::PortPhase;
-use crate::state::queue::{Fifo, Node, OP, is_op};
+use crate::state::queue::{Node, NodeList, OP, is_op};
 
 impl Queue {
     /// A task is about to be started on a port that perhaps has had none.
@@ -39,11 +39,11 @@ impl Queue {
     }
 
     /// Of what timers have brought, what is to be queued: tasks are put aside. The caller has the lock.
-    pub(in crate::engine) fn defer_due(&self, lists: &mut Lists, mut due: Fifo) -> Fifo {
+    pub(in crate::engine) fn defer_due(&self, lists: &mut Lists, mut due: NodeList) -> NodeList {
         if !self.has_tasks.load(Acquire) {
             return due;
         }
-        let mut rest = Fifo::new();
+        let mut rest = NodeList::new();
         while let Some(node) = due.pop(self.nodes()) {
             if self.is_task(node) {
                 lists.defer(self.nodes(), node);

@@ -109,9 +109,9 @@ impl SchedulePort for PortView<'_> {
     #[inline]
     fn take(&mut self, packets: usize) {
         let Some(own) = self.own else { return };
-        let chain = self.lists.split(self.queue.nodes(), packets);
-        own.begin_quota(chain.len(), || self.queue.backend().now());
-        own.hand(chain.into_chain());
+        let list = self.lists.split(self.queue.nodes(), packets);
+        own.begin_quota(list.len(), || self.queue.backend().now());
+        own.hand(list.into_head());
     }
 
     #[inline]
@@ -125,7 +125,7 @@ impl SchedulePort for PortView<'_> {
     fn take_back(&mut self, worker: WorkerNumber) -> bool {
         let Some(entry) = self.lists.entries().get(worker) else { return false };
         let worker = Arc::clone(entry.worker());
-        self.queue.take_chain_back(self.lists, &worker)
+        self.queue.take_list_back(self.lists, &worker)
     }
 
     fn adopt(&mut self, from: WorkerNumber) {

@@ -5,7 +5,7 @@ use crate::engine::context::name_of;
 use crate::engine::queue::{Hub, Lists};
 use crate::engine::worker::Worker;
 use crate::state::facts::{Facts, Probe};
-use crate::state::queue::{Fifo, Node};
+use crate::state::queue::{Node, NodeList};
 use crate::state::slot::{Checked, SlotStep};
 use crate::sync::MutexGuard;
 use crate::types::error::Fault;
@@ -31,14 +31,14 @@ impl CheckBuffers {
 
 /// What checks have brought: slots that are ready, and those that are to be asked about again.
 pub(in crate::engine) struct Checks {
-    hot: Fifo,
-    again: Fifo,
+    hot: NodeList,
+    again: NodeList,
     is_refused: bool,
 }
 
 impl Checks {
     #[inline]
-    pub(in crate::engine) fn hot(&self) -> &Fifo {
+    pub(in crate::engine) fn hot(&self) -> &NodeList {
         &self.hot
     }
 
@@ -64,7 +64,7 @@ impl Registry {
         buffers.probes.clear();
         if self.is_one_shot() {
             let hot = self.want_some(part, buffers);
-            return Checks { hot, again: Fifo::new(), is_refused: false };
+            return Checks { hot, again: NodeList::new(), is_refused: false };
         }
         while let Some(node) = part.pop(self.nodes()) {
             let slot = self.slot(node);
@@ -72,8 +72,8 @@ impl Registry {
             buffers.nodes.push(node);
             buffers.probes.push(Probe { descriptor: slot.descriptor(), facts: Facts::NONE });
         }
-        let mut hot = Fifo::new();
-        let mut again = Fifo::new();
+        let mut hot = NodeList::new();
+        let mut again = NodeList::new();
         if let Err(fault) = self.backend().probe(&mut buffers.probes) {
             self.keep_fault(fault);
             for node in &buffers.nodes {
@@ -92,8 +92,8 @@ impl Registry {
     }
 
     /// Asks about each slot by a one-shot reactor. Those that need no answer are returned.
-    fn want_some(&self, mut part: Fifo, buffers: &mut CheckBuffers) -> Fifo {
-        let mut hot = Fifo::new();
+    fn want_some(&self, mut part: NodeList, buffers: &mut CheckBuffers) -> NodeList {
+        let mut hot = NodeList::new();
         while let Some(node) = part.pop(self.nodes()) {
             buffers.nodes.push(node);
             if self.want_one(node) {

@@ -4,7 +4,7 @@ use super::Registry;
 use crate::engine::queue::Lists;
 use crate::state::deadline::{Armings, DeadlineTimer};
 use crate::state::moment::Moment;
-use crate::state::queue::Fifo;
+use crate::state::queue::NodeList;
 use crate::state::slot::Expiry;
 use crate::state::timers::Alarm;
 use crate::types::error::{Call, Error, ErrorKind};
@@ -61,7 +61,7 @@ impl Registry {
         lists: &mut Lists,
         index: u32,
         now: Moment,
-        due: &mut Fifo,
+        due: &mut NodeList,
     ) {
         let arming = self.armings.at(index);
         // A thread that gives the node back sets the alarm itself, too.
@@ -69,7 +69,13 @@ impl Registry {
     }
 
     /// The deadline of an arming was over at `now`. Returns when to look again.
-    fn expire(&self, index: u32, arming: &DeadlineTimer, now: Moment, due: &mut Fifo) -> Moment {
+    fn expire(
+        &self,
+        index: u32,
+        arming: &DeadlineTimer,
+        now: Moment,
+        due: &mut NodeList,
+    ) -> Moment {
         let slot = self.slot(index);
         match slot.expire() {
             Expiry::Claimed if arming.deadline() > now => {

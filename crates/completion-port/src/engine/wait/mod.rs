@@ -10,7 +10,7 @@ use super::context::PortPhase;
 use super::queue::{Flags, Hub, Lists, Notice, PortView};
 use super::worker::Worker;
 use crate::state::moment::Moment;
-use crate::state::queue::{Fifo, POSTED};
+use crate::state::queue::{NodeList, POSTED};
 use crate::state::schedule::{Action, Turn, Waited};
 use crate::state::timers::{Alarm, Due};
 use crate::sync::MutexGuard;
@@ -45,7 +45,7 @@ impl Engine {
         let packet = worker.end_quota(|| self.backend().now());
         let mut hub = self.lock();
         // Left over if the iterator of an earlier wait was forgotten, or is still about.
-        self.take_chain_back(hub.lists_mut(), worker);
+        self.take_list_back(hub.lists_mut(), worker);
         hub.lists_mut().give_back_emptied(self.nodes(), worker);
         let mut turn = Turn::new(worker.number(), room, deadline);
         let (schedule, lists) = hub.parts_mut();
@@ -177,7 +177,7 @@ impl Engine {
     /// Queues what is due at `now`, messages and what deadlines tell of, or a good part of it: the port is locked
     /// meanwhile. Returns when the next timer is due.
     pub(super) fn queue_due(&self, lists: &mut Lists, now: Moment) -> Moment {
-        let mut due = Fifo::new();
+        let mut due = NodeList::new();
         for _ in 0..MOST_DUE {
             match lists.timers_mut().take_due(now) {
                 None => break,

@@ -7,7 +7,7 @@ use crate::engine::Engine;
 use crate::engine::context::PortPhase;
 use crate::engine::queue::{Hub, Lists};
 use crate::engine::worker::Worker;
-use crate::state::queue::{Fifo, Node, POSTED};
+use crate::state::queue::{Node, NodeList, POSTED};
 use crate::state::schedule::most_further;
 use crate::sync::MutexGuard;
 use crate::types::error::{Call, Error, ErrorKind};
@@ -100,7 +100,7 @@ impl Engine {
     fn is_one_left(&self, own: &Worker) -> bool {
         // The thread takes nothing meanwhile, and other threads take a chain away under the lock
         // only.
-        Fifo::any_in_chain(self.nodes(), own.chain(), |node| self.is_due(node))
+        NodeList::any_from(self.nodes(), own.chain(), |node| self.is_due(node))
     }
 
     /// Whether one of the first nodes of the queue brings a packet without a check. If none does,
@@ -111,7 +111,7 @@ impl Engine {
             lists.prepend(self.nodes(), first);
             return true;
         }
-        let mut unclear = Fifo::new();
+        let mut unclear = NodeList::new();
         while let Some(node) = first.pop(self.nodes()) {
             // The node became unclear in the queue. Left there, it would be checked at its turn.
             let is_unclear = self.slot(node).word().is_unclear();
@@ -126,7 +126,7 @@ impl Engine {
     }
 
     /// Whether some node of `list` brings a packet without a check.
-    fn is_one_due(&self, list: &Fifo) -> bool {
+    fn is_one_due(&self, list: &NodeList) -> bool {
         list.any(self.nodes(), |node| self.is_due(node))
     }
 

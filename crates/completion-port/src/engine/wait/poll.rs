@@ -10,7 +10,7 @@ use crate::engine::registry::CheckBuffers;
 use crate::engine::worker::Worker;
 use crate::memory::trace::trace_caught;
 use crate::state::facts::{Edge, Facts};
-use crate::state::queue::{Fifo, Links, NIL, Node, Row, is_op};
+use crate::state::queue::{Links, NIL, Node, NodeList, NodeListBuilder, is_op};
 use crate::state::schedule::{Query, USUAL_EDGES};
 use crate::state::slot::{Checked, Delivery, Slot, SlotStep};
 use crate::sync::{MutexGuard, barrier_behind_exchange};
@@ -105,15 +105,15 @@ impl Scratch {
 /// What a poll has brought: the nodes that the calling thread owns now, how many edges were of
 /// registrations that have ended, and whether the poll has used up a wake.
 pub(super) struct Polled {
-    ready: Fifo,
-    recheck: Fifo,
+    ready: NodeList,
+    recheck: NodeList,
     strays: usize,
     woken: bool,
 }
 
 impl Polled {
     #[inline]
-    pub(super) fn ready(&self) -> &Fifo {
+    pub(super) fn ready(&self) -> &NodeList {
         &self.ready
     }
 
@@ -125,8 +125,8 @@ impl Polled {
 
 /// The nodes that a poll has found so far, and how many edges were of no registration.
 struct Found<'e> {
-    ready: Row<'e>,
-    recheck: Row<'e>,
+    ready: NodeListBuilder<'e>,
+    recheck: NodeListBuilder<'e>,
     strays: usize,
 }
 
@@ -241,7 +241,8 @@ impl Engine {
         let poll = self.begin_poll();
         barrier_behind_exchange();
         let woken = self.ask_kernel(scratch, timeout);
-        let mut found = Found { ready: Row::new(), recheck: Row::new(), strays: 0 };
+        let mut found =
+            Found { ready: NodeListBuilder::new(), recheck: NodeListBuilder::new(), strays: 0 };
         for edge in &scratch.edges {
             let (index, generation) = name_parts(edge.name);
             let Some(slot) = self.nodes().find_slot(index) else {
@@ -376,13 +377,13 @@ impl Engine {
     }
 
     #[inline]
-    fn push_ready<'e>(&'e self, node: Node, ready: &mut Row<'e>) {
+    fn push_ready<'e>(&'e self, node: Node, ready: &mut NodeListBuilder<'e>) {
         ready.push(node, self.nodes().link(node));
     }
 
     /// Queues the node of an operation, unless it is a task, which is put aside.
     #[inline]
-    fn push_unless_task<'e>(&'e self, node: Node, ready: &mut Row<'e>) {
+    fn push_unless_task<'e>(&'e self, node: Node, ready: &mut NodeListBuilder<'e>) {
         if !self.defer(node) {
             self.push_ready(node, ready);
         }

@@ -64,7 +64,7 @@ impl Workers {
             return;
         }
         let (schedule, lists) = hub.parts_mut();
-        self.take_chain_back(lists, worker);
+        self.take_list_back(lists, worker);
         lists.give_back_emptied(self.nodes(), worker);
         lists.members_mut().remove(worker);
         let wake = schedule.leave(worker.number(), &self.view(lists, worker));

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::{Clearance, EndReason, Op, OpEntry, OpQueues, OpTable, Step, Tried};
 use crate::state::facts::Facts;
 use crate::state::moment::Moment;
-use crate::state::queue::{Fifo, Links, NIL, Node, OP};
+use crate::state::queue::{Links, NIL, Node, NodeList, OP};
 use crate::state::slot::{Slot, SlotStep};
 use crate::sync::AtomicU32;
 use crate::types::interest::{Direction, Interest, Mode};
@@ -93,11 +93,11 @@ fn a_deadline_ends_those_that_are_over_and_leaves_the_order_of_the_others() {
             let node = number | OP;
             let _ = queues.start(&all, node, 0, Direction::In, moment(at), false);
         }
-        let mut ended = Fifo::new();
+        let mut ended = NodeList::new();
         let (again, next) = queues.ring(&all, &slot, moment(6), 0, &mut ended);
         assert_eq!((again, next), (moment(8), SlotStep::Nothing));
         assert_eq!(ended.nodes(&all), [0, 2, 5].map(|number| number | OP));
-        let mut ended = Fifo::new();
+        let mut ended = NodeList::new();
         let _ = queues.cancel_all(&all, &slot, EndReason::Cancelled, 0, &mut ended);
         assert_eq!(ended.nodes(&all), [1, 3, 4].map(|number| number | OP));
     });

@@ -4,7 +4,7 @@ use super::{FollowUp, OpQueues};
 use crate::state::moment::Moment;
 use crate::state::operations::list::OpList;
 use crate::state::operations::op::{EndReason, OpTable, Phase};
-use crate::state::queue::{Fifo, NIL, Node};
+use crate::state::queue::{NIL, Node, NodeList};
 use crate::state::slot::{Slot, SlotStep};
 use crate::types::interest::Direction;
 
@@ -49,7 +49,7 @@ impl OpQueues {
         slot: &Slot,
         reason: EndReason,
         poll: u32,
-        ended: &mut Fifo,
+        ended: &mut NodeList,
     ) -> SlotStep {
         let mut outcome = SlotStep::Nothing;
         for direction in Direction::BOTH {
@@ -86,7 +86,7 @@ impl OpQueues {
         slot: &Slot,
         now: Moment,
         poll: u32,
-        due: &mut Fifo,
+        due: &mut NodeList,
     ) -> (Moment, SlotStep) {
         let mut again = Moment::NEVER;
         let mut outcome = SlotStep::Nothing;

@@ -4,7 +4,7 @@ use super::{OpQueues, Step};
 use crate::state::moment::Moment;
 use crate::state::operations::list::OpList;
 use crate::state::operations::op::{EndReason, OpTable, Phase};
-use crate::state::queue::{Fifo, Node};
+use crate::state::queue::{Node, NodeList};
 
 impl OpQueues {
     /// The operation `node` on a file is in flight, and the caller tries it.
@@ -66,7 +66,7 @@ impl OpQueues {
         reason: EndReason,
         now: Option<Moment>,
         mut cancel: impl FnMut(Node) -> bool,
-        ended: &mut Fifo,
+        ended: &mut NodeList,
     ) -> Moment {
         let mut first = Moment::NEVER;
         let mut next = self.files.first();

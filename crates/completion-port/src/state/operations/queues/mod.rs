@@ -15,7 +15,7 @@ use super::op::{EndReason, Op, OpTable, Phase};
 use super::queue::{CALLER, OpQueue};
 use crate::state::facts::Facts;
 use crate::state::moment::Moment;
-use crate::state::queue::{Fifo, NIL, Node, OP};
+use crate::state::queue::{NIL, Node, NodeList, OP};
 use crate::state::slot::{Slot, SlotStep};
 use crate::types::interest::Direction;
 
@@ -293,7 +293,7 @@ impl OpQueues {
 
     /// Flights that have waited were cancelled: those behind them that wait for their turn alone are due. Their nodes are
     /// put at the end of `due`.
-    pub(crate) fn begin_unasked(&mut self, ops: &impl OpTable, due: &mut Fifo) {
+    pub(crate) fn begin_unasked(&mut self, ops: &impl OpTable, due: &mut NodeList) {
         for queue in &mut self.queues {
             if queue.begins_unasked(ops) {
                 due.push(ops, queue.next_due(ops));

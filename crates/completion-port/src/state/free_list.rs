@@ -15,13 +15,13 @@ pub(crate) struct Linked {
 
 /// Which numbers of an arena are free: those given back, newest first, then those never used.
 #[derive(Debug)]
-pub(crate) struct Spares {
+pub(crate) struct FreeList {
     first: Node,
     unused: u32,
     in_use: usize,
 }
 
-impl Spares {
+impl FreeList {
     pub(crate) const fn new() -> Self {
         Self { first: NIL, unused: 0, in_use: 0 }
     }
