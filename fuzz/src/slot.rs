@@ -145,9 +145,9 @@ impl Model {
 
     /// The registration's generation, or now and then another one.
     fn named(&self, bytes: &mut Reader<'_>) -> (u32, bool) {
-        let is_stray = bytes.byte() % 16 == 15;
-        let generation = self.generation.wrapping_sub(u32::from(is_stray)) & (GENERATIONS - 1);
-        (generation, self.node != Node::Free && !is_stray)
+        let is_stale = bytes.byte() % 16 == 15;
+        let generation = self.generation.wrapping_sub(u32::from(is_stale)) & (GENERATIONS - 1);
+        (generation, self.node != Node::Free && !is_stale)
     }
 
     fn admits(&self, is_named: bool) -> Result<(), Refusal> {

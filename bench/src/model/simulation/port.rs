@@ -67,7 +67,7 @@ impl SchedulePort for Stage<'_> {
         false
     }
 
-    fn is_full_of_strays(&self) -> bool {
+    fn is_full_of_stale_events(&self) -> bool {
         false
     }
 

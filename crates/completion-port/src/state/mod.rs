@@ -11,6 +11,6 @@ pub(crate) mod operations;
 pub(crate) mod queue;
 pub(crate) mod schedule;
 pub(crate) mod slot;
-pub(crate) mod strays;
+pub(crate) mod stale_events;
 pub(crate) mod table;
 pub(crate) mod timers;

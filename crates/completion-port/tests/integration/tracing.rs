@@ -131,7 +131,7 @@ on_edge_triggered_systems! {
         };
         let acting = Arc::clone(&port);
         // Of a kqueue nothing outlives the number that it was made for.
-        let has_strays = !system.is_kqueue();
+        let has_stale_events = !system.is_kqueue();
         listening(listen, move || {
             let port = acting;
             let id = port.register(one_shot(&ours)).unwrap();
@@ -153,7 +153,7 @@ on_edge_triggered_systems! {
             let token = port.wait(&mut batch, None).unwrap().next();
             drop(closed);
             drop(token);
-            while has_strays && port.stats().rebuilds == 0 {
+            while has_stale_events && port.stats().rebuilds == 0 {
                 lives_on.signal(1).unwrap();
                 assert_eq!(port.wait(&mut batch, Duration::ZERO).unwrap().count(), 0);
             }
@@ -167,7 +167,7 @@ on_edge_triggered_systems! {
         assert_eq!(times("removed"), 3, "{told:?}");
         assert_eq!(times("reported"), 3, "{told:?}");
         assert_eq!(times("ended"), 6, "{told:?}");
-        assert_eq!(times("stale"), usize::from(has_strays), "{told:?}");
+        assert_eq!(times("stale"), usize::from(has_stale_events), "{told:?}");
         assert_explained(&told);
     }
 }

@@ -11,7 +11,7 @@ use crate::memory::trace::hears_changes;
 use crate::state::free_list::FreeList;
 use crate::state::queue::{Links, Node, NodeList, OP, POSTED};
 use crate::state::schedule::{Wake, WorkerNumber};
-use crate::state::strays::Strays;
+use crate::state::stale_events::StaleEvents;
 use crate::state::timers::Timers;
 use crate::types::error::Fault;
 
@@ -66,7 +66,7 @@ pub(in crate::engine) struct Lists {
     ops: FreeList,
     /// Posted messages whose time has not come, and deadlines.
     timers: Timers,
-    strays: Strays,
+    stale_events: StaleEvents,
     /// How many threads that take nothing ask the kernel without the lock. What they have found, or
     /// have taken off `recheck`, stands in no list meanwhile. Also a thread that calls off operations of a port
     /// which it closes, and operations that were being tried then: their packets are still to be queued.
@@ -96,7 +96,7 @@ impl Lists {
             posts: FreeList::new(),
             ops: FreeList::new(),
             timers: Timers::new(number << 32),
-            strays: Strays::new(),
+            stale_events: StaleEvents::new(),
             peeks: 0,
             collectors: Vec::new(),
             polls: 0,
@@ -353,9 +353,9 @@ impl Lists {
 
     /// A poll has brought this many edges of ended registrations, and perhaps nothing else.
     #[inline]
-    pub(in crate::engine) fn end_poll(&mut self, strays: usize, is_empty: bool) {
+    pub(in crate::engine) fn end_poll(&mut self, stale_events: usize, is_empty: bool) {
         self.empty_polls += u64::from(is_empty);
-        self.strays.add(strays);
+        self.stale_events.add(stale_events);
     }
 
     /// How many polls there were, and how many of them brought nothing.
@@ -366,27 +366,27 @@ impl Lists {
     /// Whether the calling thread is to replace the kernel's set, which is full of ended registrations.
     #[inline]
     pub(in crate::engine) fn begin_replacing(&mut self) -> bool {
-        self.strays.begin_replacing(self.slots.in_use())
+        self.stale_events.begin_replacing(self.slots.in_use())
     }
 
     pub(in crate::engine) fn end_replacing(&mut self, is_done: bool) {
-        self.strays.end_replacing(is_done);
+        self.stale_events.end_replacing(is_done);
     }
 
     #[inline]
     pub(super) fn is_replacing(&self) -> bool {
-        self.strays.is_replacing()
+        self.stale_events.is_replacing()
     }
 
     /// How often the kernel's set was replaced.
     pub(in crate::engine) fn replacements(&self) -> u64 {
-        self.strays.replacements()
+        self.stale_events.replacements()
     }
 
     /// Whether most reports of the kernel's set are about ended registrations.
     #[inline]
-    pub(super) fn is_full_of_strays(&self) -> bool {
-        self.strays.are_many(self.slots.in_use())
+    pub(super) fn is_full_of_stale_events(&self) -> bool {
+        self.stale_events.are_many(self.slots.in_use())
     }
 }
 

@@ -83,8 +83,8 @@ impl SchedulePort for PortView<'_> {
         self.lists.is_replacing()
     }
 
-    fn is_full_of_strays(&self) -> bool {
-        self.lists.is_full_of_strays()
+    fn is_full_of_stale_events(&self) -> bool {
+        self.lists.is_full_of_stale_events()
     }
 
     fn detects(&self) -> bool {

@@ -107,7 +107,7 @@ impl Scratch {
 pub(super) struct Polled {
     ready: NodeList,
     recheck: NodeList,
-    strays: usize,
+    stale_events: usize,
     woken: bool,
 }
 
@@ -127,7 +127,7 @@ impl Polled {
 struct Found<'e> {
     ready: NodeListBuilder<'e>,
     recheck: NodeListBuilder<'e>,
-    strays: usize,
+    stale_events: usize,
 }
 
 /// A thread sleeps in the kernel's wait, for at most so long (`None`: no limit).
@@ -241,13 +241,16 @@ impl Engine {
         let poll = self.begin_poll();
         barrier_behind_exchange();
         let woken = self.ask_kernel(scratch, timeout);
-        let mut found =
-            Found { ready: NodeListBuilder::new(), recheck: NodeListBuilder::new(), strays: 0 };
+        let mut found = Found {
+            ready: NodeListBuilder::new(),
+            recheck: NodeListBuilder::new(),
+            stale_events: 0,
+        };
         for edge in &scratch.edges {
             let (index, generation) = name_parts(edge.name);
             let Some(slot) = self.nodes().find_slot(index) else {
                 // Or it tells of an operation: see `bring_back_all`.
-                found.strays += 1;
+                found.stale_events += 1;
                 continue;
             };
             if slot.queue(generation, edge.facts, poll, || self.current_poll()) {
@@ -260,11 +263,11 @@ impl Engine {
             }
             self.note(edge, slot, poll, &mut found);
         }
-        if found.strays > 0 {
+        if found.stale_events > 0 {
             self.bring_back_all(&scratch.edges, &mut found);
         }
-        let Found { ready, recheck, strays } = found;
-        Polled { ready: ready.into_list(), recheck: recheck.into_list(), strays, woken }
+        let Found { ready, recheck, stale_events } = found;
+        Polled { ready: ready.into_list(), recheck: recheck.into_list(), stale_events, woken }
     }
 
     /// Asks the kernel for edges. Returns whether a wake was used up by that.
@@ -307,7 +310,7 @@ impl Engine {
                     SlotStep::Nothing
                 }
                 Delivery::Stale => {
-                    found.strays += 1;
+                    found.stale_events += 1;
                     break;
                 }
             };
@@ -364,7 +367,7 @@ impl Engine {
     fn bring_back_all<'e>(&'e self, edges: &[Edge], found: &mut Found<'e>) {
         for name in edges.iter().map(|edge| edge.name) {
             if is_op(name_parts(name).0) {
-                found.strays -= 1;
+                found.stale_events -= 1;
                 let (nodes, to_check) = self.bring_back(name).into_parts();
                 for node in nodes.into_iter().filter(|node| *node != NIL) {
                     self.push_ready(node, &mut found.ready);
@@ -394,8 +397,8 @@ impl Engine {
     #[allow(clippy::inline_always, reason = "part of each wait")]
     #[inline(always)]
     pub(super) fn end_poll(&self, lists: &mut Lists, poll: Polled) {
-        let Polled { ready, recheck, strays, woken } = poll;
-        lists.end_poll(strays, ready.is_empty() && recheck.is_empty() && !woken);
+        let Polled { ready, recheck, stale_events, woken } = poll;
+        lists.end_poll(stale_events, ready.is_empty() && recheck.is_empty() && !woken);
         if lists.flags().is_any() {
             self.note_queued(lists, &ready);
         }

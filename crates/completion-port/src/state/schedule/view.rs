@@ -35,7 +35,7 @@ pub(crate) trait SchedulePort {
     fn is_replacing(&self) -> bool;
 
     /// Whether the set should be replaced, because most of its reports are about ended registrations.
-    fn is_full_of_strays(&self) -> bool;
+    fn is_full_of_stale_events(&self) -> bool;
 
     /// Whether threads that sleep without saying so are to be found.
     fn detects(&self) -> bool;

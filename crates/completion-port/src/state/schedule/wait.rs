@@ -351,7 +351,7 @@ impl Schedule {
         self.crew.may_join(in_kernel, running, searching, || port.now())
             && self.workers.is_newest_poller(me)
             && !port.is_replacing()
-            && !port.is_full_of_strays()
+            && !port.is_full_of_stale_events()
     }
 
     /// Threads that sleep in the kernel's wait.

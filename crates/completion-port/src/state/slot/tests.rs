@@ -217,10 +217,10 @@ proptest! {
     /// The short ways of an edge and of a turn do what the long ones do, whatever the word.
     #[test]
     fn the_common_case_of_an_edge_is_no_other(
-        word in words(), stray: bool, facts in facts(), poll: u32, ago in 0..200_u32,
+        word in words(), is_stale: bool, facts in facts(), poll: u32, ago in 0..200_u32,
     ) {
         let newest = || poll.wrapping_add(ago);
-        let generation = (word.generation() + u32::from(stray)) % GENERATIONS;
+        let generation = (word.generation() + u32::from(is_stale)) % GENERATIONS;
         let armed = keeping_the_rules(word.with(ENABLED).without(QUEUED));
         for word in [word, armed] {
             if let Some(queued) = word.queued(generation, facts, poll, newest) {
@@ -255,9 +255,9 @@ proptest! {
     /// The short way of enabling does what the long one does, and refuses what that refuses.
     #[test]
     fn the_common_case_of_enabling_is_no_other(
-        word in words(), stray: bool, drained in hints(), poll: u32, mode in modes(),
+        word in words(), is_stale: bool, drained in hints(), poll: u32, mode in modes(),
     ) {
-        let generation = (word.generation() + u32::from(stray)) % GENERATIONS;
+        let generation = (word.generation() + u32::from(is_stale)) % GENERATIONS;
         let parked = word.without(ENABLED | HELD | LENT | FLYING | ALSO | REMOVING | COLLECTED | CLOSED);
         let parked = keeping_the_rules(parked.without(RECHECK | HALF_CLOSED));
         for word in [word, parked] {

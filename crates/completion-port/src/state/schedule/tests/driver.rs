@@ -204,7 +204,7 @@ impl SchedulePort for Fake {
         self.replacing
     }
 
-    fn is_full_of_strays(&self) -> bool {
+    fn is_full_of_stale_events(&self) -> bool {
         false
     }
 

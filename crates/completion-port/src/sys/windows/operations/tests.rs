@@ -378,7 +378,7 @@ fn a_packet_that_is_none_of_a_flight_brings_no_second_call() {
     let here = number(&near);
     afd.attach(here, 7, Facts::IN).unwrap();
     assert!(afd.carries(here).is_some());
-    let stray = |afd: &Afd, place| {
+    let is_stale = |afd: &Afd, place| {
         let sign = |place| afd.port.post_for(afd::CARRIED, place);
         assert_eq!(afd.operations.complete(place, &sign, |_| true), None);
     };
@@ -387,14 +387,14 @@ fn a_packet_that_is_none_of_a_flight_brings_no_second_call() {
         let (in_between, place) = (Arc::clone(&afd), Arc::clone(&found));
         IN_BETWEEN.set(Some(Box::new(move |at| {
             place.store(at, SeqCst);
-            stray(&in_between, at);
+            is_stale(&in_between, at);
         })));
         afd.submit(request(here, name, SocketKind::Receive, room(8)));
         afd.flush();
         assert!(IN_BETWEEN.take().is_none(), "a call was made");
         assert_eq!(carried(), [SocketKind::Receive]);
         // The call has returned, and the kernel has the memory. Wine is asked to let go of it, and has it once more then.
-        stray(&afd, found.load(SeqCst));
+        is_stale(&afd, found.load(SeqCst));
         assert!(ended_within(&afd, QUIET).is_empty());
         let end = Instant::now() + SOON;
         let mut again = carried();

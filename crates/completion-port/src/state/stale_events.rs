@@ -5,7 +5,7 @@ const MANY: usize = 1024;
 
 /// Reports of the kernel's set about ended registrations.
 #[derive(Debug)]
-pub(crate) struct Strays {
+pub(crate) struct StaleEvents {
     /// Strays since the last replacement of the set, or the last attempt.
     count: usize,
     /// A thread replaces the set.
@@ -13,7 +13,7 @@ pub(crate) struct Strays {
     replacements: u64,
 }
 
-impl Strays {
+impl StaleEvents {
     pub(crate) const fn new() -> Self {
         Self { count: 0, is_replacing: false, replacements: 0 }
     }
@@ -36,7 +36,7 @@ impl Strays {
         self.is_replacing
     }
 
-    /// Whether the calling thread is to replace the set. One thread does, and calls [`Strays::end_replacing`].
+    /// Whether the calling thread is to replace the set. One thread does, and calls [`StaleEvents::end_replacing`].
     #[inline]
     pub(crate) fn begin_replacing(&mut self, registrations: usize) -> bool {
         let begins = !self.is_replacing && self.are_many(registrations);
@@ -62,22 +62,28 @@ mod tests {
 
     #[test]
     fn one_thread_replaces_the_set_until_it_has() {
-        let mut strays = Strays::new();
-        strays.add(MANY);
-        assert!(!strays.begin_replacing(0), "they are not many yet");
-        strays.add(1);
-        assert!(strays.are_many(MANY) && !strays.are_many(MANY + 1));
-        assert!(!strays.is_replacing() && strays.begin_replacing(0));
-        assert!(strays.is_replacing() && !strays.begin_replacing(0), "another thread does");
-        strays.add(MANY + 1);
-        assert!(!strays.begin_replacing(0), "it has not ended");
+        let mut stale_events = StaleEvents::new();
+        stale_events.add(MANY);
+        assert!(!stale_events.begin_replacing(0), "they are not many yet");
+        stale_events.add(1);
+        assert!(stale_events.are_many(MANY) && !stale_events.are_many(MANY + 1));
+        assert!(!stale_events.is_replacing() && stale_events.begin_replacing(0));
+        assert!(
+            stale_events.is_replacing() && !stale_events.begin_replacing(0),
+            "another thread does"
+        );
+        stale_events.add(MANY + 1);
+        assert!(!stale_events.begin_replacing(0), "it has not ended");
 
-        strays.end_replacing(true);
-        assert!(!strays.is_replacing() && !strays.begin_replacing(0), "there are none now");
-        strays.add(MANY + 1);
-        assert!(strays.begin_replacing(0));
-        strays.end_replacing(false);
-        assert!(!strays.begin_replacing(0), "it is tried after as many more");
-        assert_eq!(strays.replacements(), 1);
+        stale_events.end_replacing(true);
+        assert!(
+            !stale_events.is_replacing() && !stale_events.begin_replacing(0),
+            "there are none now"
+        );
+        stale_events.add(MANY + 1);
+        assert!(stale_events.begin_replacing(0));
+        stale_events.end_replacing(false);
+        assert!(!stale_events.begin_replacing(0), "it is tried after as many more");
+        assert_eq!(stale_events.replacements(), 1);
     }
 }
