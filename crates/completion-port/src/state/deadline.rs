@@ -15,13 +15,13 @@ use crate::sync::AtomicU64;
 pub(crate) struct DeadlineTimer {
     deadline: AtomicU64,
     /// When the timer rings; [`Moment::NEVER`] if none is set. Changed under the port's lock.
-    alarm: AtomicU64,
+    timer: AtomicU64,
 }
 
 impl Default for DeadlineTimer {
     fn default() -> Self {
         let never = Moment::NEVER.nanoseconds();
-        Self { deadline: AtomicU64::new(never), alarm: AtomicU64::new(never) }
+        Self { deadline: AtomicU64::new(never), timer: AtomicU64::new(never) }
     }
 }
 
@@ -54,12 +54,12 @@ impl DeadlineTimer {
     #[inline]
     pub(crate) fn missed(&self) -> Option<Moment> {
         let deadline = self.deadline.load(SeqCst);
-        (deadline < self.alarm.load(SeqCst)).then(|| Moment::from_nanoseconds(deadline))
+        (deadline < self.timer.load(SeqCst)).then(|| Moment::from_nanoseconds(deadline))
     }
 
     /// The timer was set for this moment, or has rung.
-    pub(crate) fn set_alarm(&self, at: Moment) {
-        self.alarm.store(at.nanoseconds(), SeqCst);
+    pub(crate) fn set_slot_timer(&self, at: Moment) {
+        self.timer.store(at.nanoseconds(), SeqCst);
     }
 }
 
@@ -67,4 +67,4 @@ impl DeadlineTimer {
 /// deadline. Where there is an entry there is room for its timer.
 ///
 /// The entries are small: a program that moves the deadline of each of many connections touches little memory for that.
-pub(crate) type Armings = Arena<DeadlineTimer>;
+pub(crate) type DeadlineTimers = Arena<DeadlineTimer>;

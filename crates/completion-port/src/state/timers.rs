@@ -10,32 +10,32 @@ use super::moment::Moment;
 /// [`Timers::new`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct TimerName {
-    /// The cell of a message; or [`ALARM`], perhaps [`OF_OPERATIONS`], and the number of a slot.
+    /// The cell of a message; or [`SLOT_TIMER`], perhaps [`OF_OPERATIONS`], and the number of a slot.
     cell: u32,
     /// They count up.
     number: u64,
 }
 
 /// Set in the number of a slot, to tell it from that of a cell.
-const ALARM: u32 = 1 << 31;
+const SLOT_TIMER: u32 = 1 << 31;
 /// Besides, if it is the alarm of operations.
 const OF_OPERATIONS: u32 = 1 << 30;
 
 /// Which of the two alarms of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Alarm {
+pub(crate) enum SlotTimer {
     /// That of its arming.
-    Arming,
+    DeadlineTimer,
     /// That of its operations.
     Operations,
 }
 
-impl Alarm {
+impl SlotTimer {
     /// What stands in a name for this alarm of `slot`.
     fn of(self, slot: u32) -> u32 {
         match self {
-            Self::Arming => ALARM | slot,
-            Self::Operations => ALARM | OF_OPERATIONS | slot,
+            Self::DeadlineTimer => SLOT_TIMER | slot,
+            Self::Operations => SLOT_TIMER | OF_OPERATIONS | slot,
         }
     }
 }
@@ -46,7 +46,7 @@ pub(crate) enum Due {
     /// The message in this cell.
     Message(u32),
     /// An alarm of this slot.
-    Alarm(Alarm, u32),
+    SlotTimer(SlotTimer, u32),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -69,10 +69,10 @@ pub(crate) struct Timers {
     /// Where the timer of a cell stands, by cells; [`NOWHERE`] if it has none.
     places: Vec<u32>,
     /// The same for the alarms of slots.
-    of_armings: Vec<u32>,
+    of_deadlines: Vec<u32>,
     of_operations: Vec<u32>,
     /// How many entries are alarms.
-    set_alarms: usize,
+    slot_timers_set: usize,
     next_number: u64,
 }
 
@@ -85,9 +85,9 @@ impl Timers {
         Self {
             heap: Vec::new(),
             places: Vec::new(),
-            of_armings: Vec::new(),
+            of_deadlines: Vec::new(),
             of_operations: Vec::new(),
-            set_alarms: 0,
+            slot_timers_set: 0,
             next_number,
         }
     }
@@ -100,7 +100,7 @@ impl Timers {
 
     /// How many messages wait for their time.
     pub(crate) fn messages(&self) -> usize {
-        self.heap.len() - self.set_alarms
+        self.heap.len() - self.slot_timers_set
     }
 
     /// Makes sure that a timer can be set for `cell`. False if there is no memory.
@@ -110,10 +110,10 @@ impl Timers {
 
     /// Makes sure that this alarm can be set, however often, for `slot` and all slots before. False if there is no
     /// memory.
-    pub(crate) fn reserve_alarm(&mut self, alarm: Alarm, slot: u32) -> bool {
+    pub(crate) fn reserve_slot_timer(&mut self, timer: SlotTimer, slot: u32) -> bool {
         // No system has so many descriptors.
         slot < OF_OPERATIONS
-            && Self::reserve_up_to(self.alarms(alarm), slot)
+            && Self::reserve_up_to(self.slot_timers(timer), slot)
             && self.reserve_entries()
     }
 
@@ -131,16 +131,16 @@ impl Timers {
 
     /// Makes room for an entry of each cell and of each alarm.
     fn reserve_entries(&mut self) -> bool {
-        let wanted = self.places.len() + self.of_armings.len() + self.of_operations.len();
+        let wanted = self.places.len() + self.of_deadlines.len() + self.of_operations.len();
         self.heap.try_reserve(wanted.saturating_sub(self.heap.len())).is_ok()
     }
 
     /// Sets an alarm of `slot`, or moves it. There is room for it.
-    pub(crate) fn set_alarm(&mut self, alarm: Alarm, slot: u32, at: Moment) {
-        match self.alarms(alarm)[slot as usize] {
+    pub(crate) fn set_slot_timer(&mut self, timer: SlotTimer, slot: u32, at: Moment) {
+        match self.slot_timers(timer)[slot as usize] {
             NOWHERE => {
-                self.set_alarms += 1;
-                self.set(alarm.of(slot), at);
+                self.slot_timers_set += 1;
+                self.set(timer.of(slot), at);
             }
             place => {
                 let place = place as usize;
@@ -166,12 +166,12 @@ impl Timers {
             self.heap.first().filter(|first| first.at <= now && first.at != Moment::NEVER)?;
         let cell = first.name.cell;
         self.take_out(0);
-        Some(if cell & ALARM == 0 {
+        Some(if cell & SLOT_TIMER == 0 {
             Due::Message(cell)
         } else if cell & OF_OPERATIONS == 0 {
-            Due::Alarm(Alarm::Arming, cell & !ALARM)
+            Due::SlotTimer(SlotTimer::DeadlineTimer, cell & !SLOT_TIMER)
         } else {
-            Due::Alarm(Alarm::Operations, cell & !(ALARM | OF_OPERATIONS))
+            Due::SlotTimer(SlotTimer::Operations, cell & !(SLOT_TIMER | OF_OPERATIONS))
         })
     }
 
@@ -187,36 +187,40 @@ impl Timers {
 
     /// The cells of all messages, in no order.
     pub(crate) fn cells(&self) -> impl Iterator<Item = u32> + '_ {
-        self.heap.iter().map(|entry| entry.name.cell).filter(|cell| cell & ALARM == 0)
+        self.heap.iter().map(|entry| entry.name.cell).filter(|cell| cell & SLOT_TIMER == 0)
     }
 
     /// Where the alarms of slots stand.
-    fn alarms(&mut self, alarm: Alarm) -> &mut Vec<u32> {
-        match alarm {
-            Alarm::Arming => &mut self.of_armings,
-            Alarm::Operations => &mut self.of_operations,
+    fn slot_timers(&mut self, timer: SlotTimer) -> &mut Vec<u32> {
+        match timer {
+            SlotTimer::DeadlineTimer => &mut self.of_deadlines,
+            SlotTimer::Operations => &mut self.of_operations,
         }
     }
 
     /// Where the place of this cell's or alarm's entry is noted.
     #[inline]
     fn noted(&mut self, cell: u32) -> &mut u32 {
-        if cell & ALARM == 0 { &mut self.places[cell as usize] } else { self.noted_of_alarm(cell) }
+        if cell & SLOT_TIMER == 0 {
+            &mut self.places[cell as usize]
+        } else {
+            self.noted_of_timer(cell)
+        }
     }
 
     #[inline(never)]
-    fn noted_of_alarm(&mut self, cell: u32) -> &mut u32 {
+    fn noted_of_timer(&mut self, cell: u32) -> &mut u32 {
         if cell & OF_OPERATIONS == 0 {
-            &mut self.of_armings[(cell & !ALARM) as usize]
+            &mut self.of_deadlines[(cell & !SLOT_TIMER) as usize]
         } else {
-            &mut self.of_operations[(cell & !(ALARM | OF_OPERATIONS)) as usize]
+            &mut self.of_operations[(cell & !(SLOT_TIMER | OF_OPERATIONS)) as usize]
         }
     }
 
     fn take_out(&mut self, place: usize) {
         let entry = self.heap.swap_remove(place);
         *self.noted(entry.name.cell) = NOWHERE;
-        self.set_alarms -= usize::from(entry.name.cell & ALARM != 0);
+        self.slot_timers_set -= usize::from(entry.name.cell & SLOT_TIMER != 0);
         if place < self.heap.len() {
             self.rise(place);
             self.sink(place);
@@ -297,19 +301,25 @@ mod tests {
     #[test]
     fn a_message_and_the_alarms_of_a_slot_of_the_same_number_are_three_timers() {
         let mut timers = Timers::new(7);
-        let alarms = [Alarm::Arming, Alarm::Operations];
-        assert!(timers.reserve(3) && alarms.iter().all(|alarm| timers.reserve_alarm(*alarm, 3)));
+        let slot_timers = [SlotTimer::DeadlineTimer, SlotTimer::Operations];
+        assert!(
+            timers.reserve(3)
+                && slot_timers.iter().all(|timer| timers.reserve_slot_timer(*timer, 3))
+        );
         let message = timers.set(3, moment(5));
-        timers.set_alarm(Alarm::Arming, 3, moment(9));
-        timers.set_alarm(Alarm::Operations, 3, moment(4));
+        timers.set_slot_timer(SlotTimer::DeadlineTimer, 3, moment(9));
+        timers.set_slot_timer(SlotTimer::Operations, 3, moment(4));
         // Moved, and there is room for the slots before.
-        timers.set_alarm(Alarm::Arming, 3, moment(6));
-        timers.set_alarm(Alarm::Arming, 2, moment(1));
+        timers.set_slot_timer(SlotTimer::DeadlineTimer, 3, moment(6));
+        timers.set_slot_timer(SlotTimer::DeadlineTimer, 2, moment(1));
         assert_eq!((timers.messages(), timers.next()), (1, moment(1)));
         assert_eq!(timers.cancel(message), Some(3));
         let taken: Vec<_> = std::iter::from_fn(|| timers.take_due(moment(8))).collect();
-        let [arming, operations] = alarms.map(|alarm| Due::Alarm(alarm, 3));
-        assert_eq!(taken, [Due::Alarm(Alarm::Arming, 2), operations, arming]);
+        let [deadline_timer, operations] = slot_timers.map(|timer| Due::SlotTimer(timer, 3));
+        assert_eq!(
+            taken,
+            [Due::SlotTimer(SlotTimer::DeadlineTimer, 2), operations, deadline_timer]
+        );
         assert_eq!((timers.messages(), timers.next()), (0, Moment::NEVER));
     }
 

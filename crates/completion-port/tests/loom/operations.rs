@@ -818,13 +818,13 @@ impl Harbour {
     fn arm_until(&self, after: u64, worker: Option<&Arc<Worker>>) -> Moment {
         let (index, _) = name_parts(self.name);
         let at = in_milliseconds(&self.fake, after);
-        let arming = self.engine.arming(index, Call::Rearm).unwrap();
-        arming.set_deadline(at);
+        let deadline_timer = self.engine.deadline_timer(index, Call::Rearm).unwrap();
+        deadline_timer.set_deadline(at);
         let slot = self.engine.slot(index);
         let back = Return { mode: Some(LEVEL), timed: true, drained: NO_HINT };
         let mine = || worker.map(Arc::clone);
         self.engine.put_back(Call::Rearm, slot, self.name, back, mine).unwrap();
-        self.engine.revalidate_arming(index, arming);
+        self.engine.revalidate_deadline_timer(index, deadline_timer);
         at
     }
 

@@ -254,7 +254,7 @@ impl Ledger {
     }
 
     /// A packet without a token has come of what was one-shot: it is spent. The moment, for
-    /// [`Ledger::arming`].
+    /// [`Ledger::deadline_timer`].
     pub(crate) fn spent(&self, key: u32, began: u64) -> u64 {
         let mut book = self.open();
         let time = book.time;
@@ -276,7 +276,7 @@ impl Ledger {
 
     /// The handler of what was spent at `spent` is about to arm it again by its name. Which call that is, for
     /// [`Ledger::armed`].
-    pub(crate) fn arming(
+    pub(crate) fn deadline_timer(
         &self,
         key: u32,
         spent: u64,

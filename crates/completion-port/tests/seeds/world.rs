@@ -717,7 +717,7 @@ impl World {
             let drained = matches!(found, Read::All(_) | Read::Nothing)
                 && habit == Habit::ReadAllAndSaySo
                 && self.program.handlers_alone_arm();
-            let call = self.ledger.arming(key, spent, Interest::IN, trigger);
+            let call = self.ledger.deadline_timer(key, spent, Interest::IN, trigger);
             let hints = || Hints::new(drained, false);
             let enabled = self.port.raw().enable(id, Interest::IN, trigger, hints);
             self.ledger.armed(key, call);

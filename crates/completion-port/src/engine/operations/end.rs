@@ -9,7 +9,7 @@ use crate::state::moment::Moment;
 use crate::state::operations::{EndReason, Op, OpEntry, OpTable};
 use crate::state::queue::{NodeList, OP};
 use crate::state::slot::{Slot, SlotStep};
-use crate::state::timers::Alarm;
+use crate::state::timers::SlotTimer;
 use crate::types::error::{Call, Error};
 use crate::types::interest::Direction;
 
@@ -183,7 +183,7 @@ impl Operations {
         due: &mut NodeList,
     ) {
         let Some(entry) = self.entry(index) else { return };
-        lists.ring(Alarm::Operations, index, entry.timer(), now, |lists| {
+        lists.ring(SlotTimer::Operations, index, entry.timer(), now, |lists| {
             self.end_late(lists, index, entry, now, due)
         });
     }

@@ -15,7 +15,7 @@ use crate::state::moment::Moment;
 use crate::state::operations::{EndReason, OpEntry, OpQueues, Step};
 use crate::state::queue::{Node, OP};
 use crate::state::slot::{Drained, Refusal, Slot};
-use crate::state::timers::Alarm;
+use crate::state::timers::SlotTimer;
 use crate::types::error::{Call, Error, ErrorKind};
 use crate::types::source::Descriptor;
 
@@ -57,7 +57,7 @@ impl Operations {
         // With the lock: a thread that calls the flight off finds it at the back end.
         self.backend().file_requests().submit(request);
         drop(queues);
-        self.mind_timer(Alarm::Operations, index, entry.timer());
+        self.mind_timer(SlotTimer::Operations, index, entry.timer());
         self.backend().file_requests().flush();
         Ok(())
     }
@@ -126,7 +126,7 @@ impl Operations {
         // See `lend_file`.
         self.backend().file_requests().submit(request);
         drop(queues);
-        self.mind_timer(Alarm::Operations, op_ref.index, op_ref.entry.timer());
+        self.mind_timer(SlotTimer::Operations, op_ref.index, op_ref.entry.timer());
         self.backend().file_requests().flush();
         Ok(())
     }

@@ -8,7 +8,7 @@ use crate::state::moment::Moment;
 use crate::state::operations::{EndReason, Op, OpEntry, OpTable, Step};
 use crate::state::queue::{Node, OP};
 use crate::state::slot::{Drained, Slot};
-use crate::state::timers::Alarm;
+use crate::state::timers::SlotTimer;
 use crate::sync::barrier_behind_exchange;
 use crate::types::error::ErrorKind;
 use crate::types::interest::Direction;
@@ -46,7 +46,7 @@ impl Operations {
             self.withdraw(slot, op);
             return Err(ErrorKind::Closed);
         }
-        self.mind_timer(Alarm::Operations, index, entry.timer());
+        self.mind_timer(SlotTimer::Operations, index, entry.timer());
         if is_ready || slot.block_alone() {
             return Ok(Step::Try);
         }

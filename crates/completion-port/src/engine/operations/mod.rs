@@ -23,7 +23,7 @@ use crate::state::moment::Moment;
 use crate::state::operations::{Clearance, EndReason, FollowUp, Op, OpEntry, OpTable, Step, Tried};
 use crate::state::queue::{NIL, NodeList, OP};
 use crate::state::slot::{Removal, Slot};
-use crate::state::timers::Alarm;
+use crate::state::timers::SlotTimer;
 use crate::types::error::{Call, Fault};
 use crate::types::interest::Direction;
 use crate::types::source::Descriptor;
@@ -219,7 +219,7 @@ impl Operations {
         }
         drop(queues);
         if step == Step::Waits {
-            self.mind_timer(Alarm::Operations, index, entry.timer());
+            self.mind_timer(SlotTimer::Operations, index, entry.timer());
         }
         if is_blocked {
             self.watch_for(name, slot, direction);
@@ -283,6 +283,6 @@ impl Operations {
         }
         drop(queues);
         // Which wakes a thread that waits, if that is sooner than it would wake by itself.
-        self.mind_timer(Alarm::Operations, index, entry.timer());
+        self.mind_timer(SlotTimer::Operations, index, entry.timer());
     }
 }

@@ -9,7 +9,7 @@ use crate::engine::worker::Worker;
 use crate::state::operations::{OpEntry, OpQueues, OpTable, Step, Tried};
 use crate::state::queue::OP;
 use crate::state::slot::{Drained, Refusal, Slot};
-use crate::state::timers::Alarm;
+use crate::state::timers::SlotTimer;
 use crate::types::error::{Call, Error, ErrorKind};
 use crate::types::interest::Direction;
 use crate::types::source::Descriptor;
@@ -81,7 +81,12 @@ impl Operations {
         }
         let entry = self.entry_of_operation(index);
         if !entry.has_timer.load(SeqCst) {
-            if !self.lock().lists_mut().timers_mut().reserve_alarm(Alarm::Operations, index) {
+            if !self
+                .lock()
+                .lists_mut()
+                .timers_mut()
+                .reserve_slot_timer(SlotTimer::Operations, index)
+            {
                 return Err(scarce);
             }
             entry.has_timer.store(true, SeqCst);
@@ -211,7 +216,7 @@ impl Operations {
             entry.timer().move_deadline(deadline);
         }
         drop(queues);
-        self.mind_timer(Alarm::Operations, index, entry.timer());
+        self.mind_timer(SlotTimer::Operations, index, entry.timer());
         if step == Step::Waits {
             self.watch_for(name, slot, direction);
         }

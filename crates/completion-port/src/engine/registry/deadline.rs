@@ -2,34 +2,35 @@
 
 use super::Registry;
 use crate::engine::queue::Lists;
-use crate::state::deadline::{Armings, DeadlineTimer};
+use crate::state::deadline::{DeadlineTimer, DeadlineTimers};
 use crate::state::moment::Moment;
 use crate::state::queue::NodeList;
 use crate::state::slot::Expiry;
-use crate::state::timers::Alarm;
+use crate::state::timers::SlotTimer;
 use crate::types::error::{Call, Error, ErrorKind};
 
 impl Registry {
-    /// Where the deadline of a held slot is stored. It is stored, then the slot is armed, and [`Registry::revalidate_arming`] called
+    /// Where the deadline of a held slot is stored. It is stored, then the slot is armed, and [`Registry::revalidate_deadline_timer`] called
     /// behind that.
     #[inline]
-    pub(crate) fn arming(&self, index: u32, call: Call) -> Result<&DeadlineTimer, Error> {
-        match self.armings.find(index) {
-            Some(arming) => Ok(arming),
-            None => self.make_arming(index, call),
+    pub(crate) fn deadline_timer(&self, index: u32, call: Call) -> Result<&DeadlineTimer, Error> {
+        match self.deadline_timers.find(index) {
+            Some(deadline_timer) => Ok(deadline_timer),
+            None => self.make_deadline_timer(index, call),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn make_arming(&self, index: u32, call: Call) -> Result<&DeadlineTimer, Error> {
+    fn make_deadline_timer(&self, index: u32, call: Call) -> Result<&DeadlineTimer, Error> {
         // It takes the port's lock, which may be locked for ever in a forked child.
         self.check_usable(call)?;
         // First the room for the timers of all that come into being by this.
-        let last = Armings::last_made_with(index);
-        let has_room = self.lock().lists_mut().timers_mut().reserve_alarm(Alarm::Arming, last);
-        if has_room && self.armings.reserve(index) {
-            Ok(self.armings.at(index))
+        let last = DeadlineTimers::last_made_with(index);
+        let has_room =
+            self.lock().lists_mut().timers_mut().reserve_slot_timer(SlotTimer::DeadlineTimer, last);
+        if has_room && self.deadline_timers.reserve(index) {
+            Ok(self.deadline_timers.at(index))
         } else {
             Err(Error::new(call, ErrorKind::OutOfMemory))
         }
@@ -37,8 +38,8 @@ impl Registry {
 
     /// Sets the timer of an arming, if it rings too late for the deadline.
     #[inline]
-    pub(crate) fn revalidate_arming(&self, index: u32, arming: &DeadlineTimer) {
-        self.mind_timer(Alarm::Arming, index, arming);
+    pub(crate) fn revalidate_deadline_timer(&self, index: u32, deadline_timer: &DeadlineTimer) {
+        self.mind_timer(SlotTimer::DeadlineTimer, index, deadline_timer);
     }
 
     /// The calling thread has given the node of a slot back, which makes no packet. If its alarm has rung meanwhile, there
@@ -48,42 +49,44 @@ impl Registry {
         // The word is this registration's, or that of a later arming, which looks after its deadline itself.
         if self.slot(index).word().is_timed()
             && !self.forked()
-            && let Some(arming) = self.armings.find(index)
+            && let Some(deadline_timer) = self.deadline_timers.find(index)
         {
-            self.revalidate_arming(index, arming);
+            self.revalidate_deadline_timer(index, deadline_timer);
         }
     }
 
     /// The alarm of an arming has rung. If a packet is to be queued by that, it is put at the end of `due`. The caller has
     /// the port's lock.
-    pub(in crate::engine) fn ring_arming(
+    pub(in crate::engine) fn ring_deadline_timer(
         &self,
         lists: &mut Lists,
         index: u32,
         now: Moment,
         due: &mut NodeList,
     ) {
-        let arming = self.armings.at(index);
+        let deadline_timer = self.deadline_timers.at(index);
         // A thread that gives the node back sets the alarm itself, too.
-        lists.ring(Alarm::Arming, index, arming, now, |_| self.expire(index, arming, now, due));
+        lists.ring(SlotTimer::DeadlineTimer, index, deadline_timer, now, |_| {
+            self.expire(index, deadline_timer, now, due)
+        });
     }
 
     /// The deadline of an arming was over at `now`. Returns when to look again.
     fn expire(
         &self,
         index: u32,
-        arming: &DeadlineTimer,
+        deadline_timer: &DeadlineTimer,
         now: Moment,
         due: &mut NodeList,
     ) -> Moment {
         let slot = self.slot(index);
         match slot.expire() {
-            Expiry::Claimed if arming.deadline() > now => {
+            Expiry::Claimed if deadline_timer.deadline() > now => {
                 // The slot was armed anew, with a later deadline, since that was read.
                 if slot.expire_not() {
                     due.push(self.nodes(), index);
                 }
-                arming.deadline()
+                deadline_timer.deadline()
             }
             Expiry::Claimed => {
                 due.push(self.nodes(), index);

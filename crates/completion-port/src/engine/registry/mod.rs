@@ -15,7 +15,7 @@ use super::worker::Worker;
 use super::workers::Workers;
 use crate::backend::reactor::{Until, Watch};
 use crate::memory::trace::trace;
-use crate::state::deadline::Armings;
+use crate::state::deadline::DeadlineTimers;
 use crate::state::facts::Facts;
 use crate::state::operations::{OpEntries, OpEntry};
 use crate::state::queue::Node;
@@ -64,7 +64,7 @@ pub(crate) struct Registry {
     /// What slots have beside their words, by the numbers of slots.
     entries: OpEntries,
     /// The deadlines of their armings, in the same way.
-    armings: Armings,
+    deadline_timers: DeadlineTimers,
 }
 
 impl Deref for Registry {
@@ -84,7 +84,7 @@ impl Registry {
             poll: AtomicU32::new(BEGIN),
             set: RwLock::new(()),
             entries: OpEntries::new(),
-            armings: Armings::new(),
+            deadline_timers: DeadlineTimers::new(),
         }
     }
 

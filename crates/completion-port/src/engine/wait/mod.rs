@@ -12,7 +12,7 @@ use super::worker::Worker;
 use crate::state::moment::Moment;
 use crate::state::queue::{NodeList, POSTED};
 use crate::state::schedule::{Action, Turn, Waited};
-use crate::state::timers::{Alarm, Due};
+use crate::state::timers::{Due, SlotTimer};
 use crate::sync::MutexGuard;
 
 pub(crate) use poll::Scratch;
@@ -182,10 +182,12 @@ impl Engine {
             match lists.timers_mut().take_due(now) {
                 None => break,
                 Some(Due::Message(cell)) => due.push(self.nodes(), cell | POSTED),
-                Some(Due::Alarm(Alarm::Arming, slot)) => {
-                    self.ring_arming(lists, slot, now, &mut due);
+                Some(Due::SlotTimer(SlotTimer::DeadlineTimer, slot)) => {
+                    self.ring_deadline_timer(lists, slot, now, &mut due);
                 }
-                Some(Due::Alarm(Alarm::Operations, slot)) => self.ring(lists, slot, now, &mut due),
+                Some(Due::SlotTimer(SlotTimer::Operations, slot)) => {
+                    self.ring(lists, slot, now, &mut due)
+                }
             }
         }
         let due = self.defer_due(lists, due);

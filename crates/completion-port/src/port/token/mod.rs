@@ -271,15 +271,15 @@ impl<'p, K, B> Ready<'p, K, B> {
         let at = deadline.moment(engine.backend());
         // Stored before the slot is armed, and its timer looked at afterwards: so either this thread sees that the timer
         // has rung, or the thread for which it rings sees the new deadline.
-        let arming = match engine.arming(index, Call::Rearm) {
-            Ok(arming) => arming,
+        let deadline_timer = match engine.deadline_timer(index, Call::Rearm) {
+            Ok(deadline_timer) => deadline_timer,
             Err(error) => return Err(held.refuse_with(error)),
         };
-        arming.set_deadline(at);
+        deadline_timer.set_deadline(at);
         if hears_packets() || !engine.rearm(slot, mode, true, drained) {
             held.rearm(mode, true)?;
         }
-        engine.revalidate_arming(index, arming);
+        engine.revalidate_deadline_timer(index, deadline_timer);
         Ok(())
     }
 
