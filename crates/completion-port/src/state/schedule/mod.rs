@@ -7,7 +7,7 @@
 //! [`Schedule::next`] again and again, and does what that says.
 
 mod advice;
-mod crew;
+mod controller;
 mod pace;
 mod sleepers;
 #[cfg(any(test, fuzzing))]
@@ -22,7 +22,7 @@ use std::fmt;
 
 use self::advice::AWAY;
 pub(crate) use self::advice::{Advice, LOOK};
-use self::crew::Crew;
+use self::controller::Controller;
 use self::sleepers::Sleepers;
 pub(crate) use self::turn::{Action, Query, Turn, Waited, Wake};
 pub(crate) use self::view::SchedulePort;
@@ -43,7 +43,7 @@ pub(crate) const SAMPLED: u32 = 32;
 #[derive(Debug)]
 pub(crate) struct Schedule {
     workers: WorkerTable,
-    crew: Crew,
+    controller: Controller,
     advice: Advice,
     watchdog: Watchdog,
     sleepers: Sleepers,
@@ -82,7 +82,7 @@ impl Schedule {
     pub(crate) fn new(limit: usize, begin: u32) -> Self {
         Self {
             workers: WorkerTable::new(limit),
-            crew: Crew::new(limit),
+            controller: Controller::new(limit),
             advice: Advice::new(),
             watchdog: Watchdog::default(),
             sleepers: Sleepers::default(),
@@ -107,7 +107,7 @@ impl Schedule {
             self.loaded.resize(worker + 1, false);
         }
         self.watchdog.worker(worker, progress);
-        self.crew.worker(worker);
+        self.controller.worker(worker);
         self.sleepers.worker(worker);
         if is_observed {
             self.sleepers.observe(worker);
@@ -120,7 +120,7 @@ impl Schedule {
         self.unload(worker);
         self.sleepers.worker(worker);
         self.workers.leave(worker);
-        self.crew.rest(worker);
+        self.controller.rest(worker);
         self.relieve(port)
     }
 
@@ -136,7 +136,7 @@ impl Schedule {
         port: &mut impl SchedulePort,
     ) {
         if let Some(packet) = packet {
-            self.crew.note(packet);
+            self.controller.note(packet);
         }
         self.unload(turn.me);
         turn.rests = self.workers.arrive(turn.me);
@@ -178,7 +178,7 @@ impl Schedule {
             let queued = port.ready() + port.unchecked();
             let others = self.workers.others_at_work(turn.me);
             turn.rests =
-                port.posts() == 0 && self.crew.leaves(turn.me, queued, others, || port.now());
+                port.posts() == 0 && self.controller.leaves(turn.me, queued, others, || port.now());
         }
     }
 
@@ -197,7 +197,7 @@ impl Schedule {
         if !self.workers.block(worker, true) {
             return None;
         }
-        self.crew.rest(worker);
+        self.controller.rest(worker);
         self.take_back(worker, port);
         Some(self.relieve(port))
     }
@@ -328,7 +328,7 @@ impl Schedule {
         if left > 0 && self.workers.idle() > 0 && !self.workers.has_room() {
             self.scan(port);
         }
-        let is_much = self.crew.is_worth_a_wake(left, self.workers.at_work());
+        let is_much = self.controller.is_worth_a_wake(left, self.workers.at_work());
         self.depart_calling(is_much || left > 0 && port.begins_with_post(), port)
     }
 
@@ -384,8 +384,8 @@ impl Schedule {
 
     /// How many packets a thread takes at a time if it cannot give any back.
     pub(crate) fn advise(&mut self, now: Moment) -> u32 {
-        let Self { advice, crew, .. } = self;
-        advice.look(now, || crew.absent(now, AWAY) > 0);
+        let Self { advice, controller, .. } = self;
+        advice.look(now, || controller.absent(now, AWAY) > 0);
         advice.room()
     }
 

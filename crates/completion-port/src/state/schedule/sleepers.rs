@@ -116,7 +116,7 @@ impl Schedule {
 
     fn found_asleep(&mut self, worker: WorkerNumber, now: Moment, port: &mut impl SchedulePort) {
         if self.workers.block(worker, false) {
-            self.crew.rest(worker);
+            self.controller.rest(worker);
             self.take_back(worker, port);
             port.presume_asleep(worker, true);
             self.sleepers.found_at = Some(now);

@@ -25,7 +25,7 @@ impl Schedule {
     /// Pretends that every packet so far took this long: for models in which no time passes.
     pub(crate) fn expect(&mut self, packet: Duration) {
         let packet = u64::try_from(packet.as_nanos()).unwrap_or(u64::MAX);
-        (0..100).for_each(|_| self.crew.note(packet));
+        (0..100).for_each(|_| self.controller.note(packet));
     }
 }
 

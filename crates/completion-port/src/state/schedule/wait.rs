@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::crew::{Portion, View};
+use super::controller::{Share, View};
 use super::turn::{Action, Looking, Query, Turn, Waited, Wake};
 use super::{Schedule, SchedulePort, Status, USUAL_EDGES, WorkerNumber};
 use crate::state::moment::Moment;
@@ -127,7 +127,7 @@ impl Schedule {
             || self.watchdog.defers
                 && self.workers.watching() == Some(turn.me)
                 && self.workers.running() > 0
-                && !self.crew.is_long()
+                && !self.controller.is_long()
     }
 
     /// The thread of `turn` may take what is queued. Returns what it does, or `None` if it looks once more what that is.
@@ -222,7 +222,7 @@ impl Schedule {
     ) -> Action {
         turn.asks_time = true;
         self.workers.rest(turn.me);
-        self.crew.rest(turn.me);
+        self.controller.rest(turn.me);
         if polls {
             if watches {
                 // What it finds there it takes itself.
@@ -278,13 +278,13 @@ impl Schedule {
     fn claim(&mut self, turn: &Turn, port: &mut impl SchedulePort) -> Option<Wake> {
         let me = turn.me;
         let (queued, room, threads) = (port.ready(), turn.room, self.workers.may_run());
-        let Portion { packets, call } = if threads <= 1 {
-            Portion { packets: self.crew.take_alone(me, queued, room), call: false }
+        let Share { packets, call } = if threads <= 1 {
+            Share { packets: self.controller.take_alone(me, queued, room), call: false }
         } else {
             let others = self.workers.others_at_work(me);
             let helpers = self.workers.helpers(me);
             let view = View { queued, room, others, helpers, threads, handed: self.handed };
-            self.crew.divide(me, view, || port.now())
+            self.controller.divide(me, view, || port.now())
         };
         port.take(packets);
         self.handed += packets as u64;
@@ -348,7 +348,7 @@ impl Schedule {
         let in_kernel = self.workers.in_kernel();
         let running = self.workers.running();
         let searching = self.workers.others_at_work(me) - running;
-        self.crew.may_join(in_kernel, running, searching, || port.now())
+        self.controller.may_join(in_kernel, running, searching, || port.now())
             && self.workers.is_newest_poller(me)
             && !port.is_replacing()
             && !port.is_full_of_stale_events()

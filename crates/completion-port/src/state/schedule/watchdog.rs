@@ -105,7 +105,7 @@ impl Schedule {
             return due;
         }
         let loaded = (0..self.loaded.len()).filter(|worker| self.loaded[*worker]);
-        let overdue = loaded.filter_map(|worker| self.crew.overdue_at(worker)).min();
+        let overdue = loaded.filter_map(|worker| self.controller.overdue_at(worker)).min();
         overdue.map_or(due, |overdue| overdue.min(due))
     }
 
@@ -139,7 +139,7 @@ impl Schedule {
             }
             let progress = port.progress(worker);
             let is_stuck = std::mem::replace(&mut self.watchdog.seen[worker], progress) == progress;
-            let is_late = self.loaded[worker] && self.crew.is_overdue(worker, now);
+            let is_late = self.loaded[worker] && self.controller.is_overdue(worker, now);
             let is_wanted = is_late && self.workers.has_room();
             if self.workers.status(worker) != Status::Running || !(is_stuck || is_wanted) {
                 continue;
@@ -209,7 +209,7 @@ impl Schedule {
         self.watchdog.last_poll = polled;
         if runs && polled.is_none() {
             let found = port.ready() + port.registered();
-            self.crew.was_unattended(self.handed + found as u64);
+            self.controller.was_unattended(self.handed + found as u64);
         }
         // The watchdog does not defer either if something is still queued that was queued at the
         // last look.

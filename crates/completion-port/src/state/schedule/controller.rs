@@ -66,7 +66,7 @@ const PAUSES: [u64; 4] = [2_000_000, 16_000_000, 1_000_000_000, 128_000_000];
 
 /// What a thread takes of the queue when it goes off to its handlers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Portion {
+pub(crate) struct Share {
     /// How many packets.
     pub(crate) packets: usize,
     /// One more thread is to be called for the rest.
@@ -92,7 +92,7 @@ pub(crate) struct View {
 
 /// What is known of the thread of a seat.
 #[derive(Clone, Copy, Debug, Default)]
-struct Hand {
+struct WorkerLoad {
     /// Since when the thread has been busy, and has always found more than one packet.
     busy_since: Option<Moment>,
     /// When the thread last took packets. Noted only if the port had another thread then, and
@@ -102,7 +102,7 @@ struct Hand {
 
 /// The policy of a port, guarded by its lock.
 #[derive(Debug)]
-pub(crate) struct Crew {
+pub(crate) struct Controller {
     /// What a packet takes, in nanoseconds: a running median, more or less, since some packets take a
     /// thousand times as long as the others.
     packet: u64,
@@ -110,7 +110,7 @@ pub(crate) struct Crew {
     limit: usize,
     /// How many threads come to work by the two rules.
     size: usize,
-    hands: Vec<Hand>,
+    loads: Vec<WorkerLoad>,
     /// A packet that was left in the queue: how many packets will have been handed out when its
     /// turn comes, and when it was seen there.
     stands: Option<(u64, Moment)>,
@@ -129,12 +129,12 @@ enum Trial {
     Pause {
         until: Option<Moment>,
     },
-    Running(Stretches),
+    Running(Intervals),
 }
 
 /// A trial that is under way.
 #[derive(Debug)]
-struct Stretches {
+struct Intervals {
     /// The two numbers of threads, and which of them worked before the trial.
     numbers: [usize; 2],
     before: usize,
@@ -150,14 +150,14 @@ struct Stretches {
     done: [(u64, u64); 2],
 }
 
-impl Crew {
+impl Controller {
     /// A crew of as many threads as there may be.
     pub(crate) fn new(limit: usize) -> Self {
         Self {
             packet: 8_000,
             limit,
             size: limit,
-            hands: Vec::new(),
+            loads: Vec::new(),
             stands: None,
             busy_at: None,
             trial: Trial::Pause { until: None },
@@ -180,8 +180,8 @@ impl Crew {
 
     /// There is a seat of this number, whose thread is not at work.
     pub(crate) fn worker(&mut self, worker: usize) {
-        if self.hands.len() <= worker {
-            self.hands.resize(worker + 1, Hand::default());
+        if self.loads.len() <= worker {
+            self.loads.resize(worker + 1, WorkerLoad::default());
         }
         self.rest(worker);
     }
@@ -189,27 +189,28 @@ impl Crew {
     /// The thread of `worker` is not at work: it has found nothing to do, or sleeps, or is gone.
     #[inline]
     pub(crate) fn rest(&mut self, worker: usize) {
-        self.hands[worker] = Hand::default();
+        self.loads[worker] = WorkerLoad::default();
     }
 
     /// How many threads at work have not come back for longer than `least`. They are not expected
     /// to take anything soon.
     pub(crate) fn absent(&self, now: Moment, least: u64) -> usize {
-        let is_absent =
-            |hand: &&Hand| hand.took_at.is_some_and(|took| now.nanoseconds_since(took) > least);
-        self.hands.iter().filter(is_absent).count()
+        let is_absent = |load: &&WorkerLoad| {
+            load.took_at.is_some_and(|took| now.nanoseconds_since(took) > least)
+        };
+        self.loads.iter().filter(is_absent).count()
     }
 
     /// When what the thread of `worker` took, if it took several packets, is to go to an idle one; `None` if it
     /// is not known when that thread took it.
     pub(crate) fn overdue_at(&self, worker: usize) -> Option<Moment> {
-        self.hands[worker].took_at.map(|took| took.after(OVERDUE))
+        self.loads[worker].took_at.map(|took| took.after(OVERDUE))
     }
 
     /// Whether that time has come. If the thread ran alone when it took the packets, the time of
     /// that is not known: it counts from now on.
     pub(crate) fn is_overdue(&mut self, worker: usize, now: Moment) -> bool {
-        let took = *self.hands[worker].took_at.get_or_insert(now);
+        let took = *self.loads[worker].took_at.get_or_insert(now);
         now.nanoseconds_since(took) >= OVERDUE
     }
 
@@ -249,7 +250,7 @@ impl Crew {
         let others = others - self.absent(now, OVERDUE).min(others);
         others >= self.size
             && self.standing(queued, others) <= SOON
-            && self.hands[worker].took_at.is_some_and(|took| now.nanoseconds_since(took) <= SOON)
+            && self.loads[worker].took_at.is_some_and(|took| now.nanoseconds_since(took) <= SOON)
     }
 
     /// Whether a thread that finds nothing sleeps in the kernel's wait as one more, beside
@@ -277,7 +278,7 @@ impl Crew {
     #[inline]
     pub(crate) fn take_alone(&mut self, worker: usize, queued: usize, room: usize) -> usize {
         // The time is not noted, since that would mean to read the clock.
-        self.hands[worker].took_at = None;
+        self.loads[worker].took_at = None;
         queued.min(room)
     }
 
@@ -288,30 +289,30 @@ impl Crew {
         worker: usize,
         view: View,
         now: impl FnOnce() -> Moment,
-    ) -> Portion {
+    ) -> Share {
         let View { queued, room, others, helpers, threads, handed } = view;
         if threads <= 1 {
-            return Portion { packets: self.take_alone(worker, queued, room), call: false };
+            return Share { packets: self.take_alone(worker, queued, room), call: false };
         }
         let is_more = queued > 1;
         if !is_more {
-            self.hands[worker].busy_since = None;
+            self.loads[worker].busy_since = None;
             self.stands = None;
             if others == 0 {
-                self.hands[worker].took_at = None;
-                return Portion { packets: queued.min(room), call: false };
+                self.loads[worker].took_at = None;
+                return Share { packets: queued.min(room), call: false };
             }
         }
         let now = now();
-        self.hands[worker].took_at = Some(now);
+        self.loads[worker].took_at = Some(now);
         // A thread that does not come back takes no part of what is queued.
         let others = others - self.absent(now, OVERDUE).min(others);
         let view = View { others, ..view };
-        let mut portion = if self.is_long() || self.has_stood(view, now) {
+        let mut share = if self.is_long() || self.has_stood(view, now) {
             // A thread that takes less comes back sooner, and no packet waits for a handler without
             // need.
             let packets = queued.div_ceil(2 * threads).min(room);
-            Portion { packets, call: packets < queued }
+            Share { packets, call: packets < queued }
         } else {
             if is_more && others > 0 {
                 self.busy_at = Some(now);
@@ -319,18 +320,18 @@ impl Crew {
             self.advance(now, threads, handed);
             self.divide_short(worker, view, now)
         };
-        portion.call &= helpers > 0;
-        if portion.packets == queued {
+        share.call &= helpers > 0;
+        if share.packets == queued {
             self.stands = None;
         }
-        if portion.call {
-            self.hands[worker].busy_since = None;
+        if share.call {
+            self.loads[worker].busy_since = None;
         }
-        portion
+        share
     }
 
     /// The same for packets that are handled sooner than a thread is woken.
-    fn divide_short(&mut self, worker: usize, view: View, now: Moment) -> Portion {
+    fn divide_short(&mut self, worker: usize, view: View, now: Moment) -> Share {
         let View { queued, room, others, helpers, threads, .. } = view;
         let workers = others + 1;
         let with_help = queued.div_ceil(workers + 1);
@@ -346,7 +347,7 @@ impl Crew {
         };
         let packets = part.min(queued).min(room);
         let call = is_helped || self.is_worth_a_wake(queued - packets, workers);
-        Portion { packets, call }
+        Share { packets, call }
     }
 
     /// Whether the first packet of the queue was seen there long ago: then handlers take longer
@@ -376,7 +377,7 @@ impl Crew {
             Trial::Running(_) => 0,
             Trial::Pause { .. } => SUSTAINED,
         };
-        let since = *self.hands[worker].busy_since.get_or_insert(now);
+        let since = *self.loads[worker].busy_since.get_or_insert(now);
         now.nanoseconds_since(since) >= long_enough
     }
 
@@ -419,7 +420,7 @@ impl Crew {
         // First the number that does not work now.
         let which = usize::from(up);
         self.size = numbers[which];
-        self.trial = Trial::Running(Stretches {
+        self.trial = Trial::Running(Intervals {
             numbers,
             before,
             threads,
@@ -448,7 +449,7 @@ enum IntervalEnd {
     Void,
 }
 
-impl Stretches {
+impl Intervals {
     fn advance(&mut self, now: Moment, handed: u64) -> IntervalEnd {
         let since = now.nanoseconds_since(self.begun);
         if since > 3 * STRETCH {
@@ -506,11 +507,11 @@ mod tests {
     }
 
     /// A crew at a port with so many threads, all of which may run, where packets take `packet`.
-    fn crew(threads: usize, packet: u64) -> Crew {
-        let mut crew = Crew::new(threads);
-        (0..threads).for_each(|worker| crew.worker(worker));
-        (0..200).for_each(|_| crew.note(packet));
-        crew
+    fn controller(threads: usize, packet: u64) -> Controller {
+        let mut controller = Controller::new(threads);
+        (0..threads).for_each(|worker| controller.worker(worker));
+        (0..200).for_each(|_| controller.note(packet));
+        controller
     }
 
     /// What a thread sees that has come back, beside `others` at work and others that are idle.
@@ -519,128 +520,132 @@ mod tests {
         View { queued, room: 64, others, helpers, threads, handed: 0 }
     }
 
-    fn divide(crew: &mut Crew, view: View) -> (usize, bool) {
-        let Portion { packets, call } = crew.divide(0, view, || at(0));
+    fn divide(controller: &mut Controller, view: View) -> (usize, bool) {
+        let Share { packets, call } = controller.divide(0, view, || at(0));
         (packets, call)
     }
 
     #[test]
     fn a_single_slow_packet_changes_little_and_many_change_all() {
-        let mut crew = crew(2, 5_000);
-        crew.note(5_000_000);
-        assert!(!crew.is_long());
-        (0..20).for_each(|_| crew.note(20_000));
-        assert!(crew.is_long());
-        (0..20).for_each(|_| crew.note(5_000));
-        assert!(!crew.is_long());
+        let mut controller = controller(2, 5_000);
+        controller.note(5_000_000);
+        assert!(!controller.is_long());
+        (0..20).for_each(|_| controller.note(20_000));
+        assert!(controller.is_long());
+        (0..20).for_each(|_| controller.note(5_000));
+        assert!(!controller.is_long());
     }
 
     #[test]
     fn a_thread_that_is_alone_takes_everything_and_asks_for_no_time() {
-        let mut crew = crew(1, 5_000);
+        let mut controller = controller(1, 5_000);
         let view = View { helpers: 0, ..view(1, 50, 0) };
-        let portion = crew.divide(0, view, || unreachable!("time does not matter"));
-        assert_eq!(portion, Portion { packets: 50, call: false });
+        let share = controller.divide(0, view, || unreachable!("time does not matter"));
+        assert_eq!(share, Share { packets: 50, call: false });
     }
 
     #[test]
     fn a_burst_is_worth_a_wake_if_its_half_takes_longer_than_a_wake() {
         // Half of ten packets of 5 us are 25 us, of twelve 30.
-        assert_eq!(divide(&mut crew(2, 5_000), view(2, 10, 0)), (10, false));
-        assert_eq!(divide(&mut crew(2, 5_000), view(2, 12, 0)), (6, true));
+        assert_eq!(divide(&mut controller(2, 5_000), view(2, 10, 0)), (10, false));
+        assert_eq!(divide(&mut controller(2, 5_000), view(2, 12, 0)), (6, true));
         // Two threads do in 15 us what one does in 30.
-        assert_eq!(divide(&mut crew(4, 5_000), view(4, 12, 1)), (6, false));
-        assert_eq!(divide(&mut crew(4, 5_000), view(4, 18, 1)), (6, true));
+        assert_eq!(divide(&mut controller(4, 5_000), view(4, 12, 1)), (6, false));
+        assert_eq!(divide(&mut controller(4, 5_000), view(4, 18, 1)), (6, true));
     }
 
     #[test]
     fn of_long_packets_each_one_that_is_left_is_worth_a_wake() {
-        assert_eq!(divide(&mut crew(2, 20_000), view(2, 1, 0)), (1, false));
-        assert_eq!(divide(&mut crew(2, 20_000), view(2, 2, 0)), (1, true));
-        assert_eq!(divide(&mut crew(2, 20_000), view(2, 64, 1)), (16, false), "nobody is idle");
+        assert_eq!(divide(&mut controller(2, 20_000), view(2, 1, 0)), (1, false));
+        assert_eq!(divide(&mut controller(2, 20_000), view(2, 2, 0)), (1, true));
+        assert_eq!(
+            divide(&mut controller(2, 20_000), view(2, 64, 1)),
+            (16, false),
+            "nobody is idle"
+        );
     }
 
     #[test]
     fn of_what_may_have_stood_for_long_each_packet_is_worth_a_wake() {
-        let mut crew = crew(4, 1_000);
-        crew.was_unattended(u64::MAX);
+        let mut controller = controller(4, 1_000);
+        controller.was_unattended(u64::MAX);
         let mut taken =
-            [5, 4, 1, 5].map(|queued| crew.divide(0, view(4, queued, 0), || at(STAND + 1)));
+            [5, 4, 1, 5].map(|queued| controller.divide(0, view(4, queued, 0), || at(STAND + 1)));
         assert_eq!(
             taken.map(|it| (it.packets, it.call)),
             [(1, true), (1, true), (1, false), (5, false)]
         );
         // Also what another thread has seen in the queue before.
         taken = [0, 0, STAND, STAND + 1]
-            .map(|now| crew.divide(0, View { room: 1, ..view(4, 5, 0) }, || at(now)));
+            .map(|now| controller.divide(0, View { room: 1, ..view(4, 5, 0) }, || at(now)));
         assert_eq!(taken.map(|it| it.call), [false, false, false, true]);
     }
 
     #[test]
     fn threads_at_work_divide_what_there_is() {
-        assert_eq!(divide(&mut crew(4, 1_000), view(4, 12, 3)), (3, false));
-        assert_eq!(divide(&mut crew(4, 1_000), view(4, 2, 3)), (1, false));
+        assert_eq!(divide(&mut controller(4, 1_000), view(4, 12, 3)), (3, false));
+        assert_eq!(divide(&mut controller(4, 1_000), view(4, 2, 3)), (1, false));
     }
 
     #[test]
     fn nothing_falls_to_a_thread_that_does_not_come_back() {
-        let mut crew = crew(3, 1_000);
+        let mut controller = controller(3, 1_000);
         let mut handed = 0;
         let mut divide = |worker, others, now| {
             handed += 12;
             let view = View { helpers: 0, handed, ..view(3, 12, others) };
-            crew.divide(worker, view, || at(now)).packets
+            controller.divide(worker, view, || at(now)).packets
         };
         assert_eq!(divide(1, 1, 0), 6);
         assert_eq!(divide(0, 1, OVERDUE), 6);
         assert_eq!(divide(0, 1, OVERDUE + 1), 12, "as if it were alone");
         assert_eq!(divide(0, 2, OVERDUE + 2), 6, "one of the others may come back");
-        crew.rest(1);
-        assert_eq!(crew.absent(at(2 * OVERDUE), OVERDUE), 0);
+        controller.rest(1);
+        assert_eq!(controller.absent(at(2 * OVERDUE), OVERDUE), 0);
     }
 
     #[test]
     fn nothing_is_left_to_a_thread_that_does_not_come_back() {
-        let mut crew = crew(2, 1_000);
-        crew.size = 1;
-        crew.divide(1, view(2, 2, 1), || at(0));
-        crew.divide(0, view(2, 2, 1), || at(OVERDUE));
-        assert!(crew.leaves(0, 1, 1, || at(OVERDUE)));
-        assert!(!crew.leaves(0, 1, 1, || at(OVERDUE + 1)));
-        crew.divide(1, view(2, 2, 1), || at(OVERDUE + 1));
-        assert!(crew.leaves(0, 1, 1, || at(OVERDUE + 1)));
+        let mut controller = controller(2, 1_000);
+        controller.size = 1;
+        controller.divide(1, view(2, 2, 1), || at(0));
+        controller.divide(0, view(2, 2, 1), || at(OVERDUE));
+        assert!(controller.leaves(0, 1, 1, || at(OVERDUE)));
+        assert!(!controller.leaves(0, 1, 1, || at(OVERDUE + 1)));
+        controller.divide(1, view(2, 2, 1), || at(OVERDUE + 1));
+        assert!(controller.leaves(0, 1, 1, || at(OVERDUE + 1)));
     }
 
     #[test]
     fn what_is_left_for_want_of_room_counts() {
         let view = View { room: 4, ..view(2, 10, 0) };
-        assert_eq!(divide(&mut crew(2, 5_000), view), (4, true));
+        assert_eq!(divide(&mut controller(2, 5_000), view), (4, true));
     }
 
     /// One thread always finds two packets of a microsecond, and goes off with both: no burst.
     #[test]
     fn a_thread_that_is_never_idle_calls_one_more_after_a_while() {
-        let mut crew = crew(2, 1_000);
+        let mut controller = controller(2, 1_000);
         let called = (0..1_000).map(|turn| turn * 2_000).find(|now| {
-            let portion = crew.divide(0, view(2, 2, 0), || at(*now));
-            assert_eq!(portion.packets, if portion.call { 1 } else { 2 });
-            portion.call
+            let share = controller.divide(0, view(2, 2, 0), || at(*now));
+            assert_eq!(share.packets, if share.call { 1 } else { 2 });
+            share.call
         });
         assert_eq!(called, Some(SUSTAINED));
     }
 
     #[test]
     fn a_thread_that_rests_or_finds_a_single_packet_begins_anew() {
-        for pause in [Crew::rest, |crew: &mut Crew, worker| {
-            crew.divide(worker, view(2, 1, 0), || at(0));
+        for pause in [Controller::rest, |controller: &mut Controller, worker| {
+            controller.divide(worker, view(2, 1, 0), || at(0));
         }] {
-            let mut crew = crew(2, 1_000);
+            let mut controller = controller(2, 1_000);
             for turn in 0..1_000 {
                 let now = turn * 2_000;
                 if now % 100_000 == 0 {
-                    pause(&mut crew, 0);
+                    pause(&mut controller, 0);
                 }
-                assert!(!crew.divide(0, view(2, 2, 0), || at(now)).call, "at {now}");
+                assert!(!controller.divide(0, view(2, 2, 0), || at(now)).call, "at {now}");
             }
         }
     }
@@ -648,7 +653,7 @@ mod tests {
     /// Threads, packets of `packet`, and a queue that is never empty: what they do in parallel is as much
     /// as `speed` of one thread. Time goes by until `end`; the number of threads at work is recorded.
     struct Work {
-        crew: Crew,
+        controller: Controller,
         threads: usize,
         speed: fn(usize) -> f64,
         workers: usize,
@@ -659,8 +664,8 @@ mod tests {
 
     impl Work {
         fn new(threads: usize, packet: u64, queued: usize, speed: fn(usize) -> f64) -> Self {
-            let crew = crew(threads, packet);
-            Self { crew, threads, speed, workers: 1, handed: 0, now: 0, queued }
+            let controller = controller(threads, packet);
+            Self { controller, threads, speed, workers: 1, handed: 0, now: 0, queued }
         }
 
         #[allow(
@@ -674,10 +679,11 @@ mod tests {
                 for worker in 0..self.workers {
                     let others = self.workers - 1;
                     let now = self.now;
-                    if others > 0 && self.crew.leaves(worker, self.queued, others, || at(now)) {
+                    if others > 0 && self.controller.leaves(worker, self.queued, others, || at(now))
+                    {
                         // Which one it is makes no difference here.
                         self.workers -= 1;
-                        self.crew.rest(self.workers);
+                        self.controller.rest(self.workers);
                         break;
                     }
                     let helpers = self.threads - self.workers;
@@ -690,11 +696,11 @@ mod tests {
                         handed: self.handed,
                     };
                     let now = self.now;
-                    let portion = self.crew.divide(worker, view, || at(now));
-                    self.handed += portion.packets as u64;
-                    let each = self.crew.packet as f64 / (self.speed)(self.workers);
-                    self.now += (portion.packets as f64 * each) as u64;
-                    self.workers += usize::from(portion.call && helpers > 0);
+                    let share = self.controller.divide(worker, view, || at(now));
+                    self.handed += share.packets as u64;
+                    let each = self.controller.packet as f64 / (self.speed)(self.workers);
+                    self.now += (share.packets as f64 * each) as u64;
+                    self.workers += usize::from(share.call && helpers > 0);
                 }
                 watch(self);
             }
@@ -738,10 +744,10 @@ mod tests {
         work.run_until(3_000 * MILLISECOND, |_| {});
         work.speed = |workers| workers as f64;
         work.run_until(4_200 * MILLISECOND, |_| {});
-        assert_eq!(work.crew.size, 2);
+        assert_eq!(work.controller.size, 2);
         work.speed = |_| 1.0;
         work.run_until(5_400 * MILLISECOND, |_| {});
-        assert_eq!(work.crew.size, 1);
+        assert_eq!(work.controller.size, 1);
     }
 
     #[test]
@@ -758,37 +764,40 @@ mod tests {
     fn threads_that_come_during_a_trial_come_to_work() {
         let mut work = Work::new(8, 2_000, 16, |workers| workers as f64);
         work.threads = 2;
-        while matches!(work.crew.trial, Trial::Pause { .. }) {
+        while matches!(work.controller.trial, Trial::Pause { .. }) {
             work.run_until(work.now + STRETCH / 10, |_| {});
         }
         work.threads = 8;
-        while matches!(work.crew.trial, Trial::Running(_)) {
+        while matches!(work.controller.trial, Trial::Running(_)) {
             work.run_until(work.now + STRETCH / 10, |_| {});
         }
-        assert_eq!(work.crew.size, 8, "the trial was one of two threads, and both were needed");
+        assert_eq!(
+            work.controller.size, 8,
+            "the trial was one of two threads, and both were needed"
+        );
         work.run_until(work.now + MILLISECOND, |_| {});
         assert_eq!(work.workers, 8);
     }
 
     #[test]
     fn a_trial_in_which_nothing_happens_tells_nothing_and_makes_the_pause_longer() {
-        let mut crew = crew(2, 2_000);
-        let size = crew.size;
+        let mut controller = controller(2, 2_000);
+        let size = controller.size;
         let (mut now, mut handed) = (0, 0);
-        let mut divide = |crew: &mut Crew, now: u64| {
+        let mut divide = |controller: &mut Controller, now: u64| {
             handed += 2;
-            crew.divide(0, View { handed, ..view(2, 2, 1) }, || at(now));
+            controller.divide(0, View { handed, ..view(2, 2, 1) }, || at(now));
         };
         let pauses = [(); 6].map(|()| {
-            divide(&mut crew, now);
-            let Trial::Pause { until: Some(until) } = crew.trial else {
-                panic!("{:?}", crew.trial);
+            divide(&mut controller, now);
+            let Trial::Pause { until: Some(until) } = controller.trial else {
+                panic!("{:?}", controller.trial);
             };
             let until = until.nanoseconds();
-            assert_eq!(crew.size, size);
+            assert_eq!(controller.size, size);
             let pause = until - now;
-            divide(&mut crew, until);
-            assert!(matches!(crew.trial, Trial::Running(_)));
+            divide(&mut controller, until);
+            assert!(matches!(controller.trial, Trial::Running(_)));
             now = until + 10 * STRETCH;
             pause
         });
@@ -807,29 +816,29 @@ mod tests {
                 1..200,
             ),
         ) {
-            let mut crew = crew(threads, 5_000);
+            let mut controller = controller(threads, 5_000);
             let (mut now, mut handed) = (MILLISECOND, 0);
             for (worker, queued, room, others, time, packet, late) in steps {
                 now += time;
-                crew.note(packet);
+                controller.note(packet);
                 let (worker, others) = (worker % threads, others % threads);
                 let helpers = threads - 1 - others;
                 if late {
-                    crew.was_unattended(u64::MAX);
+                    controller.was_unattended(u64::MAX);
                 }
                 let view = View { queued, room, others, helpers, threads, handed };
-                let Portion { packets, call } = crew.divide(worker, view, || at(now));
+                let Share { packets, call } = controller.divide(worker, view, || at(now));
                 handed += packets as u64;
                 prop_assert!(packets >= 1 && packets <= queued.min(room));
                 prop_assert!(!call || helpers > 0);
                 let left = queued - packets;
                 if helpers > 0 && !call {
                     prop_assert!(left == 0 || !late);
-                    let most = crew.patience(others + 1);
-                    prop_assert!(crew.standing(left, others + 1) <= most);
-                    prop_assert!(crew.standing(queued, others + 1) <= most || crew.is_long());
+                    let most = controller.patience(others + 1);
+                    prop_assert!(controller.standing(left, others + 1) <= most);
+                    prop_assert!(controller.standing(queued, others + 1) <= most || controller.is_long());
                 }
-                prop_assert!(crew.size >= 1 && crew.size <= crew.limit);
+                prop_assert!(controller.size >= 1 && controller.size <= controller.limit);
             }
         }
 
@@ -843,12 +852,12 @@ mod tests {
             size in 1_usize..=16,
             away in 0_u64..MILLISECOND,
         ) {
-            let mut crew = crew(16, packet);
-            crew.size = size;
-            crew.divide(0, view(16, 2, 1), || at(MILLISECOND));
-            if crew.leaves(0, queued, others, || at(MILLISECOND + away)) {
+            let mut controller = controller(16, packet);
+            controller.size = size;
+            controller.divide(0, view(16, 2, 1), || at(MILLISECOND));
+            if controller.leaves(0, queued, others, || at(MILLISECOND + away)) {
                 prop_assert!(others >= size);
-                prop_assert!(crew.standing(queued, others) <= STAND_IN_VAIN / 2);
+                prop_assert!(controller.standing(queued, others) <= STAND_IN_VAIN / 2);
                 prop_assert!(away <= STAND_IN_VAIN / 2);
             }
         }
