@@ -30,7 +30,7 @@ pub(crate) enum SocketAttempt<T> {
     ///
     /// [`SocketRequest`]: super::request::SocketRequest
     #[allow(dead_code, reason = "for systems that complete operations by themselves")]
-    Carried,
+    NeedsSystem,
     /// It would have to wait for what no edge tells of: a descriptor, memory, room in the queue of a listener
     /// or of a receiver of `AF_UNIX`. Nothing is lost by that. It is to be tried again when some time has
     /// passed.
@@ -47,7 +47,7 @@ impl<T> SocketAttempt<T> {
         match self {
             Self::Done(value) => SocketAttempt::Done(map(value)),
             Self::Blocked => SocketAttempt::Blocked,
-            Self::Carried => SocketAttempt::Carried,
+            Self::NeedsSystem => SocketAttempt::NeedsSystem,
             Self::OutOfResources => SocketAttempt::OutOfResources,
             Self::Yielded => SocketAttempt::Yielded,
             Self::Failed(fault) => SocketAttempt::Failed(fault),
@@ -230,7 +230,7 @@ pub(crate) trait Sockets: Send + Sync {
         address: Option<&Address>,
     ) -> SocketAttempt<usize>;
 
-    /// Performs the operations whose attempts returned [`SocketAttempt::Carried`]. `None` if no attempt does.
+    /// Performs the operations whose attempts returned [`SocketAttempt::NeedsSystem`]. `None` if no attempt does.
     fn socket_requests(&self) -> Option<&dyn Submit<SocketTarget>> {
         None
     }

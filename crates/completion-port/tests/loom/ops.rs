@@ -870,7 +870,7 @@ fn an_operation_that_lacks_something_is_tried_again_once() {
             &*board,
             &board.slot,
             FIRST,
-            Tried::Scarce(at),
+            Tried::OutOfResources(at),
             POLL,
         );
         assert_eq!(step, Step::Waits);
@@ -938,7 +938,7 @@ fn an_operation_that_lacks_nothing_any_more_does_not_wait_for_its_time() {
         });
         let step = loop {
             let found = board.with_data(FIRST, |data| board.take(IN, data));
-            let tried = if found == Tried::Blocked { Tried::Scarce(late) } else { found };
+            let tried = if found == Tried::Blocked { Tried::OutOfResources(late) } else { found };
             let mut queues = board.queues.lock().unwrap();
             let (step, follow_up) = queues.tried(&*board, &board.slot, FIRST, tried, POLL);
             drop(queues);
@@ -979,7 +979,7 @@ fn a_connect_does_not_wait_when_the_one_before_it_is_abandoned() {
         let step = loop {
             let tried = match entry.clear_for_connect(|| true) {
                 Clearance::Clear => Tried::Done { dry: false },
-                Clearance::NotYet => Tried::Scarce(late),
+                Clearance::NotYet => Tried::OutOfResources(late),
                 Clearance::Never => panic!("it could be abandoned"),
             };
             let mut queues = board.queues.lock().unwrap();

@@ -204,17 +204,17 @@ impl Operations {
             // Behind what was received an end may stand that no further edge tells of.
             SocketAttempt::Done(Rest::Nothing) => Tried::Done { dry: slot.word().is_plain() },
             SocketAttempt::Blocked => Tried::Blocked,
-            SocketAttempt::OutOfResources => Tried::Scarce(self.backend().now() + SCARCE),
+            SocketAttempt::OutOfResources => Tried::OutOfResources(self.backend().now() + SCARCE),
             // Its timer rings at the next look at those, and queues it behind what is there by then.
-            SocketAttempt::Yielded => Tried::Scarce(self.backend().now()),
-            SocketAttempt::Carried => unreachable!("its caller has seen to it"),
+            SocketAttempt::Yielded => Tried::OutOfResources(self.backend().now()),
+            SocketAttempt::NeedsSystem => unreachable!("its caller has seen to it"),
         };
         let direction = op.direction();
         let name = op_ref.registration();
         let (step, follow_up) = queues.tried(self.nodes(), slot, op_index | OP, tried, poll);
         // Also where this one has ended: another one may wait behind it, for which the kernel was not asked.
         let is_blocked = queues.blocked().has(direction.facts());
-        if let (Step::Waits, Tried::Scarce(at)) = (step, tried) {
+        if let (Step::Waits, Tried::OutOfResources(at)) = (step, tried) {
             entry.timer().pull_in(at);
         }
         drop(queues);

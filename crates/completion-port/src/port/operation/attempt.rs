@@ -149,7 +149,7 @@ impl<K, B: Buffer> Store<K, B> {
         attempt: SocketAttempt<Rest>,
         worker: Option<&Worker>,
     ) -> Step {
-        if let SocketAttempt::Carried = attempt {
+        if let SocketAttempt::NeedsSystem = attempt {
             self.submit_socket(cell, op_ref, worker)
         } else {
             self.engine.tried(op_ref, attempt, worker)

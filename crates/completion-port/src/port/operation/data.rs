@@ -48,7 +48,9 @@ impl Progress {
                 self.fault = Some(fault);
                 SocketAttempt::Done(Rest::Unknown)
             }
-            SocketAttempt::Carried if self.stage == SocketStage::Declined => SocketAttempt::Blocked,
+            SocketAttempt::NeedsSystem if self.stage == SocketStage::Declined => {
+                SocketAttempt::Blocked
+            }
             attempt => attempt,
         }
     }

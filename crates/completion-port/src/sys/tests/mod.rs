@@ -66,7 +66,7 @@ pub(super) fn told<T>(attempt: SocketAttempt<T>) -> Told<T> {
         SocketAttempt::Done(value) => Done(value),
         SocketAttempt::Blocked => Blocked,
         SocketAttempt::OutOfResources => OutOfResources,
-        SocketAttempt::Carried => unreachable!("neither system carries operations out"),
+        SocketAttempt::NeedsSystem => unreachable!("neither system carries operations out"),
         SocketAttempt::Yielded => unreachable!("a call has no share of time"),
         SocketAttempt::Failed(Fault { kind, code }) => Failed(kind, code),
     }

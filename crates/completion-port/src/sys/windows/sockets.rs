@@ -18,7 +18,7 @@ use windows_sys::Win32::Networking::WinSock::{
 };
 
 use super::address::RawAddress;
-use super::afd::{Afd, CARRIED, Carried, make_nonblocking};
+use super::afd::{Afd, CARRIED, SystemTransfers, make_nonblocking};
 use super::errors::{ACCEPT, CONNECT, TRANSFER};
 use super::options::{WinsockCode, fault, fault_of, last_code, number, socket};
 use crate::backend::request::{SocketRequest, Submit};
@@ -52,7 +52,7 @@ fn not_done<T>(
     is_carried: impl FnOnce() -> bool,
 ) -> SocketAttempt<T> {
     match errors.then(code) {
-        Then::Ready if is_carried() => SocketAttempt::Carried,
+        Then::Ready if is_carried() => SocketAttempt::NeedsSystem,
         Then::Ready => SocketAttempt::Blocked,
         Then::Later => SocketAttempt::OutOfResources,
         Then::Again | Then::Failed => failed(descriptor, code),
@@ -357,7 +357,8 @@ impl Sockets for Afd {
                     // says, which asks the connection for its peer.
                     WSAECONNRESET | WSAECONNABORTED | WSAENOTCONN => continue,
                     code => {
-                        let is_carried = || self.carries(descriptor) == Some(Carried::Stream);
+                        let is_carried =
+                            || self.carries(descriptor) == Some(SystemTransfers::Stream);
                         return not_done(descriptor, &ACCEPT, code, is_carried);
                     }
                 }
@@ -386,7 +387,7 @@ impl Sockets for Afd {
             && matches!(name(descriptor, SocketName::Peer), Err(WSAENOTCONN))
         {
             // A connect that has begun cannot be handed over.
-            return SocketAttempt::Carried;
+            return SocketAttempt::NeedsSystem;
         }
         let connect = || {
             // SAFETY: connect reads as many bytes at the pointer as its third argument says.
@@ -465,8 +466,8 @@ impl Sockets for Afd {
         match received {
             Ok(received) => SocketAttempt::Done((received, from.address())),
             Err(code) => not_done(descriptor, &TRANSFER, code, || {
-                self.carries(descriptor) == Some(Carried::Datagrams)
-                    && Carried::Datagrams.carries_receive(room)
+                self.carries(descriptor) == Some(SystemTransfers::Datagrams)
+                    && SystemTransfers::Datagrams.carries_receive(room)
             }),
         }
     }

@@ -31,7 +31,7 @@ use windows_sys::Win32::System::Threading::INFINITE;
 use windows_sys::core::BOOL;
 
 use super::address::RawAddress;
-use super::afd::{Afd, Carried, LAST, SOON, base_of};
+use super::afd::{Afd, LAST, SOON, SystemTransfers, base_of};
 use super::errors::{PORT, fault_of_wait};
 use super::host::now;
 use super::operations::OverlappedOperations;
@@ -406,7 +406,7 @@ impl NotificationCalls for CompletionPort {
 #[derive(Default)]
 struct KnownSocket {
     /// Whether the kernel carries them out; `None`: not known yet.
-    carried: Option<Option<Carried>>,
+    carried: Option<Option<SystemTransfers>>,
     /// The kernel has declined a connect: the next attempt is to begin it.
     begins_connects: bool,
 }
@@ -439,19 +439,19 @@ impl WinsockBackend {
     /// Whether the kernel carries operations on the socket out: that is settled by the first question, which associates the
     /// socket with the port of its notifications. A socket that has been associated already waits for edges, with this port
     /// as well: nothing tells whether a number that comes back names the same socket.
-    fn carries(&self, descriptor: Descriptor) -> Option<Carried> {
+    fn carries(&self, descriptor: Descriptor) -> Option<SystemTransfers> {
         let mut known = self.known();
         let known = known.get_mut(&descriptor)?;
         *known.carried.get_or_insert_with(|| {
             let is_base = base_of(descriptor).is_ok_and(|base| base == socket(descriptor));
-            let carried = Carried::of(descriptor).filter(|_| is_base)?;
+            let carried = SystemTransfers::of(descriptor).filter(|_| is_base)?;
             self.reactor.calls.associate(descriptor).then_some(carried)
         })
     }
 
     /// Whether a connect of the socket is handed to the kernel.
     fn carries_connects(&self, descriptor: Descriptor) -> bool {
-        self.carries(descriptor) == Some(Carried::Stream)
+        self.carries(descriptor) == Some(SystemTransfers::Stream)
             && self.known().get(&descriptor).is_some_and(|known| !known.begins_connects)
     }
 }
@@ -474,7 +474,7 @@ impl Drop for WinsockBackend {
 /// If an attempt would have to wait, the system may do it meanwhile.
 fn or_carried<T>(attempt: SocketAttempt<T>, is_carried: impl FnOnce() -> bool) -> SocketAttempt<T> {
     match attempt {
-        SocketAttempt::Blocked if is_carried() => SocketAttempt::Carried,
+        SocketAttempt::Blocked if is_carried() => SocketAttempt::NeedsSystem,
         attempt => attempt,
     }
 }
@@ -569,7 +569,7 @@ impl Sockets for WinsockBackend {
 
     fn accept(&self, descriptor: Descriptor) -> SocketAttempt<(OwnedSource, Option<Address>)> {
         or_carried(self.rest.accept(descriptor), || {
-            self.carries(descriptor) == Some(Carried::Stream)
+            self.carries(descriptor) == Some(SystemTransfers::Stream)
         })
     }
 
@@ -579,7 +579,7 @@ impl Sockets for WinsockBackend {
             && matches!(name(descriptor, SocketName::Peer), Err(WSAENOTCONN))
         {
             // A connect that has begun cannot be handed over.
-            return SocketAttempt::Carried;
+            return SocketAttempt::NeedsSystem;
         }
         self.rest.begin_connect(descriptor, address)
     }
@@ -621,8 +621,8 @@ impl Sockets for WinsockBackend {
         room: &mut [&mut [MaybeUninit<u8>]],
     ) -> SocketAttempt<(Received, Option<Address>)> {
         or_carried(self.rest.receive_from(descriptor, room), || {
-            self.carries(descriptor) == Some(Carried::Datagrams)
-                && Carried::Datagrams.carries_receive(room)
+            self.carries(descriptor) == Some(SystemTransfers::Datagrams)
+                && SystemTransfers::Datagrams.carries_receive(room)
         })
     }
 

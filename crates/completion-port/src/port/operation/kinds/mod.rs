@@ -44,7 +44,7 @@ trait OperationKind {
         false
     }
 
-    /// Tries the operation once. [`SocketAttempt::Carried`]: the system carries out the rest.
+    /// Tries the operation once. [`SocketAttempt::NeedsSystem`]: the system carries out the rest.
     fn attempt<B: Buffer>(
         operation: &mut Operation<B>,
         progress: &mut Progress,

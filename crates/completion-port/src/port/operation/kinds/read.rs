@@ -98,10 +98,10 @@ impl OperationKind for Read {
         progress.len = len;
         let attempt = match now {
             Now::Read(_) => SocketAttempt::Done(Rest::Unknown),
-            Now::NotYet => return SocketAttempt::Carried,
+            Now::NotYet => return SocketAttempt::NeedsSystem,
             Now::Never => {
                 target.stop_reading_now();
-                return SocketAttempt::Carried;
+                return SocketAttempt::NeedsSystem;
             }
             Now::Failed(fault) => SocketAttempt::Failed(fault),
         };

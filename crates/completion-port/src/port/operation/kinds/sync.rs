@@ -68,7 +68,7 @@ impl OperationKind for SyncData {
         _progress: &mut Progress,
         _target: AttemptTarget<'_>,
     ) -> SocketAttempt<Rest> {
-        SocketAttempt::Carried
+        SocketAttempt::NeedsSystem
     }
 
     fn outcome<B>(
@@ -92,7 +92,7 @@ impl OperationKind for SyncAll {
         _progress: &mut Progress,
         _target: AttemptTarget<'_>,
     ) -> SocketAttempt<Rest> {
-        SocketAttempt::Carried
+        SocketAttempt::NeedsSystem
     }
 
     fn outcome<B>(

@@ -54,7 +54,7 @@ impl OperationKind for Write {
         _target: AttemptTarget<'_>,
     ) -> SocketAttempt<Rest> {
         let is_empty = with_filled(operation.buffer_ref(), 0, |parts| parts.is_empty());
-        if is_empty { SocketAttempt::Done(Rest::Unknown) } else { SocketAttempt::Carried }
+        if is_empty { SocketAttempt::Done(Rest::Unknown) } else { SocketAttempt::NeedsSystem }
     }
 
     fn outcome<B>(

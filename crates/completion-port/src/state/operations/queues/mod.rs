@@ -27,7 +27,7 @@ pub(crate) enum Tried {
     /// It would have to wait for an edge.
     Blocked,
     /// It is to be tried again at this moment, or at an edge before.
-    Scarce(Moment),
+    OutOfResources(Moment),
 }
 
 /// What becomes of a flight that was to be tried, or was tried.
@@ -249,18 +249,18 @@ impl OpQueues {
                 queue.begin_again();
                 (Step::Try, FollowUp::NONE)
             }
-            Tried::Scarce(_) if queue.is_pulled_in() && reason == EndReason::Done => {
+            Tried::OutOfResources(_) if queue.is_pulled_in() && reason == EndReason::Done => {
                 queue.forget_pulling_in();
                 (Step::Try, FollowUp::NONE)
             }
-            Tried::Blocked | Tried::Scarce(_) => {
+            Tried::Blocked | Tried::OutOfResources(_) => {
                 if tried == Tried::Blocked && is_newest {
                     slot.know(direction.facts(), false);
                 }
                 if reason != EndReason::Done {
                     return (Step::Ends(reason), self.end_active(ops, slot, node, poll));
                 }
-                let retry = if let Tried::Scarce(at) = tried { at } else { Moment::NEVER };
+                let retry = if let Tried::OutOfResources(at) = tried { at } else { Moment::NEVER };
                 queue.wait_first(ops, node, retry);
                 (Step::Waits, FollowUp::NONE)
             }

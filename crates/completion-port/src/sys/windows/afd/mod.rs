@@ -130,7 +130,7 @@ struct State {
     /// No operation on the socket waits.
     is_nonblocking: bool,
     /// Whether the kernel carries operations on the socket out; `None`: not known yet.
-    carried: Option<Option<Carried>>,
+    carried: Option<Option<SystemTransfers>>,
     /// The kernel has declined a connect: the next attempt is to begin it.
     begins_connects: bool,
     /// The socket is attached no more, and nothing is asked of it but whether it is closed.
@@ -139,14 +139,14 @@ struct State {
 
 /// A socket on which the kernel carries operations out, by what it carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Carried {
+pub(super) enum SystemTransfers {
     /// TCP.
     Stream,
     /// UDP.
     Datagrams,
 }
 
-impl Carried {
+impl SystemTransfers {
     /// What would be carried out on this socket.
     pub(super) fn of(descriptor: Descriptor) -> Option<Self> {
         let (family, protocol) = protocol(descriptor)?;
@@ -191,11 +191,11 @@ struct Main {
 }
 
 impl Watched {
-    fn associate(&self, descriptor: Descriptor, port: &SystemPort) -> Option<Carried> {
+    fn associate(&self, descriptor: Descriptor, port: &SystemPort) -> Option<SystemTransfers> {
         if self.base != socket(descriptor) {
             return None;
         }
-        let carried = Carried::of(descriptor)?;
+        let carried = SystemTransfers::of(descriptor)?;
         let handle = ptr::without_provenance_mut(socket(descriptor));
         port.associate_number(handle, CARRIED).ok()?;
         Some(carried)
@@ -423,7 +423,7 @@ impl Afd {
     }
 
     /// What is known of operations on a socket that is being attached, if it was attached before.
-    fn remembered(&self, descriptor: Descriptor) -> Result<Option<Option<Carried>>, Fault> {
+    fn remembered(&self, descriptor: Descriptor) -> Result<Option<Option<SystemTransfers>>, Fault> {
         let former = locked(&self.former).remove(&descriptor);
         let Some(former) = former else { return Ok(None) };
         let mut state = former.state();
@@ -724,7 +724,7 @@ impl Afd {
     /// Whether the kernel carries operations on the socket out: that is settled by the first question, which associates the
     /// socket with the completion port. Other ways are taken for what is associated with another one, was opened for no
     /// overlapped calls, has another provider before the system's, or is of a family other than those of IP.
-    pub(super) fn carries(&self, descriptor: Descriptor) -> Option<Carried> {
+    pub(super) fn carries(&self, descriptor: Descriptor) -> Option<SystemTransfers> {
         let watched = self.find(descriptor)?;
         let mut state = watched.state();
         if state.carried.is_none() {
@@ -735,7 +735,7 @@ impl Afd {
 
     /// Whether a connect of the socket is handed to the kernel.
     pub(super) fn carries_connects(&self, descriptor: Descriptor) -> bool {
-        self.carries(descriptor) == Some(Carried::Stream)
+        self.carries(descriptor) == Some(SystemTransfers::Stream)
             && self.find(descriptor).is_some_and(|watched| !watched.state().begins_connects)
     }
 
