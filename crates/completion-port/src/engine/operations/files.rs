@@ -57,7 +57,7 @@ impl Operations {
         // With the lock: a thread that calls the flight off finds it at the back end.
         self.backend().file_requests().submit(request);
         drop(queues);
-        self.mind_timer(SlotTimer::Operations, index, entry.timer());
+        self.revalidate_timer(SlotTimer::Operations, index, entry.timer());
         self.backend().file_requests().flush();
         Ok(())
     }
@@ -126,7 +126,7 @@ impl Operations {
         // See `lend_file`.
         self.backend().file_requests().submit(request);
         drop(queues);
-        self.mind_timer(SlotTimer::Operations, op_ref.index, op_ref.entry.timer());
+        self.revalidate_timer(SlotTimer::Operations, op_ref.index, op_ref.entry.timer());
         self.backend().file_requests().flush();
         Ok(())
     }

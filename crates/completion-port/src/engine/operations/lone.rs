@@ -46,7 +46,7 @@ impl Operations {
             self.withdraw(slot, op);
             return Err(ErrorKind::Closed);
         }
-        self.mind_timer(SlotTimer::Operations, index, entry.timer());
+        self.revalidate_timer(SlotTimer::Operations, index, entry.timer());
         if is_ready || slot.block_alone() {
             return Ok(Step::Try);
         }

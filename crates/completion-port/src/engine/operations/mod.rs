@@ -219,7 +219,7 @@ impl Operations {
         }
         drop(queues);
         if step == Step::Waits {
-            self.mind_timer(SlotTimer::Operations, index, entry.timer());
+            self.revalidate_timer(SlotTimer::Operations, index, entry.timer());
         }
         if is_blocked {
             self.watch_for(name, slot, direction);
@@ -283,6 +283,6 @@ impl Operations {
         }
         drop(queues);
         // Which wakes a thread that waits, if that is sooner than it would wake by itself.
-        self.mind_timer(SlotTimer::Operations, index, entry.timer());
+        self.revalidate_timer(SlotTimer::Operations, index, entry.timer());
     }
 }

@@ -216,7 +216,7 @@ impl Operations {
             entry.timer().move_deadline(deadline);
         }
         drop(queues);
-        self.mind_timer(SlotTimer::Operations, index, entry.timer());
+        self.revalidate_timer(SlotTimer::Operations, index, entry.timer());
         if step == Step::Waits {
             self.watch_for(name, slot, direction);
         }

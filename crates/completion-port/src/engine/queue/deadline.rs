@@ -1,4 +1,4 @@
-//! The timers of deadlines: those of armings, and those of operations.
+//! The timers of deadlines, of registrations and of operations.
 
 use super::Queue;
 use super::lists::Lists;
@@ -7,30 +7,30 @@ use crate::state::moment::Moment;
 use crate::state::timers::SlotTimer;
 
 impl Queue {
-    /// Sets the timer of a deadline, if it rings too late for it.
+    /// Moves the timer of a deadline forward if it would expire after the deadline.
     #[inline]
-    pub(in crate::engine) fn mind_timer(
+    pub(in crate::engine) fn revalidate_timer(
         &self,
         timer: SlotTimer,
         index: u32,
-        timer: &DeadlineTimer,
+        deadline: &DeadlineTimer,
     ) {
-        if timer.missed().is_some() {
-            self.hasten_timer(timer, index, timer);
+        if deadline.missed().is_some() {
+            self.pull_timer_in(timer, index, deadline);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn hasten_timer(&self, timer: SlotTimer, index: u32, timer: &DeadlineTimer) {
+    fn pull_timer_in(&self, timer: SlotTimer, index: u32, deadline: &DeadlineTimer) {
         let mut hub = self.lock();
-        // It is read once, so that the timer is never set to a later time than that for which it was set before:
-        // threads that have found it early enough rely on it.
-        let Some(at) = timer.missed() else { return };
+        // The deadline is read once, so that the timer never moves to a later time: threads that have found it early
+        // enough rely on it.
+        let Some(at) = deadline.missed() else { return };
         let (schedule, lists) = hub.parts_mut();
         let before = lists.timers().next();
         lists.timers_mut().set_slot_timer(timer, index, at);
-        timer.set_slot_timer(at);
+        deadline.set_slot_timer(at);
         let wake = if at < before { schedule.timer_set(at) } else { None };
         let notice = wake.map(|wake| lists.notice(wake));
         drop(hub);
@@ -39,23 +39,23 @@ impl Queue {
 }
 
 impl Lists {
-    /// The alarm of a deadline has rung. If the deadline is over at `now`, `end` does what is to be done then, and
-    /// returns when to look again.
+    /// Handles the expiry of a slot's timer. If the deadline has passed at `now`, calls `end`, which returns when to
+    /// check again.
     pub(in crate::engine) fn ring(
         &mut self,
         timer: SlotTimer,
         index: u32,
-        timer: &DeadlineTimer,
+        deadline: &DeadlineTimer,
         now: Moment,
         end: impl FnOnce(&mut Self) -> Moment,
     ) {
-        // From here on a thread that moves the deadline sets the alarm itself.
-        timer.set_slot_timer(Moment::NEVER);
-        let deadline = timer.deadline();
-        let again = if deadline > now { deadline } else { end(self) };
+        // From here on, a thread that moves the deadline sets the timer itself.
+        deadline.set_slot_timer(Moment::NEVER);
+        let at = deadline.deadline();
+        let again = if at > now { at } else { end(self) };
         if again != Moment::NEVER {
             self.timers_mut().set_slot_timer(timer, index, again);
-            timer.set_slot_timer(again);
+            deadline.set_slot_timer(again);
         }
     }
 }

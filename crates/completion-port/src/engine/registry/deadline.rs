@@ -39,7 +39,7 @@ impl Registry {
     /// Sets the timer of an arming, if it rings too late for the deadline.
     #[inline]
     pub(crate) fn revalidate_deadline_timer(&self, index: u32, deadline_timer: &DeadlineTimer) {
-        self.mind_timer(SlotTimer::DeadlineTimer, index, deadline_timer);
+        self.revalidate_timer(SlotTimer::DeadlineTimer, index, deadline_timer);
     }
 
     /// The calling thread has given the node of a slot back, which makes no packet. If its alarm has rung meanwhile, there
