@@ -2,7 +2,7 @@
 //! another.
 //!
 //! Beside the slot there is a model of ARCHITECTURE's table "who owns the key", and of that of the bits in
-//! docs/design/FLIGHTS.md. It says what each transition has to answer, and what the word has to look like
+//! docs/design/OPERATIONS.md. It says what each transition has to answer, and what the word has to look like
 //! afterwards. Of the word only its dump is known here.
 
 use crate::reader::Reader;
@@ -28,7 +28,7 @@ enum Node {
     Cloning,
     /// The token has it.
     Held,
-    /// An operation has it that the token has started, and that is in its lane.
+    /// An operation has it that the token has started, and that is in its operation queue.
     Lent,
     /// A lone operation has it, which waits.
     Alone,
@@ -482,7 +482,7 @@ impl Model {
         }
     }
 
-    /// A lone operation is called off.
+    /// A lone operation is cancelled.
     fn claim_alone(&mut self) {
         assert_eq!(self.slot.claim_alone(), self.node == Node::Alone);
         if self.node == Node::Alone {

@@ -56,8 +56,8 @@ impl Engine {
     /// The packets of those that are being tried, or have just ended, are awaited.
     fn cancel_everywhere(&self, slots: u32, ops: u32) {
         // The port is closed, which was said under its lock. A thread that starts an operation looks for that under the
-        // lock of the registration's desk: either it sees it, or this thread sees the operation from here on. The slots
-        // and records beyond these numbers, and a desk that is not found, are taken under the port's lock, behind that
+        // lock of the registration's operation entry: either it sees it, or this thread sees the operation from here on. The slots
+        // and records beyond these numbers, and an operation entry that is not found, are taken under the port's lock, behind that
         // word.
         for entry in (0..slots).filter_map(|index| self.entry(index)) {
             drop(entry.lock());
@@ -97,12 +97,12 @@ impl Engine {
         }
     }
 
-    /// The same for an operation that may be lone, and may land meanwhile.
+    /// The same for an operation that may be lone, and may complete meanwhile.
     fn await_alone(&self, index: u32, op: &Op, uses: u32) -> bool {
         if !op.start_awaiting() {
             return false;
         }
-        // The thread that lands it tells the slot, and then looks whether it was awaited. If that comes after this claim
+        // The thread that completes it tells the slot, and then looks whether it was awaited. If that comes after this claim
         // it sees the word above.
         let slot = self.slot(index);
         slot.touch();

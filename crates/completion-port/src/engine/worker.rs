@@ -155,11 +155,11 @@ pub(crate) struct Worker {
     delay: AtomicU64,
     /// Records of operations whose packets the thread has taken. Only the thread touches it.
     completed: Emptied,
-    /// The thread is in its wait, and goes on there with what was put aside. Only the thread touches it.
+    /// The thread is in its wait, and goes on there with what was deferred. Only the thread touches it.
     goes_on: AtomicBool,
 }
 
-/// A thread goes on with what was put aside, within its wait.
+/// A thread goes on with what was deferred, within its wait.
 pub(super) struct GoingOn<'s>(&'s Worker);
 
 impl Drop for GoingOn<'_> {
@@ -238,7 +238,7 @@ impl Worker {
         !self.left.load(Relaxed) && schedule.is_running(self.number)
     }
 
-    /// The thread goes on with what was put aside, until what this returns is dropped.
+    /// The thread goes on with what was deferred, until what this returns is dropped.
     pub(super) fn begin_going_on(&self) -> GoingOn<'_> {
         self.goes_on.store(true, Relaxed);
         GoingOn(self)

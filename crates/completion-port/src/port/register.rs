@@ -156,7 +156,7 @@ impl<K, M, B> Port<K, M, B> {
     /// ([fcntl(2)](https://man7.org/linux/man-pages/man2/F_SETLK.2const.html)), as with any descriptor of it.
     ///
     /// A Unix does not tell the port of a descriptor that other code closes by its number, under the key. An operation in
-    /// flight ends when the port next finds the descriptor closed
+    /// operation ends when the port next finds the descriptor closed
     /// ([`ErrorKind::BadDescriptor`]), when it is cancelled, or at its deadline: perhaps never.
     ///
     /// # Examples

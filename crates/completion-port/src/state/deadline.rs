@@ -1,6 +1,6 @@
 //! A deadline that threads move without a lock, and the timer that is set for it.
 //!
-//! docs/design/FLIGHTS.md says how a thread that moves the deadline and the one for which the alarm rings find each other.
+//! docs/design/OPERATIONS.md says how a thread that moves the deadline and the one for which the timer rings find each other.
 
 use std::sync::atomic::Ordering::{Release, SeqCst};
 

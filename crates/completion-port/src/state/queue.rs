@@ -30,7 +30,7 @@ pub(crate) const TELLS: Node = 1 << 29;
 /// Of operations there are fewer than this.
 pub(crate) const MOST: u32 = 1 << 30;
 
-/// Records of operations have numbers below this. The two numbers above mean something else in a lane.
+/// Records of operations have numbers below this. The two numbers above mean something else in an operation queue.
 pub(crate) const MOST_OPS: u32 = MOST - 2;
 
 /// Of messages there are fewer than this.

@@ -6,7 +6,7 @@ const MANY: usize = 1024;
 /// Reports of the kernel's set about ended registrations.
 #[derive(Debug)]
 pub(crate) struct StaleEvents {
-    /// Strays since the last replacement of the set, or the last attempt.
+    /// Stale events since the last replacement of the set, or the last attempt.
     count: usize,
     /// A thread replaces the set.
     is_replacing: bool,
@@ -24,7 +24,7 @@ impl StaleEvents {
         self.count += count;
     }
 
-    /// Whether most reports of the set are strays, beside `registrations`.
+    /// Whether most reports of the set are stale events, beside `registrations`.
     #[inline]
     pub(crate) fn are_many(&self, registrations: usize) -> bool {
         self.count > MANY.max(registrations)
@@ -44,7 +44,7 @@ impl StaleEvents {
         begins
     }
 
-    /// The thread has replaced the set. If it could not, a thread tries again after as many more strays.
+    /// The thread has replaced the set. If it could not, a thread tries again after as many more stale events.
     pub(crate) fn end_replacing(&mut self, is_done: bool) {
         (self.count, self.is_replacing) = (0, false);
         self.replacements += u64::from(is_done);

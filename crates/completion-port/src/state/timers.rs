@@ -1,6 +1,6 @@
 //! What is to happen at a time to come: a heap, earliest first.
 //!
-//! A posted message is named by its cell. A slot has two timers at most, its *alarms*: one for the deadline of its
+//! A posted message is named by its cell. A slot has two timers at most, its *timers*: one for the deadline of its
 //! arming, and one for whatever its operations wait for. The heap knows where each stands, so that one is taken out
 //! without a search and nothing is left behind.
 
@@ -18,10 +18,10 @@ pub(crate) struct TimerName {
 
 /// Set in the number of a slot, to tell it from that of a cell.
 const SLOT_TIMER: u32 = 1 << 31;
-/// Besides, if it is the alarm of operations.
+/// Besides, if it is the timer of operations.
 const OF_OPERATIONS: u32 = 1 << 30;
 
-/// Which of the two alarms of a slot.
+/// Which of the two timers of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SlotTimer {
     /// That of its arming.
@@ -31,7 +31,7 @@ pub(crate) enum SlotTimer {
 }
 
 impl SlotTimer {
-    /// What stands in a name for this alarm of `slot`.
+    /// What stands in a name for this timer of `slot`.
     fn of(self, slot: u32) -> u32 {
         match self {
             Self::DeadlineTimer => SLOT_TIMER | slot,
@@ -45,7 +45,7 @@ impl SlotTimer {
 pub(crate) enum Due {
     /// The message in this cell.
     Message(u32),
-    /// An alarm of this slot.
+    /// A timer of this slot.
     SlotTimer(SlotTimer, u32),
 }
 
@@ -68,10 +68,10 @@ pub(crate) struct Timers {
     heap: Vec<TimerEntry>,
     /// Where the timer of a cell stands, by cells; [`NOWHERE`] if it has none.
     places: Vec<u32>,
-    /// The same for the alarms of slots.
+    /// The same for the timers of slots.
     of_deadlines: Vec<u32>,
     of_operations: Vec<u32>,
-    /// How many entries are alarms.
+    /// How many entries are timers.
     slot_timers_set: usize,
     next_number: u64,
 }
@@ -108,7 +108,7 @@ impl Timers {
         Self::reserve_up_to(&mut self.places, cell) && self.reserve_entries()
     }
 
-    /// Makes sure that this alarm can be set, however often, for `slot` and all slots before. False if there is no
+    /// Makes sure that this timer can be set, however often, for `slot` and all slots before. False if there is no
     /// memory.
     pub(crate) fn reserve_slot_timer(&mut self, timer: SlotTimer, slot: u32) -> bool {
         // No system has so many descriptors.
@@ -129,13 +129,13 @@ impl Timers {
         true
     }
 
-    /// Makes room for an entry of each cell and of each alarm.
+    /// Makes room for an entry of each cell and of each timer.
     fn reserve_entries(&mut self) -> bool {
         let wanted = self.places.len() + self.of_deadlines.len() + self.of_operations.len();
         self.heap.try_reserve(wanted.saturating_sub(self.heap.len())).is_ok()
     }
 
-    /// Sets an alarm of `slot`, or moves it. There is room for it.
+    /// Sets a timer of `slot`, or moves it. There is room for it.
     pub(crate) fn set_slot_timer(&mut self, timer: SlotTimer, slot: u32, at: Moment) {
         match self.slot_timers(timer)[slot as usize] {
             NOWHERE => {
@@ -190,7 +190,7 @@ impl Timers {
         self.heap.iter().map(|entry| entry.name.cell).filter(|cell| cell & SLOT_TIMER == 0)
     }
 
-    /// Where the alarms of slots stand.
+    /// Where the timers of slots stand.
     fn slot_timers(&mut self, timer: SlotTimer) -> &mut Vec<u32> {
         match timer {
             SlotTimer::DeadlineTimer => &mut self.of_deadlines,
@@ -198,7 +198,7 @@ impl Timers {
         }
     }
 
-    /// Where the place of this cell's or alarm's entry is noted.
+    /// Where the place of this cell's or timer's entry is noted.
     #[inline]
     fn noted(&mut self, cell: u32) -> &mut u32 {
         if cell & SLOT_TIMER == 0 {

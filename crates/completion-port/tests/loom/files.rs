@@ -1,4 +1,4 @@
-//! Operations on files at a port: requests that come back while they are called off, while the port is closed, and while
+//! Operations on files at a port: requests that come back while they are cancelled, while the port is closed, and while
 //! their registration is removed. The back end has what was put until a thread of the model begins with it.
 
 use std::sync::{Arc, Weak};
@@ -122,7 +122,7 @@ impl Depot {
         let Step::Ends(reason) = self.engine.turn(&op_ref, Some(worker)) else {
             panic!("its node comes once, when it has ended");
         };
-        // An operation that was called off before it was handed over has no request.
+        // An operation that was cancelled before it was handed over has no request.
         if let Some(request) = self.engine.take_completed_file(op_index) {
             assert_eq!(request.is_cancelled, reason != EndReason::Done);
             assert_eq!(request.id, self.engine.operation_of(op_index));
@@ -265,7 +265,7 @@ fn a_deadline_calls_a_job_off_or_finds_it_done() {
     }
 }
 
-/// A thread that calls an operation off, and one that closes the port: its packet comes before the waits end.
+/// A thread that cancels an operation, and one that closes the port: its packet comes before the waits end.
 #[test]
 fn what_is_cancelled_as_the_port_is_closed_is_handed_out() {
     everywhere(2, |depot| {

@@ -1,4 +1,4 @@
-//! Operations at a port: what is called off by its end, by removals and by deadlines, and what threads hand to each
+//! Operations at a port: what is cancelled by its end, by removals and by deadlines, and what threads hand to each
 //! other. The kernel has one descriptor, of which a byte can be read or not.
 
 use std::sync::Arc;
@@ -35,7 +35,7 @@ const PARKED: Return = Return { mode: None, timed: false, drained: NO_HINT };
 struct OpData {
     is_there: bool,
     has_byte: bool,
-    /// It has ended while its token tried it, called off.
+    /// It has ended while its token tried it, cancelled.
     is_cancelled: bool,
 }
 
@@ -197,7 +197,7 @@ impl Harbour {
                 return Ok(operation);
             };
             is_cancelled = reason != EndReason::Done;
-            // It has landed: the key is the token's.
+            // It has completed: the key is the token's.
             self.use_key();
             drained = NO_HINT;
             has_byte = self.unload(op_index).has_byte;
@@ -220,7 +220,7 @@ impl Harbour {
         kind
     }
 
-    /// The calling thread tries an operation. If that was started by a token and has ended, it has landed.
+    /// The calling thread tries an operation. If that was started by a token and has ended, it has completed.
     fn attempt(&self, op_ref: &OpRef<'_>, worker: Option<&Worker>) -> Step {
         loop {
             let attempted = self.with_data(op_ref.op_index, |data| {
@@ -396,7 +396,7 @@ fn an_operation_that_is_tried_for_nothing_is_cancelled_once() {
     });
 }
 
-/// Waits go on until the thread that closes the port has called off what waits.
+/// Waits go on until the thread that closes the port has cancelled what waits.
 #[test]
 fn a_port_that_is_closed_hands_out_what_waits() {
     for is_shared in [false, true] {
@@ -491,7 +491,7 @@ fn waits_go_on_until_what_was_done_at_its_start_is_queued() {
     }
 }
 
-/// A thread that calls an operation off, and one that closes the port: its packet comes before the waits end.
+/// A thread that cancels an operation, and one that closes the port: its packet comes before the waits end.
 #[test]
 fn what_is_called_off_as_the_port_is_closed_is_handed_out() {
     for is_shared in [false, true] {
@@ -734,7 +734,7 @@ fn a_port_is_dropped_with_operations_wherever_they_are() {
     }
 }
 
-/// Another port registers the number meanwhile: what it calls off is dropped with the port all the same.
+/// Another port registers the number meanwhile: what it cancels is dropped with the port all the same.
 #[test]
 fn a_port_is_dropped_while_another_one_claims_a_descriptor_with_operations() {
     for is_shared in [false, true] {

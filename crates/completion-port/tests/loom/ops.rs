@@ -1,5 +1,5 @@
-//! The operations of one registration: the slot's word, the lanes beside it, and the phases of each flight, as
-//! docs/design/FLIGHTS.md has them. The kernel is two counters: how many bytes can be received, and how many sent.
+//! The operations of one registration: the slot's word, the operation queues beside it, and the phases of each operation, as
+//! docs/design/OPERATIONS.md has them. The kernel is two counters: how many bytes can be received, and how many sent.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ struct Board {
     /// The link of the slot's node is the slot's own.
     data: [UnsafeCell<OpData>; 2],
     key: UnsafeCell<u32>,
-    /// The nodes of flights that are due or have ended.
+    /// The nodes of operations that are due or have ended.
     queue: Mutex<Vec<Node>>,
     /// Nodes of the slot that were won and not yet dealt with.
     won: AtomicUsize,
@@ -307,7 +307,7 @@ impl Board {
         Step::Ends(EndReason::Done)
     }
 
-    /// The calling thread tries an operation. If that was started by a token and has ended, it has landed.
+    /// The calling thread tries an operation. If that was started by a token and has ended, it has completed.
     fn attempt(&self, node: Node) -> Step {
         let direction = self.op(node).direction();
         loop {
@@ -362,7 +362,7 @@ impl Board {
         self.use_key();
     }
 
-    /// A thread takes the first node of the queue, if there is one. Gives the flight whose packet it has taken by that.
+    /// A thread takes the first node of the queue, if there is one. Gives the operation whose packet it has taken by that.
     fn serve(&self) -> Option<(Node, EndReason)> {
         loop {
             let mut queue = self.queue.lock().unwrap();
@@ -462,7 +462,7 @@ impl Board {
         self.note(next);
     }
 
-    /// The desk's timer rings. Gives the moment when it is to ring again.
+    /// The operation entry's timer rings. Gives the moment when it is to ring again.
     fn ring(&self, now: Moment) -> Moment {
         let mut due = NodeList::new();
         let mut queues = self.queues.lock().unwrap();
@@ -548,7 +548,7 @@ impl Board {
         assert_eq!(queues.in_flight() > 0 || is_lone, self.slot.word().is_lent());
     }
 
-    /// What waits is called off, and nothing is left. Gives what became of each flight.
+    /// What waits is cancelled, and nothing is left. Gives what became of each operation.
     fn finish(&self) -> [OpData; 2] {
         self.settle();
         self.call_all_off(EndReason::Cancelled);
@@ -632,7 +632,7 @@ fn edges_that_meet_attempts_of_another_thread_are_not_lost() {
     }
 }
 
-/// The attempt has taken all, says so, and an edge comes: to a lane that is empty by then, perhaps. The next
+/// The attempt has taken all, says so, and an edge comes: to an operation queue that is empty by then, perhaps. The next
 /// operation must know.
 #[test]
 fn an_edge_that_meets_the_end_of_the_last_attempt_is_remembered() {
@@ -693,7 +693,7 @@ fn an_edge_that_meets_the_end_of_an_attempt_is_reported_to_the_token_that_arms()
 
 #[test]
 fn the_next_operation_goes_on_where_one_has_ended() {
-    // Two in one lane; what comes is enough for both, by one edge.
+    // Two in one operation queue; what comes is enough for both, by one edge.
     explore(|| {
         let board = Board::waiting(true);
         assert_eq!(board.start(SECOND, IN), Ok(Step::Waits));
@@ -797,7 +797,7 @@ fn what_stands_behind_a_cancelled_operation_goes_on() {
     });
 }
 
-/// The first operation is called off while it is tried, and an edge comes behind the answer of the kernel: it is for the
+/// The first operation is cancelled while it is tried, and an edge comes behind the answer of the kernel: it is for the
 /// next one, or for an operation to come.
 #[test]
 fn an_edge_behind_the_attempt_of_what_is_called_off_is_kept() {
@@ -886,7 +886,7 @@ fn an_operation_that_lacks_something_is_tried_again_once() {
     });
 }
 
-/// An operation that has to begin without an edge is tried when the one before it leaves the lane, however that happens. A
+/// An operation that has to begin without an edge is tried when the one before it leaves the operation queue, however that happens. A
 /// check may have found the direction not ready in between.
 #[test]
 fn what_has_to_be_begun_is_tried_when_the_operation_before_it_leaves() {
@@ -1028,7 +1028,7 @@ fn the_key_leaves_with_the_last_flight_if_its_registration_is_removed() {
     }
 }
 
-/// The flights have their packets, whatever each has come to, and the registration ends behind them: at the turn of its
+/// The operations have their packets, whatever each has come to, and the registration ends behind them: at the turn of its
 /// node, or where its token comes back.
 #[test]
 fn the_key_leaves_with_the_last_flight_if_its_descriptor_was_closed() {

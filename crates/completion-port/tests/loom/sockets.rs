@@ -1,4 +1,4 @@
-//! Operations on sockets that the back end performs: requests that complete while they are called off, while the port is
+//! Operations on sockets that the back end performs: requests that complete while they are cancelled, while the port is
 //! closed, and while their registration is removed. The back end has what was handed over until a thread of the model ends
 //! it, and tells of that by an edge.
 

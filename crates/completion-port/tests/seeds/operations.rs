@@ -261,7 +261,7 @@ impl Ledger {
         let in_flight = self.log().in_flight();
         for OpRef { number, key, sort, latest } in in_flight {
             if sort == Sort::Write && kernel.held_files() > 0 {
-                // Perhaps this one. What was not begun is given back when it is called off, which
+                // Perhaps this one. What was not begun is given back when it is cancelled, which
                 // `FileScript::Queued` is about; the claims look at that.
                 continue;
             }

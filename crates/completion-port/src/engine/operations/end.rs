@@ -71,7 +71,7 @@ impl Operations {
         self.follow(next, index, None);
     }
 
-    /// The packet of a flight is taken, which the waits of a port that was closed may have gone on for.
+    /// The packet of an operation is taken, which the waits of a port that was closed may have gone on for.
     #[inline]
     pub(super) fn stop_awaiting(&self, op: &Op) {
         if op.stop_awaiting() {
@@ -173,7 +173,7 @@ impl Operations {
         if next_of_cancelled == SlotStep::Nothing { next } else { next_of_cancelled }
     }
 
-    /// The alarm of the operations of a slot has rung. What is to be queued by that is put at the end of `due`, or put on
+    /// The timer of the operations of a slot has rung. What is to be queued by that is put at the end of `due`, or put on
     /// the list of what is to be checked. The caller has the port's lock.
     pub(in crate::engine) fn ring(
         &self,
@@ -198,8 +198,8 @@ impl Operations {
         due: &mut NodeList,
     ) -> Moment {
         let slot = self.slot(index);
-        // The start of a lone operation changes the slot's word before it looks at the alarm, and behind its claim. So either it
-        // sees that the alarm has rung, or the claim is seen here.
+        // The start of a lone operation changes the slot's word before it looks at the timer, and behind its claim. So either it
+        // sees that the timer has rung, or the claim is seen here.
         slot.touch();
         let mut queues = entry.lock();
         if let Some((node, uses)) = self.lone_of(entry) {

@@ -1,6 +1,6 @@
 //! The life of an operation on a file, from its start to its end.
 //!
-//! What can be done at once its caller does. What cannot is handed to the back end, as a request with the
+//! What can be done at once its caller does. What cannot is submitted to the back end, as a request with the
 //! buffer in it; from then on the buffer is the back end's, until the request comes back. The packet is one
 //! like any other.
 
@@ -20,7 +20,7 @@ use crate::types::error::{Call, Error, ErrorKind};
 use crate::types::source::Descriptor;
 
 impl Operations {
-    /// Whether reads from the file of this desk are tried at once.
+    /// Whether reads from the file of this operation entry are tried at once.
     #[inline]
     pub(crate) fn reads_now(&self, entry: &OpEntry, descriptor: Descriptor) -> bool {
         entry.reads_now(|| self.backend().reads_now(descriptor))
@@ -54,7 +54,7 @@ impl Operations {
         let step = queues.submit(self.nodes(), node);
         debug_assert_eq!(step, Step::Waits, "nothing has called it off yet");
         entry.timer().move_deadline(deadline);
-        // With the lock: a thread that calls the flight off finds it at the back end.
+        // With the lock: a thread that cancels the operation finds it at the back end.
         self.backend().file_requests().submit(request);
         drop(queues);
         self.revalidate_timer(SlotTimer::Operations, index, entry.timer());
@@ -92,7 +92,7 @@ impl Operations {
 
     /// An operation on a file, which the caller has tried or the back end has had, ends as `end` says, and its packet is
     /// queued. Both in one hold of the port's lock, with which the thread that closes the port looks for what is in
-    /// flight: it finds it there, or its packet in the queue.
+    /// operation: it finds it there, or its packet in the queue.
     fn end_and_queue(&self, entry: &OpEntry, op_index: u32, end: impl FnOnce(&mut OpQueues, Node)) {
         let node = op_index | OP;
         let mut hub = self.lock();
@@ -109,7 +109,7 @@ impl Operations {
         });
     }
 
-    /// The operation on a file that the caller has tried goes to the back end. If it was called off meanwhile it has
+    /// The operation on a file that the caller has tried goes to the back end. If it was cancelled meanwhile it has
     /// ended, and the request is the caller's again.
     #[allow(clippy::result_large_err, reason = "a refusal gives the request back")]
     pub(crate) fn submit_file(
@@ -137,7 +137,7 @@ impl Issuer for Engine {
         #[allow(clippy::cast_possible_truncation, reason = "the lower half is the record")]
         let op_index = request.id as u32;
         let was_cancelled = request.is_cancelled;
-        // Before the flight ends: the thread that sees that takes it.
+        // Before the operation ends: the thread that sees that takes it.
         self.outstanding.keep_file(op_index, request);
         self.end_and_queue(self.op_ref(op_index).entry, op_index, |queues, node| {
             queues.complete_file(self.nodes(), node, was_cancelled);

@@ -30,7 +30,7 @@ impl Operations {
             entry.timer().move_deadline(deadline);
         }
         op.begin_alone(index, direction, deadline);
-        // Read before the slot is given up: the flight may land at once, and the slot be used anew.
+        // Read before the slot is given up: the operation may complete at once, and the slot be used anew.
         let name = name_of(index, slot.word().generation());
         let is_ready = match slot.lend_alone(direction.facts(), drained) {
             Ok(is_ready) => is_ready,
@@ -55,7 +55,7 @@ impl Operations {
         Ok(Step::Waits)
     }
 
-    /// The calling thread has just given the node of a lone operation back. A thread that has called it off before that
+    /// The calling thread has just given the node of a lone operation back. A thread that has cancelled it before that
     /// has left the node to this one: it is queued. By now it may be another operation's, which its turn tells.
     #[inline]
     fn end_if_cancelled(&self, slot: &Slot, op: &Op, op_index: u32) {
@@ -104,7 +104,7 @@ impl Operations {
         true
     }
 
-    /// The same for one that has its place in a lane, and has ended.
+    /// The same for one that has its place in an operation queue, and has ended.
     #[inline(never)]
     fn complete_in_queue(&self, op_ref: &OpRef<'_>, dry: bool) {
         op_ref.entry.lock().tried_and_completed(op_ref.op, op_ref.slot, dry);
@@ -143,7 +143,7 @@ impl Operations {
         }
     }
 
-    /// A lone operation, whose node the caller has, waits for something else than an edge: it goes on in its lane, as one
+    /// A lone operation, whose node the caller has, waits for something else than an edge: it goes on in its operation queue, as one
     /// that is being tried.
     #[cold]
     #[inline(never)]
@@ -153,14 +153,14 @@ impl Operations {
         queues.adopt(self.nodes(), op_ref.op_index | OP, has_new_edge);
     }
 
-    /// The lone operation of a desk, if it has one, and what its record is used for.
+    /// The lone operation of an operation entry, if it has one, and what its record is used for.
     pub(super) fn lone_of(&self, entry: &OpEntry) -> Option<(Node, u32)> {
         let node = entry.own()?;
         Some((node, self.nodes().op(node).lone_use()?))
     }
 
-    /// Calls off the lone operation of `node`, which its record was used for as `uses` says. True if its node is the
-    /// caller's to queue by that. The caller has the lock of the desk.
+    /// Cancels the lone operation of `node`, which its record was used for as `uses` says. True if its node is the
+    /// caller's to queue by that. The caller has the lock of the operation entry.
     pub(super) fn cancel_alone(
         &self,
         slot: &Slot,
@@ -172,7 +172,7 @@ impl Operations {
         op.cancel_alone(uses, reason) && self.claim_alone(slot, op)
     }
 
-    /// Claims the node of the lone operation of a slot, which was called off. True if the caller has it by that, and
+    /// Claims the node of the lone operation of a slot, which was cancelled. True if the caller has it by that, and
     /// queues it.
     pub(in crate::engine) fn claim_alone(&self, slot: &Slot, op: &Op) -> bool {
         let is_claimed = slot.claim_alone();

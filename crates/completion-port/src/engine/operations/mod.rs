@@ -140,7 +140,7 @@ impl Operations {
         OpRef { op_index, index, op, slot: self.slot(index), entry: self.entry_of_operation(index) }
     }
 
-    /// What an attempt at the operation of `op_index` asks, which belongs to this desk.
+    /// What an attempt at the operation of `op_index` asks, which belongs to this operation entry.
     #[inline]
     pub(crate) fn place<'e>(&'e self, entry: &'e OpEntry, op_index: u32) -> AttemptContext<'e> {
         AttemptContext { context: self, entry, op_index }
@@ -228,7 +228,7 @@ impl Operations {
         step
     }
 
-    /// Does what a change of a flight asks for besides.
+    /// Does what a change of an operation asks for besides.
     pub(super) fn see_to(&self, follow_up: FollowUp, index: u32, worker: Option<&Worker>) {
         if follow_up.due != NIL && !self.forked() {
             self.submit(follow_up.due);

@@ -126,7 +126,7 @@ impl Operations {
         self.outstanding.sockets.take(op_index)
     }
 
-    /// Cancels the file request of an operation that is called off. True if it has ended by that: the caller ends the
+    /// Cancels the file request of an operation that is cancelled. True if it has ended by that: the caller ends the
     /// operation.
     fn cancel_file(&self, node: Node) -> bool {
         let op_index = node & !OP;
@@ -137,7 +137,7 @@ impl Operations {
         true
     }
 
-    /// Cancels the request of the active operation of a lane, which is called off.
+    /// Cancels the request of the active operation of an operation queue, which is cancelled.
     fn cancel_socket(
         &self,
         queues: &mut OpQueues,
@@ -165,7 +165,7 @@ impl Operations {
         self.backend().socket_requests()?.cancel(self.socket_request_of(op_index))
     }
 
-    /// Cancels the request of an operation that is called off, if it has one. If the operation ends by that, puts its node
+    /// Cancels the request of an operation that is cancelled, if it has one. If the operation ends by that, puts its node
     /// at the end of `ended`, and that of the next operation, if that is due now. Returns what the slot asks for.
     pub(in crate::engine) fn cancel_request(
         &self,
@@ -188,7 +188,7 @@ impl Operations {
         SlotStep::Nothing
     }
 
-    /// Cancels the socket requests of those operations of the lanes that are called off.
+    /// Cancels the socket requests of those operations of the operation queues that are cancelled.
     pub(in crate::engine) fn cancel_sockets(
         &self,
         queues: &mut OpQueues,

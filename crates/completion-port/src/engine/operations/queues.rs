@@ -61,7 +61,7 @@ impl Operations {
         let Some(request) = request else { return Brought::NOTHING };
         let was_cancelled = request.is_cancelled;
         let goes_on = request.target.is_declined;
-        // Before the flight ends: the thread that sees that takes it.
+        // Before the operation ends: the thread that sees that takes it.
         self.outstanding.keep_socket(op_index, request);
         let index = self.nodes().op(node).slot();
         let (slot, entry) = (self.slot(index), self.entry_of_operation(index));

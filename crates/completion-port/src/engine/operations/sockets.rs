@@ -1,6 +1,6 @@
 //! Submits operations on sockets to a back end that performs them by itself.
 //!
-//! The operation stays the active one of its lane meanwhile: those behind it wait, and no edge concerns it. An edge whose name
+//! The operation stays the active one of its operation queue meanwhile: those behind it wait, and no edge concerns it. An edge whose name
 //! is the request's id reports its end ([`Operations::bring_back`]).
 
 use super::{OpRef, Operations};
@@ -11,7 +11,7 @@ use crate::state::queue::OP;
 
 impl Operations {
     /// Submits the operation that the caller has tried. It may have completed when this returns, and is the caller's no
-    /// more. If it was called off meanwhile it has ended, and the request is the caller's again.
+    /// more. If it was cancelled meanwhile it has ended, and the request is the caller's again.
     #[cold]
     #[allow(clippy::result_large_err, reason = "a refusal gives the request back")]
     pub(crate) fn submit_socket(

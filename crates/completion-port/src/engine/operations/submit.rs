@@ -24,11 +24,11 @@ struct DirectAttempt<'e> {
 }
 
 impl DirectAttempt<'_> {
-    /// The attempt has ended with this result. Frees the lane.
+    /// The attempt has ended with this result. Frees the operation queue.
     fn tried(&self, attempt: SocketAttempt<Rest>) {
         let Self { operations, name, slot, entry, direction } = *self;
         if operations.forked() {
-            // The attempt has forked, and this is the child: the lane is the parent's.
+            // The attempt has forked, and this is the child: the operation queue is the parent's.
             return;
         }
         let tried = match attempt {
@@ -59,7 +59,7 @@ impl Drop for DirectAttempt<'_> {
 }
 
 impl Operations {
-    /// The desk of a slot, which is made if there is none, with room for its timer.
+    /// The operation entry of a slot, which is made if there is none, with room for its timer.
     #[inline]
     pub(in crate::engine) fn entry_with_timer(
         &self,
@@ -94,7 +94,7 @@ impl Operations {
         Ok(entry)
     }
 
-    /// The record of an operation that is to be started by the token of the held slot `index`, and the slot's desk.
+    /// The record of an operation that is to be started by the token of the held slot `index`, and the slot's operation entry.
     /// `also` makes sure that the record's cell can be used.
     #[inline]
     pub(crate) fn own_op(
@@ -198,7 +198,7 @@ impl Operations {
     ) -> Result<Step, Error> {
         let mut queues = entry.lock();
         // The thread that closes the port says so before it takes this lock, with which it looks at what is in
-        // flight: so either that thread sees this operation, or this one sees that the port is closed.
+        // operation: so either that thread sees this operation, or this one sees that the port is closed.
         if self.phase() != PortPhase::Open {
             return Err(Error::new(plan.call, ErrorKind::Closed));
         }
@@ -206,7 +206,7 @@ impl Operations {
             take_key(&queues).map_err(|refusal| Error::new(plan.call, kind_of(refusal)))?;
         let Plan { direction, deadline, .. } = *plan;
         let node = op_index | OP;
-        // Read before the lock is given up: the flight may land at once, and the slot be used anew.
+        // Read before the lock is given up: the operation may complete at once, and the slot be used anew.
         let name = name_of(index, slot.word().generation());
         let step = queues.start(self.nodes(), node, index, direction, deadline, is_ready);
         if queues.is_shared {
@@ -224,7 +224,7 @@ impl Operations {
     }
 
     /// Tries work without a record on the descriptor of a shared registration, if no operation of this direction is in
-    /// flight and the direction may be ready. Returns whether the work is done. If not, the caller starts an operation.
+    /// operation and the direction may be ready. Returns whether the work is done. If not, the caller starts an operation.
     pub(crate) fn try_directly(
         &self,
         name: Name,
@@ -244,7 +244,7 @@ impl Operations {
         }
         let (index, generation) = name_parts(name);
         let (slot, _) = self.known(name)?;
-        // Without memory for the desk, the start that follows fails with that error.
+        // Without memory for the operation entry, the start that follows fails with that error.
         let entry = self.entry_with_timer(index, Call::Receive).ok()?;
         let mut queues = entry.lock();
         // As in `start`.
@@ -253,7 +253,7 @@ impl Operations {
         begins.then(|| DirectAttempt { operations: self, name, slot, entry, direction })
     }
 
-    /// The operation of a record that is to be started by the token of the held slot `index`, whose desk this is.
+    /// The operation of a record that is to be started by the token of the held slot `index`, whose operation entry this is.
     #[inline]
     pub(crate) fn before_start<'e>(
         &'e self,

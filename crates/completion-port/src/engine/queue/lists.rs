@@ -30,7 +30,7 @@ impl Flags {
     pub(in crate::engine) const MEASURED: u8 = 4;
     /// A thread was found asleep, and no event tells of it yet.
     const FOUND: u8 = 8;
-    /// Operations were put aside.
+    /// Operations were deferred.
     pub(in crate::engine) const DEFERRED: u8 = 16;
 
     #[inline]
@@ -68,7 +68,7 @@ pub(in crate::engine) struct Lists {
     timers: Timers,
     stale_events: StaleEvents,
     /// How many threads that take nothing ask the kernel without the lock. What they have found, or
-    /// have taken off `recheck`, stands in no list meanwhile. Also a thread that calls off operations of a port
+    /// have taken off `recheck`, stands in no list meanwhile. Also a thread that cancels operations of a port
     /// which it closes, and operations that were being tried then: their packets are still to be queued.
     peeks: usize,
     /// Threads that sleep in `remove_and_wait`. They are woken whenever a key comes back, which may

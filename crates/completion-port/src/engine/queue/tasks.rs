@@ -1,6 +1,6 @@
 //! Operations that are carried out wherever they are found to be due: no thread has to take a packet for that.
 //!
-//! The nodes of tasks do not go to the queue. They are put aside, and the thread that has found them goes on with them
+//! The nodes of tasks do not go to the queue. They are deferred, and the thread that has found them goes on with them
 //! when it has no lock.
 
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -38,7 +38,7 @@ impl Queue {
         true
     }
 
-    /// Of what timers have brought, what is to be queued: tasks are put aside. The caller has the lock.
+    /// Of what timers have brought, what is to be queued: tasks are deferred. The caller has the lock.
     pub(in crate::engine) fn defer_due(&self, lists: &mut Lists, mut due: NodeList) -> NodeList {
         if !self.has_tasks.load(Acquire) {
             return due;
@@ -54,7 +54,7 @@ impl Queue {
         rest
     }
 
-    /// The next operation that was put aside: its record, which is the caller's to go on with.
+    /// The next operation that was deferred: its record, which is the caller's to go on with.
     pub(crate) fn take_deferred(&self) -> Option<u32> {
         let mut hub = self.lock();
         let node = hub.lists_mut().take_deferred(self.nodes())?;

@@ -42,7 +42,7 @@ impl Registry {
         self.revalidate_timer(SlotTimer::DeadlineTimer, index, deadline_timer);
     }
 
-    /// The calling thread has given the node of a slot back, which makes no packet. If its alarm has rung meanwhile, there
+    /// The calling thread has given the node of a slot back, which makes no packet. If its timer has rung meanwhile, there
     /// was a packet on its way, and the deadline was left alone; it is looked after again.
     #[inline(never)]
     pub(in crate::engine) fn revalidate_given_back(&self, index: u32) {
@@ -55,7 +55,7 @@ impl Registry {
         }
     }
 
-    /// The alarm of an arming has rung. If a packet is to be queued by that, it is put at the end of `due`. The caller has
+    /// The timer of an arming has rung. If a packet is to be queued by that, it is put at the end of `due`. The caller has
     /// the port's lock.
     pub(in crate::engine) fn ring_deadline_timer(
         &self,
@@ -65,7 +65,7 @@ impl Registry {
         due: &mut NodeList,
     ) {
         let deadline_timer = self.deadline_timers.at(index);
-        // A thread that gives the node back sets the alarm itself, too.
+        // A thread that gives the node back sets the timer itself, too.
         lists.ring(SlotTimer::DeadlineTimer, index, deadline_timer, now, |_| {
             self.expire(index, deadline_timer, now, due)
         });

@@ -374,13 +374,13 @@ impl Registry {
 
 /// What stands beside a slot once an operation needs it.
 impl Registry {
-    /// The desk of a slot that has had one. A slot keeps it for the registrations to come.
+    /// The operation entry of a slot that has had one. A slot keeps it for the registrations to come.
     #[inline]
     pub(super) fn entry(&self, index: u32) -> Option<&OpEntry> {
         self.entries.find(index)
     }
 
-    /// The desk of a slot of which operations were started.
+    /// The operation entry of a slot of which operations were started.
     pub(crate) fn entry_of_operation(&self, index: u32) -> &OpEntry {
         self.entries.at(index)
     }
@@ -416,7 +416,7 @@ impl Registry {
         own.expect("a lone operation has the record of its desk")
     }
 
-    /// Makes sure that the slot has a desk. False if there is no memory.
+    /// Makes sure that the slot has an operation entry. False if there is no memory.
     pub(super) fn reserve_entry(&self, index: u32) -> bool {
         self.entries.reserve(index)
     }

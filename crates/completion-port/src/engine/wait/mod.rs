@@ -20,7 +20,7 @@ pub(crate) use poll::Scratch;
 /// How many timers that are due are seen to at once.
 const MOST_DUE: usize = 1024;
 
-/// A port that goes on with the operations that its engine has put aside.
+/// A port that goes on with the operations that its engine has deferred.
 pub(crate) trait GoesOn {
     /// Goes on until none is left. Whether there were any. The caller has no lock.
     fn go_on(&self) -> bool;
@@ -28,7 +28,7 @@ pub(crate) trait GoesOn {
 
 impl Engine {
     /// Waits until `worker` has been handed packets, at most `room` of them, or `deadline` is over
-    /// (`None`: no limit). `port` goes on with the operations that were put aside, whenever there are any, without the lock.
+    /// (`None`: no limit). `port` goes on with the operations that were deferred, whenever there are any, without the lock.
     pub(crate) fn wait(
         &self,
         worker: &Worker,
@@ -96,7 +96,7 @@ impl Engine {
                 self.ask(hub, worker, scratch)
             }
             Action::Query(query) => self.query(hub, query),
-            // What was put aside is not to wait for the end of a sleep, nor is what comes of it.
+            // What was deferred is not to wait for the end of a sleep, nor is what comes of it.
             Action::Poll(_) if hub.lists().flags().has(Flags::DEFERRED) => {
                 let hub = self.go_on(hub, worker, port);
                 self.sleep_in_kernel(hub, worker, scratch, Some(Duration::ZERO))
@@ -127,7 +127,7 @@ impl Engine {
         }
     }
 
-    /// Goes on with what was put aside, without the lock.
+    /// Goes on with what was deferred, without the lock.
     #[cold]
     fn go_on<'e>(
         &'e self,

@@ -384,7 +384,7 @@ impl Engine {
         ready.push(node, self.nodes().link(node));
     }
 
-    /// Queues the node of an operation, unless it is a task, which is put aside.
+    /// Queues the node of an operation, unless it is a task, which is deferred.
     #[inline]
     fn push_unless_task<'e>(&'e self, node: Node, ready: &mut NodeListBuilder<'e>) {
         if !self.defer(node) {
@@ -413,7 +413,7 @@ impl Engine {
         self.keep_fault(fault);
     }
 
-    /// Replaces the kernel's set, which is full of strays.
+    /// Replaces the kernel's set, which is full of stale events.
     #[cold]
     fn replace_set(&self) {
         let rebuilt = self.rebuild();

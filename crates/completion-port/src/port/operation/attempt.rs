@@ -177,7 +177,7 @@ impl<K, B: Buffer> Store<K, B> {
         }
     }
 
-    /// Tries an operation of a token until it ends, and is landed by that, or has to wait. False: it is the caller's
+    /// Tries an operation of a token until it ends, and is completed by that, or has to wait. False: it is the caller's
     /// no more. `known`: what the first attempt has come to, if it was made already.
     pub(in crate::port) fn attempt_own(
         &self,

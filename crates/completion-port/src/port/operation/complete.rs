@@ -43,7 +43,7 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
         Some(self.done(&op_ref, cell, worker))
     }
 
-    /// The packet of an operation that was started by a token, which has landed, and is settled.
+    /// The packet of an operation that was started by a token, which has completed, and is settled.
     #[inline]
     fn done(
         &self,
@@ -123,9 +123,9 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
         let sharing = Sharing(engine, op_index);
         let clone = self.port.clone_key().expect("set before the first such association");
         // SAFETY: `get` demands a value that is neither changed nor taken as long as the reference lives.
-        // - a value: the key lies in its cell while operations have it, and this one has not landed;
+        // - a value: the key lies in its cell while operations have it, and this one has not completed;
         // - neither changed nor taken: of a shared association no token is made, and the key is moved out only when
-        //   the last of its operations has landed. Other threads may clone it meanwhile: it is `Sync`.
+        //   the last of its operations has completed. Other threads may clone it meanwhile: it is `Sync`.
         let key = clone(unsafe { store.keys.cells.at(name_parts(name).0).get() });
         std::mem::forget(sharing);
         if engine.forked() {

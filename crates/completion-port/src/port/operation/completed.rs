@@ -40,7 +40,7 @@ pub struct Completed<'p, K, B = Vec<u8>> {
 }
 
 impl<'p, K, B> Completed<'p, K, B> {
-    /// The packet of the operation in `cell`, of the slot `index`, which has landed and is settled.
+    /// The packet of the operation in `cell`, of the slot `index`, which has completed and is settled.
     #[inline]
     pub(super) fn of(
         store: &'p Store<K, B>,

@@ -146,7 +146,7 @@ impl<B> Operation<B> {
     /// deadlines is over, and no start or edge of that registration is seen to meanwhile. So let thousands that wait at one
     /// socket have a common deadline, or none.
     ///
-    /// An operation on a file is called off then. Its packet comes as soon as the system has let go of the buffer,
+    /// An operation on a file is cancelled then. Its packet comes as soon as the system has let go of the buffer,
     /// which may be later, and tells what was done if that was quicker.
     pub fn deadline(self, deadline: impl Into<Deadline>) -> Self {
         Self { deadline: Some(deadline.into()), ..self }

@@ -158,7 +158,7 @@ impl<K, B: Buffer> Store<K, B> {
         }
     }
 
-    /// The operation in `cell`, whose node has come to the calling thread, was handed to the back end, and has come back
+    /// The operation in `cell`, whose node has come to the calling thread, was submitted to the back end, and has come back
     /// from it.
     #[cold]
     #[inline(never)]

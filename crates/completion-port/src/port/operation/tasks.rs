@@ -14,7 +14,7 @@ use crate::types::fd::RawFd;
 use crate::types::interest::Direction;
 
 impl<B> OpData<B> {
-    /// Tells a task, whose verdict is settled, that it has ended.
+    /// Tells a task, whose end reason is settled, that it has ended.
     pub(crate) fn end_task(self) {
         let ending = self.ending();
         if let (Detail::Task(functions), Some(task)) =
@@ -24,7 +24,7 @@ impl<B> OpData<B> {
         }
     }
 
-    /// How a task has ended whose verdict is settled.
+    /// How a task has ended whose end reason is settled.
     fn ending(&self) -> Ending {
         match self.reason {
             EndReason::Done if self.progress.fault.is_some() => Ending::Failed,
@@ -42,7 +42,7 @@ impl<B> OpData<B> {
 }
 
 impl<K, B: Buffer> Store<K, B> {
-    /// Goes on with the tasks that were put aside, until none is left. Whether there were any.
+    /// Goes on with the tasks that were deferred, until none is left. Whether there were any.
     fn go_on_with_tasks(&self) -> bool {
         let engine = &self.engine;
         if engine.forked() {
@@ -110,7 +110,7 @@ impl<K, B: Buffer> Store<K, B> {
         let registration = op_ref.registration();
         // SAFETY: `take` demands that the caller owns the cell, with a value in it.
         // - owned: the operation has ended, and its node is with the caller, or was never queued;
-        // - a value: an operation is in its cell until it has landed, which it does below.
+        // - a value: an operation is in its cell until it has completed, which it does below.
         let mut data = unsafe { self.operations.take(op_index) };
         data.settle(reason);
         with_current_worker(&self.engine, |worker| self.engine.complete_unseen(op_index, worker));

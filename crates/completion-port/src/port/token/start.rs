@@ -48,7 +48,7 @@ impl<'p, K, B: Buffer> Ended<'p, K, B> {
 
 impl<'p, K, B: Buffer> Lent<'p, K, B> {
     /// Tries the operation, if it is to be tried. `known`: what the first attempt has come to, if that is to be seen to in
-    /// flight.
+    /// operation.
     #[allow(clippy::type_complexity, reason = "a refusal gives everything back")]
     #[inline(never)]
     fn go_on(
@@ -267,7 +267,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
         self.held.store.load(op_index, operation, false)
     }
 
-    /// The record that an operation of this token is to lie in, and the desk of the registration.
+    /// The record that an operation of this token is to lie in, and the operation entry of the registration.
     #[allow(clippy::inline_always, reason = "what it returns passes through memory otherwise")]
     #[inline(always)]
     fn prepare(&self, call: Call) -> Result<(u32, &'p OpEntry)> {

@@ -1,7 +1,7 @@
 //! Lone operations: those that a token has started and that wait for edges alone. The slot's word says how one stands,
 //! so each step costs one exchange of that word, and no lock.
 //!
-//! The steps of the word are in `state/slot/alone.rs`. docs/design/FLIGHTS.md has the table of both.
+//! The steps of the word are in `state/slot/alone.rs`. docs/design/OPERATIONS.md has the table of both.
 
 use super::op::{EndReason, Op, OpTable, Phase};
 use super::queues::OpQueues;
@@ -10,7 +10,7 @@ use crate::state::queue::Node;
 use crate::types::interest::Direction;
 
 impl Op {
-    /// The operation of this token is in flight from here on, unless that is refused, and lone. Its desk has its deadline
+    /// The operation of this token is in flight from here on, unless that is refused, and lone. Its operation entry has its deadline
     /// already.
     #[inline]
     pub(crate) fn begin_alone(&self, slot: u32, direction: Direction, deadline: Moment) {
@@ -25,20 +25,20 @@ impl Op {
         self.phase() == Phase::Lone
     }
 
-    /// Why the lone operation is to end, unless it comes to an end of its own. The thread that has called it off says so
+    /// Why the lone operation is to end, unless it comes to an end of its own. The thread that has cancelled it says so
     /// to the slot afterwards, which the caller has asked before.
     #[inline]
     pub(crate) fn cancelled(&self) -> Option<EndReason> {
         Some(self.reason()).filter(|reason| *reason != EndReason::Done)
     }
 
-    /// Calls the lone operation off that the record was used for as `uses` says, if nothing has before. False if it has
-    /// landed. Afterwards the caller claims its node. The caller has the lock of the desk.
+    /// Cancels the lone operation that the record was used for as `uses` says, if nothing has before. False if it has
+    /// completed. Afterwards the caller claims its node. The caller has the lock of the operation entry.
     pub(crate) fn cancel_alone(&self, uses: u32, reason: EndReason) -> bool {
         self.set_reason_if_none(uses, reason)
     }
 
-    /// The caller has claimed the node of a lone operation, and queues it. If the operation is called off it has ended by
+    /// The caller has claimed the node of a lone operation, and queues it. If the operation is cancelled it has ended by
     /// that; it may be another one than the caller thought.
     pub(crate) fn end_if_cancelled(&self) {
         if self.is_cancelled() {

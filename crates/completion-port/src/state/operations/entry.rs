@@ -17,9 +17,9 @@ const RARE_TOLD: u8 = 1 << 2;
 #[derive(Debug)]
 pub(crate) struct OpEntry {
     pub(crate) queues: Mutex<OpQueues>,
-    /// When the first of the flights is to end or to be tried again.
+    /// When the first of the operations is to end or to be tried again.
     timer: DeadlineTimer,
-    /// There is room for the desk's timer.
+    /// There is room for the operation entry's timer.
     pub(crate) has_timer: AtomicBool,
     /// How the descriptor carries bytes, in the back end's terms, plus one; 0: not asked yet.
     transport: AtomicU8,
@@ -27,7 +27,7 @@ pub(crate) struct OpEntry {
     /// and which directions it watches lastingly since then. Asked for and changed under the lock of the descriptor's
     /// number, but that `RARE_TOLD` is set at any time.
     lasting: AtomicU8,
-    /// The record that the operations of registrations with tokens use in turn; `NIL` if there is none. The desk
+    /// The record that the operations of registrations with tokens use in turn; `NIL` if there is none. The operation entry
     /// keeps it.
     own: AtomicU32,
     /// The record of the connect that the system has of this descriptor, though the operation may have ended; or
@@ -54,7 +54,7 @@ const ABANDONED: u32 = u32::MAX - 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Clearance {
     Clear,
-    /// Another thread is giving up an earlier connect. It hastens this one when that is done.
+    /// Another thread is giving up an earlier connect. It pulls this one in when that is done.
     NotYet,
     /// An earlier one was cancelled, and may still be under way.
     Never,
@@ -78,7 +78,7 @@ impl Default for OpEntry {
 }
 
 impl OpEntry {
-    /// When the first of the flights is to end or to be tried again.
+    /// When the first of the operations is to end or to be tried again.
     #[inline]
     pub(crate) fn timer(&self) -> &DeadlineTimer {
         &self.timer
@@ -149,12 +149,12 @@ impl OpEntry {
         Some(self.own.load(Relaxed)).filter(|own| *own != NIL)
     }
 
-    /// The desk keeps a record for operations of registrations with tokens. The caller has the token.
+    /// The operation entry keeps a record for operations of registrations with tokens. The caller has the token.
     pub(crate) fn keep(&self, own: Node) {
         self.own.store(own, Relaxed);
     }
 
-    /// The desk is a new registration's.
+    /// The operation entry is a new registration's.
     pub(crate) fn begin(&self) {
         self.timer.move_deadline(Moment::NEVER);
         self.transport.store(0, Relaxed);
@@ -206,5 +206,5 @@ impl OpEntry {
     }
 }
 
-/// The desks of a port, by the numbers of slots.
+/// The operation entries of a port, by the numbers of slots.
 pub(crate) type OpEntries = Arena<OpEntry>;

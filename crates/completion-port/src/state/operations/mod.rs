@@ -2,17 +2,17 @@
 //!
 //! In one direction of one registration operations are tried one at a time, in the order in which they were
 //! started. So bytes are never swapped between two receives, and sends do not interleave. An operation that
-//! cannot go on waits at the head of its lane until an edge says that it is worth trying again.
+//! cannot go on waits at the head of its operation queue until an edge says that it is worth trying again.
 //!
-//! Operations on files have no lane: they say where in the file they begin, and do not wait for each other. What
+//! Operations on files have no operation queue: they say where in the file they begin, and do not wait for each other. What
 //! cannot be done at once is *handed* to the back end, until it comes back.
 //!
 //! An operation that a token starts is the only one of its registration. As long as it only waits for edges it has no
-//! place in a lane: it is *lone*, and the slot's word says how it stands. What waits for something else besides goes on
-//! in its lane.
+//! place in an operation queue: it is *lone*, and the slot's word says how it stands. What waits for something else besides goes on
+//! in its operation queue.
 //!
 //! What an operation is, and what becomes of it, its caller knows. A [`Op`] says where it stands, and is the
-//! node by which it is queued: when it is to be tried, and again when it has ended. docs/design/FLIGHTS.md has
+//! node by which it is queued: when it is to be tried, and again when it has ended. docs/design/OPERATIONS.md has
 //! the table of its phases.
 //!
 //! | file | what it has |
@@ -21,7 +21,7 @@
 //! | `alone` | the steps of a lone operation |
 //! | `list` | operations in the order of their starts |
 //! | `queue` | one direction of a registration |
-//! | `queues` | all operations of a registration: the steps of those in lanes, of those on files, and of those that the system carries out |
+//! | `queues` | all operations of a registration: the steps of those in operation queues, of those on files, and of those that the system carries out |
 //! | `entry` | what a registration has beside its slot |
 
 mod alone;

@@ -7,12 +7,12 @@ use crate::state::queue::{Links, Node};
 use crate::sync::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 use crate::types::interest::Direction;
 
-/// Where a flight stands.
+/// Where an operation stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// It is none.
     Free = 0,
-    /// It stands in its lane.
+    /// It stands in its operation queue.
     Waiting = 1,
     /// Its node is on its way to the thread that is to try it.
     Due = 2,
@@ -26,7 +26,7 @@ pub(super) enum Phase {
     Lone = 6,
 }
 
-/// Why a flight has ended, or is to end at the next opportunity.
+/// Why an operation has ended, or is to end at the next opportunity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EndReason {
     /// The operation has come to an end of its own.
@@ -40,7 +40,7 @@ pub(crate) enum EndReason {
 /// One operation. It is changed under the lock of its registration's [`OpEntry`], with these exceptions:
 /// - the link and the step from due to tried belong to the thread that has its node;
 /// - the thread that starts it says beforehand whether it is a task;
-/// - a lone one is started and landed without the lock, by the thread that owns its node; it is called off with the
+/// - a lone one is started and completed without the lock, by the thread that owns its node; it is cancelled with the
 ///   lock, by one exchange of its claim;
 /// - the thread that closes the port has it awaited, under the lock, and the thread that has its node ends that
 ///   without it.
@@ -48,11 +48,11 @@ pub(crate) enum EndReason {
 pub(crate) struct Op {
     /// The next node of the list that it stands in.
     pub(crate) link: AtomicU32,
-    /// The flight before it in the [`OpList`] that it stands in.
+    /// The operation before it in the [`OpList`] that it stands in.
     back: AtomicU32,
     /// The slot of its registration.
     slot: AtomicU32,
-    /// How often the record was used, which is part of the operation's name, and the verdict: see [`claim`].
+    /// How often the record was used, which is part of the operation's name, and the end reason: see [`claim`].
     claim: AtomicU64,
     phase: AtomicU8,
     direction: AtomicU8,
@@ -60,7 +60,7 @@ pub(crate) struct Op {
     is_awaited: AtomicBool,
     /// It is a task, which no packet tells of. Said before each start.
     is_task: AtomicBool,
-    /// Its first attempt waits for nothing but its turn in its lane: a connect, or a task that says so. Said before each start by name.
+    /// Its first attempt waits for nothing but its turn in its operation queue: a connect, or a task that says so. Said before each start by name.
     begins_unasked: AtomicBool,
     deadline: AtomicU64,
 }
@@ -103,7 +103,7 @@ impl Op {
     /// [`OpQueues::turn`](super::OpQueues::turn) tells.
     #[inline]
     pub(crate) fn begin(&self) -> bool {
-        // What is due is changed by no other thread but for the verdict, which is looked at again after the attempt.
+        // What is due is changed by no other thread but for the end reason, which is looked at again after the attempt.
         let is_due = self.phase() == Phase::Due && self.reason() == EndReason::Done;
         if is_due {
             self.set(Phase::Tried);
@@ -112,7 +112,7 @@ impl Op {
     }
 
     /// Its node has come to the calling thread. How it has ended, if it has: that is settled, and nothing else is left
-    /// to do in its lane.
+    /// to do in its operation queue.
     #[inline]
     pub(crate) fn end(&self) -> Option<EndReason> {
         (self.phase() == Phase::Ended).then(|| self.reason())
@@ -138,7 +138,7 @@ impl Op {
         self.is_task.load(Relaxed)
     }
 
-    /// Whether it is a flight now.
+    /// Whether it is an operation now.
     pub(crate) fn is_in_flight(&self) -> bool {
         self.phase() != Phase::Free
     }
@@ -163,7 +163,7 @@ impl Op {
 
     #[inline]
     pub(super) fn set(&self, phase: Phase) {
-        // What was stored before is seen by a thread that sees this, without the desk's lock too.
+        // What was stored before is seen by a thread that sees this, without the operation entry's lock too.
         self.phase.store(phase as u8, Release);
     }
 
@@ -214,7 +214,7 @@ impl Op {
         Moment::from_nanoseconds(self.deadline.load(Relaxed))
     }
 
-    /// Whether it is to end, unless it comes to an end of its own. It becomes so under the desk's lock.
+    /// Whether it is to end, unless it comes to an end of its own. It becomes so under the operation entry's lock.
     pub(crate) fn is_cancelled(&self) -> bool {
         self.reason() != EndReason::Done
     }
@@ -230,7 +230,7 @@ impl Op {
         !self.is_awaited.swap(true, AcqRel)
     }
 
-    /// The same where no other thread may land it meanwhile.
+    /// The same where no other thread may complete it meanwhile.
     pub(super) fn start_awaiting_in_place(&self) -> bool {
         !self.is_awaited.swap(true, Relaxed)
     }
@@ -249,15 +249,15 @@ impl Op {
     }
 }
 
-/// The bits of a claim that are the verdict; the uses stand in the upper half.
+/// The bits of a claim that are the end reason; the uses stand in the upper half.
 const REASON: u64 = 0b11;
 
-/// What a flight's claim says.
+/// What an operation's claim says.
 fn claim(uses: u32, reason: EndReason) -> u64 {
     u64::from(uses) << u32::BITS | reason as u64
 }
 
-/// Where flights lie, and their links.
+/// Where operations lie, and their links.
 pub(crate) trait OpTable: Links {
     fn op(&self, node: Node) -> &Op;
 }

@@ -5,16 +5,16 @@ use super::op::{OpTable, Phase};
 use crate::state::moment::Moment;
 use crate::state::queue::{MOST_OPS, NIL, Node, OP};
 
-/// In place of the node of an active flight: a thread tries work without a record, see [`OpQueues::begin_direct`](super::OpQueues::begin_direct).
+/// In place of the node of an active operation: a thread tries work without a record, see [`OpQueues::begin_direct`](super::OpQueues::begin_direct).
 pub(super) const CALLER: Node = MOST_OPS | OP;
 
 /// The operations of one direction.
 #[derive(Debug)]
 pub(super) struct OpQueue {
     waiting: OpList,
-    /// The flight that is due or being tried, or [`CALLER`]; `NIL` if there is none.
+    /// The operation that is due or being tried, or [`CALLER`]; `NIL` if there is none.
     active: Node,
-    /// How many edges concerned the lane, and how many had before the attempt began.
+    /// How many edges concerned the operation queue, and how many had before the attempt began.
     edges: u32,
     begun: u32,
     /// When the first one is to be tried again, for want of what no edge tells of.
@@ -35,7 +35,7 @@ impl OpQueue {
         }
     }
 
-    /// The flight that is due or being tried, or [`CALLER`]; `NIL` if there is none.
+    /// The operation that is due or being tried, or [`CALLER`]; `NIL` if there is none.
     pub(super) fn active(&self) -> Node {
         self.active
     }
@@ -48,12 +48,12 @@ impl OpQueue {
         self.active == NIL && self.waiting.is_empty()
     }
 
-    /// The flight that is due or being tried, if there is one.
+    /// The operation that is due or being tried, if there is one.
     pub(super) fn active_op(&self) -> Option<Node> {
         if self.active == NIL || self.active == CALLER { None } else { Some(self.active) }
     }
 
-    /// Whether the flight that is to be tried next is to be tried though the direction is not known to be ready. It may
+    /// Whether the operation that is to be tried next is to be tried though the direction is not known to be ready. It may
     /// have been tried before: then it finds that it has to wait once more.
     pub(super) fn begins_unasked(&self, ops: &impl OpTable) -> bool {
         let first = self.waiting.first();
@@ -65,7 +65,7 @@ impl OpQueue {
         self.active == NIL && !self.waiting.is_empty() && self.retry == Moment::NEVER
     }
 
-    /// The flight that is to be tried next, if none is: its node is to be queued.
+    /// The operation that is to be tried next, if none is: its node is to be queued.
     pub(super) fn next_due(&mut self, ops: &impl OpTable) -> Node {
         if self.active != NIL {
             return NIL;
@@ -100,12 +100,12 @@ impl OpQueue {
         self.edges == self.begun
     }
 
-    /// An edge concerns the lane.
+    /// An edge concerns the operation queue.
     pub(super) fn note_edge(&mut self) {
         self.edges = self.edges.wrapping_add(1);
     }
 
-    /// The active one has left the lane.
+    /// The active one has left the operation queue.
     pub(super) fn clear(&mut self) {
         self.active = NIL;
     }
@@ -113,7 +113,7 @@ impl OpQueue {
     /// An operation waits behind the others.
     pub(super) fn enter(&mut self, ops: &impl OpTable, node: Node) {
         if self.is_empty() {
-            // Of one that has been called off.
+            // Of one that has been cancelled.
             self.retry = Moment::NEVER;
         }
         self.waiting.enter(ops, node);
@@ -127,12 +127,12 @@ impl OpQueue {
         self.waiting.enter_first(ops, node);
     }
 
-    /// An operation that waits leaves the lane.
+    /// An operation that waits leaves the operation queue.
     pub(super) fn leave(&mut self, ops: &impl OpTable, node: Node) {
         self.waiting.leave(ops, node);
     }
 
-    /// The first one that waits leaves the lane.
+    /// The first one that waits leaves the operation queue.
     pub(super) fn pop(&mut self, ops: &impl OpTable) -> Option<Node> {
         self.waiting.pop(ops)
     }

@@ -11,7 +11,7 @@ use crate::state::slot::{Slot, SlotStep};
 use crate::sync::AtomicU32;
 use crate::types::interest::{Direction, Interest, Mode};
 
-/// Counts how often a flight is looked at.
+/// Counts how often an operation is looked at.
 struct Counting {
     ops: Vec<Op>,
     looks: AtomicUsize,

@@ -1,6 +1,6 @@
 //! The operation of a token that waits for edges alone: a *lone* one. Each of its steps is one exchange of the word.
 //!
-//! What the operation itself remembers meanwhile is in `state/operations/alone.rs`; docs/design/FLIGHTS.md has the table.
+//! What the operation itself remembers meanwhile is in `state/operations/alone.rs`; docs/design/OPERATIONS.md has the table.
 
 use super::ownership::{Delivery, Refusal, SlotStep};
 use super::readiness::Drained;
@@ -123,7 +123,7 @@ impl Word {
         if self.is_lone() && !self.has(QUEUED) { (self.with(QUEUED), true) } else { (self, false) }
     }
 
-    /// The lone operation goes on in its lane. Returns whether an edge has come since it was last begun.
+    /// The lone operation goes on in its operation queue. Returns whether an edge has come since it was last begun.
     pub(super) fn queued_up(self) -> (Self, bool) {
         (self.without(HELD | QUEUED), self.has_new_edge_alone())
     }
@@ -175,7 +175,7 @@ impl Slot {
         self.change(|word| (word.completed_alone(dry), ()));
     }
 
-    /// A lone operation is called off. True if the caller has its node by that, and queues it.
+    /// A lone operation is cancelled. True if the caller has its node by that, and queues it.
     pub(crate) fn claim_alone(&self) -> bool {
         self.change(Word::claimed_alone)
     }
@@ -185,7 +185,7 @@ impl Slot {
         self.change(|word| (word, ()));
     }
 
-    /// The lone operation, whose node the caller has, goes on in its lane. True if an edge has come since it was last
+    /// The lone operation, whose node the caller has, goes on in its operation queue. True if an edge has come since it was last
     /// begun.
     pub(crate) fn leave_alone(&self) -> bool {
         self.change(Word::queued_up)

@@ -125,7 +125,7 @@ const FLYING_SHIFT: u32 = 39;
 /// then, and with `HELD` and `QUEUED` as [`LONE`] only.
 const LENT: u64 = 1 << 41;
 /// An operation that a token has started has the key, and waits for an edge, or is tried, by this word alone: it has
-/// no place in a lane.
+/// no place in an operation queue.
 const LONE: u64 = HELD | LENT;
 /// The arming has a deadline. Only together with `ENABLED`.
 const TIMED: u64 = 1 << 42;

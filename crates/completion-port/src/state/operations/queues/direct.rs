@@ -28,7 +28,7 @@ impl OpQueues {
         begins
     }
 
-    /// The caller has tried work without a record, which leaves the lane.
+    /// The caller has tried work without a record, which leaves the operation queue.
     pub(crate) fn tried_direct(
         &mut self,
         ops: &impl OpTable,

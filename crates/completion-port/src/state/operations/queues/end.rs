@@ -1,4 +1,4 @@
-//! Operations of lanes that end before they are done: called off, or because of their deadlines.
+//! Operations of operation queues that end before they are done: cancelled, or because of their deadlines.
 
 use super::{FollowUp, OpQueues};
 use crate::state::moment::Moment;
@@ -9,7 +9,7 @@ use crate::state::slot::{Slot, SlotStep};
 use crate::types::interest::Direction;
 
 impl OpQueues {
-    /// Ends a flight as `reason` says, or has it ended at the next opportunity. If its node is the caller's to
+    /// Ends an operation as `reason` says, or has it ended at the next opportunity. If its node is the caller's to
     /// queue, that is told by [`FollowUp::due`]. `None` if it has ended already.
     pub(crate) fn cancel(
         &mut self,
@@ -41,7 +41,7 @@ impl OpQueues {
         }
     }
 
-    /// Ends all flights, or has them ended at the next opportunity. Those whose nodes are to be queued are
+    /// Ends all operations, or has them ended at the next opportunity. Those whose nodes are to be queued are
     /// put at the end of `ended`.
     pub(crate) fn cancel_all(
         &mut self,
@@ -77,7 +77,7 @@ impl OpQueues {
         outcome
     }
 
-    /// The desk's timer has rung: ends the flights whose deadlines are over at `now`, and has those tried again
+    /// The operation entry's timer has rung: ends the operations whose deadlines are over at `now`, and has those tried again
     /// that waited for that. Nodes that are to be queued are put at the end of `due`. Returns when the timer is to
     /// ring again.
     pub(crate) fn ring(

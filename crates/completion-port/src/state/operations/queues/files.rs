@@ -22,7 +22,7 @@ impl OpQueues {
     }
 
     /// The operation on a file that the caller has tried is not done, and goes to the back end; unless it has been
-    /// called off meanwhile.
+    /// cancelled meanwhile.
     pub(crate) fn submit(&mut self, ops: &impl OpTable, node: Node) -> Step {
         let op = ops.op(node);
         match op.reason() {
@@ -37,7 +37,7 @@ impl OpQueues {
         }
     }
 
-    /// An operation on a file has ended: as it says itself, or called off. Its node is the caller's.
+    /// An operation on a file has ended: as it says itself, or cancelled. Its node is the caller's.
     pub(crate) fn end_file(&mut self, ops: &impl OpTable, node: Node, reason: EndReason) {
         self.files.leave(ops, node);
         let op = ops.op(node);
@@ -45,7 +45,7 @@ impl OpQueues {
         op.set(Phase::Ended);
     }
 
-    /// The back end has let go of an operation on a file, which was done, or was called off before that. Its node is
+    /// The back end has let go of an operation on a file, which was done, or was cancelled before that. Its node is
     /// the caller's.
     pub(crate) fn complete_file(&mut self, ops: &impl OpTable, node: Node, was_cancelled: bool) {
         let reason = match (was_cancelled, ops.op(node).reason()) {
@@ -57,7 +57,7 @@ impl OpQueues {
         self.end_file(ops, node, reason);
     }
 
-    /// Calls all operations on files off, or those whose deadlines are over at `now`. Each one that the back end
+    /// Cancels all operations on files, or those whose deadlines are over at `now`. Each one that the back end
     /// has is passed to `cancel`, once: true if the back end has given it back, so that it ends. Its node is put at
     /// the end of `ended` then. Returns the first deadline of the others, if those count.
     pub(crate) fn cancel_files(

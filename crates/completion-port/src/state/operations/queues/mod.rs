@@ -30,7 +30,7 @@ pub(crate) enum Tried {
     OutOfResources(Moment),
 }
 
-/// What becomes of a flight that was to be tried, or was tried.
+/// What becomes of an operation that was to be tried, or was tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// It is to be tried, by the caller.
@@ -45,7 +45,7 @@ pub(crate) enum Step {
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub(crate) struct FollowUp {
-    /// This flight is to be tried next: its node is to be queued. `NIL`: none.
+    /// This operation is to be tried next: its node is to be queued. `NIL`: none.
     pub(crate) due: Node,
     /// What the slot asks for.
     pub(crate) next: SlotStep,
@@ -126,7 +126,7 @@ impl OpQueues {
     }
 
     /// The operation `node` is in flight. True if the caller is to try it: nothing else of its direction is in
-    /// flight, and that is ready as far as is known.
+    /// operation, and that is ready as far as is known.
     pub(crate) fn start(
         &mut self,
         ops: &impl OpTable,
@@ -158,7 +158,7 @@ impl OpQueues {
     }
 
     /// An edge concerns the operations of these directions, as the slot has said when it noted the edge. Returns
-    /// the flights that are to be tried, and whether no operation of one of these is in flight any more: the
+    /// the operations that are to be tried, and whether no operation of one of these is in flight any more: the
     /// slot is to note the edge again then, which an attempt may have overtaken.
     pub(crate) fn notify_ready(
         &mut self,
@@ -187,13 +187,13 @@ impl OpQueues {
     }
 
     /// What operations of this direction may have waited for, and no edge tells of, is there at `now`. True if the first
-    /// one that waits is to be tried when the desk's timer rings. One that is being tried just now is tried once more,
+    /// one that waits is to be tried when the operation entry's timer rings. One that is being tried just now is tried once more,
     /// should it have to wait for that.
     pub(crate) fn pull_in(&mut self, direction: Direction, now: Moment) -> bool {
         self.queue(direction).pull_in(now)
     }
 
-    /// The node of a flight has come to a thread.
+    /// The node of an operation has come to a thread.
     pub(crate) fn turn(
         &mut self,
         ops: &impl OpTable,
@@ -212,7 +212,7 @@ impl OpQueues {
         }
     }
 
-    /// The caller has tried a flight that was started by a token, and takes its packet: it has ended. `dry`: it has
+    /// The caller has tried an operation that was started by a token, and takes its packet: it has ended. `dry`: it has
     /// taken what was there.
     pub(crate) fn tried_and_completed(&mut self, op: &Op, slot: &Slot, dry: bool) {
         let direction = op.direction();
@@ -223,7 +223,7 @@ impl OpQueues {
         slot.complete(if is_dry { direction.facts() } else { Facts::NONE });
     }
 
-    /// The caller has tried a flight.
+    /// The caller has tried an operation.
     pub(crate) fn tried(
         &mut self,
         ops: &impl OpTable,
@@ -267,14 +267,14 @@ impl OpQueues {
         }
     }
 
-    /// The flight that was due or tried has ended.
+    /// The operation that was due or tried has ended.
     fn end_active(&mut self, ops: &impl OpTable, slot: &Slot, node: Node, poll: u32) -> FollowUp {
         let op = ops.op(node);
         op.set(Phase::Ended);
         self.clear_active(ops, slot, op.direction(), poll)
     }
 
-    /// The flight that was due or tried has left its lane.
+    /// The operation that was due or tried has left its operation queue.
     fn clear_active(
         &mut self,
         ops: &impl OpTable,
@@ -309,14 +309,14 @@ impl OpQueues {
         }
     }
 
-    /// The packet of a flight that is being tried, was handed over, or has just ended need not stand in a queue yet: it is
+    /// The packet of an operation that is being tried, was handed over, or has just ended need not stand in a queue yet: it is
     /// awaited. False if it is none of these, or is awaited already.
     pub(crate) fn await_packet(&mut self, op: &Op) -> bool {
         let is_under_way = matches!(op.phase(), Phase::Tried | Phase::Submitted | Phase::Ended);
         is_under_way && op.start_awaiting_in_place()
     }
 
-    /// The packet of a flight is taken. True if it was the last one.
+    /// The packet of an operation is taken. True if it was the last one.
     pub(crate) fn complete(&mut self, op: &Op) -> bool {
         op.complete();
         self.in_flight -= 1;

@@ -1,4 +1,4 @@
-//! Operations of lanes that the system carries out: the back end has them until they come back.
+//! Operations of operation queues that the system carries out: the back end has them until they come back.
 
 use super::{FollowUp, OpQueues, Step};
 use crate::state::operations::op::{EndReason, OpTable, Phase};
@@ -7,7 +7,7 @@ use crate::state::slot::Slot;
 use crate::types::interest::Direction;
 
 impl OpQueues {
-    /// The flight that the caller has tried goes to the back end, which carries it out; unless it has been called off
+    /// The operation that the caller has tried goes to the back end, which carries it out; unless it has been cancelled
     /// meanwhile.
     pub(crate) fn submit_active(
         &mut self,
@@ -26,7 +26,7 @@ impl OpQueues {
         }
     }
 
-    /// The back end has let go of the active flight of a lane, which has ended by that, unless it `goes_on`: then it is to
+    /// The back end has let go of the active operation of an operation queue, which has ended by that, unless it `goes_on`: then it is to
     /// be tried. Its node is the caller's to queue.
     pub(crate) fn complete_submitted(
         &mut self,
@@ -55,12 +55,12 @@ impl OpQueues {
         self.end_active(ops, slot, node, poll)
     }
 
-    /// Whether a flight is the active one of its lane.
+    /// Whether an operation is the active one of its operation queue.
     pub(crate) fn is_active(&self, ops: &impl OpTable, node: Node) -> bool {
         self.queues[ops.op(node).direction() as usize].active() == node
     }
 
-    /// The flights of the lanes that are called off, and that the back end has; `NIL` where there is none.
+    /// The operations of the operation queues that are cancelled, and that the back end has; `NIL` where there is none.
     pub(crate) fn cancelled_at_back_end(&self, ops: &impl OpTable) -> [Node; 2] {
         Direction::BOTH.map(|direction| match self.queues[direction as usize].active_op() {
             None => NIL,
@@ -71,7 +71,7 @@ impl OpQueues {
         })
     }
 
-    /// The back end has given the active flight of a lane back, which was called off: it has ended, and its node is the
+    /// The back end has given the active operation of an operation queue back, which was cancelled: it has ended, and its node is the
     /// caller's.
     pub(crate) fn end_cancelled(
         &mut self,
