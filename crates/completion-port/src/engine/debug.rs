@@ -30,7 +30,7 @@ impl fmt::Debug for Engine {
             .field("phase", &lists.phase())
             .field("queued", &lists.ready().nodes(self.nodes()))
             .field("to_be_checked", &lists.recheck().nodes(self.nodes()))
-            .field("seats", schedule.workers())
+            .field("workers", schedule.workers())
             .field("slots", &slots)
             .field("operations", &operations)
             .finish()

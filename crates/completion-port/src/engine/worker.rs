@@ -435,7 +435,7 @@ impl Worker {
 
 impl fmt::Debug for Worker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Seat").field("number", &self.number).finish_non_exhaustive()
+        f.debug_struct("Worker").field("number", &self.number).finish_non_exhaustive()
     }
 }
 

@@ -328,7 +328,7 @@ on_every_system! {
         while port.stats().parked == 0 {
             thread::yield_now();
         }
-        let seat = port.thread_stats()[0].worker;
+        let worker = port.thread_stats()[0].worker;
         let (tell, told) = mpsc::channel();
         let listen = move |line: &str| {
             if line.contains("woken") {
@@ -342,7 +342,7 @@ on_every_system! {
         let told: Vec<_> = told.iter().collect();
         assert_eq!(told.len(), 1, "{told:?}");
         assert!(told[0].starts_with("TRACE woken[port="), "{told:?}");
-        assert!(told[0].contains(&format!("[seat={seat}]")), "{told:?}");
+        assert!(told[0].contains(&format!("[worker={worker}]")), "{told:?}");
         assert_explained(&told);
     }
 }
@@ -372,7 +372,7 @@ fn tells_of_a_thread_that_is_found_asleep(system: &System) {
     while port.stats().parked == 0 {
         thread::yield_now();
     }
-    let seat = port.thread_stats()[0].worker;
+    let worker = port.thread_stats()[0].worker;
     port.post(1).unwrap();
     while port.stats().packets.posted == 0 {
         thread::yield_now();
@@ -388,7 +388,7 @@ fn tells_of_a_thread_that_is_found_asleep(system: &System) {
     drop(answer);
     sleeper.join().unwrap();
     let told = told.lock().unwrap();
-    let wanted = format!("[seat={seat}]");
+    let wanted = format!("[worker={worker}]");
     assert!(
         told.iter().any(|line| line.starts_with("DEBUG found asleep") && line.contains(&wanted)),
         "{told:?}"

@@ -120,7 +120,7 @@ impl Members {
     /// What it takes to wake a thread.
     #[inline]
     pub(super) fn notice(&mut self, wake: Wake) -> Notice {
-        let entry = self.entries[wake.worker].as_mut().expect("an idle seat has a member");
+        let entry = self.entries[wake.worker].as_mut().expect("an idle worker has an entry");
         entry.wakes += 1;
         let Wake { worker, in_kernel } = wake;
         Notice { thread: Arc::clone(&entry.thread), worker, in_kernel }
