@@ -1,7 +1,7 @@
 //! Bytes as the history of one slot: what the kernel, handlers, requests and the slot's turn may do, one after
 //! another.
 //!
-//! Beside the slot there is a model of ARCHITECTURE's table "who owns the key", and of that of the bits in
+//! Beside the slot there is a model of the table of owners in docs/design/SLOT.md, and of that of the bits in
 //! docs/design/OPERATIONS.md. It says what each transition has to answer, and what the word has to look like
 //! afterwards. Of the word only its dump is known here.
 
