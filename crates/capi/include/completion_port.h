@@ -4,8 +4,8 @@
  * A port is a queue of packets. Registered sockets report their state to it, threads post to it, and
  * each packet is taken by one thread, with at most as many threads running at once as the port's
  * concurrency value says. It is what the reference calls an I/O completion port with socket state
- * notifications, on Linux, and on Windows for systems that lack them. Every rule, with the test that proves
- * it, is in docs/SEMANTICS.md.
+ * notifications, on Linux, and on Windows for systems that lack them. Every rule is in docs/SEMANTICS.md of the
+ * sources, and each case of this library in crates/capi/tests/CASES.txt.
  *
  * This header is C11 and C++17, includes no system header but the three below, and declares nothing
  * that does not begin with cp_ or CP_. The same functions under the reference's own names are in

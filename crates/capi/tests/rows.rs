@@ -1,4 +1,4 @@
-//! The cases of `docs/SEMANTICS.md` for the C library, and the programs beside this file that show them.
+//! The cases in `CASES.txt`, and the programs in this folder that show them.
 
 #![allow(clippy::unwrap_used, reason = "what goes wrong is the failure of the test")]
 
@@ -24,14 +24,12 @@ fn programs(text: &str) -> Vec<String> {
     last.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
-/// The items of the section about the C library.
+/// The items below the headings, which begin with `# `.
 fn rows(page: &str) -> Vec<Row> {
-    let (_, section) = page.split_once("\n## The C library\n").unwrap();
-    let section = section.split("\n## ").next().unwrap();
     let (mut rows, mut of_heading) = (Vec::<Row>::new(), Vec::new());
     // Whether a line that is indented continues an item.
     let mut is_item = false;
-    for line in section.lines() {
+    for line in page.lines() {
         if let Some(text) = line.strip_prefix("- ") {
             is_item = true;
             rows.push(Row { text: text.to_owned(), programs: of_heading.clone() });
@@ -41,7 +39,7 @@ fn rows(page: &str) -> Vec<Row> {
             text.push_str(line.trim());
         } else {
             is_item = false;
-            if line.starts_with("### ") {
+            if line.starts_with("# ") {
                 of_heading = programs(line);
             }
         }
@@ -56,7 +54,20 @@ fn rows(page: &str) -> Vec<Row> {
 }
 
 fn page() -> String {
-    fs::read_to_string(package().join("../completion-port/docs/SEMANTICS.md")).unwrap()
+    fs::read_to_string(package().join("tests/CASES.txt")).unwrap()
+}
+
+/// SEMANTICS refers to the cases of these rules, each of which is several rules there.
+#[test]
+fn the_rules_that_are_split_up_have_cases() {
+    let page = page();
+    for rule in 41..=44 {
+        let (item, heading) = (format!("- C {rule}: "), format!(" (C {rule}; "));
+        let has_case = |line: &str| {
+            line.starts_with(&item) || line.starts_with("# ") && line.contains(&heading)
+        };
+        assert!(page.lines().any(has_case), "C {rule} has no case");
+    }
 }
 
 /// Programs about operations begin so, and each shows something that the rows are to say.
@@ -90,7 +101,7 @@ fn every_program_of_operations_shows_a_row() {
         let is_program = name.ends_with(".c") || name.ends_with(".cpp");
         if is_program && OF_OPERATIONS.iter().any(|start| name.starts_with(start)) {
             count += 1;
-            assert!(named.contains(&*name), "no row of docs/SEMANTICS.md names {name}");
+            assert!(named.contains(&*name), "no case of CASES.txt names {name}");
         }
     }
     assert!(count > 10, "the programs were not found: {count}");
@@ -98,9 +109,8 @@ fn every_program_of_operations_shows_a_row() {
 
 #[test]
 fn the_programs_of_a_row_are_its_own_or_those_of_its_heading() {
-    let page = "# A\n- `x.c` (`x.c`)\n\n## The C library\n\nText (`x.c`).\n\n### `f` (C 2; `a.c`)\n\n\
-                - one (ours)\n- C 41: `b.c` of it,\n  and more (seen; `c.c`,\n  `d.c`)\n\n### None\n\n\
-                - two\n\n## Other\n\n- three (`x.c`)\n";
+    let page = "Text (`x.c`).\n\n# `f` (C 2; `a.c`)\n\n- one (ours)\n- C 41: `b.c` of it,\n  and more \
+                (seen; `c.c`,\n  `d.c`)\n\n# None\n\n- two\n";
     let rows = rows(page);
     let of = |at: usize| rows[at].programs.join(" ");
     assert_eq!(rows.len(), 3);
