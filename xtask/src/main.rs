@@ -21,7 +21,7 @@ enum Chore {
     /// List the public interface of completion-port, or compare or update its docs/API.txt. Ends with 2 if
     /// this toolchain's rustdoc cannot tell it
     Api(api::Todo),
-    /// Update the lists of tests in docs/SEMANTICS.md. A rule's tests are those whose documentation begins with
+    /// Update docs/TESTS.txt, the list of the tests of each rule. A rule's tests are those whose documentation begins with
     /// it, as in `/// Rule 36: ...`
     Semantics,
     /// Count the lines of completion-port's sources that hold code, by folder: no blank lines, comments or
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
             install::install(&places).map_err(|error| (1, format!("cannot install: {error}")))
         }
         Chore::Semantics => semantics::semantics()
-            .map_err(|error| (1, format!("cannot write docs/SEMANTICS.md: {error}"))),
+            .map_err(|error| (1, format!("cannot write docs/TESTS.txt: {error}"))),
         Chore::Lines => {
             lines::lines().map_err(|error| (1, format!("cannot count the lines: {error}")))
         }

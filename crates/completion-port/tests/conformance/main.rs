@@ -1,7 +1,7 @@
 //! The contract, rule by rule, on every back end that the machine has.
 //!
 //! `docs/SEMANTICS.md` has a section for each rule. The documentation of each claim here begins with its rule,
-//! and `cargo xtask semantics` lists the claims in the section; `table` checks that the lists are up to date.
+//! and `cargo xtask semantics` lists the claims in `docs/TESTS.txt`; `table` checks that the list is up to date.
 //!
 //! The claims stand in files by rule; the first line of a file says which. What several of them need is in
 //! `kit`. A file of claims imports nothing from another one.

@@ -1,5 +1,5 @@
-//! The claims of this folder, which name their rules, and the lists of tests in `docs/SEMANTICS.md`, which are
-//! generated from them. `cargo xtask semantics` compiles this file too, and writes the lists.
+//! The claims of this folder, which name their rules, and the list of tests in `docs/TESTS.txt`, which is generated
+//! from them. `cargo xtask semantics` compiles this file too, and writes the list.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -75,73 +75,18 @@ pub(crate) fn claims(root: &Path) -> io::Result<Vec<Claim>> {
     Ok(modules.iter().flat_map(|(name, source)| claims_of(name, source)).collect())
 }
 
-/// The line above a list of tests. The list ends at the next empty line.
-pub(crate) const TESTS: &str = "Tests:";
-
-/// A line of the page has at most so many characters.
-pub(crate) const COLUMNS: usize = 100;
-
 /// The number of the rule that a line is the heading of, as `### 7. Exact waits`.
 pub(crate) fn rule_of(line: &str) -> Option<u32> {
     line.strip_prefix("### ")?.split_once(". ")?.0.parse().ok()
 }
 
-/// The sections of the page: each heading with the lines below it. The first one has no heading.
-pub(crate) fn sections(page: &str) -> Vec<Vec<&str>> {
-    let mut sections = vec![Vec::new()];
-    for line in page.lines() {
-        if line.starts_with('#') {
-            sections.push(Vec::new());
-        }
-        if let Some(section) = sections.last_mut() {
-            section.push(line);
-        }
-    }
-    sections
-}
+/// What the list of tests begins with.
+const INTRODUCTION: &str = "\
+The tests of each rule of SEMANTICS.md, as file::function in tests/conformance.
+`cargo xtask semantics` writes this file.
+";
 
-/// The list of these claims, which is compact: `` `call::{one,another}`, `tokens::one` ``, in lines of [`COLUMNS`].
-fn list(claims: &[&Claim]) -> String {
-    let mut modules: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for claim in claims {
-        let (module, name) = claim.name.split_once("::").unwrap_or_default();
-        modules.entry(module).or_default().push(name);
-    }
-    // Where a piece begins a line may begin.
-    let mut pieces = Vec::new();
-    for (module, names) in modules {
-        if let [name] = names[..] {
-            pieces.push(format!("`{module}::{name}`, "));
-            continue;
-        }
-        let start = format!("`{module}::{{");
-        let mut rest = names.iter().map(|name| format!("{name},"));
-        let first = rest.next().unwrap_or_default();
-        if start.len() + first.len() <= COLUMNS {
-            pieces.push(start + &first);
-        } else {
-            pieces.extend([start, first]);
-        }
-        pieces.extend(rest);
-        if let Some(last) = pieces.last_mut() {
-            last.pop();
-            last.push_str("}`, ");
-        }
-    }
-    let mut lines = vec![String::new()];
-    for piece in pieces {
-        let Some(line) = lines.last_mut() else { continue };
-        if !line.is_empty() && line.len() + piece.trim_end().len() > COLUMNS {
-            lines.push(piece);
-        } else {
-            line.push_str(&piece);
-        }
-    }
-    let lines: Vec<_> = lines.iter().map(|line| line.trim_end()).collect();
-    lines.join("\n").trim_end_matches(',').to_owned()
-}
-
-/// The page with its lists of tests written again. Fails if a claim names no rule, or one that has no heading.
+/// The list of tests for the rules of a page. Fails if a claim names no rule, or one that has no heading.
 pub(crate) fn generate(page: &str, claims: &[Claim]) -> Result<String, String> {
     let rules: BTreeSet<u32> = page.lines().filter_map(rule_of).collect();
     for claim in claims {
@@ -155,27 +100,13 @@ pub(crate) fn generate(page: &str, claims: &[Claim]) -> Result<String, String> {
             return Err(format!("`{}` names rule {rule}, which has no heading", claim.name));
         }
     }
-    let mut made = String::new();
-    for section in sections(page) {
-        let Some(rule) = section.first().and_then(|line| rule_of(line)) else {
-            section.iter().for_each(|line| made.extend([line, "\n"]));
-            continue;
-        };
-        let (mut text, mut is_list) = (String::new(), false);
-        for line in section {
-            if line == TESTS {
-                is_list = true;
-            } else if is_list {
-                is_list = !line.is_empty();
-            } else {
-                text.extend([line, "\n"]);
-            }
+    let mut made = INTRODUCTION.to_owned();
+    for line in page.lines() {
+        let Some(rule) = rule_of(line) else { continue };
+        made.extend(["\n", line.trim_start_matches("### "), "\n"]);
+        for claim in claims.iter().filter(|claim| claim.rules.contains(&rule)) {
+            made.extend(["  ", &claim.name, "\n"]);
         }
-        made.push_str(text.trim_end());
-        let proofs: Vec<_> = claims.iter().filter(|claim| claim.rules.contains(&rule)).collect();
-        made.extend(["\n\n", TESTS, "\n", &list(&proofs), "\n\n"]);
     }
-    made.truncate(made.trim_end().len());
-    made.push('\n');
     Ok(made)
 }
