@@ -129,7 +129,7 @@ impl Operations {
         Ok((op_index, entry))
     }
 
-    /// Allocates an op index for an operation that is started with the name of a registration.
+    /// Allocates an op index for an operation that is started through the name of a registration.
     ///
     /// The thread of `worker` starts it. If it does not,
     /// [`Queue::give_back_op`](crate::engine::queue::Queue::give_back_op) frees the index.
