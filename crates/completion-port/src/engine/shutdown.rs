@@ -87,7 +87,7 @@ impl Engine {
             let mut hub = self.lock();
             let Some(entry) = self.entry(index) else { return };
             let mut queues = entry.lock();
-            // If not, the op index was reused for another registration: try again.
+            // Otherwise the op index was reused for another registration: try again.
             if op.slot() == index {
                 let uses = op.uses();
                 if op.is_lone() || self.slot(index).word().is_lone() {

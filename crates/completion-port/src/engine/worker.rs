@@ -251,7 +251,9 @@ impl Worker {
         GoingOn(self)
     }
 
-    /// Whether the calling thread found what it reports within its wait.
+    /// Whether the thread is carrying out deferred tasks within its wait.
+    ///
+    /// Only the thread itself calls this.
     pub(super) fn goes_on(&self) -> bool {
         self.goes_on.load(Relaxed)
     }

@@ -17,9 +17,9 @@ use crate::types::interest::Direction;
 impl Operations {
     /// Aborts a connect that was cancelled or timed out while the system continues it.
     ///
-    /// Called for every ended operation, just before its packet is delivered; does nothing for
-    /// others. The connect must be gone before anything else starts on the descriptor or takes it
-    /// over.
+    /// Called just before the packet of an ended operation is delivered. Does nothing for any other
+    /// operation. The connect must be gone before anything else starts on the descriptor or takes
+    /// it over.
     #[inline]
     pub(crate) fn abandon_connect(&self, op_ref: &OpRef<'_>, reason: EndReason) {
         if matches!(reason, EndReason::Cancelled | EndReason::TimedOut) {

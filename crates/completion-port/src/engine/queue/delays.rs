@@ -72,8 +72,8 @@ impl Delays {
 
     /// Stamps a node that is queued. If there is no memory for the stamp, the node is not counted.
     ///
-    /// The port is locked. As for the cell itself, the arena allocates seldom, and twice as much
-    /// each time.
+    /// The port is locked, as when the node's cell was reserved. The arena allocates seldom, and
+    /// twice as much each time.
     fn begin(&self, node: Node, now: u64) {
         let (stamps, number) = self.place(node);
         if stamps.reserve(number) {
@@ -159,7 +159,7 @@ impl Queue {
         }
     }
 
-    /// Takes back the count of the node taken last, since it has brought no packet.
+    /// Removes the node taken last from the counts, since it has brought no packet.
     ///
     /// The thread of `worker` calls this.
     pub(in crate::engine) fn uncount_delay(&self, worker: &Worker) {

@@ -135,7 +135,7 @@ impl Members {
         }
     }
 
-    /// Keeps that the thread of `worker` was found asleep, for an event.
+    /// Notes that the thread of `worker` was found asleep, for an event to report.
     pub(super) fn note_found(&mut self, worker: WorkerNumber) {
         if !self.found.contains(&worker) {
             self.found.push(worker);

@@ -296,7 +296,7 @@ impl Lists {
         self.posts.give_back(nodes, POSTED, cell);
     }
 
-    /// Returns how many cells hold a message that is due, or are not freed yet.
+    /// Returns how many cells hold a message that is due, or have not been freed since.
     #[inline]
     pub(super) fn posts(&self) -> usize {
         self.posts.in_use() - self.timers.messages()

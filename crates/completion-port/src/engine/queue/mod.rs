@@ -259,7 +259,7 @@ impl Queue {
     /// False if there were none.
     #[inline]
     pub(super) fn take_list_back(&self, lists: &mut Lists, worker: &Worker) -> bool {
-        // Chains are stored only under the lock, so an empty one stays empty.
+        // Only the holder of the lock stores a chain, so an empty one stays empty.
         !worker.is_chain_empty() && self.take_links_back(lists, worker)
     }
 
@@ -339,8 +339,8 @@ impl Queue {
     /// `worker` is the calling thread's.
     pub(crate) fn free_op(&self, op_index: u32, worker: Option<&Worker>) {
         match worker {
-            // A thread keeps only a few. It may never wait again, if it takes packets for which
-            // other threads have waited.
+            // A thread keeps only a few: it may take packets for which others wait, and never wait
+            // itself.
             Some(worker) if worker.completed().len() < MOST_COMPLETED => {
                 worker.completed().push(op_index, &self.nodes().op(op_index).link);
             }

@@ -11,10 +11,10 @@ use crate::sync::MutexGuard;
 use crate::types::error::{Call, Error, ErrorKind};
 
 impl Queue {
-    /// Reserves a free cell for a posted message.
+    /// Reserves a free cell for a posted message. The port stays locked.
     ///
-    /// The port stays locked until the message is in the cell and the caller uses one of the
-    /// methods of [`Posting`] that queue it.
+    /// The caller puts the message into the cell and then calls one of the methods of [`Posting`]
+    /// that queue it.
     pub(crate) fn begin_post(&self, also: impl FnOnce(u32) -> bool) -> Result<Posting<'_>, Error> {
         self.check_usable(Call::Post)?;
         let mut hub = self.lock();
