@@ -214,7 +214,7 @@ impl Operations {
             // Due at the next check of the timers, which queues it after everything that is queued
             // by then.
             SocketAttempt::Yielded => Tried::OutOfResources(self.backend().now()),
-            SocketAttempt::NeedsSystem => unreachable!("its caller has seen to it"),
+            SocketAttempt::NeedsSystem => unreachable!("the caller submits it"),
         };
         let direction = op.direction();
         let name = op_ref.registration();

@@ -24,9 +24,7 @@ impl Operations {
         worker: Option<&Worker>,
     ) -> Result<(), (Step, SocketRequest)> {
         let Some(requests) = self.backend().socket_requests() else {
-            unreachable!(
-                "only a system that performs requests says that it carries an operation out"
-            )
+            unreachable!("attempts need the system only where it performs requests")
         };
         let OpRef { op_index, index, slot, entry, .. } = *op_ref;
         let poll = self.current_poll();

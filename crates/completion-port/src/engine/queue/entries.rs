@@ -98,7 +98,7 @@ impl Members {
     /// Returns the worker with this number, which exists.
     #[inline]
     pub(super) fn worker(&self, worker: WorkerNumber) -> &Worker {
-        &self.entries[worker].as_ref().expect("a thread at the port is a member").worker
+        &self.entries[worker].as_ref().expect("a thread at the port has an entry").worker
     }
 
     /// Returns a number that is higher than that of any worker.

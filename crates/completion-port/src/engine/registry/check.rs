@@ -181,7 +181,7 @@ impl Registry {
             SlotStep::Queue => self.submit(node),
             SlotStep::Recheck => self.queue_check(node, worker),
             SlotStep::Collect => self.announce_collected(),
-            SlotStep::Gone => unreachable!("only a token's return can find this, and sees to it"),
+            SlotStep::Gone => unreachable!("only the return of a token finds this, and handles it"),
         }
     }
 

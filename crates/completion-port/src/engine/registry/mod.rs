@@ -430,7 +430,7 @@ impl Registry {
     #[inline]
     pub(super) fn own_node(&self, index: u32) -> Node {
         let own = self.entry(index).and_then(|entry| entry.own());
-        own.expect("a lone operation has the record of its desk")
+        own.expect("a lone operation uses the op index of its entry")
     }
 
     /// Makes sure that the slot has an [`OpEntry`]. False if there is no memory.

@@ -133,7 +133,8 @@ impl Workers {
         worker: &Worker,
         timeout: Option<Duration>,
     ) -> MutexGuard<'e, Hub> {
-        let entry = hub.lists().entries().get(worker.number()).expect("a thread that waits sits");
+        let entry =
+            hub.lists().entries().get(worker.number()).expect("a waiting thread has an entry");
         let thread = Arc::clone(entry.thread());
         drop(hub);
         thread.park(timeout);
