@@ -146,7 +146,8 @@ impl Operations {
         let (slot, _) = self.known(name).ok_or(refused(Refusal::NotRegistered))?;
         slot.admits(generation).map_err(refused)?;
         self.entry_with_timer(index, plan.call)?;
-        // An op index whose packet this thread has just taken has everything that it needs.
+        // Reuse an op index whose packet this thread has just taken: everything that it needs
+        // exists.
         match worker
             .and_then(|worker| worker.completed().pop(|op_index| &self.nodes().op(op_index).link))
         {
