@@ -2,6 +2,8 @@
 
 mod quota;
 mod report;
+#[cfg(test)]
+mod tests;
 
 use std::ops::Deref;
 use std::sync::Arc;
