@@ -12,6 +12,8 @@ mod files;
 mod host;
 mod native;
 mod process;
+#[cfg(target_os = "freebsd")]
+mod sleepers;
 mod thread;
 
 /// The back end, for what it has in common with those of other systems.

@@ -125,7 +125,7 @@ mod looks {
     use std::sync::Mutex;
     use std::time::Instant;
 
-    use crate::sys::portable::sleepers::SystemSleepers;
+    use crate::sys::bsd::sleepers::SystemSleepers;
 
     /// For how many threads there is room at first.
     const SPARE: usize = 16;

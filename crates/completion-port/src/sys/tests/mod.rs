@@ -19,6 +19,10 @@ use crate::types::source::Descriptor;
 use crate::types::source::{OwnedSource, Source as _};
 
 mod simulated;
+// Its tests need nothing of its system.
+#[cfg(not(target_os = "freebsd"))]
+#[path = "../bsd/sleepers.rs"]
+mod sleepers;
 
 /// For what happens on its own.
 const SOON: Duration = Duration::from_secs(120);

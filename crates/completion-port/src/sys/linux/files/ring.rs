@@ -203,6 +203,11 @@ pub(super) fn check() -> Result<(), Code> {
 impl Ring {
     /// A ring with its thread. If the kernel refuses to run it later, threads do the requests, or the requests fail.
     pub(super) fn new(may_be_threads: bool) -> Result<Self, Code> {
+        Self::with_stream_flags(may_be_threads, 0)
+    }
+
+    /// Opens a ring that reads and writes files without positions with these flags.
+    fn with_stream_flags(may_be_threads: bool, stream_flags: libc::c_int) -> Result<Self, Code> {
         // A read of it by the ring waits: the descriptor must not be non-blocking.
         // SAFETY: eventfd(2) demands nothing of memory.
         let wake = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
@@ -239,6 +244,7 @@ impl Ring {
                 wakes: Box::new(0),
                 is_listening: false,
                 may_be_threads,
+                stream_flags,
                 retries: Retries::default(),
                 refusal: None,
             }
@@ -331,17 +337,6 @@ impl Drop for Ring {
     }
 }
 
-/// With what flags something is read or written. In a test the kernel is to say that it would have to wait, as kernels
-/// before Linux 6.4 say of what does not block and has no positions.
-fn flags(position: i64) -> libc::c_int {
-    #[cfg(test)]
-    if position < 0 && tests::IS_OLD.load(SeqCst) {
-        return libc::RWF_NOWAIT;
-    }
-    let _ = position;
-    0
-}
-
 /// A request that the kernel has.
 struct RingJob {
     request: FileRequest,
@@ -371,6 +366,8 @@ struct Pilot {
     is_listening: bool,
     /// Threads may do requests, if the kernel refuses to.
     may_be_threads: bool,
+    /// The `RWF_` flags of reads and writes on what has no positions.
+    stream_flags: libc::c_int,
     /// How often it could not be asked for anything.
     retries: Retries,
     /// Why the kernel refuses to run the ring. It is not called again, so it takes no more entries.
@@ -559,14 +556,15 @@ impl Pilot {
         let descriptor = types::Fd(call.descriptor);
         let parts = call.parts.as_ptr().cast();
         let offset = call.position.cast_unsigned();
+        let flags = if call.position < 0 { self.stream_flags } else { 0 };
         let entry = match call.what {
             FileKind::Read => opcode::Readv::new(descriptor, parts, call.count())
                 .offset(offset)
-                .rw_flags(flags(call.position))
+                .rw_flags(flags)
                 .build(),
             FileKind::Write => opcode::Writev::new(descriptor, parts, call.count())
                 .offset(offset)
-                .rw_flags(flags(call.position))
+                .rw_flags(flags)
                 .build(),
             FileKind::Append => opcode::Writev::new(descriptor, parts, call.count())
                 .offset(offset)
@@ -660,7 +658,6 @@ impl Pilot {
 mod tests {
     use std::fs::File;
     use std::io::{Read, Write, pipe};
-    use std::sync::atomic::AtomicBool;
     use std::time::Duration;
 
     use super::*;
@@ -668,9 +665,6 @@ mod tests {
     use crate::types::buffer::Buffer;
     use crate::types::io_buffer::IoBuffer;
     use crate::types::source::Descriptor;
-
-    /// What the kernel is taken for, in all tests that run meanwhile: the same must hold there.
-    pub(super) static IS_OLD: AtomicBool = AtomicBool::new(false);
 
     struct End(File);
 
@@ -696,7 +690,9 @@ mod tests {
 
     #[test]
     fn what_would_have_to_wait_is_tried_again_when_it_is_ready() {
-        let Ok(ring) = Ring::new(false) else {
+        // With this flag the kernel returns EAGAIN for a stream that would block, as kernels before 6.4 do for a
+        // non-blocking one.
+        let Ok(ring) = Ring::with_stream_flags(false, libc::RWF_NOWAIT) else {
             return testkit::skipped("this process may use no io_uring");
         };
         let (say, heard) = mpsc::channel();
@@ -733,11 +729,9 @@ mod tests {
         let (reader, writer) = pipe().unwrap();
         let reader = Arc::new(End(File::from(OwnedFd::from(reader))));
         let writer = Arc::new(End(File::from(OwnedFd::from(writer))));
-        IS_OLD.store(true, SeqCst);
         start(1, &reader, FileKind::Read, Vec::with_capacity(4));
         let first = early();
         if first.is_some_and(|(.., code, _)| code == Some(libc::EOPNOTSUPP)) {
-            IS_OLD.store(false, SeqCst);
             return testkit::skipped("this kernel cannot be asked not to wait for a pipe");
         }
         assert_eq!(first, None);
@@ -755,6 +749,5 @@ mod tests {
         (&reader.0).read_exact(&mut came).unwrap();
         assert_eq!(ended(), (3, 1 << 18, None, false));
         assert!(came.iter().all(|byte| *byte == 7));
-        IS_OLD.store(false, SeqCst);
     }
 }

@@ -107,16 +107,16 @@ impl<C: NotificationCalls> KernelReactor for SharedReactor<C> {
 }
 
 #[derive(Default)]
-struct NotificationState {
-    records: HashMap<u64, Record>,
+pub(crate) struct NotificationState {
+    pub(crate) records: HashMap<u64, Record>,
     /// The records of what is attached.
     attached: HashMap<Descriptor, u64>,
     /// The last key that was given to a record.
     last: u64,
     /// Records that are to be enabled by the next call.
-    waiting: Vec<u64>,
+    pub(crate) waiting: Vec<u64>,
     /// Records that were to be enabled, or registered, when the system was short of memory. The next call tries again.
-    owed: Vec<u64>,
+    pub(crate) owed: Vec<u64>,
     /// Of those whose change is being made, the ones that are not registered yet.
     unmade: Vec<u64>,
     /// Polls that may sleep.
@@ -131,7 +131,7 @@ struct NotificationState {
     ended: Vec<usize>,
 }
 
-struct Record {
+pub(crate) struct Record {
     descriptor: Descriptor,
     name: u64,
     stage: NotificationStage,
@@ -222,15 +222,8 @@ impl<C: NotificationCalls> WinsockNotifications<C> {
 }
 
 impl<C: NotificationCalls> SharedReactor<C> {
-    fn state(&self) -> MutexGuard<'_, NotificationState> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, NotificationState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether nothing is attached, leaving or owed.
-    #[cfg(test)]
-    pub(crate) fn has_nothing(&self) -> bool {
-        let state = self.state();
-        state.records.is_empty() && state.waiting.is_empty() && state.owed.is_empty()
     }
 
     fn fault(&self, descriptor: Descriptor, result: u32) -> Fault {
