@@ -84,6 +84,9 @@ pub(crate) fn rule_of(line: &str) -> Option<u32> {
 const INTRODUCTION: &str = "\
 The tests of each rule of SEMANTICS.md, as file::function in tests/conformance.
 `cargo xtask semantics` writes this file.
+
+A test runs on each back end unless its name ends in one. `once` and `sim_once` are
+epoll as a one-shot reactor, `sim_notifications` is simulated notifications.
 ";
 
 /// The list of tests for the rules of a page. Fails if a claim names no rule, or one that has no heading.
