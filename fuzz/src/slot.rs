@@ -1,8 +1,8 @@
 //! Bytes as the history of one slot: what the kernel, handlers, requests and the slot's turn may do, one after
 //! another.
 //!
-//! Beside the slot there is a model of the table of owners in docs/design/SLOT.md, and of that of the bits in
-//! docs/design/OPERATIONS.md. It says what each transition has to answer, and what the word has to look like
+//! Beside the slot there is a model of the table of owners in docs/design/SLOT.md, and of the bits that
+//! docs/design/OPERATIONS.md describes. It says what each transition has to answer, and what the word has to look like
 //! afterwards. Of the word only its dump is known here.
 
 use crate::reader::Reader;
