@@ -202,8 +202,10 @@ impl Port {
         } else {
             (packets.as_mut_ptr(), &raw mut received)
         };
-        // SAFETY: the call demands so many changes, room for so many packets, and for their number.
-        // - valid: these are slices and a local, borrowed over the call; where there are none, null.
+        // SAFETY: the call demands that many changes, room for that many packets, and for their
+        // number.
+        // - valid: these are slices and a local, borrowed over the call; where there are none,
+        //   null.
         let code = unsafe {
             cp_process_notifications(
                 self.0,
@@ -229,7 +231,7 @@ impl Port {
     /// Waits for packets; how many.
     pub(crate) fn dequeue(&self, packets: &mut [Packet]) -> io::Result<usize> {
         let (room, mut removed) = (u32::try_from(packets.len()).unwrap_or(u32::MAX), 0);
-        // SAFETY: the call demands room for so many packets, and for their number.
+        // SAFETY: the call demands room for that many packets, and for their number.
         // - valid: these are a slice and a local, borrowed over the call.
         let done = unsafe {
             cp_dequeue_many(self.0, packets.as_mut_ptr(), room, &raw mut removed, u32::MAX, 0)
@@ -340,8 +342,9 @@ impl File {
         *overlapped = Overlapped { offset, ..Overlapped::default() };
         let (count, mut read) = (u32::try_from(memory.len()).unwrap_or(u32::MAX), 0);
         let (place, overlapped) = (memory.as_mut_ptr().cast(), (&raw mut *overlapped).cast());
-        // SAFETY: the call demands memory and an OVERLAPPED until the end of the operation, and a place for the count.
-        // - the caller says so of the former, and the place is a local.
+        // SAFETY: the call demands memory and an OVERLAPPED until the end of the operation, and a
+        // place for the count.
+        // - the caller guarantees it for the former, and the place is a local.
         let done = unsafe { cp_read_file(self.0, place, count, &raw mut read, overlapped) };
         match done {
             0 if cp_last_error() == GOES_ON => Ok(None),
@@ -401,7 +404,8 @@ impl Socket {
     /// Receives a datagram.
     pub(crate) fn receive_from(&self, buffer: &mut [u8]) -> io::Result<(usize, Address)> {
         let mut from = Address { bytes: [0; 7], length: 28 };
-        // SAFETY: recvfrom(2) writes at most so many bytes at either pointer, and the address's length.
+        // SAFETY: recvfrom(2) writes at most that many bytes at either pointer, and the address's
+        // length.
         // - valid: these are a slice and a local, borrowed over the call, with their lengths.
         let received = outcome(unsafe {
             cp_recvfrom(
@@ -419,8 +423,9 @@ impl Socket {
     /// Sends a datagram.
     pub(crate) fn send_to(&self, bytes: &[u8], to: &Address) -> io::Result<usize> {
         let address = to.bytes.as_ptr().cast();
-        // SAFETY: sendto(2) reads so many bytes at either pointer.
-        // - valid: both are borrowed over the call; the address has the length that the system has given.
+        // SAFETY: sendto(2) reads that many bytes at either pointer.
+        // - valid: both are borrowed over the call; the address has the length that the system has
+        //   given.
         outcome(unsafe {
             cp_sendto(self.0, bytes.as_ptr().cast(), bytes.len(), 0, address, to.length)
         })
@@ -484,8 +489,9 @@ impl Socket {
     ///
     /// # Safety
     ///
-    /// The pointers are valid, the first one for so many bytes, and nothing else uses what they point to until the packet
-    /// of the operation has been taken, or this returns what has no packet.
+    /// The pointers are valid, the first one for that many bytes, and nothing else uses what they
+    /// point to until the packet of the operation has been taken, or this returns what has no
+    /// packet.
     pub(crate) unsafe fn start_receive(
         number: RawFd,
         place: *mut u8,
@@ -496,7 +502,7 @@ impl Socket {
         let (mut address, mut size) = (std::ptr::null_mut(), std::ptr::null_mut());
         if let Some(from) = from {
             // SAFETY: writing through a raw pointer demands that it is valid.
-            // - the caller says so.
+            // - the caller guarantees it.
             unsafe { from.write(Address { bytes: [0; 7], length: 28 }) };
             // SAFETY: the address of a field demands that the pointer is to an object.
             // - as above.
@@ -507,11 +513,12 @@ impl Socket {
         let part = Part::of(place, room);
         let (mut received, mut flags) = (0, 0);
         // SAFETY: writing through a raw pointer demands that it is valid.
-        // - the caller says so.
+        // - the caller guarantees it.
         unsafe { overlapped.write(Overlapped::default()) };
-        // SAFETY: the call demands a list of buffers and places for two numbers until it returns, and until the end of
-        // the operation the memory of the buffers, the OVERLAPPED, and the address with its size unless they are null.
-        // - the former are locals, the caller says so of the latter.
+        // SAFETY: the call demands a list of buffers and places for two numbers until it returns,
+        // and until the end of the operation the memory of the buffers, the OVERLAPPED, and the
+        // address with its size unless they are null.
+        // - the former are locals, the caller guarantees it for the latter.
         let failed = unsafe {
             cp_start_receive(
                 number,
@@ -527,7 +534,7 @@ impl Socket {
         Started::of(failed == 0, received)
     }
 
-    /// Begins to send so many bytes, all of them; a datagram to where it goes.
+    /// Begins to send that many bytes, all of them; a datagram to where it goes.
     ///
     /// # Safety
     ///
@@ -544,11 +551,12 @@ impl Socket {
         let address = to.as_ref().map_or(std::ptr::null(), |to| to.bytes.as_ptr().cast());
         let size = to.map_or(0, |to| to.length.cast_signed());
         // SAFETY: writing through a raw pointer demands that it is valid.
-        // - the caller says so.
+        // - the caller guarantees it.
         unsafe { overlapped.write(Overlapped::default()) };
-        // SAFETY: the call demands a list of buffers, a place for a number, and an address of that size or none until it
-        // returns, and until the end of the operation the memory of the buffers and the OVERLAPPED.
-        // - the former are locals and an argument, the caller says so of the latter.
+        // SAFETY: the call demands a list of buffers, a place for a number, and an address of that
+        // size or none until it returns, and until the end of the operation the memory of the
+        // buffers and the OVERLAPPED.
+        // - the former are locals and an argument, the caller guarantees it for the latter.
         let failed = unsafe {
             cp_start_send(
                 number,
@@ -578,11 +586,11 @@ impl Socket {
         let of = |number: RawFd| usize::try_from(number).unwrap_or(usize::MAX);
         let (place, mut received) = (place.cast(), 0);
         // SAFETY: writing through a raw pointer demands that it is valid.
-        // - the caller says so.
+        // - the caller guarantees it.
         unsafe { overlapped.write(Overlapped::default()) };
-        // SAFETY: the call demands room for the data and both addresses, and an OVERLAPPED, until the end of the
-        // operation; and a place for the count until it returns.
-        // - the caller says so of the former, and the place is a local.
+        // SAFETY: the call demands room for the data and both addresses, and an OVERLAPPED, until
+        // the end of the operation; and a place for the count until it returns.
+        // - the caller guarantees it for the former, and the place is a local.
         let done = unsafe {
             cp_accept_ex(
                 of(listener),
@@ -626,7 +634,7 @@ fn outcome(done: isize) -> io::Result<usize> {
 
 impl Read for &Socket {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        // SAFETY: recv(2) writes at most so many bytes at the pointer.
+        // SAFETY: recv(2) writes at most that many bytes at the pointer.
         // - valid: it is a slice, borrowed over the call.
         outcome(unsafe { cp_recv(self.0, buffer.as_mut_ptr().cast(), buffer.len(), 0) })
     }
@@ -640,7 +648,7 @@ impl Read for Socket {
 
 impl Write for Socket {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        // SAFETY: send(2) reads so many bytes at the pointer.
+        // SAFETY: send(2) reads that many bytes at the pointer.
         // - valid: it is a slice, borrowed over the call.
         outcome(unsafe { cp_send(self.0, buffer.as_ptr().cast(), buffer.len(), 0) })
     }

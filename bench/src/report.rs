@@ -1,6 +1,6 @@
 //! What a run has measured, as it is written to and read from the raw JSON.
 //!
-//! It holds every value of every round; medians, ratios and intervals are computed anew each time
+//! It holds every value of every round; medians, ratios and intervals are computed again each time
 //! they are printed.
 
 use std::path::Path;

@@ -113,7 +113,7 @@ pub(crate) struct Place {
     pub(crate) program: PathBuf,
     pub(crate) contender: Contender,
     pub(crate) setup: Setup,
-    /// Whether connections are made anew for each turn.
+    /// Whether connections are made again for each turn.
     pub(crate) by_turn: bool,
 }
 

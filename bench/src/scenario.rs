@@ -88,7 +88,7 @@ impl Setup {
         self.connections.min(ACTIVE)
     }
 
-    /// Whether connections have to be made anew for each turn, as those of all contenders at once
+    /// Whether connections have to be made again for each turn, as those of all contenders at once
     /// would be too many.
     pub(crate) fn connects_by_turn(&self, contenders: usize, descriptors: usize) -> bool {
         self.traffic == Traffic::Lasting
@@ -150,7 +150,7 @@ impl Selection {
             "S4" => (Handlers::SometimesSleep { once_in: 1000, microseconds: 5000 }, 1, RATE),
             OFTEN => (Handlers::SometimesSleep { once_in: 50, microseconds: 5000 }, 1, RATE),
             "S5" => (Handlers::All(Work::Locked(turns(3))), 1, RATE),
-            // Half a round, and begun anew at once: the last one ends soon after the round.
+            // Half a round, and begun again at once: the last one ends soon after the round.
             "S9" => (Handlers::FirstSpins(half(round)), 1, RATE),
             SINK | ACCEPTS => (Handlers::Quick, 1, RATE),
             _ => (Handlers::Quick, 1, CPU),

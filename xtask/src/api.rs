@@ -10,7 +10,7 @@ pub(crate) struct Todo {
     /// Compare docs/API.txt with the interface, and fail if they differ
     #[arg(long, conflicts_with = "update")]
     check: bool,
-    /// Write docs/API.txt anew
+    /// Write docs/API.txt again
     #[arg(long)]
     update: bool,
     /// Take the interface from this file, which rustdoc has written, instead of asking rustdoc

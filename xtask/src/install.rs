@@ -299,7 +299,7 @@ fn link(to: &str, from: &Path) -> io::Result<()> {
 pub(crate) fn install(places: &Places) -> io::Result<()> {
     let built = build(places.target.as_deref())?;
     let root = match &places.destdir {
-        // `join` would start anew at the slash.
+        // `join` would start again at the slash.
         Some(destdir) => destdir.join(places.prefix.strip_prefix("/").unwrap_or(&places.prefix)),
         None => places.prefix.clone(),
     };

@@ -164,7 +164,7 @@ mod tests {
             }
             ended.join().unwrap().unwrap();
         });
-        // They are counted anew.
+        // They are counted again.
         pace.begin(None);
         assert_eq!(pace.lock().count, 0);
     }

@@ -23,7 +23,7 @@ fn begin(stream: &TcpStream) -> io::Result<()> {
     let on: libc::c_int = 1;
     let length = libc::socklen_t::try_from(size_of_val(&on)).map_err(io::Error::other)?;
     let (level, option) = (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS);
-    // SAFETY: setsockopt(2) reads so many bytes at the pointer.
+    // SAFETY: setsockopt(2) reads that many bytes at the pointer.
     // - valid for reads: `on` has that length, and lives until the call returns.
     let code = unsafe {
         libc::setsockopt(stream.as_raw_fd(), level, option, (&raw const on).cast(), length)

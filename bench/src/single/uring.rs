@@ -60,8 +60,8 @@ impl Uring {
                 .map_err(|_| io::Error::from_raw_os_error(-completion.result()))?;
             let id = cqueue::buffer_select(completion.flags())
                 .ok_or_else(|| io::Error::other("a completion without a buffer"))?;
-            // SAFETY: a completion of this group must have named the buffer, with so many bytes, and
-            // must not be used twice.
+            // SAFETY: a completion of this group must have named the buffer, with that many bytes,
+            // and must not be used twice.
             // - it is the one at hand, and every request is one of this group.
             let filled = unsafe { self.buffers.take(id, length) };
             if self.buffers.bytes(&filled).len() != MESSAGE {

@@ -1,10 +1,12 @@
-/* The classic overlapped server: a context for each operation, with its OVERLAPPED first; accepts that are posted
- * before anyone comes; threads in a loop around GetQueuedCompletionStatus; and a receive posted anew behind each
- * send. 60 clients check that what comes back is what they have sent.
+/* The classic overlapped server: a context for each operation, with its OVERLAPPED first; accepts
+ * that are posted before anyone comes; threads in a loop around GetQueuedCompletionStatus; and a
+ * receive posted again behind each send. 60 clients check that what comes back is what they have
+ * sent.
  *
- * A connection has one operation in flight at a time, so its memory belongs to the thread that has its packet, and
- * needs no lock. When all clients have gone the listener is closed, which ends the accepts that are left, and a
- * posted packet says that it is over; each thread hands it on to the next and returns.
+ * A connection has one operation in flight at a time, so its memory belongs to the thread that has
+ * its packet, and needs no lock. When all clients have gone the listener is closed, which ends the
+ * accepts that are left, and a posted packet says that it is over; each thread hands it on to the
+ * next and returns.
  *
  * The source is written for the Windows interface and knows nothing of the system that it runs on. */
 #include <winsock2.h>

@@ -74,7 +74,7 @@ pub unsafe extern "C" fn cp_dequeue(
             return Err(code::INVALID_PARAMETER);
         }
         // SAFETY: writing through a raw pointer demands that it is valid.
-        // - the caller says so of one that is not null.
+        // - the caller guarantees it for a non-null pointer.
         unsafe { overlapped.write(std::ptr::null_mut()) };
         if bytes.is_null() || key.is_null() {
             return Err(code::INVALID_PARAMETER);
@@ -82,7 +82,7 @@ pub unsafe extern "C" fn cp_dequeue(
         let port = usable_port(port)?;
         let mut entry = Entry { key: 0, overlapped: std::ptr::null_mut(), internal: 0, bytes: 0 };
         let timeout = abi::timeout(milliseconds);
-        // SAFETY: `take` demands room for so many entries.
+        // SAFETY: `take` demands room for that many entries.
         // - there is room for one.
         unsafe { take(&port, &raw mut entry, 1, timeout, Changed::AsAsked) }?;
         // SAFETY: as above.
@@ -116,15 +116,15 @@ pub unsafe extern "C" fn cp_dequeue_many(
             return Err(code::INVALID_PARAMETER);
         }
         // SAFETY: writing through a raw pointer demands that it is valid.
-        // - the caller says so of one that is not null.
+        // - the caller guarantees it for a non-null pointer.
         unsafe { removed.write(0) };
         if entries.is_null() || room == 0 {
             return Err(code::INVALID_PARAMETER);
         }
         let port = usable_port(port)?;
         let timeout = abi::timeout(milliseconds);
-        // SAFETY: `take` demands room for so many entries.
-        // - the caller says that there is.
+        // SAFETY: `take` demands room for that many entries.
+        // - the caller guarantees that there is.
         let taken = unsafe { take(&port, entries, room as usize, timeout, Changed::AsAsked) }?;
         // SAFETY: as above.
         unsafe { removed.write(taken) };

@@ -35,8 +35,9 @@ const CHUNKS: usize = 256;
 const REST: usize = 64;
 
 struct Place<T> {
-    /// The generation of the handle that is open, or of the next one, and whether one is: [`OPEN`]. Changed
-    /// with the object locked; a forked child looks at its parent's where that is locked for ever.
+    /// The generation of the handle that is open, or of the next one, and whether one is: [`OPEN`].
+    /// Changed with the object locked; a forked child looks at its parent's where that is locked
+    /// forever.
     state: AtomicU64,
     object: RwLock<Option<T>>,
 }
@@ -358,7 +359,7 @@ mod tests {
         }
     }
 
-    /// Whatever is locked in a parent is locked for ever in its child.
+    /// Whatever is locked in a parent is locked forever in its child.
     #[test]
     fn a_child_waits_for_no_lock_of_its_parents() {
         let (parent, child) = parent_and_child();

@@ -133,8 +133,8 @@ pub(crate) unsafe fn take<Q: Queue>(
             // - a batch has no more packets than there is room for.
             let place = unsafe { entries.add(taken) };
             // SAFETY: writing through a raw pointer demands that it is valid, and that no other
-            // thread uses the place.
-            // - the caller says so.
+            // thread uses the memory.
+            // - the caller guarantees it.
             unsafe { place.write(entry) };
             taken += 1;
         }

@@ -35,9 +35,9 @@ static void *make_ports(void *unused)
     return unused;
 }
 
-/* The allocator of AddressSanitizer may be locked for ever in a child that was forked while another thread used
-   it: with GCC 12, one in 150 children of a program that does nothing but allocate. So no other thread is busy
-   there. */
+/* The allocator of AddressSanitizer may be locked forever in a child that was forked while another
+ * thread used it: with GCC 12, one in 150 children of a program that does nothing but allocate. So
+ * no other thread is busy there. */
 #ifdef __SANITIZE_ADDRESS__
 enum { BESIDE_OTHERS = 0 };
 #else

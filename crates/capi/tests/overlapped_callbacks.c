@@ -536,7 +536,7 @@ static void a_wait_is_one_for_what_was_cancelled(void)
     }
 }
 
-/* What was announced, and neither begun nor taken back, is waited for, but not for ever. */
+/* What was announced, and neither begun nor taken back, is waited for, but not forever. */
 static void what_was_announced_alone_is_waited_for_a_second(void)
 {
     SOCKET s = udp_socket();

@@ -127,7 +127,7 @@ int connect_of_the_system(int descriptor, const struct sockaddr *address, sockle
 }
 #endif
 
-/* What is registered is made anew with the first operation. */
+/* What is registered is made again with the first operation. */
 static void a_registration_outlives_an_operation_that_cannot_begin(void)
 {
     SOCKET near, far;
@@ -152,7 +152,7 @@ static void a_registration_outlives_an_operation_that_cannot_begin(void)
     close_both(near, far);
 }
 
-/* If it cannot be made anew either, its last packet says so. */
+/* If it cannot be made again either, its last packet says so. */
 static void a_registration_that_is_lost_is_told(void)
 {
     SOCKET near, far;

@@ -134,7 +134,7 @@ static long long milliseconds(void)
     return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
 }
 
-/* Row 45. What sleeps for ever ends the program, by its alarm. */
+/* Row 45. What sleeps forever ends the program, by its alarm. */
 static void a_call_in_which_a_change_was_refused_does_not_sleep(void)
 {
     enum { ROUNDS = 5 };

@@ -323,7 +323,7 @@ static void a_hint_spares_the_question_of_a_number_that_was_given_out(void)
     close_unseen(s);
 }
 
-/* So does one of which the program says that it was just given out. */
+/* So does one of which the program guarantees that it was just given out. */
 static void a_number_that_is_adopted_is_as_good_as_given_out(void)
 {
     SOCKET s = unseen_socket();

@@ -327,7 +327,7 @@ int main(void)
         CHECK_IS(pthread_join(peers[i], NULL), 0);
     }
     while (__atomic_load_n(&connections_ended, __ATOMIC_SEQ_CST) < connections()) {
-        usleep(1000); /* stuck for ever if one is never told of its end: the alarm says so */
+        usleep(1000); /* stuck forever if one is never told of its end: the alarm says so */
     }
     CHECK_IS(connections_ended, connections());
     say_to(listener->owner, STOP, listener, 0);

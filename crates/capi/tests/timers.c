@@ -38,7 +38,7 @@ static void a_timer_is_signalled_when_its_time_has_come(void)
     CHECK_IS(WaitForSingleObject(stays, INFINITE), WAIT_OBJECT_0);
     CHECK(milliseconds() - began >= 49);
     CHECK_IS(WaitForSingleObject(stays, INFINITE), WAIT_OBJECT_0); /* stays signalled */
-    set(stays, -600000 * MILLISECOND, 0); /* and no more, once it is set anew */
+    set(stays, -600000 * MILLISECOND, 0); /* and no more, once it is set again */
     CHECK_IS(WaitForSingleObject(stays, A_WHILE), WAIT_TIMEOUT);
     set(stays, -MILLISECOND, 0);
     CHECK_IS(WaitForSingleObject(stays, INFINITE), WAIT_OBJECT_0);

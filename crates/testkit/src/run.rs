@@ -155,9 +155,9 @@ macro_rules! on_every_system {
     };
 }
 
-/// As [`on_every_system!`](crate::on_every_system), for what is about files: with a ring, with threads, with
-/// descriptors that are armed anew for each report, and on the simulated kernel in both ways. Where there is no ring,
-/// that test is skipped, by its name.
+/// As [`on_every_system!`](crate::on_every_system), for what is about files: with a ring, with
+/// threads, with descriptors that are armed again for each report, and on the simulated kernel in
+/// both ways. Where there is no ring, that test is skipped, by its name.
 #[macro_export]
 macro_rules! on_every_file_system {
     ($($claims:tt)+) => {
@@ -179,8 +179,8 @@ macro_rules! on_every_file_system {
     };
 }
 
-/// As [`on_every_system!`](crate::on_every_system), for what a port that arms its descriptors anew for each
-/// report does in another way.
+/// As [`on_every_system!`](crate::on_every_system), for what a port that arms its descriptors again
+/// for each report does in another way.
 #[macro_export]
 macro_rules! on_edge_triggered_systems {
     ($($claims:tt)+) => {
@@ -196,8 +196,8 @@ macro_rules! on_edge_triggered_systems {
     };
 }
 
-/// As [`on_every_system!`](crate::on_every_system), for what only a port does that arms its descriptors anew for
-/// each report.
+/// As [`on_every_system!`](crate::on_every_system), for what only a port does that arms its
+/// descriptors again for each report.
 #[macro_export]
 macro_rules! on_one_shot_systems {
     ($($claims:tt)+) => {

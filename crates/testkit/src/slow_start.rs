@@ -44,7 +44,7 @@ impl SlowStart {
         // - valid for writes: `actions` is a local.
         assert_eq!(unsafe { libc::posix_spawn_file_actions_init(actions.as_mut_ptr()) }, 0);
         // SAFETY: `assume_init` demands a value.
-        // - it was written just now.
+        // - it has just been written.
         let mut actions: libc::posix_spawn_file_actions_t = unsafe { actions.assume_init() };
         let reading = libc::O_RDONLY;
         // SAFETY: posix_spawn_file_actions_addopen(3) changes the value at the first pointer, and reads text

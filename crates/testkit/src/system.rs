@@ -18,7 +18,7 @@ use crate::socket::{Address, Socket};
 #[derive(Debug)]
 pub struct System {
     kind: Kind,
-    /// Its ports arm each descriptor anew for each report.
+    /// Its ports arm each descriptor again for each report.
     is_one_shot: bool,
     /// By which calls its ports watch their sockets, if it is simulated.
     mechanism: sim::Mechanism,
@@ -69,7 +69,7 @@ impl System {
         }
     }
 
-    /// The same system, with ports that arm each descriptor anew for each report.
+    /// The same system, with ports that arm each descriptor again for each report.
     #[must_use]
     pub fn one_shot(self) -> Self {
         Self { is_one_shot: true, ..self }
@@ -87,7 +87,7 @@ impl System {
         self.file_engine
     }
 
-    /// Whether the ports of this system arm each descriptor anew for each report.
+    /// Whether the ports of this system arm each descriptor again for each report.
     #[must_use]
     pub fn is_one_shot(&self) -> bool {
         self.is_one_shot
@@ -109,8 +109,8 @@ impl System {
         Self::simulated().watching_by(sim::Mechanism::Kqueue)
     }
 
-    /// The same, with ports that watch their sockets by notifications, as on Windows from build 20348 on. They arm
-    /// each descriptor anew for each report.
+    /// The same, with ports that watch their sockets by notifications, as on Windows from build
+    /// 20348 on. They arm each descriptor again for each report.
     #[must_use]
     pub fn simulated_notifications() -> Self {
         Self::simulated().watching_by(sim::Mechanism::Notifications).one_shot()

@@ -45,7 +45,7 @@ fn pipe() -> (File, File) {
     let reader = unsafe { CreateNamedPipeW(wide.as_ptr(), mode, 0, 1, 4096, 4096, 0, ptr::null()) };
     assert!(reader != INVALID_HANDLE_VALUE, "{}", io::Error::last_os_error());
     // SAFETY: `from_raw_handle` demands an open handle that nothing else owns.
-    // - the call above returned it just now.
+    // - the call above has just returned it.
     let reader = unsafe { OwnedHandle::from_raw_handle(reader) };
     let writer = OpenOptions::new().write(true).open(path).unwrap();
     (reader.into(), writer)

@@ -173,7 +173,7 @@ impl Slow {
     ///
     /// # Panics
     ///
-    /// If the server takes everything for ever: then it has no limit.
+    /// If the server takes everything forever: then it has no limit.
     #[must_use]
     pub fn begin(server: SocketAddr, seed: u8) -> Self {
         // More than the systems on the way keep: through a proxy there are four connections, each with up to 32 MiB to be

@@ -222,10 +222,11 @@ impl ByOperations {
         let from = unsafe { &raw mut (*peer).from };
         let overlapped = peer.cast();
         let begun = match (listener, step) {
-            // SAFETY: these demand an OVERLAPPED, memory of that length, and room for an address where it is wanted, that
-            // nothing else uses before the packet was taken, or if there is none, before they return.
-            // - valid: they are those of the peer, whose box is given up here, and made anew from what a packet brings
-            //   or below; the buffer of an accept has `ROOM_OF_ACCEPT` bytes;
+            // SAFETY: these demand an OVERLAPPED, memory of that length, and room for an address
+            // where it is wanted, that nothing else uses before the packet was taken, or if there
+            // is none, before they return.
+            // - valid: they are those of the peer, whose box is given up here, and made again from
+            //   what a packet brings or below; the buffer of an accept has `ROOM_OF_ACCEPT` bytes;
             // - nothing else: no reference to the peer is left here.
             (Some(listener), _) => unsafe {
                 Socket::start_accept(listener, number, place, overlapped)

@@ -403,7 +403,7 @@ impl HandThread<'_> {
             // Other threads do not know it yet.
             return Ok(());
         }
-        // Its own reads rest only behind this, so they do not begin anew before.
+        // Its own reads rest only behind this, so they do not begin again before.
         if self.reads.have_begun.fetch_add(1, Ordering::SeqCst) + 1 == self.reads.threads {
             rustix::io::read(&self.reads.begins, &mut [0; 8])?;
         }

@@ -159,7 +159,7 @@ impl Output {
         let mut wanted = [PollFd::new(&self.0, PollFlags::IN)];
         match poll(&mut wanted, Some(&timeout)) {
             Ok(0) => return Ok(None),
-            // A signal: as much of the time as is left begins anew.
+            // A signal: as much of the time as is left begins again.
             Err(Errno::INTR) => return self.more(time),
             Err(error) => return Err(error.into()),
             Ok(_) => {}

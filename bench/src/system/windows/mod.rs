@@ -282,7 +282,7 @@ fn number(socket: &impl AsSocket) -> SOCKET {
 fn set<T: Copy>(socket: &impl AsSocket, option: i32, value: T) -> io::Result<()> {
     let size = i32::try_from(size_of::<T>()).map_err(io::Error::other)?;
     let place = MaybeUninit::new(value);
-    // SAFETY: setsockopt reads so many bytes at the pointer.
+    // SAFETY: setsockopt reads that many bytes at the pointer.
     // - valid for reads: they are those of a local, which has been written.
     let result =
         unsafe { setsockopt(number(socket), SOL_SOCKET, option, place.as_ptr().cast(), size) };

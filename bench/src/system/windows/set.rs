@@ -50,7 +50,7 @@ impl Set {
         // Rounded up: a wait that ends early would be made again and again.
         let milliseconds = i32::try_from(time.as_micros().div_ceil(1000)).unwrap_or(i32::MAX);
         let count = u32::try_from(self.asked.len()).map_err(|error| error.to_string())?;
-        // SAFETY: WSAPoll reads and writes so many elements at the pointer.
+        // SAFETY: WSAPoll reads and writes that many elements at the pointer.
         // - valid for both: they are those of the list, which nothing else uses meanwhile.
         let result = unsafe { WSAPoll(self.asked.as_mut_ptr(), count, milliseconds) };
         if result == SOCKET_ERROR {

@@ -41,11 +41,11 @@ const FEW: usize = 16;
 ///
 /// # Safety
 ///
-/// `buffers` points to so many buffers.
+/// `buffers` points to that many buffers.
 unsafe fn parts_of(buffers: *const Buffer, count: usize) -> impl Iterator<Item = iovec> {
     let part = move |place| {
         // SAFETY: `add` demands that the result is in the same allocation.
-        // - the caller says that there are so many buffers.
+        // - the caller guarantees that there are that many buffers.
         let buffer = unsafe { buffers.add(place) };
         // SAFETY: reading through a raw pointer demands that it is valid.
         // - as above.
@@ -85,8 +85,9 @@ impl Gathered {
         let mut own = &mut self.own[..];
         for part in &self.parts {
             let (place, rest) = own.split_at_mut(part.iov_len);
-            // SAFETY: `copy_nonoverlapping` demands so many bytes at both places, which do not overlap.
-            // - so many: the caller says so of one, the other is as long as the part;
+            // SAFETY: `copy_nonoverlapping` demands that many bytes at both places, which do not
+            // overlap.
+            // - that many: the caller guarantees it for one, the other is as long as the part;
             // - no overlap: the second is memory that no program knows.
             unsafe {
                 part.iov_base
@@ -97,7 +98,7 @@ impl Gathered {
         }
     }
 
-    /// Copies so many bytes that have come, from this place on, to where the program wants them.
+    /// Copies that many bytes that have come, from this place on, to where the program wants them.
     ///
     /// # Safety
     ///
@@ -108,8 +109,10 @@ impl Gathered {
             let (first, behind) = (from.max(begins), (from + bytes).min(begins + part.iov_len));
             if let Some(came) = self.own.get(first..behind) {
                 let place = part.iov_base.wrapping_byte_add(first - begins);
-                // SAFETY: `copy_nonoverlapping` demands so many bytes at both places, which do not overlap.
-                // - so many: the slice has them, and the caller says so of the buffer, within which they are;
+                // SAFETY: `copy_nonoverlapping` demands that many bytes at both places, which do
+                // not overlap.
+                // - that many: the slice has them, and the caller guarantees it for the buffer,
+                //   within which they are;
                 // - no overlap: the first is memory that no program knows.
                 unsafe {
                     came.as_ptr()
@@ -125,7 +128,7 @@ impl Gathered {
 ///
 /// # Safety
 ///
-/// `buffers` points to so many buffers.
+/// `buffers` points to that many buffers.
 pub(crate) unsafe fn gathered(
     buffers: *const Buffer,
     count: usize,
@@ -139,12 +142,13 @@ pub(crate) unsafe fn gathered(
     Ok((Box::new([gathered.part()]), Some(gathered)))
 }
 
-/// Calls `f` with the buffers as the system wants them, and with how many bytes they have. It returns how many bytes
-/// have come, or were sent, or -1. The code, if there is no memory for so many buffers.
+/// Calls `f` with the buffers as the system wants them, and with how many bytes they have. It
+/// returns how many bytes have come, or were sent, or -1. The code, if there is no memory for that
+/// many buffers.
 ///
 /// # Safety
 ///
-/// `buffers` points to so many buffers, which can be read, or be written if it `receives`.
+/// `buffers` points to that many buffers, which can be read, or be written if it `receives`.
 pub(crate) unsafe fn with_parts(
     buffers: *const Buffer,
     count: usize,
@@ -155,8 +159,8 @@ pub(crate) unsafe fn with_parts(
     if count <= FEW {
         let mut few = [iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; FEW];
         let mut used = 0;
-        // SAFETY: `parts_of` demands so many buffers.
-        // - the caller says so.
+        // SAFETY: `parts_of` demands that many buffers.
+        // - the caller guarantees it.
         for part in unsafe { parts_of(buffers, count) } {
             few[used] = part;
             used += 1;
@@ -169,14 +173,14 @@ pub(crate) unsafe fn with_parts(
     let (mut parts, mut gathered) = unsafe { gathered(buffers, count) }?;
     if let Some(gathered) = gathered.as_mut().filter(|_| !receives) {
         // SAFETY: `collect` demands buffers that can be read.
-        // - the caller says so.
+        // - the caller guarantees it.
         unsafe { gathered.collect() };
     }
     let size = size(&parts);
     let done = f(&mut parts, size);
     if let (Some(gathered), Ok(came)) = (gathered.filter(|_| receives), usize::try_from(done)) {
         // SAFETY: `hand_out` demands buffers that can be written.
-        // - the caller says so.
+        // - the caller guarantees it.
         unsafe { gathered.hand_out(0, came) };
     }
     Ok(done)
@@ -198,7 +202,7 @@ pub(crate) fn checked(buffers: *const Buffer, count: u32) -> Result<usize, u32> 
 
 pub(crate) fn message(parts: &mut [iovec], address: *mut sockaddr, size: socklen_t) -> msghdr {
     // SAFETY: `assume_init` demands a value.
-    // - the system's struct has numbers and pointers only, of which all bits zero are one.
+    // - struct has only numbers and pointers, for which all-zero bits are valid.
     let mut message = unsafe { MaybeUninit::<msghdr>::zeroed().assume_init() };
     message.msg_iov = parts.as_mut_ptr();
     // Its type differs between C libraries.
@@ -239,11 +243,11 @@ pub unsafe extern "C" fn cp_receive_buffers(
         Err(code) => return refused(code),
     };
     // SAFETY: reading through a raw pointer demands that it is valid.
-    // - the caller says so, if it is not null.
+    // - the caller guarantees it unless it is null.
     let asked = unsafe { flags.read() } & !PARTIAL;
     let Ok(asked) = c_int::try_from(asked) else { return refused(code::WSAEOPNOTSUPP) };
     // SAFETY: `room_for_sender` demands null or a number.
-    // - the caller says so.
+    // - the caller guarantees it.
     let room = match unsafe { room_for_sender(descriptor, address, address_size.cast()) } {
         Ok(room) => room,
         Err(code) => return refused(code),
@@ -260,15 +264,15 @@ pub unsafe extern "C" fn cp_receive_buffers(
         let receive = |parts: &mut [iovec], size| {
             let mut message = message(parts, address, room);
             // SAFETY: recvmsg(2) writes to the buffers and the address.
-            // - the caller says that it may write there.
+            // - the caller guarantees that it may write there.
             let read = unsafe { libc::recvmsg(descriptor, &raw mut message, asked) };
             (told, written, all) = (message.msg_flags, message.msg_namelen, size);
             let read = with_reset(descriptor, read, asked);
             note_read(attempt, read, size, asked);
             read
         };
-        // SAFETY: `with_parts` demands so many buffers, which can be written.
-        // - the caller says so.
+        // SAFETY: `with_parts` demands that many buffers, which can be written.
+        // - the caller guarantees it.
         unsafe { with_parts(buffers, count, true, receive) }.unwrap_or_else(no_memory)
     });
     note_time(descriptor, read < 0, asked, libc::EAGAIN);
@@ -278,7 +282,7 @@ pub unsafe extern "C" fn cp_receive_buffers(
     let done = if is_cut { all.try_into().unwrap_or(u32::MAX) } else { read };
     let urgent = if told & libc::MSG_OOB != 0 { libc::MSG_OOB.cast_unsigned() } else { 0 };
     // SAFETY: writing through a raw pointer demands that it is valid.
-    // - the caller says so, and it is not null.
+    // - the caller guarantees it, and it is not null.
     unsafe { received.write(done) };
     // SAFETY: as above.
     unsafe { flags.write(urgent | if is_cut { PARTIAL } else { 0 }) };
@@ -321,15 +325,15 @@ pub unsafe extern "C" fn cp_send_buffers(
         let send = |parts: &mut [iovec], _| {
             let message = message(parts, address.cast_mut(), address_size);
             // SAFETY: sendmsg(2) reads from the buffers and the address.
-            // - the caller says that it may read there.
+            // - the caller guarantees that it may read there.
             let done = past_refusals(descriptor, || unsafe {
                 libc::sendmsg(descriptor, &raw const message, asked | libc::MSG_NOSIGNAL)
             });
             note_write(attempt, descriptor, done);
             done
         };
-        // SAFETY: `with_parts` demands so many buffers, which can be read.
-        // - the caller says so.
+        // SAFETY: `with_parts` demands that many buffers, which can be read.
+        // - the caller guarantees it.
         unsafe { with_parts(buffers, count, false, send) }.unwrap_or_else(no_memory)
     });
     note_time(descriptor, done < 0, asked, libc::EAGAIN);
@@ -337,7 +341,7 @@ pub unsafe extern "C" fn cp_send_buffers(
     note_short_address(done < 0 && !address.is_null(), descriptor, address_size);
     let Ok(done) = u32::try_from(done) else { return -1 };
     // SAFETY: writing through a raw pointer demands that it is valid.
-    // - the caller says so of one that is not null.
+    // - the caller guarantees it for a non-null pointer.
     unsafe { sent.write(done) };
     0
 }

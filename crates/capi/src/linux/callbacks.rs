@@ -189,14 +189,15 @@ impl Pool {
 
 fn call(entry: &Entry) {
     let binding = std::ptr::with_exposed_provenance::<Binding>(entry.key);
-    // SAFETY: a shared reference demands a value that lives on and is not changed but as its type allows.
-    // - lives on: keys of this port are addresses of bindings. One of a routine is never given up; one of an `Io` has a
-    //   share for each operation, as `cp_start_pool_io` demands, which is given up below.
+    // SAFETY: a shared reference demands a value that lives on and changes only as its type allows.
+    // - lives on: keys of this port are addresses of bindings. One of a routine is never given up;
+    //   one of an `Io` has a share for each operation, as `cp_start_pool_io` demands, which is
+    //   given up below.
     let binding = unsafe { &*binding };
     let ended = code_in_win32(u32::try_from(entry.internal).unwrap_or(u32::MAX));
     match binding {
         // SAFETY: the routine demands what the reference gives it.
-        // - that is what it gets; the program says that any thread may call it at any time.
+        // - that is what it gets; the program guarantees that any thread may call it at any time.
         Binding::Routine(routine) => unsafe { routine(ended, entry.bytes, entry.overlapped) },
         Binding::Io(io) => {
             let (none, this) =
@@ -339,7 +340,7 @@ pub unsafe extern "C" fn cp_new_pool_io(
         // An operation already in flight was not announced. It has no share, so its end would release another one.
         associations::associate_some(file, &port, key, Counts::ForLaterOnes).inspect_err(|_| {
             // SAFETY: `from_raw` demands a pointer of `into_raw` that is used nowhere else.
-            // - it was made just now, and is the key of nothing.
+            // - it was just created, and is the key of nothing.
             drop(unsafe { Box::from_raw(made) });
         })?;
         Ok(made.cast())
@@ -358,7 +359,7 @@ pub unsafe extern "C" fn cp_new_pool_io(
 ///
 /// It is one of [`cp_new_pool_io`], and the caller has a share of it as long as the reference lives.
 unsafe fn io<'i>(pointer: *mut c_void) -> Option<&'i Io> {
-    // SAFETY: a shared reference demands a value that lives on and is not changed but as its type allows.
+    // SAFETY: a shared reference demands a value that lives on and changes only as its type allows.
     // - lives on: the caller has a share;
     // - not changed: its count is atomic.
     match unsafe { pointer.cast::<Binding>().as_ref() } {
@@ -373,8 +374,8 @@ unsafe fn io<'i>(pointer: *mut c_void) -> Option<&'i Io> {
 ///
 /// As for `io`; the share is used no more.
 unsafe fn release(pointer: *mut c_void) {
-    // SAFETY: `io` demands a pointer of this library's, and a share.
-    // - the caller says so.
+    // SAFETY: `io` demands a pointer of this library and a share.
+    // - the caller guarantees it.
     let Some(io) = (unsafe { io(pointer) }) else { return };
     // A waiting thread has a share as well, so the object can only be gone if nobody waits.
     let (is_awaited, calls) = (io.waiting.load(SeqCst) > 0, io.calls.as_ptr());
@@ -396,8 +397,8 @@ unsafe fn release(pointer: *mut c_void) {
 /// `pointer` was made by [`cp_new_pool_io`], and is not closed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cp_start_pool_io(pointer: *mut c_void) {
-    // SAFETY: `io` demands a pointer of this library's, and a share.
-    // - the caller says so; it is not closed.
+    // SAFETY: `io` demands a pointer of this library and a share.
+    // - the caller guarantees it; it is not closed.
     if let Some(io) = unsafe { io(pointer) } {
         io.shares.fetch_add(1, SeqCst);
         pool().reinforce();
@@ -441,8 +442,8 @@ const LOOK: Duration = Duration::from_millis(5);
 /// As for [`cp_start_pool_io`]; the calling thread is not in such a call itself.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cp_wait_for_pool_io(pointer: *mut c_void) {
-    // SAFETY: `io` demands a pointer of this library's, and a share.
-    // - the caller says so; it is not closed.
+    // SAFETY: `io` demands a pointer of this library and a share.
+    // - the caller guarantees it; it is not closed.
     let Some(io) = (unsafe { io(pointer) }) else { return };
     let began = Instant::now();
     io.waiting.fetch_add(1, SeqCst);

@@ -122,8 +122,9 @@ pub(crate) fn option(
     let mut value = [0_u8; 16];
     let mut size = socklen_t::try_from(room).ok()?;
     let place = value.as_mut_ptr().cast::<c_void>();
-    // SAFETY: getsockopt(2) writes at most `size` bytes at the value's pointer, and the size at the other.
-    // - valid: both are locals, and the value has at least so many bytes, as `CARRIED` says.
+    // SAFETY: getsockopt(2) writes at most `size` bytes at the value's pointer, and the size at the
+    // other.
+    // - valid: both are locals, and the value has at least that many bytes, as `CARRIED` says.
     let done = unsafe { libc::getsockopt(descriptor, level, name, place, &raw mut size) };
     (done == 0).then_some((value, size))
 }
@@ -226,7 +227,7 @@ struct Room {
     remote: u32,
 }
 
-// SAFETY: the room may be used by another thread than the one that has been told of it, though it is a pointer.
+// SAFETY: the room may be used by a thread other than its creator, although it is a pointer.
 // - the memory is the operation's until its end, as `cp_accept_ex` demands.
 unsafe impl Send for Room {}
 
@@ -252,7 +253,8 @@ impl Room {
     fn note((place, block): (*mut u8, u32), size: socklen_t) {
         let end = place.wrapping_add(block as usize - size_of::<u32>());
         // SAFETY: writing through a raw pointer demands that it is valid.
-        // - the block is the operation's, as `cp_accept_ex` demands, and has so many bytes behind the address.
+        // - the block is the operation's, as `cp_accept_ex` demands, and has that many bytes behind
+        //   the address.
         unsafe { end.cast::<u32>().write_unaligned(size) };
     }
 }
@@ -272,7 +274,7 @@ impl Work for Accepting {
             });
             if made >= 0 {
                 // SAFETY: `from_raw_fd` demands a descriptor that has no other owner.
-                // - the call has made it just now.
+                // - the call has just created it.
                 self.connection = Some((unsafe { OwnedFd::from_raw_fd(made) }, length));
                 return Attempt::Done;
             }
@@ -481,8 +483,8 @@ pub unsafe extern "C" fn cp_accept_ex(
             told: Told::bytes(received),
             accept: name,
         };
-        // SAFETY: `start` demands an OVERLAPPED that stays there until its end.
-        // - the caller says so, and of `received`, too.
+        // SAFETY: `start` demands an OVERLAPPED that stays valid until the operation ends.
+        // - the caller guarantees it, also for `received`.
         let begun = unsafe { start(how, accepting) };
         if matches!(begun, Ok(Begun::Pending)) && number.lock().accept != Some(known) {
             // It has ended; or a thread has closed the socket just when the accept was not in flight yet.
@@ -521,13 +523,13 @@ pub unsafe extern "C" fn cp_accepted_addresses(
         }
         if !address.is_null() {
             // SAFETY: writing through a raw pointer demands that it is valid.
-            // - the caller says so of one that is not null.
+            // - the caller guarantees it for a non-null pointer.
             unsafe { address.write(start.cast()) };
         }
         if !size.is_null() && block >= size_of::<u32>() {
             let end = start.wrapping_add(block - size_of::<u32>());
             // SAFETY: reading through a raw pointer demands that it is valid.
-            // - the caller says that the block was filled.
+            // - the caller guarantees that the block was filled.
             let told = unsafe { end.cast::<u32>().read_unaligned() };
             // SAFETY: as above.
             unsafe { size.write(c_int::try_from(told).unwrap_or(0)) };
@@ -550,7 +552,7 @@ impl Connecting {
     /// Begins to connect: 0, or why not.
     fn begin(&self, descriptor: RawFd) -> c_int {
         let address = (&raw const self.address.bytes).cast::<sockaddr>();
-        // SAFETY: connect(2) reads so many bytes at the pointer.
+        // SAFETY: connect(2) reads that many bytes at the pointer.
         // - valid for reads: the address is the operation's own.
         let connect = || unsafe { libc::connect(descriptor, address, self.address.size) };
         let begin = || {
@@ -581,7 +583,7 @@ impl Connecting {
     /// What a connect has come to that goes on; none if it still does.
     fn ask(descriptor: RawFd) -> Option<c_int> {
         let mut asked = libc::pollfd { fd: descriptor, events: libc::POLLOUT, revents: 0 };
-        // SAFETY: poll(2) reads and writes so many entries.
+        // SAFETY: poll(2) reads and writes that many entries.
         // - valid: there is one.
         match repeated(|| unsafe { libc::poll(&raw mut asked, 1, 0) } as isize) {
             0 => return None,
@@ -601,7 +603,7 @@ fn dissolve(descriptor: RawFd) -> bool {
     let sa_family = libc::sa_family_t::try_from(libc::AF_UNSPEC).unwrap_or(0);
     let nothing = sockaddr { sa_family, sa_data: [0; 14] };
     let size = socklen_t::try_from(size_of_val(&nothing)).unwrap_or(0);
-    // SAFETY: connect(2) reads so many bytes at the pointer.
+    // SAFETY: connect(2) reads that many bytes at the pointer.
     // - valid for reads: it is a local of that size.
     if unsafe { libc::connect(descriptor, &raw const nothing, size) } < 0 {
         return false;
@@ -706,8 +708,9 @@ impl Work for Connecting {
 ///
 /// # Safety
 ///
-/// `name` is null or points to an address of that size. Until the end of the operation `overlapped`, and `data` with so
-/// many bytes, are there for it. `sent` is null or points to a number.
+/// `name` is null or points to an address of that size. Until the end of the operation
+/// `overlapped`, and `data` with that many bytes, are there for it. `sent` is null or points to a
+/// number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cp_connect_ex(
     socket: usize,
@@ -741,8 +744,8 @@ pub unsafe extern "C" fn cp_connect_ex(
             // To the system a first connect behind one that had to wait is the end of that.
             return Err(code_of_errno(libc::EISCONN));
         }
-        // SAFETY: `new` demands so many bytes.
-        // - the caller says so.
+        // SAFETY: `new` demands that many bytes.
+        // - the caller guarantees it.
         let address = unsafe { Address::new(name, name_size) }?;
         if address.size < descriptors::size_of_address(descriptor) {
             return Err(code::WSAEFAULT);
@@ -762,8 +765,8 @@ pub unsafe extern "C" fn cp_connect_ex(
         let told = Told::bytes(sent);
         let (side, tells_flags) = (Side::Out, false);
         let how = Start { descriptor, overlapped, side, tells_flags, told, accept: 0 };
-        // SAFETY: `start` demands an OVERLAPPED that stays there until its end.
-        // - the caller says so, and of `sent`, too.
+        // SAFETY: `start` demands an OVERLAPPED that stays valid until the operation ends.
+        // - the caller guarantees it, also for `sent`.
         unsafe { start(how, connecting) }
     };
     guarded(0, || is_done(answered(begin())))

@@ -83,7 +83,7 @@ fn end_by(signal: c_int) {
 /// Sets what a signal does.
 fn act(signal: c_int, action: usize) {
     // SAFETY: `assume_init` demands a value.
-    // - the system's struct has numbers and a set of bits only, of which all bits zero are one.
+    // - the system's struct has only numbers and a set of bits, for which all-zero bits are valid.
     let mut wanted = unsafe { MaybeUninit::<libc::sigaction>::zeroed().assume_init() };
     wanted.sa_sigaction = action;
     // Calls of other threads go on where they were.

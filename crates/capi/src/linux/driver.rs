@@ -75,7 +75,7 @@ pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(
     unsafe { libc::sigfillset(blocked.as_mut_ptr()) };
     for signal in OF_FAULTS {
         // SAFETY: sigdelset(3) changes the set at the pointer.
-        // - it was written just now.
+        // - it has just been written.
         unsafe { libc::sigdelset(blocked.as_mut_ptr(), signal) };
     }
     // A thread begins with the mask of the one that starts it.

@@ -13,7 +13,8 @@ pub(crate) fn errno() -> c_int {
 pub(crate) fn set_errno(errno: c_int) {
     // SAFETY: __errno_location(3) demands nothing.
     let place = unsafe { libc::__errno_location() };
-    // SAFETY: writing through a raw pointer demands that it is valid, and that no other thread uses the place.
+    // SAFETY: writing through a raw pointer demands that it is valid, and that no other thread uses
+    // the memory.
     // - it is the calling thread's own number.
     unsafe { place.write(errno) };
 }

@@ -88,7 +88,7 @@ static EXTENSIONS: [Extension; 8] = [
 pub unsafe extern "C" fn cp_extension(guid: *const c_void) -> *const c_void {
     guarded(std::ptr::null(), || {
         // SAFETY: reading through a raw pointer demands that it is valid.
-        // - the caller says so; bytes need no alignment.
+        // - the caller guarantees it; bytes need no alignment.
         let wanted = unsafe { guid.cast::<[u8; 16]>().read_unaligned() };
         let found = EXTENSIONS.iter().find(|Extension(known, _)| *known == wanted);
         found.map_or(std::ptr::null(), |Extension(_, function)| *function)

@@ -98,7 +98,8 @@ impl Fetching {
     }
 }
 
-// SAFETY: the parts are always the same memory, which is on the heap: it stays where it is when the value is moved.
+// SAFETY: the parts are always the same memory, which is on the heap: it does not move with the
+// value.
 unsafe impl Buffer for Fetching {
     fn filled<'b>(&'b self, _: &mut dyn FnMut(&'b [u8])) {}
 

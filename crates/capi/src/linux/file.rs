@@ -91,7 +91,7 @@ pub(crate) fn without_signal<R>(call: impl FnOnce() -> R) -> R {
     // - valid for writes: it is a local of that type.
     unsafe { libc::sigemptyset(blocked.as_mut_ptr()) };
     // SAFETY: `assume_init` demands a value.
-    // - it was written just now.
+    // - it has just been written.
     let mut blocked = unsafe { blocked.assume_init() };
     // SAFETY: sigaddset(3) changes the set at the pointer.
     // - valid: it is a local.
@@ -130,7 +130,8 @@ pub(crate) fn without_signal<R>(call: impl FnOnce() -> R) -> R {
     }
     // SAFETY: __errno_location(3) demands nothing.
     let place = unsafe { libc::__errno_location() };
-    // SAFETY: writing through a raw pointer demands that it is valid, and that no other thread uses the place.
+    // SAFETY: writing through a raw pointer demands that it is valid, and that no other thread uses
+    // the memory.
     // - it is the calling thread's own number.
     unsafe { place.write(code) };
     outcome

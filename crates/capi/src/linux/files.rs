@@ -44,9 +44,10 @@ unsafe fn begin(
     place: NonNull<Overlapped>,
     told: Told,
 ) -> Result<Begun, u32> {
-    // SAFETY: a shared reference demands a value that lives on and is not changed but as its type allows.
-    // - lives on: the caller says so;
-    // - not changed: the program has handed it over, and an operation that has it already writes atomic words only.
+    // SAFETY: a shared reference demands a value that lives on and changes only as its type allows.
+    // - lives on: the caller guarantees it;
+    // - not changed: the program has handed it over, and an operation that has it already writes
+    //   atomic words only.
     let overlapped = unsafe { place.as_ref() };
     if file.is_inherited() {
         return Err(code::INVALID_HANDLE);
@@ -87,7 +88,8 @@ unsafe fn begin(
     let mut before = 0;
     let mut ended = (transfer.count == 0).then_some(status::SUCCESS);
     if ended.is_none() && transfer.is_read && ticket.file.reads_now.load(Relaxed) {
-        // SAFETY: a slice from a pointer demands so many bytes there, which nothing else uses meanwhile.
+        // SAFETY: a slice from a pointer demands that many bytes there, which nothing else uses
+        // meanwhile.
         // - the program leaves them to the operation; none of the back end's has it yet.
         let room = unsafe { std::slice::from_raw_parts_mut(transfer.place.cast(), transfer.count) };
         let (came, now) = tasks.read_now(&*ticket.file, position, room);
@@ -198,7 +200,7 @@ unsafe fn of_socket(
     if overlapped.is_null() {
         let done = if is_read {
             // SAFETY: recv(2) writes at most `count` bytes at the pointer.
-            // - the caller says so of the memory.
+            // - the caller guarantees it for the memory.
             unsafe { cp_recv(descriptor, place.cast(), count, 0) }
         } else {
             // SAFETY: send(2) reads `count` bytes at the pointer.
@@ -213,8 +215,8 @@ unsafe fn of_socket(
     let side = if is_read { Side::In } else { Side::Out };
     let how = Start { descriptor, overlapped, side, tells_flags: false, told, accept: 0 };
     if is_read {
-        // SAFETY: `start` demands an OVERLAPPED that stays there until its end.
-        // - the caller says so, and of the memory, too.
+        // SAFETY: `start` demands an OVERLAPPED that stays valid until the operation ends.
+        // - the caller guarantees it, also for the memory.
         unsafe { start(how, Receiving::plain(parts)) }
     } else {
         // SAFETY: as above.
@@ -296,7 +298,8 @@ pub unsafe extern "C" fn cp_read_file(
 ///
 /// # Safety
 ///
-/// As for [`cp_read_file`]: `place` has so many bytes, which are not changed until the end of the operation.
+/// As for [`cp_read_file`]: `place` has that many bytes, which are not changed until the end of the
+/// operation.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cp_write_file(
     file: Handle,

@@ -1,12 +1,14 @@
-//! Operations on files that go on when the call that has begun them has returned: how they end, and how they are
-//! cancelled. And how the calling thread carries one out that does not.
+//! Operations on files that go on when the call that has begun them has returned: how they end, and
+//! how they are cancelled. And how the calling thread carries one out that does not.
 //!
-//! The file engine of one port does them, which the process has for this and at which no thread waits: so operations end
-//! though no thread takes packets, without any port as well, and whatever becomes of the port to which their packets
-//! go. The thread of the engine that has an end writes the OVERLAPPED, sets the event, and posts the packet.
+//! The file engine of one port does them, which the process has for this and at which no thread
+//! waits: so operations end though no thread takes packets, without any port as well, and whatever
+//! becomes of the port to which their packets go. The thread of the engine that has an end writes
+//! the OVERLAPPED, sets the event, and posts the packet.
 //!
-//! An operation has a share of its file, and the program's memory until its end is told. So to close the handle or the
-//! port ends none; but for what has no positions, where a read may wait for ever.
+//! An operation has a share of its file, and the program's memory until its end is told. So to
+//! close the handle or the port ends none; but for what has no positions, where a read may wait
+//! forever.
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -185,15 +187,17 @@ pub(crate) struct Ticket {
     pub(crate) packet: Packet,
 }
 
-// SAFETY: the ticket may be used by another thread than the one that has made it, though it has a pointer.
-// - the OVERLAPPED is only written, in words that are atomic, and the program leaves it there until it has seen the
-//   end, as `cp_read_file` and `cp_write_file` demand.
+// SAFETY: the ticket may be used by a thread other than its creator, although it has a pointer.
+// - the OVERLAPPED is only written, in words that are atomic, and the program leaves it there until
+//   it has seen the end, as `cp_read_file` and `cp_write_file` demand.
 unsafe impl Send for Ticket {}
 
 impl Ticket {
     pub(crate) fn overlapped(&self) -> &Overlapped {
-        // SAFETY: a shared reference demands a value that lives on and is not changed but as its type allows.
-        // - lives on: the program leaves it there until it has seen the end, and behind that this is called no more;
+        // SAFETY: a shared reference demands a value that lives on and changes only as its type
+        // allows.
+        // - lives on: the program leaves it there until it has seen the end, and behind that this
+        //   is called no more;
         // - not changed: the words that are written are atomic.
         unsafe { self.overlapped.as_ref() }
     }
@@ -241,17 +245,19 @@ pub(crate) struct Flight {
     pub(crate) before: usize,
 }
 
-// SAFETY: the flight may be used by another thread than the one that has made it, though it has a pointer.
+// SAFETY: the flight may be used by a thread other than its creator, although it has a pointer.
 // - the memory is the operation's until its end, as `cp_read_file` and `cp_write_file` demand.
 unsafe impl Send for Flight {}
 
-// SAFETY: the parts are always the same memory, which is not that of the value: it stays where it is when the value is
-// moved, and is there until the end of the operation, as `cp_read_file` and `cp_write_file` demand.
+// SAFETY: the parts are always the same memory, which is not that of the value: it does not move
+// with the value, and is there until the end of the operation, as `cp_read_file` and
+// `cp_write_file` demand.
 unsafe impl Buffer for Flight {
     fn filled<'b>(&'b self, part: &mut dyn FnMut(&'b [u8])) {
         let Transfer { is_read: false, place, count } = self.transfer else { return };
         if count > 0 {
-            // SAFETY: a slice from a pointer demands so many bytes there, which are not written to meanwhile.
+            // SAFETY: a slice from a pointer demands that many bytes there, which are not written
+            // to meanwhile.
             // - the program leaves them to the operation until its end, and does not write to them.
             part(unsafe { std::slice::from_raw_parts(place, count) });
         }
@@ -261,7 +267,8 @@ unsafe impl Buffer for Flight {
         let Transfer { is_read: true, place, count } = self.transfer else { return };
         if let Some(left) = count.checked_sub(self.before).filter(|left| *left > 0) {
             let place = place.wrapping_add(self.before).cast();
-            // SAFETY: a slice from a pointer demands so many bytes there, which nothing else uses meanwhile.
+            // SAFETY: a slice from a pointer demands that many bytes there, which nothing else uses
+            // meanwhile.
             // - the program leaves them to the operation until its end.
             part(unsafe { std::slice::from_raw_parts_mut(place, left) });
         }
@@ -290,7 +297,8 @@ pub(crate) enum Aboard {
     Fetching(Fetching),
 }
 
-// SAFETY: of either the parts are always the same memory, which stays where it is when the value is moved: each says so.
+// SAFETY: of either the parts are always the same memory, which does not move with the value: each
+// says so.
 unsafe impl Buffer for Aboard {
     fn filled<'b>(&'b self, part: &mut dyn FnMut(&'b [u8])) {
         match self {
@@ -302,7 +310,7 @@ unsafe impl Buffer for Aboard {
     unsafe fn room<'b>(&'b mut self, part: &mut dyn FnMut(&'b mut [MaybeUninit<u8>])) {
         match self {
             // SAFETY: `room` demands that only initialized bytes are written to the parts.
-            // - the caller says so.
+            // - the caller guarantees it.
             Self::Flight(flight) => unsafe { flight.room(part) },
             // SAFETY: as above.
             Self::Fetching(fetching) => unsafe { fetching.room(part) },

@@ -218,7 +218,7 @@ static MESSAGES: [Message; 209] = [
     (11004, c"The name has no address of this type."),
 ];
 
-/// The message of a code, which stays for ever; null if there is none.
+/// The message of a code, which stays forever; null if there is none.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_message(code: u32) -> *const c_char {
     MESSAGES

@@ -80,7 +80,7 @@ static MODULES: [Module; 8] = [
 pub unsafe extern "C" fn cp_module(name: *const c_char) -> *const c_void {
     guarded(std::ptr::null(), || {
         // SAFETY: `from_ptr` demands text that ends with a zero.
-        // - the caller says so of a pointer that is not null.
+        // - the caller guarantees it for a non-null pointer.
         let name = (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) }.to_bytes());
         let found = name.and_then(|name| {
             let name = name.to_ascii_lowercase();
@@ -113,7 +113,7 @@ pub unsafe extern "C" fn cp_function(module: *const c_void, name: *const c_char)
         };
         let name = (name.addr() >= FIRST_ADDRESS).then(|| {
             // SAFETY: `from_ptr` demands text that ends with a zero.
-            // - the caller says so of what is no number.
+            // - the caller guarantees it for what is no number.
             unsafe { CStr::from_ptr(name) }
         });
         let wanted = |(known, _): &&(&str, Address)| {

@@ -1,10 +1,11 @@
-//! What is known about each descriptor's number: which registration it stands for, on which port its
-//! operations complete, and what the socket calls of this library have found out about it.
+//! What is known about each descriptor's number: which registration it stands for, on which port
+//! its operations complete, and what the socket calls of this library have found out about it.
 //!
 //! The port knows registrations by their names, callers by numbers, which they close and get again.
-//! One lock for each number is held while its registration is changed, and taken before any lock of a
-//! port. Entries never move and are never given back, so that a key can point to one. A forked child has
-//! entries of its own: its parent's may be locked for ever, and what they say is of the parent's ports.
+//! One lock for each number is held while its registration is changed, and taken before any lock of
+//! a port. Entries never move and are never given back, so that a key can point to one. A forked
+//! child has entries of its own: its parent's may be locked forever, and what they say is of the
+//! parent's ports.
 
 use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
 use std::ffi::c_int;
@@ -242,7 +243,7 @@ impl State {
         }
         let is_it = self.closing == Some(descriptors::identity(descriptor));
         if !is_it {
-            // The number was given out anew meanwhile.
+            // The number was given out again meanwhile.
             self.closing = None;
         }
         is_it
@@ -362,7 +363,8 @@ impl Table {
 
     fn chunk(&self, place: usize) -> Option<&Chunk> {
         let chunk = self.chunks.get(place)?.load(Acquire);
-        // SAFETY: `as_ref` demands null or a value that lives on and is not changed but as its type allows.
+        // SAFETY: `as_ref` demands null or a value that lives on and changes only as its type
+        // allows.
         // - only `make` stores another pointer than null here: to what it has leaked.
         unsafe { chunk.as_ref() }
     }
@@ -394,7 +396,7 @@ impl Table {
         let chunk = Box::into_raw(chunk);
         if place.compare_exchange(ptr::null_mut(), chunk, AcqRel, Acquire).is_err() {
             // SAFETY: `from_raw` demands a pointer of `into_raw` that is used nowhere else.
-            // - it was made just now, and the exchange that would have published it has failed.
+            // - it was just created, and the exchange that would have published it has failed.
             drop(unsafe { Box::from_raw(chunk) });
         }
         self.find(number)
@@ -686,7 +688,8 @@ impl Number {
         Hints::new(is_since(&self.read_drained), is_since(&self.write_full))
     }
 
-    /// A registration was enabled with what reads and writes had found: the next time they are to find it anew.
+    /// A registration was enabled with what reads and writes had found: the next time they are to
+    /// find it again.
     pub(crate) fn spend_hints(&self) {
         // No packet is taken before the registration begins, which counts as one.
         self.read_drained.store(0, Relaxed);
@@ -747,7 +750,8 @@ impl Number {
         true
     }
 
-    /// The socket is closed. If the number was given out anew by this library nothing of it is remembered here.
+    /// The socket is closed. If the number was given out again by this library nothing of it is
+    /// remembered here.
     pub(crate) fn end_close(&self, identity: u64) {
         let mut state = self.lock();
         state.closing = state.closing.filter(|closing| *closing != identity);
@@ -834,7 +838,7 @@ mod tests {
             parent.make(number).unwrap();
         }
         parent.find(timed).unwrap().set_time();
-        // Locked for ever, as in a child.
+        // Locked forever, as in a child.
         let _locked = [plain, timed].map(|number| parent.find(number).unwrap().lock());
         let child: &Table = Box::leak(Table::new(Some(parent)));
         for number in [plain, timed] {

@@ -84,7 +84,7 @@ pub(crate) fn code_of_name(errno: c_int, name: &CStr) -> u32 {
 pub unsafe extern "C" fn cp_error_of_name(errno: c_int, name: *const c_char) -> u32 {
     guarded(code::INTERNAL_ERROR, || {
         // SAFETY: `from_ptr` demands text that ends with a zero.
-        // - the caller says so.
+        // - the caller guarantees it.
         code_of_name(errno, unsafe { CStr::from_ptr(name) })
     })
 }
@@ -104,14 +104,14 @@ pub unsafe extern "C" fn cp_move_file(
         let flags = if replaces != 0 { 0 } else { libc::RENAME_NOREPLACE };
         let here = libc::AT_FDCWD;
         // SAFETY: renameat2(2) reads text that ends with a zero at both pointers.
-        // - the caller says that they point to such.
+        // - the caller guarantees that they point to such.
         let done = unsafe { libc::syscall(libc::SYS_renameat2, here, from, here, to, flags) };
         if done == 0 {
             return Ok(());
         }
         let errno = errno();
         // SAFETY: `from_ptr` demands text that ends with a zero.
-        // - the caller says so.
+        // - the caller guarantees it.
         Err(code_of_name(errno, unsafe { CStr::from_ptr(from) }))
     })
 }
@@ -174,7 +174,7 @@ fn open(name: &CStr, flags: c_int, mode: libc::mode_t) -> Result<OwnedFd, c_int>
         let descriptor = unsafe { libc::open(name.as_ptr(), flags, libc::c_uint::from(mode)) };
         if descriptor >= 0 {
             // SAFETY: `from_raw_fd` demands a descriptor that has no other owner.
-            // - the call has made it just now.
+            // - the call has just created it.
             return Ok(unsafe { OwnedFd::from_raw_fd(descriptor) });
         }
         match errno() {
@@ -316,7 +316,7 @@ pub unsafe extern "C" fn cp_open_file(
             return nothing;
         }
         // SAFETY: `from_ptr` demands text that ends with a zero.
-        // - the caller says so of one that is not null.
+        // - the caller guarantees it for a non-null pointer.
         let name = unsafe { CStr::from_ptr(name) };
         let asked = Asked { access, share, disposition, flags, inherited: inherited != 0 };
         create(name, &asked).unwrap_or_else(|code| {
@@ -348,7 +348,7 @@ pub unsafe extern "C" fn cp_file_size(file: Handle, size: *mut i64) -> c_int {
             _ => return Err(1),
         };
         // SAFETY: writing through a raw pointer demands that it is valid.
-        // - the caller says so.
+        // - the caller guarantees it.
         unsafe { size.write(found) };
         Ok(())
     })
@@ -382,7 +382,7 @@ pub unsafe extern "C" fn cp_file_seek(
         let found = seek(file.descriptor(), distance, from).ok_or(code::NEGATIVE_SEEK)?;
         if !place.is_null() {
             // SAFETY: writing through a raw pointer demands that it is valid.
-            // - the caller says so of one that is not null.
+            // - the caller guarantees it for a non-null pointer.
             unsafe { place.write(found) };
         }
         Ok(())

@@ -206,16 +206,17 @@ struct Ticket {
     tells_flags: bool,
 }
 
-// SAFETY: the ticket may be used by another thread than the one that has made it, though it has a pointer.
-// - the OVERLAPPED is only written, in words that are atomic, and the program leaves it there until it has seen the
-//   end, as `start` demands.
+// SAFETY: the ticket may be used by a thread other than its creator, although it has a pointer.
+// - the OVERLAPPED is only written, in words that are atomic, and the program leaves it there until
+//   it has seen the end, as `start` demands.
 unsafe impl Send for Ticket {}
 
 impl Ticket {
     fn overlapped(&self) -> &Overlapped {
-        // SAFETY: a shared reference demands a value that lives on and is not changed but as its type allows.
-        // - lives on: the program leaves it there until it has seen the end, as `start` demands, and behind that the
-        //   ticket is used no more;
+        // SAFETY: a shared reference demands a value that lives on and changes only as its type
+        // allows.
+        // - lives on: the program leaves it there until it has seen the end, as `start` demands,
+        //   and behind that the ticket is used no more;
         // - not changed: the words that are written are atomic.
         unsafe { self.overlapped.as_ref() }
     }
@@ -451,9 +452,10 @@ unsafe fn begin(
 ) -> Result<Begun, u32> {
     let Start { descriptor, side, tells_flags, told, accept, .. } = start;
     let overlapped = NonNull::new(start.overlapped).ok_or(code::INVALID_PARAMETER)?;
-    // SAFETY: a shared reference demands a value that lives on and is not changed but as its type allows.
-    // - lives on: the caller says so;
-    // - not changed: the program has handed it over, and an operation that has it already writes atomic words only.
+    // SAFETY: a shared reference demands a value that lives on and changes only as its type allows.
+    // - lives on: the caller guarantees it;
+    // - not changed: the program has handed it over, and an operation that has it already writes
+    //   atomic words only.
     let (event, has_packet) = object::event_of(unsafe { overlapped.as_ref() })?;
     let number = numbers::entry(descriptor).ok_or(code::WSAENOTSOCK)?;
     let mut state = number.lock();
@@ -775,7 +777,7 @@ fn enable_held(
     }
 }
 
-/// A registration that cannot be made anew has ended: its last packet says so.
+/// A registration that cannot be made again has ended: its last packet says so.
 fn lost(
     port: &CompletionPort,
     number: &'static Number,

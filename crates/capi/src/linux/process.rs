@@ -1,9 +1,10 @@
 //! Tables that each process has for itself.
 //!
-//! A forked child has a copy of its parent's tables, locks included, and not the threads that held them:
-//! such a lock is held for ever. So the child begins with tables of its own, in which nothing is locked
-//! and nothing is known. The C library tells of the fork as it tells its own parts, which is where malloc
-//! becomes usable in the child; nothing here would work in a child of which it does not know.
+//! A forked child has a copy of its parent's tables, locks included, and not the threads that held
+//! them: such a lock is held forever. So the child begins with tables of its own, in which nothing
+//! is locked and nothing is known. The C library tells of the fork as it tells its own parts, which
+//! is where malloc becomes usable in the child; nothing here would work in a child of which it does
+//! not know.
 
 use std::ptr;
 use std::sync::atomic::{
@@ -38,7 +39,8 @@ impl<T: Sync> Own<T> {
     #[inline]
     pub(crate) fn find(&self) -> Option<&'static T> {
         let own = self.own.load(Acquire);
-        // SAFETY: `as_ref` demands null or a value that lives on and is not changed but as its type allows.
+        // SAFETY: `as_ref` demands null or a value that lives on and changes only as its type
+        // allows.
         // - only `make` stores another pointer than null here: to what it has leaked.
         unsafe { own.as_ref() }
     }
@@ -64,12 +66,12 @@ impl<T: Sync> Own<T> {
             Ok(_) => made,
             Err(known) => {
                 // SAFETY: `from_raw` demands a pointer of `into_raw` that is used nowhere else.
-                // - it was made just now, and the exchange that would have published it has failed.
+                // - it was just created, and the exchange that would have published it has failed.
                 drop(unsafe { Box::from_raw(made) });
                 known
             }
         };
-        // SAFETY: a shared reference demands a value that lives on and is not changed but as its type
+        // SAFETY: a shared reference demands a value that lives on and changes only as its type
         // allows.
         // - it was leaked, by this call or by another one.
         unsafe { &*known }

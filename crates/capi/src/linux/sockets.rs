@@ -129,7 +129,7 @@ pub(crate) fn with_reset(descriptor: c_int, outcome: isize, flags: c_int) -> isi
 /// Whether a socket has an error of which no call was told yet.
 fn has_error(descriptor: c_int) -> bool {
     let mut asked = libc::pollfd { fd: descriptor, events: 0, revents: 0 };
-    // SAFETY: poll(2) reads and writes so many entries.
+    // SAFETY: poll(2) reads and writes that many entries.
     // - valid: there is one.
     unsafe { libc::poll(&raw mut asked, 1, 0) > 0 && asked.revents & libc::POLLERR != 0 }
 }
@@ -309,7 +309,7 @@ pub(crate) fn note_datagram(descriptor: c_int, failed: bool) {
 /// Counts a start; never fails.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_startup() {
-    // A program that starts it for ever ends it never.
+    // A program that starts it forever ends it never.
     let _ = STARTED.fetch_update(AcqRel, Relaxed, |count| count.checked_add(1));
 }
 
@@ -447,7 +447,7 @@ pub unsafe extern "C" fn cp_accept(
         let inherited = if is_nonblocking && !waits { libc::SOCK_NONBLOCK } else { 0 };
         let call = || {
             // SAFETY: accept4(2) writes an address where it is told to.
-            // - the caller says that it may write there.
+            // - the caller guarantees that it may write there.
             unsafe { libc::accept4(listener, address, size, inherited) }
         };
         let made = if waits { accept_blocking(listener, call) } else { call() };
@@ -478,7 +478,7 @@ fn begin_connection(listener: c_int, made: c_int) {
     }
 }
 
-/// For how many milliseconds a read may wait; -1 if for ever.
+/// For how many milliseconds a read may wait; -1 if forever.
 fn limit_of_reads(descriptor: c_int) -> c_int {
     let mut time = libc::timeval { tv_sec: 0, tv_usec: 0 };
     let mut size = socklen_t::try_from(size_of_val(&time)).unwrap_or(16);

@@ -50,7 +50,7 @@ pub(crate) struct Several {
 unsafe impl Send for Parts {}
 
 impl Parts {
-    /// Those that are to be filled. Refused if there is no memory for so many.
+    /// Those that are to be filled. Refused if there is no memory for that many.
     ///
     /// # Safety
     ///
@@ -58,7 +58,7 @@ impl Parts {
     pub(crate) unsafe fn to_fill(buffers: *const Buffer, count: usize) -> Result<Self, u32> {
         if count == 1 {
             // SAFETY: reading through a raw pointer demands that it is valid.
-            // - the caller says so of one.
+            // - the caller guarantees it for one.
             let Buffer { size, bytes } = unsafe { buffers.read() };
             return Ok(Self::One(iovec { iov_base: bytes, iov_len: size as usize }));
         }
@@ -80,7 +80,7 @@ impl Parts {
             && let Some(gathered) = &mut several.gathered
         {
             // SAFETY: `collect` demands buffers that can be read.
-            // - the caller says so.
+            // - the caller guarantees it.
             unsafe { gathered.collect() };
         }
         Ok(parts)
@@ -239,8 +239,9 @@ impl Receiving {
 /// Receives what a TCP stream has into one buffer. Less work to the system than a message is.
 fn fill(descriptor: RawFd, part: iovec, outcome: &mut Outcome) -> Attempt {
     let iovec { iov_base: place, iov_len: asked } = part;
-    // SAFETY: recv(2) writes at most so many bytes at the pointer.
-    // - valid for writes: the program leaves the buffer to the operation until its end, as `cp_start_receive` demands.
+    // SAFETY: recv(2) writes at most that many bytes at the pointer.
+    // - valid for writes: the program leaves the buffer to the operation until its end, as
+    //   `cp_start_receive` demands.
     let read = repeated(|| unsafe { libc::recv(descriptor, place, asked, libc::MSG_DONTWAIT) });
     let Ok(read) = usize::try_from(read) else { return not_received(outcome) };
     outcome.bytes = outcome.bytes.saturating_add(count(read));
@@ -337,7 +338,7 @@ impl Address {
     ///
     /// # Safety
     ///
-    /// `address` points to so many bytes.
+    /// `address` points to that many bytes.
     pub(crate) unsafe fn new(address: *const sockaddr, size: c_int) -> Result<Self, u32> {
         let size = usize::try_from(size).map_err(|_| code::WSAEFAULT)?;
         if !memory::may_be(address)
@@ -350,8 +351,9 @@ impl Address {
         // - the system's struct has numbers only, of which all bits zero are one.
         let mut bytes = unsafe { std::mem::MaybeUninit::zeroed().assume_init() };
         let place: *mut libc::sockaddr_storage = &raw mut bytes;
-        // SAFETY: `copy_nonoverlapping` demands so many bytes at both places, which do not overlap.
-        // - so many: the caller says so of one, the other is as large as any address;
+        // SAFETY: `copy_nonoverlapping` demands that many bytes at both places, which do not
+        // overlap.
+        // - that many: the caller guarantees it for one, the other is as large as any address;
         // - no overlap: `bytes` is a local.
         unsafe { std::ptr::copy_nonoverlapping(address.cast::<u8>(), place.cast(), size) };
         Ok(Self { bytes, size: socklen_t::try_from(size).map_err(|_| code::WSAEFAULT)? })
@@ -385,9 +387,9 @@ impl Work for Sending {
             let sent = match (&mut self.address, &mut self.parts) {
                 // Less work to the system than a message is.
                 (None, Parts::One(part)) => {
-                    // SAFETY: send(2) reads so many bytes at the pointer.
-                    // - valid for reads: the program leaves the buffer to the operation until its end, as `cp_start_send`
-                    //   demands.
+                    // SAFETY: send(2) reads that many bytes at the pointer.
+                    // - valid for reads: the program leaves the buffer to the operation until its
+                    //   end, as `cp_start_send` demands.
                     let send =
                         || unsafe { libc::send(descriptor, part.iov_base, part.iov_len, flags) };
                     repeated(|| past_refusals(descriptor, send))
@@ -466,7 +468,7 @@ pub unsafe extern "C" fn cp_start_receive(
             return Err(code::WSAEFAULT);
         }
         // SAFETY: reading through a raw pointer demands that it is valid.
-        // - the caller says so of one that is not null.
+        // - the caller guarantees it for a non-null pointer.
         let flags = flags_of(unsafe { flags_told.read() }, OF_RECEIVE)?;
         let is_whole = flags & libc::MSG_WAITALL != 0;
         if is_whole
@@ -475,11 +477,11 @@ pub unsafe extern "C" fn cp_start_receive(
         {
             return Err(code::WSAEOPNOTSUPP);
         }
-        // SAFETY: `to_fill` demands so many buffers.
-        // - the caller says so.
+        // SAFETY: `to_fill` demands that many buffers.
+        // - the caller guarantees it.
         let parts = unsafe { Parts::to_fill(buffers, count) }?;
         // SAFETY: `room_for_sender` demands null or a number.
-        // - the caller says so.
+        // - the caller guarantees it.
         let room = unsafe { room_for_sender(descriptor, address, address_size) }?;
         if is_shut_for_reads(descriptor) {
             return Err(code_of_errno(libc::ESHUTDOWN));
@@ -489,8 +491,8 @@ pub unsafe extern "C" fn cp_start_receive(
         let told = Told { bytes: received, flags: flags_told };
         let (side, tells_flags) = (Side::In, true);
         let how = Start { descriptor, overlapped, side, tells_flags, told, accept: 0 };
-        // SAFETY: `start` demands an OVERLAPPED that stays there until its end.
-        // - the caller says so.
+        // SAFETY: `start` demands an OVERLAPPED that stays valid until the operation ends.
+        // - the caller guarantees it.
         unsafe { start(how, receive) }
     };
     guarded(-1, || answered(begin()))
@@ -530,19 +532,19 @@ pub unsafe extern "C" fn cp_start_send(
         let address = if address.is_null() {
             None
         } else {
-            // SAFETY: `new` demands so many bytes.
-            // - the caller says so.
+            // SAFETY: `new` demands that many bytes.
+            // - the caller guarantees it.
             Some(Box::new(unsafe { Address::new(address, address_size) }?))
         };
-        // SAFETY: `to_send` demands so many buffers, which can be read.
-        // - the caller says so.
+        // SAFETY: `to_send` demands that many buffers, which can be read.
+        // - the caller guarantees it.
         let parts = unsafe { Parts::to_send(buffers, count) }?;
         let overlapped = overlapped.cast::<Overlapped>();
         let told = Told::bytes(sent);
         let (side, tells_flags) = (Side::Out, false);
         let how = Start { descriptor, overlapped, side, tells_flags, told, accept: 0 };
-        // SAFETY: `start` demands an OVERLAPPED that stays there until its end.
-        // - the caller says so.
+        // SAFETY: `start` demands an OVERLAPPED that stays valid until the operation ends.
+        // - the caller guarantees it.
         unsafe { start(how, Sending { parts, flags, address }) }
     };
     guarded(-1, || answered(begin()))

@@ -134,8 +134,9 @@ impl Extent {
                 break;
             }
             let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-            // SAFETY: send(2) reads so many bytes at the pointer.
-            // - valid for reads: the file engine has read them, and the part is not dropped meanwhile.
+            // SAFETY: send(2) reads that many bytes at the pointer.
+            // - valid for reads: the file engine has read them, and the part is not dropped
+            //   meanwhile.
             let sent = unsafe { libc::send(descriptor, place, size, flags) };
             match usize::try_from(sent) {
                 Ok(sent) => {
@@ -414,8 +415,8 @@ unsafe fn transmit(
     let told = Told::NOTHING;
     let (side, tells_flags) = (Side::Out, false);
     let how = Start { descriptor, overlapped, side, tells_flags, told, accept: 0 };
-    // SAFETY: `start` demands an OVERLAPPED that stays there until its end.
-    // - the caller says so, and of the memory, too.
+    // SAFETY: `start` demands an OVERLAPPED that stays valid until the operation ends.
+    // - the caller guarantees it, also for the memory.
     unsafe { start(how, work) }
 }
 
@@ -474,14 +475,15 @@ pub unsafe extern "C" fn cp_transmit_file(
     let begin = || {
         let descriptor = stream(socket)?;
         let overlapped = overlapped.cast::<Overlapped>();
-        // SAFETY: a shared reference demands a value that lives on and is not changed but as its type allows.
-        // - the caller says so of one that is not null; what an operation writes is atomic.
+        // SAFETY: a shared reference demands a value that lives on and changes only as its type
+        // allows.
+        // - the caller guarantees it for a non-null pointer; what an operation writes is atomic.
         let offset = unsafe { overlapped.as_ref() }.map(|it| {
             let (low, high) = (it.offset.load(Relaxed), it.offset_high.load(Relaxed));
             (u64::from(high) << 32 | u64::from(low)).cast_signed()
         });
         // SAFETY: reading through a raw pointer demands that it is valid.
-        // - the caller says so of one that is not null.
+        // - the caller guarantees it for a non-null pointer.
         let beside = (!beside.is_null()).then(|| unsafe { beside.read() });
         let mut list = List::new();
         if let Some(Beside { head, head_size, .. }) = beside {
@@ -537,7 +539,7 @@ pub unsafe extern "C" fn cp_transmit_packets(
         let mut list = List::new();
         for number in 0..count as usize {
             // SAFETY: `add` demands that the result is in the same allocation.
-            // - the caller says that there are so many.
+            // - the caller guarantees that there are that many.
             let packet = unsafe { packets.add(number) };
             // SAFETY: reading through a raw pointer demands that it is valid.
             // - as above.

@@ -56,8 +56,8 @@ impl Visit {
 /// How long a wait between attempts goes on without a look whether its socket is closed, in milliseconds.
 const LOOK: c_int = 50;
 
-/// Waits between attempts until the socket of a `visit` is ready for `events`, for at most so many milliseconds, or for
-/// ever if `limit` is -1. False if that time is over.
+/// Waits between attempts until the socket of a `visit` is ready for `events`, for at most so many
+/// milliseconds, or forever if `limit` is -1. False if that time is over.
 pub(crate) fn until_ready(visit: &mut Visit, events: i16, limit: c_int) -> Result<bool, u32> {
     let until = u64::try_from(limit).ok().map(Duration::from_millis);
     let began = Instant::now();
@@ -67,7 +67,7 @@ pub(crate) fn until_ready(visit: &mut Visit, events: i16, limit: c_int) -> Resul
         let left = left.map_or(LOOK, |left| left.min(LOOK));
         visit.attempt(|| ())?;
         let mut asked = libc::pollfd { fd: visit.descriptor, events, revents: 0 };
-        // SAFETY: poll(2) reads and writes so many entries.
+        // SAFETY: poll(2) reads and writes that many entries.
         // - valid: there is one.
         if unsafe { libc::poll(&raw mut asked, 1, left) } != 0 {
             return Ok(true);

@@ -17,8 +17,8 @@ pub type Routine = unsafe extern "C" fn(*mut c_void);
 pub unsafe extern "C" fn cp_blocking(port: Handle, routine: Option<Routine>, context: *mut c_void) {
     let call = || {
         if let Some(routine) = routine {
-            // SAFETY: the routine demands what the program says that it demands.
-            // - the caller says so.
+            // SAFETY: the routine demands what the program guarantees that it demands.
+            // - the caller guarantees it.
             unsafe { routine(context) };
         }
     };

@@ -55,7 +55,7 @@ impl Relay {
             return Err(last());
         }
         // SAFETY: `from_raw_handle` demands an open handle that nothing else owns.
-        // - the call above returned it just now.
+        // - the call above has just returned it.
         let kernel = Arc::new(unsafe { OwnedHandle::from_raw_handle(kernel) });
         let share = Arc::clone(&kernel);
         let thread = std::thread::Builder::new().name("cp-relay".to_owned());
@@ -122,9 +122,9 @@ fn taken<'e>(
 ) -> &'e [OVERLAPPED_ENTRY] {
     let room = u32::try_from(ROOM).unwrap_or(1);
     let mut count = 0;
-    // SAFETY: GetQueuedCompletionStatusEx writes at most `room` entries at the first pointer, and their number at the
-    // second.
-    // - valid for writes: there are so many, and they are borrowed mutably; `count` is a local;
+    // SAFETY: GetQueuedCompletionStatusEx writes at most `room` entries at the first pointer, and
+    // their number at the second.
+    // - valid for writes: there are that many, and they are borrowed mutably; `count` is a local;
     // - the port is open, since the caller has a share of it.
     let done = unsafe {
         GetQueuedCompletionStatusEx(
@@ -142,7 +142,8 @@ fn taken<'e>(
         return &[];
     }
     let count = usize::try_from(count).unwrap_or(0).min(ROOM);
-    // SAFETY: `from_raw_parts` demands so many values, which are not changed as long as they are borrowed.
+    // SAFETY: `from_raw_parts` demands that many values, which are not changed as long as they are
+    // borrowed.
     // - values: the call has written the first `count` of the array;
     // - not changed: the array is borrowed for as long.
     unsafe { std::slice::from_raw_parts(entries.as_ptr().cast(), count) }

@@ -70,7 +70,7 @@ pub(crate) fn help() -> String {
 /// The commands of the benchmark besides a run.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Print tables and plot anew from the raw JSON of a run
+    /// Print tables and plot again from the raw JSON of a run
     Report(Report),
     /// Calculate what the port would do on a machine with many processors
     Model(Model),

@@ -183,7 +183,7 @@ impl<'p> Server<'p> {
         Ok(())
     }
 
-    /// Parks the listener: armed again at once, it would report the same connection for ever.
+    /// Parks the listener: armed again at once, it would report the same connection forever.
     fn rest(&self, ready: Ready<'_, Peer>, buffer: &mut [u8]) -> Result<Option<Resting>> {
         let until = Instant::now() + REST;
         match ready.park() {

@@ -55,7 +55,7 @@ impl Buffers {
         let address = ring.expose_provenance() as u64;
         // SAFETY: the ring's address and length must be valid until it is unregistered or the
         // `io_uring` is closed.
-        // - valid: it has so many entries, and is never freed.
+        // - valid: it has that many entries, and is never freed.
         unsafe { submitter.register_buf_ring_with_flags(address, COUNT, GROUP, 0) }?;
         for id in 0..COUNT {
             buffers.give_back(Filled { id, length: 0 });
@@ -79,7 +79,7 @@ impl Buffers {
         // SAFETY: the offset must stay within one allocation.
         // - it does: the kernel knows no other numbers than those below `COUNT`.
         let start = unsafe { self.memory.add(usize::from(filled.id)) };
-        // SAFETY: so many bytes must be there, initialised, and not written to meanwhile.
+        // SAFETY: that many bytes must be there, initialised, and not written to meanwhile.
         // - there and initialised: a buffer has more, all of them zeroed at first;
         // - not written to: the buffer is not the kernel's until it is given back, for which the
         //   borrowed `self` would have to be borrowed mutably.
