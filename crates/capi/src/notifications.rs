@@ -1,4 +1,4 @@
-//! The call that changes registrations and takes packets: one entry after the other, each with a result of its own.
+//! The call that changes registrations and takes packets. Each entry has its own result.
 
 use crate::abi::{self, Entry, Handle, Registration};
 use crate::errors::{code, guarded};

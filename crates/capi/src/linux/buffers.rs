@@ -1,5 +1,4 @@
-//! Socket calls that take several buffers, as `WSARecv` and `WSASend` do: in their plain form, which returns when
-//! the call is done.
+//! Socket calls with several buffers, as `WSARecv` and `WSASend`, without an OVERLAPPED.
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -18,26 +17,26 @@ use crate::linux::{descriptors, memory};
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::exhaustive_structs, reason = "the layout is the reference's")]
 pub struct Buffer {
-    /// How many bytes there are.
+    /// The number of bytes.
     pub size: u32,
-    /// Where they are.
+    /// Their address.
     pub bytes: *mut c_void,
 }
 
-/// `MSG_PARTIAL`: set where a datagram was cut. What the system understands by this bit is another thing.
+/// `MSG_PARTIAL`: set if a datagram was truncated. For the system, this bit has another meaning.
 pub(crate) const PARTIAL: u32 = 0x8000;
 
-/// Whether what is sent may be said to be a part of a message: to a stream that means nothing.
+/// Whether sends may be marked as part of a message: this means nothing for a stream.
 pub(crate) fn takes_parts(descriptor: c_int) -> bool {
     descriptors::kind(descriptor) == Some(libc::SOCK_STREAM)
 }
 
-/// More buffers than this, those without bytes not counted, the system takes in no call.
+/// Maximum number of non-empty buffers in one system call.
 const MOST: usize = 1024;
-/// So many buffers need no memory.
+/// This many buffers need no allocation.
 const FEW: usize = 16;
 
-/// The buffers of a program as the system wants them, those without bytes left out.
+/// A program's buffers in the system's form, without empty ones.
 ///
 /// # Safety
 ///
@@ -55,14 +54,15 @@ unsafe fn parts_of(buffers: *const Buffer, count: usize) -> impl Iterator<Item =
     (0..count).map(part).filter(|part| part.iov_len > 0)
 }
 
-/// More buffers than the system takes in one call, and one in their place, which is the library's own.
+/// More buffers than the system accepts in one call, and a buffer of the library that replaces
+/// them.
 pub(crate) struct Gathered {
     parts: Box<[iovec]>,
     own: Vec<MaybeUninit<u8>>,
 }
 
 impl Gathered {
-    /// Refused if there is no memory.
+    /// Fails if there is no memory.
     fn new(parts: Box<[iovec]>) -> Result<Self, u32> {
         let size = parts.iter().map(|part| part.iov_len).sum();
         let mut own = Vec::new();
@@ -71,12 +71,12 @@ impl Gathered {
         Ok(Self { parts, own })
     }
 
-    /// What is given to the system. It stays where it is when this value is moved.
+    /// The buffer for the system. It does not move with this value.
     fn part(&mut self) -> iovec {
         iovec { iov_base: self.own.as_mut_ptr().cast(), iov_len: self.own.len() }
     }
 
-    /// Copies what is to be sent.
+    /// Copies the data to send.
     ///
     /// # Safety
     ///
@@ -87,8 +87,8 @@ impl Gathered {
             let (place, rest) = own.split_at_mut(part.iov_len);
             // SAFETY: `copy_nonoverlapping` demands that many bytes at both places, which do not
             // overlap.
-            // - that many: the caller guarantees it for one, the other is as long as the part;
-            // - no overlap: the second is memory that no program knows.
+            // - that many: the caller guarantees it for one; the other is as long as the part;
+            // - no overlap: the second is private memory of this library.
             unsafe {
                 part.iov_base
                     .cast::<MaybeUninit<u8>>()
@@ -98,7 +98,7 @@ impl Gathered {
         }
     }
 
-    /// Copies that many bytes that have come, from this place on, to where the program wants them.
+    /// Copies that many received bytes, from this position on, to the program's buffers.
     ///
     /// # Safety
     ///
@@ -113,7 +113,7 @@ impl Gathered {
                 // not overlap.
                 // - that many: the slice has them, and the caller guarantees it for the buffer,
                 //   within which they are;
-                // - no overlap: the first is memory that no program knows.
+                // - no overlap: the first is private memory of this library.
                 unsafe {
                     came.as_ptr()
                         .copy_to_nonoverlapping(place.cast::<MaybeUninit<u8>>(), came.len());
@@ -124,7 +124,7 @@ impl Gathered {
     }
 }
 
-/// The buffers of a program, or what has been gathered in place of them.
+/// A program's buffers, or the single buffer that replaces them.
 ///
 /// # Safety
 ///
@@ -142,9 +142,8 @@ pub(crate) unsafe fn gathered(
     Ok((Box::new([gathered.part()]), Some(gathered)))
 }
 
-/// Calls `f` with the buffers as the system wants them, and with how many bytes they have. It
-/// returns how many bytes have come, or were sent, or -1. The code, if there is no memory for that
-/// many buffers.
+/// Calls `f` with the buffers in the system's form and their total size. `f` returns the number of
+/// bytes received or sent, or -1. Fails with a code if there is no memory for that many buffers.
 ///
 /// # Safety
 ///
@@ -186,12 +185,12 @@ pub(crate) unsafe fn with_parts(
     Ok(done)
 }
 
-/// The code of a call with a bad pointer: what is no socket comes first.
+/// The code of a call with a bad pointer. A descriptor that is not a socket has precedence.
 fn bad_pointer(descriptor: c_int) -> u32 {
     descriptors::protocol(descriptor).err().unwrap_or(code::WSAEFAULT)
 }
 
-/// Whether a call with so many buffers can be made; the code if it cannot.
+/// Checks whether a call with that many buffers is possible.
 pub(crate) fn checked(buffers: *const Buffer, count: u32) -> Result<usize, u32> {
     match count {
         0 => Err(code::WSAEINVAL),
@@ -214,19 +213,19 @@ pub(crate) fn message(parts: &mut [iovec], address: *mut sockaddr, size: socklen
     message
 }
 
-/// What a call returns for which there is no memory.
+/// Return value of a call for which there is no memory.
 pub(crate) fn no_memory(_: u32) -> isize {
     set_errno(libc::ENOBUFS);
     -1
 }
 
-/// `WSARecv` and `WSARecvFrom` without an OVERLAPPED. 0, or -1.
+/// `WSARecv` and `WSARecvFrom` without an OVERLAPPED. Returns 0 or -1.
 ///
 /// # Safety
 ///
-/// `buffers` is null or points to `count` buffers, each of which says where there is room for how many bytes.
-/// The other pointers are null or valid for what is read and written there; `address` has room for as many bytes
-/// as `address_size` says.
+/// `buffers` is null or points to `count` buffers, each of which is valid for writes of its size.
+/// The other pointers are null or valid for reads and writes; `address` has room for `address_size`
+/// bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cp_receive_buffers(
     descriptor: c_int,
@@ -293,12 +292,13 @@ pub unsafe extern "C" fn cp_receive_buffers(
     if is_cut { refused(code::WSAEMSGSIZE) } else { 0 }
 }
 
-/// `WSASend` and `WSASendTo` without an OVERLAPPED. 0, or -1.
+/// `WSASend` and `WSASendTo` without an OVERLAPPED. Returns 0 or -1.
 ///
 /// # Safety
 ///
-/// `buffers` is null or points to `count` buffers, each of which says where there are how many bytes. `sent` is
-/// null or points to room for a number, `address` is null or points to an address of that size.
+/// `buffers` is null or points to `count` buffers, each of which is valid for reads of its size.
+/// `sent` is null or points to room for a number, `address` is null or points to an address of that
+/// size.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cp_send_buffers(
     descriptor: c_int,
