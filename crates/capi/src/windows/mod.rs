@@ -7,7 +7,7 @@
 //!  a process's handles     object
 //!  a port                  port
 //!  system operations       relay              forwards their packets to a port
-//!  a process's sockets     sockets            the registration of a socket's number; the key of a port
+//!  a process's sockets     sockets            registrations by number; the key of a port
 //!  types                   last  message  status
 //! ```
 //!
