@@ -26,7 +26,7 @@ pub(crate) struct Packet {
     overlapped: *mut c_void,
     /// 0 if the operation has ended well.
     internal: usize,
-    /// What is reported of a socket; or how many bytes an operation has transferred.
+    /// Socket events, or the number of bytes that an operation has transferred.
     pub(crate) events: u32,
 }
 
@@ -244,7 +244,7 @@ impl Port {
 }
 
 impl Port {
-    /// Queues the packet of an operation that has ended at once, for any thread.
+    /// Queues the packet of an operation that has ended immediately, for any thread.
     pub(crate) fn post(&self, bytes: u32, overlapped: *mut Overlapped) -> io::Result<()> {
         match cp_post(self.0, bytes, 0, overlapped.cast()) {
             0 => Err(failed("cp_post", cp_last_error())),
@@ -252,7 +252,8 @@ impl Port {
         }
     }
 
-    /// Has the operations of a socket complete here: also those that are done at once, or not.
+    /// Associates the operations of a socket with this port; `tells_all` if operations that end
+    /// immediately also make packets.
     pub(crate) fn associate(&self, socket: &Socket, tells_all: bool) -> io::Result<()> {
         let file = std::ptr::without_provenance_mut(usize::try_from(socket.0).unwrap_or(0));
         self.associate_handle(file, tells_all)
@@ -272,7 +273,7 @@ impl Port {
 }
 
 impl Packet {
-    /// The address of the OVERLAPPED of the operation that it tells of.
+    /// The address of the OVERLAPPED of its operation.
     pub(crate) fn operation(&self) -> usize {
         self.overlapped.addr()
     }
@@ -283,7 +284,7 @@ impl Packet {
     }
 }
 
-/// The code of an operation that goes on when its call returns.
+/// The code of an operation that is in progress when its call returns.
 const GOES_ON: u32 = 997;
 
 /// An `OVERLAPPED`, which nothing here looks into.
@@ -296,13 +297,13 @@ pub(crate) struct Overlapped {
     event: usize,
 }
 
-/// A file of which operations go on, closed when it is dropped.
+/// A file opened for overlapped operations, closed when it is dropped.
 #[derive(Debug)]
 pub(crate) struct File(*mut c_void);
 
 impl File {
-    /// Opens it for reading, past the system's memory or not, with its packets on `port`: also those of what is done
-    /// at once, or not.
+    /// Opens it for reading, cached or not, with its packets on `port`; operations that end
+    /// immediately make packets or not.
     pub(crate) fn open(
         path: &Path,
         is_direct: bool,
@@ -327,12 +328,14 @@ impl File {
         Ok(file)
     }
 
-    /// Begins to read at `offset`: how many bytes, if it is done at once, and `None` if it goes on.
+    /// Starts to read at `offset`. Returns the number of bytes if it ends immediately, and `None`
+    /// if it is in progress.
     ///
     /// # Safety
     ///
-    /// The memory and the OVERLAPPED stay where they are, and nothing else uses them, until the packet of the read has
-    /// been taken, or this returns a number and no packet tells of what is done at once.
+    /// The memory and the OVERLAPPED stay valid, and nothing else uses them, until the packet of
+    /// the read has been taken, or until this returns a number if operations that end immediately
+    /// make no packet.
     pub(crate) unsafe fn read(
         &self,
         memory: &mut [u8],
@@ -371,8 +374,8 @@ impl Drop for Port {
 pub(crate) struct Socket(i32);
 
 impl Socket {
-    /// This one. A program in C would have been given it by the library. It is in non-blocking mode, if it is to be
-    /// read or written by calls without an OVERLAPPED.
+    /// Wraps this socket, which a C program would have got from the library. It is non-blocking if
+    /// it is used by calls without an OVERLAPPED.
     pub(crate) fn of(socket: impl IntoRawFd) -> Self {
         let descriptor = socket.into_raw_fd();
         cp_adopt(descriptor);
@@ -446,14 +449,14 @@ impl Part {
     }
 }
 
-/// What has become of an operation when its call returns.
+/// The outcome of an operation when its call returns.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Started {
-    /// It has ended well. A packet tells of it as well, unless the socket was associated otherwise.
+    /// It has succeeded. A packet reports it as well, unless the socket was associated otherwise.
     Done(u32),
-    /// A packet will tell of it.
+    /// A packet will report it.
     GoesOn,
-    /// It has failed, and nothing else tells of it.
+    /// It has failed, and nothing else reports it.
     Failed,
 }
 
@@ -467,7 +470,7 @@ impl Started {
     }
 }
 
-/// What is told of the addresses of an accepted connection, each: an address, and 16 bytes more.
+/// Bytes for each address of an accepted connection: the address, and 16 more.
 const OF_ADDRESS: u32 = 28 + 16;
 
 /// The room that an accept needs.
@@ -475,7 +478,7 @@ pub(crate) const ROOM_OF_ACCEPT: usize = 2 * OF_ADDRESS as usize;
 
 // These take a number and no `Socket`: another thread may have taken the packet, and closed the socket, before they return.
 impl Socket {
-    /// One for a connection of IPv4 that is to be accepted.
+    /// A socket for an IPv4 connection to be accepted.
     pub(crate) fn new() -> io::Result<Self> {
         let made = cp_socket(libc::AF_INET, libc::SOCK_STREAM, 0);
         if made < 0 { Err(failed("cp_socket", cp_last_error())) } else { Ok(Self(made)) }
@@ -485,13 +488,13 @@ impl Socket {
         self.0
     }
 
-    /// Begins to receive at most `room` bytes; of a datagram also from where.
+    /// Starts to receive at most `room` bytes, and the sender's address of a datagram.
     ///
     /// # Safety
     ///
     /// The pointers are valid, the first one for that many bytes, and nothing else uses what they
-    /// point to until the packet of the operation has been taken, or this returns what has no
-    /// packet.
+    /// point to until the packet of the operation has been taken, or this returns an outcome
+    /// without a packet.
     pub(crate) unsafe fn start_receive(
         number: RawFd,
         place: *mut u8,
@@ -572,11 +575,12 @@ impl Socket {
         Started::of(failed == 0, sent)
     }
 
-    /// Begins to accept: `made` is to be the connection's.
+    /// Starts to accept: `made` becomes the connection.
     ///
     /// # Safety
     ///
-    /// As of [`start_receive`](Self::start_receive): `place` is valid for [`ROOM_OF_ACCEPT`] bytes.
+    /// As for [`start_receive`](Self::start_receive): `place` is valid for [`ROOM_OF_ACCEPT`]
+    /// bytes.
     pub(crate) unsafe fn start_accept(
         listener: RawFd,
         made: RawFd,

@@ -13,13 +13,13 @@ use crate::compare::is_ours;
 use crate::report::{Cell, Quantity, Row};
 use crate::{files, posts, registration, single, timers};
 
-/// A piece of work that a child does, as it stands on its command line.
+/// A child's work, as given on its command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Work {
     /// `single`, `posts`, `timers`, `files` or `registration`.
     pub(crate) bench: String,
     pub(crate) contender: String,
-    /// Connections that are ready at once, or messages posted at once.
+    /// Connections that are ready at the same time, or messages posted together.
     pub(crate) size: usize,
     /// Events, messages or sockets.
     pub(crate) amount: usize,
@@ -45,7 +45,7 @@ impl Work {
     }
 }
 
-/// What is counted together.
+/// A situation counted as one.
 struct Situation {
     bench: &'static str,
     title: &'static str,
@@ -117,7 +117,7 @@ const SITUATIONS: [Situation; 5] = [
     },
 ];
 
-/// What is subtracted.
+/// The part to subtract.
 const BARE: &str = "bare";
 
 /// Functions of ours that are named.
@@ -274,8 +274,8 @@ fn profile(executable: &Path, work: &Work, scratch: &Path) -> io::Result<Profile
     parse(&fs::read_to_string(file)?)
 }
 
-/// Reads callgrind's own format: lines `fn=(number) name` (the name only the first time), then lines
-/// `position cost`; the one behind `calls=` is what the called function has cost.
+/// Reads callgrind's own format: lines `fn=(number) name` (the name only the first time), then
+/// lines `position cost`. The line after `calls=` has the cost of the called function.
 fn parse(text: &str) -> io::Result<Profile> {
     let mut names: HashMap<String, String> = HashMap::new();
     let mut profile = Profile::default();

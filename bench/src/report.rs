@@ -47,7 +47,7 @@ pub(crate) struct Described {
 pub(crate) struct Cell {
     /// The scenario: `S1` … `S16`, `single`.
     pub(crate) scenario: String,
-    /// What is measured, in a line.
+    /// A one-line description of the measurement.
     pub(crate) title: String,
     pub(crate) threads: Option<usize>,
     pub(crate) connections: Option<usize>,
@@ -77,7 +77,7 @@ pub(crate) struct Row {
 /// The values of one quantity, round by round.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Quantity {
-    /// What it is called at the head of a column.
+    /// Its name in the heading of a column.
     pub(crate) name: String,
     /// `ns`, `us`, `1/s`, `B`, … or nothing for a plain number.
     pub(crate) unit: String,
@@ -133,7 +133,8 @@ impl Row {
         both.filter(counts).count()
     }
 
-    /// Notes how far apart the processors were in the next turn, from what was measured before it and behind it.
+    /// Records how far apart the processors were in the next turn, from the measurements before and
+    /// after it.
     pub(crate) fn note_distance(
         &mut self,
         before: &io::Result<Duration>,
@@ -222,7 +223,7 @@ impl Report {
         self.cells.retain(|cell| cell.rows.iter().any(|row| row.quantity(APART).is_some()));
         for row in self.cells.iter_mut().flat_map(|cell| &mut cell.rows) {
             let apart = row.values(APART).to_vec();
-            // What was measured once, not in each turn, has nothing to do with it.
+            // Quantities measured once, and not in each turn, are independent of it.
             let of_turns = row.quantities.iter_mut().filter(|it| it.values.len() == apart.len());
             for quantity in of_turns {
                 for (value, apart) in quantity.values.iter_mut().zip(&apart) {

@@ -33,11 +33,11 @@ pub(crate) const WARM_UP: Duration = Duration::from_millis(40);
 const COUNTED: Duration = Duration::from_millis(150);
 /// A server that is asleep uses less of a processor than this.
 const ASLEEP: f64 = 0.005;
-/// How long a sink may take to read what is left at the end of a turn.
+/// How long a sink may take to read the remaining data at the end of a turn.
 const LEFT_OVER: Duration = Duration::from_secs(10);
 /// With fewer connections the memory of each is lost in that of the process.
 const MANY: usize = 1000;
-/// The first contender with few sockets, beside the same with many.
+/// The first contender with few sockets, for comparison with many.
 pub(crate) const FEW_SOCKETS: &str = "ours, 64 sockets";
 
 /// The clients of a server.
@@ -138,7 +138,7 @@ pub(crate) fn line_up(setup: &Setup, contenders: &[Contender], descriptors: usiz
     places
 }
 
-/// Measures all places in the situation of the first one; what goes wrong is noted in the row of the one concerned.
+/// Measures all places in the situation of the first one. Errors are recorded in the row concerned.
 pub(crate) fn measure(places: &[Place], amount: Amount, progress: &mut dyn FnMut(&str)) -> Cell {
     let Some(Place { setup, .. }) = places.first() else { return Cell::default() };
     let mut rows: Vec<Row> = places
@@ -376,9 +376,10 @@ fn warm_up(setup: &Setup) -> Pattern {
     }
 }
 
-/// How long a situation takes with so many contenders and the usual rounds; a guess, on the safe side.
+/// The estimated time of a situation with that many contenders and the usual rounds, on the safe
+/// side.
 pub(crate) fn usual_time(setup: &Setup, contenders: usize, descriptors: usize) -> Duration {
-    /// Beside the round: the warm-up, and waiting until nothing is under way.
+    /// Additional time of a round: the warm-up, and waiting for answers in transit.
     const TURN: Duration = Duration::from_millis(110);
     /// Starting the server, and the round in which the kernel counts.
     const ONCE: Duration = Duration::from_millis(500);
@@ -497,7 +498,7 @@ fn note_flooded(row: &mut Row, flooded: &Flooded) {
     }
 }
 
-/// Runs once more on a server of its own, in which the kernel counts.
+/// Runs again on a separate server, in which the kernel counts.
 fn count(place: &Place, row: &mut Row) -> Result<(), String> {
     let setup = &place.setup;
     let service = setup.service();

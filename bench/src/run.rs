@@ -1,4 +1,4 @@
-//! A run: reads the options, measures cell by cell, prints and writes what came of it.
+//! A run: reads the options, measures cell by cell, prints and writes the results.
 
 use std::fs;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -250,7 +250,7 @@ fn say(text: &str) -> Result<(), Failure> {
         .map_err(|error| Failure::Broken(format!("standard output: {error}")))
 }
 
-/// One line on a terminal that tells what is being measured; nothing elsewhere.
+/// A progress line on a terminal; nothing elsewhere.
 struct Progress {
     is_terminal: bool,
     cell: String,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fmt, fs, io};
 
-/// What is to be done with the listing.
+/// What to do with the listing.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Todo {
     /// Compare docs/API.txt with the interface, and fail if they differ
@@ -64,10 +64,10 @@ fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new(".")).to_owned()
 }
 
-/// Has rustdoc write down what is public; the file that it wrote.
+/// Makes rustdoc write the public interface; returns the file.
 fn rustdoc() -> Result<PathBuf, Failure> {
     let target = env::var_os("CARGO_TARGET_DIR").map_or(workspace().join("target"), PathBuf::from);
-    // A folder of its own: elsewhere the variable below would have everything built again.
+    // A separate folder: in another one, the variable below would cause everything to be rebuilt.
     let target = target.join("api");
     let output = Command::new(env::var_os("CARGO").unwrap_or("cargo".into()))
         .current_dir(workspace())
@@ -87,7 +87,7 @@ fn rustdoc() -> Result<PathBuf, Failure> {
     Ok(target.join("doc/completion_port.json"))
 }
 
-/// The number that stands behind `"format_version":`, which rustdoc writes in each format.
+/// The number after `"format_version":`, which rustdoc writes in each format.
 fn format_of(json: &str) -> Option<u32> {
     let (_, rest) = json.rsplit_once("\"format_version\":")?;
     let digits = rest.trim_start().split(|c: char| !c.is_ascii_digit()).next()?;
@@ -126,7 +126,7 @@ fn listing(json: &Path) -> Result<String, Failure> {
     Ok(listing)
 }
 
-/// The lines that stand in one of the two only, with a sign for each.
+/// The lines in only one of the two, with a sign for each.
 fn difference(file: &str, interface: &str) -> String {
     let mut lines = Vec::new();
     let mut only_in = |one: &str, other: &str, sign: char| {

@@ -1,4 +1,4 @@
-//! How fast a server reads beside its echo, and when.
+//! How fast a server reads during its echo, and when.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,7 +24,7 @@ pub(crate) enum Turn {
 /// What those who read, as many as there are reads in flight, go by.
 pub(crate) struct Pace {
     going: RwLock<Option<Going>>,
-    /// Reads whose time was told.
+    /// Reads whose time has been reported.
     told: AtomicU64,
     rest: Mutex<Rest>,
     changed: Condvar,
@@ -83,7 +83,7 @@ impl Pace {
         if at > Instant::now() + AHEAD { Turn::At(at) } else { Turn::Now }
     }
 
-    /// Begins: so many reads in a second, or as many as possible.
+    /// Starts: this many reads per second, or as many as possible.
     pub(crate) fn begin(&self, rate: Option<f64>) {
         let mut rest = self.lock();
         rest.count = 0;

@@ -14,18 +14,18 @@ pub(crate) struct Plan {
     until: Option<Instant>,
     /// Whether every byte is looked at.
     thorough: bool,
-    /// Reads that have brought what is there.
+    /// Reads that returned the right data.
     made: usize,
 }
 
 impl Plan {
-    /// Reads without an end, of a file of so many pages. Those of another seed are of other pages.
+    /// Endless reads of a file with that many pages. Another seed reads other pages.
     pub(crate) fn endless(pages: u64, seed: u64) -> Plan {
         let state = seed.wrapping_mul(0xd134_2543_de82_ef95);
         Plan { pages, state, left: usize::MAX, until: None, thorough: false, made: 0 }
     }
 
-    /// So many of these reads.
+    /// That many of these reads.
     pub(super) fn of(self, count: usize) -> Plan {
         Plan { left: count, ..self }
     }
@@ -60,7 +60,7 @@ impl Plan {
         self.made
     }
 
-    /// Deals the reads to so many threads.
+    /// Deals the reads to that many threads.
     pub(super) fn deal(&self, threads: usize) -> Vec<Plan> {
         let left = |index: usize| match self.left {
             usize::MAX => usize::MAX,

@@ -19,7 +19,7 @@ pub(crate) struct Driver<'p> {
 }
 
 impl Pairs {
-    /// So many connections: the sending ends, and the receiving ones in non-blocking mode.
+    /// That many connections: the sending ends, and the non-blocking receiving ends.
     pub(super) fn new(connections: usize) -> io::Result<(Self, Vec<TcpStream>)> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
@@ -100,7 +100,7 @@ pub(super) fn receive(mut stream: impl Read, buffer: &mut [u8; BUFFER]) -> io::R
     }
 }
 
-/// The connections without anybody who tells which is ready.
+/// The connections without any report of readiness.
 struct Bare(Vec<TcpStream>);
 
 pub(super) fn bare(receivers: Vec<TcpStream>) -> io::Result<Box<dyn Taker>> {

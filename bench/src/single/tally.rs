@@ -15,7 +15,7 @@ use crate::work::MESSAGE;
 pub(super) struct Tally {
     taken: AtomicUsize,
     wanted: AtomicUsize,
-    /// Who waits for the last message of the pass, and what has gone wrong meanwhile.
+    /// The waker of the task that waits for the last message of the pass, and any error meanwhile.
     waiting: Mutex<(Option<Waker>, Option<io::Error>)>,
 }
 
@@ -29,7 +29,7 @@ impl Tally {
                 }
                 true
             }
-            // The sender is gone: the bench is over.
+            // The sender is gone: the bench has ended.
             Ok(0) => false,
             Ok(read) => {
                 self.wake(Some(io::Error::other(format!("{read} bytes were received at once"))));

@@ -32,9 +32,9 @@ pub fn spawn(command: &mut Command) -> io::Result<Child> {
     }
 }
 
-/// Runs the test `name` (its full path, as libtest prints it) once more in a process of its own, and
-/// tells whether this is that process. For tests that fork: a fork keeps the sockets of other tests
-/// open.
+/// Runs the test `name` (its full path, as libtest prints it) again in a separate process, and
+/// returns whether this is that process. For tests that fork: a fork keeps the sockets of other
+/// tests open.
 ///
 /// Panics if the test fails there, or does not exist.
 ///

@@ -6,7 +6,7 @@ use std::{fs, thread};
 
 use crate::SOON;
 
-/// The open descriptors: number and what it names, as `/proc/self/fd` shows it.
+/// The open descriptors: number and target, as in `/proc/self/fd`.
 #[must_use]
 pub fn open() -> BTreeMap<i32, String> {
     let list = fs::read_dir("/proc/self/fd").unwrap();

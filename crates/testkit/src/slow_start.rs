@@ -15,7 +15,7 @@ use std::sync::{Mutex, PoisonError};
 #[derive(Debug)]
 pub(crate) struct SlowStart {
     fifo: PathBuf,
-    /// Once it is there, the process waits no longer.
+    /// Once it is present, the process no longer waits.
     writer: Mutex<Option<File>>,
 }
 
@@ -81,7 +81,7 @@ impl SlowStart {
         assert_eq!(status, 0);
     }
 
-    /// From now on it starts at once.
+    /// From now on it starts immediately.
     pub(crate) fn clear(&self) {
         // For reading as well, so that the open waits for no other end.
         let writer = OpenOptions::new().read(true).write(true).open(&self.fifo).unwrap();

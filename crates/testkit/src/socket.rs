@@ -176,7 +176,7 @@ impl Socket {
         }
     }
 
-    /// What the system says of a real one now, by the bits that poll(2) has on Linux.
+    /// The state of a real socket, with the bits of Linux's poll(2).
     #[must_use]
     pub fn polled(&self) -> u32 {
         native::polled(match &self.end {
@@ -221,7 +221,7 @@ impl Socket {
         bytes
     }
 
-    /// Writes until there is no more room; tells how much went in.
+    /// Writes until there is no more room; returns the number of bytes.
     #[track_caller]
     pub fn fill(&self) -> usize {
         let bytes = [b'x'; 4096];
@@ -235,7 +235,7 @@ impl Socket {
         }
     }
 
-    /// Reads until there is nothing left, or to the end; tells how much came out.
+    /// Reads until no data remains, or to the end; returns the number of bytes.
     #[track_caller]
     pub fn drain(&self) -> usize {
         let mut bytes = vec![0; 64 * 1024];
@@ -368,11 +368,11 @@ impl Socket {
         }
     }
 
-    /// Whether calls that cannot go on give `WouldBlock`. Simulated sockets cannot block.
+    /// Whether calls that cannot continue return `WouldBlock`. Simulated sockets cannot block.
     ///
     /// # Errors
     ///
-    /// What the system says; `Unsupported` for making a simulated one blocking.
+    /// The system's error; `Unsupported` for making a simulated one blocking.
     pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
         match &self.end {
             End::Native(descriptor) => native::set_nonblocking(descriptor, nonblocking),
@@ -381,7 +381,7 @@ impl Socket {
         }
     }
 
-    /// Sends small writes at once.
+    /// Sends small writes immediately.
     pub(crate) fn set_nodelay(&self) {
         if let End::Native(descriptor) = &self.end {
             native::set_nodelay(descriptor);

@@ -1,4 +1,4 @@
-//! A server that runs as a program of its own.
+//! A server that runs as a separate program.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -131,7 +131,7 @@ impl Server {
         time_of_ps(&told).unwrap_or_else(|| panic!("no time of the server: {told:?}"))
     }
 
-    /// What it said besides, so far.
+    /// Its other output so far.
     pub fn said(&self) -> Vec<String> {
         self.lines.try_iter().collect()
     }

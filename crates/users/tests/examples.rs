@@ -50,7 +50,7 @@ fn proxy() {
     assert_copies_both_ways("proxy");
 }
 
-/// A proxy in front of a server that sends back what comes.
+/// A proxy in front of an echo server.
 fn assert_copies_both_ways(proxy: &str) {
     let behind = Server::start(&example("echo"), &[]);
     let target = behind.address.to_string();
@@ -68,7 +68,7 @@ fn assert_copies_both_ways(proxy: &str) {
             });
         }
     });
-    // The server behind goes: its clients are told, and new ones are turned away.
+    // The server behind it ends: its clients are disconnected, and new ones are refused.
     let mut stream = connect(front.address);
     exchange(&mut stream, b"hello");
     end(behind);
@@ -114,7 +114,8 @@ fn proxy_operations() {
     assert_copies_both_ways("proxy_operations");
 }
 
-/// What a file server answers to a request for `name`: the header's first line, and the bytes behind the header.
+/// A file server's answer to a request for `name`: the first line of the header, and the bytes
+/// after the header.
 fn fetch(server: SocketAddr, name: &str) -> (String, Vec<u8>) {
     let mut stream = connect(server);
     // In two pieces, as clients may send it.
@@ -218,7 +219,7 @@ fn chat() {
             }
         }
     }
-    // All at once: each hears from each other one everything, in its order.
+    // All at the same time: each receives every line of the others, in order.
     const LINES: usize = 300;
     thread::scope(|scope| {
         for (number, guest) in guests.iter_mut().enumerate() {
@@ -246,7 +247,7 @@ fn chat() {
         }
     });
     assert_rests(&server);
-    // A client that ends its half has what came before, and then the end.
+    // A client that shuts down its sending half receives earlier lines, then the end.
     let mut leaver = Guest::join(&server);
     guests[0].say("before");
     assert_eq!(leaver.hear(), "before");
@@ -301,7 +302,7 @@ fn idle() {
     silent.read_to_string(&mut said).unwrap();
     assert_eq!(said, "idle\n");
     assert!(began.elapsed() >= limit);
-    // Not all of what it sent comes back, since it is idle as well.
+    // Its echo is incomplete, since it is idle as well.
     deaf.wait_until_cut_off(limit);
     // The busy one may have been silent for too long by now.
     let mut done = Lively::connect(server.address, limit);

@@ -79,8 +79,8 @@ fn serve(runtime: &Runtime, inbox: &Inbox, rung: UnixStream, service: Service) -
     })
 }
 
-/// Receives by one request for good. An answer is sent from memory of its own: the crate sends no part of a
-/// buffer that it has received into.
+/// Receives with one permanent request. Answers are sent from separate memory: the crate cannot
+/// send a part of a receive buffer.
 async fn answer(socket: &::compio::net::UdpSocket) -> io::Result<()> {
     let mut received = pin!(socket.recv_from_multi());
     while let Some(datagram) = received.next().await {

@@ -1,5 +1,5 @@
-//! What the contenders whose sets tell of edges only do with a connection: no edge will tell of what a
-//! handler has left in the socket, so that their threads have to come back to it of themselves.
+//! Handling of a connection for contenders whose sets report only edges. No edge reports data that
+//! a handler has left in the socket, so the threads have to return to it themselves.
 
 use std::collections::VecDeque;
 use std::io;
@@ -29,8 +29,8 @@ impl<F: Family> Edge<F> {
         &self.peer
     }
 
-    /// An edge has come: serves the socket, unless it has a turn to come. [`Next::Turn`] says that
-    /// it belongs to those that are unfinished from now on, `None` that it is over.
+    /// Handles an edge: serves the socket, unless it has a turn to come. [`Next::Turn`] means that
+    /// it is unfinished from now on, `None` that it has ended.
     pub(super) fn told(
         &mut self,
         handler: &mut Handler<F>,

@@ -22,7 +22,8 @@ const EVENTS: usize = 64;
 const ALL: EventFlags =
     EventFlags::IN.union(EventFlags::OUT).union(EventFlags::RDHUP).union(EventFlags::ET);
 
-/// Of a listener, and of a socket for datagrams: room to write to would be told of after each of these.
+/// For a listener, and for a socket for datagrams, which would otherwise report writability after
+/// each one.
 const INPUT: EventFlags = EventFlags::IN.union(EventFlags::ET);
 
 /// The stream ends, or has failed.
@@ -62,8 +63,8 @@ fn add(set: &OwnedFd, peer: Peer) -> io::Result<()> {
     let number = edge.peer().as_fd().as_raw_fd();
     let pointer = Box::into_raw(edge);
     // SAFETY: the descriptor must stay open for as long as it is borrowed.
-    // - open: until the call has looked it up nobody is told of the socket, and so nobody closes it;
-    //   afterwards it is used no more.
+    // - open: until the call has looked it up, no thread gets an event of the socket, so none
+    //   closes it; afterwards it is no longer used.
     let socket = unsafe { BorrowedFd::borrow_raw(number) };
     epoll::add(set, socket, EventData::new_ptr(pointer.cast()), wanted).map_err(|error| {
         // SAFETY: the pointer must come from a box that nobody else uses or will free.
@@ -115,7 +116,7 @@ fn serve(set: &OwnedFd, service: Service) -> io::Result<()> {
     }
 }
 
-/// Frees a socket that is over, and remembers one that has more to be read.
+/// Frees a finished socket, and remembers one with more data.
 fn finish(pointer: *mut Edge, next: Option<Next>, unfinished: &mut Unfinished<*mut Edge>) {
     match next {
         Some(Next::Input | Next::Room) => {}

@@ -25,7 +25,7 @@ impl Set {
         Ok(Set { set, events: Vec::with_capacity(EVENTS) })
     }
 
-    /// The socket is told of by this number from now on, until it is closed.
+    /// Events of the socket have this number from now on, until it is closed.
     pub(crate) fn add(
         &mut self,
         socket: &impl AsFd,
@@ -41,7 +41,7 @@ impl Set {
         Ok(())
     }
 
-    /// Waits until there is something to tell, or the time is over.
+    /// Waits for an event or the timeout.
     pub(crate) fn wait(&mut self, time: Duration) -> Result<(), String> {
         let timeout = Timespec::try_from(time).map_err(|error| error.to_string())?;
         self.events.clear();

@@ -23,7 +23,7 @@ impl Set {
         Ok(Set { asked: Vec::new(), told: Vec::new() })
     }
 
-    /// The socket is told of by this number from now on, instead of the one that was.
+    /// Events of the socket have this number from now on, instead of the former one.
     #[allow(clippy::unnecessary_wraps, reason = "as above")]
     pub(crate) fn add(
         &mut self,
@@ -44,7 +44,7 @@ impl Set {
         Ok(())
     }
 
-    /// Waits until there is something to tell, or the time is over.
+    /// Waits for an event or the timeout.
     pub(crate) fn wait(&mut self, time: Duration) -> Result<(), String> {
         self.told.clear();
         // Rounded up: a wait that ends early would be made again and again.

@@ -519,8 +519,11 @@ impl Number {
 
     /// From here on no attempt touches the former socket. Waits for attempts in progress, which do
     /// not block, except for one that sends an uncached part of a file.
-    #[allow(clippy::disallowed_methods, reason = "an attempt then waits for something that is \
-                                                  not an event")]
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "an attempt then waits for something that is \
+                                                  not an event"
+    )]
     fn begin_epoch(&self) {
         self.epoch.fetch_add(1, SeqCst);
         for _ in 0..1000 {

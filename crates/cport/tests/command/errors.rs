@@ -1,4 +1,4 @@
-//! Each complaint says what is wrong, with what, and what can be done.
+//! Each error message names the problem, its subject and a remedy.
 
 use std::fs;
 use std::path::Path;
@@ -19,10 +19,10 @@ const SHOWN_BY: [&str; 2] = if cfg!(windows) {
     ]
 };
 
-/// What the system says of a file that is no program.
+/// The system's error for a file that is not a program.
 const NO_PROGRAM: &str = if cfg!(windows) { "(os error 193)" } else { "Permission denied" };
 
-/// What is said in one line, in this order: what is wrong, with what, what to do.
+/// Checks the single line of output: problem, subject and remedy, in this order.
 fn assert_says(ended: &Ended, code: i32, [wrong, what, remedy]: [&str; 3]) {
     assert_eq!(ended.status.code(), Some(code), "{ended:?}");
     let said = &ended.stderr;

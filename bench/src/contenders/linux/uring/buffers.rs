@@ -27,7 +27,7 @@ struct Ring([BufRingEntry; COUNT as usize]);
 pub(super) struct Buffers {
     ring: *mut Ring,
     memory: *mut [u8; STRIDE],
-    /// The length of each, as the kernel is told.
+    /// The length of each, as registered in the kernel.
     length: u32,
     /// How many were given to the kernel so far.
     given: u16,
@@ -97,8 +97,8 @@ impl Buffers {
         let entry = unsafe { self.ring.cast::<BufRingEntry>().add(index) };
         // SAFETY: the pointer must be valid, and the entry used by nobody else meanwhile.
         // - valid: the ring is never freed;
-        // - nobody else: the kernel reads entries before the tail only, and there are as many
-        //   entries as buffers, so that this one is not before it.
+        // - nobody else: the kernel reads only entries before the tail, and there are as many
+        //   entries as buffers, so this one is not before it.
         let entry = unsafe { &mut *entry };
         entry.set_addr(start.expose_provenance() as u64);
         entry.set_len(self.length);
@@ -111,7 +111,7 @@ impl Buffers {
         // - valid: as above; a `u16` is aligned there, and it lies in the unused part of an entry;
         // - atomic: nothing else writes to it.
         let tail = unsafe { AtomicU16::from_ptr(tail.cast_mut()) };
-        // What is in the entry must be there before the kernel may look.
+        // The entry must be complete before the kernel may read it.
         tail.store(self.given, Ordering::Release);
     }
 }

@@ -96,7 +96,7 @@ impl Terminal {
         self.wait_until(words, |text| text.contains(words));
     }
 
-    /// Waits until what was written is as it is wanted.
+    /// Waits until the output is as wanted.
     pub(crate) fn wait_until(&self, wanted: &str, is_so: impl Fn(&str) -> bool) {
         let begun = Instant::now();
         while !is_so(&self.text()) {
