@@ -101,7 +101,7 @@ pub(crate) struct Sink {
 fn buffer_length(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(length @ 1..=BUFFER) => Ok(length),
-        _ => Err(format!("a number from 1 to {BUFFER} is wanted")),
+        _ => Err(format!("expected a number from 1 to {BUFFER}")),
     }
 }
 

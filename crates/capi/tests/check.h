@@ -22,7 +22,7 @@
 #else
 #define A_WHILE 10
 #endif
-/* What is left in a result that the library may not touch. */
+/* The content of a result that the library must not touch. */
 #define UNTOUCHED 0xDEADBEEFu
 
 static inline void check_failed(const char *file, int line, const char *claim)
@@ -204,7 +204,7 @@ static inline void send_to_itself(SOCKET s)
     struct sockaddr_in address = loopback();
     int length = (int)sizeof address;
     if (getsockname(s, (struct sockaddr *)&address, &length) != 0) {
-        CHECK_IS(WSAGetLastError(), WSAEINVAL); /* what Windows says of one that is not bound */
+        CHECK_IS(WSAGetLastError(), WSAEINVAL); /* Windows' code for an unbound socket */
     }
     if (address.sin_port == 0) {
         address = bind_to_loopback(s);

@@ -1,5 +1,5 @@
-/* What a packet says of a socket: each of the bits, and the codes of the calls that follow. Rows 17 to 27. When it comes,
- * and how often, conformance tests show of the engine that this library calls. */
+/* The content of a socket's packet: each of the bits, and the codes of the calls that follow. Rows
+ * 17 to 27. The conformance tests of the engine show when and how often packets arrive. */
 #include <winsock2.h>
 #include <mswsock.h>
 #include <windows.h>
@@ -108,7 +108,7 @@ static void the_end_of_a_stream_behind_data(void)
     CHECK_NEXT(port, 2, SOCK_NOTIFY_EVENT_IN | SOCK_NOTIFY_EVENT_HANGUP);
     receive_all(near, &byte, 1);
     CHECK_NEXT(port, 2, SOCK_NOTIFY_EVENT_HANGUP);
-    CHECK_NEXT(port, 2, SOCK_NOTIFY_EVENT_HANGUP); /* and goes on to be told */
+    CHECK_NEXT(port, 2, SOCK_NOTIFY_EVENT_HANGUP); /* and it is reported repeatedly */
     END_REGISTRATION(port, near, 2);
     CHECK_IS(closesocket(near), 0);
 }

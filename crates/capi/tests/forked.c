@@ -55,7 +55,7 @@ static void live_on(HANDLE inherited, SOCKET s)
     char byte;
     int i;
 
-    /* As a child is advised to do it. The numbers come back. */
+    /* As recommended for a child. The numbers are reused. */
     for (i = 0; i < BUSY; i++) {
         CHECK_IS(close((int)busy[i]), 0);
     }

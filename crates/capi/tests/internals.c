@@ -1,4 +1,4 @@
-/* What the headers of compat/include are made of: each function by itself. Programs do not call them. */
+/* Each function that the headers of compat/include call. Programs do not call them. */
 #include <winsock2.h>
 
 #include <pthread.h>

@@ -17,7 +17,7 @@
 #include "filters.h"
 #endif
 
-/* What each operation has beside its OVERLAPPED. */
+/* The data of each operation after its OVERLAPPED. */
 typedef struct Call {
     OVERLAPPED overlapped;
     char byte;
@@ -389,8 +389,8 @@ static void what_is_in_flight_calls_a_routine(void)
 }
 #endif
 
-/* FILE_SKIP_COMPLETION_PORT_ON_SUCCESS: there is no call for a success at once, and the program takes back what it has
- * announced. What goes on is called for as ever. */
+/* FILE_SKIP_COMPLETION_PORT_ON_SUCCESS: an immediate success makes no callback, and the program
+ * takes its announcement back. Operations that continue still make callbacks. */
 static void a_success_of_which_no_packet_tells_is_taken_back(void)
 {
     SOCKET near, far;
@@ -458,7 +458,7 @@ static DWORD WINAPI let_it_go_on(LPVOID argument)
     return 0;
 }
 
-/* For calls that are due or at work, and not for an operation that goes on. */
+/* Waits for callbacks that are due or running, and not for an operation in flight. */
 static void a_wait_for_calls_is_none_for_operations(void)
 {
     SOCKET near, far;
@@ -479,7 +479,7 @@ static void a_wait_for_calls_is_none_for_operations(void)
     for (round = 0; round < 10; round++)
         waits_for_none(io, round % 2 != 0);
     CHECK_IS(slow.has_returned, 0);
-    /* One that has ended beside it. */
+    /* Another one has ended. */
     StartThreadpoolIo(io);
     CHECK_IS(send_from(near, "x", 1, NULL, &done), 0);
     thread = CreateThread(NULL, 0, let_it_go_on, slow.goes_on, 0, NULL);
@@ -499,7 +499,7 @@ static void a_wait_for_calls_is_none_for_operations(void)
     CHECK(CloseHandle(slow.has_begun));
 }
 
-/* What is cancelled or closed has been told of behind the wait. */
+/* The wait includes the callbacks of cancelled and closed operations. */
 static void a_wait_is_one_for_what_was_cancelled(void)
 {
     int round, rounds = is_slow() ? 9 : tries(30, 60);
@@ -536,7 +536,7 @@ static void a_wait_is_one_for_what_was_cancelled(void)
     }
 }
 
-/* What was announced, and neither begun nor taken back, is waited for, but not forever. */
+/* An operation that was announced but neither started nor taken back is awaited, but not forever. */
 static void what_was_announced_alone_is_waited_for_a_second(void)
 {
     SOCKET s = udp_socket();

@@ -1,4 +1,5 @@
-//! The cases of `docs/SEMANTICS.md` for the C library, and the programs beside this file that show them.
+//! The cases of `docs/SEMANTICS.md` for the C library, and the programs next to this file that show
+//! them.
 
 #![allow(clippy::unwrap_used, reason = "what goes wrong is the failure of the test")]
 

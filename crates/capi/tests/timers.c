@@ -120,7 +120,7 @@ static void a_time_of_the_day_is_one_since_1601(void)
     GetSystemTimeAsFileTime(&now);
     due.LowPart = now.dwLowDateTime;
     due.HighPart = (LONG)now.dwHighDateTime;
-    set(timer, due.QuadPart - 1, 0); /* is over */
+    set(timer, due.QuadPart - 1, 0); /* in the past */
     CHECK_IS(WaitForSingleObject(timer, 0), WAIT_OBJECT_0);
     set(timer, due.QuadPart + 600000 * MILLISECOND, 0);
     CHECK_IS(WaitForSingleObject(timer, 0), WAIT_TIMEOUT);
@@ -222,7 +222,7 @@ static void a_function_is_called_for_each_signal(void)
     CHECK_FALSE(UnregisterWait(wait), ERROR_INVALID_HANDLE); /* elsewhere it is freed */
 #endif
 
-    /* Once only, and when the time is over. */
+    /* Only once, after the timeout. */
     signals = 0;
     CHECK_IS(ResetEvent(event), TRUE);
     CHECK(RegisterWaitForSingleObject(&wait, event, counts, (PVOID)&signals, 10, WT_EXECUTEONLYONCE));
@@ -255,7 +255,7 @@ static void to_unregister_tells_whether_a_call_goes_on(void)
     CHECK_IS(SetEvent(may_return), TRUE);
     CHECK_IS(WaitForSingleObject(over, SOON), WAIT_OBJECT_0);
     CHECK_IS(signals, 1);
-    /* If none goes on, the event is set as well. */
+    /* If no call is in progress, the event is set as well. */
     CHECK_IS(ResetEvent(over), TRUE);
     CHECK(RegisterWaitForSingleObject(&wait, event, takes_its_time, NULL, INFINITE, 0));
     CHECK_IS(UnregisterWaitEx(wait, over), TRUE);

@@ -62,9 +62,10 @@ enum Command {
     /// Takes a moment. Exit codes: 0 if all was as expected, 1 if something was different, 2 if it
     /// could not start.
     Probe(probe::Options),
-    /// Print shell completions of commands and options\n\nbash: source <(cport completions bash);
-    /// zsh: cport completions zsh > DIR/_cport, with DIR in $fpath; fish: cport completions fish >
-    /// ~/.config/fish/completions/cport.fish
+    /// Print shell completions of commands and options
+    ///
+    /// bash: source <(cport completions bash); zsh: cport completions zsh > DIR/_cport, with DIR in
+    /// $fpath; fish: cport completions fish > ~/.config/fish/completions/cport.fish
     Completions(completions::Options),
 }
 

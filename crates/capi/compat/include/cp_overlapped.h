@@ -1,9 +1,9 @@
 /*
- * cp_overlapped.h: how a program is told of the end of an operation, beside its packet, and how it cancels one.
- * Included by <windows.h>.
+ * cp_overlapped.h: how a program detects the end of an operation without its packet, and how it
+ * cancels one. Included by <windows.h>.
  *
- * What differs: the handle of a socket is no object that can be waited for. A thread waits for an operation by its
- * event, by GetOverlappedResult, or on the port.
+ * What differs: threads cannot wait for the handle of a socket. A thread waits for an operation by
+ * its event, by GetOverlappedResult, or on the port.
  */
 #ifndef CP_OVERLAPPED_H
 #define CP_OVERLAPPED_H

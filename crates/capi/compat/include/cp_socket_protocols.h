@@ -175,7 +175,7 @@ CP_INLINE SOCKET WSAAPI WSASocketA(int af, int type, int protocol, LPWSAPROTOCOL
     return (SOCKET)(INT_PTR)cp_socket(af, type, protocol);
 }
 
-/* What is asked of a description stands at the same places in both. */
+/* Both descriptions have the needed members at the same offsets. */
 CP_INLINE SOCKET WSAAPI WSASocketW(int af, int type, int protocol, LPWSAPROTOCOL_INFOW lpProtocolInfo,
                                    GROUP g, DWORD dwFlags) {
     return WSASocketA(af, type, protocol, (LPWSAPROTOCOL_INFOA)(void *)lpProtocolInfo, g, dwFlags);

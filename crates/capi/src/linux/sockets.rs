@@ -136,8 +136,10 @@ fn has_error(descriptor: c_int) -> bool {
 }
 
 /// Why a read brings no data from the socket that `descriptor` still names, which `is_tcp`, a
-/// stream, or may be anything: 0 for a regular end. The number is locked.\n\nThe system reports a
-/// reset to one call, and an end to all others. Which call that is may not be known yet.
+/// stream, or may be anything: 0 for a regular end. The number is locked.
+///
+/// The system reports a reset to one call, and an end to all others. Which call that is may not be
+/// known yet.
 #[cold]
 pub(crate) fn why_ended(
     state: &mut State,

@@ -233,13 +233,13 @@ pub(crate) struct Crowd {
 fn count(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(count @ 1..=100_000) => Ok(count),
-        _ => Err("a number from 1 to 100000 is wanted".to_owned()),
+        _ => Err("expected a number from 1 to 100000".to_owned()),
     }
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.01..=60.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
-        _ => Err("a number from 0.01 to 60 is wanted".to_owned()),
+        _ => Err("expected a number from 0.01 to 60".to_owned()),
     }
 }

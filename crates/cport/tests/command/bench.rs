@@ -122,7 +122,7 @@ fn help_and_what_is_wrong_with_the_arguments_need_nothing_to_be_built() {
         }
         for (arguments, words) in [
             (&["--nonsense"][..], "unexpected argument '--nonsense'"),
-            (&["--rounds", "0"], "a number from 1 to 100000 is wanted"),
+            (&["--rounds", "0"], "expected a number from 1 to 100000"),
             (&["report"], "Usage: cport bench report"),
         ] {
             let ended = said(arguments);

@@ -39,10 +39,10 @@ fn an_address_that_cannot_be_had() {
         (
             "nonsense",
             "\"nonsense\" (tcp): invalid socket address",
-            "wanted is an address such as 127",
+            "expected an address such as 127",
         ),
-        ("70000", "\"70000\" (tcp): no port from 0 to 65535", "wanted is an address such as"),
-        ("", "\"\" (tcp)", "wanted is an address such as"),
+        ("70000", "\"70000\" (tcp): no port from 0 to 65535", "expected an address such as"),
+        ("", "\"\" (tcp)", "expected an address such as"),
         ("192.0.2.1:0", "192.0.2.1:0", SHOWN_BY[0]),
         ("no-such-name.invalid:7000", "no-such-name.invalid:7000", "is the name right?"),
     ] {
@@ -115,12 +115,12 @@ fn arguments_that_make_no_sense() {
         (
             &["echo", "--listen", "0", "--stats", "0"],
             "'0' for '--stats <TIME>'",
-            "wanted, such as 1s",
+            "expected a time from 100ms to 60m, such as 1s",
         ),
         (
             &["echo", "--listen", "0", "--drain", "2h"],
             "'2h' for '--drain <TIME>'",
-            "wanted, such as 5s",
+            "expected a time from 0 to 60m, such as 5s",
         ),
         (&["serve"], "'serve'", "try '--help'"),
         (&["completions", "csh"], "'csh'", "[possible values: bash"),
