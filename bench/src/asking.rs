@@ -11,10 +11,10 @@ const DRAIN: Duration = Duration::from_secs(5);
 
 /// Clients that send requests and wait for the answers.
 pub(crate) trait Ask {
-    /// Sends requests for as long as `time`, and until one of them is answered; then waits for the last answers.
-    /// The latencies of the answers go into `latencies`.
+    /// Sends requests for as long as `time`, and until one of them is answered; then waits for the
+    /// last answers. The latencies of the answers go into `latencies`.
     ///
-    /// An error says in a line what went wrong; the clients are of no use after it.
+    /// The error is a line of text; the clients are unusable after it.
     fn run(
         &mut self,
         pattern: Pattern,

@@ -1,8 +1,8 @@
 //! Instructions of user code for each event, counted by `valgrind --tool=callgrind`.
 //!
 //! A child under callgrind does a piece of work, once with few and once with many repetitions; the
-//! difference is what the repetitions cost, without start and end. Unlike times this is the same on
-//! every run, and it tells in which functions the instructions are. System calls count as nothing.
+//! difference is the cost of the repetitions, without start and end. Unlike times, this is the same
+//! on every run, and shows the functions. System calls do not count.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    /// Does the work: what the child is for.
+    /// Does the child's work.
     pub(crate) fn perform(&self) -> io::Result<()> {
         let unknown = || io::Error::other(format!("no such work: {self:?}"));
         match self.bench.as_str() {

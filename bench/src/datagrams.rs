@@ -26,7 +26,7 @@ struct Slot {
 struct Client {
     socket: UdpSocket,
     slots: Vec<Slot>,
-    /// Requests begun ever, to tell them apart.
+    /// The total number of requests, which distinguishes them.
     count: u64,
     /// Requests answered in this round.
     answered: u64,
@@ -62,7 +62,7 @@ impl Datagrams {
 }
 
 impl Client {
-    /// Sends the next request of a slot. Its number says which client and slot it is of.
+    /// Sends the next request of a slot. Its number identifies the client and the slot.
     fn send(&mut self, index: usize, at: usize) -> Result<(), String> {
         let slot = &mut self.slots[at];
         let number = (index as u64) << 48 | (at as u64) << 40 | (self.count & 0xff_ffff_ffff);

@@ -126,7 +126,7 @@ const DIRECT: [Entry; 7] = [
 pub(crate) const PERFORMED: [&str; 5] =
     [AT_ONCE, "ours, at once, shared", BY_PACKET, BY_TOKENS, PREAD];
 
-/// Reads so often from a small file; `None` if there is no such contender.
+/// Makes that many reads from a small file; `None` if there is no such contender.
 pub(crate) fn perform(name: &str, reads: usize) -> io::Result<Option<()>> {
     let Some(entry) = CACHED.iter().find(|entry| entry.name == name) else { return Ok(None) };
     let scratch = Scratch::new(&std::env::temp_dir(), 1 << 20)?;

@@ -51,7 +51,7 @@ impl Flood {
     /// Keeps all sockets full for as long as `time`. They are full at the end: a server has
     /// something to read for a while after it.
     ///
-    /// An error says in a line what went wrong; the connections are of no use after it.
+    /// The error is a line of text; the connections are unusable after it.
     pub(crate) fn run(&mut self, time: Duration) -> Result<(), String> {
         let end = Instant::now() + time;
         // Space freed since the last time causes events, even if it was filled then.
@@ -71,7 +71,7 @@ impl Flood {
         }
     }
 
-    /// Writes until there is no more room; the kernel tells then when there is room again.
+    /// Writes until there is no more room; the kernel then reports when there is room again.
     fn fill(&mut self, index: usize) -> Result<(), String> {
         loop {
             match self.streams[index].write(&self.block) {

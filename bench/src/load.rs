@@ -39,7 +39,7 @@ pub(crate) struct Pattern {
 /// Reads data, with its time.
 pub(crate) type ReadStamped = fn(&TcpStream, &mut [u8]) -> io::Result<(usize, Option<SystemTime>)>;
 
-/// How an answer is read with the time at which it has come to its socket.
+/// Reads an answer with the time of its arrival at the socket.
 #[derive(Clone, Copy)]
 pub(crate) struct Stamps {
     /// Makes the kernel record the time of data that arrives at a socket.
@@ -70,7 +70,7 @@ struct Client {
     sent_at: Instant,
     /// The same by the clock of the stamps, where there are any.
     stamped_at: SystemTime,
-    /// Requests begun ever, to tell them apart.
+    /// The total number of requests, which distinguishes them.
     begun: u64,
     /// Requests answered in this round.
     answered: u64,
@@ -84,7 +84,7 @@ pub(crate) struct Load {
     buffer: Box<[u8; BUFFER]>,
     /// Requests sent ever.
     sent: u64,
-    /// How answers are stamped, and how long they took in this round until they had come to their sockets.
+    /// How answers are stamped, and their times until arrival in this round.
     stamps: Option<(Stamps, Histogram)>,
 }
 
@@ -195,7 +195,7 @@ impl Load {
         if client.received < client.length {
             return Ok(None);
         }
-        // If the clock was set meanwhile, it says nothing.
+        // If the clock was set meanwhile, the time is meaningless.
         if let Some((_, times)) = &mut self.stamps
             && let Some(Ok(time)) = come.map(|come| come.duration_since(client.stamped_at))
         {

@@ -22,7 +22,7 @@ pub(crate) struct Machine {
     /// Processors that this process may use.
     pub(crate) processors: usize,
     pub(crate) memory_mib: Option<u64>,
-    /// Older reports do not say it, and are all of Linux.
+    /// Older reports lack it, and are all from Linux.
     #[serde(default = "linux")]
     pub(crate) system: String,
     pub(crate) kernel: String,

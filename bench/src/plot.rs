@@ -53,7 +53,7 @@ pub(crate) const TEXT: &str = "#1f2328";
 /// Every second rival.
 const BAND: &str = "#f1f3f5";
 pub(crate) const GRID: &str = "#d0d7de";
-/// One for each number of threads; told apart by colour-blind readers too, and by their shapes.
+/// One for each number of threads, distinguishable by colour-blind readers and also by shape.
 const COLOURS: [&str; THREADS.len()] = ["#0072b2", "#c44e00", "#00785a"];
 
 /// One of the two adjacent pictures.
@@ -106,8 +106,8 @@ pub(crate) fn svg(report: &Report) -> Result<String, String> {
     Ok(draw(report, &rivals, &panels, scale))
 }
 
-/// All that are in some cell: first those which have a name in the papers, then the others. The port in another
-/// dress is no rival.
+/// All rivals in some cell: first those with a name in the papers, then the others. Variants of the
+/// port are not rivals.
 fn rivals<'r>(cells: impl Iterator<Item = &'r Cell>) -> Vec<&'r str> {
     let mut found: Vec<&str> = Vec::new();
     for row in cells.flat_map(|cell| &cell.rows) {
@@ -476,7 +476,7 @@ pub(crate) mod tests {
         open.is_empty()
     }
 
-    /// The marks that are no part of the legend.
+    /// The marks outside the legend.
     fn marks(svg: &str) -> usize {
         svg.matches("class=\"mark\"").count() - THREADS.len()
     }

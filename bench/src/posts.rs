@@ -334,7 +334,7 @@ fn take_all(queue: &dyn Queue, taker: &mut dyn Take) -> io::Result<usize> {
     }
 }
 
-/// Two threads answer each other. Returns what had been used when both were there.
+/// Two threads answer each other. Returns the resources used by the time both were ready.
 fn round_trips(there: &dyn Queue, back: &dyn Queue, messages: usize) -> io::Result<Usage> {
     let (ready, go) = (Barrier::new(3), Barrier::new(3));
     let trips = messages / 2;

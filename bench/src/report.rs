@@ -178,9 +178,9 @@ impl Row {
     }
 }
 
-/// The rows whose ratio to the first one has no interval, since too few rounds are comparable, with how many are.
-/// Those that failed have none, and say why. Where it was not noted how far apart the processors were, nothing is
-/// known to be missing.
+/// The rows whose ratio to the first one has no interval, since too few rounds are comparable, with
+/// how many are. Rows that failed are excluded: they have an error. Without recorded distances of
+/// the processors, no row counts as missing rounds.
 pub(crate) fn too_few<'r>(rows: &'r [Row], compared: &str) -> Vec<(&'r Row, usize)> {
     let Some((base, others)) = rows.split_first() else { return Vec::new() };
     let is_noted = |row: &&Row| row.failure.is_none() && row.quantity(APART).is_some();
@@ -217,8 +217,8 @@ impl Report {
         fs::write(file, text).map_err(|error| format!("{}: {error}", file.display()))
     }
 
-    /// Forgets the turns in which the processors were not as far apart as is wanted, and the cells that do
-    /// not say how far that was.
+    /// Drops the turns in which the processors did not have the wanted distance, and the cells
+    /// without recorded distances.
     pub(crate) fn keep(&mut self, is_wanted: impl Fn(f64) -> bool) {
         self.cells.retain(|cell| cell.rows.iter().any(|row| row.quantity(APART).is_some()));
         for row in self.cells.iter_mut().flat_map(|cell| &mut cell.rows) {

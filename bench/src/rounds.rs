@@ -460,7 +460,7 @@ impl Flooded {
     }
 }
 
-/// Waits until a sink has read what its clients have left in the sockets; the last snapshot.
+/// Waits until a sink has read the remaining data in the sockets; returns the last snapshot.
 fn read_up(remote: &mut Remote) -> Result<Snapshot, String> {
     let deadline = Instant::now() + LEFT_OVER;
     let mut last = remote.settle()?;
@@ -628,7 +628,7 @@ pub(crate) mod tests {
         assert!(row.quantity("own wakes").is_none());
     }
 
-    /// The processor time of a spinning handler says nothing about the requests.
+    /// The processor time of a spinning handler has no relation to the requests.
     #[test]
     fn beside_a_spinning_handler_no_processor_time_is_told() {
         let mut row = Row::default();

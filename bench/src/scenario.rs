@@ -14,7 +14,7 @@ use crate::work::{Work, turns_per_microsecond};
 pub(crate) const ACTIVE: usize = 64;
 /// Descriptors that a server or the harness needs besides its connections.
 const SPARE: usize = 500;
-/// More sockets than this take longer than they tell.
+/// Measuring more sockets takes long and shows nothing new.
 const MOST_CONNECTIONS: usize = 100_000;
 /// As many connections of all contenders together may be open during a whole situation; this leaves
 /// each client address with ports enough.
@@ -105,7 +105,7 @@ impl Selection {
         }
     }
 
-    /// The situations, in the order of the scenarios. An error says which cannot be had.
+    /// The situations, in the order of the scenarios. The error names one that is not possible.
     pub(crate) fn setups(&self) -> Result<Vec<Setup>, String> {
         let mut setups = Vec::new();
         for (scenario, about) in SCENARIOS {
@@ -264,7 +264,7 @@ impl Selection {
         let chosen = !self.threads.is_empty() || !self.connections.is_empty();
         let all = connections.iter().flat_map(|c| threads.iter().map(|t| (*t, *c)));
         let is_usual = |threads: usize, connections: usize| match scenario {
-            // Away from 64 connections one number of threads tells enough.
+            // Other numbers of connections need only one number of threads.
             "S1" => connections == ACTIVE || threads == 2,
             "S2" => threads == 2,
             // What a lone socket shows a second thread does not change.

@@ -94,7 +94,7 @@ pub(crate) struct Snapshot {
     pub(crate) bytes: u64,
     /// Processor time of the process, in nanoseconds.
     pub(crate) processor_time: u64,
-    /// Where the system tells.
+    /// On systems that report them.
     pub(crate) switches: Option<Switches>,
     /// Resident memory, in bytes.
     pub(crate) resident: u64,
@@ -198,7 +198,7 @@ fn say(answer: &impl Serialize) -> Result<(), String> {
 /// A listener with a longer backlog than the standard library asks for. What a connection to a sink
 /// holds is limited, so that at the end of a turn there is not more of it than is soon read.
 fn listen(service: Service) -> io::Result<TcpListener> {
-    // Connections that are accepted inherit what a sink's listener has.
+    // Accepted connections inherit the settings of a sink's listener.
     system::listener(matches!(service, Service::Sink(_)).then_some(flood::ROOM))
 }
 

@@ -23,7 +23,7 @@ struct Client {
     /// How much of the answer has come.
     received: usize,
     begun: Instant,
-    /// Requests begun ever, to tell them apart.
+    /// The total number of requests, which distinguishes them.
     count: u64,
     /// Connections answered in this round.
     answered: u64,

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::report::{APART, Cell, Quantity, Report, Row, too_few};
 use crate::statistics::{ENOUGH, Estimate, estimate_present};
 
-/// Where, when and with what a run was made.
+/// Place, time and configuration of a run.
 pub(crate) fn head(report: &Report) -> String {
     let machine = &report.machine;
     let mut text = String::new();

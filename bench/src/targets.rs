@@ -124,7 +124,7 @@ impl Judged {
     }
 }
 
-/// The summary: every target that the run has something to say about.
+/// The summary: every target that the run covers.
 pub(crate) fn summary(report: &Report) -> String {
     let (judged, unknown): (Vec<Judged>, Vec<Judged>) =
         judge(report).into_iter().partition(|judged| judged.measured.is_some());
@@ -546,7 +546,7 @@ mod tests {
         assert!(line(&text, "S14 T1", elsewhere).ends_with(">= 0.90 missed"), "{text}");
         let echo = line(&text, "S14 T2", "cached, as many: p99, ours");
         assert!(echo.contains("0.800") && echo.contains("<= 1.00 met"), "{echo}");
-        // It shows what the kernel does with such threads, and is no rival.
+        // It shows the kernel's behaviour with such threads, and is not a rival.
         assert!(!text.contains(READS_BY_HAND), "{text}");
         assert!(text.contains("floors met: 5 of 9 measured"), "{text}");
     }

@@ -102,7 +102,7 @@ pub(crate) fn perform(name: &str, timers: usize) -> io::Result<Option<()>> {
 pub(crate) fn run(options: Options, progress: &mut dyn FnMut(&str)) -> Vec<Cell> {
     progress(&format!("S15: {} timers", options.timers));
     let timers = timers(options);
-    // Few of them stay in the processor's caches, and show what a move itself takes.
+    // Few of them stay in the processor's caches, and show the cost of the move itself.
     let idle = [TOGETHER, options.connections].map(|connections| {
         progress(&format!("S15: deadlines of {connections} connections"));
         deadlines(options.rounds, connections)

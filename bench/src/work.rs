@@ -52,7 +52,7 @@ pub(crate) fn message(work: Work, number: u64) -> [u8; MESSAGE] {
     message
 }
 
-/// Reads what a message asks for; `None` if it is no message of this benchmark.
+/// Parses a message; `None` if it is not from this benchmark.
 fn parse(message: &[u8; MESSAGE]) -> Option<Work> {
     let amount = u32::from_le_bytes([message[4], message[5], message[6], message[7]]);
     match message[0] {
@@ -65,7 +65,7 @@ fn parse(message: &[u8; MESSAGE]) -> Option<Work> {
     }
 }
 
-/// Does what a message asks for.
+/// Does the work of a message.
 pub(crate) fn perform(message: &[u8; MESSAGE]) {
     match parse(message) {
         None | Some(Work::Echo) => {}

@@ -303,7 +303,7 @@ fn what_makes_no_sense_is_refused_in_one_line() {
     }
 }
 
-/// `cport bench` says by a variable that it was started by that name.
+/// `cport bench` announces its name with a variable.
 #[test]
 fn usage_has_the_name_by_which_it_was_called() {
     for (arguments, usage) in [

@@ -175,7 +175,7 @@ impl Model {
         matches!(self.node, Node::Held | Node::Lent | Node::Alone | Node::Due)
     }
 
-    /// If `next` says so, the caller owns the node of a resting slot.
+    /// The caller owns the node of a resting slot if `next` has it.
     fn follow(&mut self, next: Next) {
         match next {
             Next::Nothing => {}
@@ -436,7 +436,7 @@ impl Model {
         }
     }
 
-    // ---- what the owner does ----
+    // ---- the owner's actions ----
 
     /// The thread that has found a deadline over queues the node, or finds that the deadline was moved.
     fn tell_expired(&mut self, bytes: &mut Reader<'_>) {
@@ -665,7 +665,7 @@ impl Model {
 
     // ---- what always holds ----
 
-    /// The model and the dump of the word say the same, and the rules of the table of bits hold.
+    /// The model and the dump of the word agree, and the rules of the table of bits hold.
     fn check(&self) {
         let word = self.slot.word();
         let dump = format!("{word:?}");

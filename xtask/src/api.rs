@@ -29,7 +29,7 @@ const HEAD: &str = "\
 # Send and Sync are listed.
 ";
 
-/// Why there is no listing, or not the right one.
+/// Why there is no listing, or a wrong one.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// This toolchain's rustdoc writes no JSON, or JSON of another format.

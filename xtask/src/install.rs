@@ -17,7 +17,7 @@ pub(crate) struct Places {
     /// The folder for libraries below the prefix, for example lib64 or lib/aarch64-linux-gnu
     #[arg(long, value_name = "NAME", default_value = "lib")]
     pub(crate) libdir: String,
-    /// For which system, if not for this one; for one that links statically, as musl does, there is no shared library
+    /// Target system, if not this one; one that links statically, like musl, has no shared library
     #[arg(long, value_name = "TRIPLE")]
     pub(crate) target: Option<String>,
 }
@@ -259,7 +259,7 @@ fn cmake(libdir: &str, has_shared: bool, has_unwinder: bool) -> [(&'static str, 
     [("completion_port-config.cmake", config), ("completion_port-config-version.cmake", version)]
 }
 
-/// What a program needs to be started, told once all is copied.
+/// How to make a program find the library, printed after copying.
 fn how_to_start(places: &Places) -> String {
     let library = places.prefix.join(&places.libdir);
     let library = library.display();

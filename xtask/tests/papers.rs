@@ -100,7 +100,7 @@ fn the_projects_address_is_in_one_place() {
     let place = repository.split_once("://").unwrap().1;
     let name = place.split_once('/').unwrap().1;
     for file in files() {
-        // Results name the command that made them, and plots are no text.
+        // Results name the command that created them, and plots are not text.
         let Ok(text) = fs::read_to_string(workspace().join(&file)) else { continue };
         let has = |line: &str| line.contains(place) || line.contains(&format!("com/{name}"));
         let found = text.lines().filter(|line| has(line)).count();

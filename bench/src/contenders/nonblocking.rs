@@ -188,10 +188,9 @@ impl<S> Connection<S> {
 }
 
 impl<S: Read + Write> Connection<S> {
-    /// Does with the connection what the service is. `None` when the stream has ended or
-    /// failed.
+    /// Provides the service to the connection. `None` when the stream has ended or failed.
     ///
-    /// A short read says that nothing is left. With an edge-triggered set this does not hold for
+    /// A short read means that no data remains. With an edge-triggered set this does not hold for
     /// the end of the stream, if it `ends` by the same edge that brought the data.
     fn serve(&mut self, service: Service, buffer: &mut [u8], ends: bool) -> Option<Next> {
         match service {

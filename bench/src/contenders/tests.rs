@@ -1,4 +1,4 @@
-//! Each contender does what a server of this benchmark has to do.
+//! Each contender behaves as a server of this benchmark must.
 
 use std::array;
 use std::io::{ErrorKind, Read, Write};

@@ -31,8 +31,8 @@ impl Reader for Pread {
     }
 }
 
-/// The same into one memory after the other, as many as those have that have reads in flight: what the first
-/// level of the processor's cache has no room for comes from the second.
+/// The same into several buffers in turn, as many as the contenders with reads in flight have: data
+/// that does not fit into the processor's first-level cache comes from the second.
 struct Around {
     file: File,
     memories: Vec<Memory>,

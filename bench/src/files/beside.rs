@@ -36,7 +36,8 @@ use crate::traffic::Traffic;
 /// Threads of the servers' ports: one, so that the clients have their own processor on the smallest
 /// measured machines, and two.
 const THREADS: [usize; 2] = [1, 2];
-/// Reads in a second where both are held to a rate: a small part of what a processor can do, and a large one.
+/// Reads per second if both have a fixed rate: a small part of a processor's capacity, and a large
+/// one.
 const HELD: [f64; 2] = [20_000.0, 200_000.0];
 /// The echo without reads.
 const ALONE: &str = "ours, no reads";

@@ -73,7 +73,7 @@ impl Pace {
         self.going().is_some()
     }
 
-    /// When the one who asks makes its next read.
+    /// When the caller makes its next read.
     pub(crate) fn turn(&self) -> Turn {
         let Some(Going { begun, rate }) = self.going() else { return Turn::Rest };
         let Some(rate) = rate else { return Turn::Now };

@@ -30,7 +30,7 @@ impl Plan {
         Plan { left: count, ..self }
     }
 
-    /// Those of these reads that are begun within that time.
+    /// Those of these reads that start within that time.
     pub(super) fn within(self, time: Duration) -> Plan {
         Plan { until: Some(Instant::now() + time), ..self }
     }
@@ -48,7 +48,7 @@ impl Plan {
         next.is_some()
     }
 
-    /// Looks at what a read has brought, and counts it.
+    /// Checks a read's data, and counts it.
     #[inline]
     pub(crate) fn check(&mut self, memory: &Memory, count: usize) -> io::Result<()> {
         memory.check(count, self.thorough)?;

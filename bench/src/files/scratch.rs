@@ -149,7 +149,7 @@ impl Scratch {
         way.open(&self.path())
     }
 
-    /// Whether it can be read past the system's memory. An error says why it cannot.
+    /// Whether it allows unbuffered reads. The error is the reason if not.
     pub(super) fn check_direct(&self) -> Result<(), String> {
         let system = &self.system;
         if matches!(system.as_str(), "tmpfs" | "ramfs") {
@@ -175,7 +175,7 @@ impl Scratch {
     }
 }
 
-/// The type of the file system on which a directory lies: that of the mount which is nearest to it.
+/// The type of the file system of a directory: that of the nearest mount.
 fn file_system(directory: &Path) -> String {
     let directory = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();

@@ -191,7 +191,7 @@ impl Pilot<'_> {
 
     fn push(&mut self, entry: &Entry) {
         // SAFETY: everything the request refers to must be valid until it ends.
-        // - each caller says why.
+        // - each caller explains why.
         unsafe { self.ring.submission().push(entry) }.expect("there is an entry for each place");
     }
 

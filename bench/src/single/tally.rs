@@ -20,7 +20,7 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Notes what a task has received. False if it is to end.
+    /// Records a task's receive. Returns false if the task must end.
     pub(super) fn note(&self, received: io::Result<usize>) -> bool {
         match received {
             Ok(MESSAGE) => {

@@ -1,5 +1,5 @@
-//! `io_uring` with nothing in between: each connection is received from by one request for good,
-//! into buffers that the kernel picks.
+//! Plain `io_uring`: each connection has one permanent receive request, into buffers that the
+//! kernel picks.
 
 #[allow(clippy::duplicate_mod, reason = "the same buffers as the server's, for one thread")]
 #[path = "../contenders/linux/uring/buffers.rs"]

@@ -100,7 +100,7 @@ static void post_send(IO_CONTEXT *context, DWORD count)
         end_connection(context);
 }
 
-/* A connection that nothing was begun on yet. */
+/* A connection without any operation yet. */
 static IO_CONTEXT *new_connection(IO_CONTEXT *accepting)
 {
     struct sockaddr *own, *peer;

@@ -349,7 +349,7 @@ static void be_rude(int client)
     at_once.l_onoff = 1;
     at_once.l_linger = 0;
     switch (client % 6) {
-    case 0: /* says nothing */
+    case 0: /* sends nothing */
         Sleep(2);
         break;
     case 1: /* half a request */

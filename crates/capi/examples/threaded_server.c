@@ -108,8 +108,8 @@ static void removal(void)
     }
 }
 
-/* Reads and sends back until the socket would block, then says what to wait for: either the registration is
- * enabled again or it is removed, never both. */
+/* Reads and sends back until the socket would block, then requests the next event: either the
+ * registration is enabled again or it is removed, never both. */
 static void serve(CONNECTION *connection)
 {
     SOCKET socket = connection->socket;

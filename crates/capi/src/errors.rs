@@ -71,8 +71,8 @@ pub fn set_last(code: u32) {
     last::set_last(code);
 }
 
-/// Calls `f`. A panic, which would be a bug of this library, is returned as `otherwise`, with a
-/// last error of its own.
+/// Calls `f`. A panic, which would be a bug of this library, is returned as `otherwise`, with its
+/// own last error.
 pub fn guarded<R>(otherwise: R, f: impl FnOnce() -> R) -> R {
     // Only the port could be left inconsistent, and it stays usable (see its documentation).
     catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|_| {

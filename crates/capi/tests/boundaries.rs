@@ -1,5 +1,5 @@
-//! Which file of `src` may import which. The layers are drawn in `lib.rs`; the list below says the same file by
-//! file, and these tests compare it with the sources.
+//! Which file of `src` may import which. `lib.rs` shows the layers; the list below has the same for
+//! each file, and these tests compare it with the sources.
 
 #![allow(clippy::unwrap_used, reason = "what goes wrong is the failure of the test")]
 

@@ -16,7 +16,7 @@
 #endif
 /* After how many seconds a program is stuck as a whole. */
 #define STUCK 1800
-/* How long a test looks for something that must not come. Windows tells a little later. */
+/* How long a test waits for an event that must not happen. Windows reports slightly later. */
 #ifdef _WIN32
 #define A_WHILE 20
 #else
@@ -47,7 +47,7 @@ static inline void check_same(const char *file, int line, const char *what, long
 /* Both numbers must be the same. */
 #define CHECK_IS(seen, expected) \
     check_same(__FILE__, __LINE__, #seen, (long long)(seen), #expected, (long long)(expected))
-/* The call must fail as a socket call does, with this code, which both functions tell. */
+/* The call must fail as a socket call does, with this code, which both functions return. */
 #define CHECK_SOCKET_ERROR(call, code) \
     (WSASetLastError(0), CHECK_IS((call), SOCKET_ERROR), CHECK_IS(WSAGetLastError(), (code)), \
      CHECK_IS(GetLastError(), (code)))
@@ -309,7 +309,7 @@ static inline uintptr_t next_at(const char *file, int line, HANDLE port, unsigne
     outcome = take_one(port, SOON, &entry, &received);
     check_same(file, line, "the wait", outcome, "a packet", ERROR_SUCCESS);
     check_same(file, line, "the count", received, "one packet", 1);
-    *events = entry.dwNumberOfBytesTransferred; /* what SocketNotificationRetrieveEvents tells */
+    *events = entry.dwNumberOfBytesTransferred; /* the result of SocketNotificationRetrieveEvents */
     return (uintptr_t)entry.lpCompletionKey;
 }
 #define NEXT(port, events) next_at(__FILE__, __LINE__, (port), (events))

@@ -17,7 +17,7 @@
 /* The reference is this library, as a whole. */
 #define HAS_NOTIFICATIONS 1
 
-/* What socket calls say after a failure is this library's. */
+/* This library sets the codes after failures of socket calls. */
 #define HAS_SOCKET_CALLS 1
 
 /* An edge that was not drained is reported once. */
@@ -125,7 +125,7 @@ static inline SOCKET another(SOCKET s)
     return s;
 }
 
-/* Waits until the kernel says this of the socket, without the port. */
+/* Waits until the kernel reports this of the socket, without the port. */
 static inline void until(SOCKET s, int condition)
 {
     cp_system_pollfd asked;

@@ -50,20 +50,20 @@ typedef ADDRESS_FAMILY sa_family_t;
 #define SIO_UDP_CONNRESET _WSAIOW(IOC_VENDOR, 12)
 #endif
 
-/* What socket calls say after a failure is the system's. */
+/* The system sets the codes after failures of socket calls. */
 #define HAS_SOCKET_CALLS 0
 
 /* An undrained edge is reported again after some milliseconds if it is persistent: the driver has
  * no edges. */
 #define HAS_EDGES 0
 
-/* A wait may bring a part of what the system has to tell, and the next one the rest. */
+/* A wait may return some of the system's events, and the next one the rest. */
 #define TAKES_ALL 0
 
-/* A thread has to say that it is about to sleep. */
+/* A thread has to announce that it is about to sleep. */
 #define SEES_SLEEP 0
 
-/* Each change asks what its number names. */
+/* Each change checks what its number names. */
 #define HAS_CHECKED_MODE 0
 
 /* A socket is refused if one of its number was removed and closed unseen, until the last packet of that is taken. */
@@ -78,7 +78,7 @@ static inline int is_wine(void)
     return GetProcAddress(GetModuleHandleA("ntdll.dll"), "wine_get_version") != NULL;
 }
 
-/* Leaves a claim out under Wine, and says what the system does there in another way. */
+/* Skips a claim under Wine, and prints how the system differs there. */
 #define NOT_ON_WINE(cause) \
     if (is_wine()) { \
         printf("SKIPPED %s under Wine: %s\n", __func__, cause); \
@@ -135,7 +135,7 @@ static inline SOCKET another(SOCKET s)
     return made;
 }
 
-/* Waits until the system says this of the socket, without the port. */
+/* Waits until the system reports this of the socket, without the port. */
 static inline void until(SOCKET s, int condition)
 {
     WSAPOLLFD asked;

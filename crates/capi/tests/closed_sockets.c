@@ -135,7 +135,7 @@ static int is_taken_for_what_was_removed(int way)
     return !KNOWS_WHAT_WAS_REMOVED && way == BY_CLOSE_AND_SOCKET;
 }
 
-/* Also if its removal was asked for, and has not been told yet. */
+/* Even if its removal was requested and has not been reported yet. */
 static void a_removed_number_may_come_back_on_another_port(int way)
 {
     HANDLE other = new_port(0);
@@ -208,7 +208,7 @@ static void forgetting_nothing_is_harmless(void)
     cp_forget((int)s);
 }
 
-/* Row 29: one thread waits, others make sockets, and free what a key points to after its REMOVE. */
+/* Row 29: one thread waits, others create sockets, and free the memory of a key after its REMOVE. */
 enum { OWNERS = 3, OBJECTS = 300 };
 
 typedef struct {

@@ -353,7 +353,7 @@ static void names_are_changed(void)
     CHECK(access(file, F_OK) != 0);
 }
 
-/* With an OVERLAPPED on a file that was opened without the flag: it says where, and the call waits. */
+/* With an OVERLAPPED on a file opened without the flag, it has the offset, and the call waits. */
 static void an_overlapped_says_where_though_the_call_waits(void)
 {
     HANDLE file = opens("/c", GENERIC_READ | GENERIC_WRITE, CREATE_ALWAYS), port;
@@ -582,7 +582,7 @@ static void *finds_its_part(void *search)
     return NULL;
 }
 
-/* Each file goes to one thread. Files deleted meanwhile are not found. */
+/* Each file is returned to one thread. Files deleted meanwhile are not found. */
 static void threads_find_together(void)
 {
     WIN32_FIND_DATAA found;

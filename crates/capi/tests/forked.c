@@ -1,5 +1,5 @@
-/* Children that are forked while other threads of their parent are busy in the library: whatever those had
- * locked stays locked there. Row C 32. Fifty forks, or as many as FORKS in the environment says. */
+/* Children that are forked while other threads of their parent are busy in the library: locks held
+ * by those stay locked there. Row C 32. Fifty forks, or FORKS in the environment. */
 #include <winsock2.h>
 #include <mswsock.h>
 #include <windows.h>

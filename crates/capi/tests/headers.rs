@@ -78,7 +78,7 @@ int used(void) {
 }
 ";
 
-/// With what the headers are read.
+/// The compilers to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
     /// The system's compilers, the first standard and the first flags.
@@ -167,7 +167,7 @@ fn compile(by: By, compiler: &str, standard: &str, flags: &[&str], source: &Path
     let is_fortified = flags.iter().any(|flag| flag.starts_with("-D_FORTIFY_SOURCE"));
     let is_late = fs::read_to_string(source).unwrap().starts_with(SYSTEM);
     if compiler.starts_with("clang") && is_fortified && is_late {
-        // Which it says, and how to do without.
+        // It prints the reason and an alternative.
         let output = command.output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(said.contains("include <winsock2.h> before <sys/socket.h>"), "{said}");
@@ -206,8 +206,8 @@ fn each_header_stands_alone(by: By) {
 const FOR_WINDOWS: &[&[&str]] =
     &[&["-D_WIN32", "-D_WIN64", "-DWIN32", "-D_WINDOWS", "-DWIN32_LEAN_AND_MEAN"], &[]];
 
-/// Any two of the headers that programs include, also where the source says that it is compiled for Windows. By one: each
-/// after `windows.h`, which includes most, in C, and before it in C++.
+/// Any two of the headers that programs include, also in sources that claim to be compiled for
+/// Windows. By one: each after `windows.h`, which includes most, in C, and before it in C++.
 fn any_two_headers_stand_together_in_either_order(by: By) {
     let mut headers = Vec::new();
     for directory in ["include", "compat/include"] {
@@ -281,7 +281,7 @@ fn the_plain_header_leaves_fortified_calls_as_they_are() {
     }
 }
 
-/// As a program of an older standard reads them, with what pkg-config says.
+/// As in a program with an older standard, with pkg-config's flags.
 #[test]
 #[ignore = "the leg c-headers"]
 fn older_standards_do_too() {
@@ -436,7 +436,7 @@ fn an_argument_of_another_type_does_not_compile(by: By) {
     }
 }
 
-/// What a source calls, and what the compilers say in its place.
+/// A call in a source, and the compilers' message.
 const REFUSED: [(&str, &str); 16] = [
     ("DeviceIoControl(handle, 0, NULL, 0, NULL, 0, &count, &overlapped)", "ioctl(2)"),
     ("ConnectNamedPipe(handle, &overlapped)", "AF_UNIX sockets"),

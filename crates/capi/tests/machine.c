@@ -341,7 +341,7 @@ static void has_routines_of_its_own(void)
     CHECK_IS(SetConsoleCtrlHandler(comes_last, TRUE), TRUE);
     CHECK_IS(raise(SIGTERM), 0);
     CHECK_IS(WaitForSingleObject(told, SOON), WAIT_OBJECT_0);
-    /* As a program does it that runs in the background: what the library needs is no descriptor. */
+    /* Like a program that runs in the background: the library does not depend on descriptors. */
     for (descriptor = 3; descriptor < 1000; descriptor++) {
         close(descriptor);
     }

@@ -71,7 +71,7 @@ static void an_operation_may_begin_on_what_is_registered(void)
     CHECK_IS(enable(port, near, WATCHED, FILTER_IN, LEVEL_ONCE), ERROR_SUCCESS);
     CHECK_PENDING(receive_into(near, &byte, 1, NULL, &overlapped));
     send_all(far, "ab", 2);
-    /* It is enabled still, and reports once what the receive has left. */
+    /* It is still enabled, and reports once the data that the receive has left. */
     both_come(&overlapped);
     CHECK_IS(byte, 'a');
     CHECK(is_silent(port));
@@ -231,7 +231,7 @@ static void a_registration_goes_on_with_a_socket_that_is_used_again(void)
         if (has_reported) {
             send_all(peer, "w", 1);
             CHECK_NEXT(port, WATCHED, SOCK_NOTIFY_EVENT_IN);
-            /* That nothing is left of it says nothing of the next one. */
+            /* An empty socket has no meaning for the next one with its number. */
             set_nonblocking(s);
             drain(s);
         }

@@ -123,7 +123,7 @@ static void a_pool_io_calls_with_its_context(void)
     CHECK_IS(call.code, ERROR_SUCCESS);
     CHECK_IS(call.bytes, 1);
     WaitForThreadpoolIoCallbacks(io, FALSE);
-    /* One that is not begun. */
+    /* An operation that is not started. */
     StartThreadpoolIo(io);
     CHECK_SOCKET_ERROR(receive_into(INVALID_SOCKET, &last.byte, 1, NULL, &last.overlapped), WSAENOTSOCK);
     CancelThreadpoolIo(io);
@@ -488,7 +488,7 @@ static void a_wait_for_calls_is_none_for_operations(void)
     CHECK_IS(WaitForSingleObject(slow.has_begun, 0), WAIT_OBJECT_0);
     CHECK_IS(WaitForSingleObject(thread, SOON), WAIT_OBJECT_0);
     CHECK(CloseHandle(thread));
-    /* As programs do that are about to give up what the calls use. */
+    /* Like programs that are about to free memory that the callbacks use. */
     CHECK(SetEvent(slow.goes_on));
     CHECK_IS(closesocket(near), 0);
     WaitForThreadpoolIoCallbacks(io, TRUE);

@@ -117,7 +117,7 @@ static void begin_accept(SOCKET listener, Accept *accept, DWORD data)
     CHECK(!HAS_SOCKET_CALLS || received == UNTOUCHED);
 }
 
-/* What the accept tells is the port that the other end tells, and its address. */
+/* The accept returns the port that the other end reports, and its address. */
 static void check_address(const struct sockaddr *told, int size, SOCKET client,
                           int (*ask)(SOCKET, Address *))
 {
@@ -288,8 +288,8 @@ static void the_peer_of_a_connection_that_was_reset_is_told(void)
     closesocket(listener);
 }
 
-/* A number had a connection, of which a short read leaves nothing, and has datagrams now, of which it leaves others:
- * though the library was not told, and believes the number. */
+/* A number had a connection, where a short read leaves nothing, and now has datagrams, where it
+ * leaves others. The library was not notified and trusts the number. */
 static void what_follows_a_connection_is_asked_what_it_is(void)
 {
     Address address;
@@ -399,7 +399,7 @@ static void silent_clients_hold_no_other_accept(void)
                 CHECK_ENDED(port, LISTENER_KEY, &accepts[place].overlapped, 0);
         }
         CHECK(is_silent(port));
-        /* The last one speaks first; the other one says that it will say nothing. */
+        /* The last one sends first; the other one announces that it will send nothing. */
         send_all(clients[2], "hello", 5);
         CHECK_ENDED(port, LISTENER_KEY, &accepts[2].overlapped, 5);
         CHECK(memcmp(accepts[2].place, "hello", 5) == 0);
@@ -414,8 +414,8 @@ static void silent_clients_hold_no_other_accept(void)
     closesocket(listener);
 }
 
-/* Some clients stay silent, some speak late, and some accepts are cancelled meanwhile. Each accept ends by what its own
- * client does, and the listener keeps accepting. */
+/* Some clients stay silent, some speak late, and some accepts are cancelled meanwhile. Each accept
+ * ends when its own client acts, and the listener keeps accepting. */
 static void each_accept_waits_for_its_own_client(void)
 {
     enum { COUNT = 12 };
@@ -562,7 +562,7 @@ static void an_accept_ends_when_its_connection_is_closed_just_then(void)
 
 #endif
 
-#if HAS_SOCKET_CALLS /* What Windows carries over it does not say. */
+#if HAS_SOCKET_CALLS /* Windows does not document what it carries over. */
 /* What a program may set of the socket that it gives. */
 typedef struct Option {
     const char *name;
@@ -1011,7 +1011,8 @@ static int is_in_flight(int begun, LPOVERLAPPED connect)
     if (WSAGetLastError() == WSAENOTCONN)
         return 0;
     CHECK_IS(WSAGetLastError(), WSA_IO_PENDING);
-    /* The socket is free for a transfer a moment before the OVERLAPPED says that the connect has ended. */
+    /* The socket is free for a transfer slightly before the OVERLAPPED reports the end of the
+     * connect. */
     until_ended(connect);
     return 1;
 }
@@ -1147,7 +1148,7 @@ static void a_socket_is_disconnected_and_used_again(void)
 /* Also if the socket lingers, and if something has come that the program has not read. */
 static void what_was_sent_comes_though_the_socket_is_used_again(void)
 {
-    enum { LONG_TIME = 1000 }; /* in seconds: half of it tells a call that lingers from one that does not */
+    enum { LONG_TIME = 1000 }; /* in seconds: half of it distinguishes a call that lingers */
     static char bytes[1 << 16];
     int way;
     for (way = 0; way < 4; way++) {
@@ -1315,7 +1316,7 @@ static int full_listener(struct sockaddr_un *address, SOCKET *listener, SOCKET *
     int length;
     memset(address, 0, sizeof *address);
     address->sun_family = AF_UNIX;
-    /* A name that is no file's. */
+    /* A name without a file. */
     length = (int)offsetof(struct sockaddr_un, sun_path) + 1
              + snprintf(address->sun_path + 1, sizeof address->sun_path - 1, "connects-%d", (int)getpid());
     *listener = socket(AF_UNIX, SOCK_STREAM, 0);
@@ -1470,7 +1471,7 @@ static void a_connect_is_cancelled(void)
         bind_to_loopback(s);
         associate(s, port, KEY);
         end_connect(s, (struct sockaddr *)&inet, sizeof inet, way);
-        if (way != 2) { /* the next one goes to its own address, and not to that of the first */
+        if (way != 2) { /* the next one goes to its own address, not the first one's */
             OVERLAPPED overlapped = fresh(NULL);
             SOCKET other = tcp_socket();
             struct sockaddr_in good = bind_to_loopback(other);
@@ -1584,7 +1585,7 @@ static DWORD connect_time(SOCKET s)
     return seconds;
 }
 
-/* By which servers find clients that are connected and say nothing. */
+/* Servers use it to find clients that are connected and silent. */
 static void the_time_of_a_connection_is_told(void)
 {
     Address address;

@@ -159,7 +159,7 @@ static void packets_tell_of_reads_and_writes(void)
     CHECK(CloseHandle(file));
 }
 
-/* What the call tells, or the packet: the same code. */
+/* The call or the packet reports the same code. */
 static void fails(const char *where, int line, HANDLE file, BOOL done, LPOVERLAPPED overlapped, DWORD code)
 {
     DWORD count = UNTOUCHED;
@@ -188,7 +188,7 @@ static void failures_have_the_codes_of_the_reference(void)
     CHECK_IS(overlapped.InternalHigh, 0);
     overlapped = at(1000, NULL);
     CHECK_FAILS(file, ReadFile(file, &byte, 1, &done, &overlapped), &overlapped, ERROR_HANDLE_EOF);
-    /* Nothing is begun, and the OVERLAPPED is not touched. */
+    /* Nothing is started, and the OVERLAPPED is not touched. */
     overlapped = at(0, NULL);
     overlapped.Internal = 77;
     CHECK_FALSE(ReadFile(file, &byte, 1, &done, NULL), ERROR_INVALID_PARAMETER);
@@ -536,7 +536,7 @@ static void closing_a_port_ends_no_operation(void)
     CHECK(CloseHandle(file) && CloseHandle(event));
 }
 
-/* Past the cache; what lies otherwise is refused, also where the file system has no such way. */
+/* Unbuffered; unaligned transfers are refused, even if the file system has no unbuffered mode. */
 static void unbuffered_files_want_whole_blocks(void)
 {
     enum { SIZE = 16384 };
@@ -711,7 +711,7 @@ static void sockets_are_read_and_written_as_files(void)
     CHECK(done == 4 && memcmp(bytes, "back", 4) == 0);
     CHECK_IS(GetFileType((HANDLE)near), FILE_TYPE_PIPE);
     CHECK_FALSE(ReadFile((HANDLE)near, NULL, 1, &done, &in), ERROR_NOACCESS);
-    /* The end is no failure. */
+    /* The end is not a failure. */
     CHECK_GOES_ON(ReadFile((HANDLE)near, bytes, sizeof bytes, &done, &in));
     CHECK_IS(shutdown(far, SD_SEND), 0);
     CHECK_ENDED(port, KEY, &in, 0);

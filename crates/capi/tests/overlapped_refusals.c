@@ -198,7 +198,7 @@ static void a_registration_that_is_lost_to_a_connection_is_told(void)
     closesocket(listener);
 }
 
-/* Where another layer lies on a stream, a short read does not say that nothing is left. */
+/* With another layer on a stream, a short read does not mean that no data remains. */
 static void a_stream_of_records_is_received_whole(void)
 {
     SOCKET near, far;
@@ -221,7 +221,8 @@ static void a_stream_of_records_is_received_whole(void)
     close_both(near, far);
 }
 
-/* Whether a socket blocks is what the program has said last, also while an operation wants that it does not. */
+/* The program's last request decides whether a socket blocks, even while an operation needs it to
+ * be non-blocking. */
 static void what_the_program_says_of_blocking_is_not_lost(void)
 {
     char name[64];

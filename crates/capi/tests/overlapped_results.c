@@ -224,7 +224,7 @@ static void the_low_bit_of_an_event_suppresses_the_packet(void)
     CHECK_IS(send_from(near, "x", 1, &count, &without), 0);
     CHECK(is_silent(port));
 #if HAS_SOCKET_CALLS
-    /* The bit alone is no event. */
+    /* The bit alone is not an event. */
     without = fresh((HANDLE)(uintptr_t)1);
     CHECK_IS(send_from(near, "x", 1, &count, &without), 0);
     CHECK(is_silent(port));
@@ -284,7 +284,7 @@ static void a_thread_that_has_waited_leaves_its_port_to_the_driver(void)
     CHECK(CloseHandle(own));
 }
 
-/* The driver sleeps by then, and nothing is in flight when the thread leaves. */
+/* The driver is asleep by then, and nothing is in flight when the thread leaves. */
 static void what_begins_behind_the_last_packet_goes_on(void)
 {
     SOCKET near, far;
@@ -425,7 +425,7 @@ static DWORD WINAPI cancel_own(LPVOID argument)
     return 0;
 }
 
-/* A thread that has begun nothing cancels nothing, also if all that was another thread's is its own by now. */
+/* A thread that has started nothing cancels nothing, even if it has the ID of a finished thread. */
 static void a_thread_that_has_ended_is_no_other(void)
 {
     SOCKET near, far;
@@ -796,7 +796,7 @@ static void a_wait_for_the_result_takes_no_event(void)
     CHECK(GetOverlappedResult((HANDLE)near, &overlapped, &bytes, TRUE));
     CHECK_PENDING(receive_into(near, &byte, 1, NULL, &overlapped));
     CHECK_IS(WaitForSingleObject(event, 0), WAIT_TIMEOUT);
-    /* The socket itself is no event. */
+    /* The socket itself is not an event. */
     SetLastError(0);
     CHECK_IS(WaitForSingleObject((HANDLE)near, 0), WAIT_FAILED);
     CHECK_IS(GetLastError(), ERROR_INVALID_HANDLE);
@@ -905,7 +905,7 @@ static void an_ioctl_with_an_overlapped_makes_a_packet(void)
 #undef IOCTL
 }
 
-/* WSA_FLAG_OVERLAPPED says nothing here. */
+/* WSA_FLAG_OVERLAPPED has no effect here. */
 static void any_socket_takes_operations(void)
 {
     static const DWORD flags[] = {0, WSA_FLAG_OVERLAPPED, WSA_FLAG_OVERLAPPED | WSA_FLAG_NO_HANDLE_INHERIT};

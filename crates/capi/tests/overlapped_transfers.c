@@ -550,7 +550,7 @@ static void a_reset_fails_what_is_in_flight_and_what_begins(void)
 
 #ifndef _WIN32
 
-/* Also if another thread has been told of it that has not come to say so. */
+/* Even if another thread has got the error and not recorded it yet. */
 static void a_reset_of_which_nobody_has_said_anything_is_no_end(void)
 {
     int round;
@@ -647,7 +647,7 @@ static void what_fails_at_once_makes_no_packet(void)
     CHECK_IS(shutdown(near, SD_SEND), 0);
     CHECK_SOCKET_ERROR(send_from(near, "x", 1, NULL, &overlapped), WSAESHUTDOWN);
     CHECK(is_silent(port));
-    CHECK(!HAS_SOCKET_CALLS || HasOverlappedIoCompleted(&overlapped)); /* Windows leaves it as it was begun */
+    CHECK(!HAS_SOCKET_CALLS || HasOverlappedIoCompleted(&overlapped)); /* Windows leaves it as it was started */
     close_both(near, far);
 }
 
@@ -755,7 +755,7 @@ static void bad_arguments_are_refused(void)
 }
 
 #if HAS_SOCKET_CALLS /* To Windows it has another place among the rest. */
-/* Urgent data of a stream is no part of what receives bring, and leaves a mark at which one stops. */
+/* Receives do not return a stream's urgent data, but stop once at its mark. */
 static void urgent_data_leaves_the_other_in_order(void)
 {
     static const char *const TEXTS[] = {"ab", "cd"};

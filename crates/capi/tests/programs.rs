@@ -290,7 +290,8 @@ fn nameless_sockets_are_told_apart() {
     }
 }
 
-/// The programs of operations on files, whatever does those that have to wait: what the environment asks for.
+/// The programs with file operations, for each engine that performs blocking ones, as selected by
+/// the environment.
 fn files_by(engine: &str) {
     for source in
         ["files.c", "overlapped_files.c", "files_stress.c", "files_forked.c", "transmit.c"]

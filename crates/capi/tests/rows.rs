@@ -60,7 +60,7 @@ fn page() -> String {
     fs::read_to_string(package().join("../completion-port/docs/SEMANTICS.md")).unwrap()
 }
 
-/// Programs about operations begin so, and each shows something that the rows are to say.
+/// Programs about operations have these prefixes, and the rows must mention each of them.
 const OF_OPERATIONS: [&str; 3] = ["overlapped_", "files", "transmit"];
 
 #[test]

@@ -310,7 +310,7 @@ static void a_hint_spares_the_question_of_a_number_that_was_given_out(void)
         CHECK_IS(questions, before);
         CHECK(is_silent(port));
     }
-    /* No call tells the library that the number names another socket. */
+    /* No call notifies the library that the number names another socket. */
     s = another(s);
     CHECK_IS(enable(port, s, 2, FILTER_IN, LEVEL_ONCE), ERROR_SUCCESS);
     send_to_itself(s);

@@ -177,7 +177,7 @@ static void accept_connections(event *listener)
             e->is_killed = 1;
             subscribe(e);
             __atomic_add_fetch(&connections_killed, 1, __ATOMIC_SEQ_CST);
-            unsubscribe(e); /* its owner may be dealing with a packet of it just now */
+            unsubscribe(e); /* its owner may be handling a packet of it */
         } else {
             e->closes_at_once = which % 2;
             subscribe(e);

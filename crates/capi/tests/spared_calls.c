@@ -42,7 +42,7 @@ static void what_a_read_leaves_is_told(void)
     CHECK_NEXT(port, 1, SOCK_NOTIFY_EVENT_IN);
     until_there_are(near, 10);
 
-    CHECK_IS(recv(near, bytes, 4, 0), 4); /* full: says nothing */
+    CHECK_IS(recv(near, bytes, 4, 0), 4); /* full: has no meaning */
     TOLD_AGAIN(near, FILTER_IN, SOCK_NOTIFY_EVENT_IN);
     CHECK_IS(recv(near, bytes, sizeof bytes, MSG_PEEK), 6); /* short, but takes nothing */
     TOLD_AGAIN(near, FILTER_IN, SOCK_NOTIFY_EVENT_IN);
@@ -103,7 +103,8 @@ static void a_read_that_stops_at_urgent_data_leaves_the_rest(void)
     }
 }
 
-/* Data and the end of the stream have come together; the read that brings the data says nothing of the end. */
+/* Data and the end of the stream have arrived together; the read that returns the data does not
+ * report the end. */
 static void the_end_behind_the_data_is_told(void)
 {
     unsigned way;

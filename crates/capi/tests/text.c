@@ -341,7 +341,7 @@ static void wide_text_is_copied_and_told(void)
 #endif
 }
 
-/* ---- what the reference's C library has besides --------------------------------------------------- */
+/* ---- additional functions of the reference's C library --------------------------------------------------- */
 
 static void times_have_parts_and_text(void)
 {

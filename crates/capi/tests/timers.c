@@ -268,7 +268,7 @@ static void to_unregister_tells_whether_a_call_goes_on(void)
     CHECK_IS(CloseHandle(event), TRUE);
 }
 
-/* A registered wait is no object that can be waited for, and a timer can. */
+/* Threads cannot wait for a registered wait, but for a timer. */
 static void a_function_is_called_for_a_timer(void)
 {
     HANDLE timer = CreateWaitableTimer(NULL, FALSE, NULL), wait;

@@ -85,7 +85,7 @@ static void threads_run_and_are_waited_for(void)
     CHECK(CreateThread(NULL, 0, NULL, NULL, 0, NULL) == NULL);
 }
 
-/* An object is no port, a port no event. */
+/* An object is not a port, and a port is not an event. */
 static void handles_of_one_kind_are_no_others(void)
 {
     HANDLE port = new_port(0), event = CreateEvent(NULL, FALSE, FALSE, NULL);

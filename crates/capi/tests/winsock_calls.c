@@ -194,7 +194,7 @@ static void local_pair(SOCKET *one, SOCKET *other)
 
 #endif
 
-/* The system says it once, the reference each time. */
+/* The system reports it once, the reference each time. */
 static void after_a_reset_every_receive_fails(void)
 {
     enum { BY_RECEIVE, BY_SEND, BY_OPTION, WAYS };
@@ -340,7 +340,8 @@ static void who_has_shut_its_sending_half_cannot_send(void)
         for (peer = 0; peer < PEERS; peer++) {
             for (is_first = 0; is_first < 2; is_first++) {
                 if (peer == PEER_HAS_ABORTED && (half == 1 || !is_first)) {
-                    /* A connection that is no more cannot be shut, and a peer that takes nothing learns nothing. */
+                    /* A connection that has ended cannot be shut down, and a peer that reads
+                     * nothing learns nothing. */
                     continue;
                 }
                 tcp_pair(&near, &far);

@@ -23,7 +23,7 @@ const FLAGS: c_ulong = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER
 #[derive(Debug)]
 pub struct HangingDisk(OwnedFd);
 
-/// A read that hangs. Its thread is in the system call, which the kernel has not begun to carry out.
+/// A hanging read. Its thread is in the system call, which the kernel has not started to execute.
 #[derive(Debug)]
 #[must_use]
 pub struct HangingRead<'d> {

@@ -74,7 +74,7 @@ const ATTEMPTS: usize = 20;
 pub fn run<R: Outcome + 'static>(make: fn() -> System, claim: fn(&System) -> R) {
     let _undisturbed = child::undisturbed();
     let alone = std::env::var("RUST_TEST_THREADS").is_ok_and(|threads| threads == "1");
-    // Where the system lists what a process has open.
+    // If the system lists a process's open descriptors.
     #[cfg(target_os = "linux")]
     let before = alone.then(crate::descriptors::open);
     #[cfg(not(target_os = "linux"))]
@@ -181,8 +181,8 @@ macro_rules! on_every_file_system {
     };
 }
 
-/// As [`on_every_system!`](crate::on_every_system), for what a port that arms its descriptors again
-/// for each report does in another way.
+/// Like [`on_every_system!`](crate::on_every_system), for behaviour that differs on a port that
+/// arms its descriptors again for each report.
 #[macro_export]
 macro_rules! on_edge_triggered_systems {
     ($($claims:tt)+) => {

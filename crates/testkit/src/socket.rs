@@ -142,7 +142,7 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// What the system says, for this method and the others.
+    /// The system's error, for this method and the others.
     pub fn read(&self, buf: &mut [u8]) -> io::Result<usize> {
         match &self.end {
             End::Native(descriptor) => native::read(descriptor, buf),
@@ -154,7 +154,7 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// What the system says; `Unsupported` of a simulated object that has no answer.
+    /// The system's error; `Unsupported` for a simulated object without an answer.
     pub fn unread(&self) -> io::Result<usize> {
         match &self.end {
             End::Native(descriptor) => native::unread(descriptor),
@@ -168,7 +168,7 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         match &self.end {
             End::Native(descriptor) => native::write(descriptor, bytes),
@@ -254,7 +254,7 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub fn recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, Option<Address>)> {
         match &self.end {
             End::Native(descriptor) => {
@@ -272,7 +272,7 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub fn send_to(&self, bytes: &[u8], address: &Address) -> io::Result<usize> {
         match (&self.end, &address.0) {
             (End::Native(descriptor), Place::Native(to)) => native::send_to(descriptor, bytes, to),
@@ -285,7 +285,7 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub fn accept(&self) -> io::Result<Self> {
         match &self.end {
             End::Native(descriptor) => Ok(self.beside(End::Native(native::accept(descriptor)?))),
@@ -301,11 +301,11 @@ impl Socket {
         self.accept().unwrap()
     }
 
-    /// One connect(2); that it is in progress is no error.
+    /// One connect(2); being in progress is not an error.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub fn connect(&self, address: &Address) -> io::Result<()> {
         in_progress_is_fine(match (&self.end, &address.0) {
             (End::Native(descriptor), Place::Native(to)) => native::connect(descriptor, to),
@@ -318,7 +318,7 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         match &self.end {
             End::Native(descriptor) => native::shutdown(descriptor, how),
@@ -338,7 +338,7 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub fn dup(&self) -> io::Result<Self> {
         match &self.end {
             End::Native(descriptor) => Ok(self.beside(End::Native(native::dup(descriptor)?))),
@@ -350,7 +350,7 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
         match &self.end {
             End::Native(descriptor) => native::take_error(descriptor),
@@ -392,7 +392,7 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub fn signal(&self, count: u64) -> io::Result<()> {
         self.write(&count.to_ne_bytes()).map(drop)
     }

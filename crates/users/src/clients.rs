@@ -31,8 +31,8 @@ pub fn content(seed: u8, length: usize) -> Vec<u8> {
     (0..=250_u8).cycle().skip(usize::from(seed)).take(length).collect()
 }
 
-/// A client that says something again and again, so that a server with a limit of time does not end its connection. A busy
-/// machine may keep it from that: then it connects once more.
+/// A client that sends repeatedly, so that a server with a time limit does not end its connection.
+/// A busy machine may prevent that: then it connects again.
 #[derive(Debug)]
 pub struct Lively {
     server: SocketAddr,
@@ -185,7 +185,8 @@ impl Slow {
         let mut sent = Vec::new();
         let part = content(seed, 64 * 1024);
         let mut last = Instant::now();
-        // What the server does not read stays in the buffers of both sides, and then there is no room.
+        // Data that the server does not read stays in the buffers of both sides until they are
+        // full.
         while last.elapsed() < Duration::from_millis(200) {
             assert!(sent.len() < TOO_MUCH, "the server reads without end");
             match stream.write(&part) {

@@ -254,14 +254,14 @@ fn chat() {
     leaver.0.get_ref().shutdown(Shutdown::Write).unwrap();
     assert_eq!(ends(leaver.0.get_mut()).unwrap(), b"");
     guests.iter_mut().skip(1).for_each(|guest| assert_eq!(guest.hear(), "before"));
-    // The client that does not read is cut off in the end, and keeps no other one waiting.
+    // The client that does not read is finally cut off, and keeps no other one waiting.
     let line = "x".repeat(4000);
     deaf.set_nonblocking(true).unwrap();
     let mut is_cut_off = false;
     for round in 0.. {
         guests[0].say(&line);
         guests.iter_mut().skip(1).for_each(|guest| assert_eq!(guest.hear(), line));
-        // What the kernel has for it must not be read: a write tells.
+        // The data in the kernel must not be read: a write detects the end.
         if round % 100 == 99 && deaf.write(b"?").is_err() {
             is_cut_off = true;
             break;
@@ -310,7 +310,7 @@ fn idle() {
     assert_eq!(ends(&mut done.stream).unwrap(), b"idle\n");
     let mut lively = Lively::connect(server.address, limit);
     server.assert_runs();
-    // One that is not idle when the server ends is not told so.
+    // A client that is not idle when the server ends gets no message about idleness.
     lively.exchange(b"to the end");
     end(server);
     let was_idle = lively.silence() >= limit;

@@ -1,5 +1,5 @@
-//! `compio`: a runtime for each thread, on `io_uring`; each connection received from by one request
-//! for good, into buffers that the kernel picks.
+//! `compio`: a runtime for each thread, on `io_uring`. Each connection has one permanent receive
+//! request, into buffers that the kernel picks.
 
 use std::io::{self, ErrorKind};
 use std::num::NonZero;
@@ -100,7 +100,7 @@ async fn answer(socket: &::compio::net::UdpSocket) -> io::Result<()> {
     Err(io::Error::other("receives no more"))
 }
 
-/// Accepts by one request for good.
+/// Accepts with one permanent request.
 async fn accept(listener: &::compio::net::TcpListener, service: Service) -> io::Result<()> {
     let mut incoming = listener.incoming();
     while let Some(accepted) = incoming.next().await {

@@ -10,17 +10,17 @@ use super::nonblocking::{Family, Handler, Next, Peer, Standard};
 /// there are any, the thread does not sleep when it asks its set.
 pub(super) type Unfinished<T> = VecDeque<T>;
 
-/// A socket of which edges tell.
+/// A socket that is reported by edges.
 pub(super) struct Edge<F: Family = Standard> {
     peer: Peer<F>,
-    /// An edge has told of the end of the stream; no other will.
+    /// An edge has reported the end of the stream; no other will.
     ends: bool,
     /// It is among those that are unfinished.
     is_unfinished: bool,
 }
 
 impl<F: Family> Edge<F> {
-    /// A socket of which nothing has been told.
+    /// A socket without any report yet.
     pub(super) fn of(peer: Peer<F>) -> Self {
         Edge { peer, ends: false, is_unfinished: false }
     }

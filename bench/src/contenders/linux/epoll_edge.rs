@@ -68,8 +68,8 @@ fn add(set: &OwnedFd, peer: Peer) -> io::Result<()> {
     let socket = unsafe { BorrowedFd::borrow_raw(number) };
     epoll::add(set, socket, EventData::new_ptr(pointer.cast()), wanted).map_err(|error| {
         // SAFETY: the pointer must come from a box that nobody else uses or will free.
-        // - from a box: made so above;
-        // - nobody else: the set has refused it, so that its thread is not told of it.
+        // - from a box: created above;
+        // - nobody else: the set has refused it, so its thread gets no event of it.
         drop(unsafe { Box::from_raw(pointer) });
         error.into()
     })
@@ -123,9 +123,8 @@ fn finish(pointer: *mut Edge, next: Option<Next>, unfinished: &mut Unfinished<*m
         Some(Next::Turn) => unfinished.push_back(pointer),
         // SAFETY: the pointer must come from a box that nobody else uses or will free.
         // - from a box: `add` has given the set no other;
-        // - nobody else: it was served just now, and so is not in the list; closing the only
-        //   descriptor of the socket takes the entry out of the set, so that this thread is not told
-        //   of it again.
+        // - nobody else: it was just served, so it is not in the list; closing the only descriptor
+        //   of the socket removes the entry from the set, so this thread gets no event of it again.
         None => drop(unsafe { Box::from_raw(pointer) }),
     }
 }

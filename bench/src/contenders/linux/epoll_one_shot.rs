@@ -78,7 +78,7 @@ fn serve(set: &OwnedFd, service: Service, arming: Arming) -> io::Result<()> {
     }
 }
 
-/// What an entry says that is no peer's: of something that a server watches besides.
+/// The data of an entry without a peer: something else that a server watches.
 pub(super) const NO_PEER: EventData = EventData::new_u64(0);
 
 /// What a thread serves its peers with.
@@ -112,7 +112,7 @@ impl Turns {
             }
             // SAFETY: the pointer must come from a box that nobody else uses or will free.
             // - from a box: besides `NO_PEER`, which is null, the set has what `arm` has given it;
-            // - nobody else: of a one-shot entry the set tells one thread, and nobody again before
+            // - nobody else: the set reports a one-shot entry to one thread, and to no other until
             //   that thread arms it.
             let mut peer = unsafe { Box::from_raw(peer) };
             match peer.serve(handler, false)? {

@@ -69,7 +69,7 @@ struct Peer {
     /// Of an accept: the next connection's.
     socket: Socket,
     role: Role,
-    /// What the operation does, or what the one that has ended has done.
+    /// What the operation does, or the finished one has done.
     step: Step,
     buffer: Box<[u8]>,
     /// Where the latest datagram has come from.
@@ -150,9 +150,11 @@ impl ByOperations {
             for packet in &packets[..count] {
                 let peer: *mut Peer = with_exposed_provenance_mut(packet.operation());
                 // SAFETY: `from_raw` demands what `into_raw` gave, once.
-                // - given: the port's packets are those of operations and those of `hand_over`. Both bring the address
-                //   of a peer's first field, which is the peer's, and it was exposed;
-                // - once: a peer has one operation, which makes one packet; what is handed over has none in flight.
+                // - given: the port's packets are those of operations and those of `hand_over`.
+                //   Both bring the address of a peer's first field, which is the peer's, and it was
+                //   exposed;
+                // - once: a peer has one operation, which makes one packet; a peer that is handed
+                //   over has none in flight.
                 let peer = unsafe { Box::from_raw(peer) };
                 self.go_on(peer, packet.transferred())?;
             }

@@ -89,8 +89,8 @@ fn serve(shared: &Shared, service: Service) -> io::Result<()> {
             let pointer = std::ptr::with_exposed_provenance_mut::<Peer>(event.key);
             // SAFETY: the pointer must come from a box that nobody else uses or will free.
             // - from a box: the poller was given no other keys, and their pointers were exposed;
-            // - nobody else: of a one-shot source the poller tells one thread, and nobody again
-            //   before that thread arms it.
+            // - nobody else: the poller reports a one-shot source to one thread, and to no other
+            //   until that thread arms it.
             let mut peer = unsafe { Box::from_raw(pointer) };
             match peer.serve(&mut handler, false)? {
                 None => shared.poller.delete(peer.as_fd())?,

@@ -64,7 +64,7 @@ impl AsFd for Key {
     }
 }
 
-/// The token of a file of which nothing is read just now, with memory for the next read.
+/// The token of a file without a read in progress, with memory for the next one.
 type Idle = (OwnedReady<Key, (), Memory>, Memory);
 
 /// The threads of the port take ready connections and finished reads. Each read in flight has its
@@ -354,7 +354,7 @@ struct HandThread<'s> {
     reads: &'s HandReads,
     plan: Plan,
     memory: Memory,
-    /// Reads whose time has come.
+    /// Reads that are due.
     due: usize,
     /// The times of others, the earliest first.
     waiting: VecDeque<Instant>,
@@ -396,7 +396,7 @@ impl HandThread<'_> {
         Some(self.waiting.front()?.saturating_duration_since(Instant::now()))
     }
 
-    /// The reads have begun; the last thread that comes to know it takes the sign away.
+    /// The reads have started; the last thread to notice removes the sign.
     fn begin(&mut self) -> io::Result<()> {
         let begun = self.reads.begun.load(Ordering::SeqCst);
         if std::mem::replace(&mut self.begun, begun) == begun {
@@ -522,7 +522,7 @@ mod tests {
     fn reads_keep_to_their_rate() {
         each(|server, name| {
             let made = reads(server, Some(2000.0), Duration::from_millis(100));
-            // What the machine does not come to is made up for, unless it is very late.
+            // Delayed reads are made up for, unless they are very late.
             assert!(
                 (IN_FLIGHT as u64..=200 + 2 * IN_FLIGHT as u64).contains(&made),
                 "{name} {made}"

@@ -401,7 +401,7 @@ impl Engine<'_> {
         self.push(request.user_data(user_data(kind::DATAGRAM, number)))
     }
 
-    /// Accepts for good.
+    /// Accepts permanently.
     fn accept(&mut self, number: usize) -> io::Result<()> {
         let socket = Fd(self.listeners[number].as_raw_fd());
         let request = opcode::AcceptMulti::new(socket).flags(libc::SOCK_CLOEXEC).build();
@@ -417,7 +417,7 @@ impl Engine<'_> {
         self.push(request.user_data(user_data(kind::ANSWER, number)))
     }
 
-    /// Waits for room as often as it takes.
+    /// Waits for room as often as necessary.
     fn send_unsent(&mut self, number: usize) -> io::Result<()> {
         const FLAGS: i32 = libc::MSG_WAITALL | libc::MSG_NOSIGNAL;
         let connection = &self.connections[number];

@@ -191,7 +191,7 @@ impl Simulation {
         }
     }
 
-    /// The thread, which has the lock since `begin`, does what the schedule says.
+    /// The thread, which has had the lock since `begin`, executes the schedule's decision.
     fn go_on(&mut self, thread: usize, begin: u64) {
         let end = |timeout: Option<Duration>| {
             timeout.map_or(NEVER, |time| (Moment::from_nanoseconds(begin) + time).nanoseconds())

@@ -13,7 +13,7 @@ use crate::system::Wanted;
 /// Events taken by a wait at most.
 const EVENTS: usize = 64;
 
-/// The sockets of clients, and what the last wait has told.
+/// The sockets of clients, and the events of the last wait.
 pub(crate) struct Set {
     set: OwnedFd,
     events: Vec<Event>,
@@ -56,7 +56,7 @@ impl Set {
         self.events.len()
     }
 
-    /// The number of the socket of which an event tells.
+    /// The number of an event's socket.
     pub(crate) fn index(&self, at: usize) -> Option<usize> {
         usize::try_from(self.events[at].data.u64()).ok()
     }

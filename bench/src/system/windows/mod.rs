@@ -142,7 +142,7 @@ pub(crate) fn processor_time(clock: Clock) -> Duration {
     Duration::from_nanos((units(times[2]) + units(times[3])) * 100)
 }
 
-/// No call tells.
+/// No call reports them.
 pub(crate) fn switches() -> Option<Switches> {
     None
 }

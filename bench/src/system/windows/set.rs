@@ -10,7 +10,7 @@ use windows_sys::Win32::Networking::WinSock::{
 
 use crate::system::Wanted;
 
-/// The sockets of clients, and what the last wait has told.
+/// The sockets of clients, and the events of the last wait.
 pub(crate) struct Set {
     /// By their numbers.
     asked: Vec<WSAPOLLFD>,
@@ -65,7 +65,7 @@ impl Set {
         self.told.len()
     }
 
-    /// The number of the socket of which an event tells.
+    /// The number of an event's socket.
     pub(crate) fn index(&self, at: usize) -> Option<usize> {
         self.told.get(at).copied()
     }

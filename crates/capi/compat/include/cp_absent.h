@@ -1,9 +1,11 @@
 /*
- * cp_absent.h: functions of the reference that programs call and that are not here. Included by <windows.h>.
+ * cp_absent.h: functions of the reference that programs call and that this library lacks. Included
+ * by <windows.h>.
  *
- * Each is declared as the reference has it, so that a call is checked as any other, and then refused: the
- * compiler says that it is not available, and why. Without the declaration C would guess one, and the linker
- * would say that there is no such symbol. A function that comes to be here moves to the header of its subject.
+ * Each has the reference's declaration, so that a call is type-checked like any other and then
+ * refused: the compiler reports that it is not available, and why. Without the declaration, C would
+ * guess one, and the linker would report a missing symbol. Once a function is implemented, it moves
+ * to the header of its subject.
  */
 #ifndef CP_ABSENT_H
 #define CP_ABSENT_H

@@ -21,8 +21,8 @@
 
 /* ---- Absent functions ------------------------------------------------------------------------- */
 
-/* In front of a declaration: a call of the function is an error of the compiler, which says why. With
- * CP_NO_ERROR_ATTRIBUTE, as with a compiler that has no attribute for that. */
+/* Before a declaration: calling the function is a compiler error with the reason.
+ * CP_NO_ERROR_ATTRIBUTE has the same effect as a compiler without an attribute for that. */
 #if defined __has_attribute && !defined CP_NO_ERROR_ATTRIBUTE
 #if __has_attribute(__error__)
 #define CP_REFUSED(text) __attribute__((__error__(text)))
@@ -53,8 +53,8 @@ struct cp_nothing;
 
 /* ---- Words of the reference's compilers -------------------------------------------------------- */
 
-/* Sources for the reference name the libraries they need by #pragma comment. (Before GCC 13 a C++ compiler
- * wants -Wno-unknown-pragmas instead, which the pkg-config file says.) */
+/* Sources for the reference name the libraries they need by #pragma comment. (Before GCC 13 a C++
+ * compiler wants -Wno-unknown-pragmas instead, which is in the pkg-config file.) */
 #pragma GCC diagnostic ignored "-Wunknown-pragmas"
 
 /* With -fms-extensions, some are keywords of Clang, too. */

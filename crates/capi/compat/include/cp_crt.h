@@ -129,7 +129,7 @@ CP_INLINE errno_t strcpy_s(char *to, size_t size, const char *from) {
     return 0;
 }
 
-/* With _TRUNCATE what does not fit is cut, which STRUNCATE tells. */
+/* With _TRUNCATE, text that does not fit is truncated, and STRUNCATE is returned. */
 CP_INLINE errno_t strncpy_s(char *to, size_t size, const char *from, size_t count) {
     size_t length = 0;
     if (!to || size == 0 || !from)

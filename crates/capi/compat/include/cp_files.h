@@ -246,8 +246,8 @@ CP_INLINE BOOL WINAPI SetFilePointerEx(HANDLE hFile, LARGE_INTEGER liDistanceToM
     return TRUE;
 }
 
-/* Without a place for the upper half the distance has 32 bits. The last error tells a failure from a place that has
- * those bits. */
+/* Without a place for the upper half the distance has 32 bits. The last error distinguishes a
+ * failure from a position with the same bits. */
 CP_INLINE DWORD WINAPI SetFilePointer(HANDLE hFile, LONG lDistanceToMove, PLONG lpDistanceToMoveHigh,
                                       DWORD dwMoveMethod) {
     int64_t distance = lDistanceToMove, place = 0;

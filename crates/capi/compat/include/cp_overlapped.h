@@ -14,7 +14,7 @@
 #define FILE_SKIP_SET_EVENT_ON_HANDLE 0x2
 
 #define STATUS_PENDING ((DWORD)0x103)
-/* Read so that what the operation has written before is seen. */
+/* Reads with acquire ordering, so that earlier writes of the operation are visible. */
 #define HasOverlappedIoCompleted(overlapped) \
     ((DWORD)__atomic_load_n(&(overlapped)->Internal, __ATOMIC_ACQUIRE) != STATUS_PENDING)
 
@@ -40,7 +40,7 @@ CP_INLINE BOOL WINAPI CancelIoEx(HANDLE hFile, LPOVERLAPPED lpOverlapped) {
     return cp_cancel(hFile, lpOverlapped);
 }
 
-/* Those that the calling thread has begun. */
+/* Those that the calling thread has started. */
 CP_INLINE BOOL WINAPI CancelIo(HANDLE hFile) {
     return cp_cancel_own(hFile);
 }

@@ -149,8 +149,8 @@ CP_INLINE int WSAAPI WSADuplicateSocketW(SOCKET s, DWORD dwProcessId, LPWSAPROTO
     return 0;
 }
 
-/* Sockets are made overlapped or not, it makes no difference: operations may be begun on each. A description says
- * what the call leaves open. */
+/* Whether a socket is created overlapped makes no difference: every socket supports operations. A
+ * description supplies the arguments that the call leaves open. */
 CP_INLINE SOCKET WSAAPI WSASocketA(int af, int type, int protocol, LPWSAPROTOCOL_INFOA lpProtocolInfo,
                                    GROUP g, DWORD dwFlags) {
     (void)g;

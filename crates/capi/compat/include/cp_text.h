@@ -81,7 +81,7 @@ CP_INLINE int cp_text_fails(DWORD code) {
     return 0;
 }
 
-/* How many characters it has written, or would write if there is no room at all. The zero at the end counts if
+/* Returns the number of characters written, or needed if there is no room. The final zero counts if
  * the text's length is given as -1. */
 CP_INLINE int WINAPI MultiByteToWideChar(UINT CodePage, DWORD dwFlags, LPCSTR lpMultiByteStr,
                                          int cbMultiByte, LPWSTR lpWideCharStr, int cchWideChar) {
@@ -205,8 +205,8 @@ CP_INLINE DWORD cp_message_text(DWORD flags, DWORD code, char *to, size_t room) 
 /* Longer than any message. */
 #define CP_LONGEST_MESSAGE 256
 
-/* The text, and where it goes: to `*to`, or to memory that is allocated for at least `room` characters and then told
- * there. Returns the text's length; 0 and the last error if it fails. */
+/* The text and its destination: `*to`, or memory allocated for at least `room` characters, whose
+ * address is stored there. Returns the text's length; 0 and the last error on failure. */
 CP_INLINE DWORD cp_message_to(DWORD flags, DWORD code, char *text, void **to, DWORD room, size_t character) {
     int allocates = (flags & FORMAT_MESSAGE_ALLOCATE_BUFFER) != 0;
     void *buffer = *to;

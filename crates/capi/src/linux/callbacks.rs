@@ -467,5 +467,5 @@ pub unsafe extern "C" fn cp_wait_for_pool_io(pointer: *mut c_void) {
 // - the context is only handed to the callback, which may be called from any thread with it, as `cp_new_pool_io`
 //   demands.
 unsafe impl Send for Binding {}
-// SAFETY: as above; and what is shared of it is an atomic count.
+// SAFETY: as above; the shared part is an atomic count.
 unsafe impl Sync for Binding {}

@@ -81,7 +81,7 @@ fn end_by(signal: c_int) {
     unsafe { libc::kill(own_process(), signal) };
 }
 
-/// Sets what a signal does.
+/// Sets the effect of a signal.
 fn act(signal: c_int, action: usize) {
     // SAFETY: `assume_init` demands a value.
     // - the system's struct has only numbers and a set of bits, for which all-zero bits are valid.
@@ -120,7 +120,7 @@ fn handle(signal: c_int, event: u32) {
     // The newest first.
     let is_handled = routines.iter().rev().any(|routine| {
         // SAFETY: the routine demands an event.
-        // - the program has set it, and says that any thread may call it at any time.
+        // - the program has set it, and guarantees that any thread may call it at any time.
         unsafe { routine(event) != 0 }
     });
     if !is_handled {

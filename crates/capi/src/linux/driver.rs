@@ -1,8 +1,8 @@
 //! The driver: a thread that performs operations that no other thread performs.
 //!
-//! A port of the driver's own, on which it waits, performs operations of sockets that belong to no
-//! port. Threads that wait on a port of the program perform its operations. While there are none,
-//! the driver checks the port every millisecond.
+//! The driver's own port, on which it waits, performs operations of sockets that belong to no port.
+//! Threads that wait on a port of the program perform its operations. While there are none, the
+//! driver checks the port every millisecond.
 //!
 //! The driver sleeps while threads wait on all ports with operations. A thread that leaves such a
 //! port as the last one wakes it. After threads have returned, it stays awake for a while, so that

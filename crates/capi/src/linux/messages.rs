@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_char};
 
-/// A code, and what it means. In ascending order.
+/// A code and its message. In ascending order.
 type Message = (u32, &'static CStr);
 
 #[rustfmt::skip]

@@ -73,7 +73,7 @@ pub(crate) struct Associated {
     /// The handle of the port on which its operations complete, and their key.
     pub(crate) port: u64,
     pub(crate) key: usize,
-    /// The [identity](descriptors::identity) of what was associated.
+    /// The [identity](descriptors::identity) of the associated socket.
     pub(crate) identity: u64,
 }
 
@@ -378,7 +378,7 @@ impl Table {
         let chunk = self.chunks.get(place)?.load(Acquire);
         // SAFETY: `as_ref` demands null or a value that lives on and changes only as its type
         // allows.
-        // - only `make` stores another pointer than null here: to what it has leaked.
+        // - only `make` stores a non-null pointer here: to memory that it has leaked.
         unsafe { chunk.as_ref() }
     }
 

@@ -40,7 +40,7 @@ impl<T: Sync> Own<T> {
         let own = self.own.load(Acquire);
         // SAFETY: `as_ref` demands null or a value that lives on and changes only as its type
         // allows.
-        // - only `make` stores another pointer than null here: to what it has leaked.
+        // - only `make` stores a non-null pointer here: to memory that it has leaked.
         unsafe { own.as_ref() }
     }
 

@@ -1,4 +1,4 @@
-//! How a thread is told what an operation has come to, beside its packet: `GetOverlappedResult` and the like.
+//! Detecting the result of an operation without its packet: `GetOverlappedResult` and so on.
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
@@ -73,8 +73,8 @@ fn is_set_within(event: &Arc<Waitable>, limit: Option<Duration>) -> bool {
     waitable::wait(awaited, false, limit).is_ok()
 }
 
-/// What an operation has come to: `GetOverlappedResult`, `GetOverlappedResultEx` and, with
-/// [`IN_WINSOCK`], `WSAGetOverlappedResult`. Waits for it, at most that many milliseconds.
+/// The result of an operation: `GetOverlappedResult`, `GetOverlappedResultEx` and, with
+/// [`IN_WINSOCK`], `WSAGetOverlappedResult`. Waits for it, for at most that many milliseconds.
 ///
 /// # Safety
 ///
@@ -102,8 +102,8 @@ pub unsafe extern "C" fn cp_overlapped_result(
         }
         // SAFETY: a shared reference demands a value that lives on and changes only as its type
         // allows.
-        // - lives on: the caller guarantees it, and leaves it there as long as this call lasts;
-        // - not changed: what is written by an operation is atomic.
+        // - lives on: the caller guarantees that it stays valid during this call;
+        // - not changed: an operation writes only atomics.
         let overlapped = unsafe { &*place };
         let ended = match ended(overlapped) {
             Some(ended) => ended,

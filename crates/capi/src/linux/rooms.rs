@@ -80,8 +80,8 @@ impl Rooms {
         }
     }
 
-    /// Keeps what a value had, which has been [emptied](Emptied). If there is enough it is the caller's to give back, when
-    /// nothing is locked.
+    /// Keeps the memory of an [emptied](Emptied) value. If there is enough already, the caller
+    /// frees it when it holds no lock.
     pub(crate) fn keep(&mut self, emptied: Emptied) -> Option<Emptied> {
         if self.0.len() < MOST {
             self.0.push(emptied.0);

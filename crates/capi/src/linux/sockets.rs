@@ -83,7 +83,7 @@ const PLAIN: c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
 /// Flags with which a blocking read means nothing for the next one.
 const ASIDE: c_int = libc::MSG_OOB | libc::MSG_ERRQUEUE;
 
-/// Notes what a read tells: that it would block, or that a stream had less than was asked for.
+/// Notes the result of a read: that it would block, or that a stream returned less than requested.
 pub(crate) fn note_read(attempt: Option<Attempt>, outcome: isize, asked: usize, flags: c_int) {
     let Some(Attempt { number, packets }) = attempt else { return };
     let is_dry = match usize::try_from(outcome) {
@@ -448,7 +448,7 @@ pub unsafe extern "C" fn cp_accept(
             is_nonblocking && numbers::find(listener).is_some_and(Number::is_nonblocking_unasked);
         let inherited = if is_nonblocking && !waits { libc::SOCK_NONBLOCK } else { 0 };
         let call = || {
-            // SAFETY: accept4(2) writes an address where it is told to.
+            // SAFETY: accept4(2) writes an address and its size to the given places.
             // - the caller guarantees that it may write there.
             unsafe { libc::accept4(listener, address, size, inherited) }
         };
@@ -682,7 +682,7 @@ pub unsafe extern "C" fn cp_connect(
     address: *const sockaddr,
     size: socklen_t,
 ) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees what connect(2) demands.
     let connect = || unsafe { libc::connect(descriptor, address, size) };
     // A bad pointer is left to the system.
     if memory::is_there(address, size as usize) {
@@ -803,7 +803,7 @@ pub unsafe extern "C" fn cp_recv(
     size: usize,
     flags: c_int,
 ) -> isize {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees what recv(2) demands.
     receive(descriptor, size, flags, || unsafe { libc::recv(descriptor, buffer, size, flags) })
 }
 
@@ -830,7 +830,7 @@ pub unsafe extern "C" fn cp_recvfrom(
         Ok(0) => (address, address_size) = (ptr::null_mut(), ptr::null_mut()),
         Err(code) => return refused(code) as isize,
     }
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees what recvfrom(2) demands.
     receive(descriptor, size, flags, || unsafe {
         libc::recvfrom(descriptor, buffer, size, flags, address, address_size)
     })
@@ -848,7 +848,7 @@ pub unsafe extern "C" fn cp_send(
     size: usize,
     flags: c_int,
 ) -> isize {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees what send(2) demands.
     send(descriptor, flags, || unsafe {
         libc::send(descriptor, buffer, size, flags | libc::MSG_NOSIGNAL)
     })
@@ -868,7 +868,7 @@ pub unsafe extern "C" fn cp_sendto(
     address: *const sockaddr,
     address_size: socklen_t,
 ) -> isize {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees what sendto(2) demands.
     let sent = send(descriptor, flags, || unsafe {
         let flags = flags | libc::MSG_NOSIGNAL;
         libc::sendto(descriptor, buffer, size, flags, address, address_size)
@@ -881,7 +881,7 @@ pub unsafe extern "C" fn cp_sendto(
 fn shut(descriptor: c_int, how: c_int) -> c_int {
     // SAFETY: shutdown(2) demands nothing of memory.
     match unsafe { libc::shutdown(descriptor, how) } {
-        // The system has done it, although it says that there is no peer.
+        // The system has done it, although it reports that there is no peer.
         FAILED if errno() == libc::ENOTCONN && kind(descriptor) == Some(libc::SOCK_DGRAM) => 0,
         done => done,
     }

@@ -72,7 +72,7 @@ pub(crate) fn library_directory(profile: Profile) -> PathBuf {
     DIRECTORIES[usize::from(profile == Profile::Release)].get_or_init(build).clone()
 }
 
-/// An empty directory for what a test makes.
+/// An empty directory for a test's files.
 pub(crate) fn scratch(test: &str) -> PathBuf {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("capi-{test}"));
     let _ = fs::remove_dir_all(&directory);
@@ -207,7 +207,7 @@ impl Build {
         Self { language: Language::Cxx17, ..self }
     }
 
-    /// Compiles and links into `directory`. `None` if the compiler is missing, which was said by then.
+    /// Compiles and links into `directory`. `None` if the compiler is missing, which was printed.
     #[track_caller]
     pub(crate) fn program(&self, directory: &Path) -> Option<PathBuf> {
         let program = directory.join("program");
@@ -299,7 +299,7 @@ impl Build {
         read.into_iter().collect()
     }
 
-    /// Whatever has a say in what the program is like, as text; the files last.
+    /// All inputs that affect the program, as text; the files last.
     fn made_of<'a>(&self, compiler: &str, files: impl Iterator<Item = &'a str>) -> String {
         let mut text = format!("{:?}\n{self:?}\n", self.compile(compiler));
         text += &format!("{}\n", library_directory(self.profile).display());
@@ -337,7 +337,7 @@ fn digest(file: &str) -> u64 {
     })
 }
 
-/// What a compiler says that it is; asked once.
+/// A compiler's version output, asked once.
 fn version(compiler: &str) -> String {
     static TOLD: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
     let mut told = TOLD.lock().unwrap();

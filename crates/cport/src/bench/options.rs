@@ -72,7 +72,7 @@ pub(crate) fn help() -> String {
 pub(crate) enum Command {
     /// Print tables and plot again from a run's raw JSON
     Report(Report),
-    /// Calculate what the port would do on a machine with many processors
+    /// Calculate the port's behaviour on a machine with many processors
     Model(Model),
     /// Measure how soon another thread takes over from a blocked one
     Handover(Handover),

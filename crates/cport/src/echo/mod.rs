@@ -78,7 +78,7 @@ pub(crate) struct Options {
     drain: Duration,
 }
 
-/// What the port watches: the key of each packet tells which.
+/// The key: what the port watches, and so the subject of each packet.
 pub(crate) enum Peer {
     Listener(TcpListener),
     Client(Client),

@@ -24,7 +24,7 @@ fn bench(installed: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// What a benchmark that tells its arguments ends with.
+/// The exit code of a benchmark that prints its arguments.
 const TOLD: i32 = 7;
 
 #[test]
@@ -102,7 +102,7 @@ fn help_and_what_is_wrong_with_the_arguments_need_nothing_to_be_built() {
     for here in [&*directory, Path::new("/")] {
         let said = |arguments: &[&str]| {
             let mut command = bench(&directory, arguments);
-            // It would say so.
+            // It would report this.
             command.current_dir(here).env("CARGO", "/no/such/cargo");
             run(command)
         };

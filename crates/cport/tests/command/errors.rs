@@ -70,7 +70,7 @@ fn descriptors_that_run_out() {
     assert_says(&ended, 2, ["the demo needs", "the limit is 100", "raise it with `ulimit -n "]);
 }
 
-/// Elsewhere there is no file that is always full.
+/// Other systems have no file that is always full.
 #[cfg(target_os = "linux")]
 #[test]
 fn output_that_has_no_room() {

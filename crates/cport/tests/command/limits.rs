@@ -1,4 +1,4 @@
-//! What the command says and does where Linux leaves it few descriptors.
+//! The command's behaviour and messages if Linux leaves it few descriptors.
 
 use std::io::{Read, Write};
 use std::thread;

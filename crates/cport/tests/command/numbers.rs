@@ -1,4 +1,4 @@
-//! What `cport echo` says while it runs.
+//! The output of `cport echo` while it runs.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -62,7 +62,7 @@ fn rates_are_printed_live_one_object_a_line() {
     assert_eq!((&last["received"], &last["cut_bytes"]), (&400.into(), &0.into()));
 }
 
-/// Elsewhere there is no such signal.
+/// Other systems have no such signal.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_signal_prints_the_numbers_once() {

@@ -1,4 +1,4 @@
-//! `cport probe` where Linux refuses what a port needs.
+//! `cport probe` if Linux refuses what a port needs.
 
 use crate::common::linux::cport_limited;
 use crate::common::{Ended, cport, run};
@@ -20,7 +20,7 @@ fn without_descriptors_it_does_not_begin() {
     ended.assert_refused("ulimit");
 }
 
-/// With few more it begins, and says which rules could not be seen to hold.
+/// With a few more it starts, and reports which rules it could not confirm.
 #[test]
 fn what_could_not_be_tried_is_different() {
     let ended = run(cport_limited(11, &["probe", "--json"]));

@@ -29,7 +29,7 @@ fn new(family: AddressFamily, kind: SocketType) -> Owned {
     own(socket(family, kind, None).unwrap())
 }
 
-/// What poll(2) says.
+/// The result of poll(2).
 pub(crate) fn polled(descriptor: &Owned) -> u32 {
     let mut question = [PollFd::new(descriptor, PollFlags::IN | PollFlags::OUT)];
     poll(&mut question, Some(&Timespec::default())).unwrap();

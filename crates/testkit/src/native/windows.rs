@@ -96,7 +96,7 @@ pub(crate) fn is_wine() -> bool {
     unsafe { GetProcAddress(library, c"wine_get_version".as_ptr().cast()) }.is_some()
 }
 
-/// By what the ports of the tests learn that a socket is ready.
+/// How the ports of the tests detect that a socket is ready.
 pub(crate) fn readiness() -> Readiness {
     if uses_notifications() { Readiness::Notifications } else { Readiness::Automatic }
 }
@@ -196,7 +196,7 @@ pub(crate) fn await_readable(descriptor: &Owned, limit: Duration) {
     while poll(descriptor, POLLRDNORM, 10) == 0 && Instant::now() < end {}
 }
 
-/// What WSAPoll says, by the bits of Linux. A hang-up here is the peer's end alone.
+/// The result of WSAPoll, in the bits of Linux. A hang-up here is only the peer's end.
 pub(crate) fn polled(descriptor: &Owned) -> u32 {
     let told = poll(descriptor, POLLRDNORM | POLLWRNORM, 0);
     let known = [(POLLRDNORM, 0x1), (POLLWRNORM, 0x4), (POLLERR, 0x8), (POLLHUP, 0x2001)];
@@ -280,7 +280,7 @@ pub(crate) fn unix_listener(_backlog: usize) -> Owned {
     unix_fresh()
 }
 
-/// Two connected streams: of TCP, since there are no pairs of AF_UNIX.
+/// Two connected TCP streams, since AF_UNIX pairs do not exist here.
 pub(crate) fn unix_pair() -> (Owned, Owned) {
     let listener = tcp_listener(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0), 1);
     let first = tcp_fresh();

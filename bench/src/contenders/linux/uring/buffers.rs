@@ -8,7 +8,7 @@ use io_uring::types::BufRingEntry;
 
 use crate::work::BUFFER;
 
-/// The group's number, by which a request says that it takes these buffers.
+/// The group's number, which selects these buffers in a request.
 pub(super) const GROUP: u16 = 0;
 
 /// How many there are; a power of two. They are used in turn, so that many of them displace more of

@@ -147,12 +147,12 @@ pub(crate) fn obeys_sequences() -> bool {
     // SAFETY: GetStdHandle demands nothing.
     let output = unsafe { GetStdHandle(STD_OUTPUT_HANDLE) };
     let mut mode = 0;
-    // SAFETY: GetConsoleMode refuses what is no console, and writes a number.
+    // SAFETY: GetConsoleMode fails if it is not a console, and writes a number.
     // - valid for writes: `mode` is a number of this function.
     if unsafe { GetConsoleMode(output, &raw mut mode) } == 0 {
         return false;
     }
-    // SAFETY: SetConsoleMode refuses what is no console.
+    // SAFETY: SetConsoleMode fails if it is not a console.
     unsafe { SetConsoleMode(output, mode | ENABLE_VIRTUAL_TERMINAL_PROCESSING) != 0 }
 }
 

@@ -123,8 +123,8 @@ fn calls() -> Result<Calls, String> {
     let library = match &named {
         Some(name) => {
             let wide: Vec<u16> = name.encode_wide().chain([0]).collect();
-            // SAFETY: LoadLibraryW reads a name that ends with a zero, and runs the code of what it
-            // loads.
+            // SAFETY: LoadLibraryW reads a name that ends with a zero, and runs the code of the
+            // loaded library.
             // - `wide` does; the user has named the library in order to run its code.
             unsafe { LoadLibraryW(wide.as_ptr()) }
         }
@@ -142,8 +142,8 @@ fn calls() -> Result<Calls, String> {
     };
     let own = [c"cp_create_io_completion_port", c"cp_post", c"cp_close_handle"];
     let own = own.map(|name| function(library, name));
-    // SAFETY: `transmute` demands that what is called has this signature.
-    // - the documentation of the function says so, and the header of the other library.
+    // SAFETY: `transmute` demands that the function has this signature.
+    // - the function's documentation and the header of the other library have it.
     let process = unsafe { transmute::<Any, Process>(process) };
     let [Some(create), Some(post), Some(close)] = own else {
         let (create, post, close): (Create, Post, Close) =

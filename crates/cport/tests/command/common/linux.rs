@@ -71,7 +71,7 @@ impl Terminal {
         let end = || fs::File::options().read(true).write(true).open(&name).unwrap();
         command.env("TERM", "xterm").env_remove("COLUMNS");
         let child = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
-        // It holds the terminal's other end, without which there is no end of the output.
+        // It holds the terminal's other end, which would keep the output open.
         drop(command);
         let output = Arc::new(Mutex::new(Vec::new()));
         let shared = Arc::clone(&output);

@@ -154,7 +154,7 @@ pub(crate) const MIB: usize = 1024 * 1024;
 /// The ways in which `cport echo` serves TCP.
 pub(crate) const WAYS: [&[&str]; 2] = [&[], &["--operations"]];
 
-/// Starts `cport echo` and returns it with the address that its first line tells.
+/// Starts `cport echo` and returns it with the address in its first line.
 pub(crate) fn echo(arguments: &[&str]) -> (Running, SocketAddr) {
     served(cport(&[&["echo", "--listen", "127.0.0.1:0"], arguments].concat()))
 }
@@ -177,7 +177,7 @@ pub(crate) fn uninterrupted<R>(mut call: impl FnMut() -> io::Result<R>) -> io::R
     }
 }
 
-/// Whether a call on a socket has come to its time-out.
+/// Whether a call on a socket has timed out.
 pub(crate) fn is_over_time(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
