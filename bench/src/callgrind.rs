@@ -94,7 +94,7 @@ const SITUATIONS: [Situation; 5] = [
     },
     Situation {
         bench: "files",
-        title: "a read of 4 KiB from a file, cached: start, outcome, and a look at what was read",
+        title: "a read of 4 KiB from a file, cached: start, outcome, and a check of the data",
         contenders: &files::PERFORMED,
         sizes: &[1],
         amounts: [5_000, 15_000],

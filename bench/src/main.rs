@@ -3,7 +3,7 @@
 //! Exit codes: 0 if the run is complete, 1 if it failed, 2 if it could not start (a bad argument, a
 //! file that cannot be read). The reason is one line on standard error.
 
-#![cfg_attr(windows, allow(dead_code, reason = "what is measured on Linux alone uses more"))]
+#![cfg_attr(windows, allow(dead_code, reason = "measurements on Linux use more"))]
 
 mod asking;
 mod compare;

@@ -212,14 +212,13 @@ pub(crate) fn measure(places: &[Place], amount: Amount, progress: &mut dyn FnMut
 fn notes(setup: &Setup, by_turn: bool) -> Vec<String> {
     let mut notes = Vec::new();
     if by_turn {
-        notes.push("Connections are made anew for each turn.".to_owned());
+        notes.push("Connections are created again for each turn.".to_owned());
     }
     if setup.drain.is_some() {
         let what = "rate: packets in a second, each a read that brought something. read, cpu and the \
                     numbers after it are for each packet; but processors and clients say how many \
                     processors the server used, and its clients.";
-        let how =
-            "The tasks of tokio, compio and monoio, and uring, are not told how often to read.";
+        let how = "The tasks of tokio, compio and monoio, and uring, cannot limit their reads.";
         notes.extend([what.to_owned(), how.to_owned()]);
     }
     let about = match setup.traffic {
@@ -229,8 +228,8 @@ fn notes(setup: &Setup, by_turn: bool) -> Vec<String> {
              have a listener for each thread (SO_REUSEPORT), the others one.",
         ),
         Traffic::Datagrams { .. } => Some(
-            "Figures are for each datagram and its answer. A server that is told of readiness reads until it would \
-             block.",
+            "Figures are for each datagram and its answer. A readiness-based server reads until \
+             it would block.",
         ),
     };
     notes.extend(about.map(str::to_owned));

@@ -86,7 +86,7 @@ pub(crate) fn perform(message: &[u8; MESSAGE]) {
     }
 }
 
-#[allow(clippy::disallowed_methods, reason = "a handler that blocks is what is measured")]
+#[allow(clippy::disallowed_methods, reason = "the measurement needs a blocking handler")]
 fn sleep(time: Duration) {
     std::thread::sleep(time);
 }

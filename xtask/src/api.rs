@@ -46,8 +46,8 @@ impl fmt::Display for Failure {
             Self::Unsupported(reason) => write!(f, "SKIPPED public interface: {reason}"),
             Self::Differs(lines) => write!(
                 f,
-                "docs/API.txt and the public interface differ; `cargo xtask api --update` writes it \
-                 anew, and RELEASING.md says what that means for the version\n{lines}"
+                "docs/API.txt and the public interface differ; `cargo xtask api --update` \
+                 updates it, and RELEASING.md explains the consequences for the version\n{lines}"
             ),
             Self::Other(reason) => write!(f, "cannot list the public interface: {reason}"),
         }

@@ -40,7 +40,7 @@ pub(crate) fn by_tick() -> Contender {
 pub(crate) fn with_own_buffers() -> Contender {
     Contender {
         name: OWN_BUFFERS,
-        about: "completion-port, with a buffer for each connection in the place of one for each thread",
+        about: "completion-port, with a buffer for each connection instead of one for each thread",
         start: |threads, service| start::<Owning>(threads, service, BlockDetection::Automatic),
         ..contender()
     }

@@ -611,7 +611,11 @@ fn all_of_many_that_connect_at_once_are_accepted() {
 }
 
 #[test]
-#[allow(clippy::disallowed_methods, reason = "nothing tells that a server has closed a descriptor")]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "no event reports that a server has closed a \
+                                              descriptor"
+)]
 fn a_connection_that_was_reset_is_closed() {
     each_listening(|at, _| {
         let count = || std::fs::read_dir("/proc/self/fd").unwrap().count();

@@ -103,7 +103,7 @@ impl Pace {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 let missing = IN_FLIGHT - rest.count;
-                return Err(io::Error::other(format!("{missing} reads do not come back")));
+                return Err(io::Error::other(format!("{missing} reads are missing")));
             }
             let waited = self.changed.wait_timeout(rest, left);
             rest = waited.unwrap_or_else(PoisonError::into_inner).0;

@@ -94,7 +94,7 @@ mod tests {
         let end = Instant::now() + Duration::from_secs(30);
         let mut stamped = 0;
         while stamped < 3 {
-            assert!(Instant::now() < end, "only {stamped} times were told");
+            assert!(Instant::now() < end, "only {stamped} times were reported");
             let before = SystemTime::now();
             sender.write_all(b"abc").unwrap();
             let (count, come) = read(&receiver, &mut bytes).unwrap();

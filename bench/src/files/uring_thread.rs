@@ -177,7 +177,7 @@ impl Pilot<'_> {
                 self.listen();
                 is_listening = true;
             }
-            self.ring.submit_and_wait(1).expect("the kernel takes what is submitted");
+            self.ring.submit_and_wait(1).expect("the kernel accepts submissions");
             let ended: Vec<(u64, i32)> =
                 self.ring.completion().map(|entry| (entry.user_data(), entry.result())).collect();
             for (name, result) in ended {

@@ -94,7 +94,7 @@ pub(super) fn check(taken: usize, messages: usize) -> io::Result<()> {
 pub(super) fn receive(mut stream: impl Read, buffer: &mut [u8; BUFFER]) -> io::Result<usize> {
     match stream.read(buffer) {
         Ok(MESSAGE) => Ok(1),
-        Ok(read) => Err(io::Error::other(format!("{read} bytes were received at once"))),
+        Ok(read) => Err(io::Error::other(format!("{read} bytes were received together"))),
         Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
         Err(error) => Err(error),
     }

@@ -32,7 +32,7 @@ impl Tally {
             // The sender is gone: the bench has ended.
             Ok(0) => false,
             Ok(read) => {
-                self.wake(Some(io::Error::other(format!("{read} bytes were received at once"))));
+                self.wake(Some(io::Error::other(format!("{read} bytes were received together"))));
                 false
             }
             Err(error) => {

@@ -65,7 +65,7 @@ impl Uring {
             // - it is the current one, and every request belongs to this group.
             let filled = unsafe { self.buffers.take(id, length) };
             if self.buffers.bytes(&filled).len() != MESSAGE {
-                return Err(io::Error::other(format!("{length} bytes were received at once")));
+                return Err(io::Error::other(format!("{length} bytes were received together")));
             }
             self.buffers.give_back(filled);
             taken += 1;

@@ -52,7 +52,7 @@ impl System {
     #[must_use]
     pub fn hanging(&self) -> (Socket, Hanging) {
         let Some(kernel) = self.kernel() else {
-            lacking("call that tells whether another thread reads");
+            lacking("call that reports whether another thread reads");
         };
         kernel.script_files(sim::FileScript::Begun);
         let file = kernel.file(b"x").unwrap();

@@ -235,7 +235,7 @@ macro_rules! on_kqueue_systems {
 macro_rules! claims_on {
     ($systems:tt $($(#[$attribute:meta])* fn $name:ident($system:ident: &System) $(-> $outcome:ty)? $body:block)+) => {$(
         mod $name {
-            #[allow(unused_imports, reason = "a claim may need nothing of what is around it")]
+            #[allow(unused_imports, reason = "a claim may need nothing from its surroundings")]
             use super::*;
 
             $(#[$attribute])*

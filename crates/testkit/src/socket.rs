@@ -181,7 +181,7 @@ impl Socket {
     pub fn polled(&self) -> u32 {
         native::polled(match &self.end {
             End::Native(descriptor) => descriptor,
-            End::Simulated(_) => panic!("a simulated kernel tells what it says itself"),
+            End::Simulated(_) => panic!("a simulated kernel reports its own state"),
         })
     }
 

@@ -29,7 +29,7 @@ const ACCEPTS: usize = 16;
 pub(crate) fn contender() -> Contender {
     Contender {
         name: AT_ONCE,
-        about: "completion-port by operations: what can be done at once makes no packet",
+        about: "completion-port by operations: immediate results make no packet",
         version: || version::of_crate!("completion-port").to_owned(),
         start: |threads, service| start::<Peer>(threads, service, true, false),
     }
@@ -59,7 +59,7 @@ pub(crate) fn by_shared_accepts() -> Contender {
 pub(crate) fn by_placed_accepts() -> Contender {
     Contender {
         name: PLACED,
-        about: "ours_by_shared_accepts, and each connection is put in the place of a socket made for it",
+        about: "ours_by_shared_accepts, and each connection replaces a socket created for it",
         start: |threads, service| start::<Arc<Peer>>(threads, service, true, true),
         ..contender()
     }

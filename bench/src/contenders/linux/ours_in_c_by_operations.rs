@@ -26,7 +26,7 @@ const ACCEPTS: usize = 16;
 pub(crate) fn contender() -> Contender {
     Contender {
         name: IN_C_AT_ONCE,
-        about: "libcompletion_port by operations: what is done at once makes no packet",
+        about: "libcompletion_port by operations: immediate results make no packet",
         start: |threads, service| start(threads, service, true),
         ..ours_in_c::contender()
     }

@@ -101,7 +101,7 @@ pub(crate) fn run(share: Share, progress: &Progress) -> Result<Outcome, Failure>
         more: Vec::new(),
         checks: vec![
             Check::count("every byte of the client arrived", server.received, total),
-            Check::no_error("errors, or bytes that are not what was sent", fault),
+            Check::no_error("errors, or wrong bytes", fault),
             Check::count("registrations gave their key back", server.removed, server.accepted + 1),
         ],
     })

@@ -177,7 +177,7 @@ fn table(columns: &[(&'static str, &Outcome)]) -> String {
     row("concurrency value", &|_, outcome| grouped(outcome.stats.concurrency as u64));
     row("threads at work, peak *", &|_, outcome| grouped(outcome.peak as u64));
     row("threads woken", &|_, outcome| grouped(outcome.stats.wakes));
-    row("  of them in vain", &|_, outcome| grouped(outcome.stats.spurious_wakes));
+    row("  of them for nothing", &|_, outcome| grouped(outcome.stats.spurious_wakes));
     row("kernel asked for events", &|_, outcome| grouped(outcome.stats.polls));
     row("time", &|_, outcome| format!("{:.3} s", outcome.elapsed.as_secs_f64()));
     text

@@ -157,10 +157,7 @@ pub(crate) fn run(
             Check::count("clients were served", accepted, CLIENTS),
             Check::count("bytes of the clients arrived", received, total),
             Check::count("bytes came back", sent, total),
-            Check::no_error(
-                "errors, or bytes that are not what was sent",
-                faults.into_iter().next(),
-            ),
+            Check::no_error("errors, or wrong bytes", faults.into_iter().next()),
             Check::count(
                 "registrations gave their key back",
                 server.removed.load(Relaxed),

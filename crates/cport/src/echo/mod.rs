@@ -282,8 +282,8 @@ impl Course<'_> {
             line_of(&json!({ "event": "ending", "connections": open, "limit": limit }))
         } else if open > 0 {
             show(format_args!(
-                "\nending: {} may take {limit} s to get back what was received; a second Ctrl-C \
-                 cuts off the rest\n",
+                "\nending: {} may take {limit} s to get their data back; a second Ctrl-C cuts \
+                 off the rest\n",
                 counted(open, "connection"),
             ))
         } else {
@@ -383,11 +383,9 @@ fn report(
             format!("{} ({open} still open)", counted(served.accepted, "connection"))
         };
         show(format_args!(
-            "\nended after {:.1} s: {clients}, {} received, {} sent\n\
-             packets: {}\n\
-             packets by thread: {}\n\
-             threads at work at once: {} at most, concurrency value {}\n\
-             threads woken: {}, {} of them in vain; the kernel was asked for events {}\n",
+            "\nended after {:.1} s: {clients}, {} received, {} sent\npackets: {}\npackets by \
+             thread: {}\nthreads at work at once: {} at most, concurrency value {}\nthreads \
+             woken: {}, {} of them for nothing; the kernel was asked for events {}\n",
             elapsed.as_secs_f64(),
             bytes(served.received),
             bytes(served.sent),

@@ -194,7 +194,7 @@ fn clients_that_go_on_are_served_until_the_end() {
     for way in WAYS {
         // A busy machine may keep the client from talking. Then it is disconnected and retries.
         let is_served = (0..50).any(|_| goes_on_until_the_end(way));
-        assert!(is_served, "the machine is too busy, or the server lets go of clients that talk");
+        assert!(is_served, "the machine is too busy, or the server disconnects clients that talk");
     }
 }
 
@@ -220,7 +220,7 @@ fn goes_on_until_the_end(way: &[&str]) -> bool {
     idle.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
     let begun = Instant::now();
     while uninterrupted(|| idle.read(&mut [0])).is_err() {
-        assert!(begun.elapsed() < DEADLINE, "the idle client is not let go");
+        assert!(begun.elapsed() < DEADLINE, "the idle client is not disconnected");
         if !is_served() {
             return false;
         }
