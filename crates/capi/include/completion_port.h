@@ -9,13 +9,11 @@
  * the test that proves it.
  *
  * This header is C11 and C++17, includes no system headers except the three below, and declares
- * only
- * names that begin with cp_ or CP_. compat/include has the same functions under the reference's
- * names: <winsock2.h>, <mswsock.h>, <windows.h>. On Windows this header includes the system's
- * <winsock2.h> and <windows.h>, and <completion_port_windows.h>, which describes the differences
- * there: "descriptor" below means a socket, and the part from "Descriptors that are closed" on is
- * for
- * Linux only.
+ * only names that begin with cp_ or CP_. compat/include has the same functions under the
+ * reference's names: <winsock2.h>, <mswsock.h>, <windows.h>. On Windows this header includes the
+ * system's <winsock2.h> and <windows.h>, and <completion_port_windows.h>, which describes the
+ * differences there: "descriptor" below means a socket, and the part from "Descriptors that are
+ * closed" on is for Linux only.
  *
  * THREADS  Any thread may call any function at any time. Signal handlers may call only cp_close,
  *          cp_dup2, cp_dup3 and cp_close_range.
@@ -25,9 +23,9 @@
  *          CP_ERROR_INVALID_HANDLE and has no other effect. No handle is used twice.
  *
  * ERRORS   A function that returns a cp_bool returns 0 on failure; cp_last_error then returns the
- *          code. cp_process_notifications and cp_peek return the code itself and leave the last error
- *          unchanged. Successful calls leave it unchanged too, except for cp_setsockopt. The codes are
- *          the reference's.
+ *          code. cp_process_notifications and cp_peek return the code itself and leave the last
+ *          error unchanged. Successful calls leave it unchanged too, except for cp_setsockopt. The
+ *          codes are the reference's.
  *
  * FORK     In a forked child, the ports of the parent are refused with CP_ERROR_INVALID_HANDLE. The
  *          child can close them. It can create ports, and register inherited descriptors or associate
@@ -126,7 +124,7 @@ typedef struct cp_entry {
 /* The events that a packet reports. */
 #define CP_EVENT_IN 0x01     /* a read would not block, or a connection can be accepted */
 #define CP_EVENT_OUT 0x02    /* a write would not block, or a connect has finished */
-#define CP_EVENT_HANGUP 0x04 /* the peer has closed or aborted the stream, or closed its sending half */
+#define CP_EVENT_HANGUP 0x04 /* the peer has closed or aborted the stream, or its sending half */
 #define CP_EVENT_ERR 0x40    /* something failed: SO_ERROR or the next call returns the error */
 #define CP_EVENT_REMOVE 0x80 /* the registration has ended: this is its last packet */
 #define CP_EVENT_ALL 0xC7

@@ -2,8 +2,8 @@
  * completion_port_windows.h: additions of completion_port.h on Windows, which includes this header.
  *
  * The library is completion_port.dll, for 64-bit programs. Sockets, handles and operations with an
- * OVERLAPPED are the system's. Before build 20348, Windows cannot report the states of sockets on a
- * completion port, nor can Wine. This library provides these notifications everywhere. A program
+ * OVERLAPPED are the system's. Wine, and Windows before build 20348, cannot report the states of
+ * sockets on a completion port. This library provides these notifications everywhere. A program
  * creates its port with cp_create_io_completion_port and registers sockets with
  * cp_process_notifications. It takes, posts and closes with the other functions of
  * completion_port.h. Filters, events, operations, triggers, structures and codes are the
@@ -17,9 +17,8 @@
  *             queue. A socket can be associated and registered at the same time, independently.
  *             SetFileCompletionNotificationModes works as usual.
  *
- * HANDLES     A port is not a kernel object. The system's functions, including waits for objects
- * and
- *             DuplicateHandle, refuse it with ERROR_INVALID_HANDLE. The functions of this library
+ * HANDLES     A port is not a kernel object. The system's functions, including DuplicateHandle and
+ *             waits for objects, refuse it with ERROR_INVALID_HANDLE. The functions of this library
  *             refuse a completion port of the system with CP_ERROR_INVALID_HANDLE. cp_close_handle
  *             passes every handle of the system to CloseHandle.
  *
@@ -33,10 +32,9 @@
  *             with the same number is refused with CP_ERROR_INVALID_PARAMETER.
  *
  * THREADS     The concurrency value counts a thread as running from its packet until its next wait
- * on
- *             a port. The library does not detect that it sleeps in between. A handler that has to
- *             wait should do so in cp_blocking, or the port needs a concurrency value that allows for
- *             sleeping threads.
+ *             on a port. The library does not detect that it sleeps in between. A handler that has
+ *             to wait should do so in cp_blocking, or the port needs a concurrency value that
+ *             allows for sleeping threads.
  *
  * WAITS       `alertable` has no effect: waits of this library run no asynchronous procedure calls.
  *

@@ -117,9 +117,9 @@ CP_ABSENT("timer queues: a waitable timer") extern BOOL DeleteTimerQueue(HANDLE 
 
 /* ---- Memory ---------------------------------------------------------------------------------------------- */
 
-CP_ABSENT("additional heaps")
+CP_ABSENT("heaps other than the process's own")
 extern HANDLE HeapCreate(DWORD flOptions, SIZE_T dwInitialSize, SIZE_T dwMaximumSize);
-CP_ABSENT("additional heaps") extern BOOL HeapDestroy(HANDLE hHeap);
+CP_ABSENT("heaps other than the process's own") extern BOOL HeapDestroy(HANDLE hHeap);
 CP_ABSENT("blocks do not tell their size: realloc(3)")
 extern LPVOID HeapReAlloc(HANDLE hHeap, DWORD dwFlags, LPVOID lpMem, SIZE_T dwBytes);
 CP_ABSENT("blocks do not tell their size") extern SIZE_T HeapSize(HANDLE hHeap, DWORD dwFlags, LPCVOID lpMem);

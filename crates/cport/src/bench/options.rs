@@ -57,12 +57,12 @@ pub(crate) fn help() -> String {
     let lines: Vec<String> =
         SCENARIOS.iter().map(|(name, about)| format!("  {name:<14}{about}\n")).collect();
     format!(
-        "Scenarios:\n{}\nEach contender's figures are medians of the rounds. Intervals (95 %) \
-         are order statistics of the rounds; ratios are made within a round. A server's `sleeps` \
-         are its voluntary context switches for each request: each is a thread that had to be \
-         woken. `own wakes` is its own count, `syscalls` the kernel's, in a separate \
-         round.\n\nExit codes:\n  0  the run is complete\n  1  the run failed\n  2  it could not \
-         start: a bad argument, a file that cannot be read or written",
+        "Scenarios:\n{}\nEach contender's figures are medians of the rounds. Intervals (95 %) are \
+         order statistics of the rounds; ratios are made within a round. A server's `sleeps` are \
+         its voluntary context switches for each request: each is a thread that had to be woken. \
+         `own wakes` is its own count, `syscalls` the kernel's, in a separate round.\n\n\
+         Exit codes:\n  0  the run is complete\n  1  the run failed\n  \
+         2  it could not start: a bad argument, a file that cannot be read or written",
         lines.concat()
     )
 }

@@ -383,9 +383,11 @@ fn report(
             format!("{} ({open} still open)", counted(served.accepted, "connection"))
         };
         show(format_args!(
-            "\nended after {:.1} s: {clients}, {} received, {} sent\npackets: {}\npackets by \
-             thread: {}\nthreads at work at once: {} at most, concurrency value {}\nthreads \
-             woken: {}, {} of them for nothing; the kernel was asked for events {}\n",
+            "\nended after {:.1} s: {clients}, {} received, {} sent\n\
+             packets: {}\n\
+             packets by thread: {}\n\
+             threads at work at once: {} at most, concurrency value {}\n\
+             threads woken: {}, {} of them for nothing; the kernel was asked for events {}\n",
             elapsed.as_secs_f64(),
             bytes(served.received),
             bytes(served.sent),
