@@ -28,9 +28,9 @@
  *          codes are the reference's.
  *
  * FORK     In a forked child, the ports of the parent are refused with CP_ERROR_INVALID_HANDLE. The
- *          child can close them. It can create ports, and register inherited descriptors or associate
- *          them with those ports. No function hangs in the child, whatever the parent's other threads
- *          were doing.
+ *          child can close them. It can create ports, and register inherited descriptors or
+ *          associate them with those ports. No function hangs in the child, whatever the parent's
+ *          other threads were doing.
  *
  *
  *     cp_handle port = cp_create_port(0);

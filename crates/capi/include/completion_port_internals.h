@@ -12,7 +12,8 @@
 #ifndef CP_COMPLETION_PORT_INTERNALS_H
 #define CP_COMPLETION_PORT_INTERNALS_H
 
-/* <winsock2.h> replaces the inline definitions of recv and recvfrom that _FORTIFY_SOURCE creates. Clang cannot replace them, so they are left out for Clang. */
+/* <winsock2.h> replaces the inline definitions of recv and recvfrom that _FORTIFY_SOURCE creates.
+ * Clang cannot replace them, so they are left out for Clang. */
 #if defined __clang__ && defined __USE_FORTIFY_LEVEL && __USE_FORTIFY_LEVEL > 0 && !defined _SYS_SOCKET_H
 #define CP_SOCKET_CALLS_ARE_PLAIN
 #pragma push_macro("__USE_FORTIFY_LEVEL")

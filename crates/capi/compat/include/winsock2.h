@@ -3,7 +3,9 @@
  *
  * HOW SOCKET CALLS ARE MAPPED
  *
- * <sys/socket.h> declares `recv`, `send`, `accept` and so on. It may be included before or after this header. This header declares them again, exactly as the system does, but with another symbol: in this unit, from here on, `recv` is cp_recv of this library. So
+ * <sys/socket.h> declares `recv`, `send`, `accept` and so on. It may be included before or after
+ * this header. This header declares them again, exactly as the system does, but with another
+ * symbol: in this unit, from here on, `recv` is cp_recv of this library. So
  * - none of them is a macro: members, parameters and functions of other scopes may have these
  *   names;
  * - `&recv` is a function like any other; calls in the system's and in Winsock's style both
