@@ -78,8 +78,8 @@ pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(
         // - it has just been written.
         unsafe { libc::sigdelset(blocked.as_mut_ptr(), signal) };
     }
-    // A new thread inherits the signal mask. SAFETY: pthread_sigmask(3) reads a set at one pointer
-    // and writes one at the other.
+    // A new thread inherits the signal mask.
+    // SAFETY: pthread_sigmask(3) reads a set at one pointer and writes one at the other.
     // - valid: both are locals of that type, and the first was written above.
     let refused =
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, blocked.as_ptr(), before.as_mut_ptr()) };

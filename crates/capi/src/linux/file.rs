@@ -241,8 +241,8 @@ fn is_sought(descriptor: &OwnedFd) -> bool {
     if unsafe { libc::lseek(descriptor, 0, libc::SEEK_CUR) } < 0 {
         return false;
     }
-    // Some accept a position but ignore it. SAFETY: preadv(2) reads as many elements at the pointer
-    // as its third argument says.
+    // Some accept a position but ignore it.
+    // SAFETY: preadv(2) reads as many elements at the pointer as its third argument says.
     // - none, so it does not read from the file either.
     let read = unsafe { libc::preadv(descriptor, std::ptr::null(), 0, 0) };
     read >= 0 || errno() != libc::ESPIPE

@@ -357,8 +357,8 @@ extern "C" fn begin_child() {
 impl Table {
     fn new(parent: Option<&'static Self>) -> Box<Self> {
         let layout = Layout::new::<Self>();
-        // Large and hardly ever touched, so it uses zeroed memory of the system. SAFETY:
-        // `alloc_zeroed` demands a layout that is not empty.
+        // Large and hardly ever touched, so it uses zeroed memory of the system.
+        // SAFETY: `alloc_zeroed` demands a layout that is not empty.
         // - it is that of many pointers.
         let place = unsafe { alloc_zeroed(layout) }.cast::<Self>();
         if place.is_null() {

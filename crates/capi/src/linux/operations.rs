@@ -258,7 +258,8 @@ impl Ticket {
         overlapped.bytes.store(outcome.bytes as usize, Relaxed);
         let Self { overlapped, event, port: carrier, packet, .. } = self;
         // Before the thread checks for waiting threads: a thread that starts to wait checks the
-        // status last. SAFETY: as in `overlapped`.
+        // status last.
+        // SAFETY: as in `overlapped`.
         let end = || unsafe { overlapped.as_ref() }.status.store(ended as usize, Release);
         let packet = match packet {
             Packet::Later(later) => flights::port_of_later(&later, end),

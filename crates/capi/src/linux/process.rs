@@ -87,9 +87,9 @@ impl<T: Sync> Own<T> {
     /// Asks the C library to call `begin_child` in each child forked from now on.
     fn notice_forks(&self) {
         if !self.is_announced.load(Acquire) {
-            // Two threads may do this twice, which is harmless. SAFETY: pthread_atfork(3) demands
-            // functions that may be called as long as the library is loaded, in a child with one
-            // thread.
+            // Two threads may do this twice, which is harmless.
+            // SAFETY: pthread_atfork(3) demands functions that may be called as long as the library
+            // is loaded, in a child with one thread.
             // - `new` is given a plain function, which at most exchanges pointers in atomics and
             //   closes descriptors.
             let refused = unsafe { libc::pthread_atfork(None, None, Some(self.begin_child)) };

@@ -78,8 +78,9 @@ impl Drop for Relay {
     /// The thread ends. Operations in flight continue, and their packets are discarded.
     fn drop(&mut self) {
         loop {
-            // Tells the thread to end: operations never end without an OVERLAPPED. SAFETY:
-            // PostQueuedCompletionStatus demands an open port, and passes the other words on.
+            // Tells the thread to end: operations never end without an OVERLAPPED.
+            // SAFETY: PostQueuedCompletionStatus demands an open port, and passes the other words
+            // on.
             // - open: `self` owns it.
             let done = unsafe {
                 PostQueuedCompletionStatus(self.kernel.as_raw_handle(), 0, 0, ptr::null())

@@ -143,8 +143,8 @@ fn write_to_a_console() {
 fn resize(screen: &File, width: i16) {
     let window = |right, bottom| SMALL_RECT { Left: 0, Top: 0, Right: right, Bottom: bottom };
     let (small, wanted) = (window(19, 9), window(width - 1, 19));
-    // The window is never larger than the buffer behind it. SAFETY: SetConsoleWindowInfo reads a
-    // struct, and demands an open handle, which the file has.
+    // The window is never larger than the buffer behind it.
+    // SAFETY: SetConsoleWindowInfo reads a struct, and demands an open handle, which the file has.
     again_and_again("window", || unsafe {
         SetConsoleWindowInfo(screen.as_raw_handle(), 1, &raw const small)
     });
