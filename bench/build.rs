@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let own = own.ok_or("the package is not in the lock file")?;
     let (_, list) = own.split_once("dependencies = [").ok_or("it has no dependencies there")?;
     let (list, _) = list.split_once(']').ok_or("their list has no end")?;
-    // Of a crate that is there twice it is the newer one: it comes later.
+    // If a crate has two versions, uses the newer one, which is listed later.
     let mut versions = BTreeMap::new();
     for entry in list.lines().filter_map(quoted) {
         // A name alone, or name and version if there is more than one of that name.
@@ -42,7 +42,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     if std::env::var("CARGO_CFG_TARGET_OS")? == "linux" { build_c_library() } else { Ok(()) }
 }
 
-/// In a folder of its own: cargo has locked the one that this is built in.
+/// In a separate folder: cargo has locked the current one.
 fn build_c_library() -> Result<(), Box<dyn Error>> {
     let target = Path::new(&std::env::var("OUT_DIR")?).join("c");
     for source in
@@ -58,7 +58,7 @@ fn build_c_library() -> Result<(), Box<dyn Error>> {
         .args(["--config", "profile.release.codegen-units=1"])
         .arg("--target-dir")
         .arg(&target)
-        // Lints and sanitizers are for what is built around this.
+        // Lints and sanitizers are for the enclosing build.
         .env_remove("RUSTC_WORKSPACE_WRAPPER")
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
         .env_remove("RUSTFLAGS")
@@ -79,7 +79,7 @@ fn field<'p>(package: &'p str, key: &str) -> Option<&'p str> {
     package.lines().find(is_it).and_then(quoted)
 }
 
-/// What is between the quotation marks of a line.
+/// The text in quotation marks in a line.
 fn quoted(line: &str) -> Option<&str> {
     line.split('"').nth(1)
 }

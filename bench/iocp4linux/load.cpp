@@ -1,8 +1,9 @@
 /* Load for server.cpp: one thread, epoll, no library.
  *   load MODE PORT SECONDS [-c CLIENTS] [-w WARMUP_SECONDS] [-p PID_OF_SERVER] [-b BYTES]
  * short: connect, send 64 bytes, wait for the echo, reset; again.   echo: connections that stay.
- * abort: connect, reset at once; again (one echo at the end shows whether the server lives).
- * Every byte that returns is compared. With -p the server's processor time in the window is read from its clock. */
+ * abort: connect, reset immediately; again (one echo at the end shows whether the server lives).
+ * Every byte that returns is compared. With -p the server's processor time in the window is read
+ * from its clock. */
 #include <arpa/inet.h>
 #include <cerrno>
 #include <cstdint>

@@ -1,10 +1,11 @@
-/* An ordinary IOCP echo server by packets: THREADS threads take packets, 16 AcceptEx are in flight, what WSARecv has
- * brought goes back by WSASend. One operation is in flight for each connection, so its memory belongs to the thread
- * that has its packet.
+/* An ordinary IOCP echo server: THREADS threads take packets, 16 AcceptEx are in flight, and
+ * WSASend returns the data of each WSARecv. One operation is in flight for each connection, so its
+ * memory belongs to the thread that has its packet.
  *   server THREADS [BATCH [CONCURRENCY]]
- * BATCH 1: GetQueuedCompletionStatus; more: GetQueuedCompletionStatusEx with so many entries (16 by default).
- * Prints its port; upon SIGTERM its processor time and what it has served.
- * -DIOCP4LINUX: microcai/iocp (either back end). Otherwise: completion-port. The only differences are in this block. */
+ * BATCH 1: GetQueuedCompletionStatus; more: GetQueuedCompletionStatusEx with that many entries (16
+ * by default). Prints its port; on SIGTERM also its processor time and its counts. -DIOCP4LINUX:
+ * microcai/iocp (either back end). Otherwise: completion-port. The only differences are in this
+ * block. */
 #ifdef IOCP4LINUX
 #include "iocp.h"
 #undef socket

@@ -1,4 +1,5 @@
-//! What all clients that wait for answers have in common: how long they go on, and what came of it.
+//! The common parts of all clients that wait for answers: how long they continue, and their
+//! results.
 
 use std::time::{Duration, Instant};
 
@@ -10,10 +11,10 @@ const DRAIN: Duration = Duration::from_secs(5);
 
 /// Clients that send requests and wait for the answers.
 pub(crate) trait Ask {
-    /// Sends requests for as long as `time`, and until one of them is answered; then waits for the last answers.
-    /// The latencies of the answers go into `latencies`.
+    /// Sends requests for as long as `time`, and until one of them is answered; then waits for the
+    /// last answers. The latencies of the answers go into `latencies`.
     ///
-    /// An error says in a line what went wrong; the clients are of no use after it.
+    /// The error is a line of text; the clients are unusable after it.
     fn run(
         &mut self,
         pattern: Pattern,
@@ -25,7 +26,8 @@ pub(crate) trait Ask {
     fn connections(&self) -> usize;
 }
 
-/// What came of a round, apart from the latencies. Requests of a spinning connection are not in it.
+/// The result of a round, without the latencies. Requests of a spinning connection are not
+/// included.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
     /// Requests answered until the time was over, and that time in seconds.
@@ -57,9 +59,9 @@ impl Progress {
         self.is_sending
     }
 
-    /// For how long to wait at most while so many clients of all are without answer; `answered` is what each has
-    /// been answered. A round that brought no answer in its time goes on until there is one: on a busy machine
-    /// the server may not have had the processor for so long.
+    /// The maximum time to wait while that many clients have no answer; `answered` has the number
+    /// of answers for each. A round without any answer in its time continues until there is one: on
+    /// a busy machine the server may have been without a processor for so long.
     pub(crate) fn left(
         &mut self,
         under_way: usize,
@@ -82,7 +84,7 @@ impl Progress {
         Ok(until.saturating_duration_since(now))
     }
 
-    /// What came of the round; `answered` as above.
+    /// The result of the round; `answered` as above.
     pub(crate) fn tally(self, answered: impl Iterator<Item = u64>) -> Tally {
         Tally { answered: answered.sum(), ..self.tally }
     }
@@ -99,7 +101,7 @@ mod tests {
         assert!(progress.is_sending() && left > Duration::from_secs(1), "{left:?}");
         progress.left(1, 2, [3, 1].into_iter()).unwrap();
         assert!(!progress.is_sending());
-        // What is answered later belongs to no time.
+        // Later answers count for no time.
         progress.left(1, 2, [4, 1].into_iter()).unwrap();
         let tally = progress.tally([4, 2].into_iter());
         assert_eq!((tally.in_time, tally.least, tally.answered), (4, 1, 6));

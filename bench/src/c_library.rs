@@ -26,7 +26,7 @@ pub(crate) struct Packet {
     overlapped: *mut c_void,
     /// 0 if the operation has ended well.
     internal: usize,
-    /// What is reported of a socket; or how many bytes an operation has transferred.
+    /// Socket events, or the number of bytes that an operation has transferred.
     pub(crate) events: u32,
 }
 
@@ -202,8 +202,10 @@ impl Port {
         } else {
             (packets.as_mut_ptr(), &raw mut received)
         };
-        // SAFETY: the call demands so many changes, room for so many packets, and for their number.
-        // - valid: these are slices and a local, borrowed over the call; where there are none, null.
+        // SAFETY: the call demands that many changes, room for that many packets, and for their
+        // number.
+        // - valid: these are slices and a local, borrowed over the call; where there are none,
+        //   null.
         let code = unsafe {
             cp_process_notifications(
                 self.0,
@@ -229,7 +231,7 @@ impl Port {
     /// Waits for packets; how many.
     pub(crate) fn dequeue(&self, packets: &mut [Packet]) -> io::Result<usize> {
         let (room, mut removed) = (u32::try_from(packets.len()).unwrap_or(u32::MAX), 0);
-        // SAFETY: the call demands room for so many packets, and for their number.
+        // SAFETY: the call demands room for that many packets, and for their number.
         // - valid: these are a slice and a local, borrowed over the call.
         let done = unsafe {
             cp_dequeue_many(self.0, packets.as_mut_ptr(), room, &raw mut removed, u32::MAX, 0)
@@ -242,7 +244,7 @@ impl Port {
 }
 
 impl Port {
-    /// Queues the packet of an operation that has ended at once, for any thread.
+    /// Queues the packet of an operation that has ended immediately, for any thread.
     pub(crate) fn post(&self, bytes: u32, overlapped: *mut Overlapped) -> io::Result<()> {
         match cp_post(self.0, bytes, 0, overlapped.cast()) {
             0 => Err(failed("cp_post", cp_last_error())),
@@ -250,7 +252,8 @@ impl Port {
         }
     }
 
-    /// Has the operations of a socket complete here: also those that are done at once, or not.
+    /// Associates the operations of a socket with this port; `tells_all` if operations that end
+    /// immediately also make packets.
     pub(crate) fn associate(&self, socket: &Socket, tells_all: bool) -> io::Result<()> {
         let file = std::ptr::without_provenance_mut(usize::try_from(socket.0).unwrap_or(0));
         self.associate_handle(file, tells_all)
@@ -270,7 +273,7 @@ impl Port {
 }
 
 impl Packet {
-    /// The address of the OVERLAPPED of the operation that it tells of.
+    /// The address of the OVERLAPPED of its operation.
     pub(crate) fn operation(&self) -> usize {
         self.overlapped.addr()
     }
@@ -281,7 +284,7 @@ impl Packet {
     }
 }
 
-/// The code of an operation that goes on when its call returns.
+/// The code of an operation that is in progress when its call returns.
 const GOES_ON: u32 = 997;
 
 /// An `OVERLAPPED`, which nothing here looks into.
@@ -294,13 +297,13 @@ pub(crate) struct Overlapped {
     event: usize,
 }
 
-/// A file of which operations go on, closed when it is dropped.
+/// A file opened for overlapped operations, closed when it is dropped.
 #[derive(Debug)]
 pub(crate) struct File(*mut c_void);
 
 impl File {
-    /// Opens it for reading, past the system's memory or not, with its packets on `port`: also those of what is done
-    /// at once, or not.
+    /// Opens it for reading, cached or not, with its packets on `port`; operations that end
+    /// immediately make packets or not.
     pub(crate) fn open(
         path: &Path,
         is_direct: bool,
@@ -325,12 +328,14 @@ impl File {
         Ok(file)
     }
 
-    /// Begins to read at `offset`: how many bytes, if it is done at once, and `None` if it goes on.
+    /// Starts to read at `offset`. Returns the number of bytes if it ends immediately, and `None`
+    /// if it is in progress.
     ///
     /// # Safety
     ///
-    /// The memory and the OVERLAPPED stay where they are, and nothing else uses them, until the packet of the read has
-    /// been taken, or this returns a number and no packet tells of what is done at once.
+    /// The memory and the OVERLAPPED stay valid, and nothing else uses them, until the packet of
+    /// the read has been taken, or until this returns a number if operations that end immediately
+    /// make no packet.
     pub(crate) unsafe fn read(
         &self,
         memory: &mut [u8],
@@ -340,8 +345,9 @@ impl File {
         *overlapped = Overlapped { offset, ..Overlapped::default() };
         let (count, mut read) = (u32::try_from(memory.len()).unwrap_or(u32::MAX), 0);
         let (place, overlapped) = (memory.as_mut_ptr().cast(), (&raw mut *overlapped).cast());
-        // SAFETY: the call demands memory and an OVERLAPPED until the end of the operation, and a place for the count.
-        // - the caller says so of the former, and the place is a local.
+        // SAFETY: the call demands memory and an OVERLAPPED until the end of the operation, and a
+        // place for the count.
+        // - the caller guarantees it for the former, and the place is a local.
         let done = unsafe { cp_read_file(self.0, place, count, &raw mut read, overlapped) };
         match done {
             0 if cp_last_error() == GOES_ON => Ok(None),
@@ -368,8 +374,8 @@ impl Drop for Port {
 pub(crate) struct Socket(i32);
 
 impl Socket {
-    /// This one. A program in C would have been given it by the library. It is in non-blocking mode, if it is to be
-    /// read or written by calls without an OVERLAPPED.
+    /// Wraps this socket, which a C program would have got from the library. It is non-blocking if
+    /// it is used by calls without an OVERLAPPED.
     pub(crate) fn of(socket: impl IntoRawFd) -> Self {
         let descriptor = socket.into_raw_fd();
         cp_adopt(descriptor);
@@ -401,7 +407,8 @@ impl Socket {
     /// Receives a datagram.
     pub(crate) fn receive_from(&self, buffer: &mut [u8]) -> io::Result<(usize, Address)> {
         let mut from = Address { bytes: [0; 7], length: 28 };
-        // SAFETY: recvfrom(2) writes at most so many bytes at either pointer, and the address's length.
+        // SAFETY: recvfrom(2) writes at most that many bytes at either pointer, and the address's
+        // length.
         // - valid: these are a slice and a local, borrowed over the call, with their lengths.
         let received = outcome(unsafe {
             cp_recvfrom(
@@ -419,8 +426,9 @@ impl Socket {
     /// Sends a datagram.
     pub(crate) fn send_to(&self, bytes: &[u8], to: &Address) -> io::Result<usize> {
         let address = to.bytes.as_ptr().cast();
-        // SAFETY: sendto(2) reads so many bytes at either pointer.
-        // - valid: both are borrowed over the call; the address has the length that the system has given.
+        // SAFETY: sendto(2) reads that many bytes at either pointer.
+        // - valid: both are borrowed over the call; the address has the length that the system has
+        //   given.
         outcome(unsafe {
             cp_sendto(self.0, bytes.as_ptr().cast(), bytes.len(), 0, address, to.length)
         })
@@ -441,14 +449,14 @@ impl Part {
     }
 }
 
-/// What has become of an operation when its call returns.
+/// The outcome of an operation when its call returns.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Started {
-    /// It has ended well. A packet tells of it as well, unless the socket was associated otherwise.
+    /// It has succeeded. A packet reports it as well, unless the socket was associated otherwise.
     Done(u32),
-    /// A packet will tell of it.
+    /// A packet will report it.
     GoesOn,
-    /// It has failed, and nothing else tells of it.
+    /// It has failed, and nothing else reports it.
     Failed,
 }
 
@@ -462,7 +470,7 @@ impl Started {
     }
 }
 
-/// What is told of the addresses of an accepted connection, each: an address, and 16 bytes more.
+/// Bytes for each address of an accepted connection: the address, and 16 more.
 const OF_ADDRESS: u32 = 28 + 16;
 
 /// The room that an accept needs.
@@ -470,7 +478,7 @@ pub(crate) const ROOM_OF_ACCEPT: usize = 2 * OF_ADDRESS as usize;
 
 // These take a number and no `Socket`: another thread may have taken the packet, and closed the socket, before they return.
 impl Socket {
-    /// One for a connection of IPv4 that is to be accepted.
+    /// A socket for an IPv4 connection to be accepted.
     pub(crate) fn new() -> io::Result<Self> {
         let made = cp_socket(libc::AF_INET, libc::SOCK_STREAM, 0);
         if made < 0 { Err(failed("cp_socket", cp_last_error())) } else { Ok(Self(made)) }
@@ -480,12 +488,13 @@ impl Socket {
         self.0
     }
 
-    /// Begins to receive at most `room` bytes; of a datagram also from where.
+    /// Starts to receive at most `room` bytes, and the sender's address of a datagram.
     ///
     /// # Safety
     ///
-    /// The pointers are valid, the first one for so many bytes, and nothing else uses what they point to until the packet
-    /// of the operation has been taken, or this returns what has no packet.
+    /// The pointers are valid, the first one for that many bytes, and nothing else uses what they
+    /// point to until the packet of the operation has been taken, or this returns an outcome
+    /// without a packet.
     pub(crate) unsafe fn start_receive(
         number: RawFd,
         place: *mut u8,
@@ -496,7 +505,7 @@ impl Socket {
         let (mut address, mut size) = (std::ptr::null_mut(), std::ptr::null_mut());
         if let Some(from) = from {
             // SAFETY: writing through a raw pointer demands that it is valid.
-            // - the caller says so.
+            // - the caller guarantees it.
             unsafe { from.write(Address { bytes: [0; 7], length: 28 }) };
             // SAFETY: the address of a field demands that the pointer is to an object.
             // - as above.
@@ -507,11 +516,12 @@ impl Socket {
         let part = Part::of(place, room);
         let (mut received, mut flags) = (0, 0);
         // SAFETY: writing through a raw pointer demands that it is valid.
-        // - the caller says so.
+        // - the caller guarantees it.
         unsafe { overlapped.write(Overlapped::default()) };
-        // SAFETY: the call demands a list of buffers and places for two numbers until it returns, and until the end of
-        // the operation the memory of the buffers, the OVERLAPPED, and the address with its size unless they are null.
-        // - the former are locals, the caller says so of the latter.
+        // SAFETY: the call demands a list of buffers and places for two numbers until it returns,
+        // and until the end of the operation the memory of the buffers, the OVERLAPPED, and the
+        // address with its size unless they are null.
+        // - the former are locals, the caller guarantees it for the latter.
         let failed = unsafe {
             cp_start_receive(
                 number,
@@ -527,7 +537,7 @@ impl Socket {
         Started::of(failed == 0, received)
     }
 
-    /// Begins to send so many bytes, all of them; a datagram to where it goes.
+    /// Begins to send that many bytes, all of them; a datagram to where it goes.
     ///
     /// # Safety
     ///
@@ -544,11 +554,12 @@ impl Socket {
         let address = to.as_ref().map_or(std::ptr::null(), |to| to.bytes.as_ptr().cast());
         let size = to.map_or(0, |to| to.length.cast_signed());
         // SAFETY: writing through a raw pointer demands that it is valid.
-        // - the caller says so.
+        // - the caller guarantees it.
         unsafe { overlapped.write(Overlapped::default()) };
-        // SAFETY: the call demands a list of buffers, a place for a number, and an address of that size or none until it
-        // returns, and until the end of the operation the memory of the buffers and the OVERLAPPED.
-        // - the former are locals and an argument, the caller says so of the latter.
+        // SAFETY: the call demands a list of buffers, a place for a number, and an address of that
+        // size or none until it returns, and until the end of the operation the memory of the
+        // buffers and the OVERLAPPED.
+        // - the former are locals and an argument, the caller guarantees it for the latter.
         let failed = unsafe {
             cp_start_send(
                 number,
@@ -564,11 +575,12 @@ impl Socket {
         Started::of(failed == 0, sent)
     }
 
-    /// Begins to accept: `made` is to be the connection's.
+    /// Starts to accept: `made` becomes the connection.
     ///
     /// # Safety
     ///
-    /// As of [`start_receive`](Self::start_receive): `place` is valid for [`ROOM_OF_ACCEPT`] bytes.
+    /// As for [`start_receive`](Self::start_receive): `place` is valid for [`ROOM_OF_ACCEPT`]
+    /// bytes.
     pub(crate) unsafe fn start_accept(
         listener: RawFd,
         made: RawFd,
@@ -578,11 +590,11 @@ impl Socket {
         let of = |number: RawFd| usize::try_from(number).unwrap_or(usize::MAX);
         let (place, mut received) = (place.cast(), 0);
         // SAFETY: writing through a raw pointer demands that it is valid.
-        // - the caller says so.
+        // - the caller guarantees it.
         unsafe { overlapped.write(Overlapped::default()) };
-        // SAFETY: the call demands room for the data and both addresses, and an OVERLAPPED, until the end of the
-        // operation; and a place for the count until it returns.
-        // - the caller says so of the former, and the place is a local.
+        // SAFETY: the call demands room for the data and both addresses, and an OVERLAPPED, until
+        // the end of the operation; and a place for the count until it returns.
+        // - the caller guarantees it for the former, and the place is a local.
         let done = unsafe {
             cp_accept_ex(
                 of(listener),
@@ -626,7 +638,7 @@ fn outcome(done: isize) -> io::Result<usize> {
 
 impl Read for &Socket {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        // SAFETY: recv(2) writes at most so many bytes at the pointer.
+        // SAFETY: recv(2) writes at most that many bytes at the pointer.
         // - valid: it is a slice, borrowed over the call.
         outcome(unsafe { cp_recv(self.0, buffer.as_mut_ptr().cast(), buffer.len(), 0) })
     }
@@ -640,7 +652,7 @@ impl Read for Socket {
 
 impl Write for Socket {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        // SAFETY: send(2) reads so many bytes at the pointer.
+        // SAFETY: send(2) reads that many bytes at the pointer.
         // - valid: it is a slice, borrowed over the call.
         outcome(unsafe { cp_send(self.0, buffer.as_ptr().cast(), buffer.len(), 0) })
     }

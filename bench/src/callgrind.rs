@@ -1,8 +1,8 @@
 //! Instructions of user code for each event, counted by `valgrind --tool=callgrind`.
 //!
 //! A child under callgrind does a piece of work, once with few and once with many repetitions; the
-//! difference is what the repetitions cost, without start and end. Unlike times this is the same on
-//! every run, and it tells in which functions the instructions are. System calls count as nothing.
+//! difference is the cost of the repetitions, without start and end. Unlike times, this is the same
+//! on every run, and shows the functions. System calls do not count.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -13,20 +13,20 @@ use crate::compare::is_ours;
 use crate::report::{Cell, Quantity, Row};
 use crate::{files, posts, registration, single, timers};
 
-/// A piece of work that a child does, as it stands on its command line.
+/// A child's work, as given on its command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Work {
     /// `single`, `posts`, `timers`, `files` or `registration`.
     pub(crate) bench: String,
     pub(crate) contender: String,
-    /// Connections that are ready at once, or messages posted at once.
+    /// Connections that are ready at the same time, or messages posted together.
     pub(crate) size: usize,
     /// Events, messages or sockets.
     pub(crate) amount: usize,
 }
 
 impl Work {
-    /// Does the work: what the child is for.
+    /// Does the child's work.
     pub(crate) fn perform(&self) -> io::Result<()> {
         let unknown = || io::Error::other(format!("no such work: {self:?}"));
         match self.bench.as_str() {
@@ -45,7 +45,7 @@ impl Work {
     }
 }
 
-/// What is counted together.
+/// A situation counted as one.
 struct Situation {
     bench: &'static str,
     title: &'static str,
@@ -94,7 +94,7 @@ const SITUATIONS: [Situation; 5] = [
     },
     Situation {
         bench: "files",
-        title: "a read of 4 KiB from a file, cached: start, outcome, and a look at what was read",
+        title: "a read of 4 KiB from a file, cached: start, outcome, and a check of the data",
         contenders: &files::PERFORMED,
         sizes: &[1],
         amounts: [5_000, 15_000],
@@ -117,7 +117,7 @@ const SITUATIONS: [Situation; 5] = [
     },
 ];
 
-/// What is subtracted.
+/// The part to subtract.
 const BARE: &str = "bare";
 
 /// Functions of ours that are named.
@@ -274,8 +274,8 @@ fn profile(executable: &Path, work: &Work, scratch: &Path) -> io::Result<Profile
     parse(&fs::read_to_string(file)?)
 }
 
-/// Reads callgrind's own format: lines `fn=(number) name` (the name only the first time), then lines
-/// `position cost`; the one behind `calls=` is what the called function has cost.
+/// Reads callgrind's own format: lines `fn=(number) name` (the name only the first time), then
+/// lines `position cost`. The line after `calls=` has the cost of the called function.
 fn parse(text: &str) -> io::Result<Profile> {
     let mut names: HashMap<String, String> = HashMap::new();
     let mut profile = Profile::default();

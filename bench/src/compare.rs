@@ -1,7 +1,7 @@
 //! Compares this build with another `cport-bench`, so that a change of the port can be judged.
 //!
-//! A cell has one contender: the server of this build and that of the other one. Both take turns in each round, so what
-//! the machine does besides affects both, and the ratio of a round cancels it.
+//! A cell has one contender: the server of this build and that of the other one. Both take turns in
+//! each round, so other load of the machine affects both, and the ratio of a round cancels it.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -1,12 +1,12 @@
-//! What an event costs on a port that has very many registrations.
+//! The cost of an event on a port with very many registrations.
 //!
-//! Event counters are registered, a thousand to a million of them. In each step a few of them, drawn by
-//! lot, are counted up. Then the same thread takes the packets, reads the counters and rearms: that is
-//! what is timed, in processor time of the thread.
+//! A thousand to a million event counters are registered. Each step increments a few random ones.
+//! Then the same thread takes the packets, reads the counters and rearms; this is timed, in
+//! processor time of the thread.
 //!
-//! On epoll the process's limit of descriptors is the end. On the simulated kernel memory is. What a
-//! kernel costs by itself is measured beside the port: an edge-triggered set, which is asked, and the
-//! counters it names, which are read.
+//! On epoll, the process's descriptor limit ends the measurement; on the simulated kernel, memory
+//! does. The cost of the kernel alone is measured as well: polling an edge-triggered set, and
+//! reading the counters it reports.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -21,19 +21,19 @@ use crate::processor_time::Clock;
 use crate::statistics::{Estimate, estimate_present};
 use crate::{Failure, table};
 
-/// How many are ready in a step: more than a batch, and few beside the registrations.
+/// How many are ready in a step: more than a batch, and few compared to the registrations.
 const READY: usize = 512;
 /// Steps of a round.
 const STEPS: u32 = 16;
 /// Packets, or events, that are taken at a time.
 const TAKEN: usize = 64;
-/// Registrations that are measured, as far as it goes.
+/// Numbers of registrations to measure, up to the limit.
 const SIZES: [usize; 10] =
     [1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000];
 /// Descriptors that the process needs besides the counters.
 const SPARE: usize = 64;
 
-/// What is measured: a column of the table.
+/// A measured quantity: a column of the table.
 struct Line {
     name: &'static str,
     /// Whether its counters are descriptors of the process.
@@ -88,7 +88,7 @@ const LINES: [Line; 4] = [
     },
 ];
 
-/// The columns of the port, and those of the kernels beside which they stand.
+/// The columns of the port, and those of the kernels to compare with.
 const PAIRS: [(usize, usize); 2] = [(0, 1), (2, 3)];
 
 /// A size, and the times for each line.
@@ -134,9 +134,10 @@ fn real(count: usize) -> io::Result<Vec<OwnedFd>> {
     (0..count).map(|_| Ok(eventfd(0, flags)?)).collect()
 }
 
-/// Something that tells which counters can be read.
+/// Reports which counters are readable.
 trait Watch<C> {
-    /// Reads those that it is told of, a batch or all of them, and tells how many. Does not wait.
+    /// Reads the reported counters, a batch or all of them, and returns their number. Does not
+    /// block.
     fn take(&mut self, counters: &[C]) -> io::Result<usize>;
 }
 
@@ -335,7 +336,7 @@ mod tests {
         }
     }
 
-    /// What does not tell of a counter is found out, and does not count as fast.
+    /// A contender that misses a counter is detected and does not count as fast.
     #[test]
     fn a_lost_event_is_an_error() {
         struct Deaf;

@@ -1,8 +1,9 @@
-//! The clients of a server that echoes datagrams: one thread, and a socket of its own for each of the server's.
+//! The clients of a server that echoes datagrams: one thread, with a socket for each of the
+//! server's.
 //!
-//! So many requests are under way on each socket, and an answer makes room for the next one. Over loopback a
-//! datagram is lost only if the receiver's buffer is full, for which there are far too few of them. So
-//! every answer is waited for, and one that is missing is an error.
+//! Each socket has a fixed number of requests in flight, and an answer makes room for the next one.
+//! Over loopback, a datagram is lost only if the receiver's buffer is full, and far too few are in
+//! flight for that. So every answer is awaited, and a missing one is an error.
 
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -25,7 +26,7 @@ struct Slot {
 struct Client {
     socket: UdpSocket,
     slots: Vec<Slot>,
-    /// Requests begun ever, to tell them apart.
+    /// The total number of requests, which distinguishes them.
     count: u64,
     /// Requests answered in this round.
     answered: u64,
@@ -38,7 +39,7 @@ pub(crate) struct Datagrams {
 }
 
 impl Datagrams {
-    /// A client for each of a server's sockets, with so many requests under way.
+    /// A client for each of a server's sockets, with that many requests in flight.
     pub(crate) fn new(sockets: &[SocketAddr], under_way: usize) -> io::Result<Datagrams> {
         let mut set = Set::new()?;
         let mut clients = Vec::with_capacity(sockets.len());
@@ -61,7 +62,7 @@ impl Datagrams {
 }
 
 impl Client {
-    /// Sends the next request of a slot. Its number says which client and slot it is of.
+    /// Sends the next request of a slot. Its number identifies the client and the slot.
     fn send(&mut self, index: usize, at: usize) -> Result<(), String> {
         let slot = &mut self.slots[at];
         let number = (index as u64) << 48 | (at as u64) << 40 | (self.count & 0xff_ffff_ffff);
@@ -119,7 +120,7 @@ impl Ask for Datagrams {
             for event in 0..self.set.count() {
                 let Some(index) = self.set.index(event) else { continue };
                 let client = &mut self.clients[index];
-                // No more than were under way when the event came: what comes later has an event of its own.
+                // At most as many as were in flight at the event: later ones have their own events.
                 for _ in 0..client.slots.iter().filter(|slot| slot.is_under_way).count() {
                     let Some((at, latency)) = client.receive()? else { break };
                     latencies.record(latency);
@@ -177,7 +178,7 @@ mod tests {
         let (tally, latencies) = run(|_| 1);
         let tally = tally.unwrap();
         assert!(tally.in_time > 0 && tally.answered >= tally.in_time, "{tally:?}");
-        // What is under way when the time is over, and what its last events bring.
+        // Requests in flight when the time ends, and their last events.
         assert!(tally.answered - tally.in_time <= 6, "{tally:?}");
         assert!(tally.least <= tally.in_time / 2, "{tally:?}");
         assert!(tally.seconds >= 0.03, "{tally:?}");
@@ -192,7 +193,7 @@ mod tests {
                     bytes[8] ^= 1;
                     1
                 }),
-                // The number of another slot, and of none.
+                // The number of another slot, and a number without a slot.
                 13 => run(|bytes| {
                     bytes[13] ^= 0x81;
                     1
@@ -206,7 +207,7 @@ mod tests {
         }
     }
 
-    /// The answer of one slot stands for no other.
+    /// The answer of one slot does not count for another.
     #[test]
     fn an_answer_that_comes_twice_is_a_wrong_one() {
         assert_eq!(run(|_| 2).0.unwrap_err(), "an answer differs from its request");

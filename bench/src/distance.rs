@@ -13,10 +13,10 @@ use crate::system;
 /// One measurement, a millisecond or less.
 const PASSES: u32 = 2000;
 
-/// In the place of a number: one of the threads does not take part.
+/// Instead of a number: one of the threads does not take part.
 const STOP: u32 = u32::MAX;
 
-/// Two distances are the same if neither is so many times the other.
+/// Two distances are the same if neither is this many times the other.
 const SAME: f64 = 2.0;
 
 /// How long a line of the cache takes from one processor to another and back, between the first and the last

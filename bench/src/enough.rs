@@ -10,9 +10,9 @@ use crate::report::{Row, too_few};
 /// How many rounds a cell takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Amount {
-    /// So many in any case.
+    /// The minimum.
     pub(crate) least: usize,
-    /// More for want of comparable ones may begin until then; none without it.
+    /// Additional rounds for comparable ones may start until then; none if it is `None`.
     pub(crate) until: Option<Instant>,
     /// More until the intervals are narrow, up to this number in all.
     pub(crate) narrow_or: Option<usize>,
@@ -24,7 +24,7 @@ impl Amount {
         Amount { least: rounds, until: None, narrow_or: None }
     }
 
-    /// Whether another round follows so many, which have brought `rows`.
+    /// Whether another round follows after that many, with results `rows`.
     pub(crate) fn goes_on(self, rounds: usize, rows: &[Row], compared: &str) -> bool {
         let is_time = || self.until.is_some_and(|until| Instant::now() < until);
         let would_help = || match self.narrow_or {
@@ -40,13 +40,13 @@ impl Amount {
 pub(crate) struct Limit(Option<Instant>);
 
 impl Limit {
-    /// A run that begins now takes no more rounds than usual when this time is over; without a time it takes no
-    /// more at all.
+    /// A run that starts now takes no more rounds than usual after this time; without a time,
+    /// never.
     pub(crate) fn new(time: Option<Duration>) -> Limit {
         Limit(time.and_then(|time| Instant::now().checked_add(time)))
     }
 
-    /// Until when a cell may take more, if what is measured after it takes `rest`.
+    /// The time until which a cell may take more rounds, if the later measurements take `rest`.
     pub(crate) fn before(self, rest: Duration) -> Option<Instant> {
         self.0.and_then(|end| end.checked_sub(rest))
     }
@@ -57,7 +57,8 @@ mod tests {
     use super::*;
     use crate::report::APART;
 
-    /// Two rows with so many rounds, in the first `near` of which the processors were as far apart for both.
+    /// Two rows with that many rounds. In the first `near` of them the processors were equally far
+    /// apart for both.
     fn rows(rounds: usize, near: usize) -> Vec<Row> {
         let mut rows =
             ["ours", "mio"].map(|name| Row { contender: name.to_owned(), ..Row::default() });

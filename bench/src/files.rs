@@ -1,19 +1,18 @@
 //! Random reads of 4 KiB from a file.
 //!
-//! *Cached*: the file is in the system's memory, and one thread reads. A contender reads one page after the
-//! other, or has 32 reads in flight. The time that is compared is the processor time of the process for each
-//! read: no thread ever sleeps, and what other processes do meanwhile is not counted. The rate is by the
-//! clock.
+//! *Cached*: the file is in the system's memory, and one thread reads. A contender reads one page
+//! after the other, or has 32 reads in flight. Compared is the processor time of the process for
+//! each read: no thread ever sleeps, and other processes are not counted. The rate is by the clock.
 //!
-//! *Not cached*: past the system's memory (`O_DIRECT`), with 32 reads in flight. The rate is compared.
+//! *Not cached*: unbuffered (`O_DIRECT`), with 32 reads in flight. The rate is compared.
 //!
-//! *While an echo runs elsewhere*: see [`apart`]. *On the server that echoes*: see [`beside`].
+//! *While an echo runs elsewhere*: see [`apart`]. *On the echo server*: see [`beside`].
 //!
-//! How far apart the processors are is measured between the turns, but not where the file is cached: one thread
-//! reads there, and nothing passes between processors.
+//! How far apart the processors are is measured between the turns, but not where the file is
+//! cached: one thread reads there, and nothing passes between processors.
 //!
-//! Each read is of a page that nothing tells before. Each contender looks at what it has read: at a word of
-//! each sector in the rounds, and at each byte before them.
+//! Reads are of unpredictable pages. Each contender checks the data: a word of each sector in the
+//! rounds, and each byte before them.
 
 mod apart;
 mod bare;
@@ -74,7 +73,7 @@ impl Default for Options {
     }
 }
 
-/// From which file a server reads beside its echo.
+/// The file that a server reads during its echo.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Reading {
     #[arg(long, required = false)]
@@ -88,7 +87,7 @@ pub(crate) const IN_FLIGHT: usize = 32;
 
 /// A way to read.
 trait Reader {
-    /// Makes all reads of a plan, and looks at what they bring.
+    /// Makes all reads of a plan, and checks their data.
     fn read(&mut self, plan: &mut Plan) -> io::Result<()>;
 }
 
@@ -127,7 +126,7 @@ const DIRECT: [Entry; 7] = [
 pub(crate) const PERFORMED: [&str; 5] =
     [AT_ONCE, "ours, at once, shared", BY_PACKET, BY_TOKENS, PREAD];
 
-/// Reads so often from a small file; `None` if there is no such contender.
+/// Makes that many reads from a small file; `None` if there is no such contender.
 pub(crate) fn perform(name: &str, reads: usize) -> io::Result<Option<()>> {
     let Some(entry) = CACHED.iter().find(|entry| entry.name == name) else { return Ok(None) };
     let scratch = Scratch::new(&std::env::temp_dir(), 1 << 20)?;
@@ -198,7 +197,7 @@ fn of_the_file(scratch: &Scratch) -> String {
 struct Entrant(Box<dyn Reader>);
 
 impl Entrant {
-    /// It has read a little: its memory is there, and its threads are. All that it has read was right.
+    /// It has read a few pages, so its memory and threads exist. All data was correct.
     fn new(entry: &Entry, scratch: &Scratch, way: Way) -> io::Result<Entrant> {
         let mut reader = (entry.build)(scratch, way)?;
         reader.read(&mut Plan::endless(scratch.pages(), 0).of(20 * IN_FLIGHT).thorough())?;

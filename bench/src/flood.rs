@@ -1,7 +1,8 @@
-//! The clients of a sink: one thread that keeps the sockets of all connections full and reads nothing.
+//! The clients of a sink: one thread that keeps the sockets of all connections full and reads
+//! nothing.
 //!
-//! A write hands over a block that is larger than the room there is, so that one call for each event
-//! fills a socket and has the kernel tell when a third of it is empty again.
+//! A write passes a block that is larger than the free space. So one call for each event fills a
+//! socket, and makes the kernel report when a third of it is empty again.
 
 use std::io::{self, ErrorKind, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -11,9 +12,9 @@ use crate::system::{self, Set, Wanted};
 
 /// Bytes of a write.
 const BLOCK: usize = 256 * 1024;
-/// The room that the kernel is asked for at either end of a connection: so much that a server does
-/// not empty it while the clients' thread waits for a processor, so little that what is left at the
-/// end of a turn is soon read. The system may grant less.
+/// The requested buffer size at either end of a connection: large enough that a server does not
+/// empty it while the clients' thread waits for a processor, small enough that the remaining data
+/// at the end of a turn is soon read. The system may grant less.
 pub(crate) const ROOM: usize = 256 * 1024;
 
 /// Connections to a sink.
@@ -37,7 +38,7 @@ impl Flood {
     /// Connects once more.
     pub(crate) fn connect(&mut self, server: SocketAddr) -> io::Result<()> {
         let stream = TcpStream::connect(server)?;
-        // A reset at the end leaves no connection behind that would keep the port number.
+        // The final reset leaves no connection that would keep the port number.
         system::reset_when_closed(&stream)?;
         system::room_to_send(&stream, ROOM)?;
         stream.set_nodelay(true)?;
@@ -50,10 +51,10 @@ impl Flood {
     /// Keeps all sockets full for as long as `time`. They are full at the end: a server has
     /// something to read for a while after it.
     ///
-    /// An error says in a line what went wrong; the connections are of no use after it.
+    /// The error is a line of text; the connections are unusable after it.
     pub(crate) fn run(&mut self, time: Duration) -> Result<(), String> {
         let end = Instant::now() + time;
-        // What was emptied since the last time gives events; what was filled up then, too.
+        // Space freed since the last time causes events, even if it was filled then.
         for index in 0..self.streams.len() {
             self.fill(index)?;
         }
@@ -70,7 +71,7 @@ impl Flood {
         }
     }
 
-    /// Writes until there is no more room; the kernel tells then when there is room again.
+    /// Writes until there is no more room; the kernel then reports when there is room again.
     fn fill(&mut self, index: usize) -> Result<(), String> {
         loop {
             match self.streams[index].write(&self.block) {
@@ -114,7 +115,7 @@ mod tests {
         let mut bytes = vec![0; 64 * 1024];
         for _ in 0..20 {
             for (index, stream) in streams.iter_mut().enumerate() {
-                // On a busy machine the kernel may make room once more behind the end of the time.
+                // On a busy machine the kernel may free space once more after the end of the time.
                 let is_full = (0..50).any(|_| {
                     flood.run(TIME).unwrap();
                     let written = flood.streams[index].write(&[0]);

@@ -1,12 +1,12 @@
-//! How long it takes until another thread takes over from a handler that blocks in the kernel, for
-//! each way in which the port finds that out.
+//! The time until another thread takes over from a handler that blocks in the kernel, for each of
+//! the port's detection methods.
 //!
 //! Two situations. *Alone*: one thread may run, and it goes to sleep; only the parked thread can
 //! notice. *Among others*: two may run, one goes to sleep, and the other handles short packets all
-//! the time, so that it comes to the port every few dozen microseconds; another one is always queued.
+//! the time, so that it enters the port every few dozen microseconds; another one is always queued.
 //!
-//! And the price of being observed: how much more of the processor a handler needs for each sleep if
-//! its switches are recorded.
+//! Also measures the cost of being observed: the additional processor time of a handler for each
+//! sleep if its switches are recorded.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -31,7 +31,7 @@ const SHORT: Duration = Duration::from_micros(30);
 
 #[derive(Clone, Copy, Debug)]
 enum Message {
-    /// Sleeps, by a call that says so (`announced`) or without a word.
+    /// Sleeps, in a call that announces it (`announced`) or without announcing it.
     Sleep {
         announced: bool,
     },
@@ -83,7 +83,7 @@ impl Server {
         self.is_asleep.store(false, SeqCst);
     }
 
-    /// Two at a time are handled again once somebody has taken over.
+    /// Two at a time are handled again once another thread has taken over.
     fn be_short(&self) {
         if self.short.fetch_add(1, SeqCst) > 0 {
             self.take_over();
@@ -151,7 +151,7 @@ fn measure(
             scope.spawn(|| server.serve());
         }
         if among_others {
-            // Two, so that one is queued whenever the thread that handles them comes back.
+            // Two, so that one is queued whenever their thread returns.
             let _ = server.port.post(Message::Short);
             let _ = server.port.post(Message::Short);
         }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-/// Each power of two is divided into so many parts.
+/// Each power of two is divided into this many parts.
 const PARTS: usize = 64;
 const PART_BITS: u32 = PARTS.trailing_zeros();
-/// Up to 2^40 ns, which is 18 minutes; what is longer is counted there.
+/// Up to 2^40 ns, which is 18 minutes; longer times are counted there.
 const LARGEST: u64 = (1 << 40) - 1;
 const BUCKETS: usize = bucket(LARGEST) + 1;
 
@@ -54,8 +54,8 @@ impl Histogram {
         self.total += 1;
     }
 
-    /// Records a time, and those that requests sent each millisecond in between would have seen: a
-    /// closed loop asks least often where it waits longest, and hides what it waits for.
+    /// Records a time, and those of hypothetical requests sent each millisecond in between: a
+    /// closed loop sends least often while it waits longest, and so hides its waits.
     pub(crate) fn record_as_if_asked_each_millisecond(&mut self, time: Duration) {
         self.record(time);
         let mut left = time;
@@ -65,7 +65,7 @@ impl Histogram {
         }
     }
 
-    /// The time in nanoseconds that so many of 1000 values do not exceed; `None` if it is empty.
+    /// The time in nanoseconds that this many of 1000 values do not exceed; `None` if it is empty.
     pub(crate) fn per_mille(&self, share: u64) -> Option<f64> {
         if self.total == 0 {
             return None;

@@ -22,9 +22,9 @@ pub(crate) enum Handlers {
     Quick,
     /// All the same work.
     All(Work),
-    /// A sleep of so many microseconds, once in so many requests.
+    /// A sleep of that many microseconds in one of that many requests.
     SometimesSleep { once_in: u64, microseconds: u32 },
-    /// Nothing, but those of the first connection spin for so many microseconds.
+    /// Nothing, but requests of the first connection spin for that many microseconds.
     FirstSpins(u32),
 }
 
@@ -32,17 +32,17 @@ pub(crate) enum Handlers {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pattern {
     pub(crate) handlers: Handlers,
-    /// Messages sent at once.
+    /// Messages sent together.
     pub(crate) burst: usize,
 }
 
-/// Reads, with the time of what is read.
+/// Reads data, with its time.
 pub(crate) type ReadStamped = fn(&TcpStream, &mut [u8]) -> io::Result<(usize, Option<SystemTime>)>;
 
-/// How an answer is read with the time at which it has come to its socket.
+/// Reads an answer with the time of its arrival at the socket.
 #[derive(Clone, Copy)]
 pub(crate) struct Stamps {
-    /// Has the kernel note the time of what comes to a socket.
+    /// Makes the kernel record the time of data that arrives at a socket.
     pub(crate) begin: fn(&TcpStream) -> io::Result<()>,
     pub(crate) read: ReadStamped,
 }
@@ -70,7 +70,7 @@ struct Client {
     sent_at: Instant,
     /// The same by the clock of the stamps, where there are any.
     stamped_at: SystemTime,
-    /// Requests begun ever, to tell them apart.
+    /// The total number of requests, which distinguishes them.
     begun: u64,
     /// Requests answered in this round.
     answered: u64,
@@ -84,7 +84,7 @@ pub(crate) struct Load {
     buffer: Box<[u8; BUFFER]>,
     /// Requests sent ever.
     sent: u64,
-    /// How answers are stamped, and how long they took in this round until they had come to their sockets.
+    /// How answers are stamped, and their times until arrival in this round.
     stamps: Option<(Stamps, Histogram)>,
 }
 
@@ -96,12 +96,12 @@ impl Load {
         Ok(Load { set, active, idle, buffer, sent: 0, stamps: None })
     }
 
-    /// The same; the kernel tells when each answer has come.
+    /// The same; the kernel reports when each answer has arrived.
     pub(crate) fn stamped(stamps: Stamps) -> io::Result<Load> {
         Ok(Load { stamps: Some((stamps, Histogram::default())), ..Load::new()? })
     }
 
-    /// How long answers took in the latest round until they had come to their sockets, if that is told.
+    /// The time until answers had reached their sockets in the latest round, if known.
     pub(crate) fn come(&self) -> Option<&Histogram> {
         self.stamps.as_ref().map(|(_, come)| come)
     }
@@ -109,7 +109,7 @@ impl Load {
     /// Connects once more. An idle connection is only held open.
     pub(crate) fn connect(&mut self, server: SocketAddr, active: bool) -> io::Result<()> {
         let stream = connect_from(self.connections() / PER_ADDRESS, server)?;
-        // A reset at the end leaves no connection behind that would keep the port number.
+        // The final reset leaves no connection that would keep the port number.
         system::reset_when_closed(&stream)?;
         if !active {
             self.idle.push(stream);
@@ -134,7 +134,7 @@ impl Load {
         Ok(())
     }
 
-    /// What each connection has been answered in this round, but for those that spin.
+    /// The number of answers to each connection in this round, except those that spin.
     fn answered(&self, spinners: usize) -> impl Iterator<Item = u64> + Clone {
         self.active[spinners..].iter().map(|client| client.answered)
     }
@@ -172,7 +172,7 @@ impl Load {
         }
     }
 
-    /// Takes what has come; the latency, if the answer is complete.
+    /// Receives available data; returns the latency if the answer is complete.
     fn receive(&mut self, index: usize) -> Result<Option<Duration>, String> {
         let client = &mut self.active[index];
         let read = match &self.stamps {
@@ -185,8 +185,7 @@ impl Load {
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
             Err(error) => return Err(format!("receiving: {error}")),
         };
-        // A read that takes less than the buffer holds leaves nothing behind, and more gives a new
-        // event.
+        // A read that is shorter than the buffer leaves nothing, and later data causes a new event.
         let expected =
             client.request[..client.length].get(client.received..client.received + count);
         if expected != Some(&self.buffer[..count]) {
@@ -196,7 +195,7 @@ impl Load {
         if client.received < client.length {
             return Ok(None);
         }
-        // If the clock was set meanwhile, it says nothing.
+        // If the clock was set meanwhile, the time is meaningless.
         if let Some((_, times)) = &mut self.stamps
             && let Some(Ok(time)) = come.map(|come| come.duration_since(client.stamped_at))
         {
@@ -230,7 +229,7 @@ impl Ask for Load {
                 let Some(index) = self.set.index(at) else { continue };
                 let Some(latency) = self.receive(index)? else { continue };
                 if index < spinners {
-                    // Its request takes as long as it was told to.
+                    // Its requests take as long as configured.
                 } else if spinners > 0 {
                     latencies.record_as_if_asked_each_millisecond(latency);
                 } else {
@@ -352,7 +351,7 @@ mod tests {
         assert_eq!(run(&mut load, ECHO).0.unwrap_err(), "stalled: 2 of 2 without answer for 5 s");
     }
 
-    /// What is sent is read back by the other side: one sleep in three, spins on the first only.
+    /// The other side reads the sent data: one sleep in three, spins only on the first.
     #[test]
     fn the_work_is_dealt_as_the_pattern_says() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::system;
 
-/// What the system says of the machine.
+/// The system's description of the machine.
 #[derive(Debug, Default)]
 pub(crate) struct Hardware {
     pub(crate) processor: Option<String>,
@@ -15,18 +15,18 @@ pub(crate) struct Hardware {
     pub(crate) is_virtual: bool,
 }
 
-/// What has to be known to compare two runs.
+/// The data needed to compare two runs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Machine {
     pub(crate) processor: String,
     /// Processors that this process may use.
     pub(crate) processors: usize,
     pub(crate) memory_mib: Option<u64>,
-    /// Older reports do not say it, and are all of Linux.
+    /// Older reports lack it, and are all from Linux.
     #[serde(default = "linux")]
     pub(crate) system: String,
     pub(crate) kernel: String,
-    /// Whether the processors are a hypervisor's, as far as they say so.
+    /// Whether the processors belong to a hypervisor, as far as they report it.
     pub(crate) virtual_machine: bool,
     pub(crate) rustc: String,
     /// The build: `release` or `debug`; only the former is worth comparing.

@@ -1,9 +1,9 @@
 //! `cport-bench`: the completion port side by side with its rivals.
 //!
-//! Exit codes: 0 if the run came to its end, 1 if it broke down, 2 if it could not begin (a bad
-//! argument, a file that cannot be read). The reason is one line on standard error.
+//! Exit codes: 0 if the run is complete, 1 if it failed, 2 if it could not start (a bad argument, a
+//! file that cannot be read). The reason is one line on standard error.
 
-#![cfg_attr(windows, allow(dead_code, reason = "what is measured on Linux alone uses more"))]
+#![cfg_attr(windows, allow(dead_code, reason = "measurements on Linux use more"))]
 
 mod asking;
 mod compare;
@@ -67,7 +67,7 @@ mod sync;
 )]
 mod types;
 
-// What is measured on Linux alone; `system` has the rest know of it.
+// Measured only on Linux; `system` represents it elsewhere.
 #[cfg(target_os = "linux")]
 mod c_library;
 #[cfg(target_os = "linux")]
@@ -112,7 +112,7 @@ enum Command {
     /// A piece of work whose instructions are counted
     #[command(hide = true)]
     Perform { bench: String, contender: String, size: usize, amount: usize },
-    /// Prints the memory that so many registrations take
+    /// Prints the memory of that many registrations
     #[command(hide = true)]
     Memory { contender: String, sockets: usize },
 }

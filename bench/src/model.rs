@@ -1,10 +1,10 @@
-//! What the port would do on a machine with many processors: a simulation with measured costs.
+//! A simulation of the port on a machine with many processors, with measured costs.
 //!
-//! No thread runs here; the figures are a calculation, and are worth what its assumptions are worth
-//! (see [`costs`]). What decides is the port's own schedule, compiled in here. What is simulated is
-//! what it decides about: processors with a thread each, the one lock, the kernel's set, sleeps and
-//! wakes. What is left out: the network, other users of the machine, more threads than processors,
-//! handlers that sleep, and the bandwidth of memory.
+//! No thread runs here. The figures are calculated, and as good as their assumptions (see
+//! [`costs`]). The port's own schedule, compiled in here, makes the decisions. Simulated are
+//! processors with a thread each, the one lock, the kernel's set, sleeps and wakes. Not simulated
+//! are the network, other users of the machine, more threads than processors, sleeping handlers,
+//! and memory bandwidth.
 
 mod costs;
 mod simulation;
@@ -22,7 +22,7 @@ pub(crate) fn run(options: &Options) {
     print!("{}", outcomes(options));
 }
 
-/// What is varied from line to line, apart from the number of processors.
+/// The parameters that vary from line to line, except the number of processors.
 #[derive(Clone, Copy, Debug)]
 struct Variant {
     handler: u16,
@@ -82,8 +82,8 @@ impl Options {
     }
 }
 
-/// With so many connections for each processor, the time from an answer to the next request at which
-/// they ask for so many percent of what the handlers allow.
+/// The think time at which this many connections per processor request this percentage of the
+/// handlers' capacity.
 fn think_for(load: u64, handler: u64, connections: u64) -> u64 {
     (connections * handler * 100 / load).saturating_sub(handler)
 }
@@ -196,8 +196,8 @@ mod tests {
         }
     }
 
-    /// One processor, no time between answer and request: each batch has all connections,
-    /// and what it costs can be added up.
+    /// One processor and no think time: each batch has all connections, and the costs can be added
+    /// up.
     #[test]
     fn one_processor_does_what_the_sum_of_the_costs_allows() {
         for handler in [1_000, 20_000] {

@@ -1,11 +1,10 @@
-//! The plot: what each rival needs of processor time, divided by what the port needs, in S1 with 64
-//! connections, as SVG.
+//! The plot as SVG: each rival's processor time in S1 with 64 connections, divided by the port's.
 //!
-//! Only ratios are drawn: they are of turns of the same round in which the processors were as far apart for
-//! both. A request costs several times as much where they are far apart; so medians of whatever turns there were
-//! would compare distances, not servers. The two distances have a panel each.
+//! It shows only ratios, of turns of the same round in which the processors were equally far apart
+//! for both. A request costs several times as much if they are far apart, so medians of all turns
+//! would compare distances, not servers. Each of the two distances has a panel.
 //!
-//! The picture has a light background of its own, so that it can be read on a white page and on a dark one.
+//! The picture has a light background, so that it is readable on light and dark pages.
 
 use std::fmt::Write as _;
 
@@ -54,15 +53,15 @@ pub(crate) const TEXT: &str = "#1f2328";
 /// Every second rival.
 const BAND: &str = "#f1f3f5";
 pub(crate) const GRID: &str = "#d0d7de";
-/// One for each number of threads; told apart by colour-blind readers too, and by their shapes.
+/// One for each number of threads, distinguishable by colour-blind readers and also by shape.
 const COLOURS: [&str; THREADS.len()] = ["#0072b2", "#c44e00", "#00785a"];
 
-/// One of the two pictures beside each other.
+/// One of the two adjacent pictures.
 struct Panel {
     title: &'static str,
     /// By rival and number of threads.
     points: Vec<[Option<Point>; THREADS.len()]>,
-    /// What is not drawn, and why.
+    /// Missing data, with the reason.
     remarks: Vec<String>,
 }
 
@@ -107,8 +106,8 @@ pub(crate) fn svg(report: &Report) -> Result<String, String> {
     Ok(draw(report, &rivals, &panels, scale))
 }
 
-/// All that are in some cell: first those which have a name in the papers, then the others. The port in another
-/// dress is no rival.
+/// All rivals in some cell: first those with a name in the papers, then the others. Variants of the
+/// port are not rivals.
 fn rivals<'r>(cells: impl Iterator<Item = &'r Cell>) -> Vec<&'r str> {
     let mut found: Vec<&str> = Vec::new();
     for row in cells.flat_map(|cell| &cell.rows) {
@@ -181,7 +180,7 @@ impl Point {
 }
 
 impl Scale {
-    /// From the smallest to the largest of what is drawn, and 1.0 in any case.
+    /// From the smallest to the largest drawn value, including 1.0.
     fn of<'e>(found: impl Iterator<Item = &'e Estimate>) -> Scale {
         let (mut least, mut most) = (1.0_f64, 1.0_f64);
         for ratio in found {
@@ -295,7 +294,7 @@ fn panel(
         ),
     );
     if panel.ratios().next().is_none() {
-        // No axes without a value: what is missing stands in their place.
+        // No axes without a value: a list of the missing data replaces them.
         let middle = f64::midpoint(TOP, foot) - REMARK * float(panel.remarks.len()) / 2.0;
         remarks(svg, &panel.remarks, left, middle);
         return;
@@ -437,7 +436,8 @@ pub(crate) mod tests {
     use super::*;
     use crate::report::tests::{cell, report};
 
-    /// With one and two threads, and so many rounds near each other before as many far apart.
+    /// With one and two threads, and that many rounds with near processors before those with far
+    /// ones.
     fn measured(near: usize, far: usize) -> Report {
         let of = |threads, rival: f64| {
             // Far apart everything costs three times as much, and the rival a tenth less than that.
@@ -476,7 +476,7 @@ pub(crate) mod tests {
         open.is_empty()
     }
 
-    /// The marks that are no part of the legend.
+    /// The marks outside the legend.
     fn marks(svg: &str) -> usize {
         svg.matches("class=\"mark\"").count() - THREADS.len()
     }
@@ -494,7 +494,7 @@ pub(crate) mod tests {
             assert!(svg.contains(text), "{text} in {svg}");
         }
         assert!(!svg.contains("in_c") && !svg.contains("no rounds"), "{svg}");
-        // A line at 1.0 in each panel, and in words what it means.
+        // A line at 1.0 in each panel, and its meaning in words.
         assert_eq!(svg.matches("font-weight=\"bold\">1.0<").count(), 2);
         assert!(svg.contains("Above 1: the port needs less."), "{svg}");
     }

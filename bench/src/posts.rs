@@ -1,13 +1,13 @@
 //! Messages between threads: the port against a channel and against an eventfd in `epoll`.
 //!
-//! *nobody asleep*: one thread posts one message (64 messages) and takes it (them) again, or the handler of
-//! each message posts the next one, on the port by `post_after`.
-//! *1→1*, *4→1*, *4→4*: so many threads post as fast as they can, so many take. *round trip*: two
-//! threads, each answers what the other sends, so each is woken for each message.
+//! *nobody asleep*: one thread posts one message (64 messages) and takes it (them) again, or the
+//! handler of each message posts the next one, on the port by `post_after`. *1→1*, *4→1*, *4→4*:
+//! that many threads post as fast as they can, and that many take. *round trip*: two threads, each
+//! answers the other's messages, so each is woken for each message.
 //!
-//! Time is from the moment all threads are there until the last has taken its last message; processor
-//! time and switches are those of the whole process meanwhile. How far apart the processors are is measured
-//! between the turns.
+//! Time runs from the moment all threads are ready until the last one has taken its last message;
+//! processor time and switches are those of the whole process meanwhile. How far apart the
+//! processors are is measured between the turns.
 
 mod channel;
 #[cfg(target_os = "linux")]
@@ -40,7 +40,7 @@ impl Default for Options {
     }
 }
 
-/// Messages taken at once at most.
+/// Maximum number of messages taken together.
 const BATCH: usize = 64;
 
 /// The quantity that is compared.
@@ -57,7 +57,8 @@ trait Queue: Send + Sync {
     /// What the calling thread needs to take messages.
     fn taker(&self) -> io::Result<Box<dyn Take + '_>>;
 
-    /// The calling thread posts a message, and so many more: each one as it handles the one before.
+    /// The calling thread posts a message, and that many more: each one while it handles the one
+    /// before.
     fn follow(&self, messages: usize) -> io::Result<()> {
         alone(self, 1, messages)
     }
@@ -70,7 +71,7 @@ trait Queue: Send + Sync {
 
 /// A thread's access to a queue.
 trait Take {
-    /// Waits until there is a message, and takes all that are there, at most 64 of them.
+    /// Waits until there is a message, and takes all available ones, at most 64.
     fn take(&mut self, into: &mut Vec<Message>) -> io::Result<()>;
 }
 
@@ -92,11 +93,11 @@ const ENTRIES: &[Entry] = &[
 /// What the threads of a situation do.
 #[derive(Clone, Copy)]
 enum Situation {
-    /// One thread posts so many and takes them again.
+    /// One thread posts that many and takes them again.
     Alone(usize),
     /// One thread, in which the handler of each message posts the next one.
     Following,
-    /// So many threads post, so many take.
+    /// That many threads post, and that many take.
     Stream(usize, usize),
     /// Two threads answer each other.
     RoundTrip,
@@ -121,7 +122,7 @@ pub(crate) fn run(options: Options, progress: &mut dyn FnMut(&str)) -> Vec<Cell>
     cells
 }
 
-/// One thread posts and takes so many messages, `batch` at a time; `None` if there is no such
+/// One thread posts and takes that many messages, `batch` at a time; `None` if there is no such
 /// contender.
 pub(crate) fn perform(name: &str, batch: usize, messages: usize) -> io::Result<Option<()>> {
     let Some(entry) = ENTRIES.iter().find(|entry| entry.name == name) else { return Ok(None) };
@@ -274,8 +275,8 @@ fn all_done<'s>(
     sum
 }
 
-/// So many threads post all messages, each its part, and so many take them. Returns what had been
-/// used when all of them were there.
+/// That many threads post all messages, each a part of them, and that many take them. Returns the
+/// resources used by the time they were all ready.
 fn stream(queue: &dyn Queue, posting: usize, taking: usize, messages: usize) -> io::Result<Usage> {
     let (there, go) = (Barrier::new(posting + taking + 1), Barrier::new(posting + taking + 1));
     thread::scope(|scope| {
@@ -317,8 +318,8 @@ fn stream(queue: &dyn Queue, posting: usize, taking: usize, messages: usize) -> 
     })
 }
 
-/// Takes messages until it is told to stop, which it passes on to the next thread. Returns how many
-/// there were.
+/// Takes messages until it gets the message to stop, which it passes on to the next thread. Returns
+/// their number.
 fn take_all(queue: &dyn Queue, taker: &mut dyn Take) -> io::Result<usize> {
     let mut taken = Vec::with_capacity(BATCH);
     let mut sum = 0;
@@ -333,7 +334,7 @@ fn take_all(queue: &dyn Queue, taker: &mut dyn Take) -> io::Result<usize> {
     }
 }
 
-/// Two threads answer each other. Returns what had been used when both were there.
+/// Two threads answer each other. Returns the resources used by the time both were ready.
 fn round_trips(there: &dyn Queue, back: &dyn Queue, messages: usize) -> io::Result<Usage> {
     let (ready, go) = (Barrier::new(3), Barrier::new(3));
     let trips = messages / 2;
@@ -376,7 +377,7 @@ mod tests {
     use super::*;
     use crate::report::APART;
 
-    /// Each situation checks by itself that all messages come, and those that were sent.
+    /// Each situation checks that all messages arrive, unchanged.
     #[test]
     fn every_contender_brings_every_message_in_every_situation() {
         for entry in ENTRIES {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::system;
 
-/// Whose time.
+/// Which time to read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Clock {
     /// The calling thread's.

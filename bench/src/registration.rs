@@ -1,14 +1,14 @@
 //! Registration and removal of many sockets, and the memory that a registration takes.
 //!
-//! The sockets are UDP sockets, one descriptor each. A round makes a new poller, registers all of
-//! them one after the other, and removes them in the order in which they came; so everything that has
-//! to grow grows in each round. The references are bare loops of `epoll_ctl`: one that watches for
-//! reading only, as most rivals do, and one that watches for everything, as the port does (a socket
-//! that can be written to is then reported at once, which costs the kernel something).
+//! The sockets are UDP sockets, one descriptor each. A round creates a new poller, registers all of
+//! them one after the other, and removes them in the same order; so growth is part of each round.
+//! The references are bare loops of `epoll_ctl`: one that watches only for reading, as most rivals
+//! do, and one that watches for everything, as the port does (a writable socket is then reported
+//! immediately, which has a cost in the kernel).
 //!
-//! Memory is what the C library's allocator has given out and not got back, as it counts itself, its
-//! own headers included. It is looked at in a process of its own for each number of sockets, since
-//! some of it (the port's table of descriptors) is the process's, and stays.
+//! Memory is the amount in use according to the C library's allocator, including its headers. A
+//! separate process measures it for each number of sockets, since some of it (the port's table of
+//! descriptors) stays allocated.
 
 mod asyncfd;
 mod bare;
@@ -42,8 +42,8 @@ impl Default for Options {
     }
 }
 
-/// Numbers of registrations for which the memory is looked at. Beside the round ones, those at which
-/// arrays that double are full (32 · (2^k - 1) slots), and those at which they and the table of
+/// Numbers of registrations for measuring memory. In addition to round numbers, those at which
+/// doubling arrays are full (32 · (2^k - 1) slots), and those at which they and the table of
 /// descriptors, which doubles at 2^k, have just grown: the worst ones.
 const AMOUNTS: [usize; 9] = [1000, 1025, 4097, 5000, 8160, 8193, 10_000, 16_352, 16_385];
 
@@ -87,8 +87,8 @@ pub(crate) fn run(options: Options, progress: &mut dyn FnMut(&str)) -> Vec<Cell>
     vec![times(options, progress), memory(progress)]
 }
 
-/// Registers and removes so many sockets; returns how many bytes the registrations took, `None` if
-/// there is no such contender.
+/// Registers and removes that many sockets; returns the number of bytes for the registrations,
+/// `None` if there is no such contender.
 pub(crate) fn perform(name: &str, count: usize) -> io::Result<Option<usize>> {
     let Some(entry) = ENTRIES.iter().find(|entry| entry.name == name) else { return Ok(None) };
     let taken = attempt(*entry, &mut sockets(count)?, count)?;
@@ -110,7 +110,7 @@ fn sockets(count: usize) -> io::Result<Vec<UdpSocket>> {
     (0..count).map(make).collect()
 }
 
-/// What is in use of the memory that the C library's allocator hands out.
+/// Memory in use according to the C library's allocator.
 fn in_use() -> usize {
     // SAFETY: mallinfo2(3) demands nothing.
     let info = unsafe { libc::mallinfo2() };
@@ -155,7 +155,7 @@ fn times(options: Options, progress: &mut dyn FnMut(&str)) -> Cell {
     }
 }
 
-/// Runs a contender, which must bring back all sockets.
+/// Runs a contender, which must return all sockets.
 fn attempt(entry: Entry, sockets: &mut Vec<UdpSocket>, count: usize) -> io::Result<Taken> {
     let done = (entry.run)(sockets)?;
     if sockets.len() == count {
@@ -215,7 +215,7 @@ fn memory(progress: &mut dyn FnMut(&str)) -> Cell {
     }
 }
 
-/// What [`perform`] returns in a process of its own: `cport-bench memory CONTENDER SOCKETS`, which
+/// The result of [`perform`] in a separate process: `cport-bench memory CONTENDER SOCKETS`, which
 /// prints it.
 fn bytes_in_child(name: &str, count: usize) -> io::Result<usize> {
     let mut child = Command::new(env::current_exe()?);
@@ -241,7 +241,7 @@ mod tests {
     use super::*;
     use crate::report::APART;
 
-    /// Each contender fails by itself if a removal brings another key back than was registered.
+    /// Each contender fails if a removal returns another key than the registered one.
     #[test]
     fn every_contender_brings_all_sockets_back() {
         let mut sockets = sockets(100).unwrap();

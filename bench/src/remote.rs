@@ -13,7 +13,7 @@ use crate::sink::Service;
 use crate::system::{self, Output};
 use crate::traffic::Traffic;
 
-/// A server answers at once; this is for a machine that is busy with something else.
+/// A server answers immediately; this is for a machine that is busy with something else.
 const ANSWER: Duration = Duration::from_secs(10);
 
 /// A running server. It ends when this is dropped.
@@ -100,14 +100,14 @@ impl Remote {
         self.tell(server::Command::Snapshot)
     }
 
-    /// Has the server do something; what it has used up so far.
+    /// Makes the server execute a command; returns its resource usage so far.
     pub(crate) fn tell(&mut self, command: server::Command) -> Result<Snapshot, String> {
         let line = command.line();
         self.input.write_all(line.as_bytes()).map_err(|error| format!("server: {error}"))?;
         self.hear()
     }
 
-    /// Waits until the server has taken over so many connections in all.
+    /// Waits until the server has taken over that many connections in total.
     pub(crate) fn wait_for_added(&mut self, added: u64) -> Result<(), String> {
         let deadline = Instant::now() + ANSWER;
         loop {

@@ -1,6 +1,6 @@
 //! What a run has measured, as it is written to and read from the raw JSON.
 //!
-//! It holds every value of every round; medians, ratios and intervals are computed anew each time
+//! It holds every value of every round; medians, ratios and intervals are computed again each time
 //! they are printed.
 
 use std::path::Path;
@@ -47,7 +47,7 @@ pub(crate) struct Described {
 pub(crate) struct Cell {
     /// The scenario: `S1` … `S16`, `single`.
     pub(crate) scenario: String,
-    /// What is measured, in a line.
+    /// A one-line description of the measurement.
     pub(crate) title: String,
     pub(crate) threads: Option<usize>,
     pub(crate) connections: Option<usize>,
@@ -77,7 +77,7 @@ pub(crate) struct Row {
 /// The values of one quantity, round by round.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Quantity {
-    /// What it is called at the head of a column.
+    /// Its name in the heading of a column.
     pub(crate) name: String,
     /// `ns`, `us`, `1/s`, `B`, … or nothing for a plain number.
     pub(crate) unit: String,
@@ -133,7 +133,8 @@ impl Row {
         both.filter(counts).count()
     }
 
-    /// Notes how far apart the processors were in the next turn, from what was measured before it and behind it.
+    /// Records how far apart the processors were in the next turn, from the measurements before and
+    /// after it.
     pub(crate) fn note_distance(
         &mut self,
         before: &io::Result<Duration>,
@@ -177,9 +178,9 @@ impl Row {
     }
 }
 
-/// The rows whose ratio to the first one has no interval, since too few rounds are comparable, with how many are.
-/// Those that failed have none, and say why. Where it was not noted how far apart the processors were, nothing is
-/// known to be missing.
+/// The rows whose ratio to the first one has no interval, since too few rounds are comparable, with
+/// how many are. Rows that failed are excluded: they have an error. Without recorded distances of
+/// the processors, no row counts as missing rounds.
 pub(crate) fn too_few<'r>(rows: &'r [Row], compared: &str) -> Vec<(&'r Row, usize)> {
     let Some((base, others)) = rows.split_first() else { return Vec::new() };
     let is_noted = |row: &&Row| row.failure.is_none() && row.quantity(APART).is_some();
@@ -216,13 +217,13 @@ impl Report {
         fs::write(file, text).map_err(|error| format!("{}: {error}", file.display()))
     }
 
-    /// Forgets the turns in which the processors were not as far apart as is wanted, and the cells that do
-    /// not say how far that was.
+    /// Drops the turns in which the processors did not have the wanted distance, and the cells
+    /// without recorded distances.
     pub(crate) fn keep(&mut self, is_wanted: impl Fn(f64) -> bool) {
         self.cells.retain(|cell| cell.rows.iter().any(|row| row.quantity(APART).is_some()));
         for row in self.cells.iter_mut().flat_map(|cell| &mut cell.rows) {
             let apart = row.values(APART).to_vec();
-            // What was measured once, not in each turn, has nothing to do with it.
+            // Quantities measured once, and not in each turn, are independent of it.
             let of_turns = row.quantities.iter_mut().filter(|it| it.values.len() == apart.len());
             for quantity in of_turns {
                 for (value, apart) in quantity.values.iter_mut().zip(&apart) {

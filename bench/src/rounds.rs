@@ -33,11 +33,11 @@ pub(crate) const WARM_UP: Duration = Duration::from_millis(40);
 const COUNTED: Duration = Duration::from_millis(150);
 /// A server that is asleep uses less of a processor than this.
 const ASLEEP: f64 = 0.005;
-/// How long a sink may take to read what is left at the end of a turn.
+/// How long a sink may take to read the remaining data at the end of a turn.
 const LEFT_OVER: Duration = Duration::from_secs(10);
 /// With fewer connections the memory of each is lost in that of the process.
 const MANY: usize = 1000;
-/// The first contender with few sockets, beside the same with many.
+/// The first contender with few sockets, for comparison with many.
 pub(crate) const FEW_SOCKETS: &str = "ours, 64 sockets";
 
 /// The clients of a server.
@@ -113,7 +113,7 @@ pub(crate) struct Place {
     pub(crate) program: PathBuf,
     pub(crate) contender: Contender,
     pub(crate) setup: Setup,
-    /// Whether connections are made anew for each turn.
+    /// Whether connections are made again for each turn.
     pub(crate) by_turn: bool,
 }
 
@@ -138,7 +138,7 @@ pub(crate) fn line_up(setup: &Setup, contenders: &[Contender], descriptors: usiz
     places
 }
 
-/// Measures all places in the situation of the first one; what goes wrong is noted in the row of the one concerned.
+/// Measures all places in the situation of the first one. Errors are recorded in the row concerned.
 pub(crate) fn measure(places: &[Place], amount: Amount, progress: &mut dyn FnMut(&str)) -> Cell {
     let Some(Place { setup, .. }) = places.first() else { return Cell::default() };
     let mut rows: Vec<Row> = places
@@ -212,14 +212,13 @@ pub(crate) fn measure(places: &[Place], amount: Amount, progress: &mut dyn FnMut
 fn notes(setup: &Setup, by_turn: bool) -> Vec<String> {
     let mut notes = Vec::new();
     if by_turn {
-        notes.push("Connections are made anew for each turn.".to_owned());
+        notes.push("Connections are created again for each turn.".to_owned());
     }
     if setup.drain.is_some() {
         let what = "rate: packets in a second, each a read that brought something. read, cpu and the \
                     numbers after it are for each packet; but processors and clients say how many \
                     processors the server used, and its clients.";
-        let how =
-            "The tasks of tokio, compio and monoio, and uring, are not told how often to read.";
+        let how = "The tasks of tokio, compio and monoio, and uring, cannot limit their reads.";
         notes.extend([what.to_owned(), how.to_owned()]);
     }
     let about = match setup.traffic {
@@ -229,8 +228,8 @@ fn notes(setup: &Setup, by_turn: bool) -> Vec<String> {
              have a listener for each thread (SO_REUSEPORT), the others one.",
         ),
         Traffic::Datagrams { .. } => Some(
-            "Figures are for each datagram and its answer. A server that is told of readiness reads until it would \
-             block.",
+            "Figures are for each datagram and its answer. A readiness-based server reads until \
+             it would block.",
         ),
     };
     notes.extend(about.map(str::to_owned));
@@ -376,9 +375,10 @@ fn warm_up(setup: &Setup) -> Pattern {
     }
 }
 
-/// How long a situation takes with so many contenders and the usual rounds; a guess, on the safe side.
+/// The estimated time of a situation with that many contenders and the usual rounds, on the safe
+/// side.
 pub(crate) fn usual_time(setup: &Setup, contenders: usize, descriptors: usize) -> Duration {
-    /// Beside the round: the warm-up, and waiting until nothing is under way.
+    /// Additional time of a round: the warm-up, and waiting for answers in transit.
     const TURN: Duration = Duration::from_millis(110);
     /// Starting the server, and the round in which the kernel counts.
     const ONCE: Duration = Duration::from_millis(500);
@@ -459,7 +459,7 @@ impl Flooded {
     }
 }
 
-/// Waits until a sink has read what its clients have left in the sockets; the last snapshot.
+/// Waits until a sink has read the remaining data in the sockets; returns the last snapshot.
 fn read_up(remote: &mut Remote) -> Result<Snapshot, String> {
     let deadline = Instant::now() + LEFT_OVER;
     let mut last = remote.settle()?;
@@ -497,7 +497,7 @@ fn note_flooded(row: &mut Row, flooded: &Flooded) {
     }
 }
 
-/// Runs once more on a server of its own, in which the kernel counts.
+/// Runs again on a separate server, in which the kernel counts.
 fn count(place: &Place, row: &mut Row) -> Result<(), String> {
     let setup = &place.setup;
     let service = setup.service();
@@ -627,7 +627,7 @@ pub(crate) mod tests {
         assert!(row.quantity("own wakes").is_none());
     }
 
-    /// The processor time of a spinning handler says nothing about the requests.
+    /// The processor time of a spinning handler has no relation to the requests.
     #[test]
     fn beside_a_spinning_handler_no_processor_time_is_told() {
         let mut row = Row::default();

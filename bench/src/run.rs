@@ -1,4 +1,4 @@
-//! A run: reads the options, measures cell by cell, prints and writes what came of it.
+//! A run: reads the options, measures cell by cell, prints and writes the results.
 
 use std::fs;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -65,7 +65,7 @@ impl Options {
     }
 }
 
-/// Measures what the options say.
+/// Measures according to the options.
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let machine = Machine::here();
     let descriptors = machine.descriptors.and_then(|limit| usize::try_from(limit).ok());
@@ -159,7 +159,7 @@ fn within_the_process_takes(selection: &Selection) -> Duration {
     Duration::from_secs(wanted.map(|(_, seconds)| seconds).sum())
 }
 
-/// A scenario that needs no server, and what measures it and tells its steps.
+/// A scenario without a server, and the function that measures it and reports its steps.
 pub(crate) type Bench<'b> = (&'static str, Box<dyn Fn(&mut dyn FnMut(&str)) -> Vec<Cell> + 'b>);
 
 /// Measures what needs no server.
@@ -222,7 +222,7 @@ pub(crate) fn show(report: &Report, plot: Option<&Path>) -> Result<(), Failure> 
 
 /// The summary, and the plot if it is wanted.
 fn finish(report: &Report, file: Option<&Path>) -> Result<(), Failure> {
-    // One situation is no matter for targets, which are about many.
+    // Targets need more than one situation.
     let is_quick = report.arguments.iter().any(|argument| argument == "--quick");
     say(&if compare::is_comparison(report) {
         compare::summary(report)
@@ -250,7 +250,7 @@ fn say(text: &str) -> Result<(), Failure> {
         .map_err(|error| Failure::Broken(format!("standard output: {error}")))
 }
 
-/// One line on a terminal that tells what is being measured; nothing elsewhere.
+/// A progress line on a terminal; nothing elsewhere.
 struct Progress {
     is_terminal: bool,
     cell: String,

@@ -14,7 +14,7 @@ use crate::work::{Work, turns_per_microsecond};
 pub(crate) const ACTIVE: usize = 64;
 /// Descriptors that a server or the harness needs besides its connections.
 const SPARE: usize = 500;
-/// More sockets than this take longer than they tell.
+/// Measuring more sockets takes long and shows nothing new.
 const MOST_CONNECTIONS: usize = 100_000;
 /// As many connections of all contenders together may be open during a whole situation; this leaves
 /// each client address with ports enough.
@@ -68,7 +68,7 @@ pub(crate) struct Setup {
     pub(crate) connections: usize,
     pub(crate) pattern: Pattern,
     pub(crate) traffic: Traffic,
-    /// What the handlers of a sink do; where there is one, there is no pattern to what is sent.
+    /// The work of a sink's handlers; with a sink, the sent data has no pattern.
     pub(crate) drain: Option<Drain>,
     /// The quantity that is compared.
     pub(crate) compared: &'static str,
@@ -88,8 +88,8 @@ impl Setup {
         self.connections.min(ACTIVE)
     }
 
-    /// Whether connections have to be made anew for each turn, as those of all contenders at once
-    /// would be too many.
+    /// Whether connections have to be created again for each turn, because those of all contenders
+    /// together would be too many.
     pub(crate) fn connects_by_turn(&self, contenders: usize, descriptors: usize) -> bool {
         self.traffic == Traffic::Lasting
             && self.connections * contenders > TOGETHER.min(descriptors.saturating_sub(SPARE))
@@ -105,7 +105,7 @@ impl Selection {
         }
     }
 
-    /// The situations, in the order of the scenarios. An error says which cannot be had.
+    /// The situations, in the order of the scenarios. The error names one that is not possible.
     pub(crate) fn setups(&self) -> Result<Vec<Setup>, String> {
         let mut setups = Vec::new();
         for (scenario, about) in SCENARIOS {
@@ -150,7 +150,7 @@ impl Selection {
             "S4" => (Handlers::SometimesSleep { once_in: 1000, microseconds: 5000 }, 1, RATE),
             OFTEN => (Handlers::SometimesSleep { once_in: 50, microseconds: 5000 }, 1, RATE),
             "S5" => (Handlers::All(Work::Locked(turns(3))), 1, RATE),
-            // Half a round, and begun anew at once: the last one ends soon after the round.
+            // Half a round, and restarted immediately: the last one ends soon after the round.
             "S9" => (Handlers::FirstSpins(half(round)), 1, RATE),
             SINK | ACCEPTS => (Handlers::Quick, 1, RATE),
             _ => (Handlers::Quick, 1, CPU),
@@ -264,7 +264,7 @@ impl Selection {
         let chosen = !self.threads.is_empty() || !self.connections.is_empty();
         let all = connections.iter().flat_map(|c| threads.iter().map(|t| (*t, *c)));
         let is_usual = |threads: usize, connections: usize| match scenario {
-            // Away from 64 connections one number of threads tells enough.
+            // Other numbers of connections need only one number of threads.
             "S1" => connections == ACTIVE || threads == 2,
             "S2" => threads == 2,
             // What a lone socket shows a second thread does not change.
@@ -288,7 +288,7 @@ pub(crate) const CPU: &str = "cpu";
 /// Requests answered in a second, or packets that a sink has handled.
 pub(crate) const RATE: &str = "rate";
 
-/// So many microseconds in turns of the loop of [`Work`].
+/// That many microseconds in turns of the loop of [`Work`].
 fn turns(microseconds: u32) -> u32 {
     static PER_MICROSECOND: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
     microseconds.saturating_mul(*PER_MICROSECOND.get_or_init(turns_per_microsecond))

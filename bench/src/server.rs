@@ -1,4 +1,4 @@
-//! The server's process: a contender behind a listener, asked and answered in lines of JSON.
+//! The server's process: a contender with a listener, controlled by lines of JSON.
 //!
 //! The main thread reads commands and the acceptor waits for connections; both are asleep while
 //! rounds run. The process ends when its standard input does.
@@ -29,16 +29,16 @@ pub(crate) struct Options {
     /// Let the kernel count system calls
     #[arg(long)]
     pub(crate) count: bool,
-    /// Let the contender accept by its own means
+    /// Let the contender accept by itself
     #[arg(long)]
     pub(crate) accepts: bool,
-    /// Give the contender so many sockets for datagrams instead of connections
+    /// Give the contender this many sockets for datagrams instead of connections
     #[arg(long, default_value_t = 0, conflicts_with = "accepts")]
     pub(crate) datagrams: usize,
     /// Be a sink instead of an echo
     #[command(flatten)]
     pub(crate) sink: Option<Sink>,
-    /// Read from a file beside the echo
+    /// Read from a file during the echo
     #[command(flatten)]
     pub(crate) reading: Option<Aside>,
 }
@@ -51,11 +51,11 @@ pub(crate) struct Hello {
     pub(crate) sockets: Vec<SocketAddr>,
 }
 
-/// What a server is told by a line. It answers with a [`Snapshot`].
+/// A command to a server, on a line. It answers with a [`Snapshot`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Command {
     Snapshot,
-    /// Read from the file so many times in a second, or as often as possible.
+    /// Read from the file at this rate per second, or as often as possible.
     Read(Option<f64>),
     /// Read no more.
     Rest,
@@ -83,7 +83,7 @@ impl Command {
     }
 }
 
-/// A server's answer to a line: what it has used up so far.
+/// A server's answer to a line: its resource usage so far.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Snapshot {
     /// When it was made, by the server's clock, in nanoseconds.
@@ -94,7 +94,7 @@ pub(crate) struct Snapshot {
     pub(crate) bytes: u64,
     /// Processor time of the process, in nanoseconds.
     pub(crate) processor_time: u64,
-    /// Where the system tells.
+    /// On systems that report them.
     pub(crate) switches: Option<Switches>,
     /// Resident memory, in bytes.
     pub(crate) resident: u64,
@@ -198,7 +198,7 @@ fn say(answer: &impl Serialize) -> Result<(), String> {
 /// A listener with a longer backlog than the standard library asks for. What a connection to a sink
 /// holds is limited, so that at the end of a turn there is not more of it than is soon read.
 fn listen(service: Service) -> io::Result<TcpListener> {
-    // Connections that are accepted inherit what a sink's listener has.
+    // Accepted connections inherit the settings of a sink's listener.
     system::listener(matches!(service, Service::Sink(_)).then_some(flood::ROOM))
 }
 

@@ -1,9 +1,9 @@
-//! The clients of short connections: one thread that connects, sends a request, reads the answer and closes, again
-//! and again, for so many clients at once.
+//! The clients of short connections: one thread that connects, sends a request, reads the answer
+//! and closes, repeatedly, for many clients at the same time.
 //!
-//! The clients close, as they do with most servers, and by a reset. A client that closes in order keeps its port
-//! number for a minute, and 28,000 of these would be used up within a second. So a server reads an error
-//! where it would otherwise read the end of the stream; what it has to do then is the same.
+//! The clients close first, as with most servers, with a reset. A client that closes in order keeps
+//! its port number for a minute, and 28,000 of these would be used up within a second. So a server
+//! reads an error instead of the end of the stream, which means the same work for it.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -23,7 +23,7 @@ struct Client {
     /// How much of the answer has come.
     received: usize,
     begun: Instant,
-    /// Requests begun ever, to tell them apart.
+    /// The total number of requests, which distinguishes them.
     count: u64,
     /// Connections answered in this round.
     answered: u64,
@@ -37,7 +37,7 @@ pub(crate) struct Short {
 }
 
 impl Short {
-    /// So many clients of the server there.
+    /// That many clients of this server.
     pub(crate) fn new(server: SocketAddr, clients: usize) -> io::Result<Short> {
         let client = |_| Client {
             stream: None,
@@ -51,8 +51,8 @@ impl Short {
         Ok(Short { set: Set::new()?, server, clients: (0..clients).map(client).collect() })
     }
 
-    /// Begins a client's next connection. Over loopback it is there when the call returns, so that the request
-    /// is sent at once; where it is not, an event tells when it can be.
+    /// Starts a client's next connection. Over loopback it is established when the call returns, so
+    /// the request is sent immediately; otherwise an event reports it.
     fn begin(&mut self, index: usize) -> Result<(), String> {
         let client = &mut self.clients[index];
         client.begun = Instant::now();
@@ -66,8 +66,8 @@ impl Short {
         self.set.add(stream, index, wanted).map_err(|error| format!("load generator: {error}"))
     }
 
-    /// An event has come: goes on with a client's connection. The time of the whole connection, once its answer
-    /// is complete and it is closed.
+    /// Continues a client's connection after an event. Returns the time of the whole connection
+    /// once its answer is complete and it is closed.
     fn go_on(&mut self, index: usize) -> Result<Option<Duration>, String> {
         let client = &mut self.clients[index];
         let Some(stream) = &mut client.stream else { return Ok(None) };

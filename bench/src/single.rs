@@ -1,21 +1,21 @@
-//! The noise-free bench: one thread does everything, so nobody is ever woken, and what is left is the
-//! price of an event.
+//! The noise-free bench: one thread does everything, so no thread is ever woken, and the result is
+//! the price of an event.
 //!
 //! A pass writes one message to each of k TCP connections over loopback; then the contender takes
-//! the events and receives from each connection. `bare` does the same sends and receives, and asks
-//! nobody which connection is ready. Each contender has connections of its own. A round lets each
-//! of them make its passes in turn, beginning with another one each time; differences and ratios are
+//! the events and receives from each connection. `bare` does the same sends and receives without
+//! asking which connection is ready. Each contender has its own connections. In a round each of
+//! them makes its passes in turn, starting with another one each time; differences and ratios are
 //! made within a round.
 //!
-//! Time is the thread's processor time: it never sleeps, and what other processes do meanwhile is not
-//! counted. The kernel's work for the loopback device is, unless it is built to account for interrupts
-//! apart (`CONFIG_IRQ_TIME_ACCOUNTING`); then it is missing from all, `bare` included.
+//! Time is the thread's processor time: it never sleeps, and other processes are not counted. The
+//! kernel's work for the loopback device is counted, unless the kernel accounts for interrupts
+//! separately (`CONFIG_IRQ_TIME_ACCOUNTING`); then it is missing from all, including `bare`.
 //!
-//! How far apart the processors are is measured before and behind each round, and not between its turns: these are
-//! too short for it.
+//! The distance of the processors is measured before and after each round, but not between its
+//! turns, which are too short for it.
 //!
-//! Beside the readiness interfaces there are those that receive by themselves: for these the price
-//! above `bare` is that of a whole receive less a `recv`, and may well be negative.
+//! Besides readiness interfaces, there are those that receive themselves. For these the price above
+//! `bare` is that of a whole receive minus a `recv`, and may well be negative.
 
 mod c_library;
 mod c_operations;
@@ -66,7 +66,7 @@ pub(crate) trait Taker {
     fn run(&mut self, driver: &mut Driver<'_>) -> io::Result<()>;
 }
 
-/// A way to be told of what is ready.
+/// A method of learning which connections are ready.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     pub(crate) name: &'static str,

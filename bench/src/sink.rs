@@ -12,17 +12,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::work::{BUFFER, compute};
 
-/// Reads of a handler for each time it is told that its connection is ready, in
-/// [`Reads::All`]: enough for the price of arming to be shared by many packets; so few that the
-/// other connections of a thread wait for a third of a millisecond at most while handlers of 20 us
-/// go on with one of them.
+/// Maximum number of reads by a handler for one report of readiness, in [`Reads::All`]: enough to
+/// spread the price of arming over many packets, and few enough that the other connections of a
+/// thread wait for at most a third of a millisecond during handlers of 20 us.
 pub(crate) const MOST_READS: usize = 16;
 
-/// The buffer of a handler that computes nothing: what is left is the price of a packet, of which the
-/// copy out of the socket is then a small part.
+/// The buffer of a handler that computes nothing: the result is the price of a packet, of which the
+/// copy from the socket is then a small part.
 const SMALL_BUFFER: usize = 1024;
 
-/// How long a handler goes on with a connection of which it was told once.
+/// How long a handler continues with a connection after one report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Reads {
@@ -33,7 +32,7 @@ pub(crate) enum Reads {
 }
 
 impl Reads {
-    /// So many at most.
+    /// The maximum number.
     fn at_most(self) -> usize {
         match self {
             Reads::One => 1,
@@ -85,7 +84,7 @@ impl Service {
     }
 }
 
-/// How a sink is told what to do.
+/// The configuration of a sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Args)]
 pub(crate) struct Sink {
     /// The length of the buffer of a read, up to that of an echo
@@ -102,25 +101,25 @@ pub(crate) struct Sink {
 fn buffer_length(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(length @ 1..=BUFFER) => Ok(length),
-        _ => Err(format!("a number from 1 to {BUFFER} is wanted")),
+        _ => Err(format!("expected a number from 1 to {BUFFER}")),
     }
 }
 
 impl Sink {
-    /// One whose handlers compute for so many turns, which are none or more than none.
+    /// A sink whose handlers compute for that many turns, or not at all if 0.
     pub(crate) fn new(turns: u32, reads: Reads) -> Sink {
         let buffer = if turns == 0 { SMALL_BUFFER } else { BUFFER };
         Sink { buffer, turns, reads: reads.at_most() }
     }
 
-    /// Handles what a read has brought: one packet of so many bytes.
+    /// Handles a read: one packet of that many bytes.
     pub(crate) fn handle(self, bytes: usize) {
         compute(self.turns);
         count(bytes);
     }
 }
 
-/// Counts a packet of a sink, or a read from a file, that has brought so many bytes.
+/// Counts a packet of a sink, or a read from a file, with that many bytes.
 pub(crate) fn count(bytes: usize) {
     COUNTER.with(|counter| counter.count(bytes));
 }

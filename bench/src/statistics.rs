@@ -1,9 +1,8 @@
 //! Medians, and the interval in which the true median lies.
 //!
-//! The interval is taken from the order statistics of the sample: between the k-th smallest and the
-//! k-th largest of n independent values lies the median of what they are drawn from with a
-//! probability that is the same for every distribution (a sum of binomial coefficients). It needs
-//! six values.
+//! The interval comes from the order statistics of the sample: the median of the distribution is
+//! between the k-th smallest and the k-th largest of n independent values with a probability that
+//! is the same for every distribution (a sum of binomial coefficients). It needs six values.
 
 /// The fewest values that have an interval.
 pub(crate) const ENOUGH: usize = 6;
@@ -17,7 +16,7 @@ pub(crate) struct Estimate {
 }
 
 impl Estimate {
-    /// Of values that are each divided by so many.
+    /// The estimate for values divided by this number.
     pub(crate) fn over(self, parts: f64) -> Estimate {
         let interval = self.interval.map(|(low, high)| (low / parts, high / parts));
         Estimate { median: self.median / parts, interval }
@@ -36,7 +35,7 @@ pub(crate) fn estimate(values: impl IntoIterator<Item = f64>) -> Option<Estimate
     Some(Estimate { median, interval })
 }
 
-/// The estimate of those values that are there.
+/// The estimate of the values that are present.
 pub(crate) fn estimate_present(values: &[Option<f64>]) -> Option<Estimate> {
     estimate(values.iter().flatten().copied())
 }

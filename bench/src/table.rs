@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::report::{APART, Cell, Quantity, Report, Row, too_few};
 use crate::statistics::{ENOUGH, Estimate, estimate_present};
 
-/// Where, when and with what a run was made.
+/// Place, time and configuration of a run.
 pub(crate) fn head(report: &Report) -> String {
     let machine = &report.machine;
     let mut text = String::new();
@@ -132,7 +132,7 @@ fn moved(cell: &Cell, rounds: usize) -> Option<String> {
 }
 
 /// How many times better the first row is than this one, round by round: above 1 it is ahead,
-/// whether less or more is better of what is compared.
+/// whether less or more is better for the quantity.
 pub(crate) fn advantage(
     cell: &Cell,
     base: &Row,
@@ -143,7 +143,7 @@ pub(crate) fn advantage(
     above.ratio(below, &cell.compared)
 }
 
-/// Whether more is better of what is compared.
+/// Whether more is better for the compared quantity.
 pub(crate) fn is_rate(cell: &Cell) -> bool {
     unit(cell, &cell.compared) == "1/s"
 }
@@ -166,7 +166,7 @@ fn columns(cell: &Cell) -> Vec<String> {
             names.push(quantity.name.clone());
         }
     }
-    // Beside the figures themselves.
+    // Next to the figures themselves.
     names.sort_by_key(|name| name == APART);
     names
 }

@@ -23,9 +23,9 @@ pub(crate) const CONNECTIONS: usize = 64;
 /// A rival's processor time for each request, divided by ours, in S1 with 64 connections.
 struct Rival {
     name: &'static str,
-    /// What has to be reached with 1, 2 and 4 threads.
+    /// The minimum with 1, 2 and 4 threads.
     floor: [f64; 3],
-    /// What is to be reached.
+    /// The goal.
     stretch: [f64; 3],
 }
 
@@ -47,7 +47,7 @@ const MANY_SOCKETS: f64 = 1.10;
 
 /// S16: our packets in a second, divided by those of this one ...
 const SINK_RIVAL: &str = "epoll_one_shot";
-/// ... with handlers of so many microseconds or longer ones, and with shorter ones; ...
+/// ... with handlers of this many microseconds or longer ones, and with shorter ones; ...
 const LONG_SINK_HANDLER: u32 = 5;
 const LONG_SINK: f64 = 0.95;
 const SHORT_SINK: f64 = 0.90;
@@ -90,13 +90,13 @@ const READS_BY_C: [(&str, &str); 3] = [
 const CACHED_READS: [(&str, f64); 2] = [(files::AT_ONCE, 0.9), (files::BY_PACKET, 0.75)];
 /// S14, not cached: reads in a second by our ring, divided by those of a ring by hand.
 const DIRECT_READS: f64 = 0.9;
-/// S14, beside an echo: its p99 with the reads on our port, divided by that beside threads that read.
+/// S14, during an echo: its p99 with the reads on our port, divided by that with reading threads.
 const ECHO_BESIDE_READS: f64 = 1.0;
 
-/// S15: what it takes to move a deadline, in nanoseconds.
+/// S15: the cost of moving a deadline, in nanoseconds.
 const MOVE: f64 = 10.0;
 
-/// A target, and what was measured.
+/// A target, and the measured values.
 struct Judged {
     scenario: String,
     what: String,
@@ -124,7 +124,7 @@ impl Judged {
     }
 }
 
-/// The summary: every target that the run has something to say about.
+/// The summary: every target that the run covers.
 pub(crate) fn summary(report: &Report) -> String {
     let (judged, unknown): (Vec<Judged>, Vec<Judged>) =
         judge(report).into_iter().partition(|judged| judged.measured.is_some());
@@ -282,8 +282,8 @@ fn judge_reads(cell: &Cell, reads: &str) -> Vec<Judged> {
     cached.into_iter().chain(direct).chain([beside]).chain(by_c).flatten().collect()
 }
 
-/// What the C library takes for an operation above Rust, if the cell has both: of rows that have so many operations in
-/// what is counted.
+/// The additional cost of an operation in the C library compared to Rust, if the cell has both: for
+/// rows with this many operations in the counted unit.
 fn judge_c(cell: &Cell, about: &str, in_c: &str, in_rust: &str, operations: f64) -> Option<Judged> {
     let (above, below) = cell.row(in_c).zip(cell.row(in_rust))?;
     let what = format!("{about}cpu of {in_c} - {in_rust}, ns an operation");
@@ -490,7 +490,7 @@ mod tests {
         assert!(by_packet.contains("101.000") && by_packet.contains("missed"), "{by_packet}");
     }
 
-    /// The verdict is the median's, and what the interval says beside it.
+    /// The verdict follows the median; the interval qualifies it.
     #[test]
     fn an_interval_on_both_sides_of_a_target_is_a_doubt_for_differences_too() {
         let noisy: Vec<f64> = [1150.0, 1280.0].repeat(4);
@@ -546,7 +546,7 @@ mod tests {
         assert!(line(&text, "S14 T1", elsewhere).ends_with(">= 0.90 missed"), "{text}");
         let echo = line(&text, "S14 T2", "cached, as many: p99, ours");
         assert!(echo.contains("0.800") && echo.contains("<= 1.00 met"), "{echo}");
-        // It shows what the kernel does with such threads, and is no rival.
+        // It shows the kernel's behaviour with such threads, and is not a rival.
         assert!(!text.contains(READS_BY_HAND), "{text}");
         assert!(text.contains("floors met: 5 of 9 measured"), "{text}");
     }

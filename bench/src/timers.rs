@@ -1,19 +1,22 @@
 //! Many timers, and deadlines that move with each request.
 //!
-//! *Timers*: one thread arms so many timers, and cancels them in the order in which it armed them; or it arms them,
-//! waits without doing anything until all are due, and takes them. The port's are messages for a time to come, which
-//! come out of a wait. tokio's are its `Sleep`s, each in a box of its own and polled once, with a waker that does
-//! nothing but count; so what its tasks would cost is not in the figures. Deadlines are spread over half a minute where
-//! they are cancelled, and over a few milliseconds where they ring, in an order that has nothing to do with them.
+//! *Timers*: one thread arms a number of timers, and cancels them in the order in which it armed
+//! them; or it arms them, waits without doing anything until all are due, and takes them. The
+//! port's timers are messages for a future time, which a wait returns. tokio's are its `Sleep`s,
+//! each in its own box and polled once, with a waker that only counts; so the figures do not
+//! include the cost of its tasks. Deadlines are spread over half a minute where they are cancelled,
+//! and over a few milliseconds where they ring, in an order that has nothing to do with them.
 //!
-//! *Idle connections*: requests come to all connections in turn, 64 at a time; there are 64, or many more, whose
-//! deadlines are in no near cache when they are moved. The time is that of arming alone, by
-//! [`Ready::rearm`](completion_port::Ready::rearm) or until a deadline, which each request moves: to a time span from
-//! then; to an instant, for which the clock is read once for the 64; or to instants that are all different, of which no
-//! one is computed from another. Those are at hand before the time is taken.
+//! *Idle connections*: requests come to all connections in turn, 64 at a time; there are 64, or so
+//! many more that no near cache has their deadlines when they are moved. The time is that of arming
+//! alone, by [`Ready::rearm`](completion_port::Ready::rearm) or until a deadline, which each
+//! request moves: to a time span from then; to an instant, for which the clock is read once for the
+//! 64; or to instants that are all different, of which no one is computed from another. Those are
+//! computed before the measurement.
 //!
-//! Time is the thread's processor time. *Wakes* is the port's own count while another thread waits for what
-//! is armed: one wake tells it of the first deadline, and more of each earlier one.
+//! Time is the thread's processor time. *Wakes* is the port's own count while another thread waits
+//! for what is armed: one wake announces the first deadline, and further ones announce each earlier
+//! deadline.
 
 use std::future::Future as _;
 use std::io;
@@ -51,9 +54,9 @@ impl Default for Options {
 const LATER: Duration = Duration::from_secs(30);
 /// The others follow within that time.
 const SPREAD: Duration = Duration::from_secs(30);
-/// How long timers that ring may be, beside the time that arming takes.
+/// How long ringing timers may be, in addition to the time of arming.
 const SOON: Duration = Duration::from_millis(5);
-/// Connections that have a request at once.
+/// Connections that have a request at the same time.
 const TOGETHER: usize = 64;
 
 const ARM: &str = "arm";
@@ -87,7 +90,7 @@ const ENTRIES: [Entry; 2] = [
 pub(crate) const PERFORMED: [&str; 4] =
     ["ours, cancelled", "ours, taken", "tokio, cancelled", "tokio, taken"];
 
-/// Arms so many timers, and cancels or takes them; `None` if there is no such contender.
+/// Arms that many timers, and cancels or takes them; `None` if there is no such contender.
 pub(crate) fn perform(name: &str, timers: usize) -> io::Result<Option<()>> {
     let Some((name, how)) = name.split_once(", ") else { return Ok(None) };
     let Some(entry) = ENTRIES.iter().find(|entry| entry.name == name) else { return Ok(None) };
@@ -99,7 +102,7 @@ pub(crate) fn perform(name: &str, timers: usize) -> io::Result<Option<()>> {
 pub(crate) fn run(options: Options, progress: &mut dyn FnMut(&str)) -> Vec<Cell> {
     progress(&format!("S15: {} timers", options.timers));
     let timers = timers(options);
-    // Few of them stay in the processor's caches, and show what a move itself takes.
+    // Few of them stay in the processor's caches, and show the cost of the move itself.
     let idle = [TOGETHER, options.connections].map(|connections| {
         progress(&format!("S15: deadlines of {connections} connections"));
         deadlines(options.rounds, connections)
@@ -212,7 +215,7 @@ fn ours_taken(count: usize) -> io::Result<Spent> {
     if taken == count { Ok(Spent { fire, ..Spent::default() }) } else { Err(wrong(taken, count)) }
 }
 
-/// How often a thread that waits is woken while so many timers are armed.
+/// How often a waiting thread is woken while that many timers are armed.
 fn wakes_of_arming(count: usize) -> io::Result<u64> {
     let port: Timers = Port::builder().build()?;
     let base = Instant::now() + LATER;
@@ -256,7 +259,7 @@ fn runtime() -> io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_time().build()
 }
 
-/// Arms so many timers, those of `count`.
+/// Arms that many timers, those of `count`.
 fn sleeps(count: usize, base: Instant, time: Duration, waker: &Waker) -> Sleeps {
     let mut context = Context::from_waker(waker);
     let mut sleeps = Vec::with_capacity(count);
@@ -304,7 +307,7 @@ fn tokio_taken(count: usize) -> io::Result<Spent> {
     if rung == count { Ok(Spent { fire, ..Spent::default() }) } else { Err(wrong(rung, count)) }
 }
 
-/// Time enough to arm so many before the first one rings.
+/// Enough time to arm that many before the first one rings.
 fn arming(count: usize) -> Duration {
     Duration::from_micros(1) * u32::try_from(count).unwrap_or(u32::MAX)
 }
@@ -495,7 +498,7 @@ mod tests {
         Options { rounds, timers: 2000, connections: 200 }
     }
 
-    /// Each contender checks by itself that all its timers are there in the end.
+    /// Each contender checks that it has all its timers in the end.
     #[test]
     fn every_contender_cancels_and_takes_what_it_has_armed() {
         for name in PERFORMED {

@@ -1,6 +1,6 @@
-//! What a request asks of its handler: the format of a message, and the work it stands for.
+//! A request's work for its handler: the format of a message, and the work it describes.
 //!
-//! The sender of a message says how much work it is in turns of a loop, not in microseconds, so
+//! The sender of a message gives the amount of work in turns of a loop, not in microseconds, so
 //! that all servers of a run do the same work for it; the load generator measures once how many
 //! turns a microsecond has.
 
@@ -19,13 +19,13 @@ pub(crate) const BUFFER: usize = 4096;
 pub(crate) enum Work {
     /// The same bytes back, nothing else.
     Echo,
-    /// So many turns of a loop.
+    /// That many turns of a loop.
     Turns(u32),
-    /// A sleep of so many microseconds.
+    /// A sleep of that many microseconds.
     Sleep(u32),
-    /// So many turns of a loop under the lock of the process.
+    /// That many turns of a loop under the process's lock.
     Locked(u32),
-    /// A loop until so many microseconds are over.
+    /// A loop for that many microseconds.
     Spin(u32),
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn message(work: Work, number: u64) -> [u8; MESSAGE] {
     message
 }
 
-/// Reads what a message asks for; `None` if it is no message of this benchmark.
+/// Parses a message; `None` if it is not from this benchmark.
 fn parse(message: &[u8; MESSAGE]) -> Option<Work> {
     let amount = u32::from_le_bytes([message[4], message[5], message[6], message[7]]);
     match message[0] {
@@ -65,7 +65,7 @@ fn parse(message: &[u8; MESSAGE]) -> Option<Work> {
     }
 }
 
-/// Does what a message asks for.
+/// Does the work of a message.
 pub(crate) fn perform(message: &[u8; MESSAGE]) {
     match parse(message) {
         None | Some(Work::Echo) => {}
@@ -86,17 +86,17 @@ pub(crate) fn perform(message: &[u8; MESSAGE]) {
     }
 }
 
-#[allow(clippy::disallowed_methods, reason = "a handler that blocks is what is measured")]
+#[allow(clippy::disallowed_methods, reason = "the measurement needs a blocking handler")]
 fn sleep(time: Duration) {
     std::thread::sleep(time);
 }
 
-/// What the handler of a sink does: so many turns of the same loop.
+/// The work of a sink's handler: that many turns of the same loop.
 pub(crate) fn compute(turns: u32) {
     turn(turns, u64::from(turns));
 }
 
-/// So many turns of a loop in which each turn needs the result of the one before.
+/// That many turns of a loop in which each turn needs the previous result.
 fn turn(turns: u32, start: u64) -> u64 {
     let mut state = black_box(start);
     for _ in 0..turns {
@@ -155,7 +155,7 @@ pub(crate) fn process(carry: &mut Carry, mut bytes: &[u8]) {
     carry.filled = rest.len();
 }
 
-/// Performs each message of a datagram; what is left at its end is none.
+/// Performs each message of a datagram; an incomplete one at its end does not count.
 pub(crate) fn process_datagram(bytes: &[u8]) {
     bytes.as_chunks::<MESSAGE>().0.iter().for_each(perform);
 }

@@ -28,8 +28,8 @@ fn directory(test: &str) -> PathBuf {
     directory
 }
 
-/// Two rounds of 50 ms in which the numbers of a situation are `arguments`. One run at a time: beside others
-/// a contender may not come to answer anything in so short a time.
+/// Two rounds of 50 ms in which the numbers of a situation are `arguments`. Only one run at a time:
+/// in parallel with others, a contender may not answer anything in such a short time.
 fn short_run(test: &str, arguments: &[&str]) -> (Value, Output) {
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -67,8 +67,8 @@ fn assert_calls_less_than(row: &Value, most: f64) {
     }
 }
 
-/// Contenders that run in scenarios of their own, if not asked for: where threads block, and where operations are
-/// compared.
+/// Contenders that run in their own scenarios unless requested: where threads block, and where
+/// operations are compared.
 const OF_THEIR_OWN: [&str; 8] = [
     "ours_by_tick",
     "ours_by_own_buffers",
@@ -102,7 +102,7 @@ fn every_contender_answers_in_a_run() {
     }
 }
 
-/// What goes through each handler differs: long, sleeping, fighting for a lock, spinning.
+/// The handlers differ: long, sleeping, contending for a lock, spinning.
 #[test]
 fn every_kind_of_handler_is_served() {
     let scenarios = ["--scenario", "s3,S4,s4b,S5,S9", "--threads", "2", "--connections", "8"];
@@ -303,7 +303,7 @@ fn what_makes_no_sense_is_refused_in_one_line() {
     }
 }
 
-/// `cport bench` says by a variable that it was started by that name.
+/// `cport bench` announces its name with a variable.
 #[test]
 fn usage_has_the_name_by_which_it_was_called() {
     for (arguments, usage) in [

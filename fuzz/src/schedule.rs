@@ -32,7 +32,7 @@ fn setting(bytes: &mut Reader<'_>) -> Setting {
 }
 
 fn event(bytes: &mut Reader<'_>) -> Event {
-    // Most of the time threads go on.
+    // Usually threads continue.
     match bytes.byte() % 32 {
         0..8 => Event::Step(bytes.below(4)),
         8..12 => {

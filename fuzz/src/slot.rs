@@ -1,9 +1,9 @@
-//! Bytes as the history of one slot: what the kernel, handlers, requests and the slot's turn may do, one after
-//! another.
+//! Interprets bytes as the history of one slot: actions of the kernel, handlers, requests and the
+//! slot's turn, one after another.
 //!
-//! Beside the slot there is a model of the table of owners in docs/design/SLOT.md, and of the bits that
-//! docs/design/OPERATIONS.md describes. It says what each transition has to answer, and what the word has to look like
-//! afterwards. Of the word only its dump is known here.
+//! A model of the table of owners in docs/design/SLOT.md, and of the bits in
+//! docs/design/OPERATIONS.md, predicts the answer of each transition and the word after it. This code
+//! sees only the dump of the word.
 
 use crate::reader::Reader;
 use crate::state::facts::Facts;
@@ -28,13 +28,13 @@ enum Node {
     Cloning,
     /// The token has it.
     Held,
-    /// An operation has it that the token has started, and that is in its operation queue.
+    /// An operation has it, which the token has started and which is in its operation queue.
     Lent,
     /// A lone operation has it, which waits.
     Alone,
     /// The same, and the operation's own node is with a thread.
     Due,
-    /// The thread has it that has found a deadline over.
+    /// The thread that has detected an expired deadline has it.
     Expired,
 }
 
@@ -46,7 +46,8 @@ struct Model {
     /// Of the newest poll.
     poll: u32,
     enabled: bool,
-    /// What was asked for besides the filter, and not reported yet; nothing unless it is enabled or held.
+    /// Events requested in addition to the filter and not reported yet; empty unless it is enabled
+    /// or held.
     also: Interest,
     removing: bool,
     closed: bool,
@@ -56,7 +57,7 @@ struct Model {
     shared: bool,
     /// They are in flight: in, out. So is that of a token.
     flying: [bool; 2],
-    /// The arming has a deadline, if there is one; it is over.
+    /// The arming has a deadline, which has passed.
     timed: bool,
     late: bool,
 }
@@ -126,7 +127,7 @@ impl Model {
             12 => self.complete_last(),
             13 => self.expire(),
             14 => self.claim_alone(),
-            // but for what the owner of the node does.
+            // except for the actions of the owner of the node.
             _ => match self.node {
                 Node::Free => self.register(bytes),
                 Node::Rests => {}
@@ -174,8 +175,8 @@ impl Model {
         matches!(self.node, Node::Held | Node::Lent | Node::Alone | Node::Due)
     }
 
-    /// The node of one that rested is the caller's, if `next` says so.
-    fn follow(&mut self, next: SlotStep) {
+    /// The caller owns the node of a resting slot if `next` has it.
+    fn follow(&mut self, next: Next) {
         match next {
             SlotStep::Nothing => {}
             SlotStep::Queue | SlotStep::Recheck => {
@@ -357,7 +358,7 @@ impl Model {
         }
     }
 
-    /// What an edge with these facts has to do with operations.
+    /// The part of an edge with these facts that concerns operations.
     fn concerned(&self, facts: Facts) -> Facts {
         let concerns = |queue: &usize| {
             self.flying[*queue] && (facts.any(Facts::RARE) || facts.any(DIRECTIONS[*queue]))
@@ -435,7 +436,7 @@ impl Model {
         }
     }
 
-    // ---- what the owner does ----
+    // ---- the owner's actions ----
 
     /// The thread that has found a deadline over queues the node, or finds that the deadline was moved.
     fn tell_expired(&mut self, bytes: &mut Reader<'_>) {
@@ -558,7 +559,7 @@ impl Model {
         assert_eq!(turn, expected.unwrap_or(turn));
         if let NodeTurn::Held(events) | NodeTurn::Cloned(events) = turn {
             assert_eq!(events.is_timed_out(), self.late);
-            // A deadline is told once.
+            // A deadline is reported once.
             self.timed &= !self.late;
         }
         self.late &= turn == NodeTurn::Check;
@@ -590,7 +591,7 @@ impl Model {
         }
     }
 
-    /// A key that comes back to be parked is armed for what was asked for besides.
+    /// A key returned for parking is armed for the additional events.
     fn park(&mut self) {
         self.enabled = !self.also.is_empty();
         self.timed &= !self.enabled;
@@ -664,7 +665,7 @@ impl Model {
 
     // ---- what always holds ----
 
-    /// The model and the dump of the word say the same, and the rules of the table of bits hold.
+    /// The model and the dump of the word agree, and the rules of the table of bits hold.
     fn check(&self) {
         let word = self.slot.word();
         let dump = format!("{word:?}");

@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fmt, fs, io};
 
-/// What is to be done with the listing.
+/// What to do with the listing.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Todo {
     /// Compare docs/API.txt with the interface, and fail if they differ
     #[arg(long, conflicts_with = "update")]
     check: bool,
-    /// Write docs/API.txt anew
+    /// Write docs/API.txt again
     #[arg(long)]
     update: bool,
     /// Take the interface from this file, which rustdoc has written, instead of asking rustdoc
@@ -29,7 +29,7 @@ const HEAD: &str = "\
 # Send and Sync are listed.
 ";
 
-/// Why there is no listing, or not the right one.
+/// Why there is no listing, or a wrong one.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// This toolchain's rustdoc writes no JSON, or JSON of another format.
@@ -46,8 +46,8 @@ impl fmt::Display for Failure {
             Self::Unsupported(reason) => write!(f, "SKIPPED public interface: {reason}"),
             Self::Differs(lines) => write!(
                 f,
-                "docs/API.txt and the public interface differ; `cargo xtask api --update` writes it \
-                 anew, and RELEASING.md says what that means for the version\n{lines}"
+                "docs/API.txt and the public interface differ; `cargo xtask api --update` \
+                 updates it, and RELEASING.md explains the consequences for the version\n{lines}"
             ),
             Self::Other(reason) => write!(f, "cannot list the public interface: {reason}"),
         }
@@ -64,10 +64,10 @@ fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new(".")).to_owned()
 }
 
-/// Has rustdoc write down what is public; the file that it wrote.
+/// Makes rustdoc write the public interface; returns the file.
 fn rustdoc() -> Result<PathBuf, Failure> {
     let target = env::var_os("CARGO_TARGET_DIR").map_or(workspace().join("target"), PathBuf::from);
-    // A folder of its own: elsewhere the variable below would have everything built again.
+    // A separate folder: in another one, the variable below would cause everything to be rebuilt.
     let target = target.join("api");
     let output = Command::new(env::var_os("CARGO").unwrap_or("cargo".into()))
         .current_dir(workspace())
@@ -87,7 +87,7 @@ fn rustdoc() -> Result<PathBuf, Failure> {
     Ok(target.join("doc/completion_port.json"))
 }
 
-/// The number that stands behind `"format_version":`, which rustdoc writes in each format.
+/// The number after `"format_version":`, which rustdoc writes in each format.
 fn format_of(json: &str) -> Option<u32> {
     let (_, rest) = json.rsplit_once("\"format_version\":")?;
     let digits = rest.trim_start().split(|c: char| !c.is_ascii_digit()).next()?;
@@ -126,7 +126,7 @@ fn listing(json: &Path) -> Result<String, Failure> {
     Ok(listing)
 }
 
-/// The lines that stand in one of the two only, with a sign for each.
+/// The lines in only one of the two, with a sign for each.
 fn difference(file: &str, interface: &str) -> String {
     let mut lines = Vec::new();
     let mut only_in = |one: &str, other: &str, sign: char| {

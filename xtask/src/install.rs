@@ -11,13 +11,13 @@ pub(crate) struct Places {
     /// Where they will be used, for example /usr/local
     #[arg(long, value_name = "DIR", value_parser = absolute)]
     pub(crate) prefix: PathBuf,
-    /// What is put in front of that while they are copied, for packages
+    /// Prefix for the destination of the copies, for packages
     #[arg(long, value_name = "DIR")]
     pub(crate) destdir: Option<PathBuf>,
     /// The folder for libraries below the prefix, for example lib64 or lib/aarch64-linux-gnu
     #[arg(long, value_name = "NAME", default_value = "lib")]
     pub(crate) libdir: String,
-    /// For which system, if not for this one; for one that links statically, as musl does, there is no shared library
+    /// Target system, if not this one; one that links statically, like musl, has no shared library
     #[arg(long, value_name = "TRIPLE")]
     pub(crate) target: Option<String>,
 }
@@ -78,7 +78,7 @@ fn workspace() -> PathBuf {
 /// Builds both libraries; the folder they are in.
 fn build(triple: Option<&str>) -> io::Result<PathBuf> {
     let target = env::var_os("CARGO_TARGET_DIR").map_or(workspace().join("target"), PathBuf::from);
-    // A folder of its own: elsewhere the library is built without the name that is given to it here.
+    // A separate folder: elsewhere the library is built without the name it gets here.
     let target = target.join("install");
     let cargo = env::var_os("CARGO").unwrap_or("cargo".into());
     let mut rustc = Command::new(cargo);
@@ -101,8 +101,8 @@ fn build(triple: Option<&str>) -> io::Result<PathBuf> {
     Ok(triple.map_or(target.clone(), |triple| target.join(triple)).join("release"))
 }
 
-/// Compiles the object that has the system's own names, beside the library: with the compiler by which cargo
-/// has linked that.
+/// Compiles the object with the system's own names, next to the library, with the compiler that
+/// cargo has linked it with.
 fn compile_object(folder: &Path) -> io::Result<PathBuf> {
     let object = folder.join("completion_port_close.o");
     let package = workspace().join("crates/capi");
@@ -119,7 +119,7 @@ fn compile_object(folder: &Path) -> io::Result<PathBuf> {
     Ok(object)
 }
 
-/// What the compiler must be told of sources for the reference.
+/// Compiler options for sources written for the reference.
 const COMPAT_FLAGS: &str = "-D_DEFAULT_SOURCE -fms-extensions -Wno-unknown-pragmas";
 /// What the library needs of the system if it is linked statically.
 const SYSTEM_LIBRARIES: &str = "-lutil -lrt -lpthread -lm -ldl";
@@ -185,8 +185,8 @@ fn pkg_config(places: &Places, has_unwinder: bool) -> [(&'static str, String); 3
     ]
 }
 
-/// What `find_package(completion_port)` reads. Where it stands tells where the rest is, so that the whole may be
-/// moved.
+/// The input of `find_package(completion_port)`. It finds the rest relative to its own location, so
+/// the installation can be moved.
 fn cmake(libdir: &str, has_shared: bool, has_unwinder: bool) -> [(&'static str, String); 2] {
     let up = "../".repeat(2 + libdir.split('/').filter(|part| !part.is_empty()).count());
     let up = up.trim_end_matches('/');
@@ -245,7 +245,7 @@ fn cmake(libdir: &str, has_shared: bool, has_unwinder: bool) -> [(&'static str, 
                set_target_properties(completion_port::close PROPERTIES\n    \
                INTERFACE_LINK_LIBRARIES \"${_completion_port_libdir}/completion_port_close.o\")\n\
                unset(_completion_port_libdir)\nunset(_completion_port_prefix)\n";
-    // Before 1.0 the second part of the version says what goes together.
+    // Before 1.0, the second part of the version determines compatibility.
     let mut parts = VERSION.split('.');
     let (major, minor) = (parts.next().unwrap_or("0"), parts.next().unwrap_or("0"));
     let version = format!(
@@ -259,7 +259,7 @@ fn cmake(libdir: &str, has_shared: bool, has_unwinder: bool) -> [(&'static str, 
     [("completion_port-config.cmake", config), ("completion_port-config-version.cmake", version)]
 }
 
-/// What a program needs to be started, told once all is copied.
+/// How to make a program find the library, printed after copying.
 fn how_to_start(places: &Places) -> String {
     let library = places.prefix.join(&places.libdir);
     let library = library.display();
@@ -273,7 +273,7 @@ fn how_to_start(places: &Places) -> String {
     )
 }
 
-/// A copy with the rights of a plain file, whatever is there already.
+/// Copies with the permissions of a plain file, replacing any existing one.
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
     remove(to)?;
     fs::copy(from, to)?;
@@ -299,7 +299,7 @@ fn link(to: &str, from: &Path) -> io::Result<()> {
 pub(crate) fn install(places: &Places) -> io::Result<()> {
     let built = build(places.target.as_deref())?;
     let root = match &places.destdir {
-        // `join` would start anew at the slash.
+        // `join` would start again at the slash.
         Some(destdir) => destdir.join(places.prefix.strip_prefix("/").unwrap_or(&places.prefix)),
         None => places.prefix.clone(),
     };

@@ -18,8 +18,8 @@ enum Chore {
     /// Build libcompletion_port and install it: the shared and the static library, completion_port_close.o,
     /// the headers and the pkg-config files completion_port, completion_port_compat and completion_port_close
     Install(install::Places),
-    /// List the public interface of completion-port, or compare or update its docs/API.txt. Ends with 2 if
-    /// this toolchain's rustdoc cannot tell it
+    /// List the public interface of completion-port, or compare or update its docs/API.txt. Exits
+    /// with 2 if this toolchain's rustdoc cannot list it
     Api(api::Todo),
     /// Update docs/TESTS.txt, the list of the tests of each rule. A rule's tests are those whose documentation begins with
     /// it, as in `/// Rule 36: ...`

@@ -33,7 +33,7 @@ fn words(line: &str) -> Vec<String> {
     String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
 }
 
-/// The legs that the workflow names behind `key`.
+/// The legs that the workflow names after `key`.
 fn called(workflow: &str, key: &str) -> Vec<String> {
     let lines = workflow.lines().filter_map(|line| line.trim_start().strip_prefix(key));
     // A step may begin with the same word.

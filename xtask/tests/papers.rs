@@ -10,7 +10,8 @@ fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
 }
 
-/// What stands in parentheses behind brackets, and what is defined by a line that begins with brackets.
+/// The targets in parentheses after brackets, and the definitions in lines that begin with
+/// brackets.
 fn targets(text: &str) -> Vec<&str> {
     let inline = text.match_indices("](").map(|(at, _)| text[at + 2..].split(')').next().unwrap());
     let is_definition = |line: &&str| line.starts_with('[');
@@ -91,7 +92,7 @@ fn references_of_the_readme_are_defined() {
     }
 }
 
-/// Whoever moves the project changes one line.
+/// Moving the project means changing one line.
 #[test]
 fn the_projects_address_is_in_one_place() {
     let manifest = read("Cargo.toml");
@@ -99,7 +100,7 @@ fn the_projects_address_is_in_one_place() {
     let place = repository.split_once("://").unwrap().1;
     let name = place.split_once('/').unwrap().1;
     for file in files() {
-        // Results name the command that made them, and plots are no text.
+        // Results name the command that created them, and plots are not text.
         let Ok(text) = fs::read_to_string(workspace().join(&file)) else { continue };
         let has = |line: &str| line.contains(place) || line.contains(&format!("com/{name}"));
         let found = text.lines().filter(|line| has(line)).count();
@@ -128,7 +129,7 @@ fn the_readme_has_the_dependency_that_can_be_had() {
     }
 }
 
-/// The names of raw results and plots in a text, without the word in the place of one.
+/// The names of raw results and plots in a text, without the word that replaces one.
 fn results(text: &str) -> Vec<&str> {
     let is_of_name = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     let names = text.split(|c| !is_of_name(c)).map(|name| name.trim_end_matches('.'));
@@ -165,7 +166,7 @@ fn the_papers_name_the_results_that_there_are() {
     }
 }
 
-/// What a link within a page says of a heading.
+/// The anchor of a heading in links within a page.
 fn anchor(heading: &str) -> String {
     let kept = |c: &char| c.is_alphanumeric() || [' ', '-', '_'].contains(c);
     heading.trim().to_lowercase().chars().filter(kept).collect::<String>().replace(' ', "-")

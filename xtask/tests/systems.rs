@@ -1,4 +1,4 @@
-//! The workflow for the systems on which `.ci/run` does not run. Until it runs itself, this looks at what it says.
+//! Checks the workflow for the systems on which `.ci/run` does not run, without running it.
 
 #![allow(clippy::unwrap_used, reason = "what goes wrong is the failure of the test")]
 
@@ -87,9 +87,9 @@ fn packages(manifest: &str) -> Packages {
     metadata["packages"].as_array().unwrap().iter().map(package).collect()
 }
 
-/// Looks whether what a call of cargo names is there.
+/// Checks that everything a call of cargo names exists.
 fn assert_names_what_exists(line: &str, workspaces: &BTreeMap<&str, Packages>) {
-    // What stands behind is for the program that cargo starts.
+    // The rest is for the program that cargo starts.
     let call = line.split(" -- ").next().unwrap();
     let words: Vec<_> = call.split_whitespace().collect();
     assert!(["clippy", "test", "run", "build"].contains(&words[1]), "{line}");

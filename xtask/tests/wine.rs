@@ -1,4 +1,4 @@
-//! What is left out under Wine has a program that shows why, by the bare calls.
+//! Every case left out under Wine has a program that demonstrates the cause with bare calls.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -24,7 +24,7 @@ fn files(folder: &Path, endings: &[&str]) -> Vec<PathBuf> {
     found
 }
 
-/// What stands between quotation marks behind each occurrence of the word.
+/// The text in quotation marks after each occurrence of the word.
 fn arguments<'a>(source: &'a str, word: &str) -> Vec<&'a str> {
     let behind = source.split(word).skip(1);
     behind.filter_map(|rest| rest.strip_prefix("(\"")?.split('"').next()).collect()

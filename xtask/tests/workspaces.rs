@@ -1,4 +1,5 @@
-//! Workspaces cannot inherit from each other, so what the benchmark's has is compared with the main one's.
+//! Workspaces cannot inherit from each other, so this compares the benchmark's settings with the
+//! main one's.
 
 #![allow(clippy::unwrap_used, reason = "what goes wrong is the failure of the test")]
 

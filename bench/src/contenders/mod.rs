@@ -30,18 +30,18 @@ mod version;
 pub(crate) struct Contender {
     /// How it is called in tables and options.
     pub(crate) name: &'static str,
-    /// What it is, in a line.
+    /// A one-line description.
     pub(crate) about: &'static str,
     /// The version of the crate, or of the kernel's interface.
     pub(crate) version: fn() -> String,
-    /// Starts a server with so many threads that does this with its connections.
+    /// Starts a server with that many threads and this service for its connections.
     pub(crate) start: fn(threads: usize, service: Service) -> io::Result<Box<dyn Server>>,
 }
 
 impl Contender {
-    /// Whether it is of interest in a scenario where no contender was asked for by name. How the port finds out
-    /// which threads block concerns those in which they do. Where operations are compared, only those take part with
-    /// which they are.
+    /// Whether it is of interest in a scenario if no contender was requested. Variants that detect
+    /// blocked threads in different ways take part where threads block. Where operations are
+    /// compared, only their variants and rivals take part.
     pub(crate) fn belongs_to(&self, scenario: &str) -> bool {
         let (own, among): (&[&str], &[&str]) = match self.name {
             BY_TICK => (&["S4", OFTEN, "S5"], &[]),
@@ -59,17 +59,17 @@ impl Contender {
     }
 }
 
-/// A server: contender by contender, the same behaviour.
+/// A server. All contenders behave in the same way.
 ///
-/// Where it echoes, a handler reads what is there into a buffer of [`BUFFER`](crate::work::BUFFER)
-/// bytes, does what each message that is complete now asks for ([`process`](crate::work::process)),
-/// and writes the same bytes back.
+/// In an echo, a handler reads available data into a buffer of [`BUFFER`](crate::work::BUFFER)
+/// bytes, processes each complete message ([`process`](crate::work::process)), and writes the same
+/// bytes back.
 ///
-/// Where it is a sink, a handler reads into a buffer of the length it was told, and has each read
-/// that brings something handled ([`Sink::handle`](crate::sink::Sink::handle)). A contender that is
-/// told of readiness reads as often as it was told ([`Sink::reads`](crate::sink::Sink::reads)) before
-/// it arms the connection or turns to another one. One whose tasks or requests wait for the bytes
-/// themselves has no such choice: each read that is completed is a packet of its own.
+/// In a sink, a handler reads into a buffer of the given length, and passes each read with data to
+/// [`Sink::handle`](crate::sink::Sink::handle). A readiness-based contender reads as often as
+/// [`Sink::reads`](crate::sink::Sink::reads) before it arms the connection or turns to another one.
+/// If tasks or requests wait for the bytes themselves, there is no such choice: each completed read
+/// is a separate packet.
 ///
 /// At the end of a stream the connection is closed.
 pub(crate) trait Server: Send + Sync {
@@ -89,8 +89,8 @@ pub(crate) trait Server: Send + Sync {
         None
     }
 
-    /// Begins with the reads from its file, so many in a second, or as many as it can. Only those of
-    /// [`Reading`](crate::system::Aside) have a file.
+    /// Starts the reads from its file, at this rate per second, or as many as possible. Only those
+    /// of [`Reading`](crate::system::Aside) have a file.
     fn begin_reads(&self, _rate: Option<f64>) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }

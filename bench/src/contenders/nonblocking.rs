@@ -1,4 +1,4 @@
-//! What the contenders that are told of readiness do with a connection that is ready.
+//! Handling of a ready connection for readiness-based contenders.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::mem::swap;
@@ -84,8 +84,8 @@ impl<F: Family> Peer<F> {
         Peer::Connection(Connection::of(stream))
     }
 
-    /// Serves a connection ([`Connection::serve`]), answers datagrams, or accepts into the handler's list what
-    /// waits for it. An error is one with which the server cannot go on.
+    /// Serves a connection ([`Connection::serve`]), answers datagrams, or accepts waiting
+    /// connections into the handler's list. After an error the server cannot continue.
     pub(super) fn serve(
         &mut self,
         handler: &mut Handler<F>,
@@ -101,7 +101,7 @@ impl<F: Family> Peer<F> {
     }
 }
 
-/// A socket that is read into a buffer of its own, not into its thread's.
+/// A socket with its own read buffer instead of its thread's.
 pub(crate) struct Owning {
     pub(crate) peer: Peer,
     buffer: Box<[u8]>,
@@ -156,12 +156,12 @@ fn answer<F: Family>(socket: &F::Datagrams, buffer: &mut [u8]) -> io::Result<Nex
     Ok(Next::Turn)
 }
 
-/// A stream in non-blocking mode, and what is known of it between two events.
+/// A non-blocking stream, and its state between two events.
 #[derive(Debug)]
 pub(crate) struct Connection<S = TcpStream> {
     stream: S,
     carry: Carry,
-    /// What was read and answered, but found no room in the socket.
+    /// Data that was read and answered, but found no room in the socket.
     unsent: Vec<u8>,
 }
 
@@ -188,10 +188,9 @@ impl<S> Connection<S> {
 }
 
 impl<S: Read + Write> Connection<S> {
-    /// Does with the connection what the service is. `None` when the stream has ended or
-    /// failed.
+    /// Provides the service to the connection. `None` when the stream has ended or failed.
     ///
-    /// A short read says that nothing is left. With an edge-triggered set this does not hold for
+    /// A short read means that no data remains. With an edge-triggered set this does not hold for
     /// the end of the stream, if it `ends` by the same edge that brought the data.
     fn serve(&mut self, service: Service, buffer: &mut [u8], ends: bool) -> Option<Next> {
         match service {
@@ -219,8 +218,8 @@ impl<S: Read + Write> Connection<S> {
         Some(Next::Turn)
     }
 
-    /// Sends what is left of an answer, then reads and answers until nothing is left to read or the
-    /// socket is full.
+    /// Sends the rest of an answer, then reads and answers until no data remains or the socket is
+    /// full.
     fn echo(&mut self, buffer: &mut [u8], ends: bool) -> Option<Next> {
         if !self.unsent.is_empty() {
             let sent = send(&mut self.stream, &self.unsent).ok()?;

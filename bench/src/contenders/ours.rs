@@ -36,11 +36,11 @@ pub(crate) fn by_tick() -> Contender {
     }
 }
 
-/// Each socket is read into a buffer of its own, as it has to be where a receive is in flight for it.
+/// Each socket has its own read buffer, as is necessary if a receive is in flight for it.
 pub(crate) fn with_own_buffers() -> Contender {
     Contender {
         name: OWN_BUFFERS,
-        about: "completion-port, with a buffer for each connection in the place of one for each thread",
+        about: "completion-port, with a buffer for each connection instead of one for each thread",
         start: |threads, service| start::<Owning>(threads, service, BlockDetection::Automatic),
         ..contender()
     }
@@ -137,7 +137,7 @@ impl<K: Key> Ours<K> {
     }
 }
 
-/// Arms a connection for what it waits for next, or ends it.
+/// Arms a connection for its next event, or ends it.
 #[inline]
 pub(super) fn arm<K, B>(mut ready: Ready<'_, K, B>, next: Option<Next>) -> io::Result<()> {
     match next {

@@ -1,4 +1,4 @@
-//! Each contender does what a server of this benchmark has to do.
+//! Each contender behaves as a server of this benchmark must.
 
 use std::array;
 use std::io::{ErrorKind, Read, Write};
@@ -148,8 +148,8 @@ fn a_burst_of_eight_comes_back() {
     });
 }
 
-/// More connections than a wait returns or a ring has buffers, all ready when the only thread comes
-/// back from a handler.
+/// More connections than a wait returns or a ring has buffers, all ready when the only thread
+/// returns from a handler.
 #[test]
 fn all_of_many_that_are_ready_at_once_are_served() {
     let _alone = alone();
@@ -351,8 +351,9 @@ fn what_a_datagram_asks_for_is_performed_before_the_answer() {
     });
 }
 
-/// More sockets than a wait returns, all ready when the only thread comes back; then more datagrams for one socket
-/// than are read in a turn, or than a ring has buffers. Beside them another socket gets its answer.
+/// More sockets than a wait returns, all ready when the only thread returns; then more datagrams
+/// for one socket than are read in a turn, or than a ring has buffers. Another socket gets its
+/// answer meanwhile.
 #[test]
 fn all_datagrams_of_many_that_wait_are_answered() {
     const BURST: u64 = 200;
@@ -418,7 +419,7 @@ fn each_sink(threads: usize, test: fn(&dyn Server, Sink, &str)) {
     }
 }
 
-/// What all sinks have read since `before`, once it is so many bytes.
+/// The amount that all sinks have read since `before`, once it is that many bytes.
 #[allow(clippy::disallowed_methods, reason = "a sink answers nothing that could be waited for")]
 fn drained(before: Drained, bytes: u64) -> Drained {
     let deadline = Instant::now() + Duration::from_secs(10);
@@ -434,7 +435,8 @@ fn drained(before: Drained, bytes: u64) -> Drained {
     }
 }
 
-/// More than the sockets hold, on more connections than threads; then little, at once and one by one.
+/// More than the sockets hold, on more connections than threads; then small amounts, together and
+/// one by one.
 #[test]
 fn a_sink_reads_all_bytes_and_counts_its_reads() {
     const BLOCK: usize = 2 << 20;
@@ -535,7 +537,8 @@ fn reset(client: TcpStream) {
     drop(client);
 }
 
-/// Many at once, which end by a reset, by the end of the stream, and by one in the middle of an answer.
+/// Many at the same time, ended by a reset, by the end of the stream, and in the middle of an
+/// answer.
 #[test]
 fn short_connections_are_accepted_and_answered() {
     each_listening(|at, name| {
@@ -585,7 +588,7 @@ fn a_client_that_resets_early_harms_no_other() {
     });
 }
 
-/// More than a listener accepts in one turn, and all of them ready when the only thread comes back.
+/// More than a listener accepts in one turn, all ready when the only thread returns.
 #[test]
 fn all_of_many_that_connect_at_once_are_accepted() {
     let _alone = alone();
@@ -608,7 +611,11 @@ fn all_of_many_that_connect_at_once_are_accepted() {
 }
 
 #[test]
-#[allow(clippy::disallowed_methods, reason = "nothing tells that a server has closed a descriptor")]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "no event reports that a server has closed a \
+                                              descriptor"
+)]
 fn a_connection_that_was_reset_is_closed() {
     each_listening(|at, _| {
         let count = || std::fs::read_dir("/proc/self/fd").unwrap().count();
@@ -622,7 +629,7 @@ fn a_connection_that_was_reset_is_closed() {
             receive(&mut client, MESSAGE);
             reset(client);
         }
-        // Tests of other modules have descriptors, too, but not so many.
+        // Tests of other modules have descriptors, too, but fewer.
         let deadline = Instant::now() + Duration::from_secs(10);
         while count() > before + 150 {
             assert!(Instant::now() < deadline, "{} descriptors, {before} before", count());

@@ -1,8 +1,8 @@
 //! `tokio`: the runtime with several threads, a task for each connection.
 //!
-//! A task reads again as soon as it has handled what was read; only when the runtime's budget for it
-//! is used up has it to let others go first. So a sink reads in the same way whether it was told to
-//! read once or often: a task that made way after each read would not be how servers are written.
+//! A task reads again as soon as it has handled the data, and yields only when its budget in the
+//! runtime is used up. So a sink reads in the same way in either mode: real servers do not yield
+//! after each read.
 
 use std::io::{self, ErrorKind};
 use std::net::{TcpStream, UdpSocket};

@@ -1,4 +1,4 @@
-//! The versions of what is compared: of crates as `Cargo.lock` has them.
+//! The versions of the compared crates, from `Cargo.lock`.
 
 /// The version of a crate on which this package depends; the build script has looked it up.
 macro_rules! of_crate {

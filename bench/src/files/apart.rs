@@ -1,13 +1,15 @@
-//! The same reads while 64 connections echo elsewhere: what the ways to read are worth where they do not have the
-//! processors to themselves.
+//! The same reads while 64 connections echo elsewhere: the value of each method if it does not have
+//! the processors to itself.
 //!
-//! Each contender reads as fast as it can by one thread, as where nothing echoes: a loop of its own, or the only thread of
-//! its port. Meanwhile a server echoes as fast as its clients ask, with as many processors as it gets: a process with a port of
-//! one thread, and the clients' thread. Both are the same for all contenders, from the first round to the last, and have
-//! nothing to do with how is read. So only the reading differs.
+//! Each contender reads as fast as it can with one thread, as without an echo: its own loop, or the
+//! only thread of its port. Meanwhile a server echoes as fast as its clients send, with whatever
+//! processors it gets: a process with a port of one thread, and the clients' thread. Both are the
+//! same for all contenders, from the first round to the last, and independent of the method of
+//! reading. So only the reading differs.
 //!
-//! The time that is compared is the processor time for each read: of this process, without that of the clients' thread. The rate is by
-//! the clock, and so depends on the part of the processors that the system gives to a thread that seldom or never rests; that, too, is the same for all.
+//! Compared is the processor time for each read: of this process, without that of the clients'
+//! thread. The rate is by the clock, so it depends on the share of the processors that the system
+//! gives to a thread that rarely or never rests; that, too, is the same for all.
 
 use std::io;
 use std::sync::Arc;
@@ -36,7 +38,7 @@ use crate::sink::Service;
 use crate::targets::OURS;
 use crate::traffic::Traffic;
 
-/// The clients look so often whether the turn is over, and wait for their last answers then.
+/// How often the clients check whether the turn has ended; then they wait for their last answers.
 const SLICE: Duration = Duration::from_millis(25);
 
 /// Who takes part.
@@ -97,7 +99,7 @@ struct Echo {
     answers: Receiver<Result<Answers, String>>,
 }
 
-/// What came of the echo in a turn.
+/// The echo's results in a turn.
 struct Answers {
     in_a_second: f64,
     /// In nanoseconds.
@@ -196,7 +198,7 @@ impl ThreadClock {
     }
 }
 
-/// Has the clients ask until the turn is over; how often they were answered in a second.
+/// Makes the clients send until the turn ends; returns their answers per second.
 fn ask(load: &mut Load, latencies: &mut Histogram, is_over: &AtomicBool) -> Result<f64, String> {
     let (mut answered, mut seconds) = (0, 0.0);
     while !is_over.load(Ordering::Relaxed) {
@@ -209,7 +211,7 @@ fn ask(load: &mut Load, latencies: &mut Histogram, is_over: &AtomicBool) -> Resu
     Ok(answered / seconds)
 }
 
-/// What was read, and what it took.
+/// The reads and their cost.
 struct Measured {
     reads: f64,
     used: Duration,

@@ -31,8 +31,8 @@ impl Reader for Pread {
     }
 }
 
-/// The same into one memory after the other, as many as those have that have reads in flight: what the first
-/// level of the processor's cache has no room for comes from the second.
+/// The same into several buffers in turn, as many as the contenders with reads in flight have: data
+/// that does not fit into the processor's first-level cache comes from the second.
 struct Around {
     file: File,
     memories: Vec<Memory>,
@@ -70,8 +70,8 @@ pub(super) fn no_wait(scratch: &Scratch, way: Way) -> io::Result<Box<dyn Reader>
 fn read_now(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
     let position = i64::try_from(offset).map_err(io::Error::other)?;
     let part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
-    // SAFETY: preadv2(2) reads so many parts at the pointer, here one, and writes at most as many bytes to
-    // each as it says.
+    // SAFETY: preadv2(2) reads that many parts at the pointer, here one, and writes at most as many
+    // bytes to each as it says.
     // - valid for reads: `part` lives until the call returns;
     // - valid for writes: `bytes` is borrowed mutably, and has that length.
     let count =

@@ -1,14 +1,16 @@
-//! The same reads while 64 connections echo: what they cost the echo.
+//! The same reads while 64 connections echo: their cost for the echo.
 //!
-//! The servers are processes of their own, as in the other scenarios with servers: one whose port has the
-//! reads as well, one whose reads are made by a pool of threads beside its port, and one without a port, whose
-//! threads ask their set and read in turns. The latter two make as many reads in a second as the port has made in its
-//! latest turn, or all are held to the same rate. Where the file is not cached, threads that read in turns wait for the
-//! disk, one read each, and make fewer. A server without any reads shows what the echo is by itself.
+//! The servers are separate processes, as in the other scenarios with servers: one whose port also
+//! has the reads, one with a pool of reading threads next to its port, and one without a port,
+//! whose threads alternate between polling their set and reading. The latter two make as many reads
+//! per second as the port in its latest turn, or all have the same fixed rate. If the file is not
+//! cached, threads that alternate wait for the disk, one read each, and make fewer. A server
+//! without reads shows the echo alone.
 //!
-//! Where the port reads as much as it can its threads never rest, as those do that are held to the same rate and need
-//! less for it. So there is a server by hand besides that reads as much as it can, too. And of each answer is told
-//! when it has come to its socket: what is left is what the clients have waited for a processor.
+//! If the port reads as fast as it can, its threads never rest. Those with a fixed rate do rest,
+//! and need less for it. So there is also a server without a port that reads as fast as it can. The
+//! kernel reports when each answer has reached its socket: the rest is the clients' wait for a
+//! processor.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -31,10 +33,11 @@ use crate::system;
 use crate::targets::OURS;
 use crate::traffic::Traffic;
 
-/// Threads of the servers' ports: one, so that the clients have a processor of their own on the smallest
-/// machines that are measured, and two.
+/// Threads of the servers' ports: one, so that the clients have their own processor on the smallest
+/// measured machines, and two.
 const THREADS: [usize; 2] = [1, 2];
-/// Reads in a second where both are held to a rate: a small part of what a processor can do, and a large one.
+/// Reads per second if both have a fixed rate: a small part of a processor's capacity, and a large
+/// one.
 const HELD: [f64; 2] = [20_000.0, 200_000.0];
 /// The echo without reads.
 const ALONE: &str = "ours, no reads";
@@ -54,7 +57,7 @@ struct Entrant {
 }
 
 impl Remote {
-    /// Starts a server that reads from a file beside its echo, once it is told to.
+    /// Starts a server that reads from a file during its echo, once it gets the command.
     fn start_reading(contender: &str, threads: usize, reading: &Reading) -> Result<Remote, String> {
         let mut command = Self::command(&system::own_program(), contender, threads);
         command.arg("--file").arg(&reading.file).args(["--way", reading.way.name()]);
@@ -212,5 +215,5 @@ fn cell(
     }
 }
 
-/// What is compared: how long the slowest answers but one in a hundred take.
+/// The compared quantity: the 99th percentile of the answer times.
 const P99: &str = "p99";

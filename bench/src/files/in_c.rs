@@ -16,7 +16,7 @@ struct Read {
 struct InC {
     file: File,
     port: Port,
-    /// As long as the process lives: a read that goes on when another one has failed has its memory.
+    /// Never freed: a read may be in progress when another one has failed.
     reads: &'static mut [Read],
     packets: [Packet; IN_FLIGHT],
 }
@@ -34,20 +34,20 @@ impl InC {
     fn begin(&mut self, number: usize) -> io::Result<Option<usize>> {
         let Read { overlapped, memory } = &mut self.reads[number];
         let offset = memory.offset;
-        // SAFETY: `read` demands that both stay where they are, and are left alone, until the end.
-        // - stay: they are never given up;
-        // - left alone: the callers look at them behind the end.
+        // SAFETY: `read` demands that both stay valid and unused until the end.
+        // - valid: they are never freed;
+        // - unused: the callers access them after the end.
         unsafe { self.file.read(memory.bytes_mut(), offset, overlapped) }
     }
 
-    /// The number of the read that a packet tells of.
+    /// The number of a packet's read.
     fn number_of(&self, packet: Packet) -> io::Result<usize> {
         let is_it = |read: &Read| (&raw const read.overlapped).addr() == packet.operation();
         self.reads.iter().position(is_it).ok_or_else(|| io::Error::other("a packet of no read"))
     }
 }
 
-/// The outcome of each read comes back from the call that starts it.
+/// The call that starts a read returns its outcome.
 struct AtOnce(InC);
 
 pub(super) fn at_once(scratch: &Scratch, way: Way) -> io::Result<Box<dyn Reader>> {

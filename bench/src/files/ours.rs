@@ -40,7 +40,7 @@ impl Tokens {
     }
 }
 
-/// The outcome of each read comes back from the call that starts it.
+/// The call that starts a read returns its outcome.
 struct AtOnce(Tokens);
 
 pub(super) fn at_once(scratch: &Scratch, way: Way) -> io::Result<Box<dyn Reader>> {
@@ -74,14 +74,14 @@ impl Reader for AtOnce {
     }
 }
 
-/// Each read makes a packet. Many are in flight, each by a token of its own.
+/// Each read makes a packet. Many are in flight, each with its own token.
 struct ByTokens(Tokens);
 
 pub(super) fn by_tokens(scratch: &Scratch, way: Way) -> io::Result<Box<dyn Reader>> {
     Ok(Box::new(ByTokens(Tokens::new(scratch, way, IN_FLIGHT)?)))
 }
 
-/// Starts the next read of a token. The token comes back if there is none.
+/// Starts a token's next read. Returns the token if there is none.
 fn go_on<'p>(
     token: Ready<'p, File, Memory>,
     mut memory: Memory,
@@ -141,7 +141,7 @@ impl Shared {
     }
 }
 
-/// As [`AtOnce`], by name.
+/// Like [`AtOnce`], with a shared ID.
 struct SharedAtOnce(Shared);
 
 pub(super) fn shared_at_once(scratch: &Scratch, way: Way) -> io::Result<Box<dyn Reader>> {
@@ -173,14 +173,14 @@ impl Reader for SharedAtOnce {
     }
 }
 
-/// Each read makes a packet. Many are in flight, by name.
+/// Each read makes a packet. Many are in flight, with a shared ID.
 struct ByPacket(Shared);
 
 pub(super) fn by_packet(scratch: &Scratch, way: Way) -> io::Result<Box<dyn Reader>> {
     Ok(Box::new(ByPacket(Shared::new(scratch, way, FileEngine::default())?)))
 }
 
-/// What has to wait for the disk is done by the ring.
+/// The ring performs operations that wait for the disk.
 pub(super) fn by_ring(scratch: &Scratch, way: Way) -> io::Result<Box<dyn Reader>> {
     Ok(Box::new(ByPacket(Shared::new(scratch, way, FileEngine::Ring)?)))
 }

@@ -1,4 +1,4 @@
-//! How fast a server reads beside its echo, and when.
+//! How fast a server reads during its echo, and when.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,7 +24,7 @@ pub(crate) enum Turn {
 /// What those who read, as many as there are reads in flight, go by.
 pub(crate) struct Pace {
     going: RwLock<Option<Going>>,
-    /// Reads whose time was told.
+    /// Reads whose time has been reported.
     told: AtomicU64,
     rest: Mutex<Rest>,
     changed: Condvar,
@@ -73,7 +73,7 @@ impl Pace {
         self.going().is_some()
     }
 
-    /// When the one who asks makes its next read.
+    /// When the caller makes its next read.
     pub(crate) fn turn(&self) -> Turn {
         let Some(Going { begun, rate }) = self.going() else { return Turn::Rest };
         let Some(rate) = rate else { return Turn::Now };
@@ -83,7 +83,7 @@ impl Pace {
         if at > Instant::now() + AHEAD { Turn::At(at) } else { Turn::Now }
     }
 
-    /// Begins: so many reads in a second, or as many as possible.
+    /// Starts: this many reads per second, or as many as possible.
     pub(crate) fn begin(&self, rate: Option<f64>) {
         let mut rest = self.lock();
         rest.count = 0;
@@ -103,7 +103,7 @@ impl Pace {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 let missing = IN_FLIGHT - rest.count;
-                return Err(io::Error::other(format!("{missing} reads do not come back")));
+                return Err(io::Error::other(format!("{missing} reads are missing")));
             }
             let waited = self.changed.wait_timeout(rest, left);
             rest = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -164,7 +164,7 @@ mod tests {
             }
             ended.join().unwrap().unwrap();
         });
-        // They are counted anew.
+        // They are counted again.
         pace.begin(None);
         assert_eq!(pace.lock().count, 0);
     }

@@ -14,23 +14,23 @@ pub(crate) struct Plan {
     until: Option<Instant>,
     /// Whether every byte is looked at.
     thorough: bool,
-    /// Reads that have brought what is there.
+    /// Reads that returned the right data.
     made: usize,
 }
 
 impl Plan {
-    /// Reads without an end, of a file of so many pages. Those of another seed are of other pages.
+    /// Endless reads of a file with that many pages. Another seed reads other pages.
     pub(crate) fn endless(pages: u64, seed: u64) -> Plan {
         let state = seed.wrapping_mul(0xd134_2543_de82_ef95);
         Plan { pages, state, left: usize::MAX, until: None, thorough: false, made: 0 }
     }
 
-    /// So many of these reads.
+    /// That many of these reads.
     pub(super) fn of(self, count: usize) -> Plan {
         Plan { left: count, ..self }
     }
 
-    /// Those of these reads that are begun within that time.
+    /// Those of these reads that start within that time.
     pub(super) fn within(self, time: Duration) -> Plan {
         Plan { until: Some(Instant::now() + time), ..self }
     }
@@ -48,7 +48,7 @@ impl Plan {
         next.is_some()
     }
 
-    /// Looks at what a read has brought, and counts it.
+    /// Checks a read's data, and counts it.
     #[inline]
     pub(crate) fn check(&mut self, memory: &Memory, count: usize) -> io::Result<()> {
         memory.check(count, self.thorough)?;
@@ -60,7 +60,7 @@ impl Plan {
         self.made
     }
 
-    /// Deals the reads to so many threads.
+    /// Deals the reads to that many threads.
     pub(super) fn deal(&self, threads: usize) -> Vec<Plan> {
         let left = |index: usize| match self.left {
             usize::MAX => usize::MAX,

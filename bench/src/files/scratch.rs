@@ -1,4 +1,4 @@
-//! The file from which is read: what is in it, where it lies, and the memory into which is read.
+//! The file to read: its content and location, and the memory for the reads.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -18,10 +18,10 @@ pub(crate) const PAGE: usize = 4096;
 const SECTOR: usize = 512;
 /// A word of the pattern.
 const WORD: usize = size_of::<u64>();
-/// How much is written at once when the file is made.
+/// How much is written together when the file is created.
 const PORTION: usize = 256 * PAGE;
 
-/// What is in the file at a place: no other place has the same.
+/// The content of the file at an offset, different for each.
 fn word(offset: u64) -> u64 {
     (offset ^ 0x5a5a_0f0f_3c3c_9696).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
@@ -45,8 +45,8 @@ impl Memory {
         &mut self.page.0
     }
 
-    /// Whether the read has brought `count` bytes, a page, and what is there: by a word of each sector, or by
-    /// all words if it is to be thorough.
+    /// Checks that the read has returned `count` bytes, which are a page, and the right content: a
+    /// word of each sector, or all words if `thorough`.
     pub(super) fn check(&self, count: usize, thorough: bool) -> io::Result<()> {
         let Memory { page, offset } = self;
         if count != PAGE {
@@ -149,7 +149,7 @@ impl Scratch {
         way.open(&self.path())
     }
 
-    /// Whether it can be read past the system's memory. An error says why it cannot.
+    /// Whether it allows unbuffered reads. The error is the reason if not.
     pub(super) fn check_direct(&self) -> Result<(), String> {
         let system = &self.system;
         if matches!(system.as_str(), "tmpfs" | "ramfs") {
@@ -175,7 +175,7 @@ impl Scratch {
     }
 }
 
-/// The type of the file system on which a directory lies: that of the mount which is nearest to it.
+/// The type of the file system of a directory: that of the nearest mount.
 fn file_system(directory: &Path) -> String {
     let directory = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
@@ -196,7 +196,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// A file of so many pages.
+    /// A file with that many pages.
     pub(crate) fn scratch(pages: u64) -> Scratch {
         Scratch::new(&std::env::temp_dir(), pages * PAGE as u64).unwrap()
     }

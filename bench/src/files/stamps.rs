@@ -1,4 +1,4 @@
-//! When an answer has come to its socket, by the kernel's clock: what is left until a client takes it is the
+//! When an answer has reached its socket, by the kernel's clock. The rest of the latency is the
 //! client's own wait for a processor.
 
 use std::io;
@@ -18,12 +18,12 @@ const ROOM: usize = 64;
 #[repr(C, align(8))]
 struct Control([u8; ROOM]);
 
-/// The kernel begins to note times soon after that, but not at once: what comes before has none.
+/// The kernel starts to record times soon after this, but not immediately: earlier data has none.
 fn begin(stream: &TcpStream) -> io::Result<()> {
     let on: libc::c_int = 1;
     let length = libc::socklen_t::try_from(size_of_val(&on)).map_err(io::Error::other)?;
     let (level, option) = (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS);
-    // SAFETY: setsockopt(2) reads so many bytes at the pointer.
+    // SAFETY: setsockopt(2) reads that many bytes at the pointer.
     // - valid for reads: `on` has that length, and lives until the call returns.
     let code = unsafe {
         libc::setsockopt(stream.as_raw_fd(), level, option, (&raw const on).cast(), length)
@@ -47,14 +47,14 @@ fn read(stream: &TcpStream, bytes: &mut [u8]) -> io::Result<(usize, Option<Syste
     Ok((count, stamp_of(&header)))
 }
 
-/// The time in the first message of what the kernel has told beside the bytes. It was asked for nothing else.
+/// The time in the kernel's first control message. No other message was requested.
 fn stamp_of(header: &libc::msghdr) -> Option<SystemTime> {
     // SAFETY: CMSG_FIRSTHDR(3) reads the header, which is borrowed.
     let first = unsafe { libc::CMSG_FIRSTHDR(header) };
     // SAFETY: `as_ref` demands null, or a pointer to a value that nothing writes meanwhile.
-    // - to a value: it is null unless the kernel has written at least such a message into the buffer of
-    //   messages, which is aligned for it, and which the caller still has;
-    // - nothing writes: the call is over.
+    // - to a value: it is null unless the kernel has written at least such a message into the
+    //   buffer of messages, which is aligned for it, and which the caller still owns;
+    // - nothing writes: the call has returned.
     let message = unsafe { first.as_ref() }?;
     let is_time =
         (message.cmsg_level, message.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS);
@@ -94,7 +94,7 @@ mod tests {
         let end = Instant::now() + Duration::from_secs(30);
         let mut stamped = 0;
         while stamped < 3 {
-            assert!(Instant::now() < end, "only {stamped} times were told");
+            assert!(Instant::now() < end, "only {stamped} times were reported");
             let before = SystemTime::now();
             sender.write_all(b"abc").unwrap();
             let (count, come) = read(&receiver, &mut bytes).unwrap();

@@ -19,7 +19,7 @@ struct Uring {
     free: Vec<usize>,
 }
 
-/// A ring for one thread, with room for so many requests.
+/// A ring for one thread, with room for that many requests.
 pub(super) fn ring(requests: usize) -> io::Result<IoUring> {
     let entries = u32::try_from(requests).map_err(io::Error::other)?;
     let ring = IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(entries);
@@ -40,10 +40,11 @@ impl Uring {
         let length = u32::try_from(PAGE).map_err(io::Error::other)?;
         let file = types::Fd(self.file.as_raw_fd());
         let read = opcode::Read::new(file, memory.as_mut_ptr(), length).offset(offset).build();
-        // SAFETY: what the request names must be there until it is over.
-        // - the file: the kernel has its own reference from the submission on, and until then it is open;
-        // - the memory: the slot is in use, and nothing touches it, until its completion has been taken. If the
-        //   reader is dropped before, the memory is never freed.
+        // SAFETY: everything the request refers to must be valid until it ends.
+        // - the file: the kernel has its own reference from the submission on, and until then it is
+        //   open;
+        // - the memory: the slot is in use, and nothing touches it, until its completion has been
+        //   taken. If the reader is dropped before, the memory is never freed.
         unsafe { self.ring.submission().push(&read.user_data(slot as u64)) }
             .map_err(io::Error::other)
     }

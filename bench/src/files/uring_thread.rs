@@ -1,5 +1,5 @@
-//! `io_uring` by a thread that does nothing else, for programs in which no other thread may wait for a disk: one thread hands
-//! reads over, and takes what they have brought.
+//! `io_uring` in a dedicated thread, for programs in which no other thread may wait for a disk: one
+//! thread hands reads over and takes their results.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -22,7 +22,7 @@ const WAKE: u64 = IN_FLIGHT as u64;
 #[allow(clippy::cast_possible_truncation, reason = "far below 2^32")]
 const LENGTH: u32 = PAGE as u32;
 
-/// What is handed over.
+/// Requests to the thread.
 #[derive(Default)]
 struct Inbox {
     reads: Vec<Memory>,
@@ -48,7 +48,7 @@ impl Desk {
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes what is there, and wakes the thread once, however much there is.
+    /// Adds requests, and wakes the thread once, whatever their number.
     fn hand(&self, change: impl FnOnce(&mut Inbox)) -> io::Result<()> {
         let mut inbox = self.lock();
         change(&mut inbox);
@@ -139,7 +139,7 @@ struct Pilot<'d> {
     /// The memory that the kernel has.
     aboard: [Option<Memory>; IN_FLIGHT],
     free: Vec<usize>,
-    /// Where the kernel puts what it reads from the eventfd.
+    /// Where the kernel stores the value of the eventfd.
     wakes: Box<u64>,
     tell: Sender<Ended>,
 }
@@ -157,7 +157,7 @@ impl Pilot<'_> {
         })
     }
 
-    /// Until all is over, and the kernel has nothing of this thread's memory.
+    /// Runs until everything has ended, and the kernel uses none of this thread's memory.
     fn run(mut self) {
         self.listen();
         let mut is_listening = true;
@@ -177,7 +177,7 @@ impl Pilot<'_> {
                 self.listen();
                 is_listening = true;
             }
-            self.ring.submit_and_wait(1).expect("the kernel takes what is submitted");
+            self.ring.submit_and_wait(1).expect("the kernel accepts submissions");
             let ended: Vec<(u64, i32)> =
                 self.ring.completion().map(|entry| (entry.user_data(), entry.result())).collect();
             for (name, result) in ended {
@@ -190,8 +190,8 @@ impl Pilot<'_> {
     }
 
     fn push(&mut self, entry: &Entry) {
-        // SAFETY: what the request names must be there until it is over.
-        // - each caller says why.
+        // SAFETY: everything the request refers to must be valid until it ends.
+        // - each caller explains why.
         unsafe { self.ring.submission().push(entry) }.expect("there is an entry for each place");
     }
 

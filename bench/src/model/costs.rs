@@ -1,4 +1,4 @@
-//! What things cost in the model, in nanoseconds.
+//! Costs in the model, in nanoseconds.
 //!
 //! *Measured* means: on a virtual machine with two processors of one socket (EPYC of the fifth
 //! generation, Linux 6.18), by tight loops that do nothing else. Nothing here was measured on more
@@ -17,8 +17,8 @@ pub(crate) struct Costs {
     pub(crate) far: u64,
     /// Processors of a socket. Assumed.
     pub(crate) socket: usize,
-    /// What is done under the lock once. Measured, together with the lock: a post and a wait, which
-    /// take it once each, are 95 in all if nobody else is at the port.
+    /// The work under the lock for one acquisition. Measured, together with the lock: a post and a
+    /// wait, which take it once each, cost 95 in total if no other thread uses the port.
     pub(crate) section: u64,
     /// Lines that a section fetches if another processor had the lock last. Measured as a whole: two
     /// processors that do nothing but post and wait have 285 for each section, 40 + 3 x 80 here.
@@ -45,15 +45,15 @@ pub(crate) struct Costs {
     pub(crate) take_percent: u64,
     /// Arming. Measured in sum, see `deliver`.
     pub(crate) arm: u64,
-    /// Lines that a handler fetches if the data came in by another processor than its own. Measured: what an
-    /// echo of 64 bytes costs more where the processors are far apart.
+    /// Lines that a handler fetches if another processor received the data. Measured: the
+    /// additional cost of an echo of 64 bytes if the processors are far apart.
     pub(crate) data_lines: u64,
     /// Lines that a wake takes if the thread runs in another socket than its waker, half of them on either
     /// side. Assumed.
     pub(crate) wake_lines: u64,
     /// `EPOLL_CTL_MOD`, by which one-shot epoll arms. Measured.
     pub(crate) modify: u64,
-    /// Waking a parked thread: what its waker pays. Measured.
+    /// The waker's cost of waking a parked thread. Measured.
     pub(crate) wake: u64,
     /// Waking the thread in the kernel's wait, by the eventfd. Measured.
     pub(crate) wake_kernel: u64,

@@ -1,7 +1,8 @@
-//! The simulation: processors, one port, and connections that ask again some time after each answer.
+//! The simulation: processors, one port, and connections that send again some time after each
+//! answer.
 //!
-//! What happens under the lock happens in the order in which the threads ask for it, each at the time
-//! at which it gets it; so a section is carried out at once, and only its end is put off.
+//! Threads get the lock in the order of their requests. So a section is executed immediately at the
+//! time the thread gets the lock, and only its end is delayed.
 
 mod kernel;
 mod port;
@@ -18,8 +19,8 @@ use crate::state::schedule::{Query, Schedule, Turn, USUAL_EDGES, Wake};
 const AT_ONCE: u64 = 0;
 const NEVER: u64 = u64::MAX;
 
-/// On which processor a thread is woken. Threads are alike: to let the newest idle thread run on the processor
-/// of another one is to call that other one.
+/// On which processor a thread is woken. Threads are alike: running the newest idle thread on
+/// another thread's processor is the same as waking that thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Placement {
     /// Each on its own.
@@ -32,7 +33,7 @@ pub(crate) enum Placement {
     Away,
 }
 
-/// What is simulated.
+/// The simulated setup.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setup {
     pub(crate) cores: usize,
@@ -41,23 +42,23 @@ pub(crate) struct Setup {
     pub(crate) handler: u64,
     /// From an answer to the next request of its connection: the mean of an exponential distribution.
     pub(crate) think: u64,
-    /// The data of each connection comes in by one of so many processors, the first ones; 0: it costs the same
-    /// everywhere.
+    /// The number of processors, from the first one, that receive the data of the connections; 0:
+    /// it costs the same everywhere.
     pub(crate) incoming: usize,
     pub(crate) placement: Placement,
     /// There is no port: each thread takes what one-shot epoll gives it.
     pub(crate) is_bare: bool,
-    /// The port takes packets for so many times as short as they are.
+    /// Divides the port's estimate of the time of its packets.
     pub(crate) patience: u64,
     /// Another one makes the connections ask at other times.
     pub(crate) seed: u32,
     pub(crate) costs: Costs,
-    /// What is not counted, since the port has to get going first.
+    /// The initial time that is not counted, while the port starts.
     pub(crate) warm_up: u64,
     pub(crate) duration: u64,
 }
 
-/// What came of it.
+/// The results.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Outcome {
     pub(crate) handled: u64,
@@ -67,8 +68,8 @@ pub(crate) struct Outcome {
     /// polled.
     pub(crate) lock: f64,
     pub(crate) set: f64,
-    /// The parts of the processors' time in which threads wait for the lock, wait for the set, and sleep for
-    /// want of packets.
+    /// The fractions of the processors' time in which threads wait for the lock, wait for the set,
+    /// and sleep because there are no packets.
     pub(crate) for_lock: f64,
     pub(crate) for_set: f64,
     pub(crate) asleep: f64,
@@ -92,16 +93,16 @@ struct Packet {
     from: usize,
 }
 
-/// What a thread does next. Times are when it stops sleeping by itself.
+/// What a thread does next. Times are when it stops sleeping without a wake.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// Begins a wait.
     Enter,
-    /// Goes on with its wait.
+    /// Continues its wait.
     Resume,
     /// Asks the kernel for events; sleeps there until then.
     Poll { until: u64 },
-    /// Queues what it found; it may have slept for that, and been woken by another thread.
+    /// Queues the events it found; it may have slept for them, and been woken by another thread.
     Polled { slept: bool, woken: bool },
     /// Sleeps until then, or until it is woken.
     Park { until: u64 },
@@ -128,7 +129,7 @@ struct Thread {
     /// Which of the steps that were put on the calendar is the valid one.
     turn: u64,
     sleep: Sleep,
-    /// Its next parking returns at once.
+    /// Its next parking returns immediately.
     token: bool,
     /// The times for which it has to wake the threads that sleep for the lock.
     debt: u64,
@@ -205,7 +206,7 @@ pub(crate) struct Simulation {
     lock: Serial,
     schedule: Schedule,
     queue: VecDeque<Packet>,
-    /// What the present section has cost beside what each one costs.
+    /// The additional cost of the current section.
     spent: Cell<u64>,
     // The kernel.
     set: KernelSet,
@@ -213,7 +214,7 @@ pub(crate) struct Simulation {
     in_kernel: Vec<usize>,
     /// A thread in the kernel's wait was to be woken, and none has noticed yet.
     rung: bool,
-    // What is counted.
+    // The counters.
     idle: usize,
     idle_since: u64,
     delays: Histogram,
@@ -352,7 +353,7 @@ impl Simulation {
         self.note(time, Event::Turn(thread, turn));
     }
 
-    /// The thread sleeps, and is to do `step` when it is woken or `until` is over.
+    /// The thread sleeps. It does `step` when it is woken or at `until`.
     fn fall_asleep(&mut self, thread: usize, sleep: Sleep, step: Step, until: u64) {
         let it = &mut self.threads[thread];
         it.turn += 1;
@@ -414,8 +415,8 @@ impl Simulation {
         (self.setup.incoming > 0).then(|| connection % self.setup.incoming)
     }
 
-    /// What it costs `thread` to fetch a line that `owner` wrote last. A thread that is woken elsewhere counts
-    /// as if it had written its lines there.
+    /// The cost for `thread` of fetching a line that `owner` wrote last. A thread that is woken
+    /// elsewhere counts as if it had written its lines there.
     fn line(&self, owner: usize, thread: usize) -> u64 {
         self.setup.costs.line(self.threads[owner].cpu, self.threads[thread].cpu)
     }

@@ -1,4 +1,4 @@
-//! `epoll` with EPOLLONESHOT, each entry enabled again by a call of its own.
+//! `epoll` with EPOLLONESHOT, each entry enabled again by a separate call.
 
 use std::io;
 use std::net::TcpStream;

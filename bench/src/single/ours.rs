@@ -52,7 +52,7 @@ pub(super) fn owned(receivers: Vec<TcpStream>) -> io::Result<Box<dyn Taker>> {
     build_owned(Port::new()?, receivers, true)
 }
 
-/// The same as [`owned`], on a port that measures how long its packets stand in the queue.
+/// The same as [`owned`], on a port that measures how long its packets are queued.
 pub(super) fn measured(receivers: Vec<TcpStream>) -> io::Result<Box<dyn Taker>> {
     build_owned(Port::builder().queue_delays(true).build()?, receivers, true)
 }

@@ -12,7 +12,7 @@ use super::ours::failed;
 use super::pairs::{Driver, receive};
 use crate::work::{BUFFER, MESSAGE};
 
-/// A key of a type of its own: how code is inlined for the key that `ours` has does not depend on what is done here.
+/// A separate type of key: inlining for the key of `ours` must not depend on this code.
 struct Connection(TcpStream);
 
 impl AsFd for Connection {

@@ -19,7 +19,7 @@ pub(crate) struct Driver<'p> {
 }
 
 impl Pairs {
-    /// So many connections: the sending ends, and the receiving ones in non-blocking mode.
+    /// That many connections: the sending ends, and the non-blocking receiving ends.
     pub(super) fn new(connections: usize) -> io::Result<(Self, Vec<TcpStream>)> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
@@ -94,13 +94,13 @@ pub(super) fn check(taken: usize, messages: usize) -> io::Result<()> {
 pub(super) fn receive(mut stream: impl Read, buffer: &mut [u8; BUFFER]) -> io::Result<usize> {
     match stream.read(buffer) {
         Ok(MESSAGE) => Ok(1),
-        Ok(read) => Err(io::Error::other(format!("{read} bytes were received at once"))),
+        Ok(read) => Err(io::Error::other(format!("{read} bytes were received together"))),
         Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
         Err(error) => Err(error),
     }
 }
 
-/// The connections without anybody who tells which is ready.
+/// The connections without any report of readiness.
 struct Bare(Vec<TcpStream>);
 
 pub(super) fn bare(receivers: Vec<TcpStream>) -> io::Result<Box<dyn Taker>> {

@@ -60,7 +60,7 @@ impl Taker for Polling {
 impl Drop for Polling {
     fn drop(&mut self) {
         for stream in &self.streams {
-            // What is refused is not in the poller.
+            // A refused socket is not in the poller.
             let _ = self.poller.delete(stream);
         }
     }

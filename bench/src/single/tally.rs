@@ -15,12 +15,12 @@ use crate::work::MESSAGE;
 pub(super) struct Tally {
     taken: AtomicUsize,
     wanted: AtomicUsize,
-    /// Who waits for the last message of the pass, and what has gone wrong meanwhile.
+    /// The waker of the task that waits for the last message of the pass, and any error meanwhile.
     waiting: Mutex<(Option<Waker>, Option<io::Error>)>,
 }
 
 impl Tally {
-    /// Notes what a task has received. False if it is to end.
+    /// Records a task's receive. Returns false if the task must end.
     pub(super) fn note(&self, received: io::Result<usize>) -> bool {
         match received {
             Ok(MESSAGE) => {
@@ -29,10 +29,10 @@ impl Tally {
                 }
                 true
             }
-            // The sender is gone: the bench is over.
+            // The sender is gone: the bench has ended.
             Ok(0) => false,
             Ok(read) => {
-                self.wake(Some(io::Error::other(format!("{read} bytes were received at once"))));
+                self.wake(Some(io::Error::other(format!("{read} bytes were received together"))));
                 false
             }
             Err(error) => {

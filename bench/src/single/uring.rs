@@ -1,5 +1,5 @@
-//! `io_uring` with nothing in between: each connection is received from by one request for good,
-//! into buffers that the kernel picks.
+//! Plain `io_uring`: each connection has one permanent receive request, into buffers that the
+//! kernel picks.
 
 #[allow(clippy::duplicate_mod, reason = "the same buffers as the server's, for one thread")]
 #[path = "../contenders/linux/uring/buffers.rs"]
@@ -45,13 +45,13 @@ impl Uring {
     fn request(&mut self, number: usize) -> io::Result<()> {
         let stream = types::Fd(self.streams[number].as_raw_fd());
         let receive = opcode::RecvMulti::new(stream, GROUP).build().user_data(number as u64);
-        // SAFETY: what the request names must be there until it is over.
+        // SAFETY: everything the request refers to must be valid until it ends.
         // - the descriptor is open as long as the ring is, which is dropped first;
         // - its buffers are never freed.
         unsafe { self.ring.submission().push(&receive) }.map_err(io::Error::other)
     }
 
-    /// Takes what has come.
+    /// Takes the received data.
     fn take(&mut self) -> io::Result<usize> {
         self.ring.submit_and_wait(1)?;
         let (mut taken, mut ended) = (0, Vec::new());
@@ -60,12 +60,12 @@ impl Uring {
                 .map_err(|_| io::Error::from_raw_os_error(-completion.result()))?;
             let id = cqueue::buffer_select(completion.flags())
                 .ok_or_else(|| io::Error::other("a completion without a buffer"))?;
-            // SAFETY: a completion of this group must have named the buffer, with so many bytes, and
-            // must not be used twice.
-            // - it is the one at hand, and every request is one of this group.
+            // SAFETY: a completion of this group must have named the buffer, with that many bytes,
+            // and must not be used twice.
+            // - it is the current one, and every request belongs to this group.
             let filled = unsafe { self.buffers.take(id, length) };
             if self.buffers.bytes(&filled).len() != MESSAGE {
-                return Err(io::Error::other(format!("{length} bytes were received at once")));
+                return Err(io::Error::other(format!("{length} bytes were received together")));
             }
             self.buffers.give_back(filled);
             taken += 1;

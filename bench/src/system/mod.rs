@@ -1,4 +1,4 @@
-//! What the benchmark asks of the system, and what it measures on one system alone.
+//! System-dependent functions of the benchmark, and measurements that one system alone has.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +18,7 @@ pub(crate) struct Switches {
     pub(crate) involuntary: u64,
 }
 
-/// What the clients of a socket are told of.
+/// The events that a socket's clients request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
     Input,

@@ -1,11 +1,12 @@
-/* A datagram server with one edge-triggered registration, made before the socket is bound, and never renewed.
+/* A datagram server with one edge-triggered registration, made before the socket is bound, and
+ * never renewed.
  *
- * An edge is told once. The server therefore reads until the socket would block; only then does the next
- * datagram make an edge again. A socket that cannot be written to for a while is told by OUT: the server keeps
- * the answer that it could not send and goes on there. Clients are sockets of the same thread: each sends
- * numbered datagrams, a few at a time, and checks that each answer is the datagram turned round.
+ * An edge is reported once. So the server reads until the socket would block; only then does the
+ * next datagram cause another edge. When a full socket becomes writable again, OUT reports it: the
+ * server keeps the unsent answer and continues there. Clients are sockets of the same thread. Each
+ * sends numbered datagrams, a few at a time, and checks that each answer is the reversed datagram.
  *
- * The source is written for the Windows interface and knows nothing of the system that it runs on. */
+ * The source is written for the Windows interface and is independent of the system. */
 #include <winsock2.h>
 #include <windows.h>
 
@@ -89,7 +90,7 @@ static struct sockaddr_in bind_it(SOCKET socket)
     return address;
 }
 
-/* Sends what is still to be sent. Returns 0 if the socket is full. */
+/* Sends the pending answer. Returns 0 if the socket is full. */
 static int flush(void)
 {
     if (unsent.size > 0) {
@@ -104,8 +105,8 @@ static int flush(void)
     return 1;
 }
 
-/* Answers every datagram that is there. It may stop for two reasons only: there is nothing left to read, or no
- * room to answer; an edge of IN or of OUT takes it further. */
+/* Answers every available datagram. It stops only when there is nothing left to read or no room for
+ * an answer; an edge of IN or OUT then continues it. */
 static void serve(void)
 {
     while (flush()) {
@@ -149,7 +150,7 @@ static void send_round(int which, const struct sockaddr_in *to)
     }
 }
 
-/* Takes all answers that are there. When the last one of a round is in, the next round begins. */
+/* Takes all available answers. After the last one of a round, the next round starts. */
 static void receive_answers(int which, const struct sockaddr_in *to)
 {
     CLIENT *client = &clients[which];

@@ -1,12 +1,13 @@
-/* The classic overlapped server: a context for each operation, with its OVERLAPPED first; accepts that are posted
- * before anyone comes; threads in a loop around GetQueuedCompletionStatus; and a receive posted anew behind each
- * send. 60 clients check that what comes back is what they have sent.
+/* The classic overlapped server: a context for each operation, with its OVERLAPPED first; accepts
+ * posted before any client connects; threads in a loop around GetQueuedCompletionStatus; and a new
+ * receive after each send. 60 clients check their echoes.
  *
- * A connection has one operation in flight at a time, so its memory belongs to the thread that has its packet, and
- * needs no lock. When all clients have gone the listener is closed, which ends the accepts that are left, and a
- * posted packet says that it is over; each thread hands it on to the next and returns.
+ * A connection has one operation in flight at a time, so its memory belongs to the thread with its
+ * packet, and needs no lock. When all clients have disconnected, the listener is closed, which ends
+ * the remaining accepts, and a posted packet announces the end. Each thread passes it on to the
+ * next and returns.
  *
- * The source is written for the Windows interface and knows nothing of the system that it runs on. */
+ * The source is written for the Windows interface and is independent of the system. */
 #include <winsock2.h>
 #include <mswsock.h>
 #include <windows.h>
@@ -83,7 +84,7 @@ static void post_receive(IO_CONTEXT *context)
     context->kind = RECEIVE;
     context->buffer.buf = context->bytes;
     context->buffer.len = sizeof context->bytes;
-    /* Done at once or later: a packet comes either way. */
+    /* Finished immediately or later, it makes a packet either way. */
     if (WSARecv(context->socket, &context->buffer, 1, NULL, &flags, &context->overlapped, NULL) == SOCKET_ERROR &&
         WSAGetLastError() != WSA_IO_PENDING)
         end_connection(context);
@@ -99,7 +100,7 @@ static void post_send(IO_CONTEXT *context, DWORD count)
         end_connection(context);
 }
 
-/* A connection that nothing was begun on yet. */
+/* A connection without any operation yet. */
 static IO_CONTEXT *new_connection(IO_CONTEXT *accepting)
 {
     struct sockaddr *own, *peer;

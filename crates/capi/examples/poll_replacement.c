@@ -1,11 +1,11 @@
-/* One thread, one port, in place of poll: a listener and its connections are registered once, and what holds
- * is told again and again until it is dealt with (level, persistent).
+/* One thread and one port replacing poll: a listener and its connections are registered once, and
+ * conditions are reported repeatedly while they hold (level, persistent).
  *
- * A client connects, sends, closes its direction and reads what comes back. The server returns every byte,
- * and ends each registration before it closes the socket; what a key points to is freed when the last packet
- * of it, REMOVE, has come. Server and client are sockets of the same thread.
+ * A client connects, sends, shuts down its sending half and reads the echo. The server returns
+ * every byte, and removes each registration before it closes the socket. The memory behind a key is
+ * freed after its last packet, REMOVE. Server and client are sockets of the same thread.
  *
- * The source is written for the Windows interface and knows nothing of the system that it runs on. */
+ * The source is written for the Windows interface and is independent of the system. */
 #include <winsock2.h>
 #include <windows.h>
 
@@ -15,7 +15,7 @@
 
 enum { CLIENTS = 3, BYTES = 200000, ROOM = 8 };
 
-/* What a key points to: one socket and what is known of it. */
+/* The memory behind a key: a socket and its state. */
 typedef struct ENDPOINT {
     enum { LISTENER, CONNECTION, CLIENT } kind;
     SOCKET socket;
@@ -101,8 +101,8 @@ static void accept_all(ENDPOINT *listener)
     }
 }
 
-/* Reads while there is room, and sends back what was read. What is waited for next follows from what is left:
- * a full buffer is not to be told of data, an empty one not of room to send. */
+/* Reads while there is room, and sends the data back. The requested events depend on the buffer:
+ * with a full one, data is not reported; with an empty one, writability is not. */
 static void echo(ENDPOINT *connection)
 {
     UINT16 events;

@@ -1,15 +1,17 @@
-/* A server of static files: sockets and files on one port, and threads that do what comes next for whichever has ended.
- * An accept brings the request along (AcceptEx with first data). A small file is read (ReadFile) and sent (WSASend) in
- * turns; a large one goes by TransmitFile, with the head of the answer in front and the end of the stream behind it.
+/* A server of static files: sockets and files on one port, and threads that execute the next step
+ * of whichever operation has ended. An accept includes the request (AcceptEx with first data). A
+ * small file is read (ReadFile) and sent (WSASend) alternately; TransmitFile sends a large one,
+ * preceded by the header and followed by the end of the stream.
  *
- * A client asks for "GET name" and a new line, and gets "200", the size, a new line and the file; or "404 0". 48 clients
- * compare what they get with the files. Others are rude: they say nothing, half a request or nonsense, do not read
- * what they have asked for, or reset the connection. The server minds none of them.
+ * A client requests "GET name" and a new line, and gets "200", the size, a new line and the file;
+ * or "404 0". 48 clients compare the answers with the files. Others are rude: they send nothing,
+ * half a request or nonsense, do not read their answers, or reset the connection. None of them
+ * harms the server.
  *
- * A connection has one operation in flight at a time, so its context belongs to the thread that has its packet, and
- * needs no lock.
+ * A connection has one operation in flight at a time, so its context belongs to the thread with its
+ * packet, and needs no lock.
  *
- * The source is written for the Windows interface and knows nothing of the system that it runs on. */
+ * The source is written for the Windows interface and is independent of the system. */
 #include <winsock2.h>
 #include <mswsock.h>
 #include <windows.h>
@@ -97,7 +99,7 @@ static void post_accept(IO_CONTEXT *context)
     }
 }
 
-/* What a call says that begins an operation: if it fails at once no packet comes. */
+/* Checks a call that starts an operation: if it fails immediately, no packet arrives. */
 static void begun(IO_CONTEXT *context, int is_well)
 {
     if (!is_well && GetLastError() != ERROR_IO_PENDING)
@@ -127,7 +129,7 @@ static void send_bytes(IO_CONTEXT *context, STEP step, char *bytes, DWORD count)
     begun(context, WSASend(context->socket, &context->buffer, 1, NULL, 0, &context->overlapped, NULL) == 0);
 }
 
-/* The next chunk; behind the last one the stream ends. */
+/* The next chunk; after the last one the stream ends. */
 static void read_on(IO_CONTEXT *context)
 {
     if (context->offset == context->size) {
@@ -171,7 +173,7 @@ static void answer(IO_CONTEXT *context, const char *name)
                                 TF_DISCONNECT));
 }
 
-/* What has come of a request so far. */
+/* Handles the request received so far. */
 static void look_at_request(IO_CONTEXT *context, DWORD count)
 {
     char *end;
@@ -293,7 +295,7 @@ static void say(SOCKET s, const char *text)
         fail("sending");
 }
 
-/* Asks for a file and compares what comes with it. The request comes in one part, or in two. */
+/* Requests a file and compares the answer with it. Sends the request in one or two parts. */
 static void ask(int client)
 {
     int file = client % FILES, size = -1, got = 0, place = 0, part, at;
@@ -347,13 +349,13 @@ static void be_rude(int client)
     at_once.l_onoff = 1;
     at_once.l_linger = 0;
     switch (client % 6) {
-    case 0: /* says nothing */
+    case 0: /* sends nothing */
         Sleep(2);
         break;
     case 1: /* half a request */
         say(s, "GET file");
         break;
-    case 2: /* what is not there, or is not to be had */
+    case 2: /* missing or inaccessible */
         say(s, client % 4 == 0 ? "GET none\n" : "GET ../file-1\n");
         expect(s, "404 0\n");
         break;
@@ -366,7 +368,7 @@ static void be_rude(int client)
         Sleep(3);
         setsockopt(s, SOL_SOCKET, SO_LINGER, (char *)&at_once, sizeof at_once);
         break;
-    case 5: /* resets at once */
+    case 5: /* resets immediately */
         setsockopt(s, SOL_SOCKET, SO_LINGER, (char *)&at_once, sizeof at_once);
         break;
     }

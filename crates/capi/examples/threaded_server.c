@@ -1,12 +1,13 @@
-/* A server that many threads serve: 16 of them wait on one port, 100 clients send to it.
+/* A multi-threaded server: 16 threads wait on one port, and 100 clients send to it.
  *
- * Every registration is one-shot: a packet belongs to the thread that took it, no other thread gets one of that
- * socket until it is enabled again, and so the state of a connection needs no lock. The listener and the
- * connections are told apart by their keys. A connection is ended in order: REMOVE is asked for, and only the
- * REMOVE packet closes the socket and frees the memory. When all clients have gone, the listener is ended as
- * well, and a posted packet says that it is over; each thread hands it on to the next and returns.
+ * Every registration is one-shot: a packet belongs to the thread that took it. No other thread gets
+ * one of that socket until it is enabled again, so the state of a connection needs no lock. Keys
+ * distinguish the listener and the connections. A connection ends in order: the server requests
+ * REMOVE, and only the REMOVE packet closes the socket and frees the memory. When all clients have
+ * disconnected, the listener is removed as well, and a posted packet announces the end. Each thread
+ * passes it on to the next and returns.
  *
- * The source is written for the Windows interface and knows nothing of the system that it runs on. */
+ * The source is written for the Windows interface and is independent of the system. */
 #include <winsock2.h>
 #include <windows.h>
 
@@ -16,7 +17,7 @@
 
 enum { THREADS = 16, CLIENTS = 100, CLIENT_THREADS = 10, BYTES = 20000, ROOM = 4 };
 
-/* Keys. What is none of these points to a connection. */
+/* Keys. Any other key points to a connection. */
 #define KEY_LISTENER ((ULONG_PTR)1)
 #define KEY_OVER ((ULONG_PTR)2)
 
@@ -107,8 +108,8 @@ static void removal(void)
     }
 }
 
-/* Reads and sends back until the socket would block, then says what to wait for: either the registration is
- * enabled again or it is removed, never both. */
+/* Reads and sends back until the socket would block, then requests the next event: either the
+ * registration is enabled again or it is removed, never both. */
 static void serve(CONNECTION *connection)
 {
     SOCKET socket = connection->socket;

@@ -1,17 +1,19 @@
 /*
- * completion_port_internals.h: what the headers in compat/include are made of. Not for programs.
+ * completion_port_internals.h: functions that the headers in compat/include call. Not for programs.
  *
- * The inline functions of those headers call what is declared here, so libcompletion_port.so exports it. A
- * program must not call it itself: a declaration may change with any version. A program that is compiled
- * already is safe: what its inline functions call stays in every library of the same major version.
+ * The inline functions of those headers call the functions declared here, so libcompletion_port.so
+ * exports them. A program must not call them itself: a declaration may change with any version.
+ * Compiled programs keep working: every library of the same major version keeps the functions that
+ * their inline functions call.
  *
- * No other header includes this one, and <completion_port.h> declares all that a program may call.
+ * No other header includes this one. <completion_port.h> declares everything that a program may
+ * call.
  */
 #ifndef CP_COMPLETION_PORT_INTERNALS_H
 #define CP_COMPLETION_PORT_INTERNALS_H
 
-/* <winsock2.h> replaces the inline definitions that _FORTIFY_SOURCE makes of recv and recvfrom. Clang cannot
- * replace them, so for Clang they are left out. */
+/* <winsock2.h> replaces the inline definitions of recv and recvfrom that _FORTIFY_SOURCE creates.
+ * Clang cannot replace them, so they are left out for Clang. */
 #if defined __clang__ && defined __USE_FORTIFY_LEVEL && __USE_FORTIFY_LEVEL > 0 && !defined _SYS_SOCKET_H
 #define CP_SOCKET_CALLS_ARE_PLAIN
 #pragma push_macro("__USE_FORTIFY_LEVEL")
@@ -29,7 +31,7 @@ extern "C" {
 
 /* ---- Winsock's start and end ------------------------------------------------------------------ */
 
-/* Counts how often a program has started Winsock up. cp_cleanup returns -1 if there is none left. */
+/* Counts how often a program has started Winsock. cp_cleanup returns -1 if the count is 0. */
 void cp_startup(void);
 int cp_cleanup(void);
 
@@ -42,8 +44,8 @@ int cp_cleanup(void);
  * other name, with CP_ERROR_MODULE_NOT_FOUND. */
 const void *cp_module(const char *name);
 
-/* The address of a function that the module has, by the reference's name; NULL if it has none, with
- * CP_ERROR_FUNCTION_NOT_FOUND. */
+/* The address of the module's function with this name in the reference; NULL with
+ * CP_ERROR_FUNCTION_NOT_FOUND if it has none. */
 const void *cp_function(const void *module, const char *name);
 
 /* ---- Names of hosts ---------------------------------------------------------------------------- */
@@ -59,13 +61,14 @@ int cp_getnameinfo(const struct sockaddr *address, socklen_t size, char *node, s
 
 /* ---- Protocols --------------------------------------------------------------------------------- */
 
-/* Writes the WSAPROTOCOL_INFOA of the protocol at an index of the list, and returns its number; 0 at the end of the
- * list. */
+/* Writes the WSAPROTOCOL_INFOA of the protocol at an index of the list, and returns its number; 0
+ * at the end of the list. */
 int cp_known_protocol(int place, void *info);
 
 /* ---- Threads and events ----------------------------------------------------------------------- */
 
-/* Objects that threads wait for. One that `stays` signalled ends any number of waits. NULL on failure. */
+/* Objects that threads wait for. With `stays`, a signalled object ends any number of waits. NULL on
+ * failure. */
 cp_handle cp_new_event(int stays, int is_set);
 cp_bool cp_set_event(cp_handle event);
 cp_bool cp_reset_event(cp_handle event);
@@ -78,11 +81,11 @@ cp_bool cp_cancel_timer(cp_handle timer);
 cp_handle cp_new_mutex(int is_owned);
 cp_bool cp_release_mutex(cp_handle mutex);
 
-/* Gives a new object a name, whose characters have this size, and returns its handle. If the name is taken, closes it and
- * returns a handle of the object that has the name; the last error is ERROR_ALREADY_EXISTS then. Does nothing if either is
- * NULL. */
+/* Names a new object and returns its handle. `unit` is the size of the name's characters. If the
+ * name is taken, closes the new object and returns a handle of the object with that name; the last
+ * error is then ERROR_ALREADY_EXISTS. Does nothing if either is NULL. */
 cp_handle cp_name_object(cp_handle object, const void *name, int unit);
-/* Returns a handle of the object that has the name and is of the same kind as `like`, which it closes. */
+/* Returns a handle of the object that has the name and the same kind as `like`, which it closes. */
 cp_handle cp_open_named(cp_handle like, const void *name, int unit);
 
 /* Creates the handle of a thread that is about to be started, and the value that the thread passes to cp_begin_thread.
@@ -95,12 +98,13 @@ uint32_t cp_thread_number(cp_handle thread);
 uint32_t cp_resume_thread(cp_handle thread);
 cp_bool cp_thread_result(cp_handle thread, uint32_t goes_on, uint32_t *result);
 
-/* Creates a handle for an object of the caller's. cp_close_handle closes it, and waits do not accept it. It takes over
- * one share of the object, which `release` gives up, even if no handle is free and the result is NULL. Any thread may
- * call the two functions. */
+/* Creates a handle for an object of the caller. cp_close_handle closes it; waits do not accept it.
+ * The handle takes over one share of the object, which `release` gives up, even if no handle is
+ * free and the result is NULL. Any thread may call the two functions. */
 cp_handle cp_open_object(void *object, uint32_t kind, void (*retain)(void *), void (*release)(void *));
 
-/* The object of a handle, if it is of that kind, with a share of it for the caller; or NULL. */
+/* Returns the object of a handle, with a share of it for the caller; NULL if it is not of that
+ * kind. */
 void *cp_find_object(cp_handle handle, uint32_t kind);
 
 /* WaitForMultipleObjects, and the number of waits queued at an object. */
@@ -112,42 +116,44 @@ cp_handle cp_register_wait(cp_handle handle, void (*callback)(void *context, uin
                            uint32_t milliseconds, uint32_t flags);
 cp_bool cp_unregister_wait(cp_handle wait, cp_handle event);
 
-/* Nanoseconds of a clock that only goes forward. */
+/* Nanoseconds of a monotonic clock. */
 uint64_t cp_clock(void);
 
-/* The number of the calling thread. */
+/* The ID of the calling thread. */
 uint32_t cp_thread_id(void);
 
-/* Waits while `*word` is `expected`, at most so long; may return early. CP_ERROR_TIMEOUT if the time is
- * over, else CP_SUCCESS. */
+/* Waits while `*word` is `expected`, for at most `milliseconds`; may return early. CP_ERROR_TIMEOUT
+ * after the timeout, otherwise CP_SUCCESS. */
 uint32_t cp_wait_word(const uint32_t *word, uint32_t expected, uint32_t milliseconds);
 
-/* Wakes at most `count` threads that wait for that word. */
+/* Wakes at most `count` threads that are waiting for that word. */
 void cp_wake_word(const uint32_t *word, int count);
 
-/* The same by kinds of threads: a wake reaches a thread if both have a bit in common. */
+/* The same, with a mask for each thread: a wake reaches a thread if their masks have a bit in
+ * common. */
 void cp_wait_word_as(const uint32_t *word, uint32_t expected, uint32_t sorts);
 void cp_wake_word_as(const uint32_t *word, int count, uint32_t sorts);
 
-/* ---- What stops a program --------------------------------------------------------------------- */
+/* ---- Requests to stop --------------------------------------------------------------------- */
 
-/* Adds a routine that a thread of its own calls when a signal says that the program shall stop, or takes it
- * away. Without a routine Ctrl+C is ignored, or not. */
+/* Adds or removes a routine that a separate thread calls when a signal asks the program to stop.
+ * Without a routine, enables or disables ignoring Ctrl+C. */
 cp_bool cp_set_control_handler(int (*routine)(uint32_t), int add);
 
 /* ---- Messages --------------------------------------------------------------------------------- */
 
-/* What a code means, in one line; NULL if it has no message. */
+/* The message for a code, in one line; NULL if it has none. */
 const char *cp_message(uint32_t code);
 
 /* ---- Pointers ---------------------------------------------------------------------------------- */
 
-/* Whether there is memory for that many bytes at an address. Does not check whether it is writable. */
+/* Whether memory is mapped for that many bytes at an address. Does not check whether it is
+ * writable. */
 int cp_is_memory(uintptr_t place, size_t size);
 
 /* ---- Waits for several sockets ----------------------------------------------------------------- */
 
-/* select. A set begins with a count of four bytes; the sockets follow, aligned. */
+/* select. A set begins with a count of four bytes, followed by the sockets, aligned. */
 struct timeval;
 int cp_select(int ignored, void *reads, void *writes, void *excepts, const struct timeval *time);
 
@@ -158,8 +164,8 @@ typedef struct cp_buffer {
     char *bytes;
 } cp_buffer;
 
-/* As cp_recvfrom and cp_sendto, to and from several buffers. 0, or -1. `flags` also brings what is told of the
- * datagram: CP_PARTIAL if it was cut, and then the call has failed with 10040. */
+/* Like cp_recvfrom and cp_sendto, with several buffers. Return 0, or -1. `flags` also returns
+ * CP_PARTIAL if a datagram was truncated; the call then fails with 10040. */
 #define CP_PARTIAL 0x8000
 int cp_receive_buffers(int descriptor, const cp_buffer *buffers, uint32_t count, uint32_t *received,
                        uint32_t *flags, struct sockaddr *address, socklen_t *address_size);
@@ -172,9 +178,10 @@ int cp_send_buffers(int descriptor, const cp_buffer *buffers, uint32_t count, ui
 #define CP_ERROR_IO_INCOMPLETE UINT32_C(996)
 #define CP_ERROR_IO_PENDING UINT32_C(997)
 
-/* An `overlapped` is an OVERLAPPED of the reference. It, and the memory that an operation is given, stay there until
- * its first word is another one than 0x103. A call that begins an operation returns 0 if that has ended well; -1 with
- * CP_ERROR_IO_PENDING if it goes on; -1 with any other code if nothing but this tells of it. */
+/* An `overlapped` is an OVERLAPPED of the reference. It, and the memory of an operation, must stay
+ * valid until its first word is no longer 0x103. A call that starts an operation returns 0 if the
+ * operation has succeeded; -1 with CP_ERROR_IO_PENDING if it is in progress; -1 with any other code
+ * if it failed and only this code reports it. */
 int cp_start_receive(int descriptor, const cp_buffer *buffers, uint32_t count, uint32_t *received, uint32_t *flags,
                      struct sockaddr *address, int *address_size, void *overlapped);
 int cp_start_send(int descriptor, const cp_buffer *buffers, uint32_t count, uint32_t *sent, uint32_t flags,
@@ -182,16 +189,17 @@ int cp_start_send(int descriptor, const cp_buffer *buffers, uint32_t count, uint
 
 /* ---- Files ------------------------------------------------------------------------------------- */
 
-/* ReadFile and WriteFile, of files and of sockets; without an `overlapped` they return when they are done. */
+/* ReadFile and WriteFile, for files and sockets. Without an `overlapped` they return when the
+ * transfer is finished. */
 cp_bool cp_read_file(cp_handle file, void *place, uint32_t count, uint32_t *read, void *overlapped);
 cp_bool cp_write_file(cp_handle file, const void *place, uint32_t count, uint32_t *written, void *overlapped);
 
-/* CreateFile, with a name as the system has it. (void *)-1 if it fails. */
+/* CreateFile, with a name in the system's form. (void *)-1 on failure. */
 cp_handle cp_open_file(const char *name, uint32_t access, uint32_t share, int inherited, uint32_t disposition,
                        uint32_t flags);
 
-/* GetFileSizeEx; SetFilePointerEx; SetEndOfFile; FlushFileBuffers; GetFileType, of a descriptor if that is not
- * negative. */
+/* GetFileSizeEx; SetFilePointerEx; SetEndOfFile; FlushFileBuffers; GetFileType, of a descriptor if
+ * that is not negative. */
 cp_bool cp_file_size(cp_handle file, int64_t *size);
 cp_bool cp_file_seek(cp_handle file, int64_t distance, uint32_t from, int64_t *place);
 cp_bool cp_file_cut(cp_handle file);
@@ -212,12 +220,12 @@ typedef struct cp_facts {
     int64_t changed;
 } cp_facts;
 
-/* For an open file, or for a descriptor if that is not negative; for a name, or for a link itself that leads nowhere.
- * */
+/* For an open file, or for a descriptor if that is not negative; for a name, or for a link itself
+ * if its target does not exist. */
 cp_bool cp_file_facts(cp_handle file, int stream, cp_facts *facts);
 cp_bool cp_name_facts(const char *name, int itself, cp_facts *facts);
 
-/* The system keeps only one attribute: that nobody may write to the file. Folders stay unchanged. */
+/* The system keeps only one attribute: read-only. Folders stay unchanged. */
 cp_bool cp_name_set_attributes(const char *name, uint32_t attributes);
 cp_bool cp_file_set_attributes(cp_handle file, uint32_t attributes);
 
@@ -232,8 +240,8 @@ void *cp_map_view(cp_handle mapping, uint32_t access, uint64_t offset, size_t co
 cp_bool cp_unmap_view(const void *place);
 cp_bool cp_flush_view(const void *place, size_t count);
 
-/* Returns the handle of a descriptor, the same each time, or (void *)-1; a descriptor for a handle, or -1. The last one
- * closes the handle of a descriptor that is closed next. */
+/* Returns the handle of a descriptor, the same each time, or (void *)-1; a descriptor for a handle,
+ * or -1. The last function closes the handle of a descriptor that is about to be closed. */
 cp_handle cp_descriptor_handle(int descriptor);
 int cp_descriptor_for(cp_handle handle);
 void cp_descriptor_ends(int descriptor);
@@ -241,26 +249,29 @@ void cp_descriptor_ends(int descriptor);
 /* MoveFileEx. */
 cp_bool cp_move_file(const char *from, const char *to, int replaces);
 
-/* The code of the system's error of a call on a name. */
+/* The code for the system's error of a call that takes a name. */
 uint32_t cp_error_of_name(int error, const char *name);
 
-/* ---- The ends of operations --------------------------------------------------------------------- */
+/* ---- Results of operations --------------------------------------------------------------------- */
 
-/* What an operation has come to; waits for that, at most so long. CP_IN_WINSOCK: in the codes of socket calls. */
+/* The result of an operation; waits for it for at most `milliseconds`. CP_IN_WINSOCK: in the codes
+ * of socket calls. */
 #define CP_IN_WINSOCK UINT32_C(1)
 cp_bool cp_overlapped_result(int descriptor, const void *overlapped, uint32_t *bytes, uint32_t *flags,
                              uint32_t milliseconds, uint32_t how);
 
-/* An operation that finishes within its call: whether it may use `overlapped`, and its end. Return 0 or -1. */
+/* An operation that finishes within its call: checks whether it may use `overlapped`, and reports
+ * its end. Return 0 or -1. */
 int cp_begin_instant(int descriptor, const void *overlapped);
 int cp_end_instant(int descriptor, void *overlapped, uint32_t bytes);
 
-/* Cancels the operation of `overlapped`, or all of the descriptor if that is NULL; or those that the calling thread has
- * begun. */
+/* Cancels the operation of `overlapped`, or all operations of the descriptor if that is NULL; or
+ * those that the calling thread has started. */
 cp_bool cp_cancel(cp_handle file, void *overlapped);
 cp_bool cp_cancel_own(cp_handle file);
 
-/* The extension functions, with the reference's own arguments; and the address of one by its GUID, or NULL. */
+/* The extension functions, with the reference's arguments; and the address of one by its GUID, or
+ * NULL. */
 cp_bool cp_accept_ex(uintptr_t listener, uintptr_t accept, void *place, uint32_t data, uint32_t local, uint32_t remote,
                      uint32_t *received, void *overlapped);
 void cp_accepted_addresses(void *place, uint32_t data, uint32_t local, uint32_t remote,
@@ -275,8 +286,8 @@ cp_bool cp_transmit_packets(uintptr_t socket, const void *packets, uint32_t coun
                             void *overlapped, uint32_t flags);
 const void *cp_extension(const void *guid);
 
-/* WSARecvMsg and WSASendMsg, which also has flags. They take a WSAMSG, and whether there is a routine. Return 0 or -1.
- * */
+/* WSARecvMsg and WSASendMsg, which also has flags. They take a WSAMSG, and whether there is a
+ * routine. Return 0 or -1. */
 int cp_receive_message(uintptr_t socket, void *message, uint32_t *received, void *overlapped, const void *routine);
 int cp_send_message(uintptr_t socket, void *message, uint32_t flags, uint32_t *sent, void *overlapped,
                     const void *routine);
@@ -299,7 +310,7 @@ void cp_cancel_pool_io(void *io);
 void cp_close_pool_io(void *io);
 void cp_wait_for_pool_io(void *io);
 
-/* Of what successes no packet tells. */
+/* Chooses which successful operations queue no packet. */
 cp_bool cp_set_completion_modes(cp_handle file, uint8_t modes);
 
 /* Another descriptor of a socket, whose operations complete on the same port. */

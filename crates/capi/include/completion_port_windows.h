@@ -1,51 +1,57 @@
 /*
- * completion_port_windows.h: what completion_port.h adds on Windows. It comes by including that.
+ * completion_port_windows.h: additions of completion_port.h on Windows, which includes this header.
  *
- * The library is completion_port.dll, for 64 bits. Sockets, handles and operations with an OVERLAPPED are the
- * system's. What it lacks before build 20348 of Windows, and what Wine lacks, is notifications of the states of sockets
- * on a completion port. A program that uses this library has them everywhere: it makes its port by
- * cp_create_io_completion_port, registers its sockets by cp_process_notifications, and takes packets, posts and closes
- * by the other functions of completion_port.h. Filters, events, operations, triggers, structures and codes are the
+ * The library is completion_port.dll, for 64-bit programs. Sockets, handles and operations with an
+ * OVERLAPPED are the system's. Wine, and Windows before build 20348, cannot report the states of
+ * sockets on a completion port. This library provides these notifications everywhere. A program
+ * creates its port with cp_create_io_completion_port and registers sockets with
+ * cp_process_notifications. It takes, posts and closes with the other functions of
+ * completion_port.h. Filters, events, operations, triggers, structures and codes are the
  * reference's.
  *
- * OPERATIONS  A file or socket whose operations are to end on the port is associated by
- *             cp_create_io_completion_port. Operations are then begun, cancelled and asked about by the system's own
- *             calls (ReadFile, WSARecv, AcceptEx, CancelIoEx, GetOverlappedResult, ...), and each ends by the packet that
- *             the system makes: with the key, the OVERLAPPED, the number of bytes and the status. It stands in one queue
- *             with notifications and what was posted. A socket may be associated and registered at once; the two know
- *             nothing of each other. SetFileCompletionNotificationModes works as ever.
+ * OPERATIONS  cp_create_io_completion_port associates a file or socket whose operations are to
+ *             complete on the port. The program then starts, cancels and queries operations with the
+ *             system's own calls (ReadFile, WSARecv, AcceptEx, CancelIoEx, GetOverlappedResult, ...).
+ *             Each ends with the packet that the system creates: the key, the OVERLAPPED, the number
+ *             of bytes and the status. Notifications, posted packets and these packets share one
+ *             queue. A socket can be associated and registered at the same time, independently.
+ *             SetFileCompletionNotificationModes works as usual.
  *
- * HANDLES     A port is no object of the kernel. The system's functions refuse it with ERROR_INVALID_HANDLE, waits for
- *             objects and DuplicateHandle among them; the functions of this library refuse a completion port of the
- *             system with CP_ERROR_INVALID_HANDLE. cp_close_handle hands every handle that is not of this library to
- *             the system's CloseHandle.
+ * HANDLES     A port is not a kernel object. The system's functions, including DuplicateHandle and
+ *             waits for objects, refuse it with ERROR_INVALID_HANDLE. The functions of this library
+ *             refuse a completion port of the system with CP_ERROR_INVALID_HANDLE. cp_close_handle
+ *             passes every handle of the system to CloseHandle.
  *
- * ERRORS      The last error is the system's: cp_last_error is GetLastError. A call that succeeds may change it.
+ * ERRORS      The last error is the system's: cp_last_error is GetLastError. Successful calls may
+ *             change it.
  *
- * CLOSING     A registration is that of a socket's number. If the socket is closed without cp_close_socket or cp_forget
- *             the registration ends as well, which the library finds out by itself, and no packet tells of it. One thing
- *             it cannot find out: a socket was removed, and closed before the REMOVE packet was taken. Then a new socket
- *             of the same number is refused with CP_ERROR_INVALID_PARAMETER until that packet is taken.
+ * CLOSING     A registration belongs to a socket's number. If a socket is closed without
+ *             cp_close_socket or cp_forget, the registration ends as well: the library detects this,
+ *             and no packet reports it. It cannot detect one case: a socket that was removed, then
+ *             closed before its REMOVE packet was taken. Until that packet is taken, a new socket
+ *             with the same number is refused with CP_ERROR_INVALID_PARAMETER.
  *
- * THREADS     A thread runs from its packet until its next wait at a port, as the concurrency value counts it. The
- *             library does not see that it sleeps meanwhile. A handler that is to wait for something does so in
- *             cp_blocking, or the port is made with a concurrency value that allows for threads that sleep.
+ * THREADS     The concurrency value counts a thread as running from its packet until its next wait
+ *             on a port. The library does not detect that it sleeps in between. A handler that has
+ *             to wait should do so in cp_blocking, or the port needs a concurrency value that
+ *             allows for sleeping threads.
  *
- * WAITS       `alertable` changes nothing: no wait of this library runs asynchronous procedure calls.
+ * WAITS       `alertable` has no effect: waits of this library run no asynchronous procedure calls.
  *
- * With the macro CP_NOTIFICATIONS defined before the first inclusion the reference's names mean the functions of this
- * library: ProcessSocketNotifications, SocketNotificationRetrieveEvents, CreateIoCompletionPort,
- * GetQueuedCompletionStatus, GetQueuedCompletionStatusEx, PostQueuedCompletionStatus, CloseHandle and closesocket. All
- * sources of a program that share a port are compiled so. Without it nothing of the system's is touched. A program
- * that loads the library at run time finds ProcessSocketNotifications there under that name, too; the port that it
- * takes is one of cp_create_io_completion_port.
+ * If the macro CP_NOTIFICATIONS is defined before the first inclusion, the reference's names call
+ * the functions of this library: ProcessSocketNotifications, SocketNotificationRetrieveEvents,
+ * CreateIoCompletionPort, GetQueuedCompletionStatus, GetQueuedCompletionStatusEx,
+ * PostQueuedCompletionStatus, CloseHandle and closesocket. Compile all sources that share a port
+ * with it. Without the macro, the system's names stay untouched. A program that loads the library
+ * at run time also finds ProcessSocketNotifications under that name; the port it takes is one from
+ * cp_create_io_completion_port.
  */
 #ifndef CP_COMPLETION_PORT_WINDOWS_H
 #define CP_COMPLETION_PORT_WINDOWS_H
 
 #include "completion_port.h"
 
-/* Elsewhere there is nothing to be added. */
+/* Other systems need no additions. */
 #ifdef CP_ON_WINDOWS
 
 #ifndef _WIN64
@@ -55,7 +61,7 @@
 #include <winsock2.h>
 #include <windows.h>
 
-/* ---- The reference's words, where the system's headers lack them --------------------------------- */
+/* ---- The reference's names, where the system's headers lack them --------------------------------- */
 
 #ifndef SOCK_NOTIFY_REGISTER_EVENT_NONE
 
@@ -132,17 +138,17 @@ extern "C" {
 
 /* ---- Sockets that are closed ------------------------------------------------------------------------ */
 
-/* Ends what the socket stands for, then closes it: 0, or SOCKET_ERROR and the system's code. No packet tells of it; one
- * that is queued already may still come. */
+/* Ends the socket's registration, then closes it. Returns 0, or SOCKET_ERROR with the system's
+ * code. No packet reports the end; a packet that is already queued can still arrive. */
 int cp_close_socket(uintptr_t socket);
 
-/* Ends what the socket stands for, and leaves it open. Nothing happens if it stands for nothing. */
+/* Ends the socket's registration and leaves it open. Does nothing if it has none. */
 void cp_forget(uintptr_t socket);
 
 /* ---- Handlers that sleep ---------------------------------------------------------------------------- */
 
-/* Calls the routine, which is expected to sleep. Until it returns the calling thread does not count as one that runs at
- * the port, and another one takes its place. */
+/* Calls the routine, which is expected to sleep. Until it returns, the calling thread does not
+ * count as running on the port, and another thread can take its place. */
 void cp_blocking(cp_handle port, void (*routine)(void *), void *context);
 
 /* ---- The reference's names -------------------------------------------------------------------------- */

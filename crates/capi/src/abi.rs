@@ -1,5 +1,5 @@
-//! The words of the interface: the structs that cross the border, and the numbers in them. Names,
-//! values and layouts are the reference's; the header says what they mean.
+//! Types of the interface: the structs passed across it and their constants. Names, values and
+//! layouts are the reference's; the header documents their meaning.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, AtomicUsize};
@@ -18,15 +18,15 @@ pub const NO_HANDLE: usize = usize::MAX;
 pub struct Registration {
     /// The descriptor's number.
     pub socket: usize,
-    /// What its packets bring.
+    /// Returned in its packets.
     pub key: usize,
-    /// What is to be reported.
+    /// The events to report.
     pub filter: u16,
-    /// What is to be done.
+    /// The operation.
     pub operation: u8,
-    /// How it is to be reported.
+    /// How to report.
     pub trigger: u8,
-    /// Filled in by the call.
+    /// Set by the call.
     pub result: u32,
 }
 
@@ -35,34 +35,34 @@ pub struct Registration {
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::exhaustive_structs, reason = "the layout is the reference's")]
 pub struct Entry {
-    /// The registration's key, or the first word that was posted.
+    /// The registration's key, or the first posted value.
     pub key: usize,
-    /// The pointer that was posted, or that of an operation; null for what is reported of a socket.
+    /// The posted pointer, or the operation's; null for socket events.
     pub overlapped: *mut c_void,
-    /// How the operation has ended; 0 of what is none.
+    /// How the operation has ended; otherwise 0.
     pub internal: usize,
-    /// What is reported of a socket, or the count that was posted or transferred.
+    /// Socket events, or the posted or transferred count.
     pub bytes: u32,
 }
 
-/// `OVERLAPPED`: what a program gives for an operation, and finds its end in.
+/// `OVERLAPPED`: belongs to an operation, and receives its result.
 #[repr(C)]
 #[derive(Debug)]
 #[allow(clippy::exhaustive_structs, reason = "the layout is the reference's")]
 pub struct Overlapped {
-    /// How the operation has ended, or that it goes on.
+    /// How the operation has ended, or that it is in progress.
     pub status: AtomicUsize,
-    /// How many bytes were transferred.
+    /// The number of bytes transferred.
     pub bytes: AtomicUsize,
-    /// Where in a file; of a socket, behind a receive, which flags are told.
+    /// Offset in a file. For a socket: the flags of a finished receive.
     pub offset: AtomicU32,
-    /// The upper half of that place.
+    /// The upper half of that offset.
     pub offset_high: AtomicU32,
-    /// What is set at the end; with its lowest bit set there is no packet.
+    /// Set at the end; with its lowest bit set there is no packet.
     pub event: Handle,
 }
 
-/// What a registration may ask for, and what a packet may report.
+/// What a registration may request, and a packet may report.
 pub mod event {
     /// A read would not block.
     pub const IN: u16 = 1;
@@ -74,7 +74,7 @@ pub mod event {
     pub const ERR: u16 = 0x40;
     /// The registration is removed. Always reported.
     pub const REMOVE: u16 = 0x80;
-    /// What a filter may have in it.
+    /// The bits allowed in a filter.
     pub const KNOWN: u16 = IN | OUT | HANGUP | ERR | REMOVE;
 }
 
@@ -96,15 +96,15 @@ pub mod trigger {
     pub const ONE_SHOT: u8 = 1;
     /// Until it is disabled.
     pub const PERSISTENT: u8 = 2;
-    /// What holds.
+    /// Conditions that hold.
     pub const LEVEL: u8 = 4;
-    /// What begins to hold.
+    /// Conditions that begin to hold.
     pub const EDGE: u8 = 8;
     /// All of them.
     pub const ALL: u8 = 15;
 }
 
-/// A number of milliseconds as callers give it; `INFINITE` is no limit.
+/// Converts a caller's number of milliseconds; `INFINITE` means no limit.
 #[must_use]
 pub fn timeout(milliseconds: u32) -> Option<Duration> {
     match milliseconds {

@@ -1,5 +1,5 @@
-//! The codes of errors: one for each thread, as the reference has it, and how the system's own and the
-//! port's translate into them.
+//! Error codes: the last error of each thread, as in the reference, and conversions from errors of
+//! the system and the port.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -7,7 +7,7 @@ use completion_port::{Error, ErrorKind};
 
 use crate::system::last;
 
-/// The codes that this library gives, by the reference's names.
+/// The codes that this library returns, by the reference's names.
 #[allow(missing_docs, reason = "the reference documents its codes")]
 pub mod code {
     pub const SUCCESS: u32 = 0;
@@ -71,10 +71,10 @@ pub fn set_last(code: u32) {
     last::set_last(code);
 }
 
-/// Calls `f`; if it panics, which would be a fault of this library, the result is `otherwise` and the
-/// last error says so.
+/// Calls `f`. A panic, which would be a bug of this library, is returned as `otherwise`, with its
+/// own last error.
 pub fn guarded<R>(otherwise: R, f: impl FnOnce() -> R) -> R {
-    // What a panic may leave half-done is the port's, which stays usable (see its documentation).
+    // Only the port could be left inconsistent, and it stays usable (see its documentation).
     catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|_| {
         set_last(code::INTERNAL_ERROR);
         otherwise
@@ -140,7 +140,8 @@ mod tests {
     #[test]
     fn each_thread_has_a_last_error_of_its_own() {
         let (may_set, has_set) = (AtomicBool::new(false), AtomicBool::new(false));
-        // Nothing but this is called meanwhile: calls of the system set it, too, where it is the system's.
+        // Calls nothing else in between: where the last error is the system's, system calls set it,
+        // too.
         let wait_for = |flag: &AtomicBool| {
             while !flag.load(SeqCst) {
                 std::hint::spin_loop();

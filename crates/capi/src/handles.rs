@@ -1,4 +1,4 @@
-//! What the handles of this process stand for.
+//! The objects behind the handles of this process.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
@@ -8,12 +8,13 @@ use crate::errors::code;
 use crate::system::object::{Object, handles};
 use crate::system::port::CompletionPort;
 
-/// A handle for an object. It is told what the handle will be before it can be found by it.
+/// Creates a handle for an object. `object` learns the handle's number before anyone can look it
+/// up.
 pub(crate) fn open(object: impl FnOnce(u64) -> Result<Object, u32>) -> Result<Handle, u32> {
     handles().open(object)
 }
 
-/// Makes a port.
+/// Creates a port.
 pub(crate) fn open_port(concurrency: u32) -> Result<Handle, u32> {
     open(|name| {
         let concurrency = usize::try_from(concurrency).unwrap_or(usize::MAX);
@@ -21,7 +22,7 @@ pub(crate) fn open_port(concurrency: u32) -> Result<Handle, u32> {
     })
 }
 
-/// What a handle stands for.
+/// The object of a handle.
 pub(crate) fn find<R>(
     handle: Handle,
     as_kind: impl FnOnce(&Object) -> Option<R>,
@@ -30,12 +31,12 @@ pub(crate) fn find<R>(
 }
 
 thread_local! {
-    /// The port that the calling thread used last, and the number of its handle: a thread hardly ever
-    /// uses another, and to look one up in the table touches memory that all threads write.
+    /// The calling thread's last port, and the number of its handle. A thread hardly ever uses
+    /// another one, and looking it up in the table touches memory that all threads write.
     static LAST: RefCell<(usize, Weak<CompletionPort>)> = const { RefCell::new((0, Weak::new())) };
 }
 
-/// The port that a handle stands for.
+/// The port of a handle.
 pub(crate) fn port(handle: Handle) -> Result<Arc<CompletionPort>, u32> {
     let used = LAST.try_with(|last| {
         let (number, port) = &*last.borrow();
@@ -51,7 +52,7 @@ pub(crate) fn port(handle: Handle) -> Result<Arc<CompletionPort>, u32> {
     Ok(port)
 }
 
-/// The port that a handle stands for, unless this process is a forked child of the one that made it.
+/// The port of a handle, unless this process is a forked child of the one that created it.
 pub(crate) fn usable_port(handle: Handle) -> Result<Arc<CompletionPort>, u32> {
     let port = port(handle)?;
     if port.raw().is_forked() { Err(code::INVALID_HANDLE) } else { Ok(port) }
@@ -62,23 +63,23 @@ fn handle_named(name: u64) -> Option<Handle> {
     usize::try_from(name).ok().map(std::ptr::without_provenance_mut)
 }
 
-/// The port with this name, if it is open still.
+/// The port with this name, if it is still open.
 pub(crate) fn port_named(name: u64) -> Option<Arc<CompletionPort>> {
     port(handle_named(name)?).ok()
 }
 
-/// Whether the port with this name is open still.
+/// Whether the port with this name is still open.
 pub(crate) fn is_open(name: u64) -> bool {
     let is_port = |object: &Object| object.port().map(|_| ());
     handle_named(name).is_some_and(|handle| find(handle, is_port).is_ok())
 }
 
-/// Takes an object out of the table: from now on its handle stands for nothing. `None` if it was inherited, and
-/// cannot be taken any more.
+/// Removes an object from the table, so that its handle is no longer valid. `None` for an inherited
+/// object that cannot be removed.
 pub(crate) fn close(handle: Handle) -> Result<Option<Object>, u32> {
     let object = handles().take_out(handle)?;
     if let Some(port) = object.as_ref().and_then(Object::port) {
-        // Threads that have used it do not look here.
+        // Threads that have used it do not look it up in the table.
         port.close();
     }
     Ok(object)
@@ -107,7 +108,7 @@ mod tests {
     #[test]
     fn a_closed_handle_is_refused_to_a_thread_that_has_used_it_last() {
         let handle = new_port();
-        // As a thread does that waits there.
+        // As a waiting thread does.
         let kept = port(handle).unwrap();
         assert!(close(handle).is_ok());
         assert_eq!(port(handle).err(), Some(code::INVALID_HANDLE));

@@ -1,4 +1,4 @@
-//! The call that changes registrations and takes packets: one entry after the other, each with a result of its own.
+//! The call that changes registrations and takes packets. Each entry has its own result.
 
 use crate::abi::{self, Entry, Handle, Registration};
 use crate::errors::{code, guarded};
@@ -68,11 +68,11 @@ pub unsafe extern "C" fn cp_process_notifications(
         let mut refused = 0;
         for index in 0..count {
             // SAFETY: `add` demands that the result is in the same allocation.
-            // - the caller says that there are `count` registrations.
+            // - the caller guarantees that there are `count` registrations.
             let registration = unsafe { registrations.add(index) };
             // SAFETY: reading and writing through a raw pointer demands that it is valid, and that
-            // no other thread uses the place.
-            // - the caller says so.
+            // no other thread uses the memory.
+            // - the caller guarantees it.
             let registration = unsafe { &mut *registration };
             registration.result = match port.change(registration) {
                 Ok(()) => code::SUCCESS,
@@ -90,12 +90,12 @@ pub unsafe extern "C" fn cp_process_notifications(
             refused if refused < count => Changed::InPart,
             _ => Changed::NotAtAll,
         };
-        // SAFETY: `take` demands room for so many entries.
-        // - the caller says that there is.
+        // SAFETY: `take` demands room for that many entries.
+        // - the caller guarantees that there is.
         let taken = unsafe { take(&port, entries, room, abi::timeout(milliseconds), changed) };
-        // SAFETY: writing through a raw pointer demands that it is valid, and that no other thread uses
-        // the place.
-        // - the caller says so, and it is not null (`check`).
+        // SAFETY: writing through a raw pointer demands that it is valid, and that no other thread
+        // uses the memory.
+        // - the caller guarantees it, and it is not null (`check`).
         unsafe { received.write(*taken.as_ref().unwrap_or(&0)) };
         taken.map(|_| code::SUCCESS)
     };

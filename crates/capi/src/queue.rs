@@ -1,4 +1,4 @@
-//! Ports as the C library has them: made, taken from, posted to, closed.
+//! Ports in the C library: creating, taking, posting, closing.
 
 use std::ffi::c_void;
 
@@ -10,7 +10,7 @@ use crate::system::status::failure;
 use crate::system::waiting::take;
 use crate::taking::Changed;
 
-/// Makes a port, or lets what is done on a file complete on one, or both.
+/// Creates a port, associates a file with one, or both.
 fn create_or_associate(
     file: Handle,
     existing: Handle,
@@ -34,7 +34,7 @@ fn create_or_associate(
     }
 }
 
-/// Makes a port, or lets a descriptor's operations complete on one: `CreateIoCompletionPort`.
+/// Creates a port, or associates a descriptor's operations with one: `CreateIoCompletionPort`.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_create_io_completion_port(
     file: Handle,
@@ -60,7 +60,7 @@ pub extern "C" fn cp_close_handle(handle: Handle) -> i32 {
 ///
 /// # Safety
 ///
-/// The three pointers are null or point to room for what is written there.
+/// The three pointers are null or point to room for the values written there.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cp_dequeue(
     port: Handle,
@@ -74,7 +74,7 @@ pub unsafe extern "C" fn cp_dequeue(
             return Err(code::INVALID_PARAMETER);
         }
         // SAFETY: writing through a raw pointer demands that it is valid.
-        // - the caller says so of one that is not null.
+        // - the caller guarantees it for a non-null pointer.
         unsafe { overlapped.write(std::ptr::null_mut()) };
         if bytes.is_null() || key.is_null() {
             return Err(code::INVALID_PARAMETER);
@@ -82,7 +82,7 @@ pub unsafe extern "C" fn cp_dequeue(
         let port = usable_port(port)?;
         let mut entry = Entry { key: 0, overlapped: std::ptr::null_mut(), internal: 0, bytes: 0 };
         let timeout = abi::timeout(milliseconds);
-        // SAFETY: `take` demands room for so many entries.
+        // SAFETY: `take` demands room for that many entries.
         // - there is room for one.
         unsafe { take(&port, &raw mut entry, 1, timeout, Changed::AsAsked) }?;
         // SAFETY: as above.
@@ -91,7 +91,7 @@ pub unsafe extern "C" fn cp_dequeue(
         unsafe { key.write(entry.key) };
         // SAFETY: as above.
         unsafe { overlapped.write(entry.overlapped) };
-        // An operation has failed, and this is its packet.
+        // This is the packet of a failed operation.
         failure(entry.internal).map_or(Ok(()), Err)
     })
 }
@@ -116,15 +116,15 @@ pub unsafe extern "C" fn cp_dequeue_many(
             return Err(code::INVALID_PARAMETER);
         }
         // SAFETY: writing through a raw pointer demands that it is valid.
-        // - the caller says so of one that is not null.
+        // - the caller guarantees it for a non-null pointer.
         unsafe { removed.write(0) };
         if entries.is_null() || room == 0 {
             return Err(code::INVALID_PARAMETER);
         }
         let port = usable_port(port)?;
         let timeout = abi::timeout(milliseconds);
-        // SAFETY: `take` demands room for so many entries.
-        // - the caller says that there is.
+        // SAFETY: `take` demands room for that many entries.
+        // - the caller guarantees that there is.
         let taken = unsafe { take(&port, entries, room as usize, timeout, Changed::AsAsked) }?;
         // SAFETY: as above.
         unsafe { removed.write(taken) };
@@ -132,7 +132,8 @@ pub unsafe extern "C" fn cp_dequeue_many(
     })
 }
 
-/// Whether a packet is queued, or the handle of a file is signalled: the code of success if one is, that of a time that is over if none is.
+/// Whether a packet is queued, or the handle of a file is signalled: returns the code of success or
+/// of a timeout.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_peek(port: Handle) -> u32 {
     let peek = || {
@@ -141,7 +142,7 @@ pub extern "C" fn cp_peek(port: Handle) -> u32 {
     guarded(code::INTERNAL_ERROR, || peek().unwrap_or_else(|code| code))
 }
 
-/// Posts three words: `PostQueuedCompletionStatus`.
+/// Posts three values: `PostQueuedCompletionStatus`.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_post(port: Handle, bytes: u32, key: usize, overlapped: *mut c_void) -> i32 {
     succeeds(|| usable_port(port)?.post_words(bytes, key, overlapped))

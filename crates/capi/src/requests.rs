@@ -1,4 +1,4 @@
-//! What a program asks for of a registration, in the port's words.
+//! A program's changes to a registration, converted for the port.
 
 use completion_port::raw::AnyTrigger;
 use completion_port::{Interest, OneShot, Persistent};
@@ -6,7 +6,7 @@ use completion_port::{Interest, OneShot, Persistent};
 use crate::abi::{Registration, event, operation, trigger};
 use crate::errors::code;
 
-/// What an entry asks for.
+/// The change that an entry requests.
 #[derive(Clone, Copy)]
 pub(crate) enum Change {
     Nothing,
@@ -15,7 +15,7 @@ pub(crate) enum Change {
     Remove,
 }
 
-/// What an entry asks for, or why it is refused whatever its socket is.
+/// The change that an entry requests, or the error if it is invalid for any socket.
 #[inline]
 pub(crate) fn parse(entry: &Registration) -> Result<Change, u32> {
     match entry.operation {
@@ -49,7 +49,7 @@ fn terms(filter: u16, triggers: u8) -> Result<Terms, u32> {
     Ok(Terms { interest, triggers })
 }
 
-/// Filter and trigger of an entry, which were found to be right.
+/// An entry's filter and trigger, validated.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
     pub(crate) interest: Interest,
@@ -57,7 +57,7 @@ pub(crate) struct Terms {
 }
 
 impl Terms {
-    /// Its trigger; persistent if operations go on beside.
+    /// Its trigger; persistent if operations share the registration.
     #[inline]
     pub(crate) fn trigger(self, has_line: bool) -> AnyTrigger {
         let is_edge = self.triggers & trigger::EDGE != 0;

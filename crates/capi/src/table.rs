@@ -1,12 +1,13 @@
-//! Handles: numbers in the shape of pointers, which are looked up and never followed. A number that was closed, or
-//! never given out, is an error.
+//! Handles: numbers in the shape of pointers, which are looked up and never dereferenced. A number
+//! that was closed or never returned is an error.
 //!
-//! Bit 62 is set, which no address of a process has, then come a generation and the place in the table. The two lowest bits
-//! belong to the program, as on the reference: they are clear in each handle that is given out, and ignored. Places are used
-//! again in turn, each time with another generation, until it has had all.
+//! Bit 62 is set, as in no address of a process, followed by a generation and the index in the
+//! table. The two lowest bits belong to the program, as in the reference: they are clear in each
+//! returned handle, and ignored. Slots are reused in turn, each time with another generation, until
+//! all generations are used up.
 //!
-//! Each process has a table of its own. A forked child finds what it has inherited, as it was at the fork,
-//! and never waits for the locks around it; none of its own handles is one that it has inherited.
+//! Each process has its own table. A forked child finds the inherited handles, in their state at
+//! the fork, and never waits for their locks. Its new handles differ from all inherited ones.
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -18,25 +19,26 @@ use crate::errors::code;
 
 /// Set in every handle.
 pub(crate) const MARK: u64 = 1 << 62;
-/// Where the generation stands, and of how many bits it is.
+/// Position of the generation, and its number of bits.
 const GENERATION_AT: u32 = 32;
 const GENERATION_BITS: u32 = 30;
 const GENERATION: u64 = (1 << GENERATION_BITS) - 1;
-/// Where the place stands.
+/// Position of the index.
 const PLACE_AT: u32 = 2;
 /// The bits that belong to the program.
 pub(crate) const TAG: usize = 0x3;
 
-/// Places in a chunk, and chunks in the table.
+/// Slots in a chunk, and chunks in the table.
 const CHUNK: usize = 256;
 const CHUNKS: usize = 256;
 
-/// Places that are free for a while before they are used again.
+/// Number of free slots that are kept unused for a while.
 const REST: usize = 64;
 
 struct Place<T> {
-    /// The generation of the handle that is open, or of the next one, and whether one is: [`OPEN`]. Changed
-    /// with the object locked; a forked child looks at its parent's where that is locked for ever.
+    /// The generation of the open handle or of the next one, and [`OPEN`] if one is open. Changed
+    /// with the object locked. A forked child reads its parent's state where that lock is held
+    /// forever.
     state: AtomicU64,
     object: RwLock<Option<T>>,
 }
@@ -62,12 +64,12 @@ impl<T> Place<T> {
         self.state.load(Acquire) == generation | OPEN
     }
 
-    /// The one behind that; [`NONE_LEFT`] behind the last.
+    /// The next generation; [`NONE_LEFT`] after the last.
     fn next_generation(&self) -> u64 {
         (self.generation() + 1) & GENERATION
     }
 
-    /// Whether it has had all generations, and is used no more.
+    /// Whether all generations are used up, so that the slot is not used again.
     fn is_used_up(&self) -> bool {
         self.generation() == NONE_LEFT
     }
@@ -75,7 +77,7 @@ impl<T> Place<T> {
 
 #[derive(Default)]
 struct Free {
-    /// Places below this one have been used.
+    /// Slots below this one have been used.
     next: usize,
     places: VecDeque<usize>,
 }
@@ -86,7 +88,7 @@ type Chunk<T> = Box<[Place<T>]>;
 pub(crate) struct Table<T: 'static> {
     chunks: [OnceLock<Chunk<T>>; CHUNKS],
     free: Mutex<Free>,
-    /// Those that it has inherited. Their locks are not for it to wait for.
+    /// The inherited handles. Their locks may be held forever.
     parent: Option<&'static Self>,
 }
 
@@ -100,7 +102,7 @@ impl<T> Table<T> {
         self.chunks.get(number / CHUNK)?.get()?.get(number % CHUNK)
     }
 
-    /// A generation in which neither this process nor one that it comes from has given out this place.
+    /// A generation in which neither this process nor an ancestor has returned this slot.
     fn unused_generation(&self, number: usize) -> u64 {
         match (self.place(number), self.parent) {
             (Some(place), _) if place.is_used_up() => NONE_LEFT,
@@ -110,7 +112,7 @@ impl<T> Table<T> {
         }
     }
 
-    /// A place that is free, and its number.
+    /// A free slot and its number.
     fn free_place(&self) -> Result<(usize, &Place<T>), u32> {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -126,14 +128,15 @@ impl<T> Table<T> {
             };
             let chunk = self.chunks[number / CHUNK].get_or_init(|| (0..CHUNK).map(new).collect());
             let place = &chunk[number % CHUNK];
-            // An inherited one may be.
+            // An inherited slot may be used up.
             if !place.is_used_up() {
                 return Ok((number, place));
             }
         }
     }
 
-    /// A handle for an object. It is told what the handle will be before it can be found by it.
+    /// Creates a handle for an object. `object` learns the handle's number before anyone can look
+    /// it up.
     pub(crate) fn open(&self, object: impl FnOnce(u64) -> Result<T, u32>) -> Result<Handle, u32> {
         let (number, place) = self.free_place()?;
         let mut room = place.object.write().unwrap_or_else(PoisonError::into_inner);
@@ -161,7 +164,7 @@ impl<T> Table<T> {
         }
     }
 
-    /// What a handle of this process, or of one that it comes from, stands for.
+    /// The object of a handle of this process or an ancestor.
     fn find<R>(
         &self,
         number: usize,
@@ -179,7 +182,7 @@ impl<T> Table<T> {
             if let Some(place) = table.place(number)
                 && place.is_open(generation)
             {
-                // Refused only if the handle was just being closed when the process was forked.
+                // Fails only if a thread was closing the handle at the time of the fork.
                 let object = place.object.try_read().ok()?;
                 return object.as_ref().and_then(as_kind);
             }
@@ -188,7 +191,7 @@ impl<T> Table<T> {
         None
     }
 
-    /// What a handle stands for, if it is of that kind.
+    /// The object of a handle, if it is of that kind.
     pub(crate) fn look_up<R>(
         &self,
         handle: Handle,
@@ -198,14 +201,14 @@ impl<T> Table<T> {
         self.find(number, generation, as_kind).ok_or(code::INVALID_HANDLE)
     }
 
-    /// Takes the object of a handle out of the table, if it is there.
+    /// Removes the object of a handle from the table, if it is there.
     pub(crate) fn take_out(&self, handle: Handle) -> Result<Option<T>, u32> {
         let (number, generation) = parts(handle)?;
         self.close(number, generation)
     }
 
-    /// Takes an object out of the table: from now on its handle stands for nothing. An inherited object stays
-    /// where it is if a thread was using it when the process was forked.
+    /// Removes an object from the table, so that its handle is no longer valid. An inherited object
+    /// stays if a thread was using it at the time of the fork.
     fn close(&self, number: usize, generation: u64) -> Result<Option<T>, u32> {
         let close = |place: &Place<T>| {
             let next = place.next_generation();
@@ -232,7 +235,7 @@ impl<T> Table<T> {
     }
 }
 
-/// The place and the generation in a handle, if it has the shape of one.
+/// The index and the generation in a handle, if it has the shape of one.
 fn parts(handle: Handle) -> Result<(usize, u64), u32> {
     let bits = (handle.addr() & !TAG) as u64;
     let number = (bits & u64::from(u32::MAX)) >> PLACE_AT;
@@ -286,12 +289,12 @@ mod tests {
                 while !looks.load(Acquire) {
                     thread::yield_now();
                 }
-                // Most of the time the thread waits for the lock soon.
+                // Usually the thread is waiting for the lock soon.
                 let begun = Instant::now();
                 while begun.elapsed() < Duration::from_millis(1) {
                     thread::yield_now();
                 }
-                // The place is closed, and open with the next handle.
+                // The slot is closed, and open again with the next handle.
                 place.state.store((generation + 1) | OPEN, Release);
                 drop(locked);
                 assert!(!found.join().unwrap());
@@ -358,7 +361,7 @@ mod tests {
         }
     }
 
-    /// Whatever is locked in a parent is locked for ever in its child.
+    /// A lock held in a parent is held forever in its child.
     #[test]
     fn a_child_waits_for_no_lock_of_its_parents() {
         let (parent, child) = parent_and_child();

@@ -8,7 +8,7 @@ use completion_port::{Batch, Buffer, Events, Packet, Port};
 use crate::abi::{Entry, event};
 use crate::errors::{code, code_of};
 
-/// A port of the C library, to a call that takes packets.
+/// A port of the C library, as seen by a call that takes packets.
 pub(crate) trait Queue {
     type Key: Clone;
     type Message;
@@ -22,16 +22,16 @@ pub(crate) trait Queue {
     /// Whether its handle has not been closed.
     fn is_open(&self) -> bool;
 
-    /// What a packet is to a caller; nothing if it is for none.
+    /// Converts a packet for the caller; `None` if it is not for the caller.
     fn entry(&self, packet: Packet<'_, Self::Key, Self::Message, Self::Buffer>) -> Option<Entry>;
 
-    /// Whether a packet may be for no caller.
+    /// Whether a packet taken since the last call was for no caller.
     fn has_had_what_is_for_none(&self) -> bool;
 }
 
 /// What the calling thread's waits need.
 pub(crate) struct Waiter {
-    /// Room, which each wait uses again.
+    /// Room for packets, which each wait reuses.
     pub(crate) batch: Batch,
     /// The port, by the number of its handle, of the thread's last wait, if every change of that call was
     /// refused and it brought no packet; 0 otherwise.
@@ -63,7 +63,7 @@ pub(crate) fn with_waiter<R>(room: usize, f: impl FnOnce(&mut Waiter) -> R) -> R
     result.unwrap_or_else(|| unreachable!("called either way"))
 }
 
-/// What became of the changes that a call has made before it waits.
+/// The outcome of the changes that a call makes before it waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Changed {
     /// None was refused.
@@ -74,7 +74,7 @@ pub(crate) enum Changed {
     NotAtAll,
 }
 
-/// What events are in the words of the interface.
+/// Converts events to the bits of the interface.
 pub(crate) fn bits_of(events: Events) -> u32 {
     let known = [
         (events.is_in(), event::IN),
@@ -85,13 +85,14 @@ pub(crate) fn bits_of(events: Events) -> u32 {
     known.into_iter().filter(|(holds, _)| *holds).map(|(_, bit)| u32::from(bit)).sum()
 }
 
-/// What is reported of a socket, as an entry.
+/// The entry for the events of a socket.
 pub(crate) fn entry_of_socket(key: usize, bits: u32) -> Entry {
     Entry { key, overlapped: std::ptr::null_mut(), internal: 0, bytes: bits }
 }
 
-/// Waits for packets and writes them down; how many. If changes were refused it does not sleep, and
-/// none is no failure; unless all were, and the thread's last wait was such a one, too, and brought none.
+/// Waits for packets, stores them and returns their number. If changes were refused, it does not
+/// sleep, and finding no packet is not a failure. The exception: all changes were refused, as in
+/// this thread's last wait, which brought no packet either.
 ///
 /// # Safety
 ///
@@ -103,7 +104,7 @@ pub(crate) unsafe fn take<Q: Queue>(
     timeout: Option<Duration>,
     changed: Changed,
 ) -> Result<u32, u32> {
-    // Once they are written down they cannot be taken back from a handler that sleeps.
+    // Stored packets cannot be taken back from a handler that sleeps.
     let most = room.min(queue.port().raw().advised_room());
     let mut tells = false;
     let mut is_in_vain = false;
@@ -133,8 +134,8 @@ pub(crate) unsafe fn take<Q: Queue>(
             // - a batch has no more packets than there is room for.
             let place = unsafe { entries.add(taken) };
             // SAFETY: writing through a raw pointer demands that it is valid, and that no other
-            // thread uses the place.
-            // - the caller says so.
+            // thread uses the memory.
+            // - the caller guarantees it.
             unsafe { place.write(entry) };
             taken += 1;
         }
@@ -146,7 +147,7 @@ pub(crate) unsafe fn take<Q: Queue>(
     });
     match taken {
         Ok(0) if is_in_vain && queue.is_open() && !tells => {
-            // What it brought told of what was reported already. The wait goes on.
+            // The packets reported nothing new. The wait continues.
             let left = |limit: Duration| match began {
                 Some(began) => limit.saturating_sub(began.elapsed()),
                 None => limit,

@@ -1,5 +1,5 @@
-//! Which file of `src` may import which. The layers are drawn in `lib.rs`; the list below says the same file by
-//! file, and these tests compare it with the sources.
+//! Which file of `src` may import which. `lib.rs` shows the layers; the list below has the same for
+//! each file, and these tests compare it with the sources.
 
 #![allow(clippy::unwrap_used, reason = "what goes wrong is the failure of the test")]
 
@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Each file and what it imports of this crate, lowest layer first.
+/// Each file and its imports from this crate, lowest layer first.
 const LAYERS: [(&str, &[&str]); 84] = [
     ("abi", &[]),
     ("linux", &[]),
@@ -486,8 +486,8 @@ fn files_in(folder: &str) -> impl Iterator<Item = PathBuf> {
     fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_file())
 }
 
-/// The files of `src` but for the root, and those of its folders: name and code. That of a folder itself has the
-/// folder's name.
+/// The files of `src` except the root, and those of its folders: name and code. A folder's own file
+/// has the folder's name.
 fn sources() -> Vec<(String, String)> {
     let mut sources = Vec::new();
     for folder in ["", "linux", "windows"] {
@@ -511,7 +511,7 @@ fn is_of_a_word(letter: char) -> bool {
     letter.is_alphanumeric() || letter == '_'
 }
 
-/// Where `word` stands in the code by itself: what is before it, and what is behind.
+/// The occurrences of `word` in the code: the text before and after each.
 fn uses<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
     code.match_indices(word).map(move |(at, _)| (&code[..at], &code[at + word.len()..])).filter(
         |(before, after)| !before.ends_with(is_of_a_word) && !after.starts_with(is_of_a_word),
@@ -543,11 +543,11 @@ fn names_in_braces(list: &str) -> BTreeSet<String> {
         let part = part.trim_start_matches('{').trim();
         part.split([':', ' ']).next().unwrap().to_owned()
     };
-    // Behind a last comma there is nothing.
+    // Nothing follows a last comma.
     parts.iter().map(first).filter(|name| !name.is_empty()).collect()
 }
 
-/// The first names of a path, or of the list in braces that stands in its place.
+/// The first names of a path, or of the list in braces that replaces it.
 fn names_at(path: &str) -> BTreeSet<String> {
     if path.starts_with('{') {
         return names_in_braces(path);

@@ -16,13 +16,13 @@
 #endif
 /* After how many seconds a program is stuck as a whole. */
 #define STUCK 1800
-/* How long a test looks for something that must not come. Windows tells a little later. */
+/* How long a test waits for an event that must not happen. Windows reports slightly later. */
 #ifdef _WIN32
 #define A_WHILE 20
 #else
 #define A_WHILE 10
 #endif
-/* What is left in a result that the library may not touch. */
+/* The content of a result that the library must not touch. */
 #define UNTOUCHED 0xDEADBEEFu
 
 static inline void check_failed(const char *file, int line, const char *claim)
@@ -47,7 +47,7 @@ static inline void check_same(const char *file, int line, const char *what, long
 /* Both numbers must be the same. */
 #define CHECK_IS(seen, expected) \
     check_same(__FILE__, __LINE__, #seen, (long long)(seen), #expected, (long long)(expected))
-/* The call must fail as a socket call does, with this code, which both functions tell. */
+/* The call must fail as a socket call does, with this code, which both functions return. */
 #define CHECK_SOCKET_ERROR(call, code) \
     (WSASetLastError(0), CHECK_IS((call), SOCKET_ERROR), CHECK_IS(WSAGetLastError(), (code)), \
      CHECK_IS(GetLastError(), (code)))
@@ -204,7 +204,7 @@ static inline void send_to_itself(SOCKET s)
     struct sockaddr_in address = loopback();
     int length = (int)sizeof address;
     if (getsockname(s, (struct sockaddr *)&address, &length) != 0) {
-        CHECK_IS(WSAGetLastError(), WSAEINVAL); /* what Windows says of one that is not bound */
+        CHECK_IS(WSAGetLastError(), WSAEINVAL); /* Windows' code for an unbound socket */
     }
     if (address.sin_port == 0) {
         address = bind_to_loopback(s);
@@ -309,7 +309,7 @@ static inline uintptr_t next_at(const char *file, int line, HANDLE port, unsigne
     outcome = take_one(port, SOON, &entry, &received);
     check_same(file, line, "the wait", outcome, "a packet", ERROR_SUCCESS);
     check_same(file, line, "the count", received, "one packet", 1);
-    *events = entry.dwNumberOfBytesTransferred; /* what SocketNotificationRetrieveEvents tells */
+    *events = entry.dwNumberOfBytesTransferred; /* the result of SocketNotificationRetrieveEvents */
     return (uintptr_t)entry.lpCompletionKey;
 }
 #define NEXT(port, events) next_at(__FILE__, __LINE__, (port), (events))

@@ -17,10 +17,10 @@
 /* The reference is this library, as a whole. */
 #define HAS_NOTIFICATIONS 1
 
-/* What socket calls say after a failure is this library's. */
+/* This library sets the codes after failures of socket calls. */
 #define HAS_SOCKET_CALLS 1
 
-/* An edge that was not drained is told once. */
+/* An edge that was not drained is reported once. */
 #define HAS_EDGES 1
 
 /* A thread that is alone takes all that fits. */
@@ -32,10 +32,11 @@
 /* There is a mode in which nothing is remembered of a number, and hints spare questions in the other one. */
 #define HAS_CHECKED_MODE 1
 
-/* A socket is told from one that was removed and closed unseen, before the last packet of that is taken. */
+/* Distinguishes a socket from one that was removed and closed unseen, before the last packet of
+ * that is taken. */
 #define KNOWS_WHAT_WAS_REMOVED 1
 
-/* A socket is told from one that had its number, and that a duplicate keeps alive. */
+/* Distinguishes a socket from a former one with its number that a duplicate keeps alive. */
 #define KNOWS_WHAT_IS_KEPT_ALIVE 1
 
 /* Whether it is Wine, under which a claim may be left out. */
@@ -46,7 +47,7 @@ static inline int is_wine(void)
 #define NOT_ON_WINE(cause)
 #define UNLESS_WINE(cause)
 
-/* Ends the program after so many seconds. */
+/* Ends the program after that many seconds. */
 static inline void end_if_stuck(unsigned seconds)
 {
     alarm(seconds);
@@ -96,7 +97,7 @@ static inline pid_t fork_at_rest(void)
     return child;
 }
 
-/* A datagram socket that the library has not given out. */
+/* A datagram socket that was not created by the library. */
 static inline SOCKET unseen_socket(void)
 {
     SOCKET s = (SOCKET)syscall(SYS_socket, AF_INET, SOCK_DGRAM | SOCK_NONBLOCK, 0);
@@ -104,13 +105,13 @@ static inline SOCKET unseen_socket(void)
     return s;
 }
 
-/* Closes it so that the library is told nothing. */
+/* Closes it without notifying the library. */
 static inline void close_unseen(SOCKET s)
 {
     CHECK_IS(close((int)s), 0);
 }
 
-/* Another socket of the same number. The library is told nothing of either call. */
+/* Another socket with the same number. The library is not notified of either call. */
 static inline SOCKET another(SOCKET s)
 {
     SOCKET next;
@@ -124,7 +125,7 @@ static inline SOCKET another(SOCKET s)
     return s;
 }
 
-/* Waits until the kernel says this of the socket, without the port. */
+/* Waits until the kernel reports this of the socket, without the port. */
 static inline void until(SOCKET s, int condition)
 {
     cp_system_pollfd asked;
@@ -144,7 +145,7 @@ static inline int is_inherited(SOCKET s)
     return !(flags & FD_CLOEXEC);
 }
 
-/* Whether calls on the socket return at once. */
+/* Whether calls on the socket return immediately. */
 static inline int is_nonblocking(SOCKET s)
 {
     int flags = fcntl((int)s, F_GETFL);
@@ -158,7 +159,7 @@ static inline SOCKET duplicate(SOCKET s)
     return (SOCKET)dup((int)s);
 }
 
-/* What is open and no socket. */
+/* Open descriptors that are not sockets. */
 static inline void open_file_and_pipe(uintptr_t *file, uintptr_t ends[2])
 {
     int pipes[2], opened = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
@@ -184,7 +185,7 @@ static inline void sockets_of_another_family(SOCKET *stream, SOCKET *datagrams)
     nameless.sun_family = AF_UNIX;
     *stream = socket(AF_UNIX, SOCK_STREAM, 0);
     *datagrams = socket(AF_UNIX, SOCK_DGRAM, 0);
-    /* One sizeof(sa_family_t) of name: Linux binds it to an abstract name of its own choice. */
+    /* With only sizeof(sa_family_t) of name, Linux binds it to an abstract name that it chooses. */
     CHECK_IS(bind(*datagrams, (struct sockaddr *)&nameless, sizeof nameless.sun_family), 0);
 }
 

@@ -2,7 +2,7 @@
 #ifndef CHECK_WINDOWS_H
 #define CHECK_WINDOWS_H
 
-/* Closes a socket by the system's call, of which the library is told nothing. */
+/* Closes a socket with the system's call, without notifying the library. */
 #pragma push_macro("closesocket")
 #undef closesocket
 static inline void close_unseen(SOCKET s)
@@ -35,7 +35,7 @@ typedef ADDRESS_FAMILY sa_family_t;
 #undef near
 #undef far
 
-/* Conditions, as the programs name them: what WSAPoll takes of POLLIN is what can be read at once. */
+/* Conditions under the programs' names: the part of POLLIN that WSAPoll accepts, readable data. */
 #undef POLLIN
 #undef POLLOUT
 #define POLLIN POLLRDNORM
@@ -50,19 +50,20 @@ typedef ADDRESS_FAMILY sa_family_t;
 #define SIO_UDP_CONNRESET _WSAIOW(IOC_VENDOR, 12)
 #endif
 
-/* What socket calls say after a failure is the system's. */
+/* The system sets the codes after failures of socket calls. */
 #define HAS_SOCKET_CALLS 0
 
-/* An edge that was not drained is told again after some milliseconds, if it is persistent: the driver has none. */
+/* An undrained edge is reported again after some milliseconds if it is persistent: the driver has
+ * no edges. */
 #define HAS_EDGES 0
 
-/* A wait may bring a part of what the system has to tell, and the next one the rest. */
+/* A wait may return some of the system's events, and the next one the rest. */
 #define TAKES_ALL 0
 
-/* A thread has to say that it is about to sleep. */
+/* A thread has to announce that it is about to sleep. */
 #define SEES_SLEEP 0
 
-/* Each change asks what its number names. */
+/* Each change checks what its number names. */
 #define HAS_CHECKED_MODE 0
 
 /* A socket is refused if one of its number was removed and closed unseen, until the last packet of that is taken. */
@@ -77,14 +78,14 @@ static inline int is_wine(void)
     return GetProcAddress(GetModuleHandleA("ntdll.dll"), "wine_get_version") != NULL;
 }
 
-/* Leaves a claim out under Wine, and says what the system does there in another way. */
+/* Skips a claim under Wine, and prints how the system differs there. */
 #define NOT_ON_WINE(cause) \
     if (is_wine()) { \
         printf("SKIPPED %s under Wine: %s\n", __func__, cause); \
         return; \
     }
 
-/* The same of the statement behind it alone. */
+/* The same for the single statement that follows. */
 #define UNLESS_WINE(cause) if (!is_left_out_under_wine(__func__, cause))
 
 static inline int is_left_out_under_wine(const char *claim, const char *cause)
@@ -102,7 +103,7 @@ static unsigned __stdcall check_stuck(void *seconds)
     _exit(1);
 }
 
-/* Ends the program after so many seconds. */
+/* Ends the program after that many seconds. */
 static inline void end_if_stuck(unsigned seconds)
 {
     CHECK(_beginthreadex(NULL, 0, check_stuck, (void *)(uintptr_t)seconds, 0, NULL) != 0);
@@ -118,7 +119,7 @@ static inline SOCKET unseen_socket(void)
     return s;
 }
 
-/* Another socket of the same number. The library is told nothing of either call. */
+/* Another socket with the same number. The library is not notified of either call. */
 static inline SOCKET another(SOCKET s)
 {
     SOCKET others[64], made;
@@ -134,7 +135,7 @@ static inline SOCKET another(SOCKET s)
     return made;
 }
 
-/* Waits until the system says this of the socket, without the port. */
+/* Waits until the system reports this of the socket, without the port. */
 static inline void until(SOCKET s, int condition)
 {
     WSAPOLLFD asked;
@@ -155,7 +156,8 @@ static inline int is_inherited(SOCKET s)
     return (flags & HANDLE_FLAG_INHERIT) != 0;
 }
 
-/* Whether calls on the socket, which must have nothing to read, return at once. No call tells it. */
+/* Whether calls on the socket, which must have nothing to read, return immediately. No call reports
+ * this. */
 static inline int is_nonblocking(SOCKET s)
 {
     DWORD milliseconds = 1;
@@ -178,7 +180,7 @@ static inline SOCKET duplicate(SOCKET s)
 }
 
 
-/* What is open and no socket. */
+/* Open handles that are not sockets. */
 static inline void open_file_and_pipe(uintptr_t *file, uintptr_t ends[2])
 {
     char name[MAX_PATH];

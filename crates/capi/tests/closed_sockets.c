@@ -1,5 +1,5 @@
-/* What becomes of a registration when its socket is closed and the number is given out again: the old key
- * is never told. Rows 29 and 30. */
+/* A registration whose socket is closed and whose number is reused: the old key is never reported.
+ * Rows 29 and 30. */
 #include <winsock2.h>
 #include <mswsock.h>
 #include <windows.h>
@@ -16,9 +16,9 @@ static HANDLE port;
 enum {
     BY_CLOSESOCKET,
     BY_CLOSE_AND_FORGET,
-    BY_CLOSE_AND_SOCKET, /* closed behind our back; the number comes back from socket() */
+    BY_CLOSE_AND_SOCKET, /* closed unseen; socket() returns the number again */
 #if HAS_CHECKED_MODE
-    BY_CLOSE_CHECKED, /* both behind our back, in the checked mode */
+    BY_CLOSE_CHECKED, /* both unseen, in checked mode */
 #endif
     WAYS
 };
@@ -135,7 +135,7 @@ static int is_taken_for_what_was_removed(int way)
     return !KNOWS_WHAT_WAS_REMOVED && way == BY_CLOSE_AND_SOCKET;
 }
 
-/* Also if its removal was asked for, and has not been told yet. */
+/* Even if its removal was requested and has not been reported yet. */
 static void a_removed_number_may_come_back_on_another_port(int way)
 {
     HANDLE other = new_port(0);
@@ -160,8 +160,8 @@ static void a_removed_number_may_come_back_on_another_port(int way)
     CHECK_IS(CloseHandle(other), TRUE);
 }
 
-/* A program that has asked for removal frees memory when the packet comes, also if it closes the socket at once.
- * The number may be another socket's before that packet is taken. */
+/* A program that has requested removal frees memory at the packet, even if it closes the socket
+ * immediately. Another socket may have the number before that packet is taken. */
 static void a_removal_that_was_asked_for_is_told_after_closing(int way)
 {
     SOCKET s = make_it(way), again;
@@ -208,7 +208,7 @@ static void forgetting_nothing_is_harmless(void)
     cp_forget((int)s);
 }
 
-/* Row 29: one thread waits, others make sockets, and free what a key points to after its REMOVE. */
+/* Row 29: one thread waits, others create sockets, and free the memory of a key after its REMOVE. */
 enum { OWNERS = 3, OBJECTS = 300 };
 
 typedef struct {

@@ -19,12 +19,12 @@
 
 int close_range(unsigned first, unsigned last, int flags); /* <unistd.h> has it since glibc 2.34 */
 
-/* Of another library: closes a number by close, as it is there. */
+/* In another library: closes a number by its own call of close. */
 int close_elsewhere(int descriptor);
 
 static HANDLE port;
 
-/* One that the library has given out, and whose reads it believes. */
+/* A socket created by the library, which trusts its reads. */
 static SOCKET registered_socket(void)
 {
     SOCKET s = udp_socket();

@@ -1,5 +1,5 @@
-/* What a packet says of a socket: each of the bits, and the codes of the calls that follow. Rows 17 to 27. When it comes,
- * and how often, conformance tests show of the engine that this library calls. */
+/* The content of a socket's packet: each of the bits, and the codes of the calls that follow. Rows
+ * 17 to 27. The conformance tests of the engine show when and how often packets arrive. */
 #include <winsock2.h>
 #include <mswsock.h>
 #include <windows.h>
@@ -83,7 +83,7 @@ static void the_end_of_a_stream(void)
     CHECK_IS(closesocket(near), 0);
     CHECK_IS(closesocket(far), 0);
 
-    /* A program that did not ask for the end is not told of it. */
+    /* The end is not reported to a program that did not request it. */
     tcp_pair(&near, &far);
     CHECK_IS(enable(port, near, 3, SOCK_NOTIFY_REGISTER_EVENT_NONE, LEVEL_ON), ERROR_SUCCESS);
     CHECK_IS(shutdown(far, SD_SEND), 0);
@@ -108,7 +108,7 @@ static void the_end_of_a_stream_behind_data(void)
     CHECK_NEXT(port, 2, SOCK_NOTIFY_EVENT_IN | SOCK_NOTIFY_EVENT_HANGUP);
     receive_all(near, &byte, 1);
     CHECK_NEXT(port, 2, SOCK_NOTIFY_EVENT_HANGUP);
-    CHECK_NEXT(port, 2, SOCK_NOTIFY_EVENT_HANGUP); /* and goes on to be told */
+    CHECK_NEXT(port, 2, SOCK_NOTIFY_EVENT_HANGUP); /* and it is reported repeatedly */
     END_REGISTRATION(port, near, 2);
     CHECK_IS(closesocket(near), 0);
 }
@@ -166,7 +166,7 @@ static void a_refused_stream_may_connect_again(void)
     listener = tcp_listener(&address);
     WSASetLastError(0);
     CHECK_IS(connect(stream, (struct sockaddr *)&address, sizeof address), SOCKET_ERROR);
-    if (WSAGetLastError() == WSAECONNABORTED) { /* Linux tells once more that the last attempt has failed */
+    if (WSAGetLastError() == WSAECONNABORTED) { /* Linux reports again that the last attempt has failed */
         CHECK_IS(enable(port, stream, 1, FILTER_IN | FILTER_OUT | FILTER_HANGUP, LEVEL_ONCE), ERROR_SUCCESS);
         CHECK(is_silent(port));
         CHECK_SOCKET_ERROR(connect(stream, (struct sockaddr *)&address, sizeof address), WSAEWOULDBLOCK);

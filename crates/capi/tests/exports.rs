@@ -22,7 +22,7 @@ fn listed() -> Functions {
 fn listed_in(file: &str) -> Functions {
     let text = fs::read_to_string(package().join("tests").join(file)).unwrap();
     let mut headers = BTreeMap::new();
-    // Behind the first line, which says what the file is.
+    // After the first line, which describes the file.
     for part in text.split("\n\n").skip(1) {
         let (header, names) = part.strip_prefix("# ").unwrap().split_once('\n').unwrap();
         headers.insert(header.to_owned(), names.lines().map(str::to_owned).collect());
@@ -30,8 +30,8 @@ fn listed_in(file: &str) -> Functions {
     headers
 }
 
-/// The functions that a header declares and does not define: those with a declaration that ends in `);`,
-/// without what stands in comments.
+/// The functions that a header declares without defining them: declarations that end in `);`,
+/// outside comments.
 fn declared(header: &str) -> BTreeSet<String> {
     let text = fs::read_to_string(package().join("include").join(header)).unwrap();
     let mut code = String::new();

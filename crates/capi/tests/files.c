@@ -1,5 +1,5 @@
-/* Files without an OVERLAPPED: CreateFile and what it says of names and of what is there; ReadFile and WriteFile where
- * the file is; and what is asked of a file. */
+/* Files without an OVERLAPPED: CreateFile with various names and existing files; ReadFile and
+ * WriteFile at the file's position; and queries of a file. */
 #include <winsock2.h>
 #include <windows.h>
 
@@ -10,7 +10,7 @@
 
 static char folder[64];
 
-/* A name in the folder of this test, with what stands between its parts in this source. */
+/* A name in the folder of this test, with this source's separators. */
 static const char *in(const char *name)
 {
     static char names[4][160];
@@ -148,7 +148,7 @@ static void a_name_is_a_name_of_the_system(void)
     CHECK_IS(symlink(in("/circle"), in("/circle")), 0);
     CHECK_NO_FILE(OPENED("/circle", GENERIC_READ, OPEN_EXISTING, 0), ERROR_CANT_RESOLVE_FILENAME);
     CHECK_IS(unlink(in("/circle")), 0);
-    /* A link that leads nowhere: what it leads to is made. */
+    /* A link that leads nowhere: its target is created. */
     CHECK_IS(symlink(in("/target"), in("/link")), 0);
     file = opens("/link", GENERIC_WRITE, OPEN_ALWAYS);
     CHECK_IS(GetLastError(), ERROR_SUCCESS);
@@ -290,7 +290,7 @@ static void flags_say_how_a_file_is_kept(void)
     CHECK_IS(rename(in("/e"), in("/f")), 0);
     CHECK(CloseHandle(file));
     CHECK(access(in("/f"), F_OK) != 0);
-    /* What has its name by then stays. */
+    /* An existing file with the name stays. */
     file = CreateFileA(in("/e"), GENERIC_WRITE, FILE_SHARE_WRITE, NULL, CREATE_NEW, FILE_FLAG_DELETE_ON_CLOSE, NULL);
     CHECK(file != INVALID_HANDLE_VALUE);
     CHECK(DeleteFileA(in("/e")));
@@ -353,7 +353,7 @@ static void names_are_changed(void)
     CHECK(access(file, F_OK) != 0);
 }
 
-/* With an OVERLAPPED on a file that was opened without the flag: it says where, and the call waits. */
+/* With an OVERLAPPED on a file opened without the flag, it has the offset, and the call waits. */
 static void an_overlapped_says_where_though_the_call_waits(void)
 {
     HANDLE file = opens("/c", GENERIC_READ | GENERIC_WRITE, CREATE_ALWAYS), port;
@@ -370,7 +370,7 @@ static void an_overlapped_says_where_though_the_call_waits(void)
     CHECK(done == 3 && memcmp(bytes, "789", 3) == 0);
     CHECK(overlapped.Internal == 0 && overlapped.InternalHigh == 3);
     CHECK_IS(WaitForSingleObject(event, 0), WAIT_OBJECT_0);
-    /* The file is behind that. */
+    /* The position is after that. */
     CHECK_IS(seeks(file, 0, FILE_CURRENT), 10);
     overlapped.Offset = 10;
     CHECK_FALSE(ReadFile(file, bytes, sizeof bytes, &done, &overlapped), ERROR_HANDLE_EOF);
@@ -582,7 +582,7 @@ static void *finds_its_part(void *search)
     return NULL;
 }
 
-/* Each file goes to one thread. Files deleted meanwhile are not found. */
+/* Each file is returned to one thread. Files deleted meanwhile are not found. */
 static void threads_find_together(void)
 {
     WIN32_FIND_DATAA found;

@@ -2,8 +2,9 @@
 #ifndef FILES_H
 #define FILES_H
 
-/* Whether operations on files are carried out by a ring, as far as the environment asks for one or leaves it open, and
- * the system has one. Threads do them otherwise, and what a thread has begun cannot be cancelled. */
+/* Whether a ring performs operations on files: the environment requests or allows it, and the
+ * system has one. Otherwise threads do, and an operation that a thread has started cannot be
+ * cancelled. */
 static inline int has_ring(void)
 {
     static int known = -1;
@@ -21,7 +22,7 @@ static inline int has_ring(void)
     return known;
 }
 
-/* Whether operations that have begun can be cancelled. If not it is said what is skipped. */
+/* Whether operations in progress can be cancelled. If not, prints the skipped claim. */
 static inline int ends_early(const char *claim)
 {
     if (!has_ring())

@@ -1,5 +1,6 @@
-/* A forked child and the files of its parent: it reads and writes where no OVERLAPPED is needed, closes its copies, and
- * has operations on files of its own. What its parent has in flight goes on, and is not touched. */
+/* A forked child and the files of its parent: it reads and writes where no OVERLAPPED is needed,
+ * closes its copies, and has its own operations on files. The parent's operations in flight
+ * continue unaffected. */
 #include <winsock2.h>
 #include <windows.h>
 

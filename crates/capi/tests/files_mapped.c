@@ -85,7 +85,7 @@ static void a_file_is_read_and_written_by_views(void)
     CHECK(FlushViewOfFile(view, 4));
     file = opens("a", BOTH, OPEN_EXISTING);
     CHECK(ReadFile(file, bytes, 5, &done, NULL) && done == 5 && memcmp(bytes, "view4", 5) == 0);
-    /* The view shows what is written to the file. */
+    /* The view shows data written to the file. */
     CHECK(WriteFile(file, "file", 4, &done, NULL));
     CHECK(memcmp(view, "view4file9", 10) == 0);
     CHECK(UnmapViewOfFile(view));

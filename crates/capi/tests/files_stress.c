@@ -1,6 +1,7 @@
-/* Many operations on files at once: threads that read and write what they check, files that are closed and opened
- * while others' operations are in flight, reads that are cancelled in every moment, and ports that are closed. Each
- * operation ends once, no byte goes to memory behind an end, and none to a file that got the number. */
+/* Many operations on files at the same time: threads that read and write data they check, files
+ * that are closed and opened while other operations are in flight, reads cancelled at any moment,
+ * and ports that are closed. Each operation ends once, no byte is stored after the end, and none
+ * goes to another file with the same number. */
 #include <winsock2.h>
 #include <windows.h>
 
@@ -40,7 +41,7 @@ static void prepare(SLOT *slot, ULONGLONG place, HANDLE event)
     slot->overlapped.OffsetHigh = 0;
 }
 
-/* Whether the call has begun something that goes on; it must not have failed otherwise. */
+/* Whether the call has started an operation that is in progress; it must not have failed otherwise. */
 static int goes_on(BOOL done)
 {
     CHECK(done || GetLastError() == ERROR_IO_PENDING);
@@ -73,7 +74,7 @@ static DWORD WINAPI closes_early(LPVOID argument)
             LPOVERLAPPED which = NULL;
             CHECK(GetQueuedCompletionStatus(port, &count, &key, &which, SOON));
             CHECK(count == LENGTH && key == 1 && which->Internal == 0);
-            /* Behind the end the memory is this thread's. */
+            /* After the end, the memory belongs to this thread. */
             memset(((SLOT *)which)->bytes, '!', LENGTH);
         }
         CHECK_IS(GetFileSize(other, NULL), 0);

@@ -36,7 +36,7 @@ static inline int refuse_calls(unsigned one, unsigned other, unsigned error)
     code[4].k |= error;
     program.len = (unsigned short)(sizeof code / sizeof *code);
     program.filter = code;
-    /* Valgrind makes calls of its own. */
+    /* Valgrind makes additional calls. */
     return !is_slow() && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
            prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 #else

@@ -1,5 +1,5 @@
-/* Children that are forked while other threads of their parent are busy in the library: whatever those had
- * locked stays locked there. Row C 32. Fifty forks, or as many as FORKS in the environment says. */
+/* Children that are forked while other threads of their parent are busy in the library: locks held
+ * by those stay locked there. Row C 32. Fifty forks, or FORKS in the environment. */
 #include <winsock2.h>
 #include <mswsock.h>
 #include <windows.h>
@@ -35,9 +35,9 @@ static void *make_ports(void *unused)
     return unused;
 }
 
-/* The allocator of AddressSanitizer may be locked for ever in a child that was forked while another thread used
-   it: with GCC 12, one in 150 children of a program that does nothing but allocate. So no other thread is busy
-   there. */
+/* The allocator of AddressSanitizer may be locked forever in a child that was forked while another
+ * thread used it: with GCC 12, one in 150 children of a program that does nothing but allocate. So
+ * no other thread is busy there. */
 #ifdef __SANITIZE_ADDRESS__
 enum { BESIDE_OTHERS = 0 };
 #else
@@ -55,7 +55,7 @@ static void live_on(HANDLE inherited, SOCKET s)
     char byte;
     int i;
 
-    /* As a child is advised to do it. The numbers come back. */
+    /* As recommended for a child. The numbers are reused. */
     for (i = 0; i < BUSY; i++) {
         CHECK_IS(close((int)busy[i]), 0);
     }

@@ -78,7 +78,7 @@ int used(void) {
 }
 ";
 
-/// With what the headers are read.
+/// The compilers to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
     /// The system's compilers, the first standard and the first flags.
@@ -140,7 +140,7 @@ fn compiles(by: By, test: &str, text: &str, flags: &[&[&str]]) {
     compiles_under(by, usize::MAX, test, text, flags);
 }
 
-/// The same, under so many standards of each language at most.
+/// The same, with at most that many standards of each language.
 fn compiles_under(by: By, most: usize, test: &str, text: &str, flags: &[&[&str]]) {
     let directory = scratch(&format!("{test}-{by:?}"));
     for (language, name) in [(Language::C11, "unit.c"), (Language::Cxx17, "unit.cpp")] {
@@ -167,7 +167,7 @@ fn compile(by: By, compiler: &str, standard: &str, flags: &[&str], source: &Path
     let is_fortified = flags.iter().any(|flag| flag.starts_with("-D_FORTIFY_SOURCE"));
     let is_late = fs::read_to_string(source).unwrap().starts_with(SYSTEM);
     if compiler.starts_with("clang") && is_fortified && is_late {
-        // Which it says, and how to do without.
+        // It prints the reason and an alternative.
         let output = command.output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(said.contains("include <winsock2.h> before <sys/socket.h>"), "{said}");
@@ -185,7 +185,7 @@ fn files_of(directory: &str) -> Vec<String> {
     files.map(|entry| entry.file_name().into_string().unwrap()).collect()
 }
 
-/// Every header of the two directories, by itself and twice.
+/// Every header of the two directories, alone and twice.
 fn each_header_stands_alone(by: By) {
     for directory in ["include", "compat/include"] {
         for name in files_of(directory) {
@@ -202,12 +202,12 @@ fn each_header_stands_alone(by: By) {
     }
 }
 
-/// What a source that is ported may be compiled with, and what it is compiled with as a rule.
+/// Options for ported sources, and the default options.
 const FOR_WINDOWS: &[&[&str]] =
     &[&["-D_WIN32", "-D_WIN64", "-DWIN32", "-D_WINDOWS", "-DWIN32_LEAN_AND_MEAN"], &[]];
 
-/// Any two of the headers that programs include, also where the source says that it is compiled for Windows. By one: each
-/// after `windows.h`, which includes most, in C, and before it in C++.
+/// Any two of the headers that programs include, also in sources that claim to be compiled for
+/// Windows. By one: each after `windows.h`, which includes most, in C, and before it in C++.
 fn any_two_headers_stand_together_in_either_order(by: By) {
     let mut headers = Vec::new();
     for directory in ["include", "compat/include"] {
@@ -281,7 +281,7 @@ fn the_plain_header_leaves_fortified_calls_as_they_are() {
     }
 }
 
-/// As a program of an older standard reads them, with what pkg-config says.
+/// As in a program with an older standard, with pkg-config's flags.
 #[test]
 #[ignore = "the leg c-headers"]
 fn older_standards_do_too() {
@@ -307,7 +307,7 @@ fn older_standards_do_too() {
     }
 }
 
-/// Each part of the version by itself, for the preprocessor and in an expression.
+/// Each part of the version, for the preprocessor and in an expression.
 fn the_header_has_the_version_of_the_package(by: By) {
     let parts = [
         ("MAJOR", env!("CARGO_PKG_VERSION_MAJOR")),
@@ -322,7 +322,7 @@ fn the_header_has_the_version_of_the_package(by: By) {
     text += &format!(
         "#if CP_VERSION != CP_VERSION_NUMBER({major}, {minor}, {patch})\n#error \"not the number\"\n#endif\n"
     );
-    // A greater part outweighs all that stand behind it.
+    // A larger part outweighs all later ones.
     let ascending = [(0, 0, 1), (0, 0, 999), (0, 1, 0), (0, 999, 999), (1, 0, 0), (999, 0, 0)];
     let numbers = ascending.map(|it| format!("CP_VERSION_NUMBER{it:?}"));
     for pair in numbers.windows(2) {
@@ -375,7 +375,7 @@ fn the_systems_headers_may_come_in_between() {
     }
 }
 
-/// The optional headers beside the others, in any order.
+/// The optional headers in any order with the others.
 #[test]
 #[ignore = "the leg c-headers"]
 fn the_optional_headers_may_come_anywhere() {
@@ -398,7 +398,7 @@ fn a_pragma_that_names_a_library_is_no_fault() {
         compile(By::All, &compiler, "c11", &[], &c);
     }
     for compiler in compilers(Language::Cxx17) {
-        // Some compilers do not heed in C++ what the header says of pragmas; the pkg-config file does it.
+        // Some compilers ignore the header's pragmas in C++; the pkg-config file has the option.
         compile(By::All, &compiler, "c++17", &["-Wno-unknown-pragmas"], &cxx);
     }
 }
@@ -436,7 +436,7 @@ fn an_argument_of_another_type_does_not_compile(by: By) {
     }
 }
 
-/// What a source calls, and what the compilers say in its place.
+/// A call in a source, and the compilers' message.
 const REFUSED: [(&str, &str); 16] = [
     ("DeviceIoControl(handle, 0, NULL, 0, NULL, 0, &count, &overlapped)", "ioctl(2)"),
     ("ConnectNamedPipe(handle, &overlapped)", "AF_UNIX sockets"),
@@ -469,7 +469,7 @@ const TAKEN: [&str; 6] = [
 ];
 const ABSENT: &str = "not available on Linux: see PORTING.md";
 
-/// What is not there is an error of the compiler, which says why; also where nothing is optimised.
+/// Calling an absent function is a compiler error with the reason, even without optimisation.
 fn a_call_of_what_is_not_there_is_refused_with_the_reason(by: By) {
     let directory = scratch(&format!("refused-{by:?}"));
     let unit = |calls: &[&str]| {
@@ -527,7 +527,8 @@ fn a_call_of_what_is_not_there_is_refused_with_the_reason(by: By) {
     }
 }
 
-/// A compiler that cannot mark a call as an error marks what is absent as unavailable, and takes the rest as it is.
+/// A compiler that cannot mark a call as an error marks absent functions as unavailable, and
+/// accepts the rest.
 fn a_compiler_without_the_attribute_refuses_nothing_that_is_there(by: By) {
     let directory = scratch(&format!("without-attribute-{by:?}"));
     let calls = "WSABUF buffer = {0, 0};\n    DWORD count = 0, flags = 0;\n    \
@@ -582,7 +583,7 @@ fn a_call_without_a_declaration_is_refused(by: By) {
     }
 }
 
-/// Each function of the headers for what is not there is refused.
+/// Each absent function that the headers declare is refused.
 #[test]
 fn each_function_that_is_not_there_is_refused() {
     for header in ["cp_absent.h", "cp_socket_absent.h", "mswsock.h", "winternl.h"] {
@@ -613,7 +614,7 @@ fn unicode_names_are_the_wide_ones(by: By) {
     compiles(by, "unicode", &text, &[&["-DUNICODE", "-D_UNICODE"], &[]]);
 }
 
-/// As the standard library of C++ is used beside them.
+/// Uses the C++ standard library with the headers.
 fn the_standard_library_of_cxx_may_come_before_and_after(by: By) {
     let standard = "#include <algorithm>\n#include <atomic>\n#include <chrono>\n#include <condition_variable>\n\
         #include <functional>\n#include <iostream>\n#include <limits>\n#include <map>\n#include <memory>\n\

@@ -18,8 +18,8 @@ static HANDLE port;
 
 /* ---- what happens while the library asks the kernel ------------------------------------------------- */
 
-/* The program has these calls of its own, which the library calls. What is set here is called once, when the
- * kernel has answered and before the library hears of it. */
+/* The program defines these calls, which the library uses. This function is called once, when the
+ * kernel has answered and before the library gets the answer. */
 static void (*behind_a_read)(void);
 static void (*behind_a_change)(void);
 
@@ -67,10 +67,10 @@ int epoll_ctl(int set, int operation, int descriptor, struct epoll_event *event)
 
 /* ---- sockets ---------------------------------------------------------------------------------------- */
 
-/* What is sent to, and taken of, while the library asks the kernel. */
+/* The sockets to write to and to read from while the library asks the kernel. */
 static SOCKET ours, theirs;
 
-/* A socket that the library has given out. */
+/* A socket created by the library. */
 static SOCKET given_out(void)
 {
     SOCKET s = udp_socket();
@@ -87,7 +87,7 @@ static void read_what_was_told(SOCKET s)
     drain(s);
 }
 
-/* What is enabled is what the number names, and ends there. */
+/* Enabling applies to the socket that has the number, and its registration ends here. */
 static void check_next_socket(SOCKET s)
 {
     CHECK_IS(enable(port, s, 2, FILTER_IN, LEVEL_ONCE), ERROR_SUCCESS);
@@ -100,7 +100,7 @@ static void check_next_socket(SOCKET s)
 
 /* ---- whose hint it is ------------------------------------------------------------------------------- */
 
-/* The next socket of the number was not given out by the library, and so its hints spare nothing. */
+/* The next socket with the number was not created by the library, so its hints spare nothing. */
 static void a_number_that_was_given_up_is_asked_about(void)
 {
     SOCKET s = given_out();
@@ -110,7 +110,8 @@ static void a_number_that_was_given_up_is_asked_about(void)
     check_next_socket(another(s));
 }
 
-/* It had nothing left, and its number was given out again; of that socket nothing has been told or read. */
+/* It had nothing left to read, and its number was reused; the new socket has reported and read
+ * nothing. */
 static void what_a_former_socket_had_read_spares_nothing(void)
 {
     SOCKET s = given_out();
@@ -160,7 +161,7 @@ static void another_datagram_is_told(void)
     CHECK_NEXT(port, 1, SOCK_NOTIFY_EVENT_IN);
 }
 
-/* The read has found nothing. But before it is over something comes, and is told. */
+/* The read has found nothing. But before it returns, data arrives and is reported. */
 static void a_packet_that_is_taken_during_a_read_ends_its_hint(void)
 {
     ours = given_out();
@@ -181,7 +182,8 @@ static void another_byte_is_told(void)
     CHECK_NEXT(port, 1, SOCK_NOTIFY_EVENT_IN);
 }
 
-/* The change has a hint, and asks for more. Before the kernel has been asked for that, something is told. */
+/* The change has a hint, and requests more. Before the kernel is asked for that, an event is
+ * reported. */
 static void a_packet_that_is_taken_during_a_change_ends_the_hint(void)
 {
     static char much[1 << 16];

@@ -1,4 +1,4 @@
-/* What the headers of compat/include are made of: each function by itself. Programs do not call them. */
+/* Each function that the headers of compat/include call. Programs do not call them. */
 #include <winsock2.h>
 
 #include <pthread.h>
@@ -37,7 +37,7 @@ int main(void)
 
     handle = cp_new_event(0, 1);
     CHECK(handle != NULL);
-    CHECK_FALSE(cp_post(handle, 0, 0, NULL), CP_ERROR_INVALID_HANDLE); /* it is no port */
+    CHECK_FALSE(cp_post(handle, 0, 0, NULL), CP_ERROR_INVALID_HANDLE); /* it is not a port */
     CHECK_FALSE(cp_release_semaphore(handle, 1, NULL), CP_ERROR_INVALID_HANDLE);
     CHECK_IS(cp_waiting(handle), 0);
     CHECK_IS(cp_wait_for(&handle, 1, 0, SOON), 0);

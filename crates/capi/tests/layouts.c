@@ -1,5 +1,5 @@
-/* Sizes, offsets and values that the reference fixes, checked while this is compiled. The Rust side checks the
- * same numbers of its own types. */
+/* Compile-time checks of sizes, offsets and values that the reference fixes. The Rust side checks
+ * the same numbers for its types. */
 #include <winsock2.h>
 #include <mswsock.h>
 #include <windows.h>

@@ -1,5 +1,5 @@
-/* Functions that are looked up by name while the program runs, as programs do that also run where there
- * are no socket notifications. */
+/* Looking up functions at run time, as programs do that also run on systems without socket
+ * notifications. */
 #include <winsock2.h>
 #include <mswsock.h>
 #include <windows.h>

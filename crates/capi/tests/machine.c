@@ -108,7 +108,7 @@ static void a_millisecond_is_as_fine_as_asked_for(void)
     DWORD began = timeGetTime();
     CHECK_IS(timeBeginPeriod(1), TIMERR_NOERROR);
     CHECK_IS(timeBeginPeriod(0), TIMERR_NOCANDO);
-    CHECK(GetTickCount() - began < 0x80000000u); /* the same clock: it is not behind */
+    CHECK(GetTickCount() - began < 0x80000000u); /* the same clock: it does not lag */
     Sleep(2);
     YieldProcessor();
     CHECK(timeGetTime() - began >= 2);
@@ -224,7 +224,7 @@ static void streams_are_written_and_read(void)
     CHECK_IS(done, 3);
     CHECK_IS(writes(out, "ck", 2, &done, NULL), TRUE); /* a variable may be NULL */
     CHECK_IS(done, 2);
-    /* With an OVERLAPPED it ends at once all the same. */
+    /* With an OVERLAPPED it still ends immediately. */
     CHECK_IS(writes(out, "!", 1, NULL, &overlapped), TRUE);
     CHECK(HasOverlappedIoCompleted(&overlapped) && overlapped.InternalHigh == 1);
     CHECK_IS(WriteConsoleW(out, L"\x20AC", 1, &done, NULL), TRUE);
@@ -341,7 +341,7 @@ static void has_routines_of_its_own(void)
     CHECK_IS(SetConsoleCtrlHandler(comes_last, TRUE), TRUE);
     CHECK_IS(raise(SIGTERM), 0);
     CHECK_IS(WaitForSingleObject(told, SOON), WAIT_OBJECT_0);
-    /* As a program does it that runs in the background: what the library needs is no descriptor. */
+    /* Like a program that runs in the background: the library does not depend on descriptors. */
     for (descriptor = 3; descriptor < 1000; descriptor++) {
         close(descriptor);
     }
@@ -364,7 +364,8 @@ static void ignores_what_its_parent_ignored(void)
     raise(SIGUSR2);
 }
 
-/* A child ends by a signal of its own: at an exit Valgrind would miss what threads of the parent have allocated. */
+/* A child ends with a signal: at an exit Valgrind would report memory that threads of the parent
+ * have allocated. */
 static void check_end(void (*child)(void), int signal)
 {
     int status;

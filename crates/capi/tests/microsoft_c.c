@@ -1,4 +1,4 @@
-/* What the reference's compilers take for C, with the flags that pkg-config and CMake tell. */
+/* Extensions that the reference's compilers accept as C, with the flags from pkg-config and CMake. */
 #include <crtdbg.h>
 #include <sdkddkver.h>
 #include <winsock2.h>

@@ -28,7 +28,7 @@ static inline OVERLAPPED fresh(HANDLE event)
     return overlapped;
 }
 
-/* Lets the operations of a socket complete on the port. */
+/* Associates the operations of a socket with the port. */
 static inline void associate(SOCKET s, HANDLE port, ULONG_PTR key)
 {
     CHECK(CreateIoCompletionPort((HANDLE)s, port, key, 0) == port);
@@ -80,7 +80,7 @@ static inline ULONG_PTR status_of(ULONG_PTR internal)
     return HAS_SOCKET_CALLS ? internal : (DWORD)internal;
 }
 
-/* The code of what was in flight when its socket was closed. */
+/* The code of operations in flight when their socket was closed. */
 static inline DWORD closed_code(void)
 {
     UNLESS_WINE("what is in flight on a socket that is closed ends with another code")
@@ -90,7 +90,7 @@ static inline DWORD closed_code(void)
 #endif
 }
 
-/* The call must have begun something that goes on. */
+/* The call must have started an operation that is in progress. */
 #define CHECK_PENDING(call) CHECK_SOCKET_ERROR(call, WSA_IO_PENDING)
 
 /* Makes a call that returns a BOOL and must fail with WSA_IO_PENDING, even if its operation has already ended. Under
@@ -144,8 +144,8 @@ static inline void failed_at(const char *file, int line, HANDLE port, ULONG_PTR 
     failed_at(__FILE__, __LINE__, (port), (key), (overlapped), (bytes), (code))
 
 #if HAS_SOCKET_CALLS
-/* The wait for the calls of a pool io returns at once: it takes a second if it is one for what is missing. On a machine
- * that is busy it may take as long all the same, and so one that was quick is looked for. */
+/* Checks that the wait for the callbacks of a pool io returns immediately: a wait for a missing one
+ * takes a second. A busy machine may be that slow anyway, so one quick attempt is enough. */
 static inline void waits_for_none(PTP_IO io, BOOL cancels)
 {
     ULONGLONG first = GetTickCount64(), began;

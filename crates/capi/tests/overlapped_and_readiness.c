@@ -1,5 +1,5 @@
-/* A socket that is registered for notifications and has operations besides, in either order: operations are served
- * first, each packet brings the key of what it tells of, and neither ends the other. */
+/* A socket that is registered for notifications and also has operations, in either order:
+ * operations are served first, each packet has the key of its kind, and neither ends the other. */
 #include <winsock2.h>
 #include <mswsock.h>
 
@@ -11,7 +11,7 @@
 
 static HANDLE port;
 
-/* Rule 28: a receive that is in flight is served first, and nothing is reported of what it took. */
+/* Rule 28: a receive in flight is served first, and the data it took is not reported. */
 static void a_receive_is_served_before_readiness_is_reported(void)
 {
     SOCKET near, far;
@@ -28,7 +28,7 @@ static void a_receive_is_served_before_readiness_is_reported(void)
     CHECK_NEXT(port, WATCHED, SOCK_NOTIFY_EVENT_IN);
     receive_all(near, bytes, 1);
     END_REGISTRATION(port, near, WATCHED);
-    /* Operations go on behind that. */
+    /* Operations continue after that. */
     CHECK_PENDING(receive_into(near, bytes, 2, NULL, &overlapped));
     send_all(far, "d", 1);
     CHECK_ENDED(port, KEY, &overlapped, 1);
@@ -71,7 +71,7 @@ static void an_operation_may_begin_on_what_is_registered(void)
     CHECK_IS(enable(port, near, WATCHED, FILTER_IN, LEVEL_ONCE), ERROR_SUCCESS);
     CHECK_PENDING(receive_into(near, &byte, 1, NULL, &overlapped));
     send_all(far, "ab", 2);
-    /* It is enabled still, and reports once what the receive has left. */
+    /* It is still enabled, and reports once the data that the receive has left. */
     both_come(&overlapped);
     CHECK_IS(byte, 'a');
     CHECK(is_silent(port));
@@ -141,7 +141,7 @@ static void each_may_have_a_port_of_its_own(void)
     CHECK_ENDED_BY_A_BYTE(far, other, KEY, &overlapped);
     CHECK(is_silent(port));
     close_both(near, far);
-    /* What has operations on one is registered on another when none is in flight. */
+    /* A socket with operations on one port is registered on another when none is in flight. */
     associated_pair(other, KEY, &near, &far);
     CHECK_PENDING(receive_into(near, &byte, 1, NULL, &overlapped));
 #if HAS_SOCKET_CALLS /* The DLL does not see where operations go. */
@@ -155,7 +155,7 @@ static void each_may_have_a_port_of_its_own(void)
 }
 
 #ifndef _WIN32 /* There operations are the system's, and registrations the library's. */
-/* The connection of an accept is told of by the registration of the socket that the accept was given. */
+/* The registration of the socket given to an accept reports the accepted connection. */
 static void a_registration_goes_on_with_the_connection(void)
 {
     enum { ENABLED, ON_LINE, DISABLED, PERSISTENT, REMOVED, SORTS };
@@ -205,7 +205,7 @@ static void a_registration_goes_on_with_the_connection(void)
             CHECK_NEXT(port, WATCHED, SOCK_NOTIFY_EVENT_IN);
             receive_all(s, &byte, 1);
         }
-        /* Operations begin beside it, with the other key. */
+        /* Operations start in parallel, with the other key. */
         CHECK_PENDING(receive_into(s, &byte, 1, NULL, &other));
         CHECK_ENDED_BY_A_BYTE(client, port, KEY, &other);
         END_REGISTRATION(port, s, WATCHED);
@@ -231,7 +231,7 @@ static void a_registration_goes_on_with_a_socket_that_is_used_again(void)
         if (has_reported) {
             send_all(peer, "w", 1);
             CHECK_NEXT(port, WATCHED, SOCK_NOTIFY_EVENT_IN);
-            /* That nothing is left of it says nothing of the next one. */
+            /* An empty socket has no meaning for the next one with its number. */
             set_nonblocking(s);
             drain(s);
         }

@@ -17,7 +17,7 @@
 #include "filters.h"
 #endif
 
-/* What each operation has beside its OVERLAPPED. */
+/* The data of each operation after its OVERLAPPED. */
 typedef struct Call {
     OVERLAPPED overlapped;
     char byte;
@@ -123,7 +123,7 @@ static void a_pool_io_calls_with_its_context(void)
     CHECK_IS(call.code, ERROR_SUCCESS);
     CHECK_IS(call.bytes, 1);
     WaitForThreadpoolIoCallbacks(io, FALSE);
-    /* One that is not begun. */
+    /* An operation that is not started. */
     StartThreadpoolIo(io);
     CHECK_SOCKET_ERROR(receive_into(INVALID_SOCKET, &last.byte, 1, NULL, &last.overlapped), WSAENOTSOCK);
     CancelThreadpoolIo(io);
@@ -389,8 +389,8 @@ static void what_is_in_flight_calls_a_routine(void)
 }
 #endif
 
-/* FILE_SKIP_COMPLETION_PORT_ON_SUCCESS: there is no call for a success at once, and the program takes back what it has
- * announced. What goes on is called for as ever. */
+/* FILE_SKIP_COMPLETION_PORT_ON_SUCCESS: an immediate success makes no callback, and the program
+ * takes its announcement back. Operations that continue still make callbacks. */
 static void a_success_of_which_no_packet_tells_is_taken_back(void)
 {
     SOCKET near, far;
@@ -458,7 +458,7 @@ static DWORD WINAPI let_it_go_on(LPVOID argument)
     return 0;
 }
 
-/* For calls that are due or at work, and not for an operation that goes on. */
+/* Waits for callbacks that are due or running, and not for an operation in flight. */
 static void a_wait_for_calls_is_none_for_operations(void)
 {
     SOCKET near, far;
@@ -479,7 +479,7 @@ static void a_wait_for_calls_is_none_for_operations(void)
     for (round = 0; round < 10; round++)
         waits_for_none(io, round % 2 != 0);
     CHECK_IS(slow.has_returned, 0);
-    /* One that has ended beside it. */
+    /* Another one has ended. */
     StartThreadpoolIo(io);
     CHECK_IS(send_from(near, "x", 1, NULL, &done), 0);
     thread = CreateThread(NULL, 0, let_it_go_on, slow.goes_on, 0, NULL);
@@ -488,7 +488,7 @@ static void a_wait_for_calls_is_none_for_operations(void)
     CHECK_IS(WaitForSingleObject(slow.has_begun, 0), WAIT_OBJECT_0);
     CHECK_IS(WaitForSingleObject(thread, SOON), WAIT_OBJECT_0);
     CHECK(CloseHandle(thread));
-    /* As programs do that are about to give up what the calls use. */
+    /* Like programs that are about to free memory that the callbacks use. */
     CHECK(SetEvent(slow.goes_on));
     CHECK_IS(closesocket(near), 0);
     WaitForThreadpoolIoCallbacks(io, TRUE);
@@ -499,7 +499,7 @@ static void a_wait_for_calls_is_none_for_operations(void)
     CHECK(CloseHandle(slow.has_begun));
 }
 
-/* What is cancelled or closed has been told of behind the wait. */
+/* The wait includes the callbacks of cancelled and closed operations. */
 static void a_wait_is_one_for_what_was_cancelled(void)
 {
     int round, rounds = is_slow() ? 9 : tries(30, 60);
@@ -536,7 +536,7 @@ static void a_wait_is_one_for_what_was_cancelled(void)
     }
 }
 
-/* What was announced, and neither begun nor taken back, is waited for, but not for ever. */
+/* An operation that was announced but neither started nor taken back is awaited, but not forever. */
 static void what_was_announced_alone_is_waited_for_a_second(void)
 {
     SOCKET s = udp_socket();

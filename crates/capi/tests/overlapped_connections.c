@@ -12,7 +12,7 @@
 /* An address, as calls take it. */
 #define TO(address) &(address).any, address_size
 
-/* An address of either family. The port stands at the same place in both. */
+/* An address of either family. Both have the port at the same offset. */
 typedef union Address {
     struct sockaddr any;
     struct sockaddr_in four;
@@ -117,7 +117,7 @@ static void begin_accept(SOCKET listener, Accept *accept, DWORD data)
     CHECK(!HAS_SOCKET_CALLS || received == UNTOUCHED);
 }
 
-/* What the accept tells is the port that the other end tells, and its address. */
+/* The accept returns the port that the other end reports, and its address. */
 static void check_address(const struct sockaddr *told, int size, SOCKET client,
                           int (*ask)(SOCKET, Address *))
 {
@@ -166,7 +166,7 @@ static void check_they_talk(SOCKET one, SOCKET other)
     CHECK_IS(byte, 'y');
 }
 
-/* The accepted socket is the one that the program gave, and goes on with the association that it had. */
+/* The accepted socket is the one that the program gave, and keeps its association. */
 static void accepts_take_the_connections_in_order(void)
 {
     enum { COUNT = 16 };
@@ -288,8 +288,8 @@ static void the_peer_of_a_connection_that_was_reset_is_told(void)
     closesocket(listener);
 }
 
-/* A number had a connection, of which a short read leaves nothing, and has datagrams now, of which it leaves others:
- * though the library was not told, and believes the number. */
+/* A number had a connection, where a short read leaves nothing, and now has datagrams, where it
+ * leaves others. The library was not notified and trusts the number. */
 static void what_follows_a_connection_is_asked_what_it_is(void)
 {
     Address address;
@@ -399,7 +399,7 @@ static void silent_clients_hold_no_other_accept(void)
                 CHECK_ENDED(port, LISTENER_KEY, &accepts[place].overlapped, 0);
         }
         CHECK(is_silent(port));
-        /* The last one speaks first; the other one says that it will say nothing. */
+        /* The last one sends first; the other one announces that it will send nothing. */
         send_all(clients[2], "hello", 5);
         CHECK_ENDED(port, LISTENER_KEY, &accepts[2].overlapped, 5);
         CHECK(memcmp(accepts[2].place, "hello", 5) == 0);
@@ -414,8 +414,8 @@ static void silent_clients_hold_no_other_accept(void)
     closesocket(listener);
 }
 
-/* Some clients stay silent, some speak late, and some accepts are cancelled meanwhile. Each accept ends by what its own
- * client does, and the listener keeps accepting. */
+/* Some clients stay silent, some speak late, and some accepts are cancelled meanwhile. Each accept
+ * ends when its own client acts, and the listener keeps accepting. */
 static void each_accept_waits_for_its_own_client(void)
 {
     enum { COUNT = 12 };
@@ -435,7 +435,7 @@ static void each_accept_waits_for_its_own_client(void)
         CHECK(CancelIoEx((HANDLE)listener, &accepts[place].overlapped));
         CHECK_FAILED(port, LISTENER_KEY, &accepts[place].overlapped, 0, ERROR_OPERATION_ABORTED);
         closesocket(accepts[place].s);
-#if HAS_SOCKET_CALLS /* Windows does not say what becomes of the connection. */
+#if HAS_SOCKET_CALLS /* Windows does not define what happens to the connection. */
         CHECK_IS(recv(clients[place], &byte, 1, 0), 0);
 #endif
         /* The next connection is the next accept's. */
@@ -455,7 +455,7 @@ static void each_accept_waits_for_its_own_client(void)
             closesocket(accepts[place].s);
             closesocket(clients[place]);
         } else if (place % 3 == 2) {
-#if HAS_SOCKET_CALLS /* What Windows tells of a reset it does not say. */
+#if HAS_SOCKET_CALLS /* Windows does not define how it reports a reset. */
             abort_connection(clients[place]);
             CHECK_FAILED(port, LISTENER_KEY, &accepts[place].overlapped, 0, ERROR_NETNAME_DELETED);
 #else
@@ -479,7 +479,7 @@ static void what_waits_for_first_data_may_be_associated_and_closed(void)
     Accept accept;
     int is_closed;
     associate(listener, port, LISTENER_KEY);
-    for (is_closed = 0; is_closed <= HAS_SOCKET_CALLS; is_closed++) { /* Windows does not say what becomes of that */
+    for (is_closed = 0; is_closed <= HAS_SOCKET_CALLS; is_closed++) { /* Windows does not define what happens to it */
         begin_accept(listener, &accept, 64);
         client = connected_to(&address);
         CHECK(is_silent(port));
@@ -526,7 +526,8 @@ static DWORD WINAPI end_when_connected(LPVOID argument)
     return 0;
 }
 
-/* Between the accept and the first data: the operation ends, and never reads what has the number then. */
+/* Closing between the accept and the first data: the operation ends, and never reads from the next
+ * socket with the number. */
 static void an_accept_ends_when_its_connection_is_closed_just_then(void)
 {
     Address address;
@@ -561,7 +562,7 @@ static void an_accept_ends_when_its_connection_is_closed_just_then(void)
 
 #endif
 
-#if HAS_SOCKET_CALLS /* What Windows carries over it does not say. */
+#if HAS_SOCKET_CALLS /* Windows does not document what it carries over. */
 /* What a program may set of the socket that it gives. */
 typedef struct Option {
     const char *name;
@@ -610,7 +611,7 @@ static void what_the_program_has_set_goes_on(void)
         int size = (int)sizeof(int) * (option->which == SO_LINGER ? 2 : 1);
         if (option->of_family != 0 && option->of_family != family)
             continue;
-        /* Before the call, and while the accept goes on. */
+        /* Before the call, and during the accept. */
         for (begun_before = 0; begun_before < 2; begun_before++) {
             SOCKET client, accepted;
             Accept accept_ex;
@@ -634,7 +635,7 @@ static void what_the_program_has_set_goes_on(void)
             CHECK_IS(carried[0], set[0]);
             CHECK_IS(carried[1], set[1]);
             close_both(accept_ex.s, client);
-            /* A connection has something else by itself. */
+            /* A connection has another value by default. */
             client = connected_to(&address);
             accepted = (SOCKET)accept(listener, NULL, NULL);
             CHECK(accepted != INVALID_SOCKET);
@@ -719,7 +720,8 @@ static DWORD WINAPI accept_and_wait(LPVOID argument)
     return 0;
 }
 
-/* A call that waits on it ends when another thread closes it, and takes nothing of what has its number then. */
+/* A waiting call on it ends when another thread closes it, and takes nothing from the next socket
+ * with the number. */
 static void a_call_on_a_listener_that_is_closed_accepts_nothing(void)
 {
     Address address, another;
@@ -764,11 +766,11 @@ static void accepts_are_cancelled(void)
     accept.overlapped = fresh(NULL);
     CHECK_FALSE(AcceptEx(listener, accept.s, accept.place, 0, BLOCK, BLOCK, NULL, &accept.overlapped),
                 WSA_IO_PENDING);
-#if HAS_SOCKET_CALLS /* Windows does not say what becomes of an accept whose socket is closed. */
+#if HAS_SOCKET_CALLS /* Windows does not define what happens to an accept whose socket is closed. */
     /* To close it cancels, too. */
     CHECK_IS(closesocket(accept.s), 0);
     CHECK_FAILED(port, LISTENER_KEY, &accept.overlapped, 0, ERROR_OPERATION_ABORTED);
-    /* Nothing is put in the place of what has the number then. */
+    /* Nothing replaces the next socket with the number. */
     begin_accept(listener, &accept, 0);
     CHECK_IS(another(accept.s), accept.s);
     client = connected_to(&address);
@@ -786,7 +788,7 @@ static void accepts_are_cancelled(void)
     CHECK(is_silent(port));
 }
 
-/* What an accepted socket is told of its listener is to be a socket. */
+/* The listener passed to an accepted socket must be a socket. */
 static void a_listener_that_is_none_is_refused(void)
 {
     Address address;
@@ -827,12 +829,13 @@ static long busy_time(void)
            + (long)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1000;
 }
 
-/* The accept waits and does not spin, whoever sees to it, and goes on when there is a descriptor. */
+/* The accept waits without spinning, whichever thread performs it, and continues when there is a
+ * descriptor. */
 static void an_accept_waits_for_descriptors(void)
 {
     enum { TIME = 100 };
     int round;
-    if (is_slow()) { /* Valgrind closes what is beyond the limit: the connection is lost */
+    if (is_slow()) { /* Valgrind closes descriptors beyond the limit: the connection is lost */
         printf("SKIPPED an accept that waits for descriptors: Valgrind has a limit of its own\n");
         return;
     }
@@ -1000,19 +1003,21 @@ static void a_connect_that_is_refused_fails(void)
 }
 
 #if HAS_SOCKET_CALLS
-/* A transfer beside a connect is refused, unless the connect has ended by then: whether it is in flight, and fails. */
+/* A transfer during a connect is refused, unless the connect has ended by then: returns whether it
+ * is in flight, and fails. */
 static int is_in_flight(int begun, LPOVERLAPPED connect)
 {
     CHECK_IS(begun, SOCKET_ERROR);
     if (WSAGetLastError() == WSAENOTCONN)
         return 0;
     CHECK_IS(WSAGetLastError(), WSA_IO_PENDING);
-    /* The socket is free for a transfer a moment before the OVERLAPPED says that the connect has ended. */
+    /* The socket is free for a transfer slightly before the OVERLAPPED reports the end of the
+     * connect. */
     until_ended(connect);
     return 1;
 }
 
-/* Whatever else the program asks the socket for, which the system tells of the error first, and nobody behind. */
+/* Other calls on the socket may get the error first, which the system reports only once. */
 static void a_connect_that_is_refused_fails_whoever_is_told(void)
 {
     int round;
@@ -1143,7 +1148,7 @@ static void a_socket_is_disconnected_and_used_again(void)
 /* Also if the socket lingers, and if something has come that the program has not read. */
 static void what_was_sent_comes_though_the_socket_is_used_again(void)
 {
-    enum { LONG_TIME = 1000 }; /* in seconds: half of it tells a call that lingers from one that does not */
+    enum { LONG_TIME = 1000 }; /* in seconds: half of it distinguishes a call that lingers */
     static char bytes[1 << 16];
     int way;
     for (way = 0; way < 4; way++) {
@@ -1197,7 +1202,7 @@ static int option_of(SOCKET s, int level, int name)
     return value;
 }
 
-/* Also for the next connection, and the one behind that. */
+/* Also for the next connection, and the one after it. */
 static void what_was_set_stays_when_a_socket_is_used_again(void)
 {
     Address address;
@@ -1267,11 +1272,11 @@ static void a_disconnect_waits_for_no_room(void)
 
 #endif
 
-/* What servers do behind a dialogue that has ended on both sides, whichever was first. */
+/* The usual calls of servers after a dialogue that has ended on both sides, in either order. */
 static void what_has_ended_on_both_sides_is_disconnected(void)
 {
     int is_first;
-    /* The emulator does not tell of a stream's past (TCP_INFO). */
+    /* The emulator does not report a stream's past (TCP_INFO). */
     if (getenv("TEST_IS_EMULATED"))
         return;
     for (is_first = 0; is_first < 2; is_first++) {
@@ -1311,7 +1316,7 @@ static int full_listener(struct sockaddr_un *address, SOCKET *listener, SOCKET *
     int length;
     memset(address, 0, sizeof *address);
     address->sun_family = AF_UNIX;
-    /* A name that is no file's. */
+    /* A name without a file. */
     length = (int)offsetof(struct sockaddr_un, sun_path) + 1
              + snprintf(address->sun_path + 1, sizeof address->sun_path - 1, "connects-%d", (int)getpid());
     *listener = socket(AF_UNIX, SOCK_STREAM, 0);
@@ -1322,7 +1327,7 @@ static int full_listener(struct sockaddr_un *address, SOCKET *listener, SOCKET *
     return length;
 }
 
-/* The system has no queue for connects of its own machine, and tells nobody when there is room. */
+/* The system has no queue for connects within the machine, and no event announces free space. */
 static void a_connect_within_the_machine_waits_for_room(void)
 {
     struct sockaddr_un address;
@@ -1342,7 +1347,7 @@ static void a_connect_within_the_machine_waits_for_room(void)
     closesocket(listener);
 }
 
-/* Until its packet is there, as its end may be a failure. */
+/* Until its packet is queued, since it may fail. */
 static void nothing_begins_on_a_socket_that_is_being_connected(void)
 {
     struct sockaddr_un local;
@@ -1374,7 +1379,7 @@ static void nothing_begins_on_a_socket_that_is_being_connected(void)
         CHECK(is_silent(port));
         CHECK(CancelIoEx((HANDLE)s, &overlapped));
         CHECK_FAILED(port, KEY, &overlapped, 0, ERROR_OPERATION_ABORTED);
-        if (way == 0) { /* that is over: also with the same OVERLAPPED */
+        if (way == 0) { /* it has ended: also with the same OVERLAPPED */
             close_both(first, accepted = (SOCKET)accept(listener, NULL, NULL));
             CHECK_BEGINS(ConnectEx(s, address, length, NULL, 0, NULL, &overlapped));
             CHECK_ENDED(port, KEY, &overlapped, 0);
@@ -1415,7 +1420,7 @@ static void a_socket_that_the_program_connects_is_refused(void)
     closesocket(listener);
 }
 
-/* Ends a connect that is in flight, in one of three ways; its memory is freed behind its packet. */
+/* Ends a connect in flight, in one of three ways; its memory is freed after its packet. */
 static void end_connect(SOCKET s, const struct sockaddr *address, int length, int way)
 {
     LPOVERLAPPED overlapped = (LPOVERLAPPED)malloc(sizeof *overlapped);
@@ -1456,7 +1461,7 @@ static void a_connect_is_cancelled(void)
         }
     }
     close_both(first, listener);
-    /* The same where the system goes on with it by itself: it passes over what asks for a queue that is full. */
+    /* The same where the system itself continues it: it ignores requests to a full queue. */
     listener = tcp_socket();
     inet = bind_to_loopback(listener);
     CHECK_IS(listen(listener, 0), 0);
@@ -1466,7 +1471,7 @@ static void a_connect_is_cancelled(void)
         bind_to_loopback(s);
         associate(s, port, KEY);
         end_connect(s, (struct sockaddr *)&inet, sizeof inet, way);
-        if (way != 2) { /* the next one goes to its own address, and not to that of the first */
+        if (way != 2) { /* the next one goes to its own address, not the first one's */
             OVERLAPPED overlapped = fresh(NULL);
             SOCKET other = tcp_socket();
             struct sockaddr_in good = bind_to_loopback(other);
@@ -1482,7 +1487,8 @@ static void a_connect_is_cancelled(void)
     close_both(first, listener);
 }
 
-/* Whether its connection is there before it is cancelled or not, the packet and the socket say the same. */
+/* Whether or not its connection is established before it is cancelled, the packet and the socket
+ * agree. */
 static void a_connect_that_is_cancelled_when_it_ends_is_over(void)
 {
     int round, cancelled = 0;
@@ -1579,7 +1585,7 @@ static DWORD connect_time(SOCKET s)
     return seconds;
 }
 
-/* By which servers find clients that are connected and say nothing. */
+/* Servers use it to find clients that are connected and silent. */
 static void the_time_of_a_connection_is_told(void)
 {
     Address address;
@@ -1608,7 +1614,7 @@ static void the_time_of_a_connection_is_told(void)
     times[2] = clients[1];
     times[3] = accepted;
     times[4] = s;
-    for (i = 0; i < 5; i++) { /* each goes on, in seconds */
+    for (i = 0; i < 5; i++) { /* each is in progress, in seconds */
         DWORD before = connect_time(times[i]), ticks = (DWORD)(GetTickCount64() / 1000), seconds;
         while ((seconds = connect_time(times[i])) == before)
             Sleep(10);

@@ -1,5 +1,5 @@
-/* Files with an OVERLAPPED: by packets, at once and later, by GetOverlappedResult, by events, by the handle; what ends
- * them; and sockets, which are read and written in the same way. */
+/* Files with an OVERLAPPED: packets, immediate and later ones, GetOverlappedResult, events, and the
+ * handle; ways to end operations; and sockets, which are read and written in the same way. */
 #include <winsock2.h>
 #include <windows.h>
 
@@ -46,7 +46,7 @@ static OVERLAPPED at(ULONGLONG place, HANDLE event)
     return overlapped;
 }
 
-/* The call has begun something that goes on, or that is done: a packet comes either way. */
+/* The call has started an operation, which may have finished: it makes a packet either way. */
 static void begun(const char *file, int line, BOOL done)
 {
     if (!done)
@@ -55,8 +55,8 @@ static void begun(const char *file, int line, BOOL done)
 #define CHECK_BEGUN(call) (SetLastError(0), begun(__FILE__, __LINE__, (call)))
 #define CHECK_GOES_ON(call) CHECK_FALSE(call, ERROR_IO_PENDING)
 
-/* No packet tells of it. Page by page: a kernel may keep what one call writes in one piece, and then empties its cache of
- * all of that or of nothing. */
+/* Makes no packets. Writes page by page: a kernel may keep the data of one call in one piece, and
+ * then evicts all or none of it. */
 static void fill(HANDLE file, size_t size)
 {
     enum { PAGE = 4096 };
@@ -125,7 +125,7 @@ static void packets_tell_of_reads_and_writes(void)
     CHECK_IS(done, 0);
     CHECK_ENDED(port, KEY, &one, 6);
     CHECK(one.Internal == 0 && one.InternalHigh == 6);
-    /* What is in the cache is read at once, and a packet tells of it. */
+    /* Cached data is read immediately, and a packet reports it. */
     CHECK_BEGUN(ReadFile(file, bytes, 2, &done, &two));
     CHECK_ENDED(port, KEY, &two, 2);
     CHECK(memcmp(bytes, "de", 2) == 0);
@@ -139,7 +139,7 @@ static void packets_tell_of_reads_and_writes(void)
     CHECK_ENDED(port, KEY, &two, 0);
     CHECK(WriteFile(file, NULL, 0, &done, &two));
     CHECK_ENDED(port, KEY, &two, 0);
-    /* Behind the end, wherever that is. */
+    /* After the end, wherever that is. */
     one = at(0xFFFFFFFFFFFFFFFFu, NULL);
     CHECK_GOES_ON(WriteFile(file, "gh", 2, NULL, &one));
     CHECK_ENDED(port, KEY, &one, 2);
@@ -159,7 +159,7 @@ static void packets_tell_of_reads_and_writes(void)
     CHECK(CloseHandle(file));
 }
 
-/* What the call tells, or the packet: the same code. */
+/* The call or the packet reports the same code. */
 static void fails(const char *where, int line, HANDLE file, BOOL done, LPOVERLAPPED overlapped, DWORD code)
 {
     DWORD count = UNTOUCHED;
@@ -188,7 +188,7 @@ static void failures_have_the_codes_of_the_reference(void)
     CHECK_IS(overlapped.InternalHigh, 0);
     overlapped = at(1000, NULL);
     CHECK_FAILS(file, ReadFile(file, &byte, 1, &done, &overlapped), &overlapped, ERROR_HANDLE_EOF);
-    /* Nothing is begun, and the OVERLAPPED is not touched. */
+    /* Nothing is started, and the OVERLAPPED is not touched. */
     overlapped = at(0, NULL);
     overlapped.Internal = 77;
     CHECK_FALSE(ReadFile(file, &byte, 1, &done, NULL), ERROR_INVALID_PARAMETER);
@@ -224,7 +224,7 @@ static void failures_have_the_codes_of_the_reference(void)
     CHECK(CloseHandle(other));
 }
 
-/* A success at once makes no packet then; what goes on makes one. */
+/* Immediate successes then make no packets; operations that continue make one. */
 static void packets_of_successes_at_once_can_be_spared(void)
 {
     HANDLE file = opens_on_port(name, GENERIC_READ | GENERIC_WRITE, CREATE_ALWAYS, 0);
@@ -242,7 +242,7 @@ static void packets_of_successes_at_once_can_be_spared(void)
         CHECK(overlapped.Internal == 0 && overlapped.InternalHigh == 8);
         CHECK_IS(WaitForSingleObject(event, 0), WAIT_OBJECT_0);
         CHECK(is_silent(port));
-    } else { /* a file system that cannot say what is in the cache */
+    } else { /* a file system that cannot report what is cached */
         CHECK_IS(GetLastError(), ERROR_IO_PENDING);
         CHECK_ENDED(port, KEY, &overlapped, 8);
     }
@@ -274,7 +274,7 @@ static void without_a_port_results_and_events_tell(void)
         CHECK(is_filled(bytes[place], (size_t)place * SIZE, SIZE));
         CHECK(CloseHandle(events[place]));
     }
-    /* The handle is signalled by what has no event. */
+    /* Operations without an event signal the handle. */
     overlapped[0] = at(0, NULL);
     CHECK_BEGUN(WriteFile(file, bytes[0], SIZE, NULL, &overlapped[0]));
     CHECK_IS(WaitForSingleObject(file, SOON), WAIT_OBJECT_0);
@@ -319,7 +319,7 @@ static void the_low_bit_of_an_event_suppresses_the_packet(void)
     CHECK(CloseHandle(event));
 }
 
-/* No thread waits at the port: the operation ends, and its packet is there when one comes. */
+/* No thread waits on the port: the operation ends, and its packet is queued. */
 static void operations_end_though_no_thread_waits(void)
 {
     HANDLE file = opens_on_port(name, GENERIC_WRITE, CREATE_ALWAYS, 0);
@@ -436,8 +436,8 @@ static void what_is_cancelled_ends_once(void)
     CHECK_FALSE(CancelIo(file), ERROR_INVALID_HANDLE);
 }
 
-/* Without a ring a read of a pipe that a thread has begun ends by itself alone. One that none has begun can be cancelled, and
- * what is on a disk goes on beside them. */
+/* Without a ring, a read of a pipe that a thread has started cannot be cancelled. One that has not
+ * started can, and operations on a disk continue in parallel. */
 static void what_a_thread_has_begun_it_does_to_its_end(void)
 {
     enum { THREADS = 8 };
@@ -474,7 +474,8 @@ static void what_a_thread_has_begun_it_does_to_its_end(void)
     CHECK_IS(close(end), 0);
 }
 
-/* A file that is closed goes on for its operations. What might never end is cancelled: a read of a pipe. */
+/* A closed file stays open for its operations. Those that might never end, reads of a pipe, are
+ * cancelled. */
 static void closing_a_handle_loses_nothing(void)
 {
     enum { COUNT = 32, SIZE = 65536 };
@@ -509,7 +510,7 @@ static void closing_a_handle_loses_nothing(void)
     }
 }
 
-/* The operations go on, and only their packets are lost. */
+/* The operations continue, and only their packets are lost. */
 static void closing_a_port_ends_no_operation(void)
 {
     HANDLE file = opens_pipe(), own = CreateIoCompletionPort(file, NULL, KEY, 0), again;
@@ -535,7 +536,7 @@ static void closing_a_port_ends_no_operation(void)
     CHECK(CloseHandle(file) && CloseHandle(event));
 }
 
-/* Past the cache; what lies otherwise is refused, also where the file system has no such way. */
+/* Unbuffered; unaligned transfers are refused, even if the file system has no unbuffered mode. */
 static void unbuffered_files_want_whole_blocks(void)
 {
     enum { SIZE = 16384 };
@@ -569,7 +570,7 @@ static void unbuffered_files_want_whole_blocks(void)
     _aligned_free(bytes);
 }
 
-/* A read that begins in the cache and goes on beyond: the cache is emptied in part. */
+/* A read that starts in the cache and continues beyond: the cache is partly emptied. */
 static void a_read_goes_on_where_the_cache_ends(void)
 {
     enum { SIZE = 1 << 20, KEPT = 1 << 16 };
@@ -646,7 +647,7 @@ static VOID CALLBACK io_callback(PTP_CALLBACK_INSTANCE instance, PVOID context, 
     InterlockedIncrement(&returned);
 }
 
-/* The calls of a pool io, and the wait for them: none for an operation that goes on. */
+/* The callbacks of a pool io, and the wait for them, which excludes operations in flight. */
 static void a_pool_io_calls_for_a_file(void)
 {
     HANDLE file = opens_pipe(), plain;
@@ -710,7 +711,7 @@ static void sockets_are_read_and_written_as_files(void)
     CHECK(done == 4 && memcmp(bytes, "back", 4) == 0);
     CHECK_IS(GetFileType((HANDLE)near), FILE_TYPE_PIPE);
     CHECK_FALSE(ReadFile((HANDLE)near, NULL, 1, &done, &in), ERROR_NOACCESS);
-    /* The end is no failure. */
+    /* The end is not a failure. */
     CHECK_GOES_ON(ReadFile((HANDLE)near, bytes, sizeof bytes, &done, &in));
     CHECK_IS(shutdown(far, SD_SEND), 0);
     CHECK_ENDED(port, KEY, &in, 0);

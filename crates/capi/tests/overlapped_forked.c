@@ -1,4 +1,4 @@
-/* A forked child has nothing of its parent's operations, and may begin operations of its own. */
+/* A forked child does not have its parent's operations, and may start its own. */
 #include <winsock2.h>
 #include <mswsock.h>
 

@@ -1,6 +1,6 @@
-/* Operations where the system does not do as usual: it refuses to watch a socket, or to make another thread, or brings a
- * stream in records. And what happens just when it is called. The program has an epoll_ctl, a recvmsg, a connect, a
- * sendfile and a pthread_create of its own, which the library calls. */
+/* Operations while the system behaves unusually: it refuses to watch a socket or to create another
+ * thread, delivers a stream in records, or something happens just as it is called. The program
+ * defines epoll_ctl, recvmsg, connect, sendfile and pthread_create, which the library calls. */
 #include <winsock2.h>
 #include <mswsock.h>
 
@@ -116,7 +116,7 @@ ssize_t sendfile(int descriptor, int file, off_t *offset, size_t count) NO_EXCEP
     return (ssize_t)syscall(SYS_sendfile, descriptor, file, offset, count);
 }
 
-/* The one of the system, whose name stands for the library's here. */
+/* The system's function, whose name means the library's here. */
 int connect_of_the_system(int descriptor, const struct sockaddr *address, socklen_t size) __asm__("connect");
 int connect_of_the_system(int descriptor, const struct sockaddr *address, socklen_t size)
 {
@@ -127,7 +127,7 @@ int connect_of_the_system(int descriptor, const struct sockaddr *address, sockle
 }
 #endif
 
-/* What is registered is made anew with the first operation. */
+/* The registration is created again with the first operation. */
 static void a_registration_outlives_an_operation_that_cannot_begin(void)
 {
     SOCKET near, far;
@@ -152,7 +152,7 @@ static void a_registration_outlives_an_operation_that_cannot_begin(void)
     close_both(near, far);
 }
 
-/* If it cannot be made anew either, its last packet says so. */
+/* If it cannot be created again either, its last packet reports this. */
 static void a_registration_that_is_lost_is_told(void)
 {
     SOCKET near, far;
@@ -171,7 +171,8 @@ static void a_registration_that_is_lost_is_told(void)
     close_both(near, far);
 }
 
-/* The same goes for one that is to go on with the connection of an accept. The accept itself succeeds. */
+/* The same applies to a registration that moves to the connection of an accept. The accept itself
+ * succeeds. */
 static void a_registration_that_is_lost_to_a_connection_is_told(void)
 {
     struct sockaddr_in address;
@@ -197,7 +198,7 @@ static void a_registration_that_is_lost_to_a_connection_is_told(void)
     closesocket(listener);
 }
 
-/* Where another layer lies on a stream, a short read does not say that nothing is left. */
+/* With another layer on a stream, a short read does not mean that no data remains. */
 static void a_stream_of_records_is_received_whole(void)
 {
     SOCKET near, far;
@@ -220,7 +221,8 @@ static void a_stream_of_records_is_received_whole(void)
     close_both(near, far);
 }
 
-/* Whether a socket blocks is what the program has said last, also while an operation wants that it does not. */
+/* The program's last request decides whether a socket blocks, even while an operation needs it to
+ * be non-blocking. */
 static void what_the_program_says_of_blocking_is_not_lost(void)
 {
     char name[64];

@@ -1,5 +1,6 @@
-/* How a program is told of the end of an operation beside its packet, and without any port: by GetOverlappedResult, by
- * an event, by the OVERLAPPED alone. And what ends an operation: CancelIo, CancelIoEx, closesocket, the port's end. */
+/* Detecting the end of an operation without its packet, and without any port: with
+ * GetOverlappedResult, an event, or the OVERLAPPED alone. And ways to end operations: CancelIo,
+ * CancelIoEx, closesocket, closing the port. */
 #include <winsock2.h>
 #include <mswsock.h>
 
@@ -62,15 +63,15 @@ static DWORD WINAPI begins_to_receive(LPVOID argument)
     return 0;
 }
 
-/* To be the first: no thread of the library is there before an operation needs it, and one sees to all ports, and to the
- * sockets without one, though several threads begin at once. */
+/* Must run first: the library has no thread before an operation needs it. One thread serves all
+ * ports, and the sockets without one, even if several threads start together. */
 static void one_thread_sees_to_everything(void)
 {
     enum { COUNT = 6 };
     static Starter starters[COUNT];
     HANDLE ports[2];
     OVERLAPPED sending = fresh(NULL);
-    int place, before = count_threads(NULL); /* an emulator may have one of its own */
+    int place, before = count_threads(NULL); /* an emulator may have its own thread */
     ports[0] = new_port(1);
     ports[1] = new_port(1);
     for (place = 0; place < COUNT; place++) {
@@ -223,7 +224,7 @@ static void the_low_bit_of_an_event_suppresses_the_packet(void)
     CHECK_IS(send_from(near, "x", 1, &count, &without), 0);
     CHECK(is_silent(port));
 #if HAS_SOCKET_CALLS
-    /* The bit alone is no event. */
+    /* The bit alone is not an event. */
     without = fresh((HANDLE)(uintptr_t)1);
     CHECK_IS(send_from(near, "x", 1, &count, &without), 0);
     CHECK(is_silent(port));
@@ -232,7 +233,7 @@ static void the_low_bit_of_an_event_suppresses_the_packet(void)
     CHECK(CloseHandle(event));
 }
 
-/* On a port at which nobody waits operations end all the same, and their packets stand there afterwards. */
+/* On a port without waiting threads, operations still end, and their packets are queued. */
 static void a_port_at_which_nobody_waits_goes_on(void)
 {
     SOCKET near, far;
@@ -283,7 +284,7 @@ static void a_thread_that_has_waited_leaves_its_port_to_the_driver(void)
     CHECK(CloseHandle(own));
 }
 
-/* The driver sleeps by then, and nothing is in flight when the thread leaves. */
+/* The driver is asleep by then, and nothing is in flight when the thread leaves. */
 static void what_begins_behind_the_last_packet_goes_on(void)
 {
     SOCKET near, far;
@@ -346,7 +347,7 @@ static void an_operation_is_cancelled(void)
     CHECK_FALSE(GetOverlappedResult((HANDLE)near, &first, &count, TRUE), ERROR_OPERATION_ABORTED);
     CHECK_FALSE(WSAGetOverlappedResult(near, &first, &count, TRUE, &flags), WSA_OPERATION_ABORTED);
     CHECK_FALSE(CancelIoEx((HANDLE)near, &first), ERROR_NOT_FOUND);
-    /* The other one goes on, and no byte is lost. */
+    /* The other one continues, and no byte is lost. */
     CHECK_ENDED_BY_A_BYTE(far, port, KEY, &second);
     CHECK_IS(bytes[1], 'x');
     close_both(near, far);
@@ -424,7 +425,7 @@ static DWORD WINAPI cancel_own(LPVOID argument)
     return 0;
 }
 
-/* A thread that has begun nothing cancels nothing, also if all that was another thread's is its own by now. */
+/* A thread that has started nothing cancels nothing, even if it has the ID of a finished thread. */
 static void a_thread_that_has_ended_is_no_other(void)
 {
     SOCKET near, far;
@@ -454,7 +455,7 @@ static DWORD WINAPI take_what_was_cancelled(LPVOID argument)
     Taker *taker = (Taker *)argument;
     ULONGLONG began = GetTickCount64();
     CHECK_FAILED(taker->port, KEY, taker->overlapped, 0, ERROR_OPERATION_ABORTED);
-    /* A wait that is over finds it in any case. */
+    /* A wait that has timed out finds it in any case. */
     CHECK(GetTickCount64() - began < SOON / 2);
     return 0;
 }
@@ -473,14 +474,14 @@ static void what_is_found_to_be_closed_ends(void)
         HANDLE thread;
         taker.port = new_port(1);
         taker.overlapped = &overlapped;
-        /* Not given out by the library, which therefore asks what they are. */
+        /* Not created by the library, which therefore checks what they are. */
         CHECK_IS(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
         near = (SOCKET)ends[0];
         associate(near, taker.port, KEY);
         CHECK_PENDING(receive_into(near, &byte, 1, NULL, &overlapped));
         thread = CreateThread(NULL, 0, take_what_was_cancelled, &taker, 0, NULL);
         Sleep(A_WHILE * 3);
-        /* The number is another socket's, of which the library is told nothing. */
+        /* Another socket has the number, and the library is not notified. */
         next = unseen_socket();
         CHECK_IS(dup2((int)next, (int)near), near);
         CHECK_IS(close((int)next), 0);
@@ -565,7 +566,7 @@ static void a_port_that_is_closed_ends_what_it_carries_out(void)
     CHECK(CloseHandle(own));
     CHECK_IS(WaitForSingleObject(event, SOON), WAIT_OBJECT_0);
     CHECK_FALSE(GetOverlappedResult((HANDLE)near, &overlapped, &count, FALSE), ERROR_OPERATION_ABORTED);
-    /* The socket goes on, without a port or with another one. */
+    /* The socket continues, without a port or with another one. */
     CHECK_PENDING(receive_into(near, &byte, 1, NULL, &next));
     send_all(far, "x", 1);
     CHECK(GetOverlappedResult((HANDLE)near, &next, &count, TRUE));
@@ -732,7 +733,7 @@ static void an_association_may_come_when_an_operation_ends(void)
     }
 }
 
-/* A duplicate by the reference's call stands for the same port, with the same key. */
+/* A duplicate by the reference's call is associated with the same port and key. */
 static void a_duplicate_completes_on_the_port_of_its_socket(void)
 {
     SOCKET near, far, again;
@@ -775,7 +776,7 @@ static void an_idle_socket_goes_over_to_its_port(void)
 }
 
 #if HAS_SOCKET_CALLS
-/* An event that resets by itself is left set by a wait for the result: the next operation resets it. */
+/* A wait for the result leaves an auto-reset event set: the next operation resets it. */
 static void a_wait_for_the_result_takes_no_event(void)
 {
     SOCKET near, far;
@@ -795,7 +796,7 @@ static void a_wait_for_the_result_takes_no_event(void)
     CHECK(GetOverlappedResult((HANDLE)near, &overlapped, &bytes, TRUE));
     CHECK_PENDING(receive_into(near, &byte, 1, NULL, &overlapped));
     CHECK_IS(WaitForSingleObject(event, 0), WAIT_TIMEOUT);
-    /* The socket itself is no event. */
+    /* The socket itself is not an event. */
     SetLastError(0);
     CHECK_IS(WaitForSingleObject((HANDLE)near, 0), WAIT_FAILED);
     CHECK_IS(GetLastError(), ERROR_INVALID_HANDLE);
@@ -904,7 +905,7 @@ static void an_ioctl_with_an_overlapped_makes_a_packet(void)
 #undef IOCTL
 }
 
-/* WSA_FLAG_OVERLAPPED says nothing here. */
+/* WSA_FLAG_OVERLAPPED has no effect here. */
 static void any_socket_takes_operations(void)
 {
     static const DWORD flags[] = {0, WSA_FLAG_OVERLAPPED, WSA_FLAG_OVERLAPPED | WSA_FLAG_NO_HANDLE_INHERIT};

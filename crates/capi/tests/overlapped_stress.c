@@ -1,5 +1,5 @@
-/* Operations begin, end, are cancelled and are closed by several threads at once. Each that has begun makes one packet,
- * and its memory is freed when that is taken, or as soon as its end is seen. */
+/* Several threads start, end, cancel and close operations at the same time. Each started operation
+ * makes one packet. Its memory is freed when that is taken, or as soon as its end is seen. */
 #include <winsock2.h>
 #include <mswsock.h>
 
@@ -130,7 +130,7 @@ static void look_up_connect(void)
     CHECK_IS(closesocket(s), 0);
 }
 
-/* Without a port: a thread frees what it has begun as soon as it sees the end. */
+/* Without a port: a thread frees its operation as soon as it sees the end. */
 static void memory_is_freed_as_soon_as_the_end_is_seen(void)
 {
     SOCKET near, far;

@@ -1,5 +1,6 @@
-/* WSARecv, WSASend, WSARecvFrom and WSASendTo with an OVERLAPPED, on sockets that belong to a port: what begins, what
- * ends at once and what later, what the packets bring, and how each bad argument is refused. */
+/* WSARecv, WSASend, WSARecvFrom and WSASendTo with an OVERLAPPED, on sockets associated with a
+ * port: which operations start, which end immediately or later, the content of the packets, and the
+ * error for each bad argument. */
 #include <winsock2.h>
 #include <mswsock.h>
 
@@ -62,8 +63,8 @@ static void a_send_goes_out_at_once_and_waits_for_room(void)
     CHECK_IS(send_from(near, "hello", 5, &sent, &first), 0);
     CHECK_IS(sent, 5);
     CHECK_ENDED(port, KEY, &first, 5);
-    /* More than there is room for: all of it goes, and none of the next one comes between. Windows may take it all the
-     * same. */
+    /* More than the buffers hold: all of it is sent, and nothing of the next one in between.
+     * Windows may accept it anyway. */
 #define CHECK_TAKEN_OR_PENDING(call) \
     CHECK((call) == 0 ? !HAS_SOCKET_CALLS : WSAGetLastError() == WSA_IO_PENDING)
     CHECK_TAKEN_OR_PENDING(send_from(near, much, MUCH, NULL, &second));
@@ -159,8 +160,8 @@ static void receives_into_several_buffers_share_what_came_in_one_send(void)
     close_both(near, far);
 }
 
-/* More buffers than the system takes in one call, those without bytes not counted. Each has a place that no other has, and
- * what is between them stays as it is. */
+/* More non-empty buffers than the system accepts in one call. Each has a separate place, and the
+ * gaps between them stay unchanged. */
 static void there_may_be_very_many_buffers(void)
 {
     enum { COUNT = 2500, ROOM = 2 };
@@ -353,7 +354,7 @@ static void datagrams_come_one_by_one_with_their_senders(void)
     closesocket(client);
 }
 
-#if HAS_SOCKET_CALLS /* Windows says of no time when it reads that. */
+#if HAS_SOCKET_CALLS /* Windows does not define when it reads that. */
 /* How much room there is for the sender's address the call reads, and nothing reads it again. */
 static void the_room_for_an_address_is_that_of_the_call(void)
 {
@@ -378,7 +379,7 @@ static void the_room_for_an_address_is_that_of_the_call(void)
     closesocket(client);
 }
 
-/* The size that comes back is never more than there was room for. An address of the file system is cut. */
+/* The returned size never exceeds the room. An address of the file system is truncated. */
 static void a_long_address_is_cut(void)
 {
     SOCKET server = socket(AF_UNIX, SOCK_DGRAM, 0), client = socket(AF_UNIX, SOCK_DGRAM, 0);
@@ -409,7 +410,7 @@ static void a_long_address_is_cut(void)
 
 #endif
 
-/* To be told of the sender a receive needs room for an address of the socket's family. */
+/* To return the sender, a receive needs room for an address of the socket's family. */
 static void room_that_is_too_small_for_an_address_is_refused(void)
 {
     static const int FAMILIES[] = {AF_INET, AF_INET6};
@@ -454,7 +455,7 @@ static void room_that_is_too_small_for_an_address_is_refused(void)
         CHECK_FAILED(port, KEY, &overlapped, 0, ERROR_OPERATION_ABORTED);
         closesocket(s);
     }
-    /* A stream tells of no sender. */
+    /* A stream reports no sender. */
     associated_pair(port, KEY, &near, &far);
     size = 4;
     CHECK_PENDING(RECEIVE_FROM(near, &size, &overlapped));
@@ -512,7 +513,7 @@ static void a_datagram_that_is_cut_is_a_failed_packet(void)
     CHECK_IS(transferred, 4);
     UNLESS_WINE("the result of an operation has the offset in its OVERLAPPED as flags")
         CHECK_IS(flags, MSG_PARTIAL);
-    /* As if it had waited, so that there is a packet for it. */
+    /* As if it had waited, so that it makes a packet. */
     send_to(client, "too long", 8, &address);
     until(server, POLLIN);
     CHECK_IS(receive_into(server, bytes, sizeof bytes, NULL, &at_once), SOCKET_ERROR);
@@ -537,7 +538,7 @@ static void a_reset_fails_what_is_in_flight_and_what_begins(void)
     abort_connection(far);
     CHECK_FAILED(port, KEY, &overlapped, 0, ERROR_NETNAME_DELETED);
     CHECK_IS(status_of(overlapped.Internal), CONNECTION_RESET);
-    /* The system tells of it once. */
+    /* The system reports it once. */
     CHECK_FAILED(port, KEY, &second, 0, ERROR_NETNAME_DELETED);
     CHECK_IS(status_of(second.Internal), CONNECTION_RESET);
     CHECK_SOCKET_ERROR(send_from(near, "x", 1, NULL, &late), WSAECONNRESET);
@@ -549,7 +550,7 @@ static void a_reset_fails_what_is_in_flight_and_what_begins(void)
 
 #ifndef _WIN32
 
-/* Also if another thread has been told of it that has not come to say so. */
+/* Even if another thread has got the error and not recorded it yet. */
 static void a_reset_of_which_nobody_has_said_anything_is_no_end(void)
 {
     int round;
@@ -585,7 +586,7 @@ static DWORD WINAPI take_from_the_port(LPVOID argument)
     return 0;
 }
 
-/* Whichever of the two is told of it. */
+/* Whichever of the two the system reports it to. */
 static void a_reset_fails_a_receive_that_is_in_flight_with_a_send(void)
 {
     static char bytes[1 << 20];
@@ -646,7 +647,7 @@ static void what_fails_at_once_makes_no_packet(void)
     CHECK_IS(shutdown(near, SD_SEND), 0);
     CHECK_SOCKET_ERROR(send_from(near, "x", 1, NULL, &overlapped), WSAESHUTDOWN);
     CHECK(is_silent(port));
-    CHECK(!HAS_SOCKET_CALLS || HasOverlappedIoCompleted(&overlapped)); /* Windows leaves it as it was begun */
+    CHECK(!HAS_SOCKET_CALLS || HasOverlappedIoCompleted(&overlapped)); /* Windows leaves it as it was started */
     close_both(near, far);
 }
 
@@ -686,10 +687,10 @@ static void what_is_not_carried_out_is_refused(void)
     CHECK_SOCKET_ERROR(WSASendTo(near, &buffer, 1, NULL, 0, (struct sockaddr *)&address, size, &overlapped, NULL),
                        WSAEFAULT);
     CHECK(is_silent(port));
-    /* An event that is none. */
+    /* An invalid event. */
     overlapped = fresh(port);
     CHECK_SOCKET_ERROR(WSARecv(near, &buffer, 1, NULL, &flags, &overlapped, NULL), ERROR_INVALID_HANDLE);
-    /* One that is in flight already; its end is told once. */
+    /* An OVERLAPPED already in flight; its end is reported once. */
     CHECK_PENDING(WSARecv(near, &buffer, 1, NULL, &partial, &twice, NULL));
     CHECK_SOCKET_ERROR(WSARecv(near, &buffer, 1, NULL, &flags, &twice, NULL), WSAEINVAL);
     CHECK_IS((DWORD)twice.Internal, STATUS_PENDING);
@@ -754,7 +755,7 @@ static void bad_arguments_are_refused(void)
 }
 
 #if HAS_SOCKET_CALLS /* To Windows it has another place among the rest. */
-/* Urgent data of a stream is no part of what receives bring, and leaves a mark at which one stops. */
+/* Receives do not return a stream's urgent data, but stop once at its mark. */
 static void urgent_data_leaves_the_other_in_order(void)
 {
     static const char *const TEXTS[] = {"ab", "cd"};
@@ -808,7 +809,7 @@ static void urgent_data_leaves_the_other_in_order(void)
     close_both(near, far);
 }
 
-/* Two receives wait: the first ends at the mark, and what is behind that is the second one's. */
+/* Two receives wait: the first ends at the mark, and the second gets the following data. */
 static void a_receive_that_waits_stops_at_the_mark(void)
 {
     SOCKET near, far;

@@ -1,5 +1,5 @@
-/* completion_port.h alone, beside the system's own sockets: every function under the name that clashes with
- * nothing. */
+/* completion_port.h alone with the system's own sockets: every function under its cp_ name, which
+ * clashes with nothing. */
 #include <completion_port.h>
 
 #include <errno.h>

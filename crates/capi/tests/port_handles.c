@@ -1,4 +1,4 @@
-/* Ports and their handles: making, associating, closing, and what is no handle at all. */
+/* Ports and their handles: creating, associating, closing, and invalid handles. */
 #include <winsock2.h>
 #include <mswsock.h>
 #include <windows.h>
@@ -111,7 +111,7 @@ static void ports_are_told_apart(void)
     CHECK_IS(CloseHandle(other), TRUE);
 }
 
-/* Rows 36 and 41: the same handle comes back; the second association fails. */
+/* Rows 36 and 41: returns the same handle; the second association fails. */
 static void a_socket_is_associated_once(void)
 {
     HANDLE port = new_port(1), other = new_port(1), made;
@@ -283,9 +283,9 @@ static void *wait_for_the_end(void *argument)
     return NULL;
 }
 
-/* Row 31: threads that wait are told that the port was abandoned. Whether a thread sleeps in its wait
- * cannot be seen from outside; one that was too late has found a closed handle. So this is tried, with
- * more and more time, until a thread of each kind was in its wait. */
+/* Row 31: waiting threads get the code that the port was abandoned. Whether a thread sleeps in its
+ * wait cannot be seen from outside; a late one has found a closed handle. So this is retried with
+ * increasing delays until a thread of each kind was in its wait. */
 static void closing_a_port_abandons_those_who_wait(void)
 {
     int seen[WAYS_TO_WAIT] = {0}, all = 0, way;

@@ -134,7 +134,7 @@ static long long milliseconds(void)
     return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
 }
 
-/* Row 45. What sleeps for ever ends the program, by its alarm. */
+/* Row 45. What sleeps forever ends the program, by its alarm. */
 static void a_call_in_which_a_change_was_refused_does_not_sleep(void)
 {
     enum { ROUNDS = 5 };
@@ -149,7 +149,8 @@ static void a_call_in_which_a_change_was_refused_does_not_sleep(void)
     long long began;
     int i, calls = 0;
 
-    /* What the reference page's third sample asks for when a packet tells of data and of a hang-up. */
+    /* The combination that the reference page's third sample requests when a packet reports data
+     * and a hang-up. */
     changes[0] = change(s, 1, SOCK_NOTIFY_OP_REMOVE | SOCK_NOTIFY_OP_ENABLE, FILTER_IN, LEVEL_ONCE);
     CHECK_IS(ProcessSocketNotifications(port, 1, changes, INFINITE, 4, entries, &received), ERROR_SUCCESS);
     CHECK_IS(received, 0);
@@ -164,17 +165,17 @@ static void a_call_in_which_a_change_was_refused_does_not_sleep(void)
         CHECK_IS(changes[0].registrationResult, ERROR_SUCCESS);
         CHECK_IS(changes[1].registrationResult, WSAENOTSOCK);
     }
-    /* Nothing but refused changes, behind a call in which there were others: this is the first of its kind. */
+    /* Only refused changes, after a call with others: this is the first of its kind. */
     changes[1] = change(INVALID_SOCKET, 2, SOCK_NOTIFY_OP_ENABLE, FILTER_IN, LEVEL_ON);
     CHECK_IS(ProcessSocketNotifications(port, 1, changes + 1, INFINITE, 4, entries, &received), ERROR_SUCCESS);
     CHECK_IS(received, 0);
-    /* What is there is taken. */
+    /* Available packets are taken. */
     CHECK_IS(PostQueuedCompletionStatus(port, 5, 7, NULL), TRUE);
     changes[1] = change(INVALID_SOCKET, 2, SOCK_NOTIFY_OP_ENABLE, FILTER_IN, LEVEL_ON);
     CHECK_IS(ProcessSocketNotifications(port, 1, changes + 1, INFINITE, 4, entries, &received), ERROR_SUCCESS);
     CHECK_IS(received, 1);
     CHECK_IS(entries[0].lpCompletionKey, 7);
-    /* News again behind a packet, and behind any other wait. */
+    /* The errors are new again after a packet, and after any other wait. */
     for (i = 0; i < 2; i++) {
         CHECK_IS(ProcessSocketNotifications(port, 1, changes + 1, INFINITE, 4, entries, &received), ERROR_SUCCESS);
         CHECK_IS(received, 0);

@@ -38,7 +38,7 @@ fn compiles_as_cxx(test: &str, build: Build) {
     build.in_cxx().kept(&format!("{test}-c++"));
 }
 
-/// For programs of which the headers have functions of their own in C++.
+/// For programs for which the headers have different functions in C++.
 fn runs_as_cxx(test: &str, build: Build) {
     runs(&format!("{test}-c++"), build.in_cxx());
 }
@@ -157,8 +157,8 @@ programs! {
     shape_file_copier: "shape_file_copier.c" => compiles_as_cxx;
 }
 
-/// What the library keeps for as long as the process lives can be told from what is lost; also in the library
-/// as it is installed, of which the optimiser has taken away what is never read.
+/// Memory kept for the life of the process is distinguishable from a leak, also in the installed
+/// library, where the optimiser has removed variables that are never read.
 #[test]
 #[ignore = "the leg c-asan"]
 fn the_installed_library_is_clean_under_address_sanitizer() {
@@ -187,7 +187,7 @@ fn socket_calls_are_mapped_where_they_are_fortified() {
     }
 }
 
-/// Also where one program needs all of them, and beside the object that sees what is closed.
+/// Also where one program needs all of them, and with the object that sees closes.
 #[test]
 #[ignore = "the leg c-ways"]
 fn the_static_library_has_every_function_once() {
@@ -211,8 +211,7 @@ fn the_static_library_has_every_function_once() {
     succeed(&mut Command::new(program));
 }
 
-/// What looks functions up by name, and what sees the calls of the system, may differ where the library is a part of
-/// the program.
+/// Looking functions up, and intercepting system calls, may differ in a statically linked program.
 #[test]
 #[ignore = "the leg c-ways"]
 fn programs_run_with_the_static_library() {
@@ -282,7 +281,7 @@ fn what_another_library_closes_is_seen() {
     tell(&succeed(&mut Command::new(&program)));
 }
 
-/// What is told of one socket and not of the next one of its number does not need a recent kernel.
+/// Distinguishing successive sockets with the same number does not need a recent kernel.
 #[test]
 #[ignore = "the leg c-ways"]
 fn nameless_sockets_are_told_apart() {
@@ -291,7 +290,8 @@ fn nameless_sockets_are_told_apart() {
     }
 }
 
-/// The programs of operations on files, whatever does those that have to wait: what the environment asks for.
+/// The programs with file operations, for each engine that performs blocking ones, as selected by
+/// the environment.
 fn files_by(engine: &str) {
     for source in
         ["files.c", "overlapped_files.c", "files_stress.c", "files_forked.c", "transmit.c"]

@@ -160,7 +160,7 @@ static void each_packet_goes_to_one_thread(void)
             expected += posters[i].first + (uintptr_t)k;
         }
     }
-    CHECK_IS(PostQueuedCompletionStatus(port, 0, 0, NULL), TRUE); /* behind all others */
+    CHECK_IS(PostQueuedCompletionStatus(port, 0, 0, NULL), TRUE); /* after all others */
     for (i = 0; i < THREADS; i++) {
         CHECK_IS(pthread_join(taking[i], NULL), 0);
         sum += takers[i].sum;
@@ -213,8 +213,8 @@ static void a_running_thread_holds_its_seat_until_it_sleeps(void)
     CHECK_IS(CloseHandle(runner.port), TRUE);
 }
 
-/* Row 6: what a call has brought cannot be taken back from a thread that sleeps, so that a call brings less
-   where threads do. */
+/* Row 6: packets returned by a call cannot be taken back from a thread that sleeps, so a call
+ * returns fewer where threads do. */
 typedef struct {
     HANDLE port;
     int says[2], sleeps_on[2];

@@ -1,5 +1,6 @@
-/* What an entry gets where the kernel refuses to watch one more socket, and a wait where it refuses to report what is ready.
- * Rows C 16 and C 75. The library calls this program's own epoll_ctl and epoll_wait. */
+/* The result of an entry if the kernel refuses to watch another socket, and of a wait if it refuses
+ * to report events. Rows C 16 and C 75. The library calls this program's own epoll_ctl and
+ * epoll_wait. */
 #include <winsock2.h>
 #include <windows.h>
 

@@ -53,7 +53,7 @@ static void a_trigger_is_level_or_edge_and_once_or_not(void)
         if (is_right) {
             CHECK_NEXT(port, trigger, SOCK_NOTIFY_EVENT_OUT);
             if (kind == SOCK_NOTIFY_TRIGGER_LEVEL && life != SOCK_NOTIFY_TRIGGER_ONESHOT) {
-                CHECK_NEXT(port, trigger, SOCK_NOTIFY_EVENT_OUT); /* persistent unless told */
+                CHECK_NEXT(port, trigger, SOCK_NOTIFY_EVENT_OUT); /* persistent by default */
             } else if (HAS_EDGES || life == SOCK_NOTIFY_TRIGGER_ONESHOT) {
                 CHECK(is_silent(port));
             }
@@ -79,7 +79,7 @@ static void errors_and_removal_cannot_be_asked_for(void)
     CHECK(is_silent(port));
     END_REGISTRATION(port, s, 1);
 
-    /* With no filter at all an error is still told. */
+    /* Even without any filter an error is reported. */
     set_nonblocking(refused);
     CHECK_IS(enable(port, refused, 2, SOCK_NOTIFY_REGISTER_EVENT_NONE, LEVEL_ON), ERROR_SUCCESS);
     CHECK(is_silent(port));

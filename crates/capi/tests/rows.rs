@@ -70,7 +70,7 @@ fn the_rules_that_are_split_up_have_cases() {
     }
 }
 
-/// Programs about operations begin so, and each shows something that the rows are to say.
+/// Programs about operations have these prefixes, and the rows must mention each of them.
 const OF_OPERATIONS: [&str; 3] = ["overlapped_", "files", "transmit"];
 
 #[test]

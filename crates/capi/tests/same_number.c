@@ -1,5 +1,5 @@
-/* A socket that was closed by a call that this library does not see, and the next one of its number. What is asked then
- * is asked of the one that the number names. Row 30. */
+/* A socket closed by a call that this library does not see, and the next one with its number, to
+ * which all later requests apply. Row 30. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -23,9 +23,9 @@ static const unsigned triggers[] = {LEVEL_ON, LEVEL_ONCE, EDGE_ON, EDGE_ONCE};
 enum { TRIGGERS = 4 };
 
 #ifndef _WIN32
-/* ---- what the library asks the kernel, where a program can have such calls of its own --------------- */
+/* ---- replacing the library's kernel calls, where a program can define them --------------- */
 
-/* The program has these of its own, which the library calls. */
+/* The program defines these functions, which the library calls. */
 static int refusal; /* the error that the next addition to a set gets, or 0 */
 static unsigned questions;
 
@@ -39,7 +39,7 @@ int epoll_ctl(int set, int operation, int descriptor, struct epoll_event *event)
 {
     __atomic_add_fetch(&questions, 1, __ATOMIC_SEQ_CST);
     if (operation == EPOLL_CTL_ADD && refusal) {
-        /* One that is there is said to be there all the same. */
+        /* Reports an existing entry anyway. */
         int outcome = (int)syscall(SYS_epoll_ctl, set, operation, descriptor, event);
         if (outcome == 0) {
             (void)syscall(SYS_epoll_ctl, set, EPOLL_CTL_DEL, descriptor, event);
@@ -54,12 +54,12 @@ int epoll_ctl(int set, int operation, int descriptor, struct epoll_event *event)
 #endif
 #endif
 
-/* ---- sockets that the library has not given out ----------------------------------------------------- */
+/* ---- sockets that were not created by the library ----------------------------------------------------- */
 
 /* What a registration has been through when its socket is closed. */
 enum {
     AS_NEW,
-    REPORTED,          /* its packet was taken, and what it told of is unread */
+    REPORTED,          /* its packet was taken, and the reported data is unread */
     READ,              /* and read */
     READ_AND_ENABLED,  /* and enabled again: nothing is remembered */
     QUEUED,            /* a packet is on its way */
@@ -97,7 +97,7 @@ static void bring_to(SOCKET s, int state, unsigned trigger)
 
 /* ---- the claims ------------------------------------------------------------------------------------- */
 
-/* What was enabled is reported, with the key given then, however the number was used before. */
+/* Enabling applies, with its key, however the number was used before. */
 static void enabling_is_meant_for_the_socket_that_is_there(void)
 {
     int state, before, after, has_read;
@@ -186,7 +186,8 @@ static void what_was_not_enabled_cannot_be_disabled_or_removed(void)
     }
 }
 
-/* Enabled, the next socket can be disabled and removed at once: what is answered 0 is done. */
+/* Once enabled, the next socket can be disabled and removed immediately: a result of 0 means it was
+ * done. */
 static void what_was_enabled_can_be_disabled_and_removed(void)
 {
     int state;
@@ -272,7 +273,8 @@ static void an_association_is_that_of_a_socket(void)
 }
 
 #ifndef _WIN32
-/* If the kernel refuses to watch the next socket, the entry says so, and nothing is registered. */
+/* If the kernel refuses to watch the next socket, the entry has the error, and nothing is
+ * registered. */
 static void what_the_kernel_refuses_is_told_at_once(void)
 {
     SOCKET s = unseen_socket();
@@ -308,7 +310,7 @@ static void a_hint_spares_the_question_of_a_number_that_was_given_out(void)
         CHECK_IS(questions, before);
         CHECK(is_silent(port));
     }
-    /* No call tells the library that the number names another socket. */
+    /* No call notifies the library that the number names another socket. */
     s = another(s);
     CHECK_IS(enable(port, s, 2, FILTER_IN, LEVEL_ONCE), ERROR_SUCCESS);
     send_to_itself(s);
@@ -323,7 +325,7 @@ static void a_hint_spares_the_question_of_a_number_that_was_given_out(void)
     close_unseen(s);
 }
 
-/* So does one of which the program says that it was just given out. */
+/* The same holds for a number that the program announces as just returned. */
 static void a_number_that_is_adopted_is_as_good_as_given_out(void)
 {
     SOCKET s = unseen_socket();
@@ -355,7 +357,7 @@ enum { OWNERS = 4, ROUNDS = 600, WORDS = OWNERS * ROUNDS };
 static unsigned char told[WORDS + 1];
 static int round_count;
 
-/* Numbers pass from one thread to another all the time, and each socket must be told of. */
+/* Numbers pass from one thread to another all the time, and each socket must be reported. */
 static void *closes_and_opens(void *argument)
 {
     uintptr_t first = (uintptr_t)argument * (uintptr_t)round_count + 1;

@@ -1,11 +1,11 @@
-/* The shape of an actor runtime: one thread waits on the port and turns packets into messages; the threads of
- * the actors do everything else, and issue control operations while that one waits. An event is freed only
- * when REMOVE has come and gone through the owner's mailbox.
+/* The shape of an actor runtime: one thread waits on the port and turns packets into messages. The
+ * actors' threads do everything else, and issue control operations during that wait. An event is
+ * freed only when REMOVE has passed through the owner's mailbox.
  *
- * Thousands of short connections come down in every way there is: closed, half closed and reset by the peer,
- * closed by the owner at once after REMOVE was asked for, closed after it has come, and unsubscribed by another
- * thread while a packet is on its way. Whatever is told after its end, or never, is found: by the mark in each
- * event, by the sanitizer, and by the count. */
+ * Thousands of short connections end in every possible way: closed, half closed and reset by the
+ * peer, closed by the owner immediately after requesting REMOVE, closed after it, and unsubscribed
+ * by another thread while a packet is queued. Events reported after their end, or never, are
+ * detected: by the mark in each event, by the sanitizer, and by the count. */
 #include <winsock2.h>
 #include <mswsock.h>
 #include <windows.h>
@@ -177,7 +177,7 @@ static void accept_connections(event *listener)
             e->is_killed = 1;
             subscribe(e);
             __atomic_add_fetch(&connections_killed, 1, __ATOMIC_SEQ_CST);
-            unsubscribe(e); /* its owner may be dealing with a packet of it just now */
+            unsubscribe(e); /* its owner may be handling a packet of it */
         } else {
             e->closes_at_once = which % 2;
             subscribe(e);
@@ -245,7 +245,7 @@ static void *run_actors(void *argument)
 static struct sockaddr_in address;
 static int cut_short;
 
-/* Reads the echo until `count` bytes are there or the stream ends; what comes must be right. */
+/* Reads the echo until `count` bytes have arrived or the stream ends; they must be right. */
 static int read_echo(SOCKET s, const char *line, int count)
 {
     char bytes[LINE];
@@ -287,7 +287,7 @@ static void *be_a_peer(void *argument)
         case 1: /* closed with data on its way */
             send(s, line, size, 0);
             break;
-        case 2: /* reset at once */
+        case 2: /* reset immediately */
             setsockopt(s, SOL_SOCKET, SO_LINGER, (const char *)&at_once, sizeof at_once);
             break;
         default: /* one exchange, and then a reset */
@@ -327,7 +327,7 @@ int main(void)
         CHECK_IS(pthread_join(peers[i], NULL), 0);
     }
     while (__atomic_load_n(&connections_ended, __ATOMIC_SEQ_CST) < connections()) {
-        usleep(1000); /* stuck for ever if one is never told of its end: the alarm says so */
+        usleep(1000); /* stuck forever if an end is never reported: the alarm detects it */
     }
     CHECK_IS(connections_ended, connections());
     say_to(listener->owner, STOP, listener, 0);

@@ -1,9 +1,10 @@
-/* The shape of a single-threaded event loop: watchers of sockets, a list of changes that is handed over once
- * for each turn, registrations that are level and persistent, and a wait that only takes packets
+/* The shape of a single-threaded event loop: watchers of sockets, a list of changes passed once for
+ * each turn, level and persistent registrations, and a wait that only takes packets
  * (ProcessSocketNotifications without registrations).
  *
- * The program on top relays lines between clients: all of them are sockets of this one loop. What is sent must
- * come back, whole and in order, also when a reader is slow, and watchers come and go all the time. */
+ * The program on top relays lines between clients, which are all sockets of this one loop. The data
+ * must arrive complete and in order, even with a slow reader, while watchers are added and removed
+ * all the time. */
 #include <winsock2.h>
 #include <mswsock.h>
 #include <windows.h>
@@ -25,7 +26,7 @@ typedef struct watcher {
     int wanted;         /* EV_…, as the program wants it */
     int registered;     /* EV_…, as the port has it; -1: not at all */
     int is_closing;
-    int is_changed;     /* it is in the list of those that are to be handed over */
+    int is_changed;     /* it is in the list of changes */
     struct watcher *next_changed;
     struct watcher *next_dead;
 } watcher;
@@ -33,7 +34,7 @@ typedef struct watcher {
 static struct {
     HANDLE port;
     watcher *changed, **changed_end;
-    int watchers;       /* which are registered, or are to be */
+    int watchers;       /* registered, or about to be */
     watcher *dead;      /* REMOVE has come: freed at the end of the turn */
     unsigned long turns, packets, handed_over;
 } loop;
@@ -171,7 +172,7 @@ static void run_loop(void)
     }
 }
 
-/* ---- the program: an echo with queues, and clients that check what comes back ---------------------- */
+/* ---- the program: an echo with queues, and clients that check their echoes ---------------------- */
 
 enum { GENERATIONS = 3, AT_ONCE = 25, LINE = 3000, LINES = 30 };
 

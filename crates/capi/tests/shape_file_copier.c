@@ -1,6 +1,7 @@
-/* The shape of a program that copies files: sixteen reads in flight, each of which becomes the write of what it has
- * brought, and that the next read. One thread takes the packets of both files. The end of the source is told by a
- * read that has less, or fails. Past the cache all is in whole blocks, and the copy is cut off behind. */
+/* The shape of a program that copies files: sixteen reads in flight. Each becomes a write of its
+ * data, and then the next read. One thread takes the packets of both files. A read that is short or
+ * fails shows the end of the source. Unbuffered transfers use whole blocks, and the copy is
+ * truncated at the end. */
 #include <winsock2.h>
 #include <windows.h>
 
@@ -48,7 +49,7 @@ static void point(SLOT *slot)
     slot->overlapped.OffsetHigh = (DWORD)(slot->place >> 32);
 }
 
-/* A packet comes of what is done at once as well. False: the source has no more there. */
+/* Immediate results also make packets. Returns false at the end of the source. */
 static int begins_read(COPIER *it, SLOT *slot)
 {
     if (it->at_end)
@@ -71,7 +72,7 @@ static void begins_write(COPIER *it, SLOT *slot)
 {
     DWORD count = slot->count;
     if (it->is_unbuffered)
-        count = (count + BLOCK - 1) / BLOCK * BLOCK; /* what stands behind it is cut off at the end */
+        count = (count + BLOCK - 1) / BLOCK * BLOCK; /* the rest is truncated at the end */
     point(slot);
     CHECK(WriteFile(it->target, slot->bytes, count, NULL, &slot->overlapped) || GetLastError() == ERROR_IO_PENDING);
     it->in_flight++;

@@ -1,8 +1,10 @@
-/* The shape of a game server: one datagram socket with hundreds of WSARecvFrom posted beforehand, a few threads around
- * GetQueuedCompletionStatus, each of which answers with WSASendTo and posts the receive anew. It is over when the socket
- * is closed: each receive brings its packet then, also one that is posted just at that moment.
+/* The shape of a game server: one datagram socket with hundreds of WSARecvFrom in flight, a few
+ * threads around GetQueuedCompletionStatus, each of which answers with WSASendTo and posts the
+ * receive again. Closing the socket ends it: each receive then makes its packet, even one posted at
+ * just that moment.
  *
- * What arrives is checked, and how much: each datagram is taken once, and answered once, to the one that has sent it. */
+ * The test checks the content and the number of datagrams: each is taken once, and answered once,
+ * to its sender. */
 #include <winsock2.h>
 #include <mswsock.h>
 #include <windows.h>

@@ -1,8 +1,9 @@
-/* The shape of an event queue that looks the same on every system, over its back end for completion ports. What is done
- * at once makes no packet (FILE_SKIP_COMPLETION_PORT_ON_SUCCESS): the queue keeps a list of it, which it hands out before
- * it waits. An operation is one struct for both, in which the OVERLAPPED and the link of that list share their place.
+/* The shape of an event queue with the same interface on every system, over its back end for
+ * completion ports. Immediate results make no packets (FILE_SKIP_COMPLETION_PORT_ON_SUCCESS): the
+ * queue lists them, and returns them before it waits. An operation is one struct for both, in which
+ * the OVERLAPPED and the link of that list share their memory.
  *
- * The program on top passes messages around a ring of sockets, and reads a file beside. */
+ * The program on top passes messages around a ring of sockets, and also reads a file. */
 #include <winsock2.h>
 #include <mswsock.h>
 #include <windows.h>
@@ -22,7 +23,7 @@ typedef struct evq_op {
     };
     struct {
         evq_kind kind;
-        int error; /* 0, or what has gone wrong */
+        int error; /* 0, or an error */
         size_t bytes;
         void *data;
     };
@@ -30,7 +31,7 @@ typedef struct evq_op {
 
 typedef struct evq {
     HANDLE port;
-    evq_op *first, **last; /* done at once */
+    evq_op *first, **last; /* finished immediately */
     unsigned long at_once, by_packet;
 } evq;
 
@@ -69,7 +70,7 @@ static void evq_prepare(evq_op *op, evq_kind kind, ULONGLONG place)
     op->bytes = 0;
 }
 
-/* The call has ended the operation, or it goes on. */
+/* The call has ended the operation, or it is in progress. */
 static void evq_begun(evq *queue, evq_op *op, BOOL is_done, DWORD bytes)
 {
     DWORD error = is_done ? 0 : GetLastError();
@@ -110,7 +111,7 @@ static void evq_post(evq *queue, evq_op *op)
     CHECK(PostQueuedCompletionStatus(queue->port, 0, 0, &op->overlapped));
 }
 
-/* At most so many operations that have ended; none if the time is over. */
+/* Returns up to that many finished operations; none after a timeout. */
 static int evq_wait(evq *queue, evq_op **ended, int room, DWORD milliseconds)
 {
     OVERLAPPED_ENTRY entries[8];
@@ -152,7 +153,7 @@ static int evq_wait(evq *queue, evq_op **ended, int room, DWORD milliseconds)
 
 enum { STATIONS = 8, MESSAGE = 1000, ROUNDS = 200, FILE_SIZE = 200000 };
 
-/* What is written to `out` comes to `in` of the next station. */
+/* Data written to `out` arrives at `in` of the next station. */
 typedef struct station {
     SOCKET in, out;
     evq_op reading, writing;
@@ -265,7 +266,7 @@ int main(void)
     CHECK_IS(WaitForSingleObject(thread, SOON), WAIT_OBJECT_0);
     CHECK(CloseHandle(thread));
     CHECK(queue->at_once > 0 && queue->by_packet > 0);
-    /* What is in flight ends when its sockets are closed: each operation is handed out once. */
+    /* Operations in flight end when their sockets are closed: each is returned once. */
     for (place = 0; place < STATIONS; place++) {
         closesocket(stations[place].in);
         closesocket(stations[place].out);

@@ -177,7 +177,7 @@ private:
         void stop()
         {
             {
-                std::lock_guard<std::mutex> lock(end_); // nothing is enabled that is to be removed
+                std::lock_guard<std::mutex> lock(end_); // nothing being removed is enabled
                 is_ending_ = true;
                 server_.change(socket_, this, SOCK_NOTIFY_OP_REMOVE, 0);
             }

@@ -1,6 +1,7 @@
-// The shape of a proactor in C++: threads that call the handler of whatever has ended, operations that are objects with
-// an OVERLAPPED as their base, connections that connect by ConnectEx and whose destructors cancel what is in flight by
-// CancelIoEx. The memory of an operation goes when its end has come, however its connection has ended.
+// The shape of a proactor in C++: threads that call the handlers of finished operations, operations
+// that are objects with an OVERLAPPED as their base, connections that connect with ConnectEx and
+// whose destructors cancel operations in flight with CancelIoEx. The memory of an operation is
+// freed at its end, however its connection has ended.
 #include <winsock2.h>
 #include <mswsock.h>
 #include <windows.h>
@@ -25,7 +26,7 @@ int connections_of_test()
 
 using Handler = std::function<void(DWORD error, DWORD bytes)>;
 
-// What is in flight. Each is made by new, and deletes itself behind its end.
+// Operations in flight. Each is created by new, and deletes itself after its end.
 class Operation : public OVERLAPPED {
 public:
     explicit Operation(Handler handler) : OVERLAPPED{}, handler_(std::move(handler)) { living++; }
@@ -105,7 +106,7 @@ LPFN_CONNECTEX connect_ex(SOCKET s)
     return function;
 }
 
-// Whatever happens at once comes by a packet as well, so that handlers are called by runners only.
+// Immediate results also make packets, so that only runners call handlers.
 class Connection {
 public:
     explicit Connection(Proactor &proactor)
@@ -185,7 +186,7 @@ struct Counts {
     std::atomic<int> echoed{0}, aborted{0}, refused{0}, ended{0};
 };
 
-// Keeps itself alive by its handlers, as long as one of them is to be called.
+// Its handlers keep it alive while one of them is pending.
 class Client : public std::enable_shared_from_this<Client> {
 public:
     Client(Proactor &proactor, Counts &counts, int number)
@@ -297,7 +298,7 @@ int main()
         std::vector<std::thread> threads;
         for (int number = 0; number < runners; number++)
             threads.emplace_back([&proactor] { proactor.run(); });
-        // At most a hundred at once, as many as wait in the listener's queue.
+        // At most a hundred at the same time, as many as the listener's queue holds.
         for (int number = 0; number < clients; number++) {
             while (number - counts.ended.load() >= 100)
                 std::this_thread::yield();

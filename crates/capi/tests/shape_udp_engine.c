@@ -15,7 +15,7 @@
 
 enum { CHANNELS = 6, MESSAGES = 150, WORKERS = 2, LENGTH = 64 };
 
-/* Everything that a key points to begins with this; it says what to do with the packet. */
+/* Everything that a key points to begins with this, which determines how to handle the packet. */
 typedef struct EVENT {
     void (*handle)(struct EVENT *event, OVERLAPPED_ENTRY *entry);
 } EVENT;
@@ -180,7 +180,7 @@ static void on_socket(EVENT *event, OVERLAPPED_ENTRY *entry)
         return;
     }
     CHECK(events & SOCK_NOTIFY_EVENT_IN);
-    for (;;) { /* an edge is told once */
+    for (;;) { /* an edge is reported once */
         DATAGRAM datagram;
         struct sockaddr_in from;
         int length = (int)sizeof from;

@@ -36,7 +36,7 @@ static void several_buffers_are_one_stream(void)
     CHECK_IS(WSARecv(other, in, 2, &received, &flags, NULL, NULL), 0);
     CHECK_IS(received, 10);
     UNLESS_WINE("the flags of a receive stay as they were")
-        CHECK_IS(flags, 0); /* what was asked for is not told */
+        CHECK_IS(flags, 0); /* requested flags are not returned */
     flags = 0;
     memset(second, 0, sizeof second);
     CHECK_IS(WSARecv(other, in, 2, &received, &flags, NULL, NULL), 0);
@@ -89,7 +89,7 @@ static void what_cannot_be_is_refused(void)
 }
 
 #if HAS_NOTIFICATIONS
-/* A port is told once what has come, and enabling costs nothing behind a read that has found the end. */
+/* A port reports new data once, and enabling costs nothing after a read that has found the end. */
 static void a_read_into_buffers_drains_as_any_other(void)
 {
     char bytes[64];

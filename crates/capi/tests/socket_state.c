@@ -217,7 +217,7 @@ static void a_server_starts_again_at_its_port(void)
         closesocket(client);
         other = left_connection(listener, &address, how == 1 ? &accepted : NULL);
         second = tcp_socket();
-        CHECK_SOCKET_ERROR(binds(second, &address), WSAEADDRINUSE); /* a listener is there */
+        CHECK_SOCKET_ERROR(binds(second, &address), WSAEADDRINUSE); /* there is a listener */
         closesocket(listener);
         if (how != 1)
             closesocket(other); /* otherwise the connection stays open */
@@ -817,7 +817,7 @@ static void a_refused_connect_is_an_error_and_a_hang_up(void)
 
 static int option(SOCKET s, int level, int name)
 {
-    /* Of what is true or false Windows writes one byte. */
+    /* Windows writes one byte of boolean values. */
     int value = HAS_SOCKET_CALLS ? -1 : 0, size = sizeof value;
     CHECK_IS(getsockopt(s, level, name, (char *)&value, &size), 0);
     return value;

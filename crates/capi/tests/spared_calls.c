@@ -1,5 +1,5 @@
-/* What reads and writes have found out spares the library a question to the kernel when a socket is enabled
- * again. Here is shown that this loses nothing: whatever a read leaves is told. */
+/* Results of reads and writes spare the library a query to the kernel when a socket is enabled
+ * again. This test shows that nothing is lost: data that a read leaves is always reported. */
 #include <winsock2.h>
 #include <mswsock.h>
 #include <windows.h>
@@ -10,7 +10,7 @@
 
 static HANDLE port;
 
-/* Waits until so many bytes can be read. */
+/* Waits until that many bytes are readable. */
 static void until_there_are(SOCKET s, u_long count)
 {
     u_long there = 0;
@@ -42,7 +42,7 @@ static void what_a_read_leaves_is_told(void)
     CHECK_NEXT(port, 1, SOCK_NOTIFY_EVENT_IN);
     until_there_are(near, 10);
 
-    CHECK_IS(recv(near, bytes, 4, 0), 4); /* full: says nothing */
+    CHECK_IS(recv(near, bytes, 4, 0), 4); /* full: has no meaning */
     TOLD_AGAIN(near, FILTER_IN, SOCK_NOTIFY_EVENT_IN);
     CHECK_IS(recv(near, bytes, sizeof bytes, MSG_PEEK), 6); /* short, but takes nothing */
     TOLD_AGAIN(near, FILTER_IN, SOCK_NOTIFY_EVENT_IN);
@@ -60,7 +60,7 @@ static void what_a_read_leaves_is_told(void)
     CHECK_IS(recvfrom(near, bytes, sizeof bytes, 0, NULL, NULL), 2);
     NOT_TOLD(near, FILTER_IN);
 
-    /* What was found before a packet says nothing after it. */
+    /* Results from before a packet have no meaning after it. */
     set_nonblocking(near);
     CHECK_SOCKET_ERROR(recv(near, bytes, sizeof bytes, 0), WSAEWOULDBLOCK);
     send_all(far, "x", 1);
@@ -71,7 +71,7 @@ static void what_a_read_leaves_is_told(void)
     CHECK_IS(closesocket(far), 0);
 }
 
-/* A read stops where urgent data was, however much there is behind. */
+/* A read stops at urgent data, however much data follows. */
 static void a_read_that_stops_at_urgent_data_leaves_the_rest(void)
 {
     SOCKET near, far;
@@ -92,7 +92,7 @@ static void a_read_that_stops_at_urgent_data_leaves_the_rest(void)
             while (recv(near, all, sizeof all, MSG_PEEK) != 3) { /* up to the mark */
             }
         }
-        usleep(20000); /* the rest has come by then, or else will make an edge of its own */
+        usleep(20000); /* the rest has arrived by then, or causes its own edge */
         CHECK_IS(recv(near, bytes, sizeof bytes, 0), 3);
         TOLD_AGAIN(near, FILTER_IN, SOCK_NOTIFY_EVENT_IN);
         CHECK_IS(recv(near, bytes, sizeof bytes, 0), 4 + in_line);
@@ -103,7 +103,8 @@ static void a_read_that_stops_at_urgent_data_leaves_the_rest(void)
     }
 }
 
-/* Data and the end of the stream have come together; the read that brings the data says nothing of the end. */
+/* Data and the end of the stream have arrived together; the read that returns the data does not
+ * report the end. */
 static void the_end_behind_the_data_is_told(void)
 {
     unsigned way;
@@ -242,7 +243,7 @@ static void *writes_in_bursts(void *argument)
     return NULL;
 }
 
-/* Reads once for each packet, as much as chance says, and enables: whatever was left must be told. */
+/* Reads once for each packet, a random amount, and enables: the rest must be reported. */
 static void *reads_a_part(void *unused)
 {
     (void)unused;

@@ -1,4 +1,4 @@
-/* Messages of errors, text in its two forms, buffers whose size is told. */
+/* Error messages, text in its two forms, buffers of a given size. */
 #include <winsock2.h>
 #ifdef _WIN32
 #define STRSAFE_NO_DEPRECATE
@@ -104,7 +104,7 @@ static void text_has_two_forms(void)
     CHECK_FALSE(MultiByteToWideChar(CP_UTF8, 0, narrow, -1, wide, 4), ERROR_INSUFFICIENT_BUFFER);
     CHECK_FALSE(WideCharToMultiByte(CP_UTF8, 0, wide, 2, back, 2, NULL, NULL), ERROR_INSUFFICIENT_BUFFER);
     CHECK_FALSE(MultiByteToWideChar(CP_UTF8, 0, narrow, 0, wide, 4), ERROR_INVALID_PARAMETER);
-    /* What is no text. */
+    /* Invalid text. */
     CHECK_FALSE(MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, "a\xC3", -1, wide, 8), ERROR_NO_UNICODE_TRANSLATION);
     CHECK_IS(MultiByteToWideChar(CP_UTF8, 0, "\xC0\x80", -1, wide, 8), 3);
     CHECK_IS(wide[0], 0xFFFD);
@@ -341,7 +341,7 @@ static void wide_text_is_copied_and_told(void)
 #endif
 }
 
-/* ---- what the reference's C library has besides --------------------------------------------------- */
+/* ---- additional functions of the reference's C library --------------------------------------------------- */
 
 static void times_have_parts_and_text(void)
 {

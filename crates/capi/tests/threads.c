@@ -99,7 +99,7 @@ static void a_simple_thread_closes_its_handle(void)
     CHECK(thread != (uintptr_t)-1);
     CHECK_IS(WaitForSingleObject(simple_thread_is_over, INFINITE), WAIT_OBJECT_0);
 #ifdef _WIN32
-    /* The thread may come to the end of it only now. */
+    /* The thread may reach its end only now. */
 #else
     CHECK_FALSE(CloseHandle((HANDLE)thread), ERROR_INVALID_HANDLE);
 #endif

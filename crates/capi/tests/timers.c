@@ -38,7 +38,7 @@ static void a_timer_is_signalled_when_its_time_has_come(void)
     CHECK_IS(WaitForSingleObject(stays, INFINITE), WAIT_OBJECT_0);
     CHECK(milliseconds() - began >= 49);
     CHECK_IS(WaitForSingleObject(stays, INFINITE), WAIT_OBJECT_0); /* stays signalled */
-    set(stays, -600000 * MILLISECOND, 0); /* and no more, once it is set anew */
+    set(stays, -600000 * MILLISECOND, 0); /* and no more, once it is set again */
     CHECK_IS(WaitForSingleObject(stays, A_WHILE), WAIT_TIMEOUT);
     set(stays, -MILLISECOND, 0);
     CHECK_IS(WaitForSingleObject(stays, INFINITE), WAIT_OBJECT_0);
@@ -120,7 +120,7 @@ static void a_time_of_the_day_is_one_since_1601(void)
     GetSystemTimeAsFileTime(&now);
     due.LowPart = now.dwLowDateTime;
     due.HighPart = (LONG)now.dwHighDateTime;
-    set(timer, due.QuadPart - 1, 0); /* is over */
+    set(timer, due.QuadPart - 1, 0); /* in the past */
     CHECK_IS(WaitForSingleObject(timer, 0), WAIT_OBJECT_0);
     set(timer, due.QuadPart + 600000 * MILLISECOND, 0);
     CHECK_IS(WaitForSingleObject(timer, 0), WAIT_TIMEOUT);
@@ -222,7 +222,7 @@ static void a_function_is_called_for_each_signal(void)
     CHECK_FALSE(UnregisterWait(wait), ERROR_INVALID_HANDLE); /* elsewhere it is freed */
 #endif
 
-    /* Once only, and when the time is over. */
+    /* Only once, after the timeout. */
     signals = 0;
     CHECK_IS(ResetEvent(event), TRUE);
     CHECK(RegisterWaitForSingleObject(&wait, event, counts, (PVOID)&signals, 10, WT_EXECUTEONLYONCE));
@@ -255,7 +255,7 @@ static void to_unregister_tells_whether_a_call_goes_on(void)
     CHECK_IS(SetEvent(may_return), TRUE);
     CHECK_IS(WaitForSingleObject(over, SOON), WAIT_OBJECT_0);
     CHECK_IS(signals, 1);
-    /* If none goes on, the event is set as well. */
+    /* If no call is in progress, the event is set as well. */
     CHECK_IS(ResetEvent(over), TRUE);
     CHECK(RegisterWaitForSingleObject(&wait, event, takes_its_time, NULL, INFINITE, 0));
     CHECK_IS(UnregisterWaitEx(wait, over), TRUE);
@@ -268,7 +268,7 @@ static void to_unregister_tells_whether_a_call_goes_on(void)
     CHECK_IS(CloseHandle(event), TRUE);
 }
 
-/* A registered wait is no object that can be waited for, and a timer can. */
+/* Threads cannot wait for a registered wait, but for a timer. */
 static void a_function_is_called_for_a_timer(void)
 {
     HANDLE timer = CreateWaitableTimer(NULL, FALSE, NULL), wait;

@@ -1,5 +1,5 @@
-/* TransmitFile and TransmitPackets: files that go over sockets, with what goes before and behind, as an operation and
- * by a call that waits. */
+/* TransmitFile and TransmitPackets: sending files over sockets, with data before and after, as an
+ * operation and with a blocking call. */
 #include <winsock2.h>
 #include <mswsock.h>
 #include <windows.h>
@@ -26,7 +26,7 @@ static char byte_at(size_t place)
     return (char)(place * 13 + place / 509);
 }
 
-/* A thread that reads a stream to its end, or so many bytes of it. */
+/* A thread that reads a stream to its end, or that many bytes of it. */
 typedef struct READER {
     SOCKET from;
     size_t wanted, got;
@@ -57,7 +57,7 @@ static void begin_to_read(READER *it, SOCKET from, size_t wanted)
     CHECK(it->thread != NULL);
 }
 
-/* It has read `head`, so many bytes of the file from `place`, and `tail`. */
+/* It has read `head`, that many bytes of the file from `place`, and `tail`. */
 static void has_read(READER *it, const char *head, size_t place, size_t size, const char *tail)
 {
     size_t before = strlen(head), behind = strlen(tail);
@@ -106,7 +106,7 @@ static void a_file_goes_whole_with_what_is_beside_it(void)
     CHECK_BEGINS(TransmitFile(near, file, 5000, 512, &overlapped, NULL, TF_USE_KERNEL_APC));
     CHECK_ENDED(port, KEY, &overlapped, 5000);
     has_read(&reader, "", 1000, 5000, "");
-    /* No file: what is beside it. */
+    /* Only the head and the tail, without a file. */
     begin_to_read(&reader, far, 20);
     CHECK_BEGINS(TransmitFile(near, NULL, 0, 0, &overlapped, &buffers, 0));
     CHECK_ENDED(port, KEY, &overlapped, 20);
@@ -123,7 +123,8 @@ static void a_file_goes_whole_with_what_is_beside_it(void)
     closesocket(far);
 }
 
-/* It waits as long as the peer does not read, and goes on though no thread waits at the port. Sends stand in line. */
+/* It waits while the peer does not read, and continues without a thread waiting on the port. Sends
+ * are queued. */
 static void it_goes_on_as_the_peer_reads(void)
 {
     OVERLAPPED overlapped = at(0), behind = at(0);
@@ -210,7 +211,8 @@ static DWORD WINAPI transmit_and_wait(LPVOID argument)
     return 0;
 }
 
-/* It waits for a socket that another thread closes. What has its number then is no affair of its. */
+/* It waits for a socket that another thread closes. It does not touch the next socket with the
+ * number. */
 static void a_call_that_waits_ends_with_its_socket(void)
 {
     int way;
@@ -224,7 +226,7 @@ static void a_call_that_waits_ends_with_its_socket(void)
         tcp_pair(&stranger, &peer);
         waiting.to = near;
         thread = CreateThread(NULL, 0, transmit_and_wait, &waiting, 0, NULL);
-        /* Until nothing goes on any more: nobody reads. */
+        /* Until there is no progress: nobody reads. */
         while (unsent == 0 || unsent != before) {
             before = unsent;
             until_the_others_sleep();
@@ -316,7 +318,7 @@ static int held_back(SOCKET s)
     return bytes;
 }
 
-/* A file of so many bytes of the other one, and how it is made shorter. */
+/* A file with that many bytes of the other one, and a descriptor for truncating it. */
 static HANDLE short_file(DWORD length, int *descriptor)
 {
     char path[sizeof name + 8];
@@ -333,7 +335,7 @@ static HANDLE short_file(DWORD length, int *descriptor)
     return it;
 }
 
-/* Has the system let go of what it has of a file in memory, from there on. Whether it has. */
+/* Makes the system evict a file from memory from there on. Returns whether it did. */
 static int evict(int descriptor, off_t from)
 {
     char byte;
@@ -358,8 +360,8 @@ static size_t fill(SOCKET near, LPOVERLAPPED last)
     return total;
 }
 
-/* What goes before a file is not held back for bytes which that does not have. transmit_disk.c has a file that is cut
- * off while the operation waits for the disk. */
+/* The head is not delayed for bytes that the file does not have. transmit_disk.c has a file that is
+ * truncated while the operation waits for the disk. */
 static void a_head_goes_at_once_if_no_bytes_follow(void)
 {
     TRANSMIT_FILE_BUFFERS buffers = beside("head", "");
@@ -413,7 +415,8 @@ static void a_head_goes_at_once_if_no_bytes_follow(void)
     }
 }
 
-/* It is cut off while the operation waits for the peer: what there is goes, and the end tells how much that was. */
+/* The file is truncated while the operation waits for the peer: the available data is sent, and the
+ * result has its size. */
 static void a_file_may_be_cut_off_meanwhile(void)
 {
     TRANSMIT_FILE_BUFFERS buffers = beside("head", "tail");
@@ -549,8 +552,8 @@ static void packets_are_memory_and_files(void)
     closesocket(far);
 }
 
-/* What is not in the cache comes from the disk meanwhile. What was sent of a file may stay in memory: a new one each
- * time. */
+/* Uncached data is read from the disk meanwhile. Sent data of a file may stay in memory: uses a new
+ * file each time. */
 static void a_file_that_is_not_in_the_cache_goes_too(void)
 {
     OVERLAPPED overlapped = at(0);
@@ -562,7 +565,7 @@ static void a_file_that_is_not_in_the_cache_goes_too(void)
     for (again = 0; again < 3; again++) {
         int descriptor;
         HANDLE it = short_file(LENGTH, &descriptor);
-        /* All of it, or what is behind a page of the largest sort. */
+        /* Everything, or the rest after a page of the largest size. */
         was_evicted &= evict(descriptor, again == 1 ? 2 << 20 : 0);
         begin_to_read(&reader, far, LENGTH);
         CHECK_BEGINS(TransmitFile(near, it, 0, 0, &overlapped, NULL, 0));
@@ -699,7 +702,8 @@ static void read_while_sending(SOCKET far)
     CHECK_IS(recv(far, bytes, 1, 0), 0);
 }
 
-/* The peer gets everything, even if it sends meanwhile. Without TF_REUSE_SOCKET the socket receives what it sends. */
+/* The peer gets everything, even if it sends meanwhile. Without TF_REUSE_SOCKET, the socket
+ * receives the peer's data. */
 static void a_peer_that_goes_on_sending_gets_everything(void)
 {
     int way, waits, reuses, before = count_sockets();

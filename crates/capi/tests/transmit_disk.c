@@ -1,5 +1,6 @@
-/* TransmitFile of a file whose disk hangs: no thread hangs with it, and what waits for the disk can be cancelled and
- * closed. A filter of system calls stands in for the disk, which holds every call that waits for one. */
+/* TransmitFile of a file whose disk hangs: no thread hangs with it, and operations waiting for the
+ * disk can be cancelled and closed. A filter of system calls replaces the disk: it holds every call
+ * that waits for one. */
 #include <winsock2.h>
 #include <mswsock.h>
 #include <windows.h>
@@ -23,8 +24,8 @@ static int listener = -1;
 static volatile LONG held;
 static HANDLE released;
 
-/* Reads of files wait until they are let go on, and so does sendfile. What must not wait is refused, so that nothing
- * tells what is in the cache. */
+/* Reads of files wait until they are released, and so does sendfile. Non-blocking queries are
+ * refused, so nothing reports what is cached. */
 static int hold_the_disk(void)
 {
     struct sock_filter code[] = {
@@ -111,7 +112,7 @@ static void what_waits_for_the_disk_holds_up_nothing(void)
     CHECK_PENDING(receive_into(near[3], &byte, 1, NULL, &overlapped[3]));
     while (!InterlockedCompareExchange(&held, 0, 0))
         SwitchToThread();
-    /* Other operations go on. */
+    /* Other operations continue. */
     send_all(far[3], "x", 1);
     ends(near[3], &overlapped[3], TRUE, 1, 0);
     CHECK_IS(byte, 'x');
@@ -135,8 +136,8 @@ static void what_waits_for_the_disk_holds_up_nothing(void)
     CHECK(CloseHandle(file));
 }
 
-/* The file is cut off to nothing behind the size that was told: what goes before it is sent, and not held back for
- * bytes that never come. */
+/* The file is truncated to nothing after its size was read: the head is sent, and not delayed for
+ * bytes that never arrive. */
 static void a_head_goes_though_the_file_is_cut_off_behind_it(void)
 {
     HANDLE file = opens(0), event = CreateEventA(NULL, TRUE, FALSE, NULL);

@@ -1,4 +1,4 @@
-/* What sources use beside the interface: threads and waiting for them, locks, clocks, atomic operations. */
+/* Other functions that sources use: threads and waits for them, locks, clocks, atomic operations. */
 #include <winsock2.h>
 #include <mswsock.h>
 #include <windows.h>
@@ -85,7 +85,7 @@ static void threads_run_and_are_waited_for(void)
     CHECK(CreateThread(NULL, 0, NULL, NULL, 0, NULL) == NULL);
 }
 
-/* An object is no port, a port no event. */
+/* An object is not a port, and a port is not an event. */
 static void handles_of_one_kind_are_no_others(void)
 {
     HANDLE port = new_port(0), event = CreateEvent(NULL, FALSE, FALSE, NULL);
@@ -183,7 +183,7 @@ static void ports_are_signalled_while_packets_are_queued(void)
     CHECK_IS(WaitForSingleObject(port, 0), WAIT_TIMEOUT);
     CHECK_IS(WaitForSingleObject(port, A_WHILE), WAIT_TIMEOUT);
 
-    /* What was posted, and stays until it is taken. */
+    /* A posted packet, which stays until it is taken. */
     CHECK_IS(PostQueuedCompletionStatus(port, 0, 7, NULL), TRUE);
     SetLastError(123);
     CHECK_IS(WaitForSingleObject(port, 0), WAIT_OBJECT_0);
@@ -197,7 +197,7 @@ static void ports_are_signalled_while_packets_are_queued(void)
     CHECK_IS(WaitForSingleObject(port, 0), WAIT_TIMEOUT);
     CHECK_IS(WaitForMultipleObjects(2, both, FALSE, INFINITE), WAIT_OBJECT_0);
 
-    /* What a socket reports, also if no thread waits on the port, and what is its last packet. */
+    /* A socket's event, even if no thread waits on the port, and a last packet. */
     CHECK_IS(enable(port, s, 8, FILTER_IN, LEVEL_ONCE), ERROR_SUCCESS);
     CHECK_IS(WaitForSingleObject(port, A_WHILE), WAIT_TIMEOUT);
     for (i = 0; i < 2; i++) {

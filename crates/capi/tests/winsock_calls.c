@@ -1,4 +1,4 @@
-/* Socket calls as they are written for Winsock: what they return, and the code after each failure. */
+/* Socket calls as written for Winsock: their results, and the code after each failure. */
 #include <winsock2.h>
 #include <mswsock.h>
 #include <windows.h>
@@ -160,7 +160,7 @@ static void failures_have_winsock_codes(void)
     stream = tcp_socket();
     CHECK_SOCKET_ERROR(bind(stream, (struct sockaddr *)&somewhere, sizeof somewhere), WSAEADDRNOTAVAIL);
 
-    /* To send in vain raises no signal. */
+    /* A failing send raises no signal. */
     tcp_pair(&near, &far);
     CHECK_IS(shutdown(near, SD_SEND), 0);
     CHECK_SOCKET_ERROR(send(near, &byte, 1, 0), WSAESHUTDOWN);
@@ -183,7 +183,7 @@ static void failures_have_winsock_codes(void)
 }
 
 #ifndef _WIN32
-/* Two streams that are not of TCP; what can be told of a reset is told of these, too. */
+/* Two streams that are not TCP; they report resets as far as possible. */
 static void local_pair(SOCKET *one, SOCKET *other)
 {
     int pair[2];
@@ -194,7 +194,7 @@ static void local_pair(SOCKET *one, SOCKET *other)
 
 #endif
 
-/* The system says it once, the reference each time. */
+/* The system reports it once, the reference each time. */
 static void after_a_reset_every_receive_fails(void)
 {
     enum { BY_RECEIVE, BY_SEND, BY_OPTION, WAYS };
@@ -227,7 +227,7 @@ static void after_a_reset_every_receive_fails(void)
         }
 
 #if HAS_SOCKET_CALLS
-        /* Connected once more it is as good as new. */
+        /* Connected again, it works as if new. */
         memset(&address, 0, sizeof address);
         CHECK_IS(connect(near, (struct sockaddr *)&address, sizeof address), 0); /* AF_UNSPEC: not any more */
         listener = tcp_listener(&address);
@@ -240,7 +240,7 @@ static void after_a_reset_every_receive_fails(void)
         CHECK_IS(closesocket(near), 0);
     }
 
-    /* A reset behind the end of the stream is told by a write first. */
+    /* After the end of the stream, a write first reports a reset. */
     tcp_pair(&near, &far);
     CHECK_IS(shutdown(far, SD_SEND), 0);
     until(near, POLLRDHUP);
@@ -330,7 +330,7 @@ static void what_is_sent_behind_a_shutdown_fails(SOCKET near, SOCKET far, int ha
     }
 }
 
-/* Whatever the peer did, before that or behind it. */
+/* Whatever the peer did, before or after that. */
 static void who_has_shut_its_sending_half_cannot_send(void)
 {
     static const int halves[] = {SD_SEND, SD_BOTH};
@@ -340,7 +340,8 @@ static void who_has_shut_its_sending_half_cannot_send(void)
         for (peer = 0; peer < PEERS; peer++) {
             for (is_first = 0; is_first < 2; is_first++) {
                 if (peer == PEER_HAS_ABORTED && (half == 1 || !is_first)) {
-                    /* A connection that is no more cannot be shut, and a peer that takes nothing learns nothing. */
+                    /* A connection that has ended cannot be shut down, and a peer that reads
+                     * nothing learns nothing. */
                     continue;
                 }
                 tcp_pair(&near, &far);
@@ -388,7 +389,7 @@ static void check_flag(SOCKET s, int level, int name, int on, int size)
     CHECK_IS(got, 1);
 }
 
-/* What is true or false may have one byte, or two. */
+/* A boolean may have one byte, or two. */
 static void a_flag_may_be_a_byte(void)
 {
     static const struct {

@@ -1,2 +1,2 @@
-//! What must not compile with `completion-port`: `tests/cases`. A package of its own, since each test of this
-//! kind builds all that its package depends on once more.
+//! Programs that must not compile with `completion-port`: `tests/cases`. A separate package, since
+//! such tests build all dependencies of their package again.

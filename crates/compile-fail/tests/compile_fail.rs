@@ -1,6 +1,6 @@
 //! What must not compile: the deregistration rules that the compiler enforces.
 
-/// The compiler whose words the expected errors are. Others say the same in other words.
+/// The compiler that has written the expected errors. Others use different words.
 const WRITTEN_WITH: &str = "1.95.";
 
 #[test]

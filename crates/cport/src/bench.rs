@@ -1,4 +1,4 @@
-//! `cport bench`: hands over to the benchmark, a command of its own.
+//! `cport bench`: starts the benchmark, which is a separate command.
 
 use std::env;
 use std::ffi::OsString;
@@ -11,13 +11,13 @@ use clap::{Args, Parser};
 use crate::failure::Failure;
 use crate::system::run_instead;
 
-// This command reads no field: it parses the options in order to show help, and to refuse what makes no sense.
+// This command reads no field: it parses the options to show help and to reject invalid ones.
 #[allow(dead_code, reason = "the benchmark, which compiles this file too, reads the fields")]
 mod options;
 
 const BENCHMARK: &str = "cport-bench";
 
-/// Everything after `bench` is the benchmark's, `--help` too.
+/// Everything after `bench` belongs to the benchmark, including `--help`.
 #[derive(Clone, Debug, Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Passed {
@@ -53,7 +53,7 @@ pub(crate) fn run(passed: &Passed) -> Result<(), Failure> {
             "; in a source tree, `cargo run --release -- bench` builds a new one",
         )
     } else {
-        // Help, and what is wrong with the arguments, needs no benchmark.
+        // Help and argument errors need no benchmark.
         let all = [OsString::from("cport bench")].into_iter().chain(passed.arguments.clone());
         if let Err(said) = Arguments::try_parse_from(all) {
             said.exit();
@@ -66,12 +66,13 @@ pub(crate) fn run(passed: &Passed) -> Result<(), Failure> {
     Err(Failure::to_begin(&format!("cannot run {program}"), &error).and(remedy))
 }
 
-/// The benchmark is not in the registry, since its rivals are many.
+/// The benchmark is not in the registry, because it has many dependencies.
 fn missing() -> Failure {
     let repository = env!("CARGO_PKG_REPOSITORY");
     Failure::Unusable(format!(
-        "there is no `{BENCHMARK}` beside this command, and the current directory is in no source tree of \
-         completion-port: `git clone {repository}`, and in it `cargo run --release -- bench`"
+        "there is no `{BENCHMARK}` next to this command, and the current directory is in no \
+         source tree of completion-port: `git clone {repository}`, and in it `cargo run \
+         --release -- bench`"
     ))
 }
 

@@ -1,4 +1,4 @@
-//! `cport completions`: what a shell needs to complete commands and options.
+//! `cport completions`: generates shell completions of commands and options.
 
 use clap::{Args, Command};
 use clap_complete::Shell;

@@ -1,7 +1,7 @@
-//! One TCP connection that sends back what it receives.
+//! A TCP connection that echoes what it receives.
 //!
-//! A registration has one packet out at a time, so the connection needs no lock: the thread that
-//! has the packet has `&mut Connection`.
+//! A registration has only one packet out at a time, so the connection needs no lock: the thread
+//! with the packet has `&mut Connection`.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -12,12 +12,12 @@ use completion_port::{BorrowedSource, Interest, OneShot, OwnedSource, Ready, Ref
 
 use crate::retry::uninterrupted;
 
-/// What went through all connections of a server.
+/// Traffic of all connections of a server.
 #[derive(Debug, Default)]
 pub(crate) struct Traffic {
     received: AtomicU64,
     sent: AtomicU64,
-    /// Reads that brought something.
+    /// Reads that returned data.
     requests: AtomicU64,
 }
 
@@ -39,29 +39,29 @@ impl Traffic {
         self.sent.load(Relaxed)
     }
 
-    /// Reads that brought something: as many as requests, if each is shorter than a buffer.
+    /// Reads that returned data: the number of requests, if each is shorter than a buffer.
     pub(crate) fn requests(&self) -> u64 {
         self.requests.load(Relaxed)
     }
 }
 
-/// What a socket waits for next.
+/// The event that a socket waits for next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// More to read. `drained` if a read would block now, as far as is known.
+    /// More to read. `drained` if a read is known to block now.
     Read {
-        /// Whether there is nothing left to read.
+        /// Whether no data remains.
         drained: bool,
     },
-    /// A write would block; until that is over, nothing is read.
+    /// A write would block. Until it can continue, nothing is read.
     Write,
-    /// The peer has sent all it had, and has all of it back.
+    /// The peer has ended its stream and received all of it back.
     End,
 }
 
 impl Next {
-    /// Arms `ready` for what comes next, with the hint that saves the system call if there is one.
-    /// A connection that has ended is dropped: that closes it.
+    /// Arms `ready` for the next event, with the hint that saves a system call if possible. Drops a
+    /// finished connection, which closes it.
     pub(crate) fn arm<K>(self, mut ready: Ready<'_, K>) -> Result<(), Refused<K>> {
         match self {
             Self::Read { drained } => {
@@ -82,25 +82,25 @@ impl Next {
     }
 }
 
-/// A connection that always has more to read lets the others have their turn after so many reads. To read
-/// again at once is cheaper than to arm, which is followed by a question to the kernel and a packet.
+/// Maximum number of reads in a turn, so that a busy connection does not starve the others. Reading
+/// again immediately is cheaper than arming, which costs a query to the kernel and a packet.
 const READS: usize = 16;
 
-/// A connection, and what of it has been read but not yet sent back.
+/// A connection, and the data that was read but not yet sent back.
 #[derive(Debug)]
 pub(crate) struct Connection {
     stream: TcpStream,
-    /// At most one buffer full, since nothing is read while there is something in it. That is the
-    /// backpressure: a peer that does not read what comes back soon cannot send either.
+    /// At most one full buffer, since nothing is read until it is empty. This is the backpressure:
+    /// a peer that does not read its echo cannot continue sending.
     pending: Vec<u8>,
     received: u64,
 }
 
 impl Connection {
-    /// Takes a stream over.
+    /// Takes over a stream.
     pub(crate) fn new(stream: TcpStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
-        // What is echoed goes out at once, also when the last segment is not acknowledged yet.
+        // Sends each echo immediately, even if the last segment has not been acknowledged yet.
         stream.set_nodelay(true)?;
         Ok(Self { stream, pending: Vec::new(), received: 0 })
     }
@@ -110,18 +110,18 @@ impl Connection {
         &self.stream
     }
 
-    /// How much was read.
+    /// Number of bytes read.
     pub(crate) fn received(&self) -> u64 {
         self.received
     }
 
-    /// How much was read and is not sent back yet.
+    /// Number of bytes read and not yet sent back.
     pub(crate) fn pending(&self) -> usize {
         self.pending.len()
     }
 
-    /// Does what can be done without blocking, but no more than [`READS`] reads, so that the connections
-    /// take turns.
+    /// Does all possible work without blocking, up to [`READS`] reads, so that the connections take
+    /// turns.
     pub(crate) fn turn(&mut self, buffer: &mut [u8], traffic: &Traffic) -> io::Result<Next> {
         if !self.pending.is_empty() {
             let sent = write_some(&mut self.stream, &self.pending)?;
@@ -150,8 +150,9 @@ impl Connection {
                 self.pending.extend_from_slice(&buffer[sent..read]);
                 return Ok(Next::Write);
             }
-            // On TCP a short read has taken all there was. The exception is an urgent mark, which ends
-            // a read early; a peer that sends one may wait for its echo until it sends more.
+            // On TCP, a short read has taken all available data. The exception is an urgent mark,
+            // which ends a read early; a peer that sends one may wait for its echo before it sends
+            // more.
             if read < buffer.len() {
                 return Ok(Next::Read { drained: true });
             }
@@ -166,7 +167,7 @@ impl Source for Connection {
     }
 }
 
-/// A socket that a port has made, as what it is.
+/// The typed socket for one created by a port.
 pub(crate) fn stream_of(socket: OwnedSource) -> TcpStream {
     match socket.into_descriptor() {
         Ok(socket) => TcpStream::from(socket),
@@ -174,7 +175,7 @@ pub(crate) fn stream_of(socket: OwnedSource) -> TcpStream {
     }
 }
 
-/// Writes until all is written or a write would block; returns how much was.
+/// Writes until everything is written or a write would block; returns the number of bytes written.
 fn write_some(stream: &mut impl Write, bytes: &[u8]) -> io::Result<usize> {
     let mut sent = 0;
     while sent < bytes.len() {

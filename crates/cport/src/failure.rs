@@ -1,33 +1,33 @@
-//! How the command fails: one line for people, one number for scripts.
+//! How the command fails: one line for people, one exit code for scripts.
 
 use std::process::ExitCode;
 use std::{fmt, io};
 
 use crate::system::{descriptor_limit, is_descriptor_limit};
 
-/// Why the command ends without success.
+/// Why the command failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// It could not begin: exit code 2.
+    /// It could not start: exit code 2.
     Unusable(String),
     /// It ran, and the result is wrong: exit code 1.
     Wrong(String),
 }
 
 impl Failure {
-    /// The system refused something that is needed to begin.
+    /// The system refused something that is needed for the start.
     pub(crate) fn to_begin(what: &str, error: &io::Error) -> Self {
         Self::Unusable(format!("{what}: {}", reason(error)))
     }
 
-    /// The system refused something in the middle of the work. If descriptors have run out, that is
-    /// for the user to change, as at the beginning.
+    /// The system refused something in the middle of the work. If descriptors have run out, the
+    /// user has to change that, as at the start.
     pub(crate) fn midway(what: &str, error: &io::Error) -> Self {
         let line = format!("{what}: {}", reason(error));
         if is_descriptor_limit(error) { Self::Unusable(line) } else { Self::Wrong(line) }
     }
 
-    /// The same, with what can be done about it.
+    /// The same, with advice.
     pub(crate) fn and(self, remedy: &str) -> Self {
         match self {
             Self::Unusable(line) => Self::Unusable(line + remedy),
@@ -57,7 +57,7 @@ fn reason(error: &io::Error) -> String {
     }
     match descriptor_limit() {
         Some(limit) => format!("{error}; the limit is {limit} descriptors, `ulimit -n` raises it"),
-        None => format!("{error}; other processes have them all"),
+        None => format!("{error}; other processes use all of them"),
     }
 }
 

@@ -1,15 +1,15 @@
-//! How many threads are at work at once.
+//! Counts threads that work at the same time.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Counts the threads that are between taking packets and their next wait, and remembers the most
-/// there ever were.
+/// Counts the threads that are between taking packets and their next wait, and remembers the
+/// maximum.
 ///
-/// It knows nothing of the port: what it shows is what the port's concurrency value has brought
-/// about. The one way to exceed that value is a thread that falls asleep in the kernel with packets
-/// in its hands, on a lock or a page fault: the port lets another one run in its place, and for a
-/// while both run once it wakes.
+/// It is independent of the port: it shows the effect of the concurrency value. A thread that falls
+/// asleep in the kernel while handling packets, on a lock or a page fault, is the only way to
+/// exceed that value: the port lets another one run, and both run for a while after the first one
+/// wakes.
 #[derive(Debug, Default)]
 pub(crate) struct Gauge {
     now: AtomicUsize,
@@ -17,14 +17,14 @@ pub(crate) struct Gauge {
 }
 
 impl Gauge {
-    /// The calling thread has packets, until what is returned is dropped.
+    /// The calling thread has packets until it drops the result.
     pub(crate) fn enter(&self) -> Entered<'_> {
         let now = self.now.fetch_add(1, Relaxed) + 1;
         self.peak.fetch_max(now, Relaxed);
         Entered(self)
     }
 
-    /// The most there ever were.
+    /// The maximum.
     pub(crate) fn peak(&self) -> usize {
         self.peak.load(Relaxed)
     }

@@ -1,9 +1,9 @@
 //! `cport`: demonstrations of the I/O completion port of the crate `completion-port`, and an echo
 //! server on it.
 //!
-//! Exit codes: 0 if all went well, 1 if the demo found its own result wrong, the probe found something
-//! different, a server thread broke down or clients were cut off, 2 if the command could not begin (a bad argument, an address in use, too few
-//! descriptors). The reason is one line on standard error.
+//! Exit codes: 0 on success; 1 if the demo's result is wrong, the probe found a difference, a
+//! server thread failed or clients were cut off; 2 if the command could not start (a bad argument,
+//! an address in use, too few descriptors). The reason is one line on standard error.
 
 use std::process::ExitCode;
 
@@ -47,29 +47,29 @@ enum Command {
     /// One after the other, on loopback: a replacement for poll, an edge-triggered UDP server, a
     /// multi-threaded server.
     Demo(demo::Options),
-    /// Echo what comes in, over TCP or UDP, until Ctrl-C
+    /// Echo received data over TCP or UDP, until Ctrl-C
     ///
-    /// The first line of the output ends with the address. Ctrl-C or SIGTERM ends the server once its
-    /// clients have back what was received, and it prints its statistics; a second one cuts them off.
+    /// The first line of the output ends with the address. Ctrl-C or SIGTERM ends the server once
+    /// its clients have their data back, and it prints its statistics. A second one cuts them off.
     Echo(echo::Options),
     /// Compare the port with its rivals, side by side
     ///
     /// In a source tree of completion-port, builds the benchmark and runs it. Elsewhere, runs the
     /// `cport-bench` that is in the same directory. All arguments are passed on.
     Bench(bench::Passed),
-    /// Report what this system offers to a port, and try the rules that depend on it
+    /// Report this system's features for a port, and test the rules that depend on them
     ///
-    /// Takes a moment. Exit codes: 0 if all was as expected, 1 if something was different, 2 if it could
-    /// not begin.
+    /// Takes a moment. Exit codes: 0 if all was as expected, 1 if something was different, 2 if it
+    /// could not start.
     Probe(probe::Options),
-    /// Print what a shell needs to complete commands and options
+    /// Print shell completions of commands and options
     ///
-    /// bash: source <(cport completions bash); zsh: cport completions zsh > DIR/_cport, with DIR in $fpath; fish:
-    /// cport completions fish > ~/.config/fish/completions/cport.fish
+    /// bash: source <(cport completions bash); zsh: cport completions zsh > DIR/_cport, with DIR in
+    /// $fpath; fish: cport completions fish > ~/.config/fish/completions/cport.fish
     Completions(completions::Options),
 }
 
-/// The whole command line, that of the benchmark too, which is passed on unread.
+/// The whole command line, including the benchmark's, which is passed on unread.
 fn command() -> clap::Command {
     let bench = |passed: clap::Command| {
         let mut bench = bench::Arguments::command().name("bench");

@@ -1,4 +1,4 @@
-//! What can be given with an option: times.
+//! Parsing of option values: times.
 
 use std::time::Duration;
 
@@ -15,19 +15,19 @@ fn time(text: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(number * seconds).ok()
 }
 
-/// How often something is done: from ten times a second to once an hour.
+/// An interval, from ten times a second to once an hour.
 pub(crate) fn interval(text: &str) -> Result<Duration, String> {
     let range = Duration::from_millis(100)..=Duration::from_secs(3600);
     time(text)
         .filter(|time| range.contains(time))
-        .ok_or_else(|| "a time from 100ms to 60m is wanted, such as 1s".into())
+        .ok_or_else(|| "expected a time from 100ms to 60m, such as 1s".into())
 }
 
-/// How long something may take: not at all to an hour.
+/// A limit, from nothing to an hour.
 pub(crate) fn limit(text: &str) -> Result<Duration, String> {
     time(text)
         .filter(|time| *time <= Duration::from_secs(3600))
-        .ok_or_else(|| "a time from 0 to 60m is wanted, such as 5s".into())
+        .ok_or_else(|| "expected a time from 0 to 60m, such as 5s".into())
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! System calls that a signal interrupts are made again.
+//! Repeats system calls that a signal interrupts.
 
 use std::io::{self, ErrorKind};
 
-/// Makes a call until no signal interrupts it.
+/// Repeats a call until no signal interrupts it.
 pub(crate) fn uninterrupted<R>(mut call: impl FnMut() -> io::Result<R>) -> io::Result<R> {
     loop {
         match call() {

@@ -6,12 +6,12 @@ use terminal_size::{Height, Width, terminal_size_of};
 
 use crate::system::obeys_sequences;
 
-/// The width of standard output; `None` if it is no terminal, or one that does not say.
+/// The width of standard output; `None` if it is not a terminal, or has no known width.
 pub(crate) fn output_width() -> Option<usize> {
     columns(terminal_size_of(io::stdout()))
 }
 
-/// The same of standard error.
+/// The same for standard error.
 pub(crate) fn error_width() -> Option<usize> {
     columns(terminal_size_of(io::stderr()))
 }
@@ -20,14 +20,13 @@ fn columns(size: Option<(Width, Height)>) -> Option<usize> {
     size.map(|(Width(columns), _)| usize::from(columns)).filter(|columns| *columns > 0)
 }
 
-/// Whether standard output is a terminal that can draw a line again.
+/// Whether standard output is a terminal that can redraw a line.
 pub(crate) fn can_redraw() -> bool {
     let is_dumb = || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     io::stdout().is_terminal() && !is_dumb() && obeys_sequences()
 }
 
-/// The same text, with line breaks in the place of spaces where a line would be too long. What is carried over
-/// stands further right than the line that it belongs to.
+/// Wraps lines that are too long. Continuation lines are indented further.
 pub(crate) fn fitted(text: &str, width: Option<usize>) -> String {
     let Some(width) = width else { return text.to_owned() };
     let mut all = String::with_capacity(text.len());
@@ -46,15 +45,15 @@ pub(crate) fn fitted(text: &str, width: Option<usize>) -> String {
 fn fit(all: &mut String, line: &str, width: usize) {
     let text = line.trim_start_matches(' ');
     let indent = line.len() - text.len();
-    // Where an indent would take half of the room, there is none.
+    // No indentation if it would take half of the width.
     let [indent, next] = [indent, indent + 2].map(|it| if it < width / 2 { it } else { 0 });
     all.push_str(&" ".repeat(indent));
     let parts = lines(text, width - indent, width - next);
     all.push_str(&parts.join(&format!("\n{}", " ".repeat(next))));
 }
 
-/// The words of a text on lines of at most `first` and then `next` characters. A word that is longer stands on a
-/// line of its own; spaces at which a line is broken are left out.
+/// The words of a text on lines of at most `first` and then `next` characters. A longer word has
+/// its own line. Spaces at line breaks are dropped.
 pub(crate) fn lines(text: &str, first: usize, next: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let (mut line, mut length) = (String::new(), None);
@@ -74,7 +73,7 @@ pub(crate) fn lines(text: &str, first: usize, next: usize) -> Vec<String> {
             None => letters,
         });
         line.push_str(word);
-        // Spaces lead no line but the first.
+        // Only the first line keeps leading spaces.
         if line.is_empty() && !lines.is_empty() {
             length = None;
         }
@@ -85,7 +84,7 @@ pub(crate) fn lines(text: &str, first: usize, next: usize) -> Vec<String> {
     lines
 }
 
-/// Fields two spaces apart, on as many lines as they need; none is broken.
+/// Fields separated by two spaces, on as many lines as needed; none is broken.
 pub(crate) fn fields(fields: &[String], width: Option<usize>) -> String {
     let mut text = String::new();
     let mut column = 0;

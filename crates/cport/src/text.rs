@@ -1,4 +1,4 @@
-//! Words and numbers for people, and the one way to standard output.
+//! Words and numbers for people, and the only code that writes to standard output.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -8,7 +8,7 @@ use completion_port::PacketCounts;
 use crate::failure::Failure;
 use crate::terminal;
 
-/// Writes to standard output, at once. A reader that has gone away is no failure.
+/// Writes to standard output immediately. A reader that has gone away is not a failure.
 pub(crate) fn say(text: fmt::Arguments<'_>) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     match out.write_fmt(text).and_then(|()| out.flush()) {
@@ -19,12 +19,12 @@ pub(crate) fn say(text: fmt::Arguments<'_>) -> Result<(), Failure> {
     }
 }
 
-/// The same for text whose lines are made to fit the terminal.
+/// The same for text whose lines are wrapped for the terminal.
 pub(crate) fn show(text: fmt::Arguments<'_>) -> Result<(), Failure> {
     say(format_args!("{}", terminal::fitted(&text.to_string(), terminal::output_width())))
 }
 
-/// A number with its thousands set apart: `1,048,576`.
+/// A number with thousands separators: `1,048,576`.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -37,7 +37,7 @@ pub(crate) fn grouped(number: u64) -> String {
     text
 }
 
-/// A number of bytes in the unit that suits it: `1.5 MiB`.
+/// A number of bytes in a suitable unit: `1.5 MiB`.
 #[allow(clippy::cast_precision_loss, reason = "one decimal place is shown")]
 pub(crate) fn bytes(number: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];

@@ -64,15 +64,15 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Runs `act` and tells how often this thread allocated meanwhile. Always 0 unless [`Counting`] is
-/// the global allocator.
+/// Runs `act` and returns how often this thread allocated meanwhile. Always 0 unless [`Counting`]
+/// is the global allocator.
 pub fn count<R>(act: impl FnOnce() -> R) -> (R, u64) {
     let before = HERE.get();
     let done = act();
     (done, HERE.get() - before)
 }
 
-/// Runs `act` and tells how often any thread of the process allocated meanwhile.
+/// Runs `act` and returns how often any thread of the process allocated meanwhile.
 pub fn count_all_threads<R>(act: impl FnOnce() -> R) -> (R, u64) {
     let before = ALL.load(Relaxed);
     let done = act();

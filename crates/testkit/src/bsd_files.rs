@@ -4,15 +4,16 @@ use completion_port::sim;
 
 use crate::{Socket, System, lacking};
 
-/// What lets the operations on a file end that hang: those of a simulated kernel.
+/// Releases hanging operations on a file: those of a simulated kernel.
 #[derive(Debug)]
 pub struct Hanging(sim::Kernel);
 
 impl Hanging {
-    /// Waits until so many reads have begun, where one that has not begun is another thing. On a simulated kernel it is none.
+    /// Waits until that many reads have begun, on systems that distinguish these. A simulated
+    /// kernel does not.
     pub fn await_begun(&self, _count: usize) {}
 
-    /// Lets a read end that has begun: it brings the byte `x`, if it was not called off.
+    /// Lets a read that has begun end: it returns the byte `x`, unless it was cancelled.
     pub fn release(&self) {
         self.0.release_files();
     }
@@ -25,32 +26,33 @@ impl System {
         true
     }
 
-    /// Whether threads do what has to wait. What they have begun they do not give up.
+    /// Whether threads do the blocking work. They do not give up work in progress.
     #[must_use]
     pub fn has_file_threads(&self) -> bool {
         self.kernel().is_none()
     }
 
-    /// Only the first `cached` bytes of a file are in memory from now on; as far as the system goes by that, which none of
-    /// these does. A number of whole pages.
+    /// From now on only the first `cached` bytes of a file are in memory, if the system respects
+    /// this, which none of these does. A number of whole pages.
     pub fn set_cached(&self, file: &Socket, cached: usize) {
         if let (Some(kernel), Some(file)) = (self.kernel(), file.as_simulated()) {
             kernel.set_cached(file, cached);
         }
     }
 
-    /// How many bytes of a file, beginning there, are in memory, as far as the system tells: none.
+    /// How many bytes of a file are in memory from there on, as far as the system reports: none.
     #[must_use]
     pub fn cached_from(&self, _file: &Socket, _offset: usize, _most: usize) -> usize {
         0
     }
 
-    /// A file from which reads hang until they are released; also those that the kernel has. Claims about such reads are skipped by
-    /// their names on the system of this machine: none of its calls tells whether a thread has begun with one.
+    /// A file from which reads hang until they are released, including those in the kernel. Claims
+    /// about such reads are skipped, with a message, on the system of this machine: none of its
+    /// calls reports whether a thread has begun one.
     #[must_use]
     pub fn hanging(&self) -> (Socket, Hanging) {
         let Some(kernel) = self.kernel() else {
-            lacking("call that tells whether another thread reads");
+            lacking("call that reports whether another thread reads");
         };
         kernel.script_files(sim::FileScript::Begun);
         let file = kernel.file(b"x").unwrap();

@@ -7,9 +7,10 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 /// Held for reading while a claim runs, and for writing while a process is made.
 static MAKING: RwLock<()> = RwLock::new(());
 
-/// Starts `command` while no claim runs in this process ([`run`](crate::run())). Until a child process
-/// runs its own program it has copies of all descriptors, so that what a claim closes meanwhile would
-/// stay open; and a fork of this process puts threads to sleep at their next write to memory.
+/// Starts `command` while no claim runs in this process ([`run`](crate::run())). Until a child
+/// process runs its own program it has copies of all descriptors, so that what a claim closes
+/// meanwhile would stay open; and a fork of this process puts threads to sleep at their next write
+/// to memory.
 ///
 /// # Waiting
 ///
@@ -17,7 +18,7 @@ static MAKING: RwLock<()> = RwLock::new(());
 ///
 /// # Errors
 ///
-/// As [`Command::spawn`] has them.
+/// Those of [`Command::spawn`].
 pub fn spawn(command: &mut Command) -> io::Result<Child> {
     /// Wine loses a new process now and then, before that has begun: `ERROR_INTERNAL_ERROR`. Windows has no such failure.
     const LOST: Option<i32> = if cfg!(windows) { Some(1359) } else { None };
@@ -32,9 +33,9 @@ pub fn spawn(command: &mut Command) -> io::Result<Child> {
     }
 }
 
-/// Runs the test `name` (its full path, as libtest prints it) once more in a process of its own, and
-/// tells whether this is that process. For tests that fork: a fork keeps the sockets of other tests
-/// open.
+/// Runs the test `name` (its full path, as libtest prints it) again in a separate process, and
+/// returns whether this is that process. For tests that fork: a fork keeps the sockets of other
+/// tests open.
 ///
 /// Panics if the test fails there, or does not exist.
 ///

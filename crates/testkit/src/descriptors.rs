@@ -6,7 +6,7 @@ use std::{fs, thread};
 
 use crate::SOON;
 
-/// The open descriptors: number and what it names, as `/proc/self/fd` shows it.
+/// The open descriptors: number and target, as in `/proc/self/fd`.
 #[must_use]
 pub fn open() -> BTreeMap<i32, String> {
     let list = fs::read_dir("/proc/self/fd").unwrap();
@@ -36,7 +36,11 @@ pub fn assert_same(before: &BTreeMap<i32, String>, after: &BTreeMap<i32, String>
 ///
 /// Panics if others stay open for too long.
 #[track_caller]
-#[allow(clippy::disallowed_methods, reason = "nothing tells that a thread has closed a descriptor")]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "no event reports that a thread has closed a \
+                                              descriptor"
+)]
 pub fn await_same(before: &BTreeMap<i32, String>) {
     let begun = Instant::now();
     let has_more = || open().keys().any(|number| !before.contains_key(number));

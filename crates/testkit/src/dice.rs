@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Where a seed that is to be used again is taken from.
+/// The source of a seed to reuse.
 const SEED: &str = "TESTKIT_SEED";
 
 /// Small and fast: the sequence does not matter, only that it varies, and that its seed is known.

@@ -16,7 +16,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use crate::unix_files::nameless_in;
 use crate::{SOON, Socket, System};
 
-/// What lets the operations on a file end that hang.
+/// Releases hanging operations on a file.
 #[derive(Debug)]
 pub struct Hanging(End);
 
@@ -45,7 +45,7 @@ fn readers(name: &Path) -> usize {
 /// A multiple of the block of any file system that tests are run on.
 pub const BLOCK: usize = 4096;
 
-/// Whether a block can be read from this file, and nothing that is none.
+/// Whether this file allows reads of whole blocks but no others.
 fn demands_alignment(file: &File) -> bool {
     let mut bytes = vec![0; 3 * BLOCK];
     let boundary = bytes.as_ptr().align_offset(BLOCK);
@@ -61,7 +61,7 @@ fn demands_alignment(file: &File) -> bool {
 }
 
 impl Hanging {
-    /// Waits until so many reads have begun, where one that has not begun is another thing.
+    /// Waits until that many reads have begun, on systems that distinguish these.
     ///
     /// # Waiting
     ///
@@ -76,7 +76,7 @@ impl Hanging {
         }
     }
 
-    /// Lets a read end that has begun: it brings the byte `x`, if it was not called off.
+    /// Lets a read that has begun end: it returns the byte `x`, unless it was cancelled.
     pub fn release(&self) {
         match &self.0 {
             End::Native(writer, _) => {
@@ -116,8 +116,8 @@ impl System {
         !port.is_err_and(|error| error.kind() == ErrorKind::Unsupported)
     }
 
-    /// Whether threads do what has to wait: that is asked for, or there is no ring. What they have begun they do not give
-    /// up.
+    /// Whether threads do the blocking work, by request or because there is no ring. They do not
+    /// give up work in progress.
     #[must_use]
     pub fn has_file_threads(&self) -> bool {
         match self.file_engine() {
@@ -148,8 +148,8 @@ impl System {
         })
     }
 
-    /// Only the first `cached` bytes of a file are in memory from now on; as far as the system goes by that. A number of
-    /// whole pages.
+    /// From now on only the first `cached` bytes of a file are in memory, if the system respects
+    /// this. A number of whole pages.
     pub fn set_cached(&self, file: &Socket, cached: usize) {
         if let (Some(kernel), Some(file)) = (self.kernel(), file.as_simulated()) {
             return kernel.set_cached(file, cached);

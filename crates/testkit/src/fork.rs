@@ -4,8 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::{fs, io};
 
-/// A child that is stuck for so many seconds is ended by a signal; a child of it sooner, so that it can
-/// tell.
+/// A signal ends a child that is stuck for this many seconds. Its own child is ended sooner, so
+/// that it can report this.
 static STUCK: AtomicU32 = AtomicU32::new(480);
 
 /// A forked child of this process.
@@ -77,8 +77,8 @@ pub fn in_forked_child(act: impl FnOnce() -> u8) -> u8 {
     }
 }
 
-/// As [`in_forked_child`], for a child whose monotonic clock is by so many seconds ahead of this process's, or
-/// behind it: in a time namespace of its own.
+/// As [`in_forked_child`], for a child whose monotonic clock is this many seconds ahead of this
+/// process's, or behind if negative: it has its own time namespace.
 ///
 /// # Waiting
 ///
@@ -86,7 +86,7 @@ pub fn in_forked_child(act: impl FnOnce() -> u8) -> u8 {
 ///
 /// # Errors
 ///
-/// This process may not make time namespaces. A test says so and is skipped.
+/// This process may not make time namespaces. The test prints this and is skipped.
 pub fn in_forked_child_with_clock(ahead: i64, act: impl FnOnce() -> u8) -> io::Result<u8> {
     /// No status of a child that got so far.
     const REFUSED: u8 = 254;
@@ -103,8 +103,8 @@ pub fn in_forked_child_with_clock(ahead: i64, act: impl FnOnce() -> u8) -> io::R
     if status == REFUSED { Err(io::ErrorKind::PermissionDenied.into()) } else { Ok(status) }
 }
 
-/// How often a test forks that does so beside threads which are busy: a hundred times, or as often as
-/// `FORKS` in the environment says.
+/// How often a test forks while other threads are busy: a hundred times, or `FORKS` in the
+/// environment.
 #[must_use]
 pub fn forks() -> u32 {
     std::env::var("FORKS").map_or(100, |number| number.parse().unwrap())

@@ -1,4 +1,5 @@
-//! A disk that does not answer: reads that the kernel holds until the test lets them go on, `seccomp_unotify(2)`.
+//! A disk that does not answer: the kernel holds reads until the test releases them,
+//! `seccomp_unotify(2)`.
 
 use std::ffi::c_ulong;
 use std::io;
@@ -9,20 +10,20 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::sandbox::{JUMP_IF_EQUAL, LOAD, RETURN, install, instruction};
 
-/// Which argument of `preadv(2)` is the position; its lower half stands there.
+/// The index of `preadv(2)`'s position argument, which has its lower half.
 const POSITION: usize = 3;
 
-/// All threads of the process get the filter. Systems that know the last flag (Linux 5.7) can let a call go on that they
-/// hold.
+/// All threads of the process get the filter. Systems that know the last flag (Linux 5.7) can
+/// continue a held call.
 const FLAGS: c_ulong = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER
     | libc::SECCOMP_FILTER_FLAG_TSYNC
     | libc::SECCOMP_FILTER_FLAG_TSYNC_ESRCH;
 
-/// What every disk is for this process: a read that begins at one place hangs. What is read elsewhere does not.
+/// Affects every disk for this process: reads at one position hang, all others do not.
 #[derive(Debug)]
 pub struct HangingDisk(OwnedFd);
 
-/// A read that hangs. Its thread is in the system call, which the kernel has not begun to carry out.
+/// A hanging read. Its thread is in the system call, which the kernel has not started to execute.
 #[derive(Debug)]
 #[must_use]
 pub struct HangingRead<'d> {
@@ -31,13 +32,14 @@ pub struct HangingRead<'d> {
 }
 
 impl HangingDisk {
-    /// From now on, and until this process ends, every `preadv(2)` at `place` hangs, whatever the file. A `preadv2(2)` says
-    /// wherever it reads that it would have to wait, so that nothing is read at once. When the disk is dropped the
-    /// reads fail. For a test in [a process of its own](crate::in_a_process_of_its_own).
+    /// From now on, and until this process ends, every `preadv(2)` at `place` hangs, whatever the
+    /// file. Every `preadv2(2)` fails as if it would block, so that nothing is read immediately.
+    /// When the disk is dropped, the reads fail. For a test in [a process of its
+    /// own](crate::in_a_process_of_its_own).
     ///
     /// # Errors
     ///
-    /// The system has nothing that holds a call, or does not let us. A test says so and is skipped.
+    /// The system cannot hold calls, or does not allow it. The test prints this and is skipped.
     pub fn new(place: u32) -> io::Result<Self> {
         let number = |call| u32::try_from(call).unwrap();
         let low = if cfg!(target_endian = "big") { 4 } else { 0 };
@@ -68,7 +70,7 @@ impl HangingDisk {
         let mut listener = [PollFd::new(&self.0, PollFlags::IN)];
         assert_eq!(poll(&mut listener, Some(&limit)), Ok(1), "no thread reads there");
         let data = libc::seccomp_data { nr: 0, arch: 0, instruction_pointer: 0, args: [0; 6] };
-        // The kernel demands that all of it is zero.
+        // The kernel demands zeros.
         let mut call = libc::seccomp_notif { id: 0, pid: 0, flags: 0, data };
         self.ask(libc::SECCOMP_IOCTL_NOTIF_RECV, &mut call);
         HangingRead { disk: self, id: call.id }
@@ -86,7 +88,7 @@ impl HangingDisk {
 }
 
 impl HangingRead<'_> {
-    /// Lets the read go on: the kernel carries it out.
+    /// Releases the read: the kernel performs it.
     pub fn release(self) {
         let flags = u32::try_from(libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE).unwrap();
         let mut answer = libc::seccomp_notif_resp { id: self.id, val: 0, error: 0, flags };

@@ -1,21 +1,22 @@
-//! What the tests of the workspace share.
+//! Helpers for the tests of the workspace.
 //!
-//! * [`on_every_system!`] (for files [`on_every_file_system!`]) makes one test of a claim for each back end that this machine has; it
-//!   checks that the test leaves no socket and ends in time.
+//! * [`on_every_system!`] (for files [`on_every_file_system!`]) makes one test of a claim for each
+//!   back end that this machine has; it checks that the test leaves no socket and ends in time.
 //! * [`System`] makes ports and [`Socket`]s, real or simulated, with the same methods.
 //! * [`connected`] makes two ends of a [`Stream`] of the standard library.
-//! * [`descriptors`] looks for leaked descriptors, [`alloc`] counts allocations, [`syscalls`] counts
-//!   system calls.
+//! * [`descriptors`] looks for leaked descriptors, [`alloc`] counts allocations, [`syscalls`]
+//!   counts system calls.
 //! * [`rights`] sends descriptors over sockets.
-//! * An [`Obstacle`] puts a thread to sleep in the kernel, [`scheduler`] tells what becomes of a
-//!   thread that runs.
-//! * A [`HangingDisk`] does not answer some reads until the test says so.
-//! * [`sandbox`] takes a system call away from a test; [`spawn`] starts a process while no claim runs,
+//! * An [`Obstacle`] puts a thread to sleep in the kernel, [`scheduler`] reports the state of a
+//!   running thread.
+//! * A [`HangingDisk`] does not answer some reads until the test releases them.
+//! * [`sandbox`] refuses a system call to a test; [`spawn`] starts a process while no claim runs,
 //!   [`fork`] forks this one.
-//! * [`SOON`] is how long a test waits for an event, and [`effort`] multiplies the repetitions of random steps.
-//! * [`Dice`] are chance that can be had again.
+//! * [`SOON`] is how long a test waits for an event, and [`effort`] multiplies the repetitions of
+//!   random steps.
+//! * [`Dice`] are reproducible random numbers.
 //!
-//! Whatever goes wrong in here makes the test fail: the constructors panic.
+//! Any error in here makes the test fail: the constructors panic.
 #![allow(
     clippy::unwrap_used,
     clippy::missing_panics_doc,

@@ -49,7 +49,7 @@ impl MissingPage {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: `from_raw_fd` demands an open descriptor that nothing else owns.
-        // - the system call returned it just now.
+        // - the system call has just returned it.
         let supplier = unsafe { OwnedFd::from_raw_fd(supplier) };
         // SAFETY: sysconf(3) demands nothing.
         let size = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap();

@@ -18,8 +18,7 @@ use crate::patience::LIMIT;
 #[cfg(target_os = "linux")]
 use crate::slow_start::SlowStart;
 
-/// Something that puts each thread which meets it to sleep, without a word to any port. Dropping
-/// clears it.
+/// Puts each thread that meets it to sleep, without announcing it to any port. Dropping clears it.
 #[derive(Debug)]
 pub struct Obstacle(Kind);
 
@@ -98,8 +97,9 @@ impl Obstacle {
         Self(Kind::Stream { empty, other_end: Mutex::new(Some(other_end)) })
     }
 
-    /// The start of a process, which suspends the thread until the process runs its program. That has all
-    /// descriptors of this process meanwhile: for a test in [a process of its own](crate::in_a_process_of_its_own).
+    /// The start of a process, which suspends the thread until the process runs its program.
+    /// Meanwhile that process has all descriptors of this one: for a test in [a process of its
+    /// own](crate::in_a_process_of_its_own).
     #[must_use]
     #[cfg(target_os = "linux")]
     pub fn slow_start() -> Self {
@@ -110,7 +110,7 @@ impl Obstacle {
     ///
     /// # Errors
     ///
-    /// The system does not let us see to the pages of our own process.
+    /// The system does not let us handle page faults of our own process.
     #[cfg(target_os = "linux")]
     pub fn missing_page() -> io::Result<Self> {
         MissingPage::new().map(|page| Self(Kind::Page(page)))

@@ -19,7 +19,7 @@ pub fn send(over: impl AsFd, descriptor: impl AsFd) {
     assert_eq!(sent, 1);
 }
 
-/// Receives what was sent, and its byte, which must be there.
+/// Receives a descriptor and its byte, which must be available.
 #[must_use]
 pub fn receive(over: impl AsFd) -> OwnedFd {
     let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];

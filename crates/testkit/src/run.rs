@@ -50,12 +50,13 @@ pub fn skipped(why: impl Display) {
 /// The machine was so busy that the test missed a time which it had to be in.
 struct Late;
 
-/// Ends the claim that the calling thread makes, which is then made once more: the thread had to do something in time, and
-/// the machine was too busy for that.
+/// Ends the calling thread's claim, which is then tried again: the thread had to do something in
+/// time, and the machine was too busy.
 ///
 /// # Panics
 ///
-/// Always, by which this attempt ends. [`run`] sees to it that its test does not fail, unless that goes on and on.
+/// Always; this ends the attempt. [`run`] makes sure that the test does not fail, unless it happens
+/// too often.
 pub fn late() -> ! {
     panic::resume_unwind(Box::new(Late))
 }
@@ -63,17 +64,17 @@ pub fn late() -> ! {
 /// How often a claim may be [`late`], and more often while it is within [`SOON`].
 const ATTEMPTS: usize = 20;
 
-/// Runs `claim` on the system that `make` makes; [`on_every_system!`](crate::on_every_system) calls
-/// it.
+/// Runs `claim` on the system that `make` creates; [`on_every_system!`](crate::on_every_system)
+/// calls it.
 ///
 /// Fails if the claim panics or returns an error, does not end, or leaves a socket or (simulated) a
-/// port behind. With `RUST_TEST_THREADS=1` in the environment, when no other test runs, any
-/// descriptor of the process that was left open is found too. Meanwhile no other test
-/// [starts a process](crate::spawn).
+/// port behind. With `RUST_TEST_THREADS=1` in the environment, when no other test runs, it also
+/// finds any descriptor of the process that was left open. Meanwhile no other test [starts a
+/// process](crate::spawn).
 pub fn run<R: Outcome + 'static>(make: fn() -> System, claim: fn(&System) -> R) {
     let _undisturbed = child::undisturbed();
     let alone = std::env::var("RUST_TEST_THREADS").is_ok_and(|threads| threads == "1");
-    // Where the system lists what a process has open.
+    // If the system lists a process's open descriptors.
     #[cfg(target_os = "linux")]
     let before = alone.then(crate::descriptors::open);
     #[cfg(not(target_os = "linux"))]
@@ -97,13 +98,13 @@ pub fn run<R: Outcome + 'static>(make: fn() -> System, claim: fn(&System) -> R) 
     }
 }
 
-/// Makes the claim once. Returns what it has panicked with.
+/// Tries the claim once. Returns the value of its panic.
 fn attempt<R: Outcome + 'static>(
     make: fn() -> System,
     claim: fn(&System) -> R,
 ) -> Option<Box<dyn Any + Send>> {
     let (done, end) = mpsc::channel::<()>();
-    // In a thread of its own, so that a test that is stuck can be told from one that is slow.
+    // In a separate thread, so that a stuck test can be distinguished from a slow one.
     let test = thread::spawn(move || {
         let _done = done;
         let system = make();
@@ -120,9 +121,10 @@ fn attempt<R: Outcome + 'static>(
     test.join().err()
 }
 
-/// Makes a module for each claim with one test for each back end: `name::epoll` and `name::sim`. The tests
-/// `name::once` and `name::sim_once` use ports that arm a descriptor again for each report. In `name::sim_kqueue` the ports of the simulated kernel
-/// watch their sockets by a kqueue, and in `name::sim_notifications` by the notifications of Windows.
+/// Creates a module for each claim with one test for each back end: `name::epoll` and `name::sim`.
+/// The tests `name::once` and `name::sim_once` use ports that arm a descriptor again for each
+/// report. In `name::sim_kqueue` the ports of the simulated kernel watch their sockets with a
+/// kqueue, and in `name::sim_notifications` with the notifications of Windows.
 ///
 /// ```
 /// testkit::on_every_system! {
@@ -135,7 +137,7 @@ fn attempt<R: Outcome + 'static>(
 /// }
 /// ```
 ///
-/// A claim may also return a `Result<(), E>`. See [`run`] for what is checked beside the claim.
+/// A claim may also return a `Result<(), E>`. See [`run`] for additional checks.
 #[macro_export]
 macro_rules! on_every_system {
     ($($claims:tt)+) => {
@@ -155,9 +157,9 @@ macro_rules! on_every_system {
     };
 }
 
-/// As [`on_every_system!`](crate::on_every_system), for what is about files: with a ring, with threads, with
-/// descriptors that are armed anew for each report, and on the simulated kernel in both ways. Where there is no ring,
-/// that test is skipped, by its name.
+/// Like [`on_every_system!`](crate::on_every_system), for claims about files: with a ring, with
+/// threads, with descriptors that are armed again for each report, and on the simulated kernel in
+/// both ways. Without a ring, that test is skipped with a message.
 #[macro_export]
 macro_rules! on_every_file_system {
     ($($claims:tt)+) => {
@@ -179,8 +181,8 @@ macro_rules! on_every_file_system {
     };
 }
 
-/// As [`on_every_system!`](crate::on_every_system), for what a port that arms its descriptors anew for each
-/// report does in another way.
+/// Like [`on_every_system!`](crate::on_every_system), for behaviour that differs on a port that
+/// arms its descriptors again for each report.
 #[macro_export]
 macro_rules! on_edge_triggered_systems {
     ($($claims:tt)+) => {
@@ -196,8 +198,8 @@ macro_rules! on_edge_triggered_systems {
     };
 }
 
-/// As [`on_every_system!`](crate::on_every_system), for what only a port does that arms its descriptors anew for
-/// each report.
+/// As [`on_every_system!`](crate::on_every_system), for what only a port does that arms its
+/// descriptors again for each report.
 #[macro_export]
 macro_rules! on_one_shot_systems {
     ($($claims:tt)+) => {
@@ -233,7 +235,7 @@ macro_rules! on_kqueue_systems {
 macro_rules! claims_on {
     ($systems:tt $($(#[$attribute:meta])* fn $name:ident($system:ident: &System) $(-> $outcome:ty)? $body:block)+) => {$(
         mod $name {
-            #[allow(unused_imports, reason = "a claim may need nothing of what is around it")]
+            #[allow(unused_imports, reason = "a claim may need nothing from its surroundings")]
             use super::*;
 
             $(#[$attribute])*

@@ -1,4 +1,5 @@
-//! Runs a test once more in a process of its own that is refused system calls, from its start or from then on: `seccomp(2)`.
+//! Runs a test again in a separate process that is refused system calls, from its start or from a
+//! later point: `seccomp(2)`.
 
 use std::ffi::{c_int, c_long, c_ulong};
 use std::io;
@@ -13,7 +14,7 @@ pub(crate) const LOAD: u16 = 0x20;
 pub(crate) const JUMP_IF_EQUAL: u16 = 0x15;
 pub(crate) const RETURN: u16 = 0x06;
 
-/// An instruction, which passes over so many others if it is a jump.
+/// An instruction, which skips this many others if it is a jump.
 pub(crate) const fn instruction(
     code: u16,
     jump_if: u8,
@@ -23,8 +24,8 @@ pub(crate) const fn instruction(
     libc::sock_filter { code, jt: jump_if, jf: jump_if_not, k }
 }
 
-/// Has this filter look at the system calls of this thread, and of those that it makes from now on; and what else the
-/// flags of seccomp(2) say. What that call has returned comes back. Only system calls are made.
+/// Installs a filter for the system calls of this thread and of the threads it creates; `flags` are
+/// those of seccomp(2). Returns the call's result. Makes only system calls.
 pub(crate) fn install(filter: &mut [libc::sock_filter], flags: c_ulong) -> io::Result<c_long> {
     let len = u16::try_from(filter.len()).unwrap();
     let program = libc::sock_fprog { len, filter: filter.as_mut_ptr() };
@@ -79,12 +80,13 @@ pub fn refuse_to(command: &mut Command, calls: &[c_long], code: c_int) {
     unsafe { command.pre_exec(move || install(&mut filter, 0).map(drop)) };
 }
 
-/// Makes these system calls (`libc::SYS_…`) fail with `code` from now on, in all threads of this process and in the
-/// processes that it starts. It cannot be undone, so the test needs a process of its own.
+/// Makes these system calls (`libc::SYS_…`) fail with `code` from now on, in all threads of this
+/// process and in the processes that it starts. This cannot be undone, so the test needs its own
+/// process.
 ///
 /// # Errors
 ///
-/// The system has no sandboxes. A test says so and is skipped.
+/// The system has no sandboxes. The test prints this and is skipped.
 pub fn refuse_from_now_on(calls: &[c_long], code: c_int) -> io::Result<()> {
     match install(&mut filter(calls, code), libc::SECCOMP_FILTER_FLAG_TSYNC)? {
         0 => Ok(()),
@@ -93,7 +95,8 @@ pub fn refuse_from_now_on(calls: &[c_long], code: c_int) -> io::Result<()> {
 }
 
 /// Runs the test `name` of this test binary (its full path, as libtest prints it) in a new process
-/// in which these system calls (`libc::SYS_…`) fail with `code`. The test finds out by [`is_inside`] and [`code`].
+/// in which these system calls (`libc::SYS_…`) fail with `code`. The test detects this with
+/// [`is_inside`] and [`code`].
 ///
 /// Panics if the test fails there, or does not exist.
 ///
@@ -103,7 +106,7 @@ pub fn refuse_from_now_on(calls: &[c_long], code: c_int) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// The system has no sandboxes. A test says so and is skipped.
+/// The system has no sandboxes. The test prints this and is skipped.
 pub fn run(name: &str, calls: &[c_long], code: c_int) -> io::Result<()> {
     let mut command = Command::new(std::env::current_exe()?);
     command

@@ -15,7 +15,7 @@ use std::sync::{Mutex, PoisonError};
 #[derive(Debug)]
 pub(crate) struct SlowStart {
     fifo: PathBuf,
-    /// Once it is there, the process waits no longer.
+    /// Once it is present, the process no longer waits.
     writer: Mutex<Option<File>>,
 }
 
@@ -44,7 +44,7 @@ impl SlowStart {
         // - valid for writes: `actions` is a local.
         assert_eq!(unsafe { libc::posix_spawn_file_actions_init(actions.as_mut_ptr()) }, 0);
         // SAFETY: `assume_init` demands a value.
-        // - it was written just now.
+        // - it has just been written.
         let mut actions: libc::posix_spawn_file_actions_t = unsafe { actions.assume_init() };
         let reading = libc::O_RDONLY;
         // SAFETY: posix_spawn_file_actions_addopen(3) changes the value at the first pointer, and reads text
@@ -81,7 +81,7 @@ impl SlowStart {
         assert_eq!(status, 0);
     }
 
-    /// From now on it starts at once.
+    /// From now on it starts immediately.
     pub(crate) fn clear(&self) {
         // For reading as well, so that the open waits for no other end.
         let writer = OpenOptions::new().read(true).write(true).open(&self.fifo).unwrap();

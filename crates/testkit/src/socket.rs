@@ -142,7 +142,7 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// What the system says, for this method and the others.
+    /// The system's error, for this method and the others.
     pub fn read(&self, buf: &mut [u8]) -> io::Result<usize> {
         match &self.end {
             End::Native(descriptor) => native::read(descriptor, buf),
@@ -154,7 +154,7 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// What the system says; `Unsupported` of a simulated object that has no answer.
+    /// The system's error; `Unsupported` for a simulated object without an answer.
     pub fn unread(&self) -> io::Result<usize> {
         match &self.end {
             End::Native(descriptor) => native::unread(descriptor),
@@ -168,7 +168,7 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         match &self.end {
             End::Native(descriptor) => native::write(descriptor, bytes),
@@ -176,12 +176,12 @@ impl Socket {
         }
     }
 
-    /// What the system says of a real one now, by the bits that poll(2) has on Linux.
+    /// The state of a real socket, with the bits of Linux's poll(2).
     #[must_use]
     pub fn polled(&self) -> u32 {
         native::polled(match &self.end {
             End::Native(descriptor) => descriptor,
-            End::Simulated(_) => panic!("a simulated kernel tells what it says itself"),
+            End::Simulated(_) => panic!("a simulated kernel reports its own state"),
         })
     }
 
@@ -221,7 +221,7 @@ impl Socket {
         bytes
     }
 
-    /// Writes until there is no more room; tells how much went in.
+    /// Writes until there is no more room; returns the number of bytes.
     #[track_caller]
     pub fn fill(&self) -> usize {
         let bytes = [b'x'; 4096];
@@ -235,7 +235,7 @@ impl Socket {
         }
     }
 
-    /// Reads until there is nothing left, or to the end; tells how much came out.
+    /// Reads until no data remains, or to the end; returns the number of bytes.
     #[track_caller]
     pub fn drain(&self) -> usize {
         let mut bytes = vec![0; 64 * 1024];
@@ -254,7 +254,7 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub fn recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, Option<Address>)> {
         match &self.end {
             End::Native(descriptor) => {
@@ -272,7 +272,7 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub fn send_to(&self, bytes: &[u8], address: &Address) -> io::Result<usize> {
         match (&self.end, &address.0) {
             (End::Native(descriptor), Place::Native(to)) => native::send_to(descriptor, bytes, to),
@@ -285,7 +285,7 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub fn accept(&self) -> io::Result<Self> {
         match &self.end {
             End::Native(descriptor) => Ok(self.beside(End::Native(native::accept(descriptor)?))),
@@ -301,11 +301,11 @@ impl Socket {
         self.accept().unwrap()
     }
 
-    /// One connect(2); that it is in progress is no error.
+    /// One connect(2); being in progress is not an error.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub fn connect(&self, address: &Address) -> io::Result<()> {
         in_progress_is_fine(match (&self.end, &address.0) {
             (End::Native(descriptor), Place::Native(to)) => native::connect(descriptor, to),
@@ -318,7 +318,7 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         match &self.end {
             End::Native(descriptor) => native::shutdown(descriptor, how),
@@ -338,7 +338,7 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub fn dup(&self) -> io::Result<Self> {
         match &self.end {
             End::Native(descriptor) => Ok(self.beside(End::Native(native::dup(descriptor)?))),
@@ -350,7 +350,7 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
         match &self.end {
             End::Native(descriptor) => native::take_error(descriptor),
@@ -368,11 +368,11 @@ impl Socket {
         }
     }
 
-    /// Whether calls that cannot go on give `WouldBlock`. Simulated sockets cannot block.
+    /// Whether calls that cannot continue return `WouldBlock`. Simulated sockets cannot block.
     ///
     /// # Errors
     ///
-    /// What the system says; `Unsupported` for making a simulated one blocking.
+    /// The system's error; `Unsupported` for making a simulated one blocking.
     pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
         match &self.end {
             End::Native(descriptor) => native::set_nonblocking(descriptor, nonblocking),
@@ -381,7 +381,7 @@ impl Socket {
         }
     }
 
-    /// Sends small writes at once.
+    /// Sends small writes immediately.
     pub(crate) fn set_nodelay(&self) {
         if let End::Native(descriptor) = &self.end {
             native::set_nodelay(descriptor);
@@ -392,7 +392,7 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub fn signal(&self, count: u64) -> io::Result<()> {
         self.write(&count.to_ne_bytes()).map(drop)
     }

@@ -1,7 +1,7 @@
 //! Counts the system calls of a piece of code, by `ptrace(2)`.
 //!
-//! The code is an ignored test of its own, with the piece to be counted inside a [`section`]; the
-//! test proper starts it in a new process of the same test binary and watches it:
+//! The code is a separate ignored test, with a [`section`] around the part to count. The actual
+//! test starts it in a new process of the same test binary and watches it:
 //!
 //! ```no_run
 //! #[test]
@@ -38,7 +38,7 @@ const PTRACE_SYSCALL_INFO_ENTRY: u8 = 1;
 /// Tells the process that it is being counted.
 const TRACED: &str = "TESTKIT_SYSCALLS_TRACED";
 
-/// After so many seconds the counted process is ended by a signal.
+/// A signal ends the counted process after this many seconds.
 const LIMIT: u32 = 600;
 
 /// How often each system call was made.
@@ -84,8 +84,8 @@ fn mark(end: c_int) {
     unsafe { libc::syscall(libc::SYS_getpriority, MARK, end) };
 }
 
-/// Runs `act`; its system calls, and those that other threads of the process make meanwhile (but for
-/// the test harness's own), are counted if the process runs under [`count`].
+/// Runs `act`. Counts its system calls, and those of other threads of the process meanwhile except
+/// the test harness's, if the process runs under [`count`].
 pub fn section<R>(act: impl FnOnce() -> R) -> R {
     mark(BEGIN);
     let done = act();
@@ -139,8 +139,8 @@ fn entered(thread: libc::pid_t) -> io::Result<Option<(c_long, [u64; 6])>> {
 
 /// What the watched process has done so far.
 struct Watch {
-    /// The first thread of the process. It belongs to the test harness and does nothing but wait for
-    /// the test; when it begins to wait is chance, so it counts only in a section of its own.
+    /// The first thread of the process. It belongs to the test harness and only waits for the test.
+    /// When it starts to wait is random, so it counts only in its own section.
     first: libc::pid_t,
     seen: BTreeSet<libc::pid_t>,
     /// The thread that is in a section.
@@ -168,7 +168,7 @@ impl Watch {
         }
     }
 
-    /// Deals with one stop of `thread`, and tells which signal it goes on with.
+    /// Handles one stop of `thread`, and returns the signal to continue it with.
     fn stopped(&mut self, thread: libc::pid_t, status: c_int) -> io::Result<c_int> {
         let signal = libc::WSTOPSIG(status);
         let first = self.seen.insert(thread);
@@ -200,7 +200,7 @@ impl Watch {
 ///
 /// # Errors
 ///
-/// The system does not let us trace. A test says so and is skipped.
+/// The system does not let us trace. The test prints this and is skipped.
 pub fn count(name: &str) -> Result<Counts, Refused> {
     let refused = |call| move |error| Refused { call, error };
     let mut command = Command::new(std::env::current_exe().map_err(refused("current_exe"))?);

@@ -18,7 +18,7 @@ use crate::socket::{Address, Socket};
 #[derive(Debug)]
 pub struct System {
     kind: Kind,
-    /// Its ports arm each descriptor anew for each report.
+    /// Its ports arm each descriptor again for each report.
     is_one_shot: bool,
     /// By which calls its ports watch their sockets, if it is simulated.
     mechanism: sim::Mechanism,
@@ -69,7 +69,7 @@ impl System {
         }
     }
 
-    /// The same system, with ports that arm each descriptor anew for each report.
+    /// The same system, with ports that arm each descriptor again for each report.
     #[must_use]
     pub fn one_shot(self) -> Self {
         Self { is_one_shot: true, ..self }
@@ -87,13 +87,13 @@ impl System {
         self.file_engine
     }
 
-    /// Whether the ports of this system arm each descriptor anew for each report.
+    /// Whether the ports of this system arm each descriptor again for each report.
     #[must_use]
     pub fn is_one_shot(&self) -> bool {
         self.is_one_shot
     }
 
-    /// A simulated kernel of its own, with the automatic clock.
+    /// A separate simulated kernel with the automatic clock.
     #[must_use]
     pub fn simulated() -> Self {
         let kind = Kind::Simulated(sim::Kernel::new());
@@ -109,8 +109,8 @@ impl System {
         Self::simulated().watching_by(sim::Mechanism::Kqueue)
     }
 
-    /// The same, with ports that watch their sockets by notifications, as on Windows from build 20348 on. They arm
-    /// each descriptor anew for each report.
+    /// The same, with ports that watch their sockets by notifications, as on Windows from build
+    /// 20348 on. They arm each descriptor again for each report.
     #[must_use]
     pub fn simulated_notifications() -> Self {
         Self::simulated().watching_by(sim::Mechanism::Notifications).one_shot()
@@ -122,8 +122,8 @@ impl System {
         [Self::simulated(), one_shot, Self::simulated_kqueue(), Self::simulated_notifications()]
     }
 
-    /// For claims about what ports with notifications do not have, or do in another way: they are skipped there, by
-    /// their names. `what` says what it is.
+    /// Skips the test on ports with notifications, which lack a feature or behave differently.
+    /// `what` names it.
     pub fn not_by_notifications(&self, what: &'static str) {
         if self.mechanism == sim::Mechanism::Notifications {
             lacking(what);
@@ -146,8 +146,8 @@ impl System {
         }
     }
 
-    /// For claims about what ports with a kqueue do not have, or do in another way: they are skipped there, by
-    /// their names. `what` says what it is.
+    /// Skips the test on ports with a kqueue, which lack a feature or behave differently. `what`
+    /// names it.
     pub fn not_by_kqueue(&self, what: &'static str) {
         if self.is_kqueue() {
             lacking(what);
@@ -172,7 +172,7 @@ impl System {
         }
     }
 
-    /// What [`Stats::backend`](completion_port::Stats::backend) says of its ports.
+    /// [`Stats::backend`](completion_port::Stats::backend) of its ports.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match &self.kind {
@@ -190,8 +190,7 @@ impl System {
         }
     }
 
-    /// For claims about what Windows does not have, or does in another way: they are skipped there, by their
-    /// names. `what` says what it is.
+    /// Skips the test on Windows, which lacks a feature or behaves differently. `what` names it.
     pub fn not_on_windows(&self, what: &'static str) {
         if cfg!(windows) && matches!(self.kind, Kind::Native) {
             lacking(what);
@@ -203,7 +202,7 @@ impl System {
         cfg!(windows) && matches!(self.kind, Kind::Native) && !native::uses_notifications()
     }
 
-    /// Whether its notifications are those of the C library, which polls the driver: Wine has none of its own.
+    /// Whether its notifications are those of the C library, which polls the driver: Wine has none.
     fn is_dll(&self) -> bool {
         self.is_wine() && native::uses_notifications()
     }
@@ -214,8 +213,8 @@ impl System {
         self.is_afd() || self.is_dll()
     }
 
-    /// For claims about what ports do not have, or do in another way, whose sockets are [polled](Self::is_polled): they are
-    /// skipped there, by their names. `what` says what it is.
+    /// Skips the test on ports whose sockets are [polled](Self::is_polled), which lack a feature or
+    /// behave differently. `what` names it.
     pub fn not_by_polls(&self, what: &'static str) {
         if self.is_polled() {
             lacking(what);
@@ -229,29 +228,29 @@ impl System {
         }
     }
 
-    /// The same of ports that are told by the DLL.
+    /// The same for ports whose notifications come from the DLL.
     pub fn not_by_the_dll(&self, what: &'static str) {
         if self.is_dll() {
             lacking(what);
         }
     }
 
-    /// Whether the system carries operations on sockets out by itself: what comes is theirs at once, and not only when a
-    /// thread looks.
+    /// Whether the system itself performs operations on sockets: arriving data is theirs
+    /// immediately, and not only when a thread checks.
     #[must_use]
     pub fn carries_operations(&self) -> bool {
         cfg!(windows) && matches!(self.kind, Kind::Native)
     }
 
-    /// Whether the port is told of what happens to a socket by the call that makes it happen. Windows tells it from a thread of
-    /// its own, a little later.
+    /// Whether an event reaches the port within the call that causes it. Windows reports it from a
+    /// separate thread, slightly later.
     #[must_use]
     pub fn tells_at_once(&self) -> bool {
         !(cfg!(windows) && matches!(self.kind, Kind::Native))
     }
 
-    /// For claims about what an operation leaves that waits, or has not been come to, where the system does not carry it
-    /// out by itself. `what` says what it is.
+    /// Skips claims about the data that a waiting or unstarted operation leaves in the socket, on
+    /// systems that perform operations themselves. `what` names the claim.
     pub fn not_where_operations_are_carried_out(&self, what: &'static str) {
         if self.carries_operations() {
             lacking(what);
@@ -392,8 +391,8 @@ impl System {
         }
     }
 
-    /// A TCP socket that is being connected to `listener`, and is connected once `listener` has
-    /// room for it: at once, as a rule.
+    /// A TCP socket that is connecting to `listener`, and is connected once `listener` has room for
+    /// it: usually immediately.
     #[must_use]
     pub fn tcp_connect(&self, listener: &Socket) -> Socket {
         let socket = self.tcp_fresh();
@@ -463,7 +462,7 @@ impl System {
         }
     }
 
-    /// An AF_UNIX listener, with an address that leaves no file behind.
+    /// An AF_UNIX listener whose address leaves no file.
     #[must_use]
     pub fn unix_listener(&self, backlog: usize) -> Socket {
         match &self.kind {

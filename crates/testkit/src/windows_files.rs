@@ -18,7 +18,7 @@ use windows_sys::Win32::System::Pipes::CreateNamedPipeW;
 
 use crate::{Socket, System};
 
-/// What lets the operations on a file end that hang.
+/// Releases hanging operations on a file.
 #[derive(Debug)]
 pub struct Hanging(End);
 
@@ -40,25 +40,27 @@ fn pipe() -> (File, File) {
     let path = PathBuf::from(r"\\.\pipe\".to_owned() + &name());
     let wide: Vec<u16> = path.as_os_str().encode_wide().chain([0]).collect();
     let mode = PIPE_ACCESS_INBOUND | FILE_FLAG_OVERLAPPED;
-    // SAFETY: CreateNamedPipeW reads a name that ends with a zero at the first pointer, and attributes at the last.
-    // - `wide` does, and null stands for no attributes.
+    // SAFETY: CreateNamedPipeW reads a name that ends with a zero at the first pointer, and
+    // attributes at the last.
+    // - `wide` does, and null means no attributes.
     let reader = unsafe { CreateNamedPipeW(wide.as_ptr(), mode, 0, 1, 4096, 4096, 0, ptr::null()) };
     assert!(reader != INVALID_HANDLE_VALUE, "{}", io::Error::last_os_error());
     // SAFETY: `from_raw_handle` demands an open handle that nothing else owns.
-    // - the call above returned it just now.
+    // - the call above has just returned it.
     let reader = unsafe { OwnedHandle::from_raw_handle(reader) };
     let writer = OpenOptions::new().write(true).open(path).unwrap();
     (reader.into(), writer)
 }
 
 impl Hanging {
-    /// Waits until so many reads have begun, where one that has not begun is another thing. Here it is none.
+    /// Waits until that many reads have begun, on systems that distinguish these. This one does
+    /// not.
     pub fn await_begun(&self, _count: usize) {}
 
-    /// Lets a read end that has begun: it brings the byte `x`, if it was not called off.
+    /// Lets a read that has begun end: it returns the byte `x`, unless it was cancelled.
     pub fn release(&self) {
         match &self.0 {
-            // If nothing reads any more, there is nothing to let end.
+            // If nothing is reading any more, there is nothing to release.
             End::Native(writer) => drop((&*writer).write(b"x")),
             End::Simulated(kernel) => {
                 kernel.release_files();
@@ -80,7 +82,7 @@ impl System {
         true
     }
 
-    /// Whether threads do what has to wait.
+    /// Whether threads do the blocking work.
     #[must_use]
     pub fn has_file_threads(&self) -> bool {
         self.kernel().is_none() && self.file_engine() == FileEngine::Threads
@@ -125,15 +127,15 @@ impl System {
         }
     }
 
-    /// Only the first `cached` bytes of a file are in memory from now on; as far as the system goes by that. A number of
-    /// whole pages.
+    /// From now on only the first `cached` bytes of a file are in memory, if the system respects
+    /// this. A number of whole pages.
     pub fn set_cached(&self, file: &Socket, cached: usize) {
         if let (Some(kernel), Some(file)) = (self.kernel(), file.as_simulated()) {
             kernel.set_cached(file, cached);
         }
     }
 
-    /// How many bytes of a file, beginning there, are in memory, as far as the system tells: none.
+    /// How many bytes of a file are in memory from there on, as far as the system reports: none.
     #[must_use]
     pub fn cached_from(&self, _file: &Socket, _offset: usize, _most: usize) -> usize {
         0

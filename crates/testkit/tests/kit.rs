@@ -1,4 +1,4 @@
-//! The kit itself: the same claims hold on every system, and its checks find what they look for.
+//! The kit itself: the same claims hold on every system, and its checks detect violations.
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
 use std::io;

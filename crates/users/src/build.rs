@@ -50,7 +50,7 @@ pub(crate) fn other() -> Option<Other> {
 #[must_use]
 pub fn example(name: &str) -> PathBuf {
     if let Some(Other { target: triple, .. }) = other() {
-        // Built before the tests, with what is tested beside.
+        // Built before the tests, next to the tested library.
         return target().join(triple).join("debug/examples").join(format!("{name}.exe"));
     }
     let target = target().join("users");
@@ -72,7 +72,8 @@ impl Drop for Project {
 }
 
 impl Project {
-    /// A new one with programs, each by name and source, and a library of one line of documentation.
+    /// A new project with programs, each with name and source, and a library with one line of
+    /// documentation.
     ///
     /// # Panics
     ///
@@ -118,7 +119,7 @@ impl Project {
     ///
     /// # Panics
     ///
-    /// If there is so much as a warning.
+    /// If there is any warning.
     pub fn document(&self) {
         let target = target().join("users");
         for package in ["completion-port", "documented"] {

@@ -1,4 +1,5 @@
-//! Clients, most of them rude. Each connects, does what its name says, and checks the content of what comes.
+//! Clients, most of them rude. Each connects, does what its name says, and checks the received
+//! content.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -30,8 +31,8 @@ pub fn content(seed: u8, length: usize) -> Vec<u8> {
     (0..=250_u8).cycle().skip(usize::from(seed)).take(length).collect()
 }
 
-/// A client that says something again and again, so that a server with a limit of time does not end its connection. A busy
-/// machine may keep it from that: then it connects once more.
+/// A client that sends repeatedly, so that a server with a time limit does not end its connection.
+/// A busy machine may prevent that: then it connects again.
 #[derive(Debug)]
 pub struct Lively {
     server: SocketAddr,
@@ -43,7 +44,7 @@ pub struct Lively {
 }
 
 impl Lively {
-    /// Connects to a server that lets its clients be silent for so long.
+    /// Connects to a server that allows its clients this much silence.
     #[must_use]
     pub fn connect(server: SocketAddr, limit: Duration) -> Self {
         let last = Instant::now();
@@ -64,7 +65,7 @@ impl Lively {
             let mut answer = vec![0; bytes.len()];
             match sent.and_then(|()| self.stream.read_exact(&mut answer)) {
                 Ok(()) if answer == bytes => return,
-                // Its connection is over, or about to be.
+                // Its connection has ended or is about to.
                 _ if silence >= self.limit => *self = Self::connect(self.server, self.limit),
                 outcome => panic!("{outcome:?} after {silence:?} of silence"),
             }
@@ -78,11 +79,11 @@ impl Lively {
     }
 }
 
-/// Sends bytes and has them back.
+/// Sends bytes and receives their echo.
 ///
 /// # Panics
 ///
-/// If something else comes back.
+/// If the echo differs.
 pub fn exchange(stream: &mut TcpStream, bytes: &[u8]) {
     stream.write_all(bytes).expect("room");
     let mut answer = vec![0; bytes.len()];
@@ -109,7 +110,7 @@ pub fn reset(stream: TcpStream) {
     drop(stream);
 }
 
-/// Resets at once, after a write, after an answer, and with an answer under way.
+/// Resets immediately, after a write, after an answer, and with an answer in transit.
 pub fn reset_at_several_points(server: SocketAddr) {
     reset(connect(server));
     let mut stream = connect(server);
@@ -127,11 +128,11 @@ pub fn reset_at_several_points(server: SocketAddr) {
     drop(stream);
 }
 
-/// Sends, ends its half, and then reads all.
+/// Sends, shuts down its sending half, then reads everything.
 ///
 /// # Panics
 ///
-/// If not all comes back, and then the end.
+/// If the echo is incomplete or the stream does not end after it.
 pub fn half_close(server: SocketAddr, length: usize) {
     let mut stream = connect(server);
     let bytes = content(7, length);
@@ -147,11 +148,11 @@ pub fn half_close(server: SocketAddr, length: usize) {
     assert!(answer == bytes, "{} bytes of {length} came back", answer.len());
 }
 
-/// Ends its half at once, or sends one byte after the other.
+/// Shuts down its sending half immediately, or sends single bytes.
 ///
 /// # Panics
 ///
-/// If it is not answered as it should be.
+/// If the answer is wrong.
 pub fn be_odd(server: SocketAddr) {
     half_close(server, 0);
     half_close(server, 1);
@@ -161,7 +162,7 @@ pub fn be_odd(server: SocketAddr) {
     }
 }
 
-/// A client that has sent, and does not read what comes back.
+/// A client that has sent, but does not read the echo.
 #[derive(Debug)]
 pub struct Slow {
     stream: TcpStream,
@@ -173,7 +174,7 @@ impl Slow {
     ///
     /// # Panics
     ///
-    /// If the server takes everything for ever: then it has no limit.
+    /// If the server takes everything forever: then it has no limit.
     #[must_use]
     pub fn begin(server: SocketAddr, seed: u8) -> Self {
         // More than the systems on the way keep: through a proxy there are four connections, each with up to 32 MiB to be
@@ -184,7 +185,8 @@ impl Slow {
         let mut sent = Vec::new();
         let part = content(seed, 64 * 1024);
         let mut last = Instant::now();
-        // What the server does not read stays in the buffers of both sides, and then there is no room.
+        // Data that the server does not read stays in the buffers of both sides until they are
+        // full.
         while last.elapsed() < Duration::from_millis(200) {
             assert!(sent.len() < TOO_MUCH, "the server reads without end");
             match stream.write(&part) {
@@ -202,11 +204,11 @@ impl Slow {
         Self { stream, sent }
     }
 
-    /// Reads after all, a little at a time first.
+    /// Finally reads, a little at a time first.
     ///
     /// # Panics
     ///
-    /// If not all that was sent has come back.
+    /// If the echo is incomplete.
     pub fn read_all(mut self) {
         self.stream.shutdown(Shutdown::Write).expect("a connection");
         let mut answer = vec![0; 1000];
@@ -244,11 +246,11 @@ impl Slow {
     }
 }
 
-/// Whether the stream is over: at its end, or reset.
+/// Whether the stream has ended or was reset.
 ///
 /// # Errors
 ///
-/// If neither comes soon.
+/// If neither happens soon.
 pub fn ends(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     let mut rest = Vec::new();
     match stream.read_to_end(&mut rest) {
@@ -257,7 +259,7 @@ pub fn ends(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     }
 }
 
-/// All the rude ones towards a server that sends back what comes.
+/// Runs all rude clients against an echo server.
 ///
 /// # Panics
 ///
@@ -278,7 +280,7 @@ pub fn be_rude_to_an_echo(server: SocketAddr) {
     for (number, slow) in slow.into_iter().enumerate() {
         if number % 3 == 2 { slow.reset() } else { slow.read_all() }
     }
-    // Many at once, of which most vanish.
+    // Many at the same time, most of which vanish.
     let crowd: Vec<_> = (0..200).map(|_| connect(server)).collect();
     for (number, stream) in crowd.into_iter().enumerate() {
         if number % 2 == 0 { reset(stream) } else { drop(stream) }

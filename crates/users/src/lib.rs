@@ -1,4 +1,4 @@
-//! Servers as programs of their own, and clients that behave badly towards them.
+//! Servers as separate programs, and clients that behave badly towards them.
 
 pub mod build;
 pub mod clients;

@@ -1,4 +1,4 @@
-//! A server that runs as a program of its own.
+//! A server that runs as a separate program.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::build::other;
 
-/// No server takes longer to say where it listens, or to end, however busy the machine is.
+/// No server takes longer to print its address, or to end, however busy the machine is.
 const SOON: Duration = Duration::from_secs(120);
 
 /// A server that is killed if the test fails.
@@ -131,13 +131,13 @@ impl Server {
         time_of_ps(&told).unwrap_or_else(|| panic!("no time of the server: {told:?}"))
     }
 
-    /// What it said besides, so far.
+    /// Its other output so far.
     pub fn said(&self) -> Vec<String> {
         self.lines.try_iter().collect()
     }
 }
 
-/// What `/proc` tells on Linux.
+/// From `/proc` on Linux.
 fn time_of_stat(stat: &str) -> Duration {
     // User and system time are the 14th and 15th field; the second one may have spaces in it.
     let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
@@ -145,7 +145,7 @@ fn time_of_stat(stat: &str) -> Duration {
     Duration::from_millis((fields[11] + fields[12]) * 10)
 }
 
-/// What `ps` tells on macOS and the BSDs, where it has hundredths: `[hours:]minutes:seconds.hundredths`.
+/// From `ps` on macOS and the BSDs, where it has hundredths: `[hours:]minutes:seconds.hundredths`.
 fn time_of_ps(told: &str) -> Option<Duration> {
     let parts = told.trim().split(':');
     // A locale may have a comma.

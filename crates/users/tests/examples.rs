@@ -50,7 +50,7 @@ fn proxy() {
     assert_copies_both_ways("proxy");
 }
 
-/// A proxy in front of a server that sends back what comes.
+/// A proxy in front of an echo server.
 fn assert_copies_both_ways(proxy: &str) {
     let behind = Server::start(&example("echo"), &[]);
     let target = behind.address.to_string();
@@ -68,7 +68,7 @@ fn assert_copies_both_ways(proxy: &str) {
             });
         }
     });
-    // The server behind goes: its clients are told, and new ones are turned away.
+    // The server behind it ends: its clients are disconnected, and new ones are refused.
     let mut stream = connect(front.address);
     exchange(&mut stream, b"hello");
     end(behind);
@@ -114,7 +114,8 @@ fn proxy_operations() {
     assert_copies_both_ways("proxy_operations");
 }
 
-/// What a file server answers to a request for `name`: the header's first line, and the bytes behind the header.
+/// A file server's answer to a request for `name`: the first line of the header, and the bytes
+/// after the header.
 fn fetch(server: SocketAddr, name: &str) -> (String, Vec<u8>) {
     let mut stream = connect(server);
     // In two pieces, as clients may send it.
@@ -218,7 +219,7 @@ fn chat() {
             }
         }
     }
-    // All at once: each hears from each other one everything, in its order.
+    // All at the same time: each receives every line of the others, in order.
     const LINES: usize = 300;
     thread::scope(|scope| {
         for (number, guest) in guests.iter_mut().enumerate() {
@@ -246,21 +247,21 @@ fn chat() {
         }
     });
     assert_rests(&server);
-    // A client that ends its half has what came before, and then the end.
+    // A client that shuts down its sending half receives earlier lines, then the end.
     let mut leaver = Guest::join(&server);
     guests[0].say("before");
     assert_eq!(leaver.hear(), "before");
     leaver.0.get_ref().shutdown(Shutdown::Write).unwrap();
     assert_eq!(ends(leaver.0.get_mut()).unwrap(), b"");
     guests.iter_mut().skip(1).for_each(|guest| assert_eq!(guest.hear(), "before"));
-    // The client that does not read is cut off in the end, and keeps no other one waiting.
+    // The client that does not read is finally cut off, and keeps no other one waiting.
     let line = "x".repeat(4000);
     deaf.set_nonblocking(true).unwrap();
     let mut is_cut_off = false;
     for round in 0.. {
         guests[0].say(&line);
         guests.iter_mut().skip(1).for_each(|guest| assert_eq!(guest.hear(), line));
-        // What the kernel has for it must not be read: a write tells.
+        // The data in the kernel must not be read: a write detects the end.
         if round % 100 == 99 && deaf.write(b"?").is_err() {
             is_cut_off = true;
             break;
@@ -301,7 +302,7 @@ fn idle() {
     silent.read_to_string(&mut said).unwrap();
     assert_eq!(said, "idle\n");
     assert!(began.elapsed() >= limit);
-    // Not all of what it sent comes back, since it is idle as well.
+    // Its echo is incomplete, since it is idle as well.
     deaf.wait_until_cut_off(limit);
     // The busy one may have been silent for too long by now.
     let mut done = Lively::connect(server.address, limit);
@@ -309,7 +310,7 @@ fn idle() {
     assert_eq!(ends(&mut done.stream).unwrap(), b"idle\n");
     let mut lively = Lively::connect(server.address, limit);
     server.assert_runs();
-    // One that is not idle when the server ends is not told so.
+    // A client that is not idle when the server ends gets no message about idleness.
     lively.exchange(b"to the end");
     end(server);
     let was_idle = lively.silence() >= limit;

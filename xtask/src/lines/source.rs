@@ -248,7 +248,7 @@ fn skip_blank(text: &[char], at: usize) -> usize {
     at + text[at..].iter().take_while(|c| c.is_whitespace()).count()
 }
 
-/// Behind the bracket that closes the one here.
+/// The position after the bracket that closes this one.
 fn closed(text: &[char], open: usize) -> usize {
     let mut depth = 0;
     for (at, c) in text.iter().enumerate().skip(open) {

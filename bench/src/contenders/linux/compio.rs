@@ -1,5 +1,5 @@
-//! `compio`: a runtime for each thread, on `io_uring`; each connection received from by one request
-//! for good, into buffers that the kernel picks.
+//! `compio`: a runtime for each thread, on `io_uring`. Each connection has one permanent receive
+//! request, into buffers that the kernel picks.
 
 use std::io::{self, ErrorKind};
 use std::num::NonZero;
@@ -79,8 +79,8 @@ fn serve(runtime: &Runtime, inbox: &Inbox, rung: UnixStream, service: Service) -
     })
 }
 
-/// Receives by one request for good. An answer is sent from memory of its own: the crate sends no part of a
-/// buffer that it has received into.
+/// Receives with one permanent request. Answers are sent from separate memory: the crate cannot
+/// send a part of a receive buffer.
 async fn answer(socket: &::compio::net::UdpSocket) -> io::Result<()> {
     let mut received = pin!(socket.recv_from_multi());
     while let Some(datagram) = received.next().await {
@@ -100,7 +100,7 @@ async fn answer(socket: &::compio::net::UdpSocket) -> io::Result<()> {
     Err(io::Error::other("receives no more"))
 }
 
-/// Accepts by one request for good.
+/// Accepts with one permanent request.
 async fn accept(listener: &::compio::net::TcpListener, service: Service) -> io::Result<()> {
     let mut incoming = listener.incoming();
     while let Some(accepted) = incoming.next().await {

@@ -15,7 +15,7 @@ use super::{Listening, Server};
 pub(super) enum Given {
     /// A connection, in blocking mode.
     Stream(TcpStream),
-    /// A listener of its own, in non-blocking mode.
+    /// Its own non-blocking listener.
     Listener(TcpListener),
     /// A socket for datagrams, in non-blocking mode.
     Datagrams(UdpSocket),
@@ -41,7 +41,7 @@ pub(super) trait Take: Send + Sync {
     fn take(&self, given: Given) -> io::Result<()>;
 }
 
-/// A server each of whose threads has sockets of its own, dealt round robin; or a listener of its own.
+/// A server whose threads each have their own sockets, dealt round robin, or their own listener.
 pub(super) struct Dealer<T> {
     takers: Vec<T>,
     next: AtomicUsize,
@@ -85,13 +85,13 @@ impl Inbox {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(given);
     }
 
-    /// Takes all that are there.
+    /// Takes all that are available.
     pub(super) fn take_all(&self) -> Vec<Given> {
         std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// An inbox with a bell: the thread that waits for the bytes of the other end of `bell` is told.
+/// An inbox with a bell, which wakes the thread that waits for bytes at the other end of `bell`.
 struct Bell {
     inbox: Inbox,
     bell: UnixStream,

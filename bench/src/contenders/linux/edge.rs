@@ -1,5 +1,5 @@
-//! What the contenders whose sets tell of edges only do with a connection: no edge will tell of what a
-//! handler has left in the socket, so that their threads have to come back to it of themselves.
+//! Handling of a connection for contenders whose sets report only edges. No edge reports data that
+//! a handler has left in the socket, so the threads have to return to it themselves.
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,17 +10,17 @@ use super::nonblocking::{Family, Handler, Next, Peer, Standard};
 /// there are any, the thread does not sleep when it asks its set.
 pub(super) type Unfinished<T> = VecDeque<T>;
 
-/// A socket of which edges tell.
+/// A socket that is reported by edges.
 pub(super) struct Edge<F: Family = Standard> {
     peer: Peer<F>,
-    /// An edge has told of the end of the stream; no other will.
+    /// An edge has reported the end of the stream; no other will.
     ends: bool,
     /// It is among those that are unfinished.
     is_unfinished: bool,
 }
 
 impl<F: Family> Edge<F> {
-    /// A socket of which nothing has been told.
+    /// A socket without any report yet.
     pub(super) fn of(peer: Peer<F>) -> Self {
         Edge { peer, ends: false, is_unfinished: false }
     }
@@ -29,8 +29,8 @@ impl<F: Family> Edge<F> {
         &self.peer
     }
 
-    /// An edge has come: serves the socket, unless it has a turn to come. [`Next::Turn`] says that
-    /// it belongs to those that are unfinished from now on, `None` that it is over.
+    /// Handles an edge: serves the socket, unless it has a turn to come. [`Next::Turn`] means that
+    /// it is unfinished from now on, `None` that it has ended.
     pub(super) fn told(
         &mut self,
         handler: &mut Handler<F>,

@@ -22,7 +22,8 @@ const EVENTS: usize = 64;
 const ALL: EventFlags =
     EventFlags::IN.union(EventFlags::OUT).union(EventFlags::RDHUP).union(EventFlags::ET);
 
-/// Of a listener, and of a socket for datagrams: room to write to would be told of after each of these.
+/// For a listener, and for a socket for datagrams, which would otherwise report writability after
+/// each one.
 const INPUT: EventFlags = EventFlags::IN.union(EventFlags::ET);
 
 /// The stream ends, or has failed.
@@ -62,13 +63,13 @@ fn add(set: &OwnedFd, peer: Peer) -> io::Result<()> {
     let number = edge.peer().as_fd().as_raw_fd();
     let pointer = Box::into_raw(edge);
     // SAFETY: the descriptor must stay open for as long as it is borrowed.
-    // - open: until the call has looked it up nobody is told of the socket, and so nobody closes it;
-    //   afterwards it is used no more.
+    // - open: until the call has looked it up, no thread gets an event of the socket, so none
+    //   closes it; afterwards it is no longer used.
     let socket = unsafe { BorrowedFd::borrow_raw(number) };
     epoll::add(set, socket, EventData::new_ptr(pointer.cast()), wanted).map_err(|error| {
         // SAFETY: the pointer must come from a box that nobody else uses or will free.
-        // - from a box: made so above;
-        // - nobody else: the set has refused it, so that its thread is not told of it.
+        // - from a box: created above;
+        // - nobody else: the set has refused it, so its thread gets no event of it.
         drop(unsafe { Box::from_raw(pointer) });
         error.into()
     })
@@ -115,16 +116,15 @@ fn serve(set: &OwnedFd, service: Service) -> io::Result<()> {
     }
 }
 
-/// Frees a socket that is over, and remembers one that has more to be read.
+/// Frees a finished socket, and remembers one with more data.
 fn finish(pointer: *mut Edge, next: Option<Next>, unfinished: &mut Unfinished<*mut Edge>) {
     match next {
         Some(Next::Input | Next::Room) => {}
         Some(Next::Turn) => unfinished.push_back(pointer),
         // SAFETY: the pointer must come from a box that nobody else uses or will free.
         // - from a box: `add` has given the set no other;
-        // - nobody else: it was served just now, and so is not in the list; closing the only
-        //   descriptor of the socket takes the entry out of the set, so that this thread is not told
-        //   of it again.
+        // - nobody else: it was just served, so it is not in the list; closing the only descriptor
+        //   of the socket removes the entry from the set, so this thread gets no event of it again.
         None => drop(unsafe { Box::from_raw(pointer) }),
     }
 }

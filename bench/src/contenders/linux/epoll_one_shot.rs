@@ -78,7 +78,7 @@ fn serve(set: &OwnedFd, service: Service, arming: Arming) -> io::Result<()> {
     }
 }
 
-/// What an entry says that is no peer's: of something that a server watches besides.
+/// The data of an entry without a peer: something else that a server watches.
 pub(super) const NO_PEER: EventData = EventData::new_u64(0);
 
 /// What a thread serves its peers with.
@@ -95,7 +95,8 @@ impl Turns {
         Turns { handler, events, arming, late: Vec::with_capacity(EVENTS) }
     }
 
-    /// Asks the set once, for so long at most, and serves what is ready. Whether [`NO_PEER`] was told of.
+    /// Polls the set once, with this timeout, and serves ready sockets. Returns whether [`NO_PEER`]
+    /// was reported.
     pub(super) fn take(&mut self, set: &OwnedFd, at_most: Option<&Timespec>) -> io::Result<bool> {
         let Turns { handler, events, arming, late } = self;
         match epoll::wait(set, rustix::buffer::spare_capacity(events), at_most) {
@@ -111,7 +112,7 @@ impl Turns {
             }
             // SAFETY: the pointer must come from a box that nobody else uses or will free.
             // - from a box: besides `NO_PEER`, which is null, the set has what `arm` has given it;
-            // - nobody else: of a one-shot entry the set tells one thread, and nobody again before
+            // - nobody else: the set reports a one-shot entry to one thread, and to no other until
             //   that thread arms it.
             let mut peer = unsafe { Box::from_raw(peer) };
             match peer.serve(handler, false)? {
@@ -130,7 +131,7 @@ impl Turns {
     }
 }
 
-/// Has the set tell of a connection.
+/// Adds a connection to the set.
 pub(super) fn add_stream(set: &OwnedFd, stream: TcpStream) -> io::Result<()> {
     stream.set_nonblocking(true)?;
     add(set, Peer::of(stream))
@@ -148,7 +149,8 @@ fn modify(set: &OwnedFd, peer: Box<Peer>, next: Next) -> io::Result<()> {
     arm(peer, |socket, data| epoll::modify(set, socket, data, flags))
 }
 
-/// Arms a socket by a call for its entry; from then on it is the thread's that is told of it.
+/// Arms a socket by a call for its entry. From then on it belongs to the thread that gets its
+/// event.
 fn arm(
     peer: Box<Peer>,
     control: impl FnOnce(BorrowedFd<'_>, EventData) -> rustix::io::Result<()>,
@@ -156,13 +158,13 @@ fn arm(
     let number = peer.as_fd().as_raw_fd();
     let pointer = Box::into_raw(peer);
     // SAFETY: the descriptor must stay open for as long as it is borrowed.
-    // - open: until the call has looked it up nobody is told of the socket, and so nobody closes
-    //   it; afterwards it is used no more.
+    // - open: until the call has looked it up, no thread gets an event of the socket, so none
+    //   closes it; afterwards it is no longer used.
     let socket = unsafe { BorrowedFd::borrow_raw(number) };
     control(socket, EventData::new_ptr(pointer.cast())).map_err(|error| {
         // SAFETY: the pointer must come from a box that nobody else uses or will free.
-        // - from a box: made so above;
-        // - nobody else: the set has refused it, so that no thread is told of it.
+        // - from a box: created above;
+        // - nobody else: the set has refused it, so no thread gets its events.
         drop(unsafe { Box::from_raw(pointer) });
         error.into()
     })

@@ -110,7 +110,7 @@ fn serve(mut poll: Poll, inbox: &Inbox, service: Service) -> io::Result<()> {
     }
 }
 
-/// Frees a connection that is over, and remembers one that has more to be read.
+/// Frees a finished connection, and remembers one with more data.
 fn finish(
     number: usize,
     next: Option<Next>,

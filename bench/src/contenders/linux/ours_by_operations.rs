@@ -1,5 +1,5 @@
-//! The completion port by operations: a receive is in flight for each connection, and what comes is sent back by
-//! another operation.
+//! The completion port with operations: a receive is in flight for each connection, and another
+//! operation sends the received data back.
 
 use std::io;
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -19,17 +19,17 @@ use crate::work::{Carry, process, process_datagram};
 /// Packets taken by a wait at most.
 const BATCH: usize = 64;
 
-/// Operations that a handler ends at once before another connection has its turn.
+/// Operations that a handler ends immediately before another connection has its turn.
 const MOST_AT_ONCE: usize = 64;
 
 /// Accepts in flight of a shared listener.
 const ACCEPTS: usize = 16;
 
-/// Operations that can be done at once make no packet.
+/// Operations that end immediately make no packet.
 pub(crate) fn contender() -> Contender {
     Contender {
         name: AT_ONCE,
-        about: "completion-port by operations: what can be done at once makes no packet",
+        about: "completion-port by operations: immediate results make no packet",
         version: || version::of_crate!("completion-port").to_owned(),
         start: |threads, service| start::<Peer>(threads, service, true, false),
     }
@@ -59,7 +59,7 @@ pub(crate) fn by_shared_accepts() -> Contender {
 pub(crate) fn by_placed_accepts() -> Contender {
     Contender {
         name: PLACED,
-        about: "ours_by_shared_accepts, and each connection is put in the place of a socket made for it",
+        about: "ours_by_shared_accepts, and each connection replaces a socket created for it",
         start: |threads, service| start::<Arc<Peer>>(threads, service, true, true),
         ..contender()
     }
@@ -139,7 +139,7 @@ impl Key for Arc<Peer> {
         Arc::get_mut(self)
     }
 
-    /// Many accepts at once.
+    /// Many accepts in flight.
     fn listen(server: &ByOperations<Self>, listener: TcpListener) -> io::Result<()> {
         let key = Arc::new(Peer::Listener(listener));
         let id = server.port.associate_shared(key).map_err(|refused| refused.error())?;

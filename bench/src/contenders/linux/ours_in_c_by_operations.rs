@@ -1,5 +1,5 @@
-//! The completion port by operations through the C library, as a server in C is written: what belongs to an operation
-//! stands behind its OVERLAPPED, and a packet tells of it by that address.
+//! The completion port with operations through the C library, like a server in C: the state of an
+//! operation follows its OVERLAPPED, and a packet returns its address.
 
 use std::io;
 use std::mem::replace;
@@ -16,17 +16,17 @@ use crate::work::{Carry, process, process_datagram};
 /// Packets taken by a wait at most.
 const BATCH: usize = 64;
 
-/// Operations that a handler ends at once before another connection has its turn.
+/// Operations that a handler ends immediately before another connection has its turn.
 const MOST_AT_ONCE: usize = 64;
 
 /// Accepts in flight of a listener.
 const ACCEPTS: usize = 16;
 
-/// What is done at once makes no packet (`FILE_SKIP_COMPLETION_PORT_ON_SUCCESS`).
+/// Operations that end immediately make no packet (`FILE_SKIP_COMPLETION_PORT_ON_SUCCESS`).
 pub(crate) fn contender() -> Contender {
     Contender {
         name: IN_C_AT_ONCE,
-        about: "libcompletion_port by operations: what is done at once makes no packet",
+        about: "libcompletion_port by operations: immediate results make no packet",
         start: |threads, service| start(threads, service, true),
         ..ours_in_c::contender()
     }
@@ -69,7 +69,7 @@ struct Peer {
     /// Of an accept: the next connection's.
     socket: Socket,
     role: Role,
-    /// What the operation does, or what the one that has ended has done.
+    /// What the operation does, or the finished one has done.
     step: Step,
     buffer: Box<[u8]>,
     /// Where the latest datagram has come from.
@@ -87,7 +87,7 @@ enum Role {
 enum Step {
     /// A receive or an accept.
     Take,
-    /// A send of so many bytes of the buffer.
+    /// A send of that many bytes of the buffer.
     Give(usize),
 }
 
@@ -99,15 +99,15 @@ impl Peer {
     }
 }
 
-/// What has become of a step that a thread has begun.
+/// The outcome of a step that a thread has started.
 enum Begun {
-    /// It is over, and the peer is the thread's again: so many bytes, or it has failed.
+    /// It has ended, and the thread owns the peer again: that many bytes, or a failure.
     Over(Box<Peer>, Option<u32>),
-    /// A packet tells of it.
+    /// A packet reports it.
     Left,
 }
 
-/// What a failed step means: the end of a connection, and that of a server which cannot go on.
+/// The consequence of a failed step: the end of a connection, or of a server that cannot continue.
 fn fail(peer: &Peer) -> io::Result<()> {
     match peer.role {
         Role::Connection(_) => Ok(()),
@@ -135,7 +135,7 @@ impl ByOperations {
         }
     }
 
-    /// Has a packet tell of what is over, so that any thread may go on.
+    /// Queues a packet for a finished step, so that any thread may continue.
     fn hand_over(&self, peer: Box<Peer>, bytes: Option<u32>) -> io::Result<()> {
         let Some(bytes) = bytes else { return fail(&peer) };
         let peer = Box::into_raw(peer);
@@ -150,9 +150,11 @@ impl ByOperations {
             for packet in &packets[..count] {
                 let peer: *mut Peer = with_exposed_provenance_mut(packet.operation());
                 // SAFETY: `from_raw` demands what `into_raw` gave, once.
-                // - given: the port's packets are those of operations and those of `hand_over`. Both bring the address
-                //   of a peer's first field, which is the peer's, and it was exposed;
-                // - once: a peer has one operation, which makes one packet; what is handed over has none in flight.
+                // - given: the port's packets are those of operations and those of `hand_over`.
+                //   Both bring the address of a peer's first field, which is the peer's, and it was
+                //   exposed;
+                // - once: a peer has one operation, which makes one packet; a peer that is handed
+                //   over has none in flight.
                 let peer = unsafe { Box::from_raw(peer) };
                 self.go_on(peer, packet.transferred())?;
             }
@@ -222,10 +224,11 @@ impl ByOperations {
         let from = unsafe { &raw mut (*peer).from };
         let overlapped = peer.cast();
         let begun = match (listener, step) {
-            // SAFETY: these demand an OVERLAPPED, memory of that length, and room for an address where it is wanted, that
-            // nothing else uses before the packet was taken, or if there is none, before they return.
-            // - valid: they are those of the peer, whose box is given up here, and made anew from what a packet brings
-            //   or below; the buffer of an accept has `ROOM_OF_ACCEPT` bytes;
+            // SAFETY: these demand an OVERLAPPED, memory of that length, and room for an address
+            // where it is wanted, that nothing else uses before the packet was taken, or if there
+            // is none, before they return.
+            // - valid: they are those of the peer, whose box is given up here, and made again from
+            //   what a packet brings or below; the buffer of an accept has `ROOM_OF_ACCEPT` bytes;
             // - nothing else: no reference to the peer is left here.
             (Some(listener), _) => unsafe {
                 Socket::start_accept(listener, number, place, overlapped)
@@ -235,7 +238,7 @@ impl ByOperations {
                 let from = has_address.then_some(from);
                 Socket::start_receive(number, place, room, from, overlapped)
             },
-            // SAFETY: as above; what was received is no longer than the buffer.
+            // SAFETY: as above; the received data is not longer than the buffer.
             (None, Step::Give(length)) => unsafe {
                 Socket::start_send(number, place, length, to, overlapped)
             },
@@ -246,7 +249,8 @@ impl ByOperations {
             Started::Done(_) | Started::GoesOn => return Begun::Left,
         };
         // SAFETY: `from_raw` demands what `into_raw` gave, once.
-        // - once: what has failed in its call has no packet, and what is done at once has none by the association's mode.
+        // - once: a step that fails in its call has no packet, and one that ends immediately has
+        //   none by the association's mode.
         Begun::Over(unsafe { Box::from_raw(peer) }, bytes)
     }
 }

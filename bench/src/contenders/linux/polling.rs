@@ -1,7 +1,7 @@
-//! `polling`: one `Poller` for all threads, one-shot, as its documentation has it.
+//! `polling`: one `Poller` for all threads, one-shot, as documented.
 //!
-//! Only one thread can wait at a time; a second call of `Poller::wait` returns at once with nothing.
-//! So the threads take turns by a lock, which is given back before the events are handled.
+//! Only one thread can wait at a time; a second call of `Poller::wait` returns immediately with
+//! nothing. So the threads take turns with a lock, which is released before the events are handled.
 
 use std::io;
 use std::net::{TcpStream, UdpSocket};
@@ -70,8 +70,8 @@ fn add(poller: &Poller, peer: Peer) -> io::Result<()> {
     let added = unsafe { poller.add(number, event) };
     added.inspect_err(|_| {
         // SAFETY: the pointer must come from a box that nobody else uses or will free.
-        // - from a box: made so above;
-        // - nobody else: the poller has refused it, so that no thread is told of it.
+        // - from a box: created above;
+        // - nobody else: the poller has refused it, so no thread gets its events.
         drop(unsafe { Box::from_raw(pointer) });
     })
 }
@@ -89,8 +89,8 @@ fn serve(shared: &Shared, service: Service) -> io::Result<()> {
             let pointer = std::ptr::with_exposed_provenance_mut::<Peer>(event.key);
             // SAFETY: the pointer must come from a box that nobody else uses or will free.
             // - from a box: the poller was given no other keys, and their pointers were exposed;
-            // - nobody else: of a one-shot source the poller tells one thread, and nobody again
-            //   before that thread arms it.
+            // - nobody else: the poller reports a one-shot source to one thread, and to no other
+            //   until that thread arms it.
             let mut peer = unsafe { Box::from_raw(pointer) };
             match peer.serve(&mut handler, false)? {
                 None => shared.poller.delete(peer.as_fd())?,
@@ -103,7 +103,7 @@ fn serve(shared: &Shared, service: Service) -> io::Result<()> {
     }
 }
 
-/// Arms a socket; from then on it is the thread's that is told of it.
+/// Arms a socket. From then on it belongs to the thread that gets its event.
 fn arm(poller: &Poller, peer: Box<Peer>, next: Next) -> io::Result<()> {
     let number = peer.as_fd().as_raw_fd();
     let key = Box::into_raw(peer).expose_provenance();
@@ -112,8 +112,8 @@ fn arm(poller: &Poller, peer: Box<Peer>, next: Next) -> io::Result<()> {
         Next::Room => Event::writable(key),
     };
     // SAFETY: the descriptor must stay open for as long as it is borrowed.
-    // - open: until the call has looked it up nobody is told of the socket, and so nobody closes
-    //   it; afterwards it is used no more.
+    // - open: until the call has looked it up, no thread gets an event of the socket, so none
+    //   closes it; afterwards it is no longer used.
     let socket = unsafe { BorrowedFd::borrow_raw(number) };
     poller.modify(socket, event)
 }

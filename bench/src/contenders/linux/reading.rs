@@ -1,4 +1,4 @@
-//! Servers that read from a file while they echo, as fast as they are told to.
+//! Servers that read from a file while they echo, at a given rate.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -64,11 +64,11 @@ impl AsFd for Key {
     }
 }
 
-/// The token of a file of which nothing is read just now, with memory for the next read.
+/// The token of a file without a read in progress, with memory for the next one.
 type Idle = (OwnedReady<Key, (), Memory>, Memory);
 
-/// The threads of the port take connections that are ready, and reads that have come. Each read in flight has
-/// a token of its own.
+/// The threads of the port take ready connections and finished reads. Each read in flight has its
+/// own token.
 struct WithReads {
     port: Arc<Port<Key, (), Memory>>,
     pace: Pace,
@@ -214,7 +214,7 @@ impl Server for Shared {
     }
 }
 
-// ---- beside a pool of threads ----
+// ---- next to a pool of threads ----
 
 /// The echo of `ours`. The reads are made by threads that hand nothing over.
 struct BesidePool {
@@ -288,8 +288,8 @@ impl Server for BesidePool {
 
 // ---- by hand ----
 
-/// One-shot epoll without a port: each thread asks the set, serves what is ready, and makes those of its reads
-/// whose time has come.
+/// One-shot epoll without a port: each thread polls the set, serves ready connections, and makes
+/// its reads that are due.
 struct ByHand {
     set: Arc<OwnedFd>,
     reads: Arc<HandReads>,
@@ -354,7 +354,7 @@ struct HandThread<'s> {
     reads: &'s HandReads,
     plan: Plan,
     memory: Memory,
-    /// Reads whose time has come.
+    /// Reads that are due.
     due: usize,
     /// The times of others, the earliest first.
     waiting: VecDeque<Instant>,
@@ -396,14 +396,14 @@ impl HandThread<'_> {
         Some(self.waiting.front()?.saturating_duration_since(Instant::now()))
     }
 
-    /// The reads have begun; the last thread that comes to know it takes the sign away.
+    /// The reads have started; the last thread to notice removes the sign.
     fn begin(&mut self) -> io::Result<()> {
         let begun = self.reads.begun.load(Ordering::SeqCst);
         if std::mem::replace(&mut self.begun, begun) == begun {
             // Other threads do not know it yet.
             return Ok(());
         }
-        // Its own reads rest only behind this, so they do not begin anew before.
+        // Its own reads rest only after this, so they do not start again before.
         if self.reads.have_begun.fetch_add(1, Ordering::SeqCst) + 1 == self.reads.threads {
             rustix::io::read(&self.reads.begins, &mut [0; 8])?;
         }
@@ -413,7 +413,7 @@ impl HandThread<'_> {
         Ok(())
     }
 
-    /// What becomes of a read that has come, or begins.
+    /// What to do with a finished read, or a starting one.
     fn plan_next(&mut self) {
         match self.reads.pace.turn() {
             Turn::Now => self.due += 1,
@@ -522,7 +522,7 @@ mod tests {
     fn reads_keep_to_their_rate() {
         each(|server, name| {
             let made = reads(server, Some(2000.0), Duration::from_millis(100));
-            // What the machine does not come to is made up for, unless it is very late.
+            // Delayed reads are made up for, unless they are very late.
             assert!(
                 (IN_FLIGHT as u64..=200 + 2 * IN_FLIGHT as u64).contains(&made),
                 "{name} {made}"
@@ -530,7 +530,8 @@ mod tests {
         });
     }
 
-    /// The sign is there until the last thread has seen it. One whose reads rest again by then has begun all the same.
+    /// The sign remains until the last thread has seen it. A thread whose reads rest again by then
+    /// has started all the same.
     #[test]
     fn a_thread_begins_its_reads_once_each_time() {
         let scratch = Scratch::new(&std::env::temp_dir(), 1 << 20).unwrap();

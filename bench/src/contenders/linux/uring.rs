@@ -1,9 +1,9 @@
-//! `io_uring` without anything in between: a ring for each thread, each connection received from by
-//! one request for good, into buffers that the kernel picks.
+//! Plain `io_uring`: a ring for each thread. Each connection has one permanent receive request,
+//! into buffers that the kernel picks.
 //!
 //! A turn is one system call: it submits the answers to everything that the last one brought, and
-//! waits for more. An answer is sent without waiting, and says nothing if all of it has gone out, so
-//! it does not end the wait; what finds no room is sent again by a request that waits.
+//! waits for more. An answer is sent without waiting and reports nothing if it was sent completely,
+//! so it does not end the wait. The rest is sent by a request that waits.
 
 mod buffers;
 mod connection;
@@ -35,10 +35,10 @@ const REQUESTS: u32 = 2048;
 /// Room for completions; a ring that overflows ends the requests that receive.
 const COMPLETIONS: u32 = 16384;
 
-/// Bytes of the bell received at once.
+/// Bytes of the bell received together.
 const RUNG_BYTES: u32 = 64;
 
-/// Handlers that take longer on the average do not let the answers before them wait.
+/// Handlers that take longer on average do not delay the answers before them.
 const LONG: Duration = Duration::from_micros(10);
 
 pub(crate) fn contender() -> Contender {
@@ -219,7 +219,7 @@ impl Engine<'_> {
                 self.arrived.push_back(completion);
             }
         }
-        // Tells the kernel what has been taken: a wait would end at once for it.
+        // Reports the taken completions to the kernel: otherwise a wait would end immediately.
         self.completions.sync();
         Ok(())
     }
@@ -249,7 +249,7 @@ impl Engine<'_> {
                 }
                 self.listen_for_bell()
             }
-            // No more connections will come; those that there are go on.
+            // No more connections will arrive; the existing ones continue.
             _ => Ok(()),
         }
     }
@@ -264,7 +264,7 @@ impl Engine<'_> {
         match completion.result() {
             number @ 0.. => {
                 // SAFETY: the descriptor must be open, and nobody else's.
-                // - the kernel has made it for this completion, which is looked at once.
+                // - the kernel has created it for this completion, which is handled once.
                 let socket = unsafe { OwnedFd::from_raw_fd(number) };
                 self.add(socket.into())?;
             }
@@ -283,7 +283,7 @@ impl Engine<'_> {
         match (usize::try_from(completion.result()), cqueue::buffer_select(completion.flags())) {
             (Ok(length), Some(id)) => {
                 // SAFETY: a completion must have named the buffer and its length, once.
-                // - it has: this one, which is looked at once.
+                // - it has: this one, which is handled once.
                 let filled = unsafe { self.buffers.take(id, length) };
                 self.datagrams.received(number, filled, &mut self.buffers);
             }
@@ -296,14 +296,14 @@ impl Engine<'_> {
         if cqueue::more(completion.flags()) { Ok(()) } else { self.receive_datagrams(number) }
     }
 
-    /// Something was received, or the stream is over.
+    /// Data was received, or the stream has ended.
     fn received(&mut self, completion: &cqueue::Entry) -> io::Result<()> {
         let number = number_in(completion);
         let connection = &mut self.connections[number];
         match (usize::try_from(completion.result()), cqueue::buffer_select(completion.flags())) {
             (Ok(length @ 1..), Some(id)) => {
                 // SAFETY: a completion must have named the buffer and its length, once.
-                // - it has: this one, which is looked at once.
+                // - it has: this one, which is handled once.
                 let filled = unsafe { self.buffers.take(id, length) };
                 if let Service::Sink(sink) = self.service {
                     // The buffer is given back first: another connection may be waiting for it.
@@ -350,7 +350,7 @@ impl Engine<'_> {
         self.send_unsent(number)
     }
 
-    /// The request that waits for room has sent what it had.
+    /// The request that waits for room has sent its data.
     fn sent(&mut self, completion: &cqueue::Entry) -> io::Result<()> {
         let number = number_in(completion);
         let connection = &mut self.connections[number];
@@ -401,7 +401,7 @@ impl Engine<'_> {
         self.push(request.user_data(user_data(kind::DATAGRAM, number)))
     }
 
-    /// Accepts for good.
+    /// Accepts permanently.
     fn accept(&mut self, number: usize) -> io::Result<()> {
         let socket = Fd(self.listeners[number].as_raw_fd());
         let request = opcode::AcceptMulti::new(socket).flags(libc::SOCK_CLOEXEC).build();
@@ -417,7 +417,7 @@ impl Engine<'_> {
         self.push(request.user_data(user_data(kind::ANSWER, number)))
     }
 
-    /// Waits for room as often as it takes.
+    /// Waits for room as often as necessary.
     fn send_unsent(&mut self, number: usize) -> io::Result<()> {
         const FLAGS: i32 = libc::MSG_WAITALL | libc::MSG_NOSIGNAL;
         let connection = &self.connections[number];
@@ -429,12 +429,13 @@ impl Engine<'_> {
         loop {
             // SAFETY: what the request refers to must be valid until it completes.
             // - descriptors: those of connections, each closed only after it has ended and nothing
-            //   of it is unsent, by a request that nothing follows; those of listeners, of sockets for
-            //   datagrams and of `rung`, which stay open;
-            // - `rung_bytes`: used by one request at a time, and freed never;
-            // - the header of a socket for datagrams: freed never;
-            // - an answer, and the address it goes to: left alone from here to the end of the turn, when the request is over;
-            // - unsent bytes: left alone until the request that sends them has completed.
+            //   of it is unsent, by a request that nothing follows; those of listeners, of sockets
+            //   for datagrams and of `rung`, which stay open;
+            // - `rung_bytes`: used by one request at a time, and never freed;
+            // - the header of a socket for datagrams: never freed;
+            // - an answer, and the address it goes to: not touched from here to the end of the
+            //   turn, when the request has ended;
+            // - unsent bytes: not touched until the request that sends them has completed.
             if unsafe { self.requests.push(&request) }.is_ok() {
                 return Ok(());
             }
@@ -452,7 +453,7 @@ fn number_in(completion: &cqueue::Entry) -> usize {
 }
 
 fn send(connection: &Connection, bytes: &[u8], flags: i32) -> squeue::Entry {
-    // An answer is never that long, and of what is unsent the rest goes out later.
+    // An answer is never that long, and the rest of the unsent bytes is sent later.
     let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
     let socket = Fd(connection.stream.as_raw_fd());
     opcode::Send::new(socket, bytes.as_ptr(), length).flags(flags).build()

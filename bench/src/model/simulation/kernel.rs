@@ -11,7 +11,7 @@ impl Simulation {
         self.release_sleeper(None, self.home(connection));
     }
 
-    /// The kernel releases the thread that came to its wait last. Whether there was one.
+    /// The kernel releases the thread that started waiting last. Returns whether there was one.
     fn release_sleeper(&mut self, by: Option<usize>, data: Option<usize>) -> Option<usize> {
         let sleeper = self.in_kernel.pop();
         sleeper.into_iter().for_each(|thread| self.wake(thread, by, data));

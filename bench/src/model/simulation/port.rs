@@ -1,7 +1,7 @@
-//! The port: what its schedule sees, and how a thread does what the schedule says.
+//! The port: the input of its schedule, and how a thread executes the schedule's decisions.
 //!
-//! The schedule is the port's own. A thread does the same as in the port's engine, as far as it matters
-//! while nothing is posted or removed.
+//! The schedule is the port's own. A thread does the same as in the port's engine, as far as it
+//! matters while nothing is posted or removed.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -20,7 +20,7 @@ struct Stage<'a> {
     threads: &'a mut [Thread],
     counters: &'a mut Counters,
     own: usize,
-    /// What it costs to follow links and to look at other threads.
+    /// The cost of following links and checking other threads.
     spent: &'a Cell<u64>,
 }
 
@@ -184,14 +184,14 @@ impl Simulation {
         self.go_on(thread, begin);
     }
 
-    /// The thread goes on with its wait.
+    /// The thread continues its wait.
     pub(super) fn resume(&mut self, thread: usize) {
         if let Some(begin) = self.acquire(thread) {
             self.go_on(thread, begin);
         }
     }
 
-    /// The thread, which has the lock since `begin`, does what the schedule says.
+    /// The thread, which has had the lock since `begin`, executes the schedule's decision.
     fn go_on(&mut self, thread: usize, begin: u64) {
         let end = |timeout: Option<Duration>| {
             timeout.map_or(NEVER, |time| (Moment::from_nanoseconds(begin) + time).nanoseconds())
@@ -213,7 +213,8 @@ impl Simulation {
         self.release(thread, begin, step);
     }
 
-    /// The thread queues what it found in the kernel's set; it may have `slept` for that, and been `woken`.
+    /// The thread queues the events it found in the kernel's set; it may have `slept` for them, and
+    /// been `woken`.
     pub(super) fn queue_found(&mut self, thread: usize, slept: bool, woken: bool) {
         if self.setup.is_bare {
             let it = &mut self.threads[thread];

@@ -1,4 +1,4 @@
-//! What is measured here and on no other system.
+//! Measurements that only this system has.
 
 use std::io;
 use std::path::Path;
@@ -22,7 +22,7 @@ pub(crate) fn start_beside(
     Some((contender.start)(threads, reading))
 }
 
-/// What is measured within the process, with as many rounds as `rounds` says instead of the usual ones.
+/// Measurements within the process, with `rounds` rounds or the usual number.
 pub(crate) fn benches(
     options: &options::Run,
     rounds: &dyn Fn(Amount) -> Amount,

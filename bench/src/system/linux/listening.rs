@@ -23,7 +23,7 @@ pub(crate) struct Listening {
 }
 
 impl Listening {
-    /// At a port of its own.
+    /// On a separate port.
     pub(crate) fn new() -> io::Result<Self> {
         let holder = bound(SocketAddr::from(([127, 0, 0, 1], 0)))?;
         let address = getsockname(&holder)?.try_into()?;
@@ -34,7 +34,7 @@ impl Listening {
         self.address
     }
 
-    /// One more listener. It is in non-blocking mode, and what it accepts has `TCP_NODELAY`.
+    /// Another listener. It is non-blocking, and its connections have `TCP_NODELAY`.
     pub(crate) fn listener(&self) -> io::Result<TcpListener> {
         let socket = bound(self.address)?;
         // Connections that are accepted inherit it.

@@ -153,13 +153,13 @@ impl Output {
         Output(output)
     }
 
-    /// What comes next, nothing at the end; or `None` if the time was over before.
+    /// The next data, empty at the end; `None` after a timeout.
     pub(crate) fn more(&mut self, time: Duration) -> io::Result<Option<Vec<u8>>> {
         let timeout = Timespec::try_from(time).map_err(io::Error::other)?;
         let mut wanted = [PollFd::new(&self.0, PollFlags::IN)];
         match poll(&mut wanted, Some(&timeout)) {
             Ok(0) => return Ok(None),
-            // A signal: as much of the time as is left begins anew.
+            // A signal: as much of the time as is left begins again.
             Err(Errno::INTR) => return self.more(time),
             Err(error) => return Err(error.into()),
             Ok(_) => {}
@@ -205,7 +205,7 @@ pub(crate) fn accept(listener: &TcpListener) -> io::Result<TcpStream> {
     Ok(accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?.into())
 }
 
-/// A listener with a longer backlog than the standard library asks for, and with so much room for what comes.
+/// A listener with a longer backlog than the standard library's, and with this receive buffer size.
 pub(crate) fn listener(room: Option<usize>) -> io::Result<TcpListener> {
     let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     if let Some(room) = room {

@@ -13,7 +13,7 @@ use crate::system::Wanted;
 /// Events taken by a wait at most.
 const EVENTS: usize = 64;
 
-/// The sockets of clients, and what the last wait has told.
+/// The sockets of clients, and the events of the last wait.
 pub(crate) struct Set {
     set: OwnedFd,
     events: Vec<Event>,
@@ -25,7 +25,7 @@ impl Set {
         Ok(Set { set, events: Vec::with_capacity(EVENTS) })
     }
 
-    /// The socket is told of by this number from now on, until it is closed.
+    /// Events of the socket have this number from now on, until it is closed.
     pub(crate) fn add(
         &mut self,
         socket: &impl AsFd,
@@ -41,7 +41,7 @@ impl Set {
         Ok(())
     }
 
-    /// Waits until there is something to tell, or the time is over.
+    /// Waits for an event or the timeout.
     pub(crate) fn wait(&mut self, time: Duration) -> Result<(), String> {
         let timeout = Timespec::try_from(time).map_err(|error| error.to_string())?;
         self.events.clear();
@@ -56,7 +56,7 @@ impl Set {
         self.events.len()
     }
 
-    /// The number of the socket of which an event tells.
+    /// The number of an event's socket.
     pub(crate) fn index(&self, at: usize) -> Option<usize> {
         usize::try_from(self.events[at].data.u64()).ok()
     }

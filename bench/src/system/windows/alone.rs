@@ -1,4 +1,4 @@
-//! What is not measured here, and says so.
+//! Measurements that are not available here, with error messages.
 
 use std::io;
 use std::path::Path;
@@ -27,7 +27,7 @@ fn not_here(what: &str) -> Failure {
     Failure::Unusable(format!("{what} is not measured on Windows"))
 }
 
-/// Nothing reads from a file beside its echo.
+/// No server reads from a file during its echo.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Aside {}
 

@@ -42,18 +42,18 @@ pub(super) use self::alone::LACKS;
 
 pub(crate) const NAME: &str = "Windows";
 
-/// The two ends of a connection: the system has no pairs of its own.
+/// The two ends of a connection: the system has no socket pairs.
 pub(crate) type Paired = TcpStream;
 
 // ---- the machine ----
 
-/// A handle that stands for this process, and is never closed.
+/// A pseudo-handle of this process, which is never closed.
 fn this_process() -> HANDLE {
     // SAFETY: GetCurrentProcess has no demands.
     unsafe { GetCurrentProcess() }
 }
 
-/// A handle that stands for the calling thread, and is never closed.
+/// A pseudo-handle of the calling thread, which is never closed.
 fn this_thread() -> HANDLE {
     // SAFETY: GetCurrentThread has no demands.
     unsafe { GetCurrentThread() }
@@ -64,7 +64,7 @@ pub(crate) fn hardware() -> Hardware {
         dwLength: u32::try_from(size_of::<MEMORYSTATUSEX>()).unwrap_or(0),
         ..MEMORYSTATUSEX::default()
     };
-    // SAFETY: GlobalMemoryStatusEx writes a structure of the length that stands in it.
+    // SAFETY: GlobalMemoryStatusEx writes a structure of the length stored in it.
     // - valid for writes: `status` is a local, with its own length.
     let done = unsafe { GlobalMemoryStatusEx(&raw mut status) };
     Hardware {
@@ -80,7 +80,7 @@ pub(crate) fn kernel() -> Option<String> {
         dwOSVersionInfoSize: u32::try_from(size_of::<OSVERSIONINFOW>()).ok()?,
         ..OSVERSIONINFOW::default()
     };
-    // SAFETY: RtlGetVersion writes a structure of the length that stands in it.
+    // SAFETY: RtlGetVersion writes a structure of the length stored in it.
     // - valid for writes: `version` is a local, with its own length.
     let status = unsafe { RtlGetVersion(&raw mut version) };
     let OSVERSIONINFOW { dwMajorVersion: major, dwMinorVersion: minor, dwBuildNumber, .. } =
@@ -101,7 +101,7 @@ pub(crate) fn raise_limit_of_descriptors() -> io::Result<()> {
 pub(crate) fn usable_processors() -> io::Result<Vec<usize>> {
     let (mut usable, mut all) = (0, 0);
     // SAFETY: GetProcessAffinityMask writes a mask at each of its two pointers.
-    // - valid for writes: both are locals. The handle stands for this process.
+    // - valid for writes: both are locals. The handle is valid for this process.
     let done = unsafe { GetProcessAffinityMask(this_process(), &raw mut usable, &raw mut all) };
     if done == 0 {
         return Err(io::Error::last_os_error());
@@ -112,7 +112,7 @@ pub(crate) fn usable_processors() -> io::Result<Vec<usize>> {
 /// The calling thread runs on that processor alone from now on.
 pub(crate) fn stay_on(processor: usize) -> io::Result<()> {
     // SAFETY: SetThreadAffinityMask has no demands on memory.
-    // - the handle stands for the calling thread.
+    // - the handle is valid for the calling thread.
     let former = unsafe { SetThreadAffinityMask(this_thread(), 1 << processor) };
     if former == 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
@@ -127,7 +127,8 @@ pub(crate) fn processor_time(clock: Clock) -> Duration {
     let (kernel, user) = (&raw mut *kernel, &raw mut *user);
     let done = match clock {
         // SAFETY: the call writes a time at each of its four pointers.
-        // - valid for writes: they are those of a local. The handle stands for this process, or the calling thread.
+        // - valid for writes: they are those of a local. The handle is valid for this process or
+        //   the calling thread.
         Clock::Process => unsafe { GetProcessTimes(this_process(), begin, end, kernel, user) },
         // SAFETY: as above.
         Clock::Thread => unsafe { GetThreadTimes(this_thread(), begin, end, kernel, user) },
@@ -141,7 +142,7 @@ pub(crate) fn processor_time(clock: Clock) -> Duration {
     Duration::from_nanos((units(times[2]) + units(times[3])) * 100)
 }
 
-/// No call tells.
+/// No call reports them.
 pub(crate) fn switches() -> Option<Switches> {
     None
 }
@@ -150,18 +151,18 @@ pub(crate) fn switches() -> Option<Switches> {
 pub(crate) fn resident() -> io::Result<u64> {
     let mut counters = PROCESS_MEMORY_COUNTERS::default();
     let size = u32::try_from(size_of::<PROCESS_MEMORY_COUNTERS>()).map_err(io::Error::other)?;
-    // SAFETY: K32GetProcessMemoryInfo writes at most as many bytes at the pointer as it is told.
-    // - valid for writes: `counters` is a local of that size. The handle stands for this process.
+    // SAFETY: K32GetProcessMemoryInfo writes at most the given number of bytes at the pointer.
+    // - valid for writes: `counters` is a local of that size. The handle is valid for this process.
     let done = unsafe { K32GetProcessMemoryInfo(this_process(), &raw mut counters, size) };
     if done == 0 { Err(io::Error::last_os_error()) } else { Ok(counters.WorkingSetSize as u64) }
 }
 
-/// What starts this program once more. The system does not let it be replaced while it runs.
+/// The path for starting this program again. The system does not let it be replaced while it runs.
 pub(crate) fn own_program() -> PathBuf {
     std::env::current_exe().unwrap_or_default()
 }
 
-/// What another process writes. A read of a pipe has no limit of time, so a thread of its own makes it.
+/// Another process's output. Reading from a pipe has no timeout, so a separate thread does it.
 pub(crate) struct Output(Receiver<io::Result<Vec<u8>>>);
 
 impl fmt::Debug for Output {
@@ -190,7 +191,7 @@ impl Output {
         Output(receiver)
     }
 
-    /// What comes next, nothing at the end; or `None` if the time was over before.
+    /// The next data, empty at the end; `None` after a timeout.
     pub(crate) fn more(&mut self, time: Duration) -> io::Result<Option<Vec<u8>>> {
         match self.0.recv_timeout(time) {
             Ok(read) => read.map(Some),
@@ -239,7 +240,7 @@ pub(crate) fn accept(listener: &TcpListener) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// A listener, with so much room for what comes on its connections.
+/// A listener whose connections have this receive buffer size.
 pub(crate) fn listener(room: Option<usize>) -> io::Result<TcpListener> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     if let Some(room) = room {
@@ -282,7 +283,7 @@ fn number(socket: &impl AsSocket) -> SOCKET {
 fn set<T: Copy>(socket: &impl AsSocket, option: i32, value: T) -> io::Result<()> {
     let size = i32::try_from(size_of::<T>()).map_err(io::Error::other)?;
     let place = MaybeUninit::new(value);
-    // SAFETY: setsockopt reads so many bytes at the pointer.
+    // SAFETY: setsockopt reads that many bytes at the pointer.
     // - valid for reads: they are those of a local, which has been written.
     let result =
         unsafe { setsockopt(number(socket), SOL_SOCKET, option, place.as_ptr().cast(), size) };
@@ -294,7 +295,7 @@ fn set<T: Copy>(socket: &impl AsSocket, option: i32, value: T) -> io::Result<()>
 pub(crate) struct Listening(TcpListener);
 
 impl Listening {
-    /// At a port of its own.
+    /// On a separate port.
     pub(crate) fn new() -> io::Result<Self> {
         listener(None).map(Listening)
     }

@@ -10,7 +10,7 @@ use windows_sys::Win32::Networking::WinSock::{
 
 use crate::system::Wanted;
 
-/// The sockets of clients, and what the last wait has told.
+/// The sockets of clients, and the events of the last wait.
 pub(crate) struct Set {
     /// By their numbers.
     asked: Vec<WSAPOLLFD>,
@@ -23,7 +23,7 @@ impl Set {
         Ok(Set { asked: Vec::new(), told: Vec::new() })
     }
 
-    /// The socket is told of by this number from now on, instead of the one that was.
+    /// Events of the socket have this number from now on, instead of the former one.
     #[allow(clippy::unnecessary_wraps, reason = "as above")]
     pub(crate) fn add(
         &mut self,
@@ -44,13 +44,13 @@ impl Set {
         Ok(())
     }
 
-    /// Waits until there is something to tell, or the time is over.
+    /// Waits for an event or the timeout.
     pub(crate) fn wait(&mut self, time: Duration) -> Result<(), String> {
         self.told.clear();
         // Rounded up: a wait that ends early would be made again and again.
         let milliseconds = i32::try_from(time.as_micros().div_ceil(1000)).unwrap_or(i32::MAX);
         let count = u32::try_from(self.asked.len()).map_err(|error| error.to_string())?;
-        // SAFETY: WSAPoll reads and writes so many elements at the pointer.
+        // SAFETY: WSAPoll reads and writes that many elements at the pointer.
         // - valid for both: they are those of the list, which nothing else uses meanwhile.
         let result = unsafe { WSAPoll(self.asked.as_mut_ptr(), count, milliseconds) };
         if result == SOCKET_ERROR {
@@ -65,7 +65,7 @@ impl Set {
         self.told.len()
     }
 
-    /// The number of the socket of which an event tells.
+    /// The number of an event's socket.
     pub(crate) fn index(&self, at: usize) -> Option<usize> {
         self.told.get(at).copied()
     }

@@ -15,7 +15,8 @@
 typedef struct pollfd cp_system_pollfd;
 #endif
 
-/* Keys come at once and are not shown, as long as this call looks. Returns whether the input is a terminal. */
+/* Makes keys available immediately and hides them while this call checks. Returns whether the input
+ * is a terminal. */
 CP_INLINE int cp_keys_come_at_once(struct termios *before) {
     struct termios raw;
     if (tcgetattr(0, before) != 0)

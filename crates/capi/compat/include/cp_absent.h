@@ -1,9 +1,11 @@
 /*
- * cp_absent.h: functions of the reference that programs call and that are not here. Included by <windows.h>.
+ * cp_absent.h: functions of the reference that programs call and that this library lacks. Included
+ * by <windows.h>.
  *
- * Each is declared as the reference has it, so that a call is checked as any other, and then refused: the
- * compiler says that it is not available, and why. Without the declaration C would guess one, and the linker
- * would say that there is no such symbol. A function that comes to be here moves to the header of its subject.
+ * Each has the reference's declaration, so that a call is type-checked like any other and then
+ * refused: the compiler reports that it is not available, and why. Without the declaration, C would
+ * guess one, and the linker would report a missing symbol. Once a function is implemented, it moves
+ * to the header of its subject.
  */
 #ifndef CP_ABSENT_H
 #define CP_ABSENT_H
@@ -115,9 +117,9 @@ CP_ABSENT("timer queues: a waitable timer") extern BOOL DeleteTimerQueue(HANDLE 
 
 /* ---- Memory ---------------------------------------------------------------------------------------------- */
 
-CP_ABSENT("heaps beside the process's own")
+CP_ABSENT("heaps other than the process's own")
 extern HANDLE HeapCreate(DWORD flOptions, SIZE_T dwInitialSize, SIZE_T dwMaximumSize);
-CP_ABSENT("heaps beside the process's own") extern BOOL HeapDestroy(HANDLE hHeap);
+CP_ABSENT("heaps other than the process's own") extern BOOL HeapDestroy(HANDLE hHeap);
 CP_ABSENT("blocks do not tell their size: realloc(3)")
 extern LPVOID HeapReAlloc(HANDLE hHeap, DWORD dwFlags, LPVOID lpMem, SIZE_T dwBytes);
 CP_ABSENT("blocks do not tell their size") extern SIZE_T HeapSize(HANDLE hHeap, DWORD dwFlags, LPCVOID lpMem);

@@ -19,10 +19,10 @@
 #define CP_INLINE static inline
 #endif
 
-/* ---- What is not here ------------------------------------------------------------------------- */
+/* ---- Absent functions ------------------------------------------------------------------------- */
 
-/* In front of a declaration: a call of the function is an error of the compiler, which says why. With
- * CP_NO_ERROR_ATTRIBUTE, as with a compiler that has no attribute for that. */
+/* Before a declaration: calling the function is a compiler error with the reason.
+ * CP_NO_ERROR_ATTRIBUTE has the same effect as a compiler without an attribute for that. */
 #if defined __has_attribute && !defined CP_NO_ERROR_ATTRIBUTE
 #if __has_attribute(__error__)
 #define CP_REFUSED(text) __attribute__((__error__(text)))
@@ -34,10 +34,10 @@
 #endif
 #define CP_ABSENT(what) CP_REFUSED("not available on Linux: see PORTING.md of completion-port (" what ")")
 
-/* An argument that must be NULL. In C, what is surely not is handed to `refuse`, a function that is absent; anything else
- * is passed on, since it may be NULL, and looked at when the function is called. Where absent functions are marked by
- * __unavailable__, `refuse` could not even be named: there all is passed on. C++ has overloads in its place, where a
- * pointer to `cp_nothing` is NULL. */
+/* An argument that must be NULL. In C, a value that is certainly not NULL is passed to `refuse`, an
+ * absent function. Any other value may be NULL, so it is passed on and checked at run time. Where
+ * absent functions are marked by __unavailable__, even naming `refuse` would be an error, so
+ * everything is passed on. C++ uses overloads instead, where a pointer to `cp_nothing` is NULL. */
 #ifdef CP_TELLS_ARGUMENTS
 #define CP_UNLESS(is_refused, argument, refuse) __builtin_choose_expr(is_refused, refuse(argument), (argument))
 #else
@@ -53,11 +53,11 @@ struct cp_nothing;
 
 /* ---- Words of the reference's compilers -------------------------------------------------------- */
 
-/* Sources for the reference name the libraries they need by #pragma comment. (Before GCC 13 a C++ compiler
- * wants -Wno-unknown-pragmas instead, which the pkg-config file says.) */
+/* Sources for the reference name the libraries they need by #pragma comment. (Before GCC 13 a C++
+ * compiler wants -Wno-unknown-pragmas instead, which is in the pkg-config file.) */
 #pragma GCC diagnostic ignored "-Wunknown-pragmas"
 
-/* Some are words of Clang's, too, if it is told -fms-extensions. */
+/* With -fms-extensions, some are keywords of Clang, too. */
 #ifdef __clang__
 #pragma clang diagnostic push
 #pragma clang diagnostic ignored "-Wkeyword-macro"
@@ -128,8 +128,8 @@ struct cp_nothing;
 #define __assume(claim) ((void)0)
 #endif
 
-/* What it may say of a declaration. What says how a library is made, or what an optimiser may assume, says
- * nothing here. */
+/* The parts of a declaration it may contain. Those about building a library or optimising have no
+ * effect here. */
 #ifndef __declspec
 #define __declspec(what) CP_DECLSPEC_##what
 #endif
@@ -148,7 +148,7 @@ struct cp_nothing;
 #define CP_DECLSPEC_novtable
 #define CP_DECLSPEC_restrict
 #define CP_DECLSPEC_selectany __attribute__((__weak__))
-/* It may stand before `static`, where __thread may not. */
+/* It may precede `static`, unlike __thread. */
 #ifdef __cplusplus
 #define CP_DECLSPEC_thread thread_local
 #else

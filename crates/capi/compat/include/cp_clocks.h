@@ -46,7 +46,7 @@ CP_INLINE MMRESULT WINAPI timeEndPeriod(UINT uPeriod) {
 
 /* ---- Times of the day -------------------------------------------------------------------------- */
 
-/* So many times 100 ns since 1601, in two halves. */
+/* A number of 100 ns intervals since 1601, in two halves. */
 typedef struct _FILETIME {
     DWORD dwLowDateTime;
     DWORD dwHighDateTime;

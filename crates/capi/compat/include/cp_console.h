@@ -14,8 +14,8 @@
 #define STD_OUTPUT_HANDLE ((DWORD)-11)
 #define STD_ERROR_HANDLE ((DWORD)-12)
 
-/* The handles of the streams are numbers of their own, which CloseHandle does not know: it fails, and the stream
- * stays open. */
+/* The handles of the streams are separate numbers that CloseHandle does not know: it fails, and the
+ * stream stays open. */
 #define CP_STANDARD_STREAMS ((uintptr_t)0x53544400)
 
 CP_INLINE HANDLE WINAPI GetStdHandle(DWORD nStdHandle) {
@@ -110,7 +110,8 @@ CP_INLINE int cp_standard_stream(HANDLE handle) {
     return -1;
 }
 
-/* All of it, though the system takes it in parts. What `stdio` holds back for the stream goes first. */
+/* Writes everything, though the system takes it in parts. Data buffered by `stdio` for the stream
+ * goes first. */
 CP_INLINE BOOL cp_write_stream(HANDLE handle, const void *bytes, DWORD count, LPDWORD written) {
     int stream = cp_standard_stream(handle);
     DWORD done = 0;
@@ -185,9 +186,10 @@ CP_INLINE BOOL WINAPI WriteConsoleW(HANDLE hConsoleOutput, const VOID *lpBuffer,
 
 typedef BOOL(WINAPI *PHANDLER_ROUTINE)(DWORD CtrlType);
 
-/* SIGINT is CTRL_C_EVENT, SIGQUIT CTRL_BREAK_EVENT, SIGHUP CTRL_CLOSE_EVENT and SIGTERM CTRL_SHUTDOWN_EVENT. As
- * there, a thread of its own calls the routines, the last one first, until one returns TRUE; if none does, the
- * program ends, by that signal. Without a routine Ctrl+C is ignored (`Add`), or not. */
+/* SIGINT is CTRL_C_EVENT, SIGQUIT CTRL_BREAK_EVENT, SIGHUP CTRL_CLOSE_EVENT and SIGTERM
+ * CTRL_SHUTDOWN_EVENT. As there, a separate thread calls the routines, the last one first, until
+ * one returns TRUE. If none does, the signal ends the program. Without a routine, `Add` chooses
+ * whether Ctrl+C is ignored. */
 CP_INLINE BOOL WINAPI SetConsoleCtrlHandler(PHANDLER_ROUTINE HandlerRoutine, BOOL Add) {
     return cp_set_control_handler(HandlerRoutine, Add);
 }

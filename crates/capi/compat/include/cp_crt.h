@@ -1,8 +1,9 @@
 /*
- * cp_crt.h: what the reference's C library has beside the standard's, as far as servers use it. Included by
- * <windows.h>, because there it comes with <stdio.h> and <string.h>, which are the system's here.
+ * cp_crt.h: functions that servers use of the reference's C library and that the standard lacks.
+ * Included by <windows.h>: the reference declares them in <stdio.h> and <string.h>, which are the
+ * system's here.
  *
- * A function that finds its buffer too small, or an argument that is NULL, returns its error. It does not end
+ * If its buffer is too small or an argument is NULL, a function returns its error. It does not end
  * the program, as the reference does unless a handler is set.
  */
 #ifndef CP_CRT_H
@@ -128,7 +129,7 @@ CP_INLINE errno_t strcpy_s(char *to, size_t size, const char *from) {
     return 0;
 }
 
-/* With _TRUNCATE what does not fit is cut, which STRUNCATE tells. */
+/* With _TRUNCATE, text that does not fit is truncated, and STRUNCATE is returned. */
 CP_INLINE errno_t strncpy_s(char *to, size_t size, const char *from, size_t count) {
     size_t length = 0;
     if (!to || size == 0 || !from)
@@ -397,7 +398,7 @@ CP_INLINE int _wcsicmp(const wchar_t *one, const wchar_t *other) {
 
 /* ---- The rest -------------------------------------------------------------------------------------------- */
 
-/* Letters of other alphabets are told apart. */
+/* Treats the case of letters of other alphabets as different. */
 CP_INLINE int _strnicmp(const char *one, const char *other, size_t count) {
     size_t at;
     for (at = 0; at < count; at++) {

@@ -1,4 +1,4 @@
-/* cp_errors.h: the reference's codes of errors, by name. Included by the headers of this directory. */
+/* cp_errors.h: the names of the reference's error codes. Included by the headers of this directory. */
 #ifndef CP_ERRORS_H
 #define CP_ERRORS_H
 

@@ -1,12 +1,13 @@
 /*
- * cp_files.h: files: they are opened, read, written, asked what they are, renamed and deleted. Included by
+ * cp_files.h: opening, reading, writing, querying, renaming and deleting files. Included by
  * <windows.h>.
  *
- * A name is a name of the system. `\` in it is `/`, so a file whose name has a `\` cannot be named. There are no drives;
- * `NUL`, `CONIN$` and `CONOUT$` are what they are there, `\\?\` in front says nothing, and what else begins with two
- * `\` is not there. Capital letters and small ones are different ones. A narrow name is bytes, a wide one becomes UTF-8.
+ * Names are the system's. A `\` is converted to `/`, so a file whose name contains a `\` cannot be
+ * named. There are no drives. `NUL`, `CONIN$` and `CONOUT$` mean the same as there, a leading
+ * `\\?\` is ignored, and other names that begin with two `\` do not exist. Names are
+ * case-sensitive. A narrow name is bytes; a wide one is converted to UTF-8.
  *
- * What differs is said in PORTING.md.
+ * PORTING.md lists the differences.
  */
 #ifndef CP_FILES_H
 #define CP_FILES_H
@@ -193,7 +194,7 @@ CP_INLINE HANDLE WINAPI CreateFileW(LPCWSTR lpFileName, DWORD dwDesiredAccess, D
                         dwFlagsAndAttributes);
 }
 
-/* What has been done to a standard stream: as an operation that has ended. */
+/* The result of a call on a standard stream, as that of a finished operation. */
 CP_INLINE BOOL cp_stream_done(BOOL done, DWORD bytes, LPOVERLAPPED overlapped) {
     HANDLE event;
     if (!done || !overlapped)
@@ -245,8 +246,8 @@ CP_INLINE BOOL WINAPI SetFilePointerEx(HANDLE hFile, LARGE_INTEGER liDistanceToM
     return TRUE;
 }
 
-/* Without a place for the upper half the distance has 32 bits. The last error tells a failure from a place that has
- * those bits. */
+/* Without a place for the upper half the distance has 32 bits. The last error distinguishes a
+ * failure from a position with the same bits. */
 CP_INLINE DWORD WINAPI SetFilePointer(HANDLE hFile, LONG lDistanceToMove, PLONG lpDistanceToMoveHigh,
                                       DWORD dwMoveMethod) {
     int64_t distance = lDistanceToMove, place = 0;
@@ -344,7 +345,7 @@ CP_INLINE DWORD WINAPI GetFileAttributesW(LPCWSTR lpFileName) {
     return cp_name_of_wide(&name, lpFileName) ? cp_attributes(&name) : INVALID_FILE_ATTRIBUTES;
 }
 
-/* A file that is there stays, unless it may be replaced. To another disk nothing is moved. */
+/* An existing file stays, unless it may be replaced. Files cannot be moved to another disk. */
 CP_INLINE BOOL cp_move(const cp_name *from, const cp_name *to, DWORD flags) {
     return cp_move_file(from->text, to->text, (flags & MOVEFILE_REPLACE_EXISTING) != 0);
 }

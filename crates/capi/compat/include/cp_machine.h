@@ -1,4 +1,4 @@
-/* cp_machine.h: what the machine is. Included by <windows.h>. */
+/* cp_machine.h: properties of the machine. Included by <windows.h>. */
 #ifndef CP_MACHINE_H
 #define CP_MACHINE_H
 

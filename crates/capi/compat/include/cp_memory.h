@@ -1,7 +1,7 @@
 /*
- * cp_memory.h: the process's heap, and what programs free. Included by <windows.h>.
+ * cp_memory.h: the process's heap, and memory that programs free. Included by <windows.h>.
  *
- * All of it is `malloc`. There is one heap; its handle can be given to nothing but the functions here.
+ * All memory comes from `malloc`. There is one heap; only the functions here accept its handle.
  */
 #ifndef CP_MEMORY_H
 #define CP_MEMORY_H

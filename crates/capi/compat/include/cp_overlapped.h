@@ -1,9 +1,9 @@
 /*
- * cp_overlapped.h: how a program is told of the end of an operation, beside its packet, and how it cancels one.
- * Included by <windows.h>.
+ * cp_overlapped.h: how a program detects the end of an operation without its packet, and how it
+ * cancels one. Included by <windows.h>.
  *
- * What differs: the handle of a socket is no object that can be waited for. A thread waits for an operation by its
- * event, by GetOverlappedResult, or on the port.
+ * What differs: threads cannot wait for the handle of a socket. A thread waits for an operation by
+ * its event, by GetOverlappedResult, or on the port.
  */
 #ifndef CP_OVERLAPPED_H
 #define CP_OVERLAPPED_H
@@ -14,7 +14,7 @@
 #define FILE_SKIP_SET_EVENT_ON_HANDLE 0x2
 
 #define STATUS_PENDING ((DWORD)0x103)
-/* Read so that what the operation has written before is seen. */
+/* Reads with acquire ordering, so that earlier writes of the operation are visible. */
 #define HasOverlappedIoCompleted(overlapped) \
     ((DWORD)__atomic_load_n(&(overlapped)->Internal, __ATOMIC_ACQUIRE) != STATUS_PENDING)
 
@@ -40,7 +40,7 @@ CP_INLINE BOOL WINAPI CancelIoEx(HANDLE hFile, LPOVERLAPPED lpOverlapped) {
     return cp_cancel(hFile, lpOverlapped);
 }
 
-/* Those that the calling thread has begun. */
+/* Those that the calling thread has started. */
 CP_INLINE BOOL WINAPI CancelIo(HANDLE hFile) {
     return cp_cancel_own(hFile);
 }

@@ -1,8 +1,8 @@
 /*
  * cp_pages.h: whole pages of memory. Included by <windows.h>.
  *
- * What differs: what is committed is taken from the machine when it is first touched. The rest of the last 64 KiB of a
- * region cannot be used.
+ * What differs: committed memory is allocated when it is first touched. The rest of the last 64 KiB
+ * of a region cannot be used.
  */
 #ifndef CP_PAGES_H
 #define CP_PAGES_H

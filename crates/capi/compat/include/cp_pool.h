@@ -87,7 +87,7 @@ CP_INLINE VOID WINAPI StartThreadpoolIo(PTP_IO pio) {
     cp_start_pool_io(pio);
 }
 
-/* Behind an operation that was not begun, and one of which no packet tells. */
+/* After an operation that was not started, or one that no packet reports. */
 CP_INLINE VOID WINAPI CancelThreadpoolIo(PTP_IO pio) {
     cp_cancel_pool_io(pio);
 }
@@ -96,8 +96,9 @@ CP_INLINE VOID WINAPI CloseThreadpoolIo(PTP_IO pio) {
     cp_close_pool_io(pio);
 }
 
-/* For the calls of operations that have ended, and not for those that go on. Calls that have not begun are not cancelled:
- * each operation is told of. For one that is announced, and neither goes on nor was taken back, it waits a second. */
+/* Waits for the callbacks of finished operations, but not for operations in flight. Pending
+ * callbacks are not cancelled: each operation is reported. Waits one second for an operation that
+ * was announced but neither started nor taken back. */
 CP_INLINE VOID WINAPI WaitForThreadpoolIoCallbacks(PTP_IO pio, BOOL fCancelPendingCallbacks) {
     (void)fCancelPendingCallbacks;
     cp_wait_for_pool_io(pio);

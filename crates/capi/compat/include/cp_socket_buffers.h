@@ -1,9 +1,11 @@
 /*
  * cp_socket_buffers.h: WSASend, WSARecv, WSASendTo and WSARecvFrom. Included by <winsock2.h>.
  *
- * Without an OVERLAPPED they return when they are done, as recv and send do. With one they begin an operation.
+ * Without an OVERLAPPED they return when they are finished, like recv and send. With one they start
+ * an operation.
  *
- * There are no APCs: a completion routine is refused with WSAEOPNOTSUPP, and nothing is begun. See PORTING.md.
+ * There are no APCs: a completion routine is refused with WSAEOPNOTSUPP, and nothing is started.
+ * See PORTING.md.
  */
 /* Before the guard: a program may include this header first, and <winsock2.h> has it in its place. */
 #include <winsock2.h>

@@ -1,4 +1,5 @@
-/* cp_socket_ioctl.h: WSAIoctl, as far as it has a meaning here. Included by <winsock2.h> and <mstcpip.h>. */
+/* cp_socket_ioctl.h: the requests of WSAIoctl that apply here. Included by <winsock2.h> and
+ * <mstcpip.h>. */
 /* Before the guard: a program may include this header first, and <winsock2.h> has it in its place. */
 #include <winsock2.h>
 #ifndef CP_SOCKET_IOCTL_H
@@ -76,7 +77,8 @@ CP_INLINE int cp_wsa_ioctl(SOCKET s, DWORD command, const void *in, DWORD in_siz
         return cp_keep_alive(cp_descriptor(s), &wanted);
     }
     case SIO_UDP_CONNRESET:
-        /* Only a connected socket is told here, so there is nothing to turn off; nor can the rest be turned on. */
+        /* Here only a connected socket gets this report, so there is nothing to turn off. The rest
+         * cannot be turned on. */
         if (in_size < sizeof number || !cp_is_memory((uintptr_t)in, sizeof number))
             return cp_wsa_fails(WSAEFAULT);
         memcpy(&number, in, sizeof number);

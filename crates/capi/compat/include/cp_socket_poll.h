@@ -39,7 +39,8 @@ typedef struct cp_wsa_pollfd {
     SHORT revents;
 } WSAPOLLFD, *PWSAPOLLFD, *LPWSAPOLLFD;
 
-/* What it may be asked for. POLLPRI is refused, as there: urgent data is POLLRDBAND, which Linux never reports for a socket. */
+/* The events it accepts. POLLPRI is refused, as there: urgent data is POLLRDBAND, which Linux never
+ * reports for a socket. */
 #define CP_POLL_KNOWN (POLLIN | POLLRDBAND | POLLOUT)
 #define CP_POLL_OF_FEW 64
 
@@ -58,7 +59,7 @@ CP_INLINE int cp_wsa_poll(WSAPOLLFD *asked, ULONG count, INT timeout, cp_system_
     for (at = 0; at < count; at++) {
         polled[at].fd = cp_descriptor(asked[at].fd);
         polled[at].revents = 0;
-        /* The end of the peer's stream is told by POLLHUP, whether it was asked for or not. */
+        /* POLLHUP reports the end of the peer's stream, whether or not it was requested. */
         polled[at].events = (SHORT)(asked[at].events | CP_POLLRDHUP);
         if (polled[at].fd >= 0 && (asked[at].events & ~CP_POLL_KNOWN))
             return cp_wsa_fails(WSAEINVAL);

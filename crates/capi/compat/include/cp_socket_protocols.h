@@ -149,8 +149,8 @@ CP_INLINE int WSAAPI WSADuplicateSocketW(SOCKET s, DWORD dwProcessId, LPWSAPROTO
     return 0;
 }
 
-/* Sockets are made overlapped or not, it makes no difference: operations may be begun on each. A description says
- * what the call leaves open. */
+/* Whether a socket is created overlapped makes no difference: every socket supports operations. A
+ * description supplies the arguments that the call leaves open. */
 CP_INLINE SOCKET WSAAPI WSASocketA(int af, int type, int protocol, LPWSAPROTOCOL_INFOA lpProtocolInfo,
                                    GROUP g, DWORD dwFlags) {
     (void)g;
@@ -175,7 +175,7 @@ CP_INLINE SOCKET WSAAPI WSASocketA(int af, int type, int protocol, LPWSAPROTOCOL
     return (SOCKET)(INT_PTR)cp_socket(af, type, protocol);
 }
 
-/* What is asked of a description stands at the same places in both. */
+/* Both descriptions have the needed members at the same offsets. */
 CP_INLINE SOCKET WSAAPI WSASocketW(int af, int type, int protocol, LPWSAPROTOCOL_INFOW lpProtocolInfo,
                                    GROUP g, DWORD dwFlags) {
     return WSASocketA(af, type, protocol, (LPWSAPROTOCOL_INFOA)(void *)lpProtocolInfo, g, dwFlags);

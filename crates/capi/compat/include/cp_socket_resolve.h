@@ -128,7 +128,7 @@ CP_INLINE INT cp_resolve_fails(DWORD code) {
 
 #define CP_LONGEST_NAME 1025
 
-/* NULL stays NULL. For a name that is too long there is no host. */
+/* NULL stays NULL. A name that is too long has no host. */
 CP_INLINE BOOL cp_narrow_name(PCWSTR wide, char *room, const char **narrow) {
     *narrow = wide ? room : NULL;
     return !wide || WideCharToMultiByte(CP_UTF8, 0, wide, -1, room, CP_LONGEST_NAME, NULL, NULL) > 0;

@@ -27,7 +27,7 @@ CP_INLINE int cp_is_letter(uint32_t letter) {
     return letter <= 0x10FFFF && (letter < 0xD800 || letter >= 0xE000);
 }
 
-/* The letter that begins here, and how many bytes it has; what is no UTF-8 is one byte, and U+FFFD. */
+/* The letter at this position and its number of bytes. Invalid UTF-8 counts as one byte and U+FFFD. */
 CP_INLINE uint32_t cp_letter(const unsigned char *text, size_t length, size_t *bytes) {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
     size_t size = text[0] < 0x80 ? 1 : text[0] >= 0xF0 ? 4 : text[0] >= 0xE0 ? 3 : text[0] >= 0xC0 ? 2 : 0;
@@ -50,7 +50,7 @@ CP_INLINE uint32_t cp_letter(const unsigned char *text, size_t length, size_t *b
     return letter;
 }
 
-/* Writes a letter's bytes, those of U+FFFD for what is no letter, and returns how many. */
+/* Writes a letter's bytes, those of U+FFFD for an invalid one, and returns their number. */
 CP_INLINE size_t cp_put_letter(uint32_t letter, unsigned char *to) {
     if (!cp_is_letter(letter))
         letter = 0xFFFD;
@@ -81,7 +81,7 @@ CP_INLINE int cp_text_fails(DWORD code) {
     return 0;
 }
 
-/* How many characters it has written, or would write if there is no room at all. The zero at the end counts if
+/* Returns the number of characters written, or needed if there is no room. The final zero counts if
  * the text's length is given as -1. */
 CP_INLINE int WINAPI MultiByteToWideChar(UINT CodePage, DWORD dwFlags, LPCSTR lpMultiByteStr,
                                          int cbMultiByte, LPWSTR lpWideCharStr, int cchWideChar) {
@@ -205,8 +205,8 @@ CP_INLINE DWORD cp_message_text(DWORD flags, DWORD code, char *to, size_t room) 
 /* Longer than any message. */
 #define CP_LONGEST_MESSAGE 256
 
-/* The text, and where it goes: to `*to`, or to memory that is allocated for at least `room` characters and then told
- * there. Returns the text's length; 0 and the last error if it fails. */
+/* The text and its destination: `*to`, or memory allocated for at least `room` characters, whose
+ * address is stored there. Returns the text's length; 0 and the last error on failure. */
 CP_INLINE DWORD cp_message_to(DWORD flags, DWORD code, char *text, void **to, DWORD room, size_t character) {
     int allocates = (flags & FORMAT_MESSAGE_ALLOCATE_BUFFER) != 0;
     void *buffer = *to;
@@ -215,7 +215,7 @@ CP_INLINE DWORD cp_message_to(DWORD flags, DWORD code, char *text, void **to, DW
         SetLastError(ERROR_INVALID_PARAMETER);
         return 0;
     }
-    /* Programs free what is there also if the call has failed. */
+    /* Programs free this even if the call has failed. */
     if (allocates)
         memset(buffer, 0, sizeof(void *));
     length = cp_message_text(flags, code, text, CP_LONGEST_MESSAGE);

@@ -114,7 +114,7 @@ __attribute__((__noreturn__)) CP_INLINE VOID WINAPI ExitProcess(UINT uExitCode) 
     exit((int)uExitCode);
 }
 
-/* The program ends by SIGABRT; what is said of the exception is not. */
+/* Ends the program by SIGABRT, without describing the exception. */
 __attribute__((__noreturn__)) CP_INLINE VOID WINAPI RaiseFailFastException(LPVOID pExceptionRecord,
                                                                            LPVOID pContextRecord, DWORD dwFlags) {
     (void)pExceptionRecord;
@@ -166,7 +166,7 @@ CP_INLINE BOOL WINAPI TlsFree(DWORD dwTlsIndex) {
     return FALSE;
 }
 
-/* A success sets the last error to 0, so that a value of 0 can be told from a failure. */
+/* Success sets the last error to 0, which distinguishes a value of 0 from a failure. */
 CP_INLINE LPVOID WINAPI TlsGetValue(DWORD dwTlsIndex) {
     SetLastError(ERROR_SUCCESS);
     return pthread_getspecific((pthread_key_t)dwTlsIndex);

@@ -1,8 +1,8 @@
 /*
- * cp_wait_callbacks.h: functions that are called when an object is signalled. Included by <windows.h>.
+ * cp_wait_callbacks.h: functions called when an object is signalled. Included by <windows.h>.
  *
- * Each registered wait has a thread of its own, which waits and calls the function: so a function may block, and
- * the flags that say which thread shall call it change nothing.
+ * Each registered wait has its own thread, which waits and calls the function. So a function may
+ * block, and the flags that choose a thread have no effect.
  */
 #ifndef CP_WAIT_CALLBACKS_H
 #define CP_WAIT_CALLBACKS_H
@@ -26,8 +26,9 @@ CP_INLINE BOOL WINAPI RegisterWaitForSingleObject(PHANDLE phNewWaitObject, HANDL
     return *phNewWaitObject != NULL;
 }
 
-/* Afterwards no call begins. With INVALID_HANDLE_VALUE it waits for one that has begun; else it fails with
- * ERROR_IO_PENDING if one goes on, and sets the event, if there is one, when that has ended. */
+/* After this no call starts. With INVALID_HANDLE_VALUE, it waits for a call in progress. Otherwise,
+ * if one is in progress, it fails with ERROR_IO_PENDING and sets the event, if there is one, when
+ * the call has ended. */
 CP_INLINE BOOL WINAPI UnregisterWaitEx(HANDLE WaitHandle, HANDLE CompletionEvent) {
     return cp_unregister_wait(WaitHandle, CompletionEvent);
 }

@@ -1,10 +1,11 @@
 /*
- * mswsock.h: the reference's extension functions: AcceptEx, ConnectEx, DisconnectEx, TransmitFile, TransmitPackets, and the
- * numbers of WSARecvMsg and WSASendMsg.
+ * mswsock.h: the reference's extension functions: AcceptEx, ConnectEx, DisconnectEx, TransmitFile,
+ * TransmitPackets, and the numbers of WSARecvMsg and WSASendMsg.
  *
- * What differs: an accept needs a descriptor beside the socket that it is given, for a moment. A connection is put in
- * that socket's place, so a duplicate of the socket stays what it was. A socket that was disconnected with
- * TF_REUSE_SOCKET is a new one of the same number: it may be connected without being bound, and is no longer bound.
+ * What differs: an accept temporarily needs a second descriptor. The connection replaces the given
+ * socket, so a duplicate of that socket does not become the connection. A socket that was
+ * disconnected with TF_REUSE_SOCKET is a new one with the same number: it may be connected without
+ * being bound, and is no longer bound.
  */
 #ifndef CP_MSWSOCK_H
 #define CP_MSWSOCK_H

@@ -10,7 +10,7 @@
 typedef unsigned(__stdcall *_beginthreadex_proc_type)(void *);
 typedef void(__cdecl *_beginthread_proc_type)(void *);
 
-/* CreateThread, with errno beside the last error. It returns 0 if it fails. */
+/* CreateThread, which also sets errno. Returns 0 on failure. */
 CP_INLINE uintptr_t _beginthreadex(void *security, unsigned stack_size, _beginthreadex_proc_type start_address,
                                    void *arglist, unsigned initflag, unsigned *thrdaddr) {
     HANDLE thread = CreateThread((LPSECURITY_ATTRIBUTES)security, stack_size, start_address, arglist, initflag,

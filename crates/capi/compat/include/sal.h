@@ -6,7 +6,7 @@
 #ifndef CP_SAL_H
 #define CP_SAL_H
 
-/* Of a value, or of what it points to. */
+/* Annotations of a value, or of its target. */
 #define _In_
 #define _In_opt_
 #define _In_z_

@@ -1,4 +1,5 @@
-/* strsafe.h: text into buffers whose size is told. What does not fit is cut, and told. */
+/* strsafe.h: text in buffers of a given size. Text that does not fit is truncated, and the result
+ * reports it. */
 #ifndef CP_STRSAFE_H
 #define CP_STRSAFE_H
 

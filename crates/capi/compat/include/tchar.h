@@ -1,4 +1,4 @@
-/* tchar.h: names that are narrow or wide as UNICODE says. */
+/* tchar.h: names that are narrow or wide depending on UNICODE. */
 #ifndef CP_TCHAR_H
 #define CP_TCHAR_H
 

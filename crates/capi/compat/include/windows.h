@@ -1,13 +1,14 @@
 /*
- * windows.h: I/O completion ports by the reference's names, on Linux, and what servers use beside them: threads
- * and waiting for them, events, timers, locks, clocks, atomic operations, memory, messages, the console.
+ * windows.h: I/O completion ports under the reference's names, on Linux, and other functions that
+ * servers use: threads and waits for them, events, timers, locks, clocks, atomic operations,
+ * memory, messages, the console.
  *
- * Defined before it is included:
+ * Macros to define before including it:
  *   CP_NO_WIN32   only completion ports, the last error and functions by name
  *   CP_NO_SAL     the annotations of parameters (_In_, _Out_ and the like) stay undefined
  *
- * A function of the reference that is not here is declared all the same, if servers are known to call it: the
- * compiler then says at the call that it is not available. See <cp_absent.h>.
+ * Absent functions of the reference that servers are known to call are declared: the compiler
+ * reports at the call that they are not available. See <cp_absent.h>.
  */
 #ifndef CP_WINDOWS_H
 #define CP_WINDOWS_H

@@ -1,29 +1,33 @@
 /*
- * winsock2.h: Winsock as far as socket state notifications need it, on Linux.
+ * winsock2.h: the part of Winsock that socket state notifications need, on Linux.
  *
  * HOW SOCKET CALLS ARE MAPPED
  *
- * `recv`, `send`, `accept` and the like are declared by <sys/socket.h>, which may have been included
- * before or may be included later. They are declared here once more, exactly as the system does, but
- * with another symbol: `recv` is cp_recv of this library, in this unit and from here on. So
- * - none of them is a macro: members, parameters and functions of other scopes may have these names;
- * - `&recv` is a function like any other; the system's and Winsock's ways of calling both compile;
- * - units that do not include this header call the system, and pass sockets to and fro as they like.
+ * <sys/socket.h> declares `recv`, `send`, `accept` and so on. It may be included before or after
+ * this header. This header declares them again, exactly as the system does, but with another
+ * symbol: in this unit, from here on, `recv` is cp_recv of this library. So
+ * - none of them is a macro: members, parameters and functions of other scopes may have these
+ *   names;
+ * - `&recv` is a function like any other; calls in the system's and in Winsock's style both
+ *   compile;
+ * - units that do not include this header call the system. They can exchange sockets freely with
+ *   others.
  *
- * The cp_ functions call the system's, and then: see "Socket calls" in <completion_port.h>. What is
- * left is the length of an address or option, an `int` to Winsock and a socklen_t, which is unsigned,
- * here. In C++ there are templates; in C the warning about the sign is turned off.
+ * The cp_ functions call the system's; "Socket calls" in <completion_port.h> lists the differences.
+ * One remains: the length of an address or option is an `int` in Winsock, and a socklen_t, which is
+ * unsigned, here. C++ has templates for this; in C the warning about the sign is turned off.
  *
- * Where the system's header has inline definitions of its own (_FORTIFY_SOURCE does that to recv and
- * recvfrom), those are replaced by inline definitions here, and their check of the buffer with them.
- * Clang has no way to do that: there this header must come before <sys/socket.h>, which <completion_port.h>
- * includes.
+ * If the system's header has inline definitions (_FORTIFY_SOURCE adds them for recv and recvfrom),
+ * inline definitions here replace them, and so also their check of the buffer. Clang cannot do
+ * that: with it, this header must come before <sys/socket.h>, which <completion_port.h> includes.
  *
- * Opt-out: with CP_NO_SOCKET_CALLS defined, nothing of this is done. The system's calls are then the
- * system's, with errno; what close(2) has closed is found out, and cp_set_last_error there if you like.
+ * Opt-out: with CP_NO_SOCKET_CALLS defined, none of this happens. The calls are the system's, with
+ * errno. The library detects numbers closed by close(2), and the program may call cp_set_last_error
+ * itself.
  *
  * WHAT DIFFERS  SOCKET is an unsigned number of the size of a pointer, as there; its value is a
- * descriptor. wchar_t has four bytes, u_long has eight, DWORD is an int. docs/PORTING.md has the rest.
+ *               descriptor. wchar_t has four bytes, u_long has eight, DWORD is an int.
+ *               docs/PORTING.md has the rest.
  */
 #ifndef CP_WINSOCK2_H
 #define CP_WINSOCK2_H
@@ -35,8 +39,9 @@
 #error "With Clang and _FORTIFY_SOURCE include <winsock2.h> before <sys/socket.h> and <completion_port.h>"
 #endif
 
-/* To the reference an address has four bytes, two words or one number, all in `S_un`. The system's struct has
- * `s_addr` alone: it gets the other names here, beside that, unless the system's header came first. */
+/* For the reference, an address has four bytes, two words or one number, all in `S_un`. The
+ * system's struct has only `s_addr`. It gets the other names here as well, unless the system's
+ * header came first. */
 typedef union cp_in_addr_parts {
     struct {
         UCHAR s_b1, s_b2, s_b3, s_b4;
@@ -85,7 +90,7 @@ typedef USHORT ADDRESS_FAMILY;
 #define INVALID_SOCKET ((SOCKET)(~(SOCKET)0))
 #define SOCKET_ERROR (-1)
 
-/* As long a queue as the system allows: it cuts what is asked for. */
+/* The longest queue that the system allows: it limits the requested length. */
 #define SOMAXCONN_HINT(backlog) (backlog)
 
 #define SD_RECEIVE 0x00
@@ -261,7 +266,7 @@ CP_INLINE int WSAAPI closesocket(SOCKET s) {
     return cp_close_socket(cp_descriptor(s));
 }
 
-/* Set in a command beside its 32 bits: the argument has four bytes. */
+/* Set in a command in addition to its 32 bits: the argument has four bytes. */
 #define CP_OF_FOUR_BYTES (1L << 32)
 
 /* `u_long` has eight bytes here; the system's ioctl would write four. */
@@ -281,8 +286,8 @@ CP_INLINE int WSAAPI ioctlsocket(SOCKET s, long cmd, u_long *argp) {
     return cp_ioctl_socket(cp_descriptor(s), (unsigned long)cmd, argp);
 }
 
-/* To the reference a DWORD or ULONG is as good as a u_long, and of the same size. Here the type of the pointer
- * tells how much there is; NULL is one to a u_long, and what points to anything else does not compile. */
+/* For the reference, a DWORD or ULONG has the size of a u_long and can replace it. Here the type of
+ * the pointer gives the size. NULL counts as a pointer to a u_long; other pointers do not compile. */
 #ifdef __cplusplus
 template <class Number> struct cp_winsock_number {};
 template <> struct cp_winsock_number<DWORD> {

@@ -24,7 +24,7 @@ CP_INLINE PCSTR WSAAPI InetNtopA(INT Family, const VOID *pAddr, PSTR pStringBuf,
     return text;
 }
 
-/* 1; 0 if the text is no address; -1 if it fails: WSAEAFNOSUPPORT or WSAEFAULT. */
+/* 1; 0 if the text is not an address; -1 on failure: WSAEAFNOSUPPORT or WSAEFAULT. */
 CP_INLINE INT WSAAPI InetPtonA(INT Family, PCSTR pszAddrString, PVOID pAddrBuf) {
     if (Family != AF_INET && Family != AF_INET6) {
         cp_set_last_error(WSAEAFNOSUPPORT);
@@ -57,7 +57,7 @@ CP_INLINE INT WSAAPI InetPtonW(INT Family, PCWSTR pszAddrString, PVOID pAddrBuf)
     size_t at = 0;
     if (!pszAddrString)
         return InetPtonA(Family, NULL, pAddrBuf);
-    /* What is longer, or has another letter, is no address. */
+    /* Longer text, or text with other letters, is not an address. */
     do {
         WCHAR letter = pszAddrString[at];
         text[at] = letter > 0 && letter < 0x80 ? (char)letter : letter ? '?' : '\0';

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// By the address of each OVERLAPPED. A program that chose its addresses such that they meet in the map would slow itself
-/// down, and nobody else: so a product will do for a hash, which is a tenth of the work of the usual one.
+/// A map by the address of each OVERLAPPED. A program that chose colliding addresses would slow
+/// down only itself, so a product is a sufficient hash. It costs a tenth of the default hash.
 pub(crate) type ByAddress<V> = HashMap<usize, V, BuildHasherDefault<Product>>;
 
 /// The hash of one address. Addresses end in zeros; a map looks at the first bits of a hash and at the last ones.
@@ -19,7 +19,8 @@ impl Hasher for Product {
     }
 
     fn write_usize(&mut self, address: usize) {
-        /// The golden ratio's digits, as Fibonacci hashing has them: it spreads what lies at even distances.
+        /// The digits of the golden ratio, as in Fibonacci hashing, which spreads values at even
+        /// distances.
         const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
         let product = (self.0 ^ address as u64).wrapping_mul(FACTOR);
         self.0 = product ^ (product >> 32);
@@ -30,15 +31,15 @@ impl Hasher for Product {
     }
 }
 
-/// The same where there is hardly ever more than a receive and a send. The first ones stand in a list, in no order, and
-/// what comes beyond those in a map.
+/// The same for a number that rarely has more than a receive and a send. The first ones are in an
+/// unordered list, the rest in a map.
 #[derive(Debug)]
 pub(crate) struct Few<V> {
     first: Vec<(usize, V)>,
     beyond: ByAddress<V>,
 }
 
-/// How many stand in the list at most. It is looked through in less time than a hash takes.
+/// Maximum length of the list. Searching it takes less time than a hash.
 const FIRST: usize = 4;
 
 impl<V> Default for Few<V> {
@@ -76,7 +77,7 @@ impl<V> Few<V> {
         self.get(address).is_some()
     }
 
-    /// Adds what is not there.
+    /// Adds an entry that is not present.
     pub(crate) fn insert(&mut self, address: usize, value: V) {
         debug_assert!(!self.contains(address), "it is there");
         if self.first.len() < FIRST {
@@ -121,12 +122,12 @@ mod tests {
             few.insert(address, 10 * address);
         }
         assert_eq!((few.first.len(), few.beyond.len()), (FIRST, 2 * FIRST));
-        // One of either, and what was never there.
+        // One of each kind, and one that was never present.
         for address in [1, FIRST + 1, 3 * FIRST] {
             few.remove(address);
             assert!(!few.contains(address));
         }
-        // In a place that is free now.
+        // In a free slot.
         few.insert(FIRST + 1, 7);
         assert_eq!((few.first.len(), few.beyond.len()), (FIRST, 2 * FIRST - 1));
         *few.get_mut(2 * FIRST).unwrap() += 1;
@@ -147,10 +148,10 @@ mod tests {
                 hash.finish()
             });
             let hashes: Vec<u64> = hashes.collect();
-            // A map of 2,048 places looks at the last bits for the place.
+            // A map of 2,048 places takes the place from the last bits.
             let places: HashSet<u64> = hashes.iter().map(|hash| hash & 2047).collect();
             assert!(places.len() > 600, "{} places at a distance of {distance}", places.len());
-            // And at the first seven for whether it is worth a look.
+            // It compares the first seven bits before the key.
             let tags: HashSet<u64> = hashes.iter().map(|hash| hash >> 57).collect();
             assert!(tags.len() > 100, "{} tags at a distance of {distance}", tags.len());
         }

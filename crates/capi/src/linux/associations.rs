@@ -1,4 +1,4 @@
-//! How a port is made and closed, and what completes on it.
+//! Creating and closing a port, and associating files with it.
 
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(crate) enum Counts {
     ForLaterOnes,
 }
 
-/// Lets the operations of a descriptor complete on a port.
+/// Associates the operations of a descriptor with a port.
 fn associate_descriptor(
     descriptor: usize,
     port: &CompletionPort,
@@ -33,7 +33,7 @@ fn associate_descriptor(
     if identity == 0 {
         return Err(code::INVALID_HANDLE);
     }
-    // A null handle is a mistake, unless the process has given number 0 to a socket.
+    // A null handle is an error, unless number 0 is a socket.
     if descriptor == 0 && descriptors::protocol(descriptor).is_err() {
         return Err(code::INVALID_HANDLE);
     }
@@ -52,7 +52,7 @@ fn associate_descriptor(
     let is_moved =
         |line: &Line| line.port != port.name() && !state.is_in_use() && state.registered.is_none();
     if let Some(line) = state.line.filter(is_moved) {
-        // Nothing is carried out elsewhere: from here on this port does.
+        // From here on only this port performs them.
         let ended = registrations::end_line(number, &mut state, line);
         drop(state);
         ended.tell();
@@ -104,7 +104,7 @@ pub(crate) fn associate_some(
 
 /// Closes a socket by its handle.
 fn close_descriptor(descriptor: RawFd) -> Result<(), u32> {
-    // A null handle is a mistake, unless this library has given number 0 to a socket.
+    // A null handle is an error, unless this library has returned number 0 for a socket.
     if descriptor == 0 && !numbers::find(0).is_some_and(Number::is_vouched) {
         return Err(code::INVALID_HANDLE);
     }
@@ -117,7 +117,7 @@ fn close_descriptor(descriptor: RawFd) -> Result<(), u32> {
     }
 }
 
-/// What `CloseHandle` does.
+/// `CloseHandle`.
 pub(crate) fn close(handle: Handle) -> Result<(), u32> {
     if let Ok(descriptor) = RawFd::try_from(handle.addr()) {
         return close_descriptor(descriptor);
@@ -129,7 +129,7 @@ pub(crate) fn close(handle: Handle) -> Result<(), u32> {
         return Ok(());
     }
     drop(closed);
-    // Its operations have ended, if it was a port that had any.
+    // If it was a port, its operations have ended.
     driver::wake_if_asleep();
     Ok(())
 }

@@ -1,5 +1,4 @@
-//! Socket calls that take several buffers, as `WSARecv` and `WSASend` do: in their plain form, which returns when
-//! the call is done.
+//! Socket calls with several buffers, as `WSARecv` and `WSASend`, without an OVERLAPPED.
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -18,34 +17,34 @@ use crate::linux::{descriptors, memory};
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::exhaustive_structs, reason = "the layout is the reference's")]
 pub struct Buffer {
-    /// How many bytes there are.
+    /// The number of bytes.
     pub size: u32,
-    /// Where they are.
+    /// Their address.
     pub bytes: *mut c_void,
 }
 
-/// `MSG_PARTIAL`: set where a datagram was cut. What the system understands by this bit is another thing.
+/// `MSG_PARTIAL`: set if a datagram was truncated. For the system, this bit has another meaning.
 pub(crate) const PARTIAL: u32 = 0x8000;
 
-/// Whether what is sent may be said to be a part of a message: to a stream that means nothing.
+/// Whether sends may be marked as part of a message: this means nothing for a stream.
 pub(crate) fn takes_parts(descriptor: c_int) -> bool {
     descriptors::kind(descriptor) == Some(libc::SOCK_STREAM)
 }
 
-/// More buffers than this, those without bytes not counted, the system takes in no call.
+/// Maximum number of non-empty buffers in one system call.
 const MOST: usize = 1024;
-/// So many buffers need no memory.
+/// This many buffers need no allocation.
 const FEW: usize = 16;
 
-/// The buffers of a program as the system wants them, those without bytes left out.
+/// A program's buffers in the system's form, without empty ones.
 ///
 /// # Safety
 ///
-/// `buffers` points to so many buffers.
+/// `buffers` points to that many buffers.
 unsafe fn parts_of(buffers: *const Buffer, count: usize) -> impl Iterator<Item = iovec> {
     let part = move |place| {
         // SAFETY: `add` demands that the result is in the same allocation.
-        // - the caller says that there are so many buffers.
+        // - the caller guarantees that there are that many buffers.
         let buffer = unsafe { buffers.add(place) };
         // SAFETY: reading through a raw pointer demands that it is valid.
         // - as above.
@@ -55,14 +54,15 @@ unsafe fn parts_of(buffers: *const Buffer, count: usize) -> impl Iterator<Item =
     (0..count).map(part).filter(|part| part.iov_len > 0)
 }
 
-/// More buffers than the system takes in one call, and one in their place, which is the library's own.
+/// More buffers than the system accepts in one call, and a buffer of the library that replaces
+/// them.
 pub(crate) struct Gathered {
     parts: Box<[iovec]>,
     own: Vec<MaybeUninit<u8>>,
 }
 
 impl Gathered {
-    /// Refused if there is no memory.
+    /// Fails if there is no memory.
     fn new(parts: Box<[iovec]>) -> Result<Self, u32> {
         let size = parts.iter().map(|part| part.iov_len).sum();
         let mut own = Vec::new();
@@ -71,12 +71,12 @@ impl Gathered {
         Ok(Self { parts, own })
     }
 
-    /// What is given to the system. It stays where it is when this value is moved.
+    /// The buffer for the system. It does not move with this value.
     fn part(&mut self) -> iovec {
         iovec { iov_base: self.own.as_mut_ptr().cast(), iov_len: self.own.len() }
     }
 
-    /// Copies what is to be sent.
+    /// Copies the data to send.
     ///
     /// # Safety
     ///
@@ -85,9 +85,10 @@ impl Gathered {
         let mut own = &mut self.own[..];
         for part in &self.parts {
             let (place, rest) = own.split_at_mut(part.iov_len);
-            // SAFETY: `copy_nonoverlapping` demands so many bytes at both places, which do not overlap.
-            // - so many: the caller says so of one, the other is as long as the part;
-            // - no overlap: the second is memory that no program knows.
+            // SAFETY: `copy_nonoverlapping` demands that many bytes at both places, which do not
+            // overlap.
+            // - that many: the caller guarantees it for one; the other is as long as the part;
+            // - no overlap: the second is private memory of this library.
             unsafe {
                 part.iov_base
                     .cast::<MaybeUninit<u8>>()
@@ -97,7 +98,7 @@ impl Gathered {
         }
     }
 
-    /// Copies so many bytes that have come, from this place on, to where the program wants them.
+    /// Copies that many received bytes, from this position on, to the program's buffers.
     ///
     /// # Safety
     ///
@@ -108,9 +109,11 @@ impl Gathered {
             let (first, behind) = (from.max(begins), (from + bytes).min(begins + part.iov_len));
             if let Some(came) = self.own.get(first..behind) {
                 let place = part.iov_base.wrapping_byte_add(first - begins);
-                // SAFETY: `copy_nonoverlapping` demands so many bytes at both places, which do not overlap.
-                // - so many: the slice has them, and the caller says so of the buffer, within which they are;
-                // - no overlap: the first is memory that no program knows.
+                // SAFETY: `copy_nonoverlapping` demands that many bytes at both places, which do
+                // not overlap.
+                // - that many: the slice has them, and the caller guarantees it for the buffer,
+                //   within which they are;
+                // - no overlap: the first is private memory of this library.
                 unsafe {
                     came.as_ptr()
                         .copy_to_nonoverlapping(place.cast::<MaybeUninit<u8>>(), came.len());
@@ -121,11 +124,11 @@ impl Gathered {
     }
 }
 
-/// The buffers of a program, or what has been gathered in place of them.
+/// A program's buffers, or the single buffer that replaces them.
 ///
 /// # Safety
 ///
-/// `buffers` points to so many buffers.
+/// `buffers` points to that many buffers.
 pub(crate) unsafe fn gathered(
     buffers: *const Buffer,
     count: usize,
@@ -139,12 +142,12 @@ pub(crate) unsafe fn gathered(
     Ok((Box::new([gathered.part()]), Some(gathered)))
 }
 
-/// Calls `f` with the buffers as the system wants them, and with how many bytes they have. It returns how many bytes
-/// have come, or were sent, or -1. The code, if there is no memory for so many buffers.
+/// Calls `f` with the buffers in the system's form and their total size. `f` returns the number of
+/// bytes received or sent, or -1. Fails with a code if there is no memory for that many buffers.
 ///
 /// # Safety
 ///
-/// `buffers` points to so many buffers, which can be read, or be written if it `receives`.
+/// `buffers` points to that many buffers, which can be read, or be written if it `receives`.
 pub(crate) unsafe fn with_parts(
     buffers: *const Buffer,
     count: usize,
@@ -155,8 +158,8 @@ pub(crate) unsafe fn with_parts(
     if count <= FEW {
         let mut few = [iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; FEW];
         let mut used = 0;
-        // SAFETY: `parts_of` demands so many buffers.
-        // - the caller says so.
+        // SAFETY: `parts_of` demands that many buffers.
+        // - the caller guarantees it.
         for part in unsafe { parts_of(buffers, count) } {
             few[used] = part;
             used += 1;
@@ -169,25 +172,25 @@ pub(crate) unsafe fn with_parts(
     let (mut parts, mut gathered) = unsafe { gathered(buffers, count) }?;
     if let Some(gathered) = gathered.as_mut().filter(|_| !receives) {
         // SAFETY: `collect` demands buffers that can be read.
-        // - the caller says so.
+        // - the caller guarantees it.
         unsafe { gathered.collect() };
     }
     let size = size(&parts);
     let done = f(&mut parts, size);
     if let (Some(gathered), Ok(came)) = (gathered.filter(|_| receives), usize::try_from(done)) {
         // SAFETY: `hand_out` demands buffers that can be written.
-        // - the caller says so.
+        // - the caller guarantees it.
         unsafe { gathered.hand_out(0, came) };
     }
     Ok(done)
 }
 
-/// The code of a call with a bad pointer: what is no socket comes first.
+/// The code of a call with a bad pointer. A descriptor that is not a socket has precedence.
 fn bad_pointer(descriptor: c_int) -> u32 {
     descriptors::protocol(descriptor).err().unwrap_or(code::WSAEFAULT)
 }
 
-/// Whether a call with so many buffers can be made; the code if it cannot.
+/// Checks whether a call with that many buffers is possible.
 pub(crate) fn checked(buffers: *const Buffer, count: u32) -> Result<usize, u32> {
     match count {
         0 => Err(code::WSAEINVAL),
@@ -198,7 +201,7 @@ pub(crate) fn checked(buffers: *const Buffer, count: u32) -> Result<usize, u32> 
 
 pub(crate) fn message(parts: &mut [iovec], address: *mut sockaddr, size: socklen_t) -> msghdr {
     // SAFETY: `assume_init` demands a value.
-    // - the system's struct has numbers and pointers only, of which all bits zero are one.
+    // - struct has only numbers and pointers, for which all-zero bits are valid.
     let mut message = unsafe { MaybeUninit::<msghdr>::zeroed().assume_init() };
     message.msg_iov = parts.as_mut_ptr();
     // Its type differs between C libraries.
@@ -210,19 +213,19 @@ pub(crate) fn message(parts: &mut [iovec], address: *mut sockaddr, size: socklen
     message
 }
 
-/// What a call returns for which there is no memory.
+/// Return value of a call for which there is no memory.
 pub(crate) fn no_memory(_: u32) -> isize {
     set_errno(libc::ENOBUFS);
     -1
 }
 
-/// `WSARecv` and `WSARecvFrom` without an OVERLAPPED. 0, or -1.
+/// `WSARecv` and `WSARecvFrom` without an OVERLAPPED. Returns 0 or -1.
 ///
 /// # Safety
 ///
-/// `buffers` is null or points to `count` buffers, each of which says where there is room for how many bytes.
-/// The other pointers are null or valid for what is read and written there; `address` has room for as many bytes
-/// as `address_size` says.
+/// `buffers` is null or points to `count` buffers, each of which is valid for writes of its size.
+/// The other pointers are null or valid for reads and writes; `address` has room for `address_size`
+/// bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cp_receive_buffers(
     descriptor: c_int,
@@ -239,11 +242,11 @@ pub unsafe extern "C" fn cp_receive_buffers(
         Err(code) => return refused(code),
     };
     // SAFETY: reading through a raw pointer demands that it is valid.
-    // - the caller says so, if it is not null.
+    // - the caller guarantees it unless it is null.
     let asked = unsafe { flags.read() } & !PARTIAL;
     let Ok(asked) = c_int::try_from(asked) else { return refused(code::WSAEOPNOTSUPP) };
     // SAFETY: `room_for_sender` demands null or a number.
-    // - the caller says so.
+    // - the caller guarantees it.
     let room = match unsafe { room_for_sender(descriptor, address, address_size.cast()) } {
         Ok(room) => room,
         Err(code) => return refused(code),
@@ -260,15 +263,15 @@ pub unsafe extern "C" fn cp_receive_buffers(
         let receive = |parts: &mut [iovec], size| {
             let mut message = message(parts, address, room);
             // SAFETY: recvmsg(2) writes to the buffers and the address.
-            // - the caller says that it may write there.
+            // - the caller guarantees that it may write there.
             let read = unsafe { libc::recvmsg(descriptor, &raw mut message, asked) };
             (told, written, all) = (message.msg_flags, message.msg_namelen, size);
             let read = with_reset(descriptor, read, asked);
             note_read(attempt, read, size, asked);
             read
         };
-        // SAFETY: `with_parts` demands so many buffers, which can be written.
-        // - the caller says so.
+        // SAFETY: `with_parts` demands that many buffers, which can be written.
+        // - the caller guarantees it.
         unsafe { with_parts(buffers, count, true, receive) }.unwrap_or_else(no_memory)
     });
     note_time(descriptor, read < 0, asked, libc::EAGAIN);
@@ -278,7 +281,7 @@ pub unsafe extern "C" fn cp_receive_buffers(
     let done = if is_cut { all.try_into().unwrap_or(u32::MAX) } else { read };
     let urgent = if told & libc::MSG_OOB != 0 { libc::MSG_OOB.cast_unsigned() } else { 0 };
     // SAFETY: writing through a raw pointer demands that it is valid.
-    // - the caller says so, and it is not null.
+    // - the caller guarantees it, and it is not null.
     unsafe { received.write(done) };
     // SAFETY: as above.
     unsafe { flags.write(urgent | if is_cut { PARTIAL } else { 0 }) };
@@ -289,12 +292,13 @@ pub unsafe extern "C" fn cp_receive_buffers(
     if is_cut { refused(code::WSAEMSGSIZE) } else { 0 }
 }
 
-/// `WSASend` and `WSASendTo` without an OVERLAPPED. 0, or -1.
+/// `WSASend` and `WSASendTo` without an OVERLAPPED. Returns 0 or -1.
 ///
 /// # Safety
 ///
-/// `buffers` is null or points to `count` buffers, each of which says where there are how many bytes. `sent` is
-/// null or points to room for a number, `address` is null or points to an address of that size.
+/// `buffers` is null or points to `count` buffers, each of which is valid for reads of its size.
+/// `sent` is null or points to room for a number, `address` is null or points to an address of that
+/// size.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cp_send_buffers(
     descriptor: c_int,
@@ -321,15 +325,15 @@ pub unsafe extern "C" fn cp_send_buffers(
         let send = |parts: &mut [iovec], _| {
             let message = message(parts, address.cast_mut(), address_size);
             // SAFETY: sendmsg(2) reads from the buffers and the address.
-            // - the caller says that it may read there.
+            // - the caller guarantees that it may read there.
             let done = past_refusals(descriptor, || unsafe {
                 libc::sendmsg(descriptor, &raw const message, asked | libc::MSG_NOSIGNAL)
             });
             note_write(attempt, descriptor, done);
             done
         };
-        // SAFETY: `with_parts` demands so many buffers, which can be read.
-        // - the caller says so.
+        // SAFETY: `with_parts` demands that many buffers, which can be read.
+        // - the caller guarantees it.
         unsafe { with_parts(buffers, count, false, send) }.unwrap_or_else(no_memory)
     });
     note_time(descriptor, done < 0, asked, libc::EAGAIN);
@@ -337,7 +341,7 @@ pub unsafe extern "C" fn cp_send_buffers(
     note_short_address(done < 0 && !address.is_null(), descriptor, address_size);
     let Ok(done) = u32::try_from(done) else { return -1 };
     // SAFETY: writing through a raw pointer demands that it is valid.
-    // - the caller says so of one that is not null.
+    // - the caller guarantees it for a non-null pointer.
     unsafe { sent.write(done) };
     0
 }

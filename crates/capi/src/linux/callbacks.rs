@@ -31,7 +31,7 @@ pub type WorkFunction = unsafe extern "C" fn(*mut c_void) -> u32;
 pub type Callback =
     unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_void, u32, usize, *mut c_void);
 
-/// What a packet of the port stands for: the key is the address of one.
+/// The meaning of a packet of the port: the key is the address of one of these.
 #[derive(Debug)]
 enum Binding {
     Routine(Routine),
@@ -51,19 +51,20 @@ struct Work {
 struct Io {
     callback: Callback,
     context: *mut c_void,
-    /// Operations that are announced and whose calls have not returned; and one as long as it is not closed.
+    /// Announced operations whose calls have not returned, plus one until it is closed.
     shares: AtomicUsize,
     /// Packets that are queued, or whose calls have not returned.
     calls: AtomicU32,
     /// Threads waiting for those.
     waiting: AtomicUsize,
-    /// What its operations are of, and the [identity](descriptors::identity) of that if it is no file.
+    /// The handle whose operations it reports, and the [identity](descriptors::identity) of its
+    /// socket; 0 for a file.
     file: usize,
     identity: u64,
 }
 
 impl Io {
-    /// Operations that go on, and that no thread has cancelled.
+    /// Operations in flight that no thread has cancelled.
     fn idle(&self) -> usize {
         let file: Handle = std::ptr::without_provenance_mut(self.file);
         if let Ok(file) = object::file(file) {
@@ -89,7 +90,7 @@ const REST: Duration = Duration::from_secs(20);
 struct Pool {
     port: OnceLock<usize>,
     crew: Crew,
-    /// Those that are never given up: one for each function.
+    /// One for each function. Never freed.
     routines: Mutex<Vec<&'static Binding>>,
 }
 
@@ -118,7 +119,7 @@ fn port() -> Result<Handle, u32> {
     let port = open_port(0)?;
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let address = port.addr();
-    // If the system refuses one, those that there are do the work.
+    // If the system refuses to create one, the existing threads do the work.
     if (0..(2 * processors).max(4)).take_while(|_| pool.start_thread(address)).count() == 0 {
         let _ = handles::close(port);
         return Err(code::NO_SYSTEM_RESOURCES);
@@ -143,8 +144,8 @@ impl Pool {
         was_started
     }
 
-    /// Starts a thread if all that there are have work. A thread that takes work does so first; but it may have been refused
-    /// one, or the limit has been raised since.
+    /// Starts a thread if all are busy. A thread that takes work does this first, but the system
+    /// may have refused, or the limit may have been raised since.
     fn reinforce(&'static self) {
         if let Some(port) = self.port.get()
             && self.crew.is_at_work()
@@ -189,14 +190,15 @@ impl Pool {
 
 fn call(entry: &Entry) {
     let binding = std::ptr::with_exposed_provenance::<Binding>(entry.key);
-    // SAFETY: a shared reference demands a value that lives on and is not changed but as its type allows.
-    // - lives on: keys of this port are addresses of bindings. One of a routine is never given up; one of an `Io` has a
-    //   share for each operation, as `cp_start_pool_io` demands, which is given up below.
+    // SAFETY: a shared reference demands a value that lives on and changes only as its type allows.
+    // - lives on: keys of this port are addresses of bindings. One of a routine is never given up;
+    //   one of an `Io` has a share for each operation, as `cp_start_pool_io` demands, which is
+    //   given up below.
     let binding = unsafe { &*binding };
     let ended = code_in_win32(u32::try_from(entry.internal).unwrap_or(u32::MAX));
     match binding {
-        // SAFETY: the routine demands what the reference gives it.
-        // - that is what it gets; the program says that any thread may call it at any time.
+        // SAFETY: the routine demands the arguments that the reference passes.
+        // - they are passed; the program guarantees that any thread may call it at any time.
         Binding::Routine(routine) => unsafe { routine(ended, entry.bytes, entry.overlapped) },
         Binding::Io(io) => {
             let (none, this) =
@@ -228,7 +230,7 @@ fn call(entry: &Entry) {
     }
 }
 
-/// A packet with this key is about to be queued, of which a call comes; or was refused.
+/// A packet with this key, which leads to a call, is about to be queued, or was refused.
 fn count_call(key: usize, is_queued: bool) {
     let binding = std::ptr::with_exposed_provenance::<Binding>(key);
     // SAFETY: as in `call`.
@@ -310,7 +312,8 @@ pub unsafe extern "C" fn cp_bind_routine(
     })
 }
 
-/// Makes what calls a function at the end of each operation of a descriptor: `CreateThreadpoolIo`. Null if it fails.
+/// Creates an object that calls a function at the end of each operation of a descriptor:
+/// `CreateThreadpoolIo`. Returns null on failure.
 ///
 /// # Safety
 ///
@@ -339,7 +342,7 @@ pub unsafe extern "C" fn cp_new_pool_io(
         // An operation already in flight was not announced. It has no share, so its end would release another one.
         associations::associate_some(file, &port, key, Counts::ForLaterOnes).inspect_err(|_| {
             // SAFETY: `from_raw` demands a pointer of `into_raw` that is used nowhere else.
-            // - it was made just now, and is the key of nothing.
+            // - it was just created, and nothing has it as its key.
             drop(unsafe { Box::from_raw(made) });
         })?;
         Ok(made.cast())
@@ -352,13 +355,14 @@ pub unsafe extern "C" fn cp_new_pool_io(
     })
 }
 
-/// What a pointer of the program's stands for.
+/// The object behind a pointer of the program.
 ///
 /// # Safety
 ///
-/// It is one of [`cp_new_pool_io`], and the caller has a share of it as long as the reference lives.
+/// It is one of [`cp_new_pool_io`], and the caller has a share of it as long as the reference
+/// lives.
 unsafe fn io<'i>(pointer: *mut c_void) -> Option<&'i Io> {
-    // SAFETY: a shared reference demands a value that lives on and is not changed but as its type allows.
+    // SAFETY: a shared reference demands a value that lives on and changes only as its type allows.
     // - lives on: the caller has a share;
     // - not changed: its count is atomic.
     match unsafe { pointer.cast::<Binding>().as_ref() } {
@@ -373,10 +377,10 @@ unsafe fn io<'i>(pointer: *mut c_void) -> Option<&'i Io> {
 ///
 /// As for `io`; the share is used no more.
 unsafe fn release(pointer: *mut c_void) {
-    // SAFETY: `io` demands a pointer of this library's, and a share.
-    // - the caller says so.
+    // SAFETY: `io` demands a pointer of this library and a share.
+    // - the caller guarantees it.
     let Some(io) = (unsafe { io(pointer) }) else { return };
-    // A waiting thread has a share as well, so the object can only be gone if nobody waits.
+    // A waiting thread has a share as well, so the object can only be gone if no thread waits.
     let (is_awaited, calls) = (io.waiting.load(SeqCst) > 0, io.calls.as_ptr());
     let left = io.shares.fetch_sub(1, SeqCst) - 1;
     if is_awaited {
@@ -396,15 +400,15 @@ unsafe fn release(pointer: *mut c_void) {
 /// `pointer` was made by [`cp_new_pool_io`], and is not closed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cp_start_pool_io(pointer: *mut c_void) {
-    // SAFETY: `io` demands a pointer of this library's, and a share.
-    // - the caller says so; it is not closed.
+    // SAFETY: `io` demands a pointer of this library and a share.
+    // - the caller guarantees it; it is not closed.
     if let Some(io) = unsafe { io(pointer) } {
         io.shares.fetch_add(1, SeqCst);
         pool().reinforce();
     }
 }
 
-/// The operation was not begun, or no packet tells of it: `CancelThreadpoolIo`.
+/// The operation was not started, or no packet reports it: `CancelThreadpoolIo`.
 ///
 /// # Safety
 ///
@@ -416,7 +420,7 @@ pub unsafe extern "C" fn cp_cancel_pool_io(pointer: *mut c_void) {
     unsafe { release(pointer) };
 }
 
-/// `CloseThreadpoolIo`: it goes when the last operation has ended.
+/// `CloseThreadpoolIo`: frees the object after its last operation.
 ///
 /// # Safety
 ///
@@ -427,27 +431,27 @@ pub unsafe extern "C" fn cp_close_pool_io(pointer: *mut c_void) {
     unsafe { release(pointer) };
 }
 
-/// How long a wait goes on for operations that were announced and of which nothing is known: they are about to begin, or
-/// are ending just now.
+/// How long a wait continues for announced operations whose state is unknown: they are about to
+/// start, or are just ending.
 const GRACE: Duration = Duration::from_secs(1);
 /// The interval at which such a wait checks again.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Waits until the call of each operation that has ended has returned: `WaitForThreadpoolIoCallbacks`. Not for those that
-/// go on.
+/// Waits until the callbacks of all finished operations have returned:
+/// `WaitForThreadpoolIoCallbacks`. Does not wait for operations in flight.
 ///
 /// # Safety
 ///
-/// As for [`cp_start_pool_io`]; the calling thread is not in such a call itself.
+/// As for [`cp_start_pool_io`]; the calling thread is not in such a callback itself.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cp_wait_for_pool_io(pointer: *mut c_void) {
-    // SAFETY: `io` demands a pointer of this library's, and a share.
-    // - the caller says so; it is not closed.
+    // SAFETY: `io` demands a pointer of this library and a share.
+    // - the caller guarantees it; it is not closed.
     let Some(io) = (unsafe { io(pointer) }) else { return };
     let began = Instant::now();
     io.waiting.fetch_add(1, SeqCst);
     loop {
-        // In the order in which an operation goes from one to the next.
+        // In the order of an operation's stages.
         let announced = io.shares.load(SeqCst) - 1;
         let idle = io.idle();
         let calls = io.calls.load(SeqCst);
@@ -463,5 +467,5 @@ pub unsafe extern "C" fn cp_wait_for_pool_io(pointer: *mut c_void) {
 // - the context is only handed to the callback, which may be called from any thread with it, as `cp_new_pool_io`
 //   demands.
 unsafe impl Send for Binding {}
-// SAFETY: as above; and what is shared of it is an atomic count.
+// SAFETY: as above; the shared part is an atomic count.
 unsafe impl Sync for Binding {}

@@ -33,7 +33,7 @@ fn cancel(descriptor: RawFd, address: Option<usize>, thread: Option<u64>) -> usi
     meant.into_iter().filter(|flight| registrations::cancel(*flight)).count()
 }
 
-/// Cancels the operations that the calling thread has begun on a descriptor: `CancelIo`.
+/// Cancels the operations that the calling thread has started on a descriptor: `CancelIo`.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_cancel_own(file: Handle) -> c_int {
     succeeds(|| {

@@ -1,4 +1,4 @@
-//! What a change to a registration does.
+//! Applying a change to a registration.
 
 use std::os::fd::RawFd;
 
@@ -14,7 +14,7 @@ use crate::linux::port::CompletionPort;
 use crate::linux::registrations::{self, Ended};
 use crate::requests::{Change, Terms, parse};
 
-/// Which number is changed, and the key that is given for it.
+/// The number to change, and its new key.
 struct Place {
     number: &'static Number,
     descriptor: RawFd,
@@ -33,7 +33,7 @@ impl CompletionPort {
         outcome
     }
 
-    /// The same. What has ended by that is the caller's to tell, who has no lock.
+    /// The same. The caller reports `ended` operations once it holds no lock.
     #[inline]
     fn change_number(&self, entry: &Registration, ended: &mut Option<Ended>) -> Result<(), u32> {
         let change = parse(entry)?;
@@ -44,7 +44,7 @@ impl CompletionPort {
         let number = match numbers::find(descriptor) {
             Some(number) => number,
             None => {
-                // Nothing is kept for a number that names nothing.
+                // A number that names nothing gets no entry.
                 descriptors::protocol(descriptor)?;
                 numbers::entry(descriptor).ok_or(code::WSAENOTSOCK)?
             }
@@ -54,12 +54,12 @@ impl CompletionPort {
         if state.is_closing(descriptor) {
             return Err(code::WSAENOTSOCK);
         }
-        // A call that is not of this library may have closed the number, which may name another socket by now.
-        // That question is spared if a read or write has found something out since the last packet.
+        // Another library's call may have closed the number, which may name another socket by now.
+        // The check is skipped if a read or write has found something out since the last packet.
         let is_enabled = matches!(change, Change::Enable(_));
         let is_hinted =
             is_enabled && !registrations::is_checked() && number.hints() != Hints::default();
-        // What comes with each packet, as a rule.
+        // The common case: a packet is followed by this.
         if let Change::Enable(terms) = change
             && is_hinted
             && let Some(registered) = &mut state.registered
@@ -76,7 +76,7 @@ impl CompletionPort {
         self.change_otherwise(change, &place, &mut state, ended)
     }
 
-    /// The same for a number that is locked, in all but the common case.
+    /// The same for a locked number, in all other cases.
     #[inline(never)]
     fn change_otherwise(
         &self,
@@ -90,7 +90,7 @@ impl CompletionPort {
             && registered.port == self.name()
             && !registrations::is_of(&registered, descriptor, self)
         {
-            // A last packet that is on its way still comes.
+            // A last packet that is already queued still arrives.
             number.retire_locked(state, |former| {
                 *ended = Some(registrations::end(former));
             });
@@ -117,7 +117,7 @@ impl CompletionPort {
             }
             (Change::Remove, Some(registered)) => {
                 if registered.is_on_line {
-                    // The operations go on.
+                    // The operations continue.
                     self.disable(registered.id).map_err(code_of)?;
                     self.post_removal(registered.key, number, registered.id)?;
                 } else {
@@ -134,7 +134,7 @@ impl CompletionPort {
         }
     }
 
-    /// Enables a registration of a number that is locked, which is on this port and goes on there.
+    /// Enables a registration again that is on this port and stays there. Its number is locked.
     #[allow(clippy::inline_always, reason = "part of each packet")]
     #[inline(always)]
     fn enable_again(
@@ -146,12 +146,12 @@ impl CompletionPort {
     ) -> completion_port::Result<()> {
         let (interest, trigger) = (terms.interest, terms.trigger(registered.is_on_line));
         if registered.is_on_line {
-            // Packets look at this with the number locked.
+            // Packets check this with the number locked.
             number.begin_report();
         }
         self.raw().enable(registered.id, interest, trigger, hints)?;
         if !registered.is_on_line {
-            // A packet that is taken meanwhile is told once more, if operations begin.
+            // If operations start, a packet that is taken meanwhile is reported again.
             number.begin_report();
         }
         registered.terms = Some(terms);
@@ -159,7 +159,7 @@ impl CompletionPort {
         Ok(())
     }
 
-    /// A registration could not be enabled again: if it has ended, another one is made.
+    /// Enabling a registration again has failed. If it has ended, creates another one.
     #[cold]
     fn begin_instead(
         &self,
@@ -170,13 +170,13 @@ impl CompletionPort {
         ended: &mut Option<Ended>,
     ) -> Result<(), u32> {
         match error.kind() {
-            // It was found out just now that the number had been closed.
+            // The port has just detected that the number was closed.
             ErrorKind::NotRegistered => self.begin(state, place, terms, ended),
             _ => Err(code_of(error)),
         }
     }
 
-    /// Makes a registration of a number that has none on this port.
+    /// Registers a number that has no registration on this port.
     fn begin(
         &self,
         state: &mut State,
@@ -218,8 +218,8 @@ impl CompletionPort {
         Ok(())
     }
 
-    /// The registration by which the operations of a number are carried out here. One that is idle and elsewhere, or of
-    /// what the number named before, is given up; what ends by that is the caller's to tell.
+    /// The registration through which this port performs a number's operations. Gives up an idle
+    /// one on another port, or of a former socket; the caller reports the operations that end.
     fn line_of(
         &self,
         state: &mut State,

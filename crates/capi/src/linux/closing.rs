@@ -1,10 +1,10 @@
-//! The system's calls that close a number, which say so beforehand. `compat/source/close.c` has them under the
-//! system's own names.
+//! System calls that close a number, and note this beforehand. `compat/source/close.c` has them
+//! under the system's names.
 //!
-//! They may be called from a signal handler, and in a child that was forked or vforked. So they take no lock, and
-//! note one thing only: that the number is not known to be what this library gave out. The next change to its
-//! registration then asks the kernel. So it is right also if the call has failed, or has closed the number in a
-//! child that shares this memory.
+//! A signal handler may call them, and so may a child after fork or vfork. So they take no lock,
+//! and only note that the number may no longer be the one that this library returned. The next
+//! change to its registration then asks the kernel. This is also correct if the call has failed, or
+//! has closed the number in a child that shares this memory.
 
 use std::ffi::{c_int, c_uint};
 

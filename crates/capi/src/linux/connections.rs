@@ -1,8 +1,8 @@
 //! Overlapped accepts and connects: `AcceptEx`, `ConnectEx` and related calls.
 //!
-//! An accept takes a socket that the program has made. The connection is put in its place: under the number that the
-//! program knows, with the association that this has, and its options. If the number stands for something else by
-//! then, the connection is closed.
+//! An accept takes a socket that the program has created. The connection replaces that socket: it
+//! gets its number, its association and its options. If the number names something else by then,
+//! the connection is closed.
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -27,21 +27,21 @@ use crate::linux::sockets::{errno, is_unspecified, note_use};
 use crate::linux::transfers::{Address, Parts, Receiving, Sending, repeated};
 use crate::linux::{memory, registrations, sharing};
 
-/// What the reference has in its blocks beside an address.
+/// Additional bytes in each address block of the reference.
 const BESIDE_ADDRESS: u32 = 16;
 
-/// The status flags of a socket of which nothing was asked when it was made.
+/// The status flags of a new socket without options.
 const OF_NEW: c_int = libc::O_RDWR;
 
-/// The descriptor that a SOCKET is; one that is closed if it cannot be one.
+/// The descriptor of a SOCKET; a closed one if it cannot be a descriptor.
 pub(crate) fn descriptor_of(socket: usize) -> RawFd {
     RawFd::try_from(socket).unwrap_or(-1)
 }
 
-/// Puts `made`, a new socket, in the place of what `descriptor` names, whose entry is locked: the association, the modes
-/// and the registration of the number go on with it. It `is_tcp`, a stream, or may be anything; an operation `begins` on it
-/// at once, or does not. What has ended by that is the caller's to tell; also if the system has refused, so that they go
-/// on with what they had.
+/// Replaces the socket that `descriptor` names with `made`, a new one. Its entry is locked, and
+/// keeps the association, the modes and the registration. `is_tcp` if it is known to be a stream.
+/// If an operation `begins`, it starts immediately. The caller reports the operations that have
+/// ended. If the system refuses, the number keeps its former state.
 pub(crate) fn replace(
     state: &mut State,
     number: &'static Number,
@@ -72,31 +72,32 @@ pub(crate) fn replace(
         }
         let inherited = if flags & libc::FD_CLOEXEC != 0 { libc::O_CLOEXEC } else { 0 };
         // SAFETY: dup3(2) demands that what `descriptor` was is not used any more.
-        // - it is the program's, which has given it away for this; no attempt at an operation on it is being made any
-        //   more.
+        // - it is the program's, which has lent it for this; no operation on it is being attempted
+        //   any more.
         let done = unsafe { libc::dup3(made.as_raw_fd(), descriptor, inherited) };
         if done < 0 { Err(errno()) } else { Ok(()) }
     });
     if was_vouched {
         number.vouch();
     }
-    // That of the connection by the number that nobody else has: the program may close the other one behind the library's back.
+    // The identity of the connection, by the number that only this library knows: the program may
+    // close the other one unnoticed.
     let named = if done.is_ok() { made.as_raw_fd() } else { descriptor };
     let identity = descriptors::identity(named);
     state.tcp = Some(identity).filter(|_| is_tcp && done.is_ok());
     state.associated = associated.map(|it| Associated { identity, ..it });
     state.modes = modes;
     state.chosen = chosen.handed_on(identity);
-    // Those that were carried over; they are to be so the next time, too. The reading half of `made` is open.
+    // The carried options, to be carried again next time. The reading half of `made` is open.
     number.set_options(options & !(READING_SHUT | UNUSED));
     move_registration(state, number, descriptor, registered, begins && done.is_ok());
     (ended, done)
 }
 
-/// An option of sockets: level, name, and how many bytes its value has at most.
+/// An option of sockets: level, name, and maximum size of its value.
 pub(crate) type Choice = (c_int, c_int, usize);
 
-/// What a program may set of the socket that it gives to an accept, and the connection is to have.
+/// The options that a connection inherits from the socket given to its accept.
 const CARRIED: [Choice; 14] = [
     (libc::SOL_SOCKET, libc::SO_KEEPALIVE, 4),
     (libc::SOL_SOCKET, libc::SO_LINGER, 8),
@@ -122,13 +123,14 @@ pub(crate) fn option(
     let mut value = [0_u8; 16];
     let mut size = socklen_t::try_from(room).ok()?;
     let place = value.as_mut_ptr().cast::<c_void>();
-    // SAFETY: getsockopt(2) writes at most `size` bytes at the value's pointer, and the size at the other.
-    // - valid: both are locals, and the value has at least so many bytes, as `CARRIED` says.
+    // SAFETY: getsockopt(2) writes at most `size` bytes at the value's pointer, and the size at the
+    // other.
+    // - valid: both are locals, and the value has at least that many bytes, as `CARRIED` says.
     let done = unsafe { libc::getsockopt(descriptor, level, name, place, &raw mut size) };
     (done == 0).then_some((value, size))
 }
 
-/// Gives `to` the options that the program has set of `from`, whose entry is `number`.
+/// Copies to `to` the options that the program has set on `from`, whose entry is `number`.
 pub(crate) fn carry_options(number: &Number, from: RawFd, to: RawFd) {
     let set = number.options() & (OPTIONS | SEND_ROOM | RECEIVE_ROOM);
     if set == 0 {
@@ -143,12 +145,12 @@ pub(crate) fn carry_options(number: &Number, from: RawFd, to: RawFd) {
             set_option(to, choice, &value[..size as usize]);
         }
     }
-    // A connection of which no room was asked for has as much as the system finds useful.
+    // Without a requested buffer size, the system chooses it for the connection.
     for (sort, name) in [(SEND_ROOM, libc::SO_SNDBUF), (RECEIVE_ROOM, libc::SO_RCVBUF)] {
         if set & sort != 0
             && let Some(room) = whole(from, name)
         {
-            // The system tells twice as much as was asked for.
+            // The system returns twice the requested size.
             set_option(to, (libc::SOL_SOCKET, name, 4), &(room / 2).to_ne_bytes());
         }
     }
@@ -169,16 +171,17 @@ pub(crate) fn whole(descriptor: RawFd, name: c_int) -> Option<c_int> {
     Some(c_int::from_ne_bytes([one, two, three, four]))
 }
 
-/// The claim of an accept on the socket that it was given for its connection, in the entry of that number.
+/// An accept's claim on the socket that is to become its connection, stored in that number's entry.
 struct Claim {
     number: &'static Number,
     known: Acceptance,
-    /// The entry knows it no more.
+    /// The entry no longer has it.
     is_over: bool,
 }
 
 impl Claim {
-    /// Of an accept that is about to begin on `descriptor`, which is that number. Refused if another one has the socket.
+    /// Claims `descriptor`, which is this number, for an accept about to start. Fails if another
+    /// accept has the socket.
     fn new(number: &'static Number, descriptor: RawFd, known: Acceptance) -> Result<Self, u32> {
         let mut state = number.lock();
         if state.is_closing(descriptor) {
@@ -208,16 +211,16 @@ impl Drop for Claim {
 /// An accept.
 struct Accepting {
     accept: RawFd,
-    /// None behind the end; or behind the first data's, to which it is handed over.
+    /// `None` after the end, or once the receive of first data has it.
     claim: Option<Claim>,
-    /// The [identity](descriptors::identity) of the socket that the program has given for the connection.
+    /// The [identity](descriptors::identity) of the socket given for the connection.
     identity: u64,
     room: Room,
-    /// The connection, and how long its peer's address is, which lies in the room.
+    /// The connection, and the size of its peer's address, which is in the room.
     connection: Option<(OwnedFd, socklen_t)>,
 }
 
-/// Where the first data and the addresses are to be put. The block of the local address may be empty.
+/// Where the first data and the addresses are stored. The block of the local address may be empty.
 #[derive(Clone, Copy)]
 struct Room {
     place: *mut u8,
@@ -226,18 +229,18 @@ struct Room {
     remote: u32,
 }
 
-// SAFETY: the room may be used by another thread than the one that has been told of it, though it is a pointer.
+// SAFETY: the room may be used by a thread other than its creator, although it is a pointer.
 // - the memory is the operation's until its end, as `cp_accept_ex` demands.
 unsafe impl Send for Room {}
 
 impl Room {
-    /// The blocks of the two addresses: where each begins, and how long it is.
+    /// The two address blocks: start and length.
     fn blocks(self) -> [(*mut u8, u32); 2] {
         let local = self.place.wrapping_add(self.data as usize);
         [(local, self.local), (local.wrapping_add(self.local as usize), self.remote)]
     }
 
-    /// Calls `ask`, which puts an address into a block, if it can: how long that is, at most.
+    /// Calls `ask`, which stores an address in a block if possible. Passes the maximum size.
     fn put(
         (place, block): (*mut u8, u32),
         ask: impl FnOnce(*mut sockaddr, *mut socklen_t) -> c_int,
@@ -248,16 +251,18 @@ impl Room {
         (done, if done < 0 { 0 } else { size.min(most) })
     }
 
-    /// Says at the end of a block how long the address in it is.
+    /// Stores the size of an address at the end of its block.
     fn note((place, block): (*mut u8, u32), size: socklen_t) {
         let end = place.wrapping_add(block as usize - size_of::<u32>());
         // SAFETY: writing through a raw pointer demands that it is valid.
-        // - the block is the operation's, as `cp_accept_ex` demands, and has so many bytes behind the address.
+        // - the block is the operation's, as `cp_accept_ex` demands, and has that many bytes after
+        //   the address.
         unsafe { end.cast::<u32>().write_unaligned(size) };
     }
 }
 
-/// How many connections one attempt passes over. An error that stays would keep it here forever.
+/// Maximum number of connections that one attempt skips. A permanent error would otherwise never
+/// let it end.
 const PASSED_OVER: usize = 64;
 
 impl Work for Accepting {
@@ -272,12 +277,12 @@ impl Work for Accepting {
             });
             if made >= 0 {
                 // SAFETY: `from_raw_fd` demands a descriptor that has no other owner.
-                // - the call has made it just now.
+                // - the call has just created it.
                 self.connection = Some((unsafe { OwnedFd::from_raw_fd(made) }, length));
                 return Attempt::Done;
             }
             match errno() {
-                // The connection was given up. Another one may stand behind it.
+                // The peer has given up the connection. Another one may be queued.
                 libc::ECONNABORTED | libc::EPROTO => {
                     passed_over += 1;
                     if passed_over == PASSED_OVER {
@@ -320,19 +325,19 @@ impl Work for Accepting {
         let data = self.room.data;
         let Claim { number, known, .. } = claim;
         let mut state = number.lock();
-        // A thread that closes the socket takes the accept out of the entry, under the lock, before it does so: the
-        // number may be another's from then on.
+        // A thread that closes the socket first removes the accept from the entry, under the lock.
+        // After that the number may belong to another socket.
         let is_known = state.accept == Some(known);
         if !is_known || descriptors::identity(self.accept) != self.identity {
             drop(state);
-            // The connection goes, too.
+            // The connection is closed, too.
             outcome.errno = libc::ECANCELED;
             return outcome;
         }
         carry_options(number, self.accept, connection.as_raw_fd());
-        // What it takes the place of ends, and the accept does not.
+        // The replaced socket's operations end, but not the accept.
         state.accept = None;
-        // A connection is what its listener is.
+        // A connection has the type of its listener.
         let is_tcp = outcome.is_tcp;
         let (ended, replaced) =
             replace(&mut state, number, self.accept, &connection, is_tcp, data > 0);
@@ -357,7 +362,7 @@ impl Work for Accepting {
         true
     }
 
-    /// The socket may be given to another accept.
+    /// Another accept may have the socket.
     fn give_up(&mut self) {
         self.claim = None;
     }
@@ -373,7 +378,7 @@ impl Work for Accepting {
     }
 }
 
-/// The first data of a connection that is accepted already. Closing it cancels the accept still.
+/// The first data of an accepted connection. Closing the socket still cancels the accept.
 struct FirstData {
     receiving: Receiving,
     claim: Claim,
@@ -398,15 +403,16 @@ impl Work for FirstData {
     }
 }
 
-/// Gives each accept its name.
+/// Gives each accept a unique name.
 static ACCEPTS: AtomicU64 = AtomicU64::new(1);
 
-/// What a call that returns a BOOL makes of an answer.
+/// Converts a result to the BOOL of a call.
 pub(crate) fn is_done(answer: c_int) -> c_int {
     c_int::from(answer == 0)
 }
 
-/// Whether a socket listens. Asked each time, unless the library has seen it listen, and would have seen it shut.
+/// Whether a socket listens. Asks the system each time, unless the library has seen it listen and
+/// would have seen its shutdown.
 fn is_listener(number: &Number, descriptor: RawFd) -> Result<bool, u32> {
     if number.options() & LISTENS != 0 && registrations::is_believed(number) {
         return Ok(true);
@@ -422,8 +428,8 @@ fn is_listener(number: &Number, descriptor: RawFd) -> Result<bool, u32> {
 ///
 /// # Safety
 ///
-/// Until the end of the operation `overlapped`, and `place` with room for as many bytes as the three sizes say together,
-/// are there for it. `received` is null or points to a number.
+/// `overlapped`, and `place` with room for the sum of the three sizes, stay valid until the
+/// operation ends. `received` is null or points to a number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cp_accept_ex(
     listener: usize,
@@ -469,7 +475,7 @@ pub unsafe extern "C" fn cp_accept_ex(
             room: Room { place: place.cast(), data, local, remote },
             connection: None,
         };
-        // From here on no accept on the listener waits.
+        // From here on accepts on the listener never block.
         if !of_listener.need_nonblocking(listener, registrations::is_believed(of_listener)) {
             return Err(code::WSAENOTSOCK);
         }
@@ -481,11 +487,11 @@ pub unsafe extern "C" fn cp_accept_ex(
             told: Told::bytes(received),
             accept: name,
         };
-        // SAFETY: `start` demands an OVERLAPPED that stays there until its end.
-        // - the caller says so, and of `received`, too.
+        // SAFETY: `start` demands an OVERLAPPED that stays valid until the operation ends.
+        // - the caller guarantees it, also for `received`.
         let begun = unsafe { start(how, accepting) };
         if matches!(begun, Ok(Begun::Pending)) && number.lock().accept != Some(known) {
-            // It has ended; or a thread has closed the socket just when the accept was not in flight yet.
+            // It has ended; or a thread has closed the socket just before the accept was in flight.
             registrations::cancel_accept(known);
         }
         begun
@@ -497,7 +503,8 @@ pub unsafe extern "C" fn cp_accept_ex(
 ///
 /// # Safety
 ///
-/// `place` points to what an accept has filled that was given these sizes. The other pointers are null or valid.
+/// `place` points to memory that an accept with these sizes has filled. The other pointers are null
+/// or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cp_accepted_addresses(
     place: *mut c_void,
@@ -521,13 +528,13 @@ pub unsafe extern "C" fn cp_accepted_addresses(
         }
         if !address.is_null() {
             // SAFETY: writing through a raw pointer demands that it is valid.
-            // - the caller says so of one that is not null.
+            // - the caller guarantees it for a non-null pointer.
             unsafe { address.write(start.cast()) };
         }
         if !size.is_null() && block >= size_of::<u32>() {
             let end = start.wrapping_add(block - size_of::<u32>());
             // SAFETY: reading through a raw pointer demands that it is valid.
-            // - the caller says that the block was filled.
+            // - the caller guarantees that the block was filled.
             let told = unsafe { end.cast::<u32>().read_unaligned() };
             // SAFETY: as above.
             unsafe { size.write(c_int::try_from(told).unwrap_or(0)) };
@@ -535,33 +542,34 @@ pub unsafe extern "C" fn cp_accepted_addresses(
     }
 }
 
-/// A connect, and what is sent behind it.
+/// A connect, with optional data to send after it.
 struct Connecting {
     address: Address,
     /// A non-blocking `connect` of the program is already in progress.
     is_late: bool,
     is_begun: bool,
     is_connected: bool,
-    /// Nothing, if there is nothing to be sent.
+    /// `None` if there is no data.
     data: Option<Sending>,
 }
 
 impl Connecting {
-    /// Begins to connect: 0, or why not.
+    /// Starts to connect. Returns 0 or an errno.
     fn begin(&self, descriptor: RawFd) -> c_int {
         let address = (&raw const self.address.bytes).cast::<sockaddr>();
-        // SAFETY: connect(2) reads so many bytes at the pointer.
+        // SAFETY: connect(2) reads that many bytes at the pointer.
         // - valid for reads: the address is the operation's own.
         let connect = || unsafe { libc::connect(descriptor, address, self.address.size) };
         let begin = || {
             let mut done = connect();
             if done < 0 && errno() == libc::ECONNABORTED {
-                // The system says once more that an earlier connect has failed.
+                // The system reports the failure of an earlier connect once more.
                 done = connect();
             }
             let (mut signals, mut was_ended) = (Signals::default(), false);
             while done < 0 && signals.ended(errno()) {
-                // A signal ends the call and not the connect; the next call reports its state.
+                // A signal interrupts the call but not the connect; the next call reports its
+                // state.
                 was_ended = true;
                 done = connect();
             }
@@ -578,10 +586,10 @@ impl Connecting {
         }
     }
 
-    /// What a connect has come to that goes on; none if it still does.
+    /// The result of a connect in progress; `None` while it is still in progress.
     fn ask(descriptor: RawFd) -> Option<c_int> {
         let mut asked = libc::pollfd { fd: descriptor, events: libc::POLLOUT, revents: 0 };
-        // SAFETY: poll(2) reads and writes so many entries.
+        // SAFETY: poll(2) reads and writes that many entries.
         // - valid: there is one.
         match repeated(|| unsafe { libc::poll(&raw mut asked, 1, 0) } as isize) {
             0 => return None,
@@ -589,24 +597,25 @@ impl Connecting {
             _ => {}
         }
         let errno = whole(descriptor, libc::SO_ERROR)?;
-        // Whoever asks first is told of an error, and nobody behind.
+        // Only the first call that asks gets the error.
         let is_refused = errno == 0 && !is_connected(descriptor);
         Some(if is_refused { libc::ECONNREFUSED } else { errno })
     }
 }
 
-/// Ends a connect of a TCP stream, or the connection that has come of it. The socket keeps the port that the program has
-/// given it, and may be connected. False of other protocols, which have no such call.
+/// Ends a connect of a TCP stream, or the resulting connection. The socket keeps the port that the
+/// program has bound, and can be connected again. Returns false for other protocols, which have no
+/// such call.
 fn dissolve(descriptor: RawFd) -> bool {
     let sa_family = libc::sa_family_t::try_from(libc::AF_UNSPEC).unwrap_or(0);
     let nothing = sockaddr { sa_family, sa_data: [0; 14] };
     let size = socklen_t::try_from(size_of_val(&nothing)).unwrap_or(0);
-    // SAFETY: connect(2) reads so many bytes at the pointer.
+    // SAFETY: connect(2) reads that many bytes at the pointer.
     // - valid for reads: it is a local of that size.
     if unsafe { libc::connect(descriptor, &raw const nothing, size) } < 0 {
         return false;
     }
-    // That the connection was reset, which no call is to tell.
+    // Discards the error that the connection was reset: no call must report it.
     let _ = whole(descriptor, libc::SO_ERROR);
     true
 }
@@ -632,7 +641,7 @@ impl Work for Connecting {
                     self.is_begun = true;
                     return Attempt::Blocked;
                 }
-                // The queue of a local listener is full. Nothing tells when it has room.
+                // The queue of a local listener is full, and no event announces free space.
                 libc::EAGAIN if !self.is_begun && is_local(descriptor) => {
                     return Attempt::OutOfResources;
                 }
@@ -662,13 +671,13 @@ impl Work for Connecting {
         true
     }
 
-    /// What the peer answers may come while the call goes on; to the program that makes no difference.
+    /// The peer's answer may arrive during the call; to the program that makes no difference.
     fn fails_by_packet(&self, _: Outcome) -> bool {
         self.is_begun || self.is_connected
     }
 
-    /// The system would go on with it, and the next connect be taken for the end of this one. The entry of the number has
-    /// this one still, so that no other has begun.
+    /// The system would continue it, and the next connect would report its end. The number's entry
+    /// still has it, so no other has started.
     fn call_off(&mut self, target: Target) {
         if !self.is_begun && !self.is_connected {
             return;
@@ -706,8 +715,8 @@ impl Work for Connecting {
 ///
 /// # Safety
 ///
-/// `name` is null or points to an address of that size. Until the end of the operation `overlapped`, and `data` with so
-/// many bytes, are there for it. `sent` is null or points to a number.
+/// `name` is null or points to an address of that size. `overlapped`, and `data` with that many
+/// bytes, stay valid until the operation ends. `sent` is null or points to a number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cp_connect_ex(
     socket: usize,
@@ -738,11 +747,11 @@ pub unsafe extern "C" fn cp_connect_ex(
             return Err(code::WSAEINVAL);
         }
         if is_connected(descriptor) {
-            // To the system a first connect behind one that had to wait is the end of that.
+            // After a connect that had to wait, the system treats the next one as its end.
             return Err(code_of_errno(libc::EISCONN));
         }
-        // SAFETY: `new` demands so many bytes.
-        // - the caller says so.
+        // SAFETY: `new` demands that many bytes.
+        // - the caller guarantees it.
         let address = unsafe { Address::new(name, name_size) }?;
         if address.size < descriptors::size_of_address(descriptor) {
             return Err(code::WSAEFAULT);
@@ -762,8 +771,8 @@ pub unsafe extern "C" fn cp_connect_ex(
         let told = Told::bytes(sent);
         let (side, tells_flags) = (Side::Out, false);
         let how = Start { descriptor, overlapped, side, tells_flags, told, accept: 0 };
-        // SAFETY: `start` demands an OVERLAPPED that stays there until its end.
-        // - the caller says so, and of `sent`, too.
+        // SAFETY: `start` demands an OVERLAPPED that stays valid until the operation ends.
+        // - the caller guarantees it, also for `sent`.
         unsafe { start(how, connecting) }
     };
     guarded(0, || is_done(answered(begin())))

@@ -1,11 +1,12 @@
-//! The routines that a program has set for what would stop it: Ctrl+C, a terminal that is closed, the end of the
-//! system. The reference calls them in a thread of their own, and so does this library, when a signal says so.
+//! Routines for requests to stop a program: Ctrl+C, a closed terminal, a system shutdown. Like the
+//! reference, this library calls them in a separate thread, here when a signal arrives.
 //!
-//! The signal handler tells the thread by a word in memory. It uses no descriptor, since a program may close all that
-//! it does not know, and a number that was closed may name a socket of the program's by then.
+//! The signal handler notifies the thread through a word in memory. It uses no descriptor, because
+//! a program may close all descriptors it does not know, and another socket of the program may then
+//! have the number.
 //!
-//! A forked child has neither the thread nor the routines. A signal ends it, until it has set routines of its own.
-//! That Ctrl+C is ignored it inherits, as a new process of the reference does.
+//! A forked child has neither the thread nor the routines: a signal ends it, unless it sets
+//! routines itself. It inherits that Ctrl+C is ignored, like a new process of the reference.
 
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
@@ -19,11 +20,11 @@ use crate::linux::words::{cp_wait_word, cp_wake_word};
 /// `PHANDLER_ROUTINE`.
 pub type Routine = unsafe extern "C" fn(u32) -> c_int;
 
-/// Each signal, and the event that it stands for; Ctrl+C is the first.
+/// Each signal and its event; Ctrl+C is the first.
 const SIGNALS: [(c_int, u32); 4] =
     [(libc::SIGINT, 0), (libc::SIGQUIT, 1), (libc::SIGHUP, 2), (libc::SIGTERM, 6)];
 
-/// What is set in one process.
+/// The settings of one process.
 #[derive(Default)]
 struct Set {
     routines: Vec<Routine>,
@@ -43,9 +44,9 @@ fn set() -> MutexGuard<'static, Set> {
 /// Ctrl+C does nothing. Changed with the set locked.
 static IGNORES: AtomicBool = AtomicBool::new(false);
 
-/// Which signals came and were not looked at yet: a bit for each, in the order of [`SIGNALS`].
+/// Signals that have arrived and were not handled yet: a bit for each, in the order of [`SIGNALS`].
 static TOLD: AtomicU32 = AtomicU32::new(0);
-/// The process whose thread looks there.
+/// The process whose thread handles them.
 static OWNER: AtomicI32 = AtomicI32::new(0);
 
 fn own_process() -> c_int {
@@ -53,17 +54,17 @@ fn own_process() -> c_int {
     unsafe { libc::getpid() }
 }
 
-/// Tells the thread which signal came. Does what a signal handler may.
+/// Notifies the thread of a signal. Async-signal-safe.
 extern "C" fn tell(signal: c_int) {
     if OWNER.load(Relaxed) != own_process() {
-        // A forked child has no such thread: the signal is its end.
+        // A forked child has no such thread: the signal ends it.
         end_by(signal);
         return;
     }
     // SAFETY: __errno_location(3) demands nothing.
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: reading through a raw pointer demands that it is valid.
-    // - it is the calling thread's own number.
+    // - it is the calling thread's errno.
     let before = unsafe { errno.read() };
     if let Some(place) = SIGNALS.iter().position(|(known, _)| *known == signal) {
         TOLD.fetch_or(1 << place, SeqCst);
@@ -73,20 +74,20 @@ extern "C" fn tell(signal: c_int) {
     unsafe { errno.write(before) };
 }
 
-/// What the signal does by itself.
+/// The default effect of the signal.
 fn end_by(signal: c_int) {
     act(signal, libc::SIG_DFL);
     // SAFETY: kill(2) demands nothing of memory.
     unsafe { libc::kill(own_process(), signal) };
 }
 
-/// Sets what a signal does.
+/// Sets the effect of a signal.
 fn act(signal: c_int, action: usize) {
     // SAFETY: `assume_init` demands a value.
-    // - the system's struct has numbers and a set of bits only, of which all bits zero are one.
+    // - the system's struct has only numbers and a set of bits, for which all-zero bits are valid.
     let mut wanted = unsafe { MaybeUninit::<libc::sigaction>::zeroed().assume_init() };
     wanted.sa_sigaction = action;
-    // Calls of other threads go on where they were.
+    // Interrupted calls of other threads are restarted.
     wanted.sa_flags = libc::SA_RESTART;
     // SAFETY: sigaction(2) reads the struct. The function may be called at any time.
     // - `tell` does what a signal handler may; the other actions are the system's.
@@ -119,7 +120,7 @@ fn handle(signal: c_int, event: u32) {
     // The newest first.
     let is_handled = routines.iter().rev().any(|routine| {
         // SAFETY: the routine demands an event.
-        // - the program has set it, and says that any thread may call it at any time.
+        // - the program has set it, and guarantees that any thread may call it at any time.
         unsafe { routine(event) != 0 }
     });
     if !is_handled {
@@ -128,12 +129,12 @@ fn handle(signal: c_int, event: u32) {
 }
 
 impl Set {
-    /// Makes the thread.
+    /// Creates the thread.
     fn start(&mut self) -> Result<(), u32> {
         if self.has_thread {
             return Ok(());
         }
-        // What its parent was told is nothing to a forked child.
+        // Signals of its parent do not concern a forked child.
         TOLD.store(0, SeqCst);
         let thread = std::thread::Builder::new().name("cp-control".to_owned());
         thread.spawn(serve).map_err(|_| code::NO_SYSTEM_RESOURCES)?;
@@ -142,7 +143,7 @@ impl Set {
         Ok(())
     }
 
-    /// What each of these signals does from now on.
+    /// Sets the effect of each of these signals.
     fn apply(&self, signals: &[(c_int, u32)]) {
         for &(signal, _) in signals {
             if IGNORES.load(Relaxed) && signal == libc::SIGINT {
@@ -156,18 +157,19 @@ impl Set {
     }
 }
 
-/// `SetConsoleCtrlHandler`: adds a routine or takes it away; without one, Ctrl+C is ignored or not.
+/// `SetConsoleCtrlHandler`: adds or removes a routine; without one, chooses whether Ctrl+C is
+/// ignored.
 ///
 /// # Safety
 ///
-/// `routine` is null or may be called from any thread at any time, until it is taken away.
+/// `routine` is null or may be called from any thread at any time, until it is removed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cp_set_control_handler(routine: Option<Routine>, add: c_int) -> c_int {
     succeeds(|| {
         let mut set = set();
         let Some(routine) = routine else {
             IGNORES.store(add != 0, Relaxed);
-            // The others are the program's own still, if it has set no routine.
+            // The program keeps its handlers of the others if it has set no routine.
             set.apply(&SIGNALS[..1]);
             return Ok(());
         };

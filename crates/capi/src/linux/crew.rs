@@ -47,12 +47,12 @@ impl Crew {
         is_added
     }
 
-    /// Whether no thread waits for work, nor is about to.
+    /// Whether no thread waits for work or is about to.
     pub(crate) fn is_at_work(&self) -> bool {
         self.idle.load(SeqCst) == 0
     }
 
-    /// Uncounts a thread that has stopped waiting and leaves, or that was not started and has stopped waiting by that.
+    /// Uncounts a thread that has stopped waiting and leaves, or that could not be started.
     pub(crate) fn remove(&self) {
         self.threads.fetch_sub(1, SeqCst);
     }

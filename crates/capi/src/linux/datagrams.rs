@@ -258,7 +258,7 @@ pub unsafe extern "C" fn cp_receive_message(
             told: Told::bytes(received),
             accept: 0,
         };
-        // SAFETY: `start` demands an OVERLAPPED that stays there until its end.
+        // SAFETY: `start` demands an OVERLAPPED that stays valid until the operation ends.
         // - the caller guarantees it.
         unsafe { start(how, Receiving { parts, beside, flags }) }.map(Ok)
     };
@@ -475,7 +475,7 @@ pub unsafe extern "C" fn cp_send_message(
             told: Told::bytes(sent),
             accept: 0,
         };
-        // SAFETY: `start` demands an OVERLAPPED that stays there until its end.
+        // SAFETY: `start` demands an OVERLAPPED that stays valid until the operation ends.
         // - the caller guarantees it.
         unsafe { start(how, Sending { parts, beside: Box::new(beside), flags }) }.map(Ok)
     };

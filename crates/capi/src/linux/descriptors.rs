@@ -1,6 +1,6 @@
-//! What the system says of a descriptor: what sort of socket it is, where it is connected, and what tells it
-//! from every other. These questions change nothing, but for `errno` where the system refuses to answer. And whether calls
-//! on it wait, which is changed here, too.
+//! Queries about a descriptor: the kind of socket, its addresses, and an identity that
+//! distinguishes it from all others. They change nothing, except for `errno` on failure. Also
+//! changes whether calls on it block.
 
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
@@ -15,24 +15,25 @@ pub(crate) fn kind(descriptor: c_int) -> Option<c_int> {
     option(descriptor, libc::SO_TYPE)
 }
 
-/// The protocol of a socket; refused if it is none.
+/// The protocol of a socket. Fails if it is not one.
 pub(crate) fn protocol(descriptor: c_int) -> Result<c_int, u32> {
     option(descriptor, libc::SO_PROTOCOL).ok_or(code::WSAENOTSOCK)
 }
 
-/// The [identity] of a socket; none if it is no socket.
+/// The [identity] of a socket; `None` if it is not one.
 pub(crate) fn identity_of_socket(descriptor: c_int) -> Option<u64> {
     option(descriptor, SO_COOKIE)
         .or_else(|| protocol(descriptor).ok().and_then(|_| file_number(descriptor)))
 }
 
-/// The same on every system that this library is for; the crate has it of late only.
+/// The same on all supported systems; older versions of the crate lack it.
 const SO_COOKIE: c_int = 57;
 
-/// What tells a socket from every other that the process has or had, whatever its number; of anything else the
-/// number of its file, and 0 of what is closed.
+/// Distinguishes a socket from all others that the process has or had, whatever its number. For
+/// other descriptors, the number of the file; 0 if closed.
 pub(crate) fn identity(descriptor: c_int) -> u64 {
-    // Before Linux 4.12, and in emulators, it has no name; its file's number comes again after four billion.
+    // Before Linux 4.12, and in emulators, sockets have no cookie. File numbers repeat after four
+    // billion.
     keeping_errno(|| option(descriptor, SO_COOKIE).or_else(|| file_number(descriptor))).unwrap_or(0)
 }
 
@@ -47,7 +48,7 @@ fn file_number(descriptor: c_int) -> Option<u64> {
     (done == 0).then(|| unsafe { stat.assume_init() }.st_ino)
 }
 
-/// An option of a socket that is a whole number; none if it is no socket.
+/// An option of a socket that is a whole number; `None` if it is not a socket.
 fn option<N: Whole>(descriptor: c_int, name: c_int) -> Option<N> {
     let mut value = N::default();
     let mut size = socklen_t::try_from(size_of_val(&value)).unwrap_or(0);
@@ -60,12 +61,12 @@ fn option<N: Whole>(descriptor: c_int, name: c_int) -> Option<N> {
     (done == 0).then_some(value)
 }
 
-/// A number of which any bytes are a value.
+/// A number for which any bytes are valid.
 trait Whole: Default {}
 impl Whole for c_int {}
 impl Whole for u64 {}
 
-/// An address of a socket, by one of the two calls that tell one.
+/// An address of a socket, by one of the two calls that return one.
 fn address_of(
     descriptor: c_int,
     call: unsafe extern "C" fn(c_int, *mut sockaddr, *mut socklen_t) -> c_int,
@@ -99,16 +100,16 @@ pub(crate) fn is_unbound(descriptor: c_int) -> bool {
     let own = address_of(descriptor, libc::getsockname).filter(|own| {
         matches!(own.sin6_family.into(), libc::AF_INET | libc::AF_INET6 | libc::AF_UNIX)
     });
-    // A name stands where the port does.
+    // Unix sockets have a name instead of a port.
     own.is_some_and(|own| own.sin6_port == 0) && !is_connected(descriptor)
 }
 
-/// Whether a socket listens; none if it is no socket.
+/// Whether a socket listens; `None` if it is not a socket.
 pub(crate) fn listens(descriptor: c_int) -> Option<bool> {
     option::<c_int>(descriptor, libc::SO_ACCEPTCONN).map(|listens| listens != 0)
 }
 
-/// How a socket lingers when it is closed, and what the system call returns.
+/// How a socket lingers on close, and the result of the system call.
 pub(crate) fn lingers(descriptor: c_int) -> (c_int, libc::linger) {
     let mut linger = libc::linger { l_onoff: 0, l_linger: 0 };
     let mut size = socklen_t::try_from(size_of_val(&linger)).unwrap_or(8);
@@ -119,7 +120,7 @@ pub(crate) fn lingers(descriptor: c_int) -> (c_int, libc::linger) {
     (done, linger)
 }
 
-/// From here on it does not linger when it is closed.
+/// From here on it does not linger on close.
 pub(crate) fn stop_lingering(descriptor: c_int) {
     let linger = libc::linger { l_onoff: 0, l_linger: 0 };
     let size = socklen_t::try_from(size_of_val(&linger)).unwrap_or(8);
@@ -138,7 +139,7 @@ pub(crate) fn unconfirmed(descriptor: c_int) -> c_int {
     bytes
 }
 
-/// Whether a socket is a stream that has no connection and makes none.
+/// Whether a socket is a stream without a connection, and is not connecting.
 pub(crate) fn has_no_peer(descriptor: c_int) -> bool {
     !is_connected(descriptor)
         && kind(descriptor) == Some(libc::SOCK_STREAM)
@@ -161,7 +162,7 @@ fn tcp_state(descriptor: c_int) -> Option<u8> {
     (done == 0).then_some(state)
 }
 
-/// Whether nothing more will come, according to poll(2).
+/// Whether no more data will arrive, according to poll(2).
 pub(crate) fn is_ended(descriptor: c_int) -> bool {
     let mut asked = libc::pollfd { fd: descriptor, events: libc::POLLRDHUP, revents: 0 };
     // SAFETY: poll(2) reads and writes that many entries.
@@ -169,7 +170,7 @@ pub(crate) fn is_ended(descriptor: c_int) -> bool {
     unsafe { libc::poll(&raw mut asked, 1, 0) > 0 && asked.revents & libc::POLLRDHUP != 0 }
 }
 
-/// Whether the peer has sent urgent data that was not received yet.
+/// Whether urgent data of the peer is waiting.
 pub(crate) fn has_urgent(descriptor: c_int) -> bool {
     let mut asked = libc::pollfd { fd: descriptor, events: libc::POLLPRI, revents: 0 };
     // SAFETY: poll(2) reads and writes that many entries.
@@ -200,7 +201,8 @@ pub(crate) fn was_connected(descriptor: c_int) -> bool {
 /// Whether a stream has none of these: its own port, a peer, a queue of connections.
 pub(crate) fn is_unused(descriptor: c_int) -> bool {
     match address_of(descriptor, libc::getsockname) {
-        // What is connected or listens has a port there: the system chooses one if the program does not.
+        // A connected or listening socket has a port: the system chooses one if the program does
+        // not.
         Some(own) if matches!(own.sin6_family.into(), libc::AF_INET | libc::AF_INET6) => {
             own.sin6_port == 0
         }
@@ -216,7 +218,7 @@ pub(crate) fn is_own_peer(descriptor: c_int) -> bool {
     let end = |call| {
         let address = address_of(descriptor, call)?;
         let place = match c_int::from(address.sin6_family) {
-            // The address stands where the other version has something that is no part of one.
+            // The address is where the other version has an unrelated member.
             libc::AF_INET => (address.sin6_flowinfo, [0; 16]),
             libc::AF_INET6 => (0, address.sin6_addr.s6_addr),
             _ => return None,
@@ -227,14 +229,14 @@ pub(crate) fn is_own_peer(descriptor: c_int) -> bool {
     peer.is_some() && peer == end(libc::getsockname)
 }
 
-/// Whether calls on it wait; none if it is closed.
+/// Whether calls on it block; `None` if it is closed.
 pub(crate) fn blocks(descriptor: c_int) -> Option<bool> {
     // SAFETY: fcntl(2) with F_GETFL demands nothing of memory.
     let flags = unsafe { libc::fcntl(descriptor, libc::F_GETFL) };
     (flags >= 0).then_some(flags & libc::O_NONBLOCK == 0)
 }
 
-/// From here on calls on it wait, or not.
+/// Sets whether calls on it block.
 pub(crate) fn set_blocking(descriptor: c_int, blocks: bool) {
     // SAFETY: fcntl(2) with F_GETFL demands nothing of memory.
     let flags = unsafe { libc::fcntl(descriptor, libc::F_GETFL) };
@@ -254,12 +256,13 @@ pub(crate) fn separate_from_ipv4(descriptor: c_int) {
     unsafe { libc::setsockopt(descriptor, level, name, place, 4) };
 }
 
-/// How many bytes an address of the socket's family has at least.
+/// The minimum size of an address of the socket's family.
 pub(crate) fn size_of_address(descriptor: c_int) -> socklen_t {
     let size = match option::<c_int>(descriptor, libc::SO_DOMAIN) {
         Some(libc::AF_INET) => size_of::<libc::sockaddr_in>(),
         Some(libc::AF_INET6) => size_of::<libc::sockaddr_in6>(),
-        // Names in the file system may be short; of what is no socket the call says so that is given the address.
+        // Names in the file system may be short. If it is not a socket, the call that gets the
+        // address fails.
         _ => size_of::<libc::sa_family_t>(),
     };
     socklen_t::try_from(size).unwrap_or(0)

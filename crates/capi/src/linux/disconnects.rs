@@ -181,7 +181,7 @@ pub unsafe extern "C" fn cp_disconnect_ex(
         let told = Told::NOTHING;
         let (side, tells_flags) = (Side::Out, false);
         let how = Start { descriptor, overlapped, side, tells_flags, told, accept: 0 };
-        // SAFETY: `start` demands an OVERLAPPED that stays there until its end.
+        // SAFETY: `start` demands an OVERLAPPED that stays valid until the operation ends.
         // - the caller guarantees it.
         unsafe { start(how, work) }
     };

@@ -1,12 +1,12 @@
-//! The driver: one thread of the process that sees to operations to which no other thread sees.
+//! The driver: a thread that performs operations that no other thread performs.
 //!
-//! Operations of sockets that belong to no port are carried out by a port of the driver's own, at which the driver
-//! waits. Operations of a port of the program are carried out by the threads that wait there. While none does, the
-//! driver looks every millisecond.
+//! The driver's own port, on which it waits, performs operations of sockets that belong to no port.
+//! Threads that wait on a port of the program perform its operations. While there are none, the
+//! driver checks the port every millisecond.
 //!
-//! The driver sleeps as long as threads are at all ports that have operations. A thread that leaves such a port empty
-//! wakes it then. It does not sleep at once when threads have come back, so that a server that is busy hardly ever has
-//! to wake it.
+//! The driver sleeps while threads wait on all ports with operations. A thread that leaves such a
+//! port as the last one wakes it. After threads have returned, it stays awake for a while, so that
+//! a busy server rarely has to wake it.
 
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
@@ -27,11 +27,11 @@ use crate::linux::process::Own;
 struct Driver {
     /// Its own port, once the thread runs.
     port: OnceLock<Arc<CompletionPort>>,
-    /// Held while the thread is made.
+    /// Held while the thread is being created.
     begins: Mutex<()>,
     /// The program's ports that have operations.
     watched: Mutex<Vec<Arc<CompletionPort>>>,
-    /// It does not look: the thread that leaves a port empty is to wake it.
+    /// It does not check: a thread that leaves a port as the last one must wake it.
     is_asleep: AtomicBool,
 }
 
@@ -45,8 +45,8 @@ fn driver() -> &'static Driver {
     DRIVER.get(|_| Box::default())
 }
 
-/// How long the driver sleeps between looks, in milliseconds, one after the other, as long as it finds that threads
-/// see to everything. Behind the last one it sleeps until it is woken.
+/// The driver's pauses between checks, in milliseconds, while threads are waiting on all ports.
+/// After the last one it sleeps until it is woken.
 const PAUSES: [u64; 8] = [1, 2, 4, 4, 4, 4, 4, 4];
 
 /// The driver's own port.
@@ -54,7 +54,7 @@ pub(crate) fn own_port() -> Result<Arc<CompletionPort>, u32> {
     driver().own_port().map(Arc::clone)
 }
 
-/// The caller's thread has begun an operation that goes on at this port.
+/// The calling thread has started an operation that continues on this port.
 #[inline]
 pub(crate) fn watch(port: &Arc<CompletionPort>) {
     if port.name() != NO_PORT && !port.is_watched.load(SeqCst) {
@@ -62,12 +62,12 @@ pub(crate) fn watch(port: &Arc<CompletionPort>) {
     }
 }
 
-/// Signals that a thread gets for what it does itself.
+/// Signals caused by a thread's own faults.
 const OF_FAULTS: [c_int; 6] =
     [libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGSEGV, libc::SIGSYS, libc::SIGTRAP];
 
-/// Starts a thread of this library's own. The program chooses which of its threads handle signals, and knows nothing of
-/// this one: so it handles none, but those of its own faults.
+/// Starts a thread of this library. The program chooses which of its threads handle signals, and
+/// does not know this one. So it handles no signals except those of its own faults.
 pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), u32> {
     let (mut blocked, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
     // SAFETY: sigfillset(3) writes a set at the pointer.
@@ -75,10 +75,10 @@ pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(
     unsafe { libc::sigfillset(blocked.as_mut_ptr()) };
     for signal in OF_FAULTS {
         // SAFETY: sigdelset(3) changes the set at the pointer.
-        // - it was written just now.
+        // - it has just been written.
         unsafe { libc::sigdelset(blocked.as_mut_ptr(), signal) };
     }
-    // A thread begins with the mask of the one that starts it.
+    // A new thread inherits the signal mask.
     // SAFETY: pthread_sigmask(3) reads a set at one pointer and writes one at the other.
     // - valid: both are locals of that type, and the first was written above.
     let refused =
@@ -91,7 +91,7 @@ pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(
     thread.map(drop).map_err(|_| code::NO_SYSTEM_RESOURCES)
 }
 
-/// A port was left empty, or is closed.
+/// The last thread has left a port, or a port is being closed.
 #[inline(never)]
 pub(crate) fn wake_if_asleep() {
     if let Some(driver) = DRIVER.find()
@@ -125,7 +125,7 @@ impl Driver {
         if !port.is_watched.swap(true, SeqCst) {
             self.watched().push(Arc::clone(port));
         }
-        // Without the thread the operations are left to those that wait.
+        // Without the thread, only waiting threads perform the operations.
         if self.own_port().is_ok() {
             self.wake();
         }
@@ -134,19 +134,19 @@ impl Driver {
     fn wake(&self) {
         self.is_asleep.store(false, SeqCst);
         if let Some(port) = self.port.get() {
-            // If there is no memory it looks at the next opportunity.
+            // If there is no memory, it checks at the next opportunity.
             let _ = port.post_words(0, 0, ptr::null_mut());
         }
     }
 
-    /// What the thread does.
+    /// The thread's main loop.
     fn serve(&self, port: &CompletionPort) {
         let mut batch = Batch::with_capacity(16);
         let mut pauses = 0;
         loop {
             let pause = self.look(&mut pauses);
             match port.raw().wait_cloned(&mut batch, pause) {
-                // It was woken, which is all that its packets tell.
+                // It was woken; its packets carry no other information.
                 Ok(packets) => packets.for_each(drop),
                 Err(_) => return,
             }
@@ -154,7 +154,8 @@ impl Driver {
         }
     }
 
-    /// Looks after the program's ports. Returns for how long to sleep; `pauses` counts how often all was well.
+    /// Checks the program's ports. Returns how long to sleep; `pauses` counts consecutive checks
+    /// that found all of them attended.
     fn look(&self, pauses: &mut usize) -> Option<Duration> {
         let (unattended, any) = self.unattended();
         for port in &unattended {
@@ -167,15 +168,16 @@ impl Driver {
             *pauses += 1;
             return Some(Duration::from_millis(*pause));
         }
-        // From here on a thread that leaves a port empty wakes this one; one may have left before.
+        // From here on a thread that leaves a port as the last one wakes this one. One may have
+        // left before.
         self.is_asleep.store(true, SeqCst);
         let (unattended, _) = self.unattended();
         *pauses = 0;
         (!unattended.is_empty()).then_some(Duration::from_millis(PAUSES[0]))
     }
 
-    /// The ports with operations to which no thread sees, and whether there are any with operations. Forgets those
-    /// that have none.
+    /// The ports with operations but no threads, and whether there are any operations. Forgets
+    /// ports without operations.
     fn unattended(&self) -> (Vec<Arc<CompletionPort>>, bool) {
         let mut watched = self.watched();
         watched.retain(|port| {
@@ -183,7 +185,8 @@ impl Driver {
                 return true;
             }
             port.is_watched.store(false, SeqCst);
-            // The thread that begins an operation counts it, and looks then whether the port is watched.
+            // A thread that starts an operation first counts it, then checks whether the port is
+            // watched.
             port.has_flights() && !port.is_watched.swap(true, SeqCst)
         });
         let unattended = watched.iter().filter(|port| port.is_unattended()).cloned().collect();

@@ -13,13 +13,14 @@ pub(crate) fn errno() -> c_int {
 pub(crate) fn set_errno(errno: c_int) {
     // SAFETY: __errno_location(3) demands nothing.
     let place = unsafe { libc::__errno_location() };
-    // SAFETY: writing through a raw pointer demands that it is valid, and that no other thread uses the place.
+    // SAFETY: writing through a raw pointer demands that it is valid, and that no other thread uses
+    // the memory.
     // - it is the calling thread's own number.
     unsafe { place.write(errno) };
 }
 
-/// Asks the system something on the library's own behalf. A failure leaves `errno` as it was: a call of the program that has
-/// failed may have set it, and its code is still to be read.
+/// Queries the system for the library itself. A failure leaves `errno` unchanged: the program may
+/// still have to read the code of its last failed call.
 pub(crate) fn keeping_errno<R>(ask: impl FnOnce() -> R) -> R {
     let before = errno();
     let answer = ask();
@@ -27,12 +28,12 @@ pub(crate) fn keeping_errno<R>(ask: impl FnOnce() -> R) -> R {
     answer
 }
 
-/// How often one call was made again that a signal seems to have ended.
+/// How often one call was repeated after an interruption by a signal.
 #[derive(Debug, Default)]
 pub(crate) struct Signals(u16);
 
 impl Signals {
-    /// That many signals do not come: the system refuses the call.
+    /// This many signals are implausible: the system refuses the call.
     const MOST: u16 = 1000;
 
     /// Whether to repeat the call, which has failed with this code.
@@ -55,7 +56,7 @@ pub fn code_of_errno(errno: i32) -> u32 {
         libc::EAGAIN => code::WSAEWOULDBLOCK,
         libc::EINPROGRESS => 10036,
         libc::EALREADY => 10037,
-        // The reference knows no descriptors beside sockets here.
+        // The reference has only sockets here.
         libc::EBADF | libc::ENOTSOCK => code::WSAENOTSOCK,
         libc::EDESTADDRREQ => 10039,
         libc::EMSGSIZE => 10040,
@@ -72,7 +73,7 @@ pub fn code_of_errno(errno: i32) -> u32 {
         libc::ENETUNREACH => 10051,
         libc::ENETRESET => 10052,
         libc::ECONNABORTED => 10053,
-        // A stream whose reader is gone is reset, to the reference.
+        // For the reference, a stream without a reader is reset.
         libc::ECONNRESET | libc::EPIPE => 10054,
         libc::ENOBUFS | libc::ENOMEM => 10055,
         libc::EISCONN => 10056,

@@ -1,4 +1,4 @@
-//! The extension functions of Winsock, looked up by their numbers: `SIO_GET_EXTENSION_FUNCTION_POINTER`.
+//! The extension functions of Winsock, looked up by GUID: `SIO_GET_EXTENSION_FUNCTION_POINTER`.
 
 use std::ffi::c_void;
 
@@ -8,13 +8,13 @@ use crate::linux::datagrams::{cp_receive_message, cp_send_message};
 use crate::linux::disconnects::cp_disconnect_ex;
 use crate::linux::transmit::{cp_transmit_file, cp_transmit_packets};
 
-/// A number as it lies in memory, and the function.
+/// A GUID in memory order, and the function.
 struct Extension([u8; 16], *const c_void);
 
 // SAFETY: the address of a function may be known to every thread; nothing is read or written there.
 unsafe impl Sync for Extension {}
 
-/// A GUID, of which the first three parts are numbers.
+/// Builds a GUID, whose first three parts are numbers.
 const fn extension(
     first: u32,
     second: u16,
@@ -79,7 +79,7 @@ static EXTENSIONS: [Extension; 8] = [
     ),
 ];
 
-/// The function of a GUID; null if there is none.
+/// The function with a GUID; null if there is none.
 ///
 /// # Safety
 ///
@@ -88,7 +88,7 @@ static EXTENSIONS: [Extension; 8] = [
 pub unsafe extern "C" fn cp_extension(guid: *const c_void) -> *const c_void {
     guarded(std::ptr::null(), || {
         // SAFETY: reading through a raw pointer demands that it is valid.
-        // - the caller says so; bytes need no alignment.
+        // - the caller guarantees it; bytes need no alignment.
         let wanted = unsafe { guid.cast::<[u8; 16]>().read_unaligned() };
         let found = EXTENSIONS.iter().find(|Extension(known, _)| *known == wanted);
         found.map_or(std::ptr::null(), |Extension(_, function)| *function)

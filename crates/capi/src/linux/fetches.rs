@@ -1,7 +1,8 @@
-//! Parts of files that are to go over sockets, and that have to be waited for: what the file engine has of one while it
-//! reads it, and what the operation has that waits for it.
+//! Parts of files to be sent over sockets, while the file engine reads them: the engine's side of a
+//! part, and the side of the operation that waits for it.
 //!
-//! A part is sent from the memory to which it was read, and not from the page cache, from which it may be gone by then.
+//! A part is sent from the memory it was read into, because the page cache may have dropped it by
+//! then.
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -10,23 +11,23 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use completion_port::Buffer;
 use completion_port::raw::{FileEnd, FileTask};
 
-/// Past the cache a file is read in whole blocks, at multiples of one, into memory that lies so.
+/// Unbuffered reads use whole blocks, at multiples of the block size, into aligned memory.
 const BLOCK: usize = 4096;
 
 #[derive(Clone, Copy)]
 #[repr(C, align(4096))]
 struct Block([MaybeUninit<u8>; BLOCK]);
 
-/// Bytes of a file, which were read.
+/// Bytes read from a file.
 pub(crate) struct Part {
     blocks: Box<[Block]>,
-    /// How many bytes there are, and where in the file they begin.
+    /// The number of bytes, and their offset in the file.
     len: usize,
     offset: i64,
 }
 
 impl Part {
-    /// What it has of the file from there on: so many bytes at that place.
+    /// Its bytes from this offset on: address and number.
     pub(crate) fn from(&self, offset: i64) -> (*const c_void, usize) {
         let skipped = offset.checked_sub(self.offset).and_then(|it| usize::try_from(it).ok());
         let skipped = skipped.unwrap_or(usize::MAX).min(self.len);
@@ -35,13 +36,13 @@ impl Part {
     }
 }
 
-/// What has become of a part.
+/// The state of a part.
 enum Stage {
-    /// It is being read. Then this is called.
+    /// It is being read. This function is called at the end.
     Read(Box<dyn FnOnce() + Send>),
-    /// It was read, or could not be.
+    /// The read has finished or failed.
     Ended(Result<Part, c_int>),
-    /// Nothing waits for it, or has it already.
+    /// Nothing waits for it any more.
     Over,
 }
 
@@ -53,7 +54,7 @@ impl Awaited {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The part, or what its read has failed with; `None` as long as it is being read.
+    /// The part, or the error of its read; `None` while it is being read.
     pub(crate) fn take(&self) -> Option<Result<Part, c_int>> {
         let mut stage = self.lock();
         if let Stage::Read(_) = *stage {
@@ -65,15 +66,15 @@ impl Awaited {
         }
     }
 
-    /// Nothing waits for it any more. Whether it is being read still.
+    /// Nothing waits for it any more. Returns whether it is still being read.
     pub(crate) fn give_up(&self) -> bool {
-        // What was to be called is dropped when nothing is locked.
+        // Drops the function without a lock.
         let before = std::mem::replace(&mut *self.lock(), Stage::Over);
         matches!(before, Stage::Read(_))
     }
 }
 
-/// What the file engine has of it.
+/// The file engine's side of a part.
 pub(crate) struct Fetching {
     blocks: Box<[Block]>,
     offset: i64,
@@ -81,7 +82,8 @@ pub(crate) struct Fetching {
 }
 
 impl Fetching {
-    /// So many bytes from there on, or somewhat more; where the read begins; and `wake` is called behind its end.
+    /// That many bytes from there on, or a few more; the start of the read; `wake` is called after
+    /// its end.
     pub(crate) fn new(
         offset: i64,
         size: usize,
@@ -98,7 +100,7 @@ impl Fetching {
     }
 }
 
-// SAFETY: the parts are always the same memory, which is on the heap: it stays where it is when the value is moved.
+// SAFETY: the parts are always the same memory, on the heap: it does not move with the value.
 unsafe impl Buffer for Fetching {
     fn filled<'b>(&'b self, _: &mut dyn FnMut(&'b [u8])) {}
 
@@ -113,7 +115,7 @@ impl FileTask for Fetching {
     fn end(self, end: FileEnd) {
         let Self { blocks, offset, awaited } = self;
         let part = match end.error {
-            // What came before it goes first, and what is left fails once more.
+            // The bytes read before the error are sent first, and the rest fails again.
             Some(error) if end.bytes == 0 => Err(error.os_code().unwrap_or(libc::EIO)),
             _ if end.is_cancelled => Err(libc::ECANCELED),
             _ => Ok(Part { blocks, len: end.bytes, offset }),

@@ -1,8 +1,8 @@
-//! An open file, as its handle stands for it: the descriptor, what it was opened for, and the operations on it that are
-//! in flight.
+//! An open file behind a handle: the descriptor, its access rights, and the operations in flight.
 //!
-//! A handle can be closed while operations go on. Each has a share of the file, which is closed behind the last one: so
-//! none ever uses a descriptor that stands for something else by now.
+//! A handle can be closed while operations are in flight. Each has a share of the file, which is
+//! closed with the last share. So no operation ever uses a descriptor that names something else by
+//! now.
 
 use std::ffi::{CString, c_int};
 use std::mem::MaybeUninit;
@@ -19,18 +19,18 @@ use crate::linux::later::Later;
 use crate::linux::process::Own;
 use crate::linux::waitable::{Kind, Waitable};
 
-/// What a file was opened for.
+/// The rights and flags a file was opened with.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Terms {
     pub(crate) reads: bool,
     pub(crate) writes: bool,
     /// Its times may be set.
     pub(crate) sets_facts: bool,
-    /// Its operations may go on when the call that has begun them has returned.
+    /// Its operations may continue after the call that has started them returns.
     pub(crate) is_overlapped: bool,
-    /// Past the cache: offsets, counts and buffers are multiples of a block.
+    /// Unbuffered: offsets, counts and buffers are multiples of a block.
     pub(crate) is_unbuffered: bool,
-    /// Its name is taken away when it is closed.
+    /// Its name is deleted when it is closed.
     pub(crate) goes_when_closed: bool,
 }
 
@@ -40,7 +40,8 @@ pub(crate) struct InFlight {
     pub(crate) id: FileTaskId,
     /// The thread that has started it.
     pub(crate) thread: u64,
-    /// It was cancelled, perhaps before the back end had it, or begun when no handle was left to cancel it by.
+    /// It was cancelled, perhaps before the back end had it, or started when no handle was left to
+    /// cancel it by.
     pub(crate) is_cancelled: bool,
 }
 
@@ -52,11 +53,13 @@ pub(crate) struct State {
     pub(crate) later: Option<Arc<Later>>,
     /// By the addresses of their OVERLAPPEDs.
     pub(crate) flights: ByAddress<InFlight>,
-    /// Its handle was closed, which a thread may have looked up before. Noted only of what has no positions.
+    /// Its handle was closed; a thread may have looked it up before. Set only for files without
+    /// positions.
     pub(crate) is_closed: bool,
 }
 
-/// What each process has of its own: a place in memory, which none that it was forked from has for this.
+/// A static that exists once per process: its address distinguishes a process from those it was
+/// forked from.
 struct Home(#[allow(dead_code, reason = "so that it has a place")] u8);
 
 static HOME: Own<Home> = Own::new(begin_child);
@@ -70,28 +73,28 @@ extern "C" fn begin_child() {
 pub(crate) struct File {
     descriptor: OwnedFd,
     pub(crate) terms: Terms,
-    /// What it is, as `st_mode` says it.
+    /// Its type, as in `st_mode`.
     kind: libc::mode_t,
     has_positions: bool,
-    /// A read at once is worth while.
+    /// Immediate reads are worth trying.
     pub(crate) reads_now: AtomicBool,
     /// An operation without an event has ended, and none has begun since.
     pub(crate) signal: Arc<Waitable>,
-    /// What of a success no packet tells: `FILE_SKIP_...`.
+    /// Which successes queue no packet: `FILE_SKIP_...`.
     pub(crate) modes: AtomicU8,
-    /// The process that has opened it: where its [`Home`] is.
+    /// The process that has opened it: the address of its [`Home`].
     home: usize,
     state: Mutex<State>,
 }
 
-/// Calls the system so that a stream whose reader is gone is an error, and no signal besides.
+/// Calls the system without SIGPIPE: a stream without a reader is only an error.
 pub(crate) fn without_signal<R>(call: impl FnOnce() -> R) -> R {
     let mut blocked = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: sigemptyset(3) writes a set at the pointer.
     // - valid for writes: it is a local of that type.
     unsafe { libc::sigemptyset(blocked.as_mut_ptr()) };
     // SAFETY: `assume_init` demands a value.
-    // - it was written just now.
+    // - it has just been written.
     let mut blocked = unsafe { blocked.assume_init() };
     // SAFETY: sigaddset(3) changes the set at the pointer.
     // - valid: it is a local.
@@ -108,7 +111,7 @@ pub(crate) fn without_signal<R>(call: impl FnOnce() -> R) -> R {
         // SAFETY: as above.
         unsafe { libc::sigismember(&raw const pending, libc::SIGPIPE) == 1 }
     };
-    // Of the program's own, which has blocked it.
+    // The program's own signal, which it has blocked.
     let is_blocked = {
         // SAFETY: as above.
         unsafe { libc::sigismember(&raw const before, libc::SIGPIPE) == 1 }
@@ -130,13 +133,14 @@ pub(crate) fn without_signal<R>(call: impl FnOnce() -> R) -> R {
     }
     // SAFETY: __errno_location(3) demands nothing.
     let place = unsafe { libc::__errno_location() };
-    // SAFETY: writing through a raw pointer demands that it is valid, and that no other thread uses the place.
-    // - it is the calling thread's own number.
+    // SAFETY: writing through a raw pointer demands that it is valid, and that no other thread uses
+    // the memory.
+    // - it is the calling thread's errno.
     unsafe { place.write(code) };
     outcome
 }
 
-/// What the system says of an open file.
+/// The metadata of an open file.
 pub(crate) fn stat(descriptor: RawFd) -> Option<libc::stat> {
     let mut stat = MaybeUninit::<libc::stat>::uninit();
     // SAFETY: fstat(2) writes a `stat` at the pointer, or fails.
@@ -152,7 +156,7 @@ fn address_of_home() -> usize {
 }
 
 impl File {
-    /// A file that was opened just now; `None` if the system says nothing of it.
+    /// A newly opened file; `None` if the system does not describe it.
     pub(crate) fn new(descriptor: OwnedFd, terms: Terms) -> Option<Self> {
         let kind = stat(descriptor.as_raw_fd())?.st_mode & libc::S_IFMT;
         let has_positions =
@@ -191,23 +195,23 @@ impl File {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether this process is a forked child of the one that has opened it. Then nothing of it may be locked: a
-    /// thread of the parent may have held that.
+    /// Whether this process is a forked child of the one that has opened it. Then it must not be
+    /// locked: a thread of the parent may hold the lock.
     pub(crate) fn is_inherited(&self) -> bool {
         HOME.find().is_none_or(|home| std::ptr::from_ref(home).addr() != self.home)
     }
 
-    /// Says of what successes no packet tells.
+    /// Adds successes that queue no packet.
     pub(crate) fn add_modes(&self, modes: u8) {
         self.modes.fetch_or(modes, Relaxed);
     }
 
-    /// Whether its handle is signalled, as that of an event is.
+    /// Whether its handle is signalled, like an event.
     pub(crate) fn is_signalled(&self) -> bool {
         self.signal.is_signalled()
     }
 
-    /// Takes its name away, unless that stands for another file by now.
+    /// Deletes its name, unless that names another file by now.
     fn take_name_away(&self) {
         let link = format!("/proc/self/fd/{}", self.descriptor());
         let Ok(path) = std::fs::read_link(link) else { return };
@@ -230,16 +234,16 @@ impl File {
     }
 }
 
-/// Whether its bytes have positions, as the system says.
+/// Whether its bytes have positions, according to the system.
 fn is_sought(descriptor: &OwnedFd) -> bool {
     let descriptor = descriptor.as_raw_fd();
     // SAFETY: lseek(2) demands nothing of memory.
     if unsafe { libc::lseek(descriptor, 0, libc::SEEK_CUR) } < 0 {
         return false;
     }
-    // Of some the position is a number and nothing more.
+    // Some accept a position but ignore it.
     // SAFETY: preadv(2) reads as many elements at the pointer as its third argument says.
-    // - none; so it reads nothing of the file either.
+    // - none, so it does not read from the file either.
     let read = unsafe { libc::preadv(descriptor, std::ptr::null(), 0, 0) };
     read >= 0 || errno() != libc::ESPIPE
 }

@@ -1,7 +1,8 @@
-//! Reads and writes of files: `ReadFile`, `WriteFile`, with an OVERLAPPED and without. Of sockets, too.
+//! Reads and writes of files and sockets: `ReadFile` and `WriteFile`, with and without an
+//! OVERLAPPED.
 //!
-//! What is in the page cache the calling thread reads at once. All else that has an OVERLAPPED goes on as a
-//! [flight](crate::linux::flights).
+//! The calling thread reads data in the page cache immediately. Everything else with an OVERLAPPED
+//! continues as a [flight](crate::linux::flights).
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::RawFd;
@@ -24,7 +25,7 @@ use crate::linux::sockets::{cp_recv, cp_send};
 use crate::linux::transfers::{Parts, Receiving, Sending};
 use crate::linux::{descriptors, status};
 
-/// Where an operation begins; `None`: behind the last byte.
+/// The offset of an operation; `None` for the end of the file.
 fn offset_of(overlapped: &Overlapped, is_read: bool) -> Result<Option<i64>, u32> {
     let (low, high) = (overlapped.offset.load(Relaxed), overlapped.offset_high.load(Relaxed));
     match u64::from(high) << 32 | u64::from(low) {
@@ -33,7 +34,7 @@ fn offset_of(overlapped: &Overlapped, is_read: bool) -> Result<Option<i64>, u32>
     }
 }
 
-/// An operation on a file that was opened for such.
+/// An operation on a file opened with `FILE_FLAG_OVERLAPPED`.
 ///
 /// # Safety
 ///
@@ -44,9 +45,10 @@ unsafe fn begin(
     place: NonNull<Overlapped>,
     told: Told,
 ) -> Result<Begun, u32> {
-    // SAFETY: a shared reference demands a value that lives on and is not changed but as its type allows.
-    // - lives on: the caller says so;
-    // - not changed: the program has handed it over, and an operation that has it already writes atomic words only.
+    // SAFETY: a shared reference demands a value that lives on and changes only as its type allows.
+    // - lives on: the caller guarantees it;
+    // - not changed: the program has handed it over, and an operation that has it already writes
+    //   atomic words only.
     let overlapped = unsafe { place.as_ref() };
     if file.is_inherited() {
         return Err(code::INVALID_HANDLE);
@@ -87,8 +89,9 @@ unsafe fn begin(
     let mut before = 0;
     let mut ended = (transfer.count == 0).then_some(status::SUCCESS);
     if ended.is_none() && transfer.is_read && ticket.file.reads_now.load(Relaxed) {
-        // SAFETY: a slice from a pointer demands so many bytes there, which nothing else uses meanwhile.
-        // - the program leaves them to the operation; none of the back end's has it yet.
+        // SAFETY: a slice from a pointer demands that many bytes there, which nothing else uses
+        // meanwhile.
+        // - the program lends them to the operation, which the back end does not have yet.
         let room = unsafe { std::slice::from_raw_parts_mut(transfer.place.cast(), transfer.count) };
         let (came, now) = tasks.read_now(&*ticket.file, position, room);
         before = came;
@@ -104,13 +107,13 @@ unsafe fn begin(
     match ended {
         Some(ended) if status::is_success(ended) => {
             let bytes = u32::try_from(before).unwrap_or(u32::MAX);
-            // Before anything tells of the end, upon which the program may give the memory to something else.
+            // Before the end is reported, after which the program may reuse the memory.
             told.write_bytes(bytes);
             ticket.tell(ended, bytes, modes & SKIP_PACKET_ON_SUCCESS == 0);
             Ok(Begun::Done)
         }
         Some(ended) => {
-            // Nothing tells of it but the call.
+            // Only the call reports it.
             overlapped.status.store(ended as usize, Release);
             Ok(Begun::Failed(ended))
         }
@@ -126,7 +129,8 @@ unsafe fn begin(
     }
 }
 
-/// Without an OVERLAPPED, or on a file that was not opened for operations with one: returns when it is done.
+/// Without an OVERLAPPED, or on a file opened without `FILE_FLAG_OVERLAPPED`: returns when it is
+/// finished.
 ///
 /// # Safety
 ///
@@ -178,7 +182,7 @@ unsafe fn perform(
     Ok(Begun::Done)
 }
 
-/// The same of a socket, which the reference takes for a file.
+/// The same for a socket, which is a file to the reference.
 ///
 /// # Safety
 ///
@@ -198,7 +202,7 @@ unsafe fn of_socket(
     if overlapped.is_null() {
         let done = if is_read {
             // SAFETY: recv(2) writes at most `count` bytes at the pointer.
-            // - the caller says so of the memory.
+            // - the caller guarantees it for the memory.
             unsafe { cp_recv(descriptor, place.cast(), count, 0) }
         } else {
             // SAFETY: send(2) reads `count` bytes at the pointer.
@@ -213,8 +217,8 @@ unsafe fn of_socket(
     let side = if is_read { Side::In } else { Side::Out };
     let how = Start { descriptor, overlapped, side, tells_flags: false, told, accept: 0 };
     if is_read {
-        // SAFETY: `start` demands an OVERLAPPED that stays there until its end.
-        // - the caller says so, and of the memory, too.
+        // SAFETY: `start` demands an OVERLAPPED that stays valid until the operation ends.
+        // - the caller guarantees it, also for the memory.
         unsafe { start(how, Receiving::plain(parts)) }
     } else {
         // SAFETY: as above.
@@ -223,7 +227,7 @@ unsafe fn of_socket(
     .map_err(in_win32)
 }
 
-/// What Win32's calls say where Winsock's say this.
+/// Converts a Winsock code to the one of Win32's calls.
 fn in_win32(winsock: u32) -> u32 {
     match winsock {
         known if known < 10_000 => known,
@@ -231,7 +235,7 @@ fn in_win32(winsock: u32) -> u32 {
     }
 }
 
-/// What a call returns that has begun an operation: TRUE, or FALSE and the last error.
+/// The return value of a call that starts an operation: TRUE, or FALSE and the last error.
 fn answered(begun: Result<Begun, u32>) -> c_int {
     set_last(match begun {
         Ok(Begun::Done) => return 1,
@@ -277,8 +281,8 @@ unsafe fn transfer(
 ///
 /// # Safety
 ///
-/// `read` is null or points to a number. `overlapped` is null, or points to an OVERLAPPED. Until the end of the
-/// operation that is there for it, and so is `place`, with room for `count` bytes.
+/// `read` is null or points to a number. `overlapped` is null, or points to an OVERLAPPED. It stays
+/// valid until the operation ends, as does `place`, with room for `count` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cp_read_file(
     file: Handle,
@@ -296,7 +300,8 @@ pub unsafe extern "C" fn cp_read_file(
 ///
 /// # Safety
 ///
-/// As for [`cp_read_file`]: `place` has so many bytes, which are not changed until the end of the operation.
+/// As for [`cp_read_file`]: `place` has that many bytes, which are not changed until the end of the
+/// operation.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cp_write_file(
     file: Handle,

@@ -1,12 +1,14 @@
-//! Operations on files that go on when the call that has begun them has returned: how they end, and how they are
-//! cancelled. And how the calling thread carries one out that does not.
+//! File operations that continue after the call that has started them: how they end and are
+//! cancelled. Also performs operations in the calling thread.
 //!
-//! The file engine of one port does them, which the process has for this and at which no thread waits: so operations end
-//! though no thread takes packets, without any port as well, and whatever becomes of the port to which their packets
-//! go. The thread of the engine that has an end writes the OVERLAPPED, sets the event, and posts the packet.
+//! The file engine of a port performs them. The process has this port for them alone, and no thread
+//! waits on it. So operations end without any thread taking packets, without any port of the
+//! program, and independently of the port that receives their packets. The engine's thread writes
+//! the OVERLAPPED, sets the event and posts the packet.
 //!
-//! An operation has a share of its file, and the program's memory until its end is told. So to close the handle or the
-//! port ends none; but for what has no positions, where a read may wait for ever.
+//! An operation has a share of its file, and the program's memory until its end is reported. So
+//! closing the handle or the port ends no operation, except for files without positions, where a
+//! read may wait forever.
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -30,10 +32,10 @@ use crate::linux::status;
 use crate::linux::waitable::Waitable;
 use crate::linux::waits::{this_thread, wake_waiting};
 
-/// The smallest block. Past the cache all is in multiples of one.
+/// The smallest block: unbuffered transfers are multiples of it.
 const BLOCK: usize = 512;
 
-/// What the system takes in one call.
+/// The system's maximum for one call.
 const MOST: usize = 0x7FFF_F000;
 
 /// Of one process.
@@ -49,7 +51,7 @@ extern "C" fn begin_child() {
     SERVICE.pass_on();
 }
 
-/// What the environment asks for: `COMPLETION_PORT_FILES`.
+/// The engine that the environment selects: `COMPLETION_PORT_FILES`.
 fn wanted() -> FileEngine {
     match std::env::var("COMPLETION_PORT_FILES").as_deref() {
         Ok("threads") => FileEngine::Threads,
@@ -58,7 +60,7 @@ fn wanted() -> FileEngine {
     }
 }
 
-/// What carries operations out that have to wait.
+/// Performs operations that have to wait.
 pub(crate) fn tasks() -> Result<&'static FileTasks<'static, Aboard>, u32> {
     let service = SERVICE.get(|_| Box::default());
     if let Some(tasks) = service.tasks.get() {
@@ -74,7 +76,7 @@ pub(crate) fn tasks() -> Result<&'static FileTasks<'static, Aboard>, u32> {
     Ok(service.tasks.get_or_init(|| port.raw().file_tasks()))
 }
 
-/// Which way bytes go, and which memory of the program's they go to or come from.
+/// The direction and the program's memory of a transfer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Transfer {
     pub(crate) is_read: bool,
@@ -83,7 +85,7 @@ pub(crate) struct Transfer {
 }
 
 impl Transfer {
-    /// Checks what a file has been opened for.
+    /// Checks the access rights of the file.
     pub(crate) fn check(&self, file: &File) -> Result<(), u32> {
         let may = if self.is_read { file.terms.reads } else { file.terms.writes };
         if !may {
@@ -95,14 +97,14 @@ impl Transfer {
         Ok(())
     }
 
-    /// Whether it lies as a file past the cache wants it.
+    /// Whether it is aligned as unbuffered transfers require.
     pub(crate) fn is_aligned(&self, offset: u64) -> bool {
         offset.is_multiple_of(BLOCK as u64)
             && self.count.is_multiple_of(BLOCK)
             && self.place.addr().is_multiple_of(BLOCK)
     }
 
-    /// What it has come to, if the system has told of no error.
+    /// Its status, if the system has reported no error.
     pub(crate) fn ended_well(&self, file: &File, bytes: usize) -> u32 {
         if !self.is_read || bytes > 0 || self.count == 0 {
             status::SUCCESS
@@ -111,12 +113,13 @@ impl Transfer {
         } else if file.is_pipe() {
             status::PIPE_BROKEN
         } else {
-            // The end of what is typed.
+            // End of typed input.
             status::SUCCESS
         }
     }
 
-    /// Done by the calling thread, which waits; at `position`, or where the file is. How many bytes, and the status.
+    /// Performs it in the calling thread, which blocks; at `position`, or at the file's position.
+    /// Returns the number of bytes and the status.
     pub(crate) fn perform(&self, file: &File, position: Option<i64>) -> (usize, u32) {
         let position = position.filter(|_| file.has_positions());
         let mut done = 0;
@@ -128,12 +131,14 @@ impl Transfer {
             let at = position.map(|from| from.saturating_add_unsigned(done as u64));
             let call = || match (self.is_read, at) {
                 // SAFETY: pread(2) writes at most `count` bytes at the pointer.
-                // - valid for writes: the program leaves the memory to this call, as `cp_read_file` demands.
+                // - valid for writes: the program lends the memory to this call, as `cp_read_file`
+                //   demands.
                 (true, Some(at)) => unsafe { libc::pread(descriptor, place, count, at) },
                 // SAFETY: as for pread(2).
                 (true, None) => unsafe { libc::read(descriptor, place, count) },
                 // SAFETY: pwrite(2) reads `count` bytes at the pointer.
-                // - valid for reads: the program leaves the memory to this call, as `cp_write_file` demands.
+                // - valid for reads: the program lends the memory to this call, as `cp_write_file`
+                //   demands.
                 (false, Some(at)) => unsafe { libc::pwrite(descriptor, place, count, at) },
                 // SAFETY: as for pwrite(2).
                 (false, None) => unsafe { libc::write(descriptor, place, count) },
@@ -148,7 +153,7 @@ impl Transfer {
                 Err(_) => return (done, status::of_file(errno())),
             }
             if self.is_read && !file.is_plain() {
-                // What there is.
+                // Returns the data that is available.
                 break;
             }
         }
@@ -175,7 +180,7 @@ pub(crate) fn port_of_later(
     Some((handles::port_named(port)?, key))
 }
 
-/// Who is told of the end of an operation on a file.
+/// The recipients of the end of a file operation.
 pub(crate) struct Ticket {
     pub(crate) overlapped: NonNull<Overlapped>,
     pub(crate) file: Arc<File>,
@@ -185,25 +190,28 @@ pub(crate) struct Ticket {
     pub(crate) packet: Packet,
 }
 
-// SAFETY: the ticket may be used by another thread than the one that has made it, though it has a pointer.
-// - the OVERLAPPED is only written, in words that are atomic, and the program leaves it there until it has seen the
-//   end, as `cp_read_file` and `cp_write_file` demand.
+// SAFETY: the ticket may be used by a thread other than its creator, although it has a pointer.
+// - the OVERLAPPED is only written, with atomic stores, and the program keeps it valid until it has
+//   seen the end, as `cp_read_file` and `cp_write_file` demand.
 unsafe impl Send for Ticket {}
 
 impl Ticket {
     pub(crate) fn overlapped(&self) -> &Overlapped {
-        // SAFETY: a shared reference demands a value that lives on and is not changed but as its type allows.
-        // - lives on: the program leaves it there until it has seen the end, and behind that this is called no more;
+        // SAFETY: a shared reference demands a value that lives on and changes only as its type
+        // allows.
+        // - lives on: the program keeps it valid until it has seen the end, after which this is not
+        //   called;
         // - not changed: the words that are written are atomic.
         unsafe { self.overlapped.as_ref() }
     }
 
-    /// The operation has ended: tells everyone. `bytes` are written first, then the status.
+    /// The operation has ended: reports it. Stores `bytes` first, then the status.
     pub(crate) fn tell(self, ended: u32, bytes: u32, has_packet: bool) {
         let overlapped = self.overlapped;
         self.overlapped().bytes.store(bytes as usize, Relaxed);
         let Self { file, event, signal, packet, .. } = self;
-        // First: when the program hears of the end of the last operation of a file that it has closed, that is closed.
+        // First, so that a closed file is really closed when the program learns of its last
+        // operation's end.
         drop(file);
         // SAFETY: as in `overlapped`.
         let end = || unsafe { overlapped.as_ref() }.status.store(ended as usize, Release);
@@ -227,13 +235,13 @@ impl Ticket {
         }
         wake_waiting(overlapped.as_ptr());
         if let Some((port, key)) = packet.filter(|_| has_packet) {
-            // Refused if the port was closed meanwhile, or if there is no memory.
+            // Fails if the port was closed meanwhile, or if there is no memory.
             let _ = port.post_end(bytes, key, overlapped.as_ptr().cast::<c_void>(), ended);
         }
     }
 }
 
-/// An operation that the file engine has.
+/// An operation that the file engine performs.
 pub(crate) struct Flight {
     pub(crate) ticket: Ticket,
     pub(crate) transfer: Transfer,
@@ -241,18 +249,20 @@ pub(crate) struct Flight {
     pub(crate) before: usize,
 }
 
-// SAFETY: the flight may be used by another thread than the one that has made it, though it has a pointer.
+// SAFETY: the flight may be used by a thread other than its creator, although it has a pointer.
 // - the memory is the operation's until its end, as `cp_read_file` and `cp_write_file` demand.
 unsafe impl Send for Flight {}
 
-// SAFETY: the parts are always the same memory, which is not that of the value: it stays where it is when the value is
-// moved, and is there until the end of the operation, as `cp_read_file` and `cp_write_file` demand.
+// SAFETY: the parts are always the same memory, which is not that of the value: it does not move
+// with the value, and is valid until the operation ends, as `cp_read_file` and `cp_write_file`
+// demand.
 unsafe impl Buffer for Flight {
     fn filled<'b>(&'b self, part: &mut dyn FnMut(&'b [u8])) {
         let Transfer { is_read: false, place, count } = self.transfer else { return };
         if count > 0 {
-            // SAFETY: a slice from a pointer demands so many bytes there, which are not written to meanwhile.
-            // - the program leaves them to the operation until its end, and does not write to them.
+            // SAFETY: a slice from a pointer demands that many bytes there, which are not written
+            // to meanwhile.
+            // - the program lends them to the operation until its end, and does not write to them.
             part(unsafe { std::slice::from_raw_parts(place, count) });
         }
     }
@@ -261,8 +271,9 @@ unsafe impl Buffer for Flight {
         let Transfer { is_read: true, place, count } = self.transfer else { return };
         if let Some(left) = count.checked_sub(self.before).filter(|left| *left > 0) {
             let place = place.wrapping_add(self.before).cast();
-            // SAFETY: a slice from a pointer demands so many bytes there, which nothing else uses meanwhile.
-            // - the program leaves them to the operation until its end.
+            // SAFETY: a slice from a pointer demands that many bytes there, which nothing else uses
+            // meanwhile.
+            // - the program lends them to the operation until its end.
             part(unsafe { std::slice::from_raw_parts_mut(place, left) });
         }
     }
@@ -284,13 +295,15 @@ impl FileTask for Flight {
     }
 }
 
-/// What the file engine has: an operation of the program's, or a part of a file that is to go over a socket.
+/// The file engine's tasks: an operation of the program, or a part of a file to be sent over a
+/// socket.
 pub(crate) enum Aboard {
     Flight(Flight),
     Fetching(Fetching),
 }
 
-// SAFETY: of either the parts are always the same memory, which stays where it is when the value is moved: each says so.
+// SAFETY: in both cases the parts are always the same memory, which does not move with the value,
+// as each states.
 unsafe impl Buffer for Aboard {
     fn filled<'b>(&'b self, part: &mut dyn FnMut(&'b [u8])) {
         match self {
@@ -302,7 +315,7 @@ unsafe impl Buffer for Aboard {
     unsafe fn room<'b>(&'b mut self, part: &mut dyn FnMut(&'b mut [MaybeUninit<u8>])) {
         match self {
             // SAFETY: `room` demands that only initialized bytes are written to the parts.
-            // - the caller says so.
+            // - the caller guarantees it.
             Self::Flight(flight) => unsafe { flight.room(part) },
             // SAFETY: as above.
             Self::Fetching(fetching) => unsafe { fetching.room(part) },
@@ -321,15 +334,15 @@ impl FileTask for Aboard {
     }
 }
 
-/// A part of a file that the file engine reads. If this is dropped before the end of that, it is cancelled.
+/// A part of a file that the file engine reads. Dropping this before the end cancels the read.
 pub(crate) struct Fetch {
     id: FileTaskId,
     awaited: Arc<Awaited>,
 }
 
 impl Fetch {
-    /// Has so many bytes of a file read, or somewhat more. `wake` is called when that has ended, by any thread that has
-    /// nothing locked, or by the calling one. `None`: it cannot be begun at this moment.
+    /// Starts reading that many bytes of a file, or a few more. `wake` is called at the end, by the
+    /// calling thread or by another one that holds no lock. `None` if it cannot start now.
     pub(crate) fn begin(
         file: &Arc<File>,
         offset: i64,
@@ -344,7 +357,7 @@ impl Fetch {
         Some(Self { id, awaited })
     }
 
-    /// The part, or what its read has failed with; `None` as long as it is being read.
+    /// The part, or the error of its read; `None` while it is being read.
     pub(crate) fn take(&self) -> Option<Result<Part, c_int>> {
         self.awaited.take()
     }
@@ -360,7 +373,7 @@ impl Drop for Fetch {
     }
 }
 
-/// The file engine goes on with an operation.
+/// Hands an operation over to the file engine.
 pub(crate) fn hand_over(
     tasks: &FileTasks<'_, Aboard>,
     what: (FileWork, u64),
@@ -370,11 +383,11 @@ pub(crate) fn hand_over(
     let address = flight.ticket.overlapped.as_ptr().addr();
     let id = tasks.name();
     let mut state = file.lock();
-    // The thread that closes the handle says so first, and then cancels what it finds.
+    // The thread that closes the handle first sets this, then cancels the operations it finds.
     let in_flight = InFlight { id, thread: this_thread(), is_cancelled: state.is_closed };
     state.flights.insert(address, in_flight);
     drop(state);
-    // The file is not locked: the end may be called by this very thread.
+    // The file is not locked: this thread itself may report the end.
     if let Err(refused) = tasks.start(id, &file, what, Aboard::Flight(flight)) {
         let (error, aboard) = refused.into_parts();
         file.lock().flights.remove(&address);
@@ -388,13 +401,14 @@ pub(crate) fn hand_over(
     }
     let is_cancelled = |it: &InFlight| it.id == id && it.is_cancelled;
     if file.lock().flights.get(&address).is_some_and(is_cancelled) {
-        // By a thread that was too early, or there is no handle any more.
+        // A thread tried to cancel it too early, or the last handle was closed.
         tasks.cancel(id);
     }
     Ok(Begun::Pending)
 }
 
-/// Cancels operations of a file: that of an OVERLAPPED, or all; those of a thread, or of any. How many there were.
+/// Cancels operations of a file: one by its OVERLAPPED or all, those of a thread or of any. Returns
+/// their number.
 pub(crate) fn cancel(file: &File, address: Option<usize>, thread: Option<u64>) -> usize {
     if file.is_inherited() {
         return 0;

@@ -19,8 +19,8 @@ pub(crate) struct Foreign {
 // - these may be called from any thread: `new` demands it.
 unsafe impl Send for Foreign {}
 // SAFETY: a shared reference only gives the object's address away.
-// - what is done with it is done by its own functions, which may be called from several threads at
-//   once: `new` demands it.
+// - only its own functions access it, which several threads may call concurrently: `new` demands
+//   it.
 unsafe impl Sync for Foreign {}
 
 impl Foreign {

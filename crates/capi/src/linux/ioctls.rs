@@ -66,8 +66,8 @@ pub unsafe extern "C" fn cp_ioctl_socket(
         }
         if done == 0 && call != libc::FIONBIO {
             let value = c_ulong::try_from(value).unwrap_or(0);
-            // SAFETY: writing through a raw pointer demands that it is valid, and that no other thread uses
-            // the place.
+            // SAFETY: writing through a raw pointer demands that it is valid, and that no other
+            // thread uses the memory.
             // - the caller guarantees it.
             unsafe { argument.write(value) };
         }

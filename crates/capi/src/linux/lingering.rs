@@ -363,7 +363,7 @@ mod tests {
                 return;
             }
             drop(state);
-            assert!(began.elapsed() < Duration::from_secs(60), "{count} were to be kept");
+            assert!(began.elapsed() < Duration::from_secs(60), "expected {count} connections");
             std::thread::yield_now();
         }
     }
@@ -395,7 +395,7 @@ mod tests {
         let (near, _far) = shut_pair(b"");
         let resets: [u8; 8] = [1, 0, 0, 0, 0, 0, 0, 0];
         set_option(near.as_raw_fd(), (libc::SOL_SOCKET, libc::SO_LINGER, 8), &resets);
-        assert!(Former::of(near.as_raw_fd()).is_none(), "it is to be reset");
+        assert!(Former::of(near.as_raw_fd()).is_none(), "expected a reset");
         assert!(Former::of(-1).is_none());
     }
 

@@ -1,4 +1,5 @@
-//! Linux: sockets are descriptors, and everything that the reference has besides its ports is here as well.
+//! Linux: sockets are descriptors, and this folder also has everything else that the reference
+//! offers besides ports.
 //!
 //! ```text
 //!  look-up by name         modules
@@ -8,15 +9,15 @@
 //!  names of hosts          resolving
 //!  files over sockets      transmit
 //!  overlapped operations   transfers  datagrams  connections  disconnects  results  files
-//!  done by their calls     instants
+//!  finished by the call    instants
 //!  their cancels           cancelling
 //!  any of them             operations         how one is started and ends
 //!  several buffers         buffers
 //!  former connections      lingering          connections whose socket is used again
-//!  what stops a program    controls
+//!  requests to stop        controls
 //!  the C functions         closing  sockets  options  ioctls  opening  facts  views  numbered
 //!  ports and changes       associations  changes  waiting
-//!  operations on files     flights            how they go on, end and are cancelled
+//!  operations on files     flights            how they continue, end and are cancelled
 //!  parts of files          fetches            that go over sockets when they have been read
 //!  several sockets         selecting          a wait until one of them is ready
 //!  objects and waits       objects            events, threads, …, as the headers have them
@@ -24,12 +25,12 @@
 //!  both tables             registrations      what ends a number's registration at its port
 //!  a process's handles     object             the object behind a handle: a port, a file, an event, …
 //!  that call a function    registered         waits with a thread each
-//!  who sees to operations  driver             a thread for those to which no other thread sees
+//!  other operations        driver             a thread for those that no other thread performs
 //!  an open file            file
 //!  a mapping of one        mapping
 //!  what threads wait for   waitable           events, threads, …; the queues of waits
 //!  a port                  port
-//!  a process's numbers     numbers            what a descriptor's number stands for; the key of a port
+//!  a process's numbers     numbers            the state of a descriptor's number; the key of a port
 //!  ports of TCP            sharing            which sockets may share one
 //!  a program's choices     choices            settings of a socket that the system does not get
 //!  descriptions            protocols
@@ -39,14 +40,15 @@
 //!  pointers of programs    memory             whether there is memory
 //!  waits for a word        waits  words       also for that of an OVERLAPPED
 //!  objects of headers      foreign
-//!  words                   crew  errno  last  messages  process  status
+//!  types                   crew  errno  last  messages  process  status
 //! ```
 //!
-//! - [`numbers`] knows a port by the number of its handle only, so that a port's key can point into it. To reach
-//!   that port takes [`handles`](crate::handles); [`registrations`] has both.
-//! - [`process`] knows no table. Each table brings the function by which a forked child sets it aside.
-//! - [`closing`] imports nothing but [`numbers`], of which it changes atomic words only: a signal handler may call
-//!   it, so it takes no lock.
+//! - [`numbers`] knows a port only by the number of its handle, so that a port's key can point into
+//!   it. [`handles`](crate::handles) finds the port; [`registrations`] uses both.
+//! - [`process`] knows no table. Each table passes the function with which a forked child discards
+//!   it.
+//! - [`closing`] imports only [`numbers`], and changes only atomics there: a signal handler may
+//!   call it, so it takes no lock.
 
 mod addresses;
 pub(crate) mod associations;

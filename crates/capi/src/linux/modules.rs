@@ -1,7 +1,7 @@
-//! The reference's modules by name, and some functions of this library by name.
+//! Look-up of the reference's modules and of some functions of this library.
 //!
-//! `GetProcAddress` looks first into the tables of the headers, which list all their functions. A unit finds the functions
-//! listed here even if it does not include their headers.
+//! `GetProcAddress` looks first into the tables of the headers, which list all their functions. A
+//! unit finds the functions listed here even if it does not include their headers.
 
 use std::ffi::{CStr, c_char, c_void};
 
@@ -9,7 +9,7 @@ use crate::errors::{code, guarded, set_last};
 use crate::linux::{callbacks, cancelling, connections, datagrams, operations, sockets, transmit};
 use crate::{errors, notifications, queue};
 
-/// A module's names, in lower case and without an ending, and what it has.
+/// A module's name, in lower case and without an ending, and its functions.
 struct Module {
     name: &'static str,
     functions: &'static [(&'static str, Address)],
@@ -80,7 +80,7 @@ static MODULES: [Module; 8] = [
 pub unsafe extern "C" fn cp_module(name: *const c_char) -> *const c_void {
     guarded(std::ptr::null(), || {
         // SAFETY: `from_ptr` demands text that ends with a zero.
-        // - the caller says so of a pointer that is not null.
+        // - the caller guarantees it for a non-null pointer.
         let name = (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) }.to_bytes());
         let found = name.and_then(|name| {
             let name = name.to_ascii_lowercase();
@@ -113,7 +113,7 @@ pub unsafe extern "C" fn cp_function(module: *const c_void, name: *const c_char)
         };
         let name = (name.addr() >= FIRST_ADDRESS).then(|| {
             // SAFETY: `from_ptr` demands text that ends with a zero.
-            // - the caller says so of what is no number.
+            // - the caller guarantees it for a value that is not a number.
             unsafe { CStr::from_ptr(name) }
         });
         let wanted = |(known, _): &&(&str, Address)| {

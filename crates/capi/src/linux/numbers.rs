@@ -1,10 +1,10 @@
-//! What is known about each descriptor's number: which registration it stands for, on which port its
-//! operations complete, and what the socket calls of this library have found out about it.
+//! The state of each descriptor's number: its registration, the port on which its operations
+//! complete, and what the socket calls of this library have learnt about it.
 //!
-//! The port knows registrations by their names, callers by numbers, which they close and get again.
-//! One lock for each number is held while its registration is changed, and taken before any lock of a
-//! port. Entries never move and are never given back, so that a key can point to one. A forked child has
-//! entries of its own: its parent's may be locked for ever, and what they say is of the parent's ports.
+//! The port knows registrations by ID, callers by number, and the system reuses a number after a
+//! close. Each number has a lock, held while its registration is changed and taken before any lock
+//! of a port. Entries never move and are never freed, so that a key can point to one. A forked
+//! child has its own entries: its parent's may be locked forever, and describe the parent's ports.
 
 use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
 use std::ffi::c_int;
@@ -30,10 +30,10 @@ use crate::linux::process::Own;
 use crate::linux::rooms::Rooms;
 use crate::requests::Terms;
 
-/// What a packet of a registration brings: its key. A clone is made for each packet, before it is taken.
+/// The key of a registration, cloned for each packet before it is taken.
 #[derive(Debug)]
 pub(crate) struct Key {
-    /// What its packets bring; of a [`Line`] the entry of the number says that.
+    /// Returned in its packets; for a [`Line`], the entry of the number has it.
     pub(crate) word: usize,
     /// It is the key of a line.
     pub(crate) is_line: bool,
@@ -47,104 +47,108 @@ impl Clone for Key {
     }
 }
 
-/// A registration, as its number's entry remembers it.
+/// A registration, as its number's entry stores it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Registered {
     /// The port's handle.
     pub(crate) port: u64,
     pub(crate) id: Id,
-    /// The [identity](descriptors::identity) of its socket, if its last packet is on the way: the port does not
-    /// watch it any more.
+    /// If its last packet is queued, the [identity](descriptors::identity) of its socket: the port
+    /// no longer watches that.
     pub(crate) removed: Option<u64>,
-    /// What it was last enabled for, unless it was disabled since.
+    /// The terms it was last enabled with, unless it was disabled since.
     pub(crate) terms: Option<Terms>,
-    /// What its packets bring.
+    /// Returned in its packets.
     pub(crate) key: usize,
-    /// It is that of the number's [`Line`] as well.
+    /// It is also the registration of the number's [`Line`].
     pub(crate) is_on_line: bool,
-    /// It is enabled when the operation was started for which the line was made: nothing is reported of what that takes.
+    /// It is enabled once the operation for which the line was created has started: events that
+    /// this operation consumes are not reported.
     pub(crate) is_held: bool,
 }
 
-/// An association, as its number's entry remembers it.
+/// An association, as its number's entry stores it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Associated {
     /// The handle of the port on which its operations complete, and their key.
     pub(crate) port: u64,
     pub(crate) key: usize,
-    /// The [identity](descriptors::identity) of what was associated.
+    /// The [identity](descriptors::identity) of the associated socket.
     pub(crate) identity: u64,
 }
 
-/// What the library and the program want of a socket that blocks to the system, or does not.
+/// Blocking mode of a socket: what the library and the program request.
 #[derive(Debug, Default)]
 struct Blocking {
-    /// How many operations want that it does not block at present. While there are any, what the program wants is noted
-    /// here, and the system is not told.
+    /// Number of operations that currently need the socket to be non-blocking. Until it is 0,
+    /// requests of the program are only noted here.
     users: u32,
-    /// One of them is an accept, which wants that for good.
+    /// One of them is an accept, which needs that permanently.
     is_listener: bool,
-    /// The program has not asked for that: to it, the socket blocks.
+    /// The program has not requested non-blocking mode: to it, the socket blocks.
     is_unasked: bool,
     /// The minimum size of an address of the socket's family; 0 if not yet known.
     size_of_address: socklen_t,
-    /// How often the number has come to stand for something else.
+    /// How often the number's meaning has changed.
     round: u32,
 }
 
-/// The name of no port that a program has made.
+/// Not the name of any port of a program.
 pub(crate) const NO_PORT: u64 = 0;
 
-/// Where the operations of a number are carried out.
+/// Where the operations of a number are performed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Line {
     /// The port's handle, or [`NO_PORT`] for the driver's own.
     pub(crate) port: u64,
     pub(crate) id: SharedId,
-    /// It is a TCP stream, of which a short read has left nothing.
+    /// It is a TCP stream, on which a short read means that no data remains.
     pub(crate) is_tcp: bool,
 }
 
-/// An operation in flight, as the entry of its number remembers it.
+/// An operation in flight, as the entry of its number stores it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InFlight {
-    /// Where it is carried out, as in [`Line`], and its name there; `None` while it is being started.
+    /// The port that performs it, as in [`Line`], and its name there; `None` while it is being
+    /// started.
     pub(crate) port: u64,
     pub(crate) name: Option<OpId>,
     /// The thread that has started it.
     pub(crate) thread: u64,
-    /// What an [`Acceptance`] knows it by; 0 if it is no accept.
+    /// Its name in an [`Acceptance`]; 0 if it is not an accept.
     pub(crate) accept: u64,
-    /// A thread has cancelled it. Its name may be that of a part that was done already: it does not go on with another.
+    /// A thread has cancelled it. Its name may be that of a finished part: it does not continue
+    /// with another one.
     pub(crate) is_called_off: bool,
 }
 
-/// An accept that is to put a connection in the place of a socket, as the entry of that socket's number remembers it.
+/// An accept whose connection is to replace a socket, as the entry of that socket's number stores
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Acceptance {
-    /// The listener's number, in whose entry the operation stands, and the address of its OVERLAPPED.
+    /// The listener's number, whose entry has the operation, and the address of its OVERLAPPED.
     pub(crate) listener: RawFd,
     pub(crate) overlapped: usize,
-    /// No two accepts of the process have the same.
+    /// Unique among the accepts of the process.
     pub(crate) name: u64,
 }
 
-/// What the system says of a socket once, and the socket calls each time.
+/// Facts that the system reports once about a socket, and the socket calls each time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Past {
-    /// Its [identity](descriptors::identity); 0 if nothing is remembered of any.
+    /// Its [identity](descriptors::identity); 0 if nothing is remembered.
     socket: u64,
     /// Its connection was reset.
     pub(crate) was_reset: bool,
-    /// Its sending half was shut, by this process.
+    /// This process has shut down its sending half.
     pub(crate) has_shut: bool,
-    /// It was to be connected, and was refused.
+    /// A connect of it was refused.
     pub(crate) was_refused: bool,
     /// Its connect was still in progress when the call returned.
     pub(crate) is_connecting: bool,
 }
 
-/// Since when a socket has been connected.
+/// When a socket was connected.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Connected {
     /// Its [identity](descriptors::identity); 0 if this library has connected it.
@@ -152,7 +156,7 @@ pub(crate) struct Connected {
     since: Instant,
 }
 
-/// What a number stands for at present.
+/// The current state of a number.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) registered: Option<Registered>,
@@ -162,42 +166,46 @@ pub(crate) struct State {
     pub(crate) line: Option<Line>,
     /// By the addresses of their OVERLAPPEDs.
     pub(crate) flights: Few<InFlight>,
-    /// Memory of those that have ended.
+    /// Memory of finished operations, for reuse.
     pub(crate) rooms: Rooms,
-    /// The accept that is to put a connection in its place, until the end of that; also while it waits for first data.
+    /// The accept whose connection is to replace the socket, until its end; also while it waits for
+    /// first data.
     pub(crate) accept: Option<Acceptance>,
-    /// The address of the OVERLAPPED of a connect that was begun. It goes on while that stands among the flights.
+    /// The address of a connect's OVERLAPPED. The connect is in flight while `flights` has this
+    /// address.
     connecting: Option<usize>,
-    /// A socket that was disconnected to be used again: it may be connected without being bound.
+    /// A socket that was disconnected for reuse: it may be connected without being bound.
     pub(crate) is_reused: bool,
-    /// What of a success no packet tells: `FILE_SKIP_...`.
+    /// Which successes queue no packet: `FILE_SKIP_...`.
     pub(crate) modes: u8,
     pub(crate) connected: Option<Connected>,
-    /// The [identity](descriptors::identity) of a socket that a thread closes: what it stood for has ended already, and
-    /// the number names it still.
+    /// The [identity](descriptors::identity) of a socket that a thread is closing: its registration
+    /// and operations have ended, but the number still names it.
     closing: Option<u64>,
-    /// The [identity](descriptors::identity) of a socket that this library has put here, if it knows that this is a TCP
+    /// The [identity](descriptors::identity) of a socket of this library that is known to be a TCP
     /// stream.
     pub(crate) tcp: Option<u64>,
-    /// A call that waits, and holds nothing meanwhile, comes back to it: its end is one of an epoch.
+    /// A waiting call that holds no lock will return to it, so its end must start a new epoch.
     is_revisited: bool,
     pub(crate) chosen: Chosen,
     past: Past,
 }
 
 impl State {
-    /// Whether its line carries anything out: what stands here, or an accept that waits for first data.
+    /// Whether its line performs anything: the operations here, or an accept that waits for first
+    /// data.
     pub(crate) fn is_in_use(&self) -> bool {
         !self.flights.is_empty() || self.accept.is_some()
     }
 
-    /// It is connected from now on.
+    /// From now on it is connected.
     pub(crate) fn begin_connection(&mut self) {
         self.connected = Some(Connected { socket: 0, since: Instant::now() });
     }
 
-    /// For how long `descriptor` has been connected, which is this number, and `is_vouched` for or not. If this library has
-    /// not seen that, since it was first asked.
+    /// How long `descriptor`, which is this number, has been connected. If this library has not
+    /// connected it, the time since this was first asked. `is_vouched`: the number is known to name
+    /// this library's socket.
     pub(crate) fn connected_for(&mut self, descriptor: RawFd, is_vouched: bool) -> Duration {
         let socket = if is_vouched { 0 } else { descriptors::identity(descriptor) };
         let begin = || Connected { socket, since: Instant::now() };
@@ -205,7 +213,7 @@ impl State {
         self.connected.insert(known.unwrap_or_else(begin)).since.elapsed()
     }
 
-    /// The calling thread will come back to what the number stands for, if that has not ended by then.
+    /// The calling thread will return to the number's current socket.
     pub(crate) fn revisit(&mut self) {
         self.is_revisited = true;
     }
@@ -225,30 +233,32 @@ impl State {
 
     /// Whether a connect is in flight.
     pub(crate) fn is_connecting(&mut self) -> bool {
-        // All that begins here asks: so no other operation that has got its OVERLAPPED is taken for it.
+        // Everything that starts here calls this, so no other operation that reuses its OVERLAPPED
+        // is mistaken for it.
         self.connecting = self.connecting.filter(|address| self.flights.contains(*address));
         self.connecting.is_some()
     }
 
-    /// A connect begins with the OVERLAPPED at this address.
+    /// A connect starts with the OVERLAPPED at this address.
     pub(crate) fn begin_connect(&mut self, address: usize) {
         self.connecting = Some(address);
     }
 
-    /// Whether a thread is about to close what `descriptor`, which is this number, names: nothing begins on that any more.
+    /// Whether a thread is about to close the socket of `descriptor`, which is this number: no
+    /// operation starts on it any more.
     pub(crate) fn is_closing(&mut self, descriptor: RawFd) -> bool {
         if self.closing.is_none() {
             return false;
         }
         let is_it = self.closing == Some(descriptors::identity(descriptor));
         if !is_it {
-            // The number was given out anew meanwhile.
+            // The number has been reused meanwhile.
             self.closing = None;
         }
         is_it
     }
 
-    /// What is remembered of the socket that `descriptor`, which is this number, names.
+    /// The facts about the socket of `descriptor`, which is this number.
     pub(crate) fn past(&mut self, descriptor: RawFd) -> Past {
         if self.past.socket != 0 && self.past.socket != descriptors::identity(descriptor) {
             self.past = Past::default();
@@ -256,12 +266,12 @@ impl State {
         self.past
     }
 
-    /// Remembers something more of the socket that `descriptor`, which is this number, names.
+    /// Adds a fact about the socket of `descriptor`, which is this number.
     pub(crate) fn remember(&mut self, descriptor: RawFd, note: impl FnOnce(&mut Past)) {
         self.remember_of(descriptors::identity(descriptor), note);
     }
 
-    /// The same of the socket that the number names, by its [identity](descriptors::identity).
+    /// The same for the socket with this [identity](descriptors::identity).
     pub(crate) fn remember_of(&mut self, socket: u64, note: impl FnOnce(&mut Past)) {
         if self.past.socket != socket {
             self.past = Past { socket, ..Past::default() };
@@ -269,7 +279,7 @@ impl State {
         note(&mut self.past);
     }
 
-    /// Whatever its socket has been through is over.
+    /// Discards the facts about its socket.
     pub(crate) fn forget_past(&mut self) {
         self.past = Past::default();
     }
@@ -283,32 +293,35 @@ pub(crate) struct Number {
     packets: AtomicU64,
     /// A packet of the registration was taken since it was last enabled.
     is_reported: AtomicBool,
-    /// How many there had been when a read, or a write, was found to block.
+    /// The number of packets taken when a read, or a write, was found to block.
     read_drained: AtomicU64,
     write_full: AtomicU64,
-    /// A call of this library has given the number out, and none has closed it since.
+    /// A call of this library has returned the number, and none has closed it since.
     is_given_out: AtomicBool,
-    /// A stream of bytes, of which a short read tells that nothing is left.
+    /// A stream of bytes, on which a short read means that no data remains.
     is_plain_stream: AtomicBool,
-    /// Reads or writes on it may end because their time is over.
+    /// Reads or writes on it may time out.
     has_time: AtomicBool,
-    /// Changes whenever what the number stood for has ended. What was begun before must not touch it any more.
+    /// Changes whenever the number's meaning ends. Operations started before must not touch it any
+    /// more.
     epoch: AtomicU32,
-    /// Attempts at operations that are being made at this moment.
+    /// Number of attempts at operations in progress.
     attempts: AtomicU32,
-    /// Taken last of all locks, and held while the system is told whether the socket blocks.
+    /// Taken last of all locks, and held while the system's blocking mode is changed.
     blocking: Mutex<Blocking>,
-    /// Which options the program has set of it: [`OPTIONS`] and the like.
+    /// The options that the program has set: [`OPTIONS`] and so on.
     options: AtomicU16,
-    /// The program has put another layer on its stream, by `TCP_ULP`: what a short read says is that layer's affair.
+    /// The program has put another layer on its stream, with `TCP_ULP`: a short read has that
+    /// layer's meaning.
     has_layer: AtomicBool,
-    /// Its sending half is being shut, or was: what a receive brings may be the end behind that.
+    /// Its sending half is shut down or about to be: an end found by a receive may be a
+    /// consequence.
     is_shut: AtomicBool,
 }
 
 /// The program has set options.
 pub(crate) const OPTIONS: u16 = 1;
-/// The program has set how much room there is for what is sent, or for what has come. Otherwise the system chooses that.
+/// The program has set the size of the send or receive buffer. Otherwise the system chooses it.
 pub(crate) const SEND_ROOM: u16 = 2;
 pub(crate) const RECEIVE_ROOM: u16 = 4;
 /// The socket has as much room for datagrams as the library requests, because a receive has been in flight.
@@ -319,7 +332,7 @@ pub(crate) const READING_SHUT: u16 = 16;
 pub(crate) const LINGERS: u16 = 32;
 /// A stream of IP that this library has created in blocking mode, and that is neither bound nor connected since.
 pub(crate) const UNUSED: u16 = 64;
-/// This library has seen the socket listen, and not shut since.
+/// This library has seen the socket listen, and no shutdown since.
 pub(crate) const LISTENS: u16 = 128;
 
 /// Numbers in a chunk, and chunks in the table.
@@ -331,7 +344,7 @@ type Chunk = [Number; CHUNK];
 /// The entries of one process.
 struct Table {
     chunks: [AtomicPtr<Chunk>; CHUNKS],
-    /// Those of the process that it was forked from, of which only what is in atomics is ever looked at.
+    /// The table of the parent process, of which only the atomics are read.
     parent: Option<&'static Self>,
 }
 
@@ -344,17 +357,18 @@ extern "C" fn begin_child() {
 impl Table {
     fn new(parent: Option<&'static Self>) -> Box<Self> {
         let layout = Layout::new::<Self>();
-        // Large, and hardly any of it is ever touched: memory that the system has zeroed.
+        // Large and hardly ever touched, so it uses zeroed memory of the system.
         // SAFETY: `alloc_zeroed` demands a layout that is not empty.
         // - it is that of many pointers.
         let place = unsafe { alloc_zeroed(layout) }.cast::<Self>();
         if place.is_null() {
             handle_alloc_error(layout);
         }
-        // SAFETY: `from_raw` demands a value of that type, allocated as a box would, that has no other owner.
-        // - a value: pointers that are null, and no parent, if all bits are zero;
+        // SAFETY: `from_raw` demands a value of that type, allocated as a box would, that has no
+        // other owner.
+        // - a value: all-zero bits are null pointers and no parent;
         // - allocated so: by the global allocator, with the layout of the type;
-        // - no other owner: it was allocated just now.
+        // - no other owner: it has just been allocated.
         let mut table = unsafe { Box::from_raw(place) };
         table.parent = parent;
         table
@@ -362,8 +376,9 @@ impl Table {
 
     fn chunk(&self, place: usize) -> Option<&Chunk> {
         let chunk = self.chunks.get(place)?.load(Acquire);
-        // SAFETY: `as_ref` demands null or a value that lives on and is not changed but as its type allows.
-        // - only `make` stores another pointer than null here: to what it has leaked.
+        // SAFETY: `as_ref` demands null or a value that lives on and changes only as its type
+        // allows.
+        // - only `make` stores a non-null pointer here: to memory that it has leaked.
         unsafe { chunk.as_ref() }
     }
 
@@ -371,17 +386,18 @@ impl Table {
         self.chunk(number / CHUNK)?.get(number % CHUNK)
     }
 
-    /// The numbers from `first` to `last` may name other sockets than those that they were given out for.
+    /// The numbers from `first` to `last` may name other sockets than those this library returned
+    /// them for.
     fn doubt(&self, first: usize, last: usize) {
         for place in first / CHUNK..=(last / CHUNK).min(CHUNKS - 1) {
             let within = |number: usize| number.saturating_sub(place * CHUNK).min(CHUNK - 1);
-            // If the chunk is being made just now, nothing of it has been given out.
+            // If the chunk is just being created, none of its numbers has been returned.
             let numbers = self.chunk(place).and_then(|it| it.get(within(first)..=within(last)));
             numbers.into_iter().flatten().for_each(Number::doubt);
         }
     }
 
-    /// The entry of a number, made if there is none; `None` if the number is beyond all.
+    /// The entry of a number, created if necessary; `None` if the number is too large.
     #[cold]
     fn make(&self, number: usize) -> Option<&Number> {
         let place = self.chunks.get(number / CHUNK)?;
@@ -394,14 +410,14 @@ impl Table {
         let chunk = Box::into_raw(chunk);
         if place.compare_exchange(ptr::null_mut(), chunk, AcqRel, Acquire).is_err() {
             // SAFETY: `from_raw` demands a pointer of `into_raw` that is used nowhere else.
-            // - it was made just now, and the exchange that would have published it has failed.
+            // - it was just created, and the exchange that would have published it has failed.
             drop(unsafe { Box::from_raw(chunk) });
         }
         self.find(number)
     }
 
-    /// Whether reads or writes on a number may end because their time is over, as far as is known here or
-    /// was in the process that this one was forked from.
+    /// Whether reads or writes on a number may time out, according to this process or to the one it
+    /// was forked from.
     fn has_time(&self, number: usize) -> bool {
         match (self.find(number), self.parent) {
             (Some(number), _) => number.has_time.load(Relaxed),
@@ -411,7 +427,7 @@ impl Table {
     }
 }
 
-/// The entry of a number, if it or one beside it was ever used.
+/// The entry of a number, if it or another number of its chunk was ever used.
 pub(crate) fn find(descriptor: RawFd) -> Option<&'static Number> {
     TABLE.find()?.find(usize::try_from(descriptor).ok()?)
 }
@@ -423,28 +439,28 @@ pub(crate) fn has_shut_reading(descriptor: RawFd) -> bool {
     find(descriptor).is_some_and(has_said) && descriptors::is_ended(descriptor)
 }
 
-/// The entry of a number; `None` if it cannot be one.
+/// The entry of a number; `None` if it is out of range.
 pub(crate) fn entry(descriptor: RawFd) -> Option<&'static Number> {
     let number = usize::try_from(descriptor).ok()?;
     let table = TABLE.get(Table::new);
     table.find(number).or_else(|| table.make(number))
 }
 
-/// Whether reads or writes on a number may end because their time is over.
+/// Whether reads or writes on a number may time out.
 pub(crate) fn has_time(descriptor: RawFd) -> bool {
     let table = TABLE.find().or_else(|| TABLE.inherited());
     usize::try_from(descriptor).is_ok_and(|number| table.is_some_and(|it| it.has_time(number)))
 }
 
 impl Blocking {
-    /// An operation wants that the socket does not block. False if it is closed.
+    /// An operation needs the socket to be non-blocking. False if it is closed.
     fn begin(&mut self, descriptor: RawFd) -> bool {
         let Some(blocks) = descriptors::blocks(descriptor) else { return false };
         if self.users == 0 {
             self.is_unasked = false;
         }
         if blocks {
-            // Also if a call that is not of this library has made it so.
+            // Also if another library's call has made it so.
             self.is_unasked = true;
             descriptors::set_blocking(descriptor, false);
         }
@@ -479,29 +495,35 @@ impl Number {
         self.begin_epoch();
     }
 
-    /// The present one of those that follow each other under this number.
+    /// The current epoch of the number.
     pub(crate) fn epoch(&self) -> u32 {
         self.epoch.load(SeqCst)
     }
 
-    /// Calls `f` with the number locked, if it stands for what it stood for at `epoch`: no thread ends that meanwhile.
+    /// Calls `f` with the number locked, if its meaning has not changed since `epoch`. No thread
+    /// ends that meanwhile.
     pub(crate) fn if_current<R>(&self, epoch: u32, f: impl FnOnce(&mut State) -> R) -> Option<R> {
         let mut state = self.lock();
         (self.epoch() == epoch).then(|| f(&mut state))
     }
 
-    /// Calls `attempt`, which does not wait, with what the number stood for at `epoch`. `None` if that has ended.
+    /// Calls `attempt`, which does not block, if the number's meaning has not changed since
+    /// `epoch`; otherwise returns `None`.
     pub(crate) fn in_epoch<R>(&self, epoch: u32, attempt: impl FnOnce() -> R) -> Option<R> {
         self.attempts.fetch_add(1, SeqCst);
-        // The thread that ends it changes the epoch first, and looks at the attempts then.
+        // The thread that ends it first changes the epoch, then checks the attempts.
         let outcome = (self.epoch() == epoch).then(attempt);
         self.attempts.fetch_sub(1, SeqCst);
         outcome
     }
 
-    /// From here on no attempt touches what the number has stood for. Waits for those that are being made, which
-    /// do not wait themselves; but for one that sends a part of a file which is not in the cache.
-    #[allow(clippy::disallowed_methods, reason = "what an attempt waits for then is no event")]
+    /// From here on no attempt touches the former socket. Waits for attempts in progress, which do
+    /// not block, except for one that sends an uncached part of a file.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "an attempt then waits for something that is \
+                                                  not an event"
+    )]
     fn begin_epoch(&self) {
         self.epoch.fetch_add(1, SeqCst);
         for _ in 0..1000 {
@@ -519,8 +541,8 @@ impl Number {
         self.blocking.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Accepts with an OVERLAPPED want that the listener `descriptor`, which is this number, does not block from here on.
-    /// False if it is closed.
+    /// From here on, accepts with an OVERLAPPED need the listener `descriptor`, which is this
+    /// number, to be non-blocking. False if it is closed.
     pub(crate) fn need_nonblocking(&self, descriptor: RawFd, is_believed: bool) -> bool {
         let mut blocking = self.blocking();
         if is_believed && blocking.is_listener {
@@ -547,14 +569,14 @@ impl Number {
         }
         let size = descriptors::size_of_address(descriptor);
         let mut blocking = self.blocking();
-        // Otherwise the number may have stood for something else when this was asked.
+        // Otherwise the answer may concern a former socket.
         if blocking.round == round {
             blocking.size_of_address = size;
         }
         size
     }
 
-    /// Calls `call` with a socket that does not block meanwhile: `descriptor`, which is this number.
+    /// Calls `call` while the socket of `descriptor`, which is this number, is non-blocking.
     pub(crate) fn while_nonblocking<R>(&self, descriptor: RawFd, call: impl FnOnce() -> R) -> R {
         let round = {
             let mut blocking = self.blocking();
@@ -563,7 +585,7 @@ impl Number {
         let outcome = call();
         if let Some(round) = round {
             let mut blocking = self.blocking();
-            // Otherwise the number stands for something else.
+            // Otherwise the number has another meaning.
             if blocking.round == round {
                 blocking.users -= 1;
                 if blocking.users == 0 && blocking.is_unasked {
@@ -574,7 +596,8 @@ impl Number {
         outcome
     }
 
-    /// The program wants the socket to block, or not. `tell` tells the system, unless that is to be done later.
+    /// The program requests blocking or non-blocking mode. `tell` tells the system, unless this has
+    /// to be deferred.
     pub(crate) fn ask_nonblocking(&self, wanted: bool, tell: impl FnOnce() -> c_int) -> c_int {
         let mut blocking = self.blocking();
         if blocking.users == 0 {
@@ -584,29 +607,29 @@ impl Number {
         0
     }
 
-    /// Calls `call` while neither the program nor an operation changes whether the socket blocks.
+    /// Calls `call` while neither the program nor an operation changes the blocking mode.
     pub(crate) fn with_blocking_kept<R>(&self, call: impl FnOnce() -> R) -> R {
         let _blocking = self.blocking();
         call()
     }
 
-    /// Whether it is a listener that blocks, to the program, though the system has been told otherwise.
+    /// Whether it is a listener that blocks to the program, but not to the system.
     pub(crate) fn is_nonblocking_unasked(&self) -> bool {
         let blocking = self.blocking();
         blocking.is_listener && blocking.is_unasked
     }
 
-    /// The program has set options of it, of these sorts.
+    /// The program has set options of these kinds.
     pub(crate) fn set_options(&self, sorts: u16) {
         self.options.fetch_or(sorts, Relaxed);
     }
 
-    /// It has not, of these sorts.
+    /// Clears options of these kinds.
     pub(crate) fn clear_options(&self, sorts: u16) {
         self.options.fetch_and(!sorts, Relaxed);
     }
 
-    /// The sorts of options that the program has set.
+    /// The kinds of options that the program has set.
     pub(crate) fn options(&self) -> u16 {
         self.options.load(Relaxed)
     }
@@ -615,7 +638,7 @@ impl Number {
         self.has_layer.load(Relaxed)
     }
 
-    /// Whether the number is known to name what this library has given out for it.
+    /// Whether the number is known to name what this library returned it for.
     pub(crate) fn is_vouched(&self) -> bool {
         self.is_given_out.load(Acquire)
     }
@@ -624,14 +647,13 @@ impl Number {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many packets have been taken so far, for [`Number::read_drained`] and
-    /// [`Number::write_full`]; `None` if the number
-    /// was never registered, so that no change will ask.
+    /// The number of packets taken so far, for [`Number::read_drained`] and [`Number::write_full`];
+    /// `None` if the number was never registered, so that no change will ask.
     pub(crate) fn packets(&self) -> Option<u64> {
         Some(self.packets.load(Acquire)).filter(|packets| *packets > 0)
     }
 
-    /// A registration begins, of a stream of bytes or of something else. Nothing is known of it yet.
+    /// Starts a registration, of a stream of bytes or something else, without any hints.
     pub(crate) fn begin(&self, is_plain_stream: bool) {
         self.packets.fetch_add(1, AcqRel);
         self.is_plain_stream.store(is_plain_stream && !self.has_layer(), Relaxed);
@@ -641,19 +663,19 @@ impl Number {
         self.is_plain_stream.load(Relaxed)
     }
 
-    /// A limit of time was set for its reads or writes.
+    /// A timeout was set for its reads or writes.
     pub(crate) fn set_time(&self) {
         self.has_time.store(true, Relaxed);
     }
 
-    /// It is no stream whose short reads tell anything, from here on.
+    /// From here on its short reads have no meaning.
     pub(crate) fn put_layer(&self) {
         self.has_layer.store(true, Relaxed);
         self.is_plain_stream.store(false, Relaxed);
     }
 
-    /// Calls `shut`, which is to shut the sending half of its socket: from before that on a receive may find an end which
-    /// is no reset. It says whether it has done so.
+    /// Calls `shut`, which shuts down the sending half of its socket and returns whether it has
+    /// done so. From before the call on, a receive may find an end that is not a reset.
     pub(crate) fn while_shutting(&self, shut: impl FnOnce() -> bool) {
         let was_shut = self.is_shut.swap(true, SeqCst);
         if !shut() {
@@ -665,18 +687,18 @@ impl Number {
         self.is_shut.load(SeqCst)
     }
 
-    /// A read that began after `packets` had been taken has left nothing.
+    /// A read that started after `packets` had been taken has left no data.
     pub(crate) fn read_drained(&self, packets: u64) {
         self.read_drained.store(packets, Release);
     }
 
-    /// A write that began after `packets` had been taken has found no room.
+    /// A write that started after `packets` had been taken has found no space.
     pub(crate) fn write_full(&self, packets: u64) {
         self.write_full.store(packets, Release);
     }
 
-    /// What reads and writes have found since the last packet. Nothing, unless this library has given the
-    /// number out: a read may have been of another socket than the registered one.
+    /// Results of reads and writes since the last packet. None, unless this library has returned
+    /// the number: a read may have been on another socket than the registered one.
     pub(crate) fn hints(&self) -> Hints {
         if !self.is_given_out.load(Acquire) {
             return Hints::default();
@@ -686,27 +708,29 @@ impl Number {
         Hints::new(is_since(&self.read_drained), is_since(&self.write_full))
     }
 
-    /// A registration was enabled with what reads and writes had found: the next time they are to find it anew.
+    /// A registration was enabled with these results: reads and writes must find them again next
+    /// time.
     pub(crate) fn spend_hints(&self) {
-        // No packet is taken before the registration begins, which counts as one.
+        // No packet is taken before the registration starts, which counts as one.
         self.read_drained.store(0, Relaxed);
         self.write_full.store(0, Relaxed);
     }
 
-    /// Calls off an accept in flight, which stands in this entry; what is left to be cancelled of it.
+    /// Cancels an accept in flight in this entry, and returns the operation that remains to be
+    /// cancelled.
     pub(crate) fn call_off(&self, accept: Acceptance) -> Option<InFlight> {
         let mut state = self.lock();
         let flight = state.flights.get_mut(accept.overlapped)?;
         if flight.accept != accept.name {
-            // It has ended, and another operation has its OVERLAPPED.
+            // It has ended, and another operation uses its OVERLAPPED.
             return None;
         }
         flight.is_called_off = true;
         Some(*flight)
     }
 
-    /// Whatever the number stood for has ended. `end` is called with what it was, while the number is
-    /// locked.
+    /// Ends the number's registration and operations. Calls `end` with its former state while the
+    /// number is locked.
     pub(crate) fn retire(&self, end: impl FnOnce(State)) {
         self.has_time.store(false, Relaxed);
         let mut state = self.lock();
@@ -722,7 +746,7 @@ impl Number {
         if former.line.is_some() || former.is_revisited {
             self.begin_epoch();
         }
-        // Behind the attempts: each leaves the socket as the program wants it.
+        // After the attempts: each leaves the socket in the mode that the program wants.
         {
             let mut blocking = self.blocking();
             *blocking = Blocking { round: blocking.round.wrapping_add(1), ..Blocking::default() };
@@ -730,7 +754,8 @@ impl Number {
         end(former)
     }
 
-    /// The same of a socket that the caller is about to close. False if another thread does that already.
+    /// The same for a socket that the caller is about to close. False if another thread is already
+    /// closing it.
     pub(crate) fn begin_close(
         &self,
         descriptor: RawFd,
@@ -747,24 +772,25 @@ impl Number {
         true
     }
 
-    /// The socket is closed. If the number was given out anew by this library nothing of it is remembered here.
+    /// The socket is closed. Forgets everything about it, unless this library has returned the
+    /// number again.
     pub(crate) fn end_close(&self, identity: u64) {
         let mut state = self.lock();
         state.closing = state.closing.filter(|closing| *closing != identity);
     }
 
-    /// A call of this library has just given the number out.
+    /// A call of this library has just returned the number.
     pub(crate) fn vouch(&self) {
         self.is_given_out.store(true, Release);
     }
 
-    /// The number may name another socket than the one that it was given out for. May be called at any time,
-    /// also in a signal handler.
+    /// The number may name another socket than the one this library returned it for.
+    /// Async-signal-safe.
     pub(crate) fn doubt(&self) {
         self.is_given_out.store(false, Release);
     }
 
-    /// A packet of its registration is taken.
+    /// A packet of its registration has been taken.
     pub(crate) fn note_report(&self) {
         self.is_reported.store(true, Relaxed);
     }
@@ -787,8 +813,8 @@ impl Number {
     }
 }
 
-/// These numbers may name other sockets than those that they were given out for. May be called at any time, also
-/// in a signal handler.
+/// These numbers may name other sockets than those this library returned them for.
+/// Async-signal-safe.
 pub(crate) fn doubt(descriptors: RangeInclusive<RawFd>) {
     let number = |descriptor: &RawFd| usize::try_from(*descriptor);
     if let Some(table) = TABLE.find()
@@ -834,7 +860,7 @@ mod tests {
             parent.make(number).unwrap();
         }
         parent.find(timed).unwrap().set_time();
-        // Locked for ever, as in a child.
+        // Locked forever, as in a child.
         let _locked = [plain, timed].map(|number| parent.find(number).unwrap().lock());
         let child: &Table = Box::leak(Table::new(Some(parent)));
         for number in [plain, timed] {

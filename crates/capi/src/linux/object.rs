@@ -1,4 +1,4 @@
-//! What a handle may stand for on Linux.
+//! The objects behind handles on Linux.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::linux::registered::Registered;
 use crate::linux::waitable::{Awaited, Kind, Waitable};
 use crate::table::{TAG, Table};
 
-/// What a handle stands for.
+/// The object of a handle.
 #[derive(Clone)]
 pub(crate) enum Object {
     /// A port.
@@ -21,7 +21,7 @@ pub(crate) enum Object {
     File(Arc<File>),
     /// A file mapping.
     Mapping(Arc<Mapping>),
-    /// Something that a header of this library has made.
+    /// An object created by a header of this library.
     Foreign(Arc<Foreign>),
     /// An event, a thread or another object that threads wait for.
     Waitable(Arc<Waitable>),
@@ -30,7 +30,7 @@ pub(crate) enum Object {
 }
 
 impl Object {
-    /// A port that was just made.
+    /// A new port.
     pub(crate) fn of_port(port: CompletionPort) -> Self {
         Self::Port(Arc::new(port))
     }
@@ -59,7 +59,7 @@ pub(crate) fn handles() -> &'static Table<Object> {
     TABLE.get(Table::new)
 }
 
-/// The event that a handle stands for, which lives on for the caller when its handle is closed.
+/// Returns the event of a handle. It stays valid for the caller after the handle is closed.
 pub(crate) fn event(handle: Handle) -> Result<Arc<Waitable>, u32> {
     handles().look_up(handle, |object| match object {
         Object::Waitable(event) if matches!(event.kind(), Kind::Event) => Some(Arc::clone(event)),
@@ -75,7 +75,7 @@ pub(crate) fn event_of(overlapped: &Overlapped) -> Result<(Option<Arc<Waitable>>
     Ok((event, has_packet))
 }
 
-/// The file that a handle stands for, which lives on for the caller when its handle is closed.
+/// Returns the file of a handle. It stays valid for the caller after the handle is closed.
 pub(crate) fn file(handle: Handle) -> Result<Arc<File>, u32> {
     handles().look_up(handle, |object| match object {
         Object::File(file) => Some(Arc::clone(file)),

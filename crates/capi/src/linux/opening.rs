@@ -1,5 +1,5 @@
-//! Files are opened, and asked what they are: `CreateFile`, `GetFileSizeEx`, `SetFilePointerEx` and the like. The
-//! headers give these calls names as the system has them.
+//! Opening files and querying them: `CreateFile`, `GetFileSizeEx`, `SetFilePointerEx` and so on.
+//! The headers convert names to the system's form.
 
 use std::ffi::{CStr, OsStr, c_char, c_int};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -21,7 +21,7 @@ mod access {
     pub(crate) const WRITE_DATA: u32 = 0x2;
     pub(crate) const APPEND_DATA: u32 = 0x4;
     pub(crate) const WRITE_ATTRIBUTES: u32 = 0x100;
-    /// Of the generic rights: all, to execute, to write, to read; and as much as may be had.
+    /// The generic rights (all, execute, write, read), and the maximum allowed.
     pub(crate) const ALL: u32 = 0x1000_0000;
     pub(crate) const EXECUTE: u32 = 0x2000_0000;
     pub(crate) const WRITE: u32 = 0x4000_0000;
@@ -29,7 +29,7 @@ mod access {
     pub(crate) const MOST: u32 = 0x0200_0000;
 }
 
-/// Those of what is to become of a file that exists, or does not. 3 is `OPEN_EXISTING`.
+/// What to do if a file exists or does not exist. 3 is `OPEN_EXISTING`.
 mod disposition {
     pub(crate) const CREATE_NEW: u32 = 1;
     pub(crate) const CREATE_ALWAYS: u32 = 2;
@@ -37,7 +37,7 @@ mod disposition {
     pub(crate) const TRUNCATE_EXISTING: u32 = 5;
 }
 
-/// `FILE_FLAG_...`, and the attribute of a file that must not be written.
+/// `FILE_FLAG_...`, and the read-only attribute.
 mod flag {
     pub(crate) const READ_ONLY: u32 = 0x1;
     pub(crate) const BACKUP_SEMANTICS: u32 = 0x0200_0000;
@@ -49,7 +49,7 @@ mod flag {
     pub(crate) const WRITE_THROUGH: u32 = 0x8000_0000;
 }
 
-/// The code of a system error of a call that is given the name of a file.
+/// The code for the system's error of a call that takes a file name.
 pub(crate) fn code_of_name(errno: c_int, name: &CStr) -> u32 {
     match errno {
         libc::ENOENT => {
@@ -63,7 +63,7 @@ pub(crate) fn code_of_name(errno: c_int, name: &CStr) -> u32 {
         }
         libc::ENOTDIR => code::PATH_NOT_FOUND,
         libc::EISDIR | libc::EACCES | libc::EPERM => code::ACCESS_DENIED,
-        // A program that runs is not written.
+        // A running program cannot be written.
         libc::ETXTBSY => code::SHARING_VIOLATION,
         libc::EEXIST => code::ALREADY_EXISTS,
         libc::ENOTEMPTY => code::DIR_NOT_EMPTY,
@@ -75,7 +75,7 @@ pub(crate) fn code_of_name(errno: c_int, name: &CStr) -> u32 {
     }
 }
 
-/// The code of a system error (`errno`) of a call that is given the name of a file.
+/// The code for an errno of a call that takes a file name.
 ///
 /// # Safety
 ///
@@ -84,12 +84,13 @@ pub(crate) fn code_of_name(errno: c_int, name: &CStr) -> u32 {
 pub unsafe extern "C" fn cp_error_of_name(errno: c_int, name: *const c_char) -> u32 {
     guarded(code::INTERNAL_ERROR, || {
         // SAFETY: `from_ptr` demands text that ends with a zero.
-        // - the caller says so.
+        // - the caller guarantees it.
         code_of_name(errno, unsafe { CStr::from_ptr(name) })
     })
 }
 
-/// Gives a file another name: `MoveFileEx`. One that has that name already is replaced, or stays.
+/// Renames a file: `MoveFileEx`. An existing file with the new name is replaced, or makes the call
+/// fail.
 ///
 /// # Safety
 ///
@@ -104,19 +105,19 @@ pub unsafe extern "C" fn cp_move_file(
         let flags = if replaces != 0 { 0 } else { libc::RENAME_NOREPLACE };
         let here = libc::AT_FDCWD;
         // SAFETY: renameat2(2) reads text that ends with a zero at both pointers.
-        // - the caller says that they point to such.
+        // - the caller guarantees that they point to such.
         let done = unsafe { libc::syscall(libc::SYS_renameat2, here, from, here, to, flags) };
         if done == 0 {
             return Ok(());
         }
         let errno = errno();
         // SAFETY: `from_ptr` demands text that ends with a zero.
-        // - the caller says so.
+        // - the caller guarantees it.
         Err(code_of_name(errno, unsafe { CStr::from_ptr(from) }))
     })
 }
 
-/// What a program asks for beside a name.
+/// The arguments of an open other than the name.
 #[derive(Clone, Copy)]
 struct Asked {
     access: u32,
@@ -146,7 +147,7 @@ impl Asked {
         }
     }
 
-    /// The system's flags, but for those that make a file.
+    /// The system's flags, except those that create a file.
     fn flags(&self) -> c_int {
         let Terms { reads, writes, is_unbuffered, .. } = self.terms();
         let only_appends = writes && !self.may(access::WRITE | access::WRITE_DATA);
@@ -174,12 +175,12 @@ fn open(name: &CStr, flags: c_int, mode: libc::mode_t) -> Result<OwnedFd, c_int>
         let descriptor = unsafe { libc::open(name.as_ptr(), flags, libc::c_uint::from(mode)) };
         if descriptor >= 0 {
             // SAFETY: `from_raw_fd` demands a descriptor that has no other owner.
-            // - the call has made it just now.
+            // - the call has just created it.
             return Ok(unsafe { OwnedFd::from_raw_fd(descriptor) });
         }
         match errno() {
             errno if signals.ended(errno) => {}
-            // The file system has no way past the cache: so the cache it is.
+            // The file system has no unbuffered access, so use the cache.
             libc::EINVAL if flags & libc::O_DIRECT != 0 => {
                 return open(name, flags & !libc::O_DIRECT, mode);
             }
@@ -188,7 +189,7 @@ fn open(name: &CStr, flags: c_int, mode: libc::mode_t) -> Result<OwnedFd, c_int>
     }
 }
 
-/// Opens what is there, or makes it. Whether it was there.
+/// Opens an existing file or creates one. Returns whether it existed.
 fn open_as_asked(name: &CStr, asked: &Asked) -> Result<(OwnedFd, bool), c_int> {
     let flags = asked.flags();
     let mode = if asked.has(flag::READ_ONLY) { 0o444 } else { 0o666 };
@@ -197,7 +198,7 @@ fn open_as_asked(name: &CStr, asked: &Asked) -> Result<(OwnedFd, bool), c_int> {
         disposition::CREATE_NEW => made().map(|made| (made, false)),
         disposition::CREATE_ALWAYS | disposition::OPEN_ALWAYS => loop {
             match open(name, flags, 0) {
-                // It is made, unless another thread is quicker; or it leads nowhere, as a link may.
+                // Creates it, unless another thread is faster, or it is a link that leads nowhere.
                 Err(libc::ENOENT) => match made() {
                     Err(libc::EEXIST) if !is_broken_link(name) => {}
                     Err(libc::EEXIST) => {
@@ -211,7 +212,7 @@ fn open_as_asked(name: &CStr, asked: &Asked) -> Result<(OwnedFd, bool), c_int> {
         _ if asked.terms().reads || asked.terms().writes => {
             open(name, flags, 0).map(|found| (found, true))
         }
-        // What may be asked for of a file that may not be read.
+        // The access that an unreadable file allows.
         _ => open(name, flags | libc::O_PATH, 0).map(|found| (found, true)),
     }
 }
@@ -221,8 +222,8 @@ fn is_broken_link(name: &CStr) -> bool {
     path.is_symlink() && !path.exists()
 }
 
-/// Says what the program shares the file for, as far as the system knows of that: with all others, or with none. True
-/// if no other holder of the file excludes that.
+/// Locks the file according to the program's sharing, as far as the system supports it: shared with
+/// all others, or with none. Returns true if no other holder excludes that.
 fn share(descriptor: &OwnedFd, asked: &Asked) -> bool {
     let Terms { reads, writes, .. } = asked.terms();
     if !reads && !writes {
@@ -276,7 +277,7 @@ fn create(name: &CStr, asked: &Asked) -> Result<Handle, u32> {
     Ok(handle)
 }
 
-/// Takes all of a file away that was there. One that was not opened for writing is so for this.
+/// Truncates a file that existed. Reopens it for writing if necessary.
 fn cut_open(name: &CStr, descriptor: &OwnedFd, terms: Terms) -> Result<(), u32> {
     let other;
     let descriptor = if terms.writes {
@@ -294,8 +295,8 @@ fn cut_open(name: &CStr, descriptor: &OwnedFd, terms: Terms) -> Result<(), u32> 
     }
 }
 
-/// Opens a file: `CreateFile`. The handle, or `INVALID_HANDLE_VALUE`. `inherited`: a process that is made by exec has
-/// it, too.
+/// Opens a file: `CreateFile`. Returns the handle or `INVALID_HANDLE_VALUE`. `inherited`: the
+/// descriptor stays open in exec.
 ///
 /// # Safety
 ///
@@ -316,7 +317,7 @@ pub unsafe extern "C" fn cp_open_file(
             return nothing;
         }
         // SAFETY: `from_ptr` demands text that ends with a zero.
-        // - the caller says so of one that is not null.
+        // - the caller guarantees it for a non-null pointer.
         let name = unsafe { CStr::from_ptr(name) };
         let asked = Asked { access, share, disposition, flags, inherited: inherited != 0 };
         create(name, &asked).unwrap_or_else(|code| {
@@ -344,18 +345,18 @@ pub unsafe extern "C" fn cp_file_size(file: Handle, size: *mut i64) -> c_int {
                 let _ = seek(file.descriptor(), place, libc::SEEK_SET);
                 end
             }
-            // It has none.
+            // It has no size.
             _ => return Err(1),
         };
         // SAFETY: writing through a raw pointer demands that it is valid.
-        // - the caller says so.
+        // - the caller guarantees it.
         unsafe { size.write(found) };
         Ok(())
     })
 }
 
-/// Moves the place where the next read or write without an OVERLAPPED begins, from the beginning of the file (0), from
-/// where it is (1), or from the end (2). Tells it.
+/// Moves the position of the next read or write without an OVERLAPPED, relative to the beginning
+/// (0), the current position (1) or the end (2). Stores the new position.
 ///
 /// # Safety
 ///
@@ -382,14 +383,15 @@ pub unsafe extern "C" fn cp_file_seek(
         let found = seek(file.descriptor(), distance, from).ok_or(code::NEGATIVE_SEEK)?;
         if !place.is_null() {
             // SAFETY: writing through a raw pointer demands that it is valid.
-            // - the caller says so of one that is not null.
+            // - the caller guarantees it for a non-null pointer.
             unsafe { place.write(found) };
         }
         Ok(())
     })
 }
 
-/// The file ends where the next read or write without an OVERLAPPED would begin: `SetEndOfFile`.
+/// Makes the file end at the position of the next read or write without an OVERLAPPED:
+/// `SetEndOfFile`.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_file_cut(file: Handle) -> c_int {
     succeeds(|| {
@@ -406,7 +408,7 @@ pub extern "C" fn cp_file_cut(file: Handle) -> c_int {
     })
 }
 
-/// What was written comes to the disk: `FlushFileBuffers`.
+/// Writes cached data to the disk: `FlushFileBuffers`.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_file_flush(file: Handle) -> c_int {
     succeeds(|| {
@@ -422,7 +424,7 @@ pub extern "C" fn cp_file_flush(file: Handle) -> c_int {
             }
             match errno() {
                 errno if signals.ended(errno) => {}
-                // A pipe or a terminal keeps nothing back.
+                // A pipe or a terminal caches nothing.
                 libc::EINVAL | libc::EROFS if !file.is_plain() => return Ok(()),
                 errno => return Err(status::code_in_win32(status::of_file(errno))),
             }
@@ -430,8 +432,8 @@ pub extern "C" fn cp_file_flush(file: Handle) -> c_int {
     })
 }
 
-/// What sort of thing a handle stands for, or the standard stream of this descriptor if that is not negative:
-/// `GetFileType`. 0 if it stands for nothing.
+/// The type of a handle, or of the standard stream with this descriptor if that is not negative:
+/// `GetFileType`. 0 if it is not open.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_file_type(file: Handle, stream: c_int) -> u32 {
     guarded(0, || {

@@ -1,12 +1,13 @@
-//! Overlapped operations, whatever they are: how one is started, how it ends, and how it is cancelled.
+//! Overlapped operations of all kinds: how they start, end and are cancelled.
 //!
-//! An operation is a [`Work`], which the port's threads try until it is done, and a ticket: the OVERLAPPED, the event and
-//! the port to which the thread that ends it tells the end. That thread writes the OVERLAPPED first, its status last, and
-//! never touches it afterwards: the program may free it as soon as it has seen the status. So packets have copies of what
-//! they bring.
+//! An operation consists of a [`Work`], which the port's threads try until it is done, and a
+//! ticket: the recipients of its end, which are the OVERLAPPED, the event and the port. The thread
+//! that ends it writes the OVERLAPPED, the status last, and never touches it afterwards: the
+//! program may free it as soon as it has seen the status. So packets contain copies of their
+//! values.
 //!
-//! Operations in flight stand in the entry of their number, by the addresses of their OVERLAPPEDs. That is where
-//! they are found to be cancelled, and where one that is given twice is found out.
+//! The entry of a number stores its operations in flight by the addresses of their OVERLAPPEDs.
+//! Cancellation finds them there, and so does the check against using one OVERLAPPED twice.
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::RawFd;
@@ -32,12 +33,12 @@ use crate::linux::waits::{this_thread, wake_waiting};
 use crate::linux::{descriptors, driver, flights, registrations, status};
 use crate::requests::Terms;
 
-/// `FILE_SKIP_COMPLETION_PORT_ON_SUCCESS`, and `FILE_SKIP_SET_EVENT_ON_HANDLE`, which says of the handle's own event
-/// what is always so here.
+/// `FILE_SKIP_COMPLETION_PORT_ON_SUCCESS`, and `FILE_SKIP_SET_EVENT_ON_HANDLE`, which requests a
+/// behaviour of the handle's own event that is always in effect here.
 pub(crate) const SKIP_PACKET_ON_SUCCESS: u8 = 1;
 pub(crate) const SKIP_EVENT_ON_HANDLE: u8 = 2;
 
-/// How an operation that waits for something else than its socket is tried again, when that is there.
+/// Retries an operation that waits for something other than its socket, once that is available.
 #[derive(Clone)]
 pub(crate) struct Wake {
     port: Arc<CompletionPort>,
@@ -46,15 +47,15 @@ pub(crate) struct Wake {
 }
 
 impl Wake {
-    /// May be called by any thread that has nothing of a port locked.
+    /// May be called by any thread that holds no lock of a port.
     pub(crate) fn wake(&self) {
         self.port.raw().retry(self.line, self.side);
     }
 }
 
-/// What is to be done.
+/// The work of an operation.
 pub(crate) trait Work: Send + 'static {
-    /// It is about to be tried for the first time. The number is locked.
+    /// Called before the first attempt, with the number locked.
     fn prepare(&mut self, wake: impl FnOnce() -> Wake)
     where
         Self: Sized,
@@ -62,22 +63,23 @@ pub(crate) trait Work: Send + 'static {
         let _ = wake;
     }
 
-    /// Whether it stands in the entry of its number already while it is tried for the first time: its attempt or its end
-    /// looks for it there.
+    /// Whether it is in its number's entry during the first attempt, because its attempt or its end
+    /// needs it there.
     fn is_listed(&self) -> bool {
         true
     }
 
-    /// Tries it on what the number stands for, without waiting and without any lock. `outcome` is what former attempts
-    /// have come to.
+    /// Tries it on the number's current socket, without blocking and without any lock. `outcome` is
+    /// the result of former attempts.
     fn attempt(&mut self, descriptor: RawFd, outcome: &mut Outcome) -> Attempt;
 
-    /// Whether its first attempt is made without waiting for readiness: it starts the work, or does the whole of it.
+    /// Whether its first attempt does not wait for readiness: it starts the work, or does all of
+    /// it.
     fn begins_unasked(&self) -> bool {
         false
     }
 
-    /// It has ended, and nothing is locked: does what is left to be done, and says what it has come to.
+    /// It has ended, and no lock is held: does the remaining work and returns the result.
     fn finish(&mut self, target: Target, outcome: Outcome) -> Outcome {
         let _ = target;
         outcome
@@ -95,42 +97,42 @@ pub(crate) trait Work: Send + 'static {
         false
     }
 
-    /// Whether it is a connect: until its end nothing else begins.
+    /// Whether it is a connect: nothing else starts before its end.
     fn connects(&self) -> bool {
         false
     }
 
-    /// It has ended for another reason: what it has taken for itself is free.
+    /// It has ended for another reason: releases what it holds.
     fn give_up(&mut self) {}
 
-    /// The same of one that was in flight on `target`.
+    /// The same for one that was in flight on `target`.
     fn call_off(&mut self, target: Target) {
         let _ = target;
         self.give_up();
     }
 
-    /// What is to be done next, behind a success: the operation goes on with that.
+    /// The next step after a success, with which the operation continues.
     fn next(&mut self) -> Option<Next> {
         None
     }
 
-    /// The status of a system error of this operation. Nothing is locked.
+    /// The status for a system error of this operation. No lock is held.
     fn status(&self, target: Target, errno: c_int) -> u32 {
         let _ = target;
         status::of_errno(errno)
     }
 }
 
-/// What an accept goes on with.
+/// The next step of an accept.
 pub(crate) struct Next {
-    /// What the connection has become.
+    /// The descriptor of the connection.
     pub(crate) descriptor: RawFd,
-    /// How the entry of that number knows the accept, as long as no thread has closed it.
+    /// The accept in the entry of that number, while no thread has closed it.
     pub(crate) accept: Acceptance,
     pub(crate) work: Box<dyn Work>,
 }
 
-/// What an operation is tried on: a descriptor, and which of those that follow each other under its number.
+/// The socket of an operation: a descriptor, and the epoch of its number.
 #[derive(Clone, Copy)]
 pub(crate) struct Target {
     pub(crate) descriptor: RawFd,
@@ -139,14 +141,14 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// What the descriptor stands for now.
+    /// The descriptor's current socket.
     pub(crate) fn of(descriptor: RawFd) -> Result<Self, u32> {
         let number = numbers::entry(descriptor).ok_or(code::WSAENOTSOCK)?;
         Ok(Self { descriptor, number, epoch: number.epoch() })
     }
 
-    /// Calls `f` with the number locked, if it still stands for what it stood for when the operation was begun. What has
-    /// followed under that number is a stranger's.
+    /// Calls `f` with the number locked, if its meaning has not changed since the operation was
+    /// started. A later socket with that number is unrelated.
     pub(crate) fn if_current<R>(self, f: impl FnOnce(&mut State) -> R) -> Option<R> {
         self.number.if_current(self.epoch, f)
     }
@@ -192,35 +194,36 @@ enum Packet {
     Later(Arc<Later>),
 }
 
-/// To what the end of an operation is told.
+/// The recipients of an operation's end.
 struct Ticket {
     overlapped: NonNull<Overlapped>,
-    /// In whose entry the operation stands, if it does.
+    /// The entry that has the operation, if any.
     number: &'static Number,
     is_listed: bool,
     event: Option<Arc<Waitable>>,
-    /// The port that carries it out.
+    /// The port that performs it.
     port: Arc<CompletionPort>,
     packet: Packet,
-    /// Flags are told in the OVERLAPPED.
+    /// The OVERLAPPED receives flags.
     tells_flags: bool,
 }
 
-// SAFETY: the ticket may be used by another thread than the one that has made it, though it has a pointer.
-// - the OVERLAPPED is only written, in words that are atomic, and the program leaves it there until it has seen the
-//   end, as `start` demands.
+// SAFETY: the ticket may be used by a thread other than its creator, although it has a pointer.
+// - the OVERLAPPED is only written, with atomic stores, and the program keeps it valid until it has
+//   seen the end, as `start` demands.
 unsafe impl Send for Ticket {}
 
 impl Ticket {
     fn overlapped(&self) -> &Overlapped {
-        // SAFETY: a shared reference demands a value that lives on and is not changed but as its type allows.
-        // - lives on: the program leaves it there until it has seen the end, as `start` demands, and behind that the
-        //   ticket is used no more;
+        // SAFETY: a shared reference demands a value that lives on and changes only as its type
+        // allows.
+        // - lives on: the program keeps it valid until it has seen the end, as `start` demands, and
+        //   the ticket is not used after that;
         // - not changed: the words that are written are atomic.
         unsafe { self.overlapped.as_ref() }
     }
 
-    /// The operation stands in the entry of its number no more. The next one may have its memory.
+    /// Removes the operation from its number's entry. The next one may reuse its memory.
     fn strike(&self, emptied: Option<Emptied>) {
         if self.is_listed {
             let spare = {
@@ -232,12 +235,12 @@ impl Ticket {
         }
     }
 
-    /// The operation is not begun.
+    /// The operation is not started.
     fn refuse(&self) {
         self.overlapped().status.store(status::UNSUCCESSFUL as usize, Release);
     }
 
-    /// Another port carries out what is left of the operation.
+    /// Another port performs the rest of the operation.
     fn move_to(&mut self, port: &Arc<CompletionPort>) {
         let former = std::mem::replace(&mut self.port, Arc::clone(port));
         if let Packet::To(packet_of @ None, _) = &mut self.packet {
@@ -245,7 +248,7 @@ impl Ticket {
         }
     }
 
-    /// The operation has ended, and what it was is gone, but for its memory: tells everyone.
+    /// The operation has ended and was dropped, except for its memory: reports the end.
     fn tell(self, ended: u32, outcome: Outcome, has_packet: bool, emptied: Option<Emptied>) {
         self.strike(emptied);
         let overlapped = self.overlapped();
@@ -254,7 +257,8 @@ impl Ticket {
         }
         overlapped.bytes.store(outcome.bytes as usize, Relaxed);
         let Self { overlapped, event, port: carrier, packet, .. } = self;
-        // Before the thread looks who waits, as a thread that comes to wait looks at the status last.
+        // Before the thread checks for waiting threads: a thread that starts to wait checks the
+        // status last.
         // SAFETY: as in `overlapped`.
         let end = || unsafe { overlapped.as_ref() }.status.store(ended as usize, Release);
         let packet = match packet {
@@ -274,17 +278,17 @@ impl Ticket {
         }
         wake_waiting(overlapped.as_ptr());
         if let Some((port, key)) = packet.filter(|_| has_packet) {
-            // Refused if the port was closed meanwhile, or if there is no memory.
+            // Fails if the port was closed meanwhile, or if there is no memory.
             let place = overlapped.as_ptr().cast::<c_void>();
             let _ = port.post_end(outcome.bytes, key, place, ended);
         }
     }
 }
 
-/// An operation, in flight or about to be.
+/// An operation, in flight or about to start.
 struct Operation<W: Work> {
     work: W,
-    /// Taken by the end.
+    /// Taken at the end.
     ticket: Option<Ticket>,
     outcome: Outcome,
     target: Target,
@@ -292,11 +296,11 @@ struct Operation<W: Work> {
     is_tcp: bool,
 }
 
-/// In place of a system error: a datagram was longer than the buffers.
+/// Instead of a system error: a datagram was longer than the buffers.
 pub(crate) const CUT: c_int = -1;
 
 impl<W: Work> Operation<W> {
-    /// What there is to be told of an operation that has come to an end by itself.
+    /// Returns the result of an operation that has ended without being cancelled.
     fn finish(&mut self) -> (u32, Outcome) {
         let outcome = self.work.finish(self.target, self.outcome);
         let ended = match outcome.errno {
@@ -312,7 +316,8 @@ impl<W: Work> Operation<W> {
         if ended == status::SUCCESS { self.work.next() } else { None }
     }
 
-    /// It has ended within the call that starts it: tells everyone. A packet reports the success if it `has_packet`.
+    /// It has ended within the call that starts it: reports the end. A packet reports a success if
+    /// it `has_packet`.
     fn conclude(&mut self, has_packet: bool, told: Told) -> Begun {
         let Some(ticket) = self.ticket.take() else { return Begun::Pending };
         let (ended, outcome) = self.finish();
@@ -338,7 +343,8 @@ impl<W: Work> Operation<W> {
         failed(ended, outcome.errno)
     }
 
-    /// The operation has ended in flight; as `ended` says, or by itself. What is left to be told, if that is not done.
+    /// The operation has ended in flight, with the status `ended` or by itself. Returns the values
+    /// to report, unless they were reported.
     fn land(&mut self, ended: Option<u32>) -> Option<(Ticket, u32, Outcome)> {
         let mut ticket = self.ticket.take()?;
         ticket.is_listed = true;
@@ -346,7 +352,7 @@ impl<W: Work> Operation<W> {
             None => self.finish(),
             Some(ended) => {
                 self.work.call_off(self.target);
-                // What had been transferred before is told.
+                // Reports the bytes transferred before.
                 (ended, self.outcome)
             }
         };
@@ -369,7 +375,7 @@ impl<W: Work> Errand for Operation<W> {
         outcome.is_tcp = *is_tcp && !number.has_layer();
         let tried = number.in_epoch(epoch, || work.attempt(descriptor, outcome));
         tried.unwrap_or_else(|| {
-            // The socket is gone, and what has its number now is another one.
+            // The socket is gone, and another one has its number.
             outcome.errno = libc::ECANCELED;
             Attempt::Done
         })
@@ -410,25 +416,25 @@ impl<W: Work> Drop for Operation<W> {
     }
 }
 
-/// What a call that starts an operation is given beside what is to be done.
+/// The arguments of a call that starts an operation, without its work.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Start {
     pub(crate) descriptor: c_int,
     pub(crate) overlapped: *mut Overlapped,
     pub(crate) side: Side,
-    /// Flags are told in the OVERLAPPED.
+    /// The OVERLAPPED receives flags.
     pub(crate) tells_flags: bool,
     pub(crate) told: Told,
-    /// Of an accept, what an [`Acceptance`] knows it by; 0 otherwise.
+    /// The name of an accept in an [`Acceptance`]; 0 for other operations.
     pub(crate) accept: u64,
 }
 
-/// Starts an operation. The error is the code of a call that has begun nothing.
+/// Starts an operation. Returns the code of the call if nothing was started.
 ///
 /// # Safety
 ///
-/// `overlapped` is null, or points to an OVERLAPPED that stays there until its status is another one than that of an
-/// operation that goes on. The places of `told` are null or point to numbers.
+/// `overlapped` is null, or points to an OVERLAPPED that stays valid until its status is no longer
+/// that of an operation in progress. The pointers of `told` are null or point to numbers.
 pub(crate) unsafe fn start(start: Start, work: impl Work) -> Result<Begun, u32> {
     let mut ended = None;
     // SAFETY: `begin` demands what this call demands.
@@ -439,7 +445,7 @@ pub(crate) unsafe fn start(start: Start, work: impl Work) -> Result<Begun, u32> 
     begun
 }
 
-/// The same. What has `ended` by that is the caller's to tell.
+/// The same. The caller reports the operations that have `ended`.
 ///
 /// # Safety
 ///
@@ -451,9 +457,10 @@ unsafe fn begin(
 ) -> Result<Begun, u32> {
     let Start { descriptor, side, tells_flags, told, accept, .. } = start;
     let overlapped = NonNull::new(start.overlapped).ok_or(code::INVALID_PARAMETER)?;
-    // SAFETY: a shared reference demands a value that lives on and is not changed but as its type allows.
-    // - lives on: the caller says so;
-    // - not changed: the program has handed it over, and an operation that has it already writes atomic words only.
+    // SAFETY: a shared reference demands a value that lives on and changes only as its type allows.
+    // - lives on: the caller guarantees it;
+    // - not changed: the program has lent it, and an operation that already has it writes only
+    //   atomic words.
     let (event, has_packet) = object::event_of(unsafe { overlapped.as_ref() })?;
     let number = numbers::entry(descriptor).ok_or(code::WSAENOTSOCK)?;
     let mut state = number.lock();
@@ -500,7 +507,7 @@ unsafe fn begin(
         work,
         ticket: Some(ticket),
         outcome: Outcome::default(),
-        // Behind the look-up, by which the number may have turned out to stand for something else.
+        // After the look-up, which may have changed the number's meaning.
         target: Target { descriptor, number, epoch: number.epoch() },
         is_tcp: line.is_tcp,
     };
@@ -513,8 +520,8 @@ unsafe fn begin(
         return Ok(begun);
     }
     let operation = Box::write(state.rooms.boxed(), operation);
-    // The number stays locked: so a thread that cancels the operation finds its name, and the thread that ends it
-    // finds its entry.
+    // The number stays locked. So a thread that cancels the operation finds its name, and the
+    // thread that ends it finds its entry.
     let started = port.raw().start_task(line.id, side, Flight(operation));
     enable_held(&mut state, number, descriptor, &port);
     match started {
@@ -567,8 +574,8 @@ fn packet(state: &mut State, descriptor: RawFd, line: &Line) -> Packet {
     Packet::Later(state.later(descriptor))
 }
 
-/// An accept goes on with its connection. It stands in the entry of the number on which it was begun still, whose
-/// operations no thread has locked.
+/// Continues an accept with its connection. It is still in the entry of the number it was started
+/// on, where no thread holds the lock.
 fn go_on(ticket: Ticket, next: Next, outcome: Outcome) {
     let descriptor = next.descriptor;
     let Some((port, target)) = start_next(ticket, next, outcome) else { return };
@@ -578,7 +585,7 @@ fn go_on(ticket: Ticket, next: Next, outcome: Outcome) {
     port.raw().go_on();
 }
 
-/// Starts it. Where, and on what, unless it has ended without.
+/// Starts it. Returns the port and the target, unless it has ended first.
 fn start_next(
     mut ticket: Ticket,
     next: Next,
@@ -588,7 +595,7 @@ fn start_next(
     let found = numbers::entry(descriptor).ok_or(status::CANCELLED).and_then(|number| {
         let mut state = number.lock();
         if state.accept != Some(accept) {
-            // A thread has closed the connection, and its number may be a stranger's.
+            // A thread has closed the connection, and its number may name an unrelated socket.
             return Err(status::CANCELLED);
         }
         let (port, line) =
@@ -612,7 +619,7 @@ fn start_next(
     let mut state = number.lock();
     let Some(flight) = state.flights.get_mut(address).filter(|flight| !flight.is_called_off) else {
         drop(state);
-        // Its number was closed, or it was cancelled when it had no name by which that could be done.
+        // Its number was closed, or it was cancelled while it had no name.
         Box::new(operation).end(Ending::Cancelled);
         return Some((port, target));
     };
@@ -642,7 +649,7 @@ pub(crate) fn failed(ended: u32, errno: c_int) -> Begun {
     }
 }
 
-/// What a call returns that has begun an operation: 0, or -1 and the last error.
+/// The return value of a call that starts an operation: 0, or -1 and the last error.
 pub(crate) fn answered(begun: Result<Begun, u32>) -> c_int {
     let code = match begun {
         Ok(Begun::Done) => {
@@ -658,8 +665,8 @@ pub(crate) fn answered(begun: Result<Begun, u32>) -> c_int {
     -1
 }
 
-/// If the number may name something else than it did, what is known of it is compared with the system. What has ended by
-/// that is the caller's to tell, when the number is not locked.
+/// If the number may have another meaning, compares its state with the system. The caller reports
+/// the ended operations once the number is not locked.
 #[inline]
 pub(crate) fn look_at(
     state: &mut State,
@@ -669,7 +676,7 @@ pub(crate) fn look_at(
     if registrations::is_believed(number) { None } else { compare(state, number, descriptor) }
 }
 
-/// The same of one that may.
+/// The same for a number that may have another meaning.
 #[inline(never)]
 fn compare(state: &mut State, number: &'static Number, descriptor: RawFd) -> Option<Ended> {
     let identity = || descriptors::identity(descriptor);
@@ -681,7 +688,7 @@ fn compare(state: &mut State, number: &'static Number, descriptor: RawFd) -> Opt
         || state.line.as_ref().is_some_and(is_another)
     {
         let registered = state.registered.take();
-        // The association may be newer than what is in flight.
+        // The association may be newer than the operations in flight.
         let associated = state.associated.filter(|it| it.identity == identity());
         let modes = state.modes;
         let mut ended = None;
@@ -695,7 +702,8 @@ fn compare(state: &mut State, number: &'static Number, descriptor: RawFd) -> Opt
     None
 }
 
-/// Where the operations of a number are carried out: where its registration is, or its association, or by the driver.
+/// Where a number's operations are performed: on the port of its registration, of its association,
+/// or of the driver.
 fn line(
     state: &mut State,
     number: &'static Number,
@@ -705,10 +713,10 @@ fn line(
         if let Some(port) = registrations::port_of(line.port) {
             return Ok((port, line));
         }
-        // A thread of that port may be in an attempt still.
+        // A thread of that port may still be in an attempt.
         number.retire_line(state);
     }
-    // The association has found it there.
+    // The association has found it.
     let is_known = state.tcp.is_some()
         && state.associated.map(|it| it.identity) == state.tcp
         && registrations::is_believed(number);
@@ -721,8 +729,8 @@ fn line(
         Some((registered, _)) if registered.removed.is_some() => return Err(code::WSAEINVAL),
         Some((registered, port)) => {
             let terms = unspent(registered.terms, number);
-            // It becomes that of the line: two of one port cannot stand there at once. What is queued of it is found
-            // once more.
+            // It becomes the registration of the line: a port cannot have two of one socket. Queued
+            // events of it are detected again.
             let _ = port.raw().forget(registered.id);
             Some((Registered { terms, ..registered }, port))
         }
@@ -756,8 +764,8 @@ fn line(
     Ok((port, line))
 }
 
-/// Enables a registration that has been held, as an operation has been started now. If that fails the program is told
-/// that the registration has ended: by its last packet.
+/// Enables a registration that was held until an operation had started. On failure its last packet
+/// reports that the registration has ended.
 fn enable_held(
     state: &mut State,
     number: &'static Number,
@@ -775,7 +783,7 @@ fn enable_held(
     }
 }
 
-/// A registration that cannot be made anew has ended: its last packet says so.
+/// A registration that cannot be created again has ended: its last packet reports this.
 fn lost(
     port: &CompletionPort,
     number: &'static Number,
@@ -788,13 +796,13 @@ fn lost(
     told.is_ok().then_some(Registered { removed, terms: None, is_held: false, ..registered })
 }
 
-/// What a registration is enabled for still: of one that reports once nothing, if it has done so.
+/// The terms for which a registration is still enabled; `None` if it is one-shot and has reported.
 fn unspent(terms: Option<Terms>, number: &Number) -> Option<Terms> {
     terms.filter(|terms| terms.triggers & trigger::ONE_SHOT == 0 || !number.is_reported())
 }
 
-/// A registration that the socket of the number had which has been replaced goes on with the new one. If an operation
-/// `begins` on that, the registration is enabled behind the start of that.
+/// Moves the registration of a replaced socket to the new one. If an operation `begins` on that,
+/// the registration is enabled after its start.
 pub(crate) fn move_registration(
     state: &mut State,
     number: &'static Number,
@@ -802,16 +810,16 @@ pub(crate) fn move_registration(
     registered: Option<Registered>,
     begins: bool,
 ) {
-    // If its last packet is on the way it has ended for the new one, too.
+    // If its last packet is queued, it has also ended for the new socket.
     let removed = registered.filter(|it| it.removed.is_some());
     let goes_on = registered.filter(|it| it.removed.is_none());
     if goes_on.is_some() {
-        // What reads and writes have found was of the other one.
+        // The results of reads and writes concern the former socket.
         number.begin(descriptors::protocol(descriptor) == Ok(libc::IPPROTO_TCP));
     }
     if begins {
         state.registered = goes_on;
-        // If there is none the operation makes it, or says why not.
+        // If there is none, the operation creates it or fails.
         let _ = line(state, number, descriptor);
     } else if let Some(registered) = goes_on
         && let Some(port) = handles::port_named(registered.port)
@@ -826,8 +834,8 @@ pub(crate) fn move_registration(
     }
 }
 
-/// Registers what was forgotten for a line that could not be made, or with a socket that was replaced. If that fails, too, the program is told that the
-/// registration has ended: by its last packet.
+/// Registers a socket again whose line could not be created, or which was replaced. On failure its
+/// last packet reports that the registration has ended.
 fn restored(
     port: &CompletionPort,
     number: &'static Number,
@@ -843,7 +851,7 @@ fn restored(
     match port.raw().register_number(descriptor, key, interest, trigger) {
         Ok(id) => {
             if registered.terms.is_none() {
-                // It was disabled, or had reported. A registration cannot be made so.
+                // It was disabled, or had reported. A registration cannot be created in that state.
                 let _ = port.disable(id);
             }
             Some(Registered { id, is_on_line: false, is_held: false, ..registered })
@@ -852,7 +860,7 @@ fn restored(
     }
 }
 
-/// The descriptor that a handle is, if it is open.
+/// The descriptor of a handle, if it is open.
 pub(crate) fn open_descriptor(file: Handle) -> Result<RawFd, u32> {
     let descriptor = RawFd::try_from(file.addr()).map_err(|_| code::INVALID_HANDLE)?;
     if numbers::find(descriptor).is_some_and(registrations::is_believed) {
@@ -863,7 +871,7 @@ pub(crate) fn open_descriptor(file: Handle) -> Result<RawFd, u32> {
     if flags < 0 { Err(code::INVALID_HANDLE) } else { Ok(descriptor) }
 }
 
-/// Says of what successes no packet tells: `SetFileCompletionNotificationModes`.
+/// Chooses which successes queue no packet: `SetFileCompletionNotificationModes`.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_set_completion_modes(file: Handle, modes: u8) -> c_int {
     succeeds(|| {
@@ -889,7 +897,7 @@ pub extern "C" fn cp_set_completion_modes(file: Handle, modes: u8) -> c_int {
     })
 }
 
-/// The port that carries out the operation of an OVERLAPPED, if that is in flight.
+/// The port that performs the operation of an OVERLAPPED, if it is in flight.
 pub(crate) fn port_of_flight(descriptor: RawFd, address: usize) -> Option<Arc<CompletionPort>> {
     let port = numbers::find(descriptor)?.lock().flights.get(address)?.port;
     registrations::port_of(port)

@@ -52,8 +52,8 @@ unsafe extern "C" fn make_call(pointer: *mut c_void) -> u32 {
     // SAFETY: as in `release`: there is a share until then.
     let work = unsafe { &*pointer.cast::<PoolWork>() };
     if work.due.fetch_update(SeqCst, SeqCst, |due| due.checked_sub(1)).is_ok() {
-        // SAFETY: the callback demands what the reference gives it.
-        // - it gets that; the program allows any thread to call it at any time.
+        // SAFETY: the callback demands the arguments that the reference passes.
+        // - they are passed; the program allows any thread to call it at any time.
         unsafe { (work.callback)(std::ptr::null_mut(), work.context, pointer) };
     }
     work.calls.fetch_sub(1, SeqCst);
@@ -164,8 +164,8 @@ unsafe extern "C" fn make_simple_call(pointer: *mut c_void) -> u32 {
     // SAFETY: `from_raw` demands a pointer of `into_raw` that is used nowhere else.
     // - the caller promises it.
     let once = unsafe { Box::from_raw(pointer.cast::<Once>()) };
-    // SAFETY: the callback demands what the reference gives it.
-    // - it gets that; the program allows any thread to call it at any time.
+    // SAFETY: the callback demands the arguments that the reference passes.
+    // - they are passed; the program allows any thread to call it at any time.
     unsafe { (once.callback)(std::ptr::null_mut(), once.context) };
     0
 }

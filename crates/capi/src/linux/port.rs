@@ -1,4 +1,5 @@
-//! A port as the C library has it: keys and messages are words, packets are written into the caller's array.
+//! A port of the C library: keys and messages are numbers, and packets are written to the caller's
+//! array.
 
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
@@ -18,19 +19,19 @@ use crate::errors::code_of;
 use crate::linux::numbers::{Key, Number};
 use crate::taking::{Queue, bits_of, entry_of_socket, with_waiter};
 
-/// Three words that were posted, or that tell of an operation; and how that has ended.
+/// Three posted values, or the result of an operation with its status.
 pub(crate) struct Message {
     bytes: u32,
     status: u32,
     key: usize,
     overlapped: usize,
-    /// It is the last packet of a registration, and this one's number.
+    /// Set if it is the last packet of a registration: the number and ID of that.
     removed: Option<(&'static Number, Id)>,
 }
 
-/// What an operation is to the port that carries it out.
+/// An operation, as seen by the port that performs it.
 pub(crate) trait Errand: Send {
-    /// Tries it, without waiting.
+    /// Tries it without blocking.
     fn attempt(&mut self, descriptor: RawFd) -> Attempt;
 
     /// Whether its first attempt is made without waiting for readiness.
@@ -39,31 +40,31 @@ pub(crate) trait Errand: Send {
     /// It has ended in flight.
     fn end(self: Box<Self>, ending: Ending);
 
-    /// It has ended at its first attempt. A packet tells of its success if it `has_packet`.
+    /// It has ended at its first attempt. A packet reports a success if it `has_packet`.
     fn conclude(self: Box<Self>, has_packet: bool, told: Told) -> Begun;
 
     /// It was refused.
     fn withdraw(self: Box<Self>);
 }
 
-/// Where a call that ends its operation at once tells what it has come to.
+/// Where a call stores the result of an operation that ends immediately.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Told {
-    /// Null, or where the count of bytes is wanted.
+    /// Null, or the location of the number of bytes.
     pub(crate) bytes: *mut u32,
-    /// Null, or where the flags are wanted.
+    /// Null, or the location of the flags.
     pub(crate) flags: *mut u32,
 }
 
 impl Told {
-    /// Of a call that tells nothing.
+    /// For a call that stores no result.
     pub(crate) const NOTHING: Self = Self::bytes(std::ptr::null_mut());
 
     pub(crate) const fn bytes(bytes: *mut u32) -> Self {
         Self { bytes, flags: std::ptr::null_mut() }
     }
 
-    /// Tells the count of bytes alone.
+    /// Stores only the number of bytes.
     pub(crate) fn write_bytes(self, bytes: u32) {
         Self { flags: std::ptr::null_mut(), ..self }.write(Outcome { bytes, ..Outcome::default() });
     }
@@ -72,28 +73,28 @@ impl Told {
         for (place, number) in [(self.bytes, outcome.bytes), (self.flags, outcome.flags)] {
             if !place.is_null() {
                 // SAFETY: writing through a raw pointer demands that it is valid.
-                // - it is not null, and the caller of `start` says so; that call has not returned, and nothing has told
-                //   the program yet that the operation is over.
+                // - it is not null, and the caller of `start` guarantees it; that call has not
+                //   returned, and nothing has reported the end to the program yet.
                 unsafe { place.write(number) };
             }
         }
     }
 }
 
-/// What has become of a call that starts an operation.
+/// The outcome of a call that starts an operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Begun {
-    /// It has ended well.
+    /// It has succeeded.
     Done,
-    /// It goes on.
+    /// It is in progress.
     Pending,
-    /// It has failed at once, with this status: nothing tells of it but the call.
+    /// It has failed immediately, with this status: only the call reports it.
     Failed(u32),
     /// The same with this Winsock code, which has no status.
     Refused(u32),
 }
 
-/// What an operation has come to, in the system's words.
+/// The result of an operation, in the system's terms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
     /// 0 if it has succeeded.
@@ -101,14 +102,14 @@ pub(crate) struct Outcome {
     pub(crate) bytes: u32,
     /// `MSG_PARTIAL` and the like.
     pub(crate) flags: u32,
-    /// The socket is a TCP stream, of which a short read has left nothing.
+    /// The socket is a TCP stream, on which a short read means that no data remains.
     pub(crate) is_tcp: bool,
 }
 
 /// An operation in flight.
 pub(crate) struct Flight(pub(crate) Box<dyn Errand>);
 
-// SAFETY: there is no room: the memory of an operation is the program's, and the operation knows it itself.
+// SAFETY: there is no room: the memory belongs to the program, and only the operation accesses it.
 unsafe impl Buffer for Flight {
     fn filled<'b>(&'b self, _: &mut dyn FnMut(&'b [u8])) {}
     unsafe fn room<'b>(&'b mut self, _: &mut dyn FnMut(&'b mut [MaybeUninit<u8>])) {}
@@ -135,14 +136,15 @@ pub(crate) struct CompletionPort {
     is_closed: AtomicBool,
     /// Threads that are in a wait on it.
     waiting: AtomicUsize,
-    /// Operations in flight, and whether there may ever have been any. The thread that begins one counts it when it is
-    /// in flight already: for that moment another thread may have counted its end before.
+    /// The number of operations in flight, and whether there may ever have been any. A thread
+    /// counts an operation only once it is in flight, so another thread may have counted its end
+    /// before.
     aloft: AtomicIsize,
     has_had_flights: AtomicBool,
     /// The driver thread looks after it.
     pub(crate) is_watched: AtomicBool,
-    /// What is told of the packets of operations, by their keys, when one is about to be queued: true; and when that was
-    /// refused: false.
+    /// Called with the key of an operation's packet: with true before it is queued, with false if
+    /// that was refused.
     pub(crate) counts: OnceLock<fn(usize, bool)>,
     port: Port<Key, Message, Flight>,
 }
@@ -169,38 +171,38 @@ impl CompletionPort {
         })
     }
 
-    /// A thread comes to wait on it.
+    /// A thread starts to wait on it.
     pub(crate) fn come(&self) {
         self.waiting.fetch_add(1, SeqCst);
     }
 
-    /// A thread that has waited leaves it. True if it was the last one, and the driver is to look: operations are in
-    /// flight, or the driver sleeps and takes the port for one that it sees to.
+    /// A waiting thread leaves it. Returns true if it was the last one and the driver must check:
+    /// operations are in flight, or the driver is asleep and considers the port attended.
     pub(crate) fn leave(&self) -> bool {
         let was_last = self.waiting.fetch_sub(1, SeqCst) == 1;
         was_last && (self.has_flights() || self.is_watched.load(SeqCst))
     }
 
-    /// Whether no thread waits on it, so that none sees to its operations.
+    /// Whether no thread waits on it to perform its operations.
     pub(crate) fn is_unattended(&self) -> bool {
         self.waiting.load(SeqCst) == 0
     }
 
-    /// Whether it carries out any operation. A thread that has begun one, and has not counted it, looks whether the port
-    /// is watched when it has.
+    /// Whether it performs any operation. A thread that has started one without counting it checks
+    /// afterwards whether the port is watched.
     pub(crate) fn has_flights(&self) -> bool {
         self.aloft.load(SeqCst) > 0
     }
 
-    /// An operation is about to begin here.
+    /// An operation is about to start here.
     pub(crate) fn expect_flights(&self) {
-        // Written once: all threads read what lies beside it.
+        // Written once: all threads read its neighbours.
         if !self.has_had_flights.load(Relaxed) {
             self.has_had_flights.store(true, Relaxed);
         }
     }
 
-    /// An operation goes on here.
+    /// Counts an operation in flight.
     pub(crate) fn begin_flight(&self) {
         self.aloft.fetch_add(1, SeqCst);
     }
@@ -210,12 +212,13 @@ impl CompletionPort {
         self.aloft.fetch_sub(1, SeqCst);
     }
 
-    /// Its handle is closed: threads that wait on it have their share of it, and it is gone when the
-    /// last of them has left.
+    /// Its handle is closed. Waiting threads hold shares of the port; the last one to leave drops
+    /// it.
     pub(crate) fn close(&self) {
         self.is_closed.store(true, Release);
         if !self.port.raw().is_forked() {
-            // What is in flight ends, also what another thread is just starting, and no packet tells of it.
+            // Operations in flight end without packets, including any that another thread is just
+            // starting.
             self.port.close();
             self.port.raw().go_on();
         }
@@ -232,7 +235,7 @@ impl CompletionPort {
         self.name
     }
 
-    /// Queues a packet of three words.
+    /// Queues a packet of three values.
     pub(crate) fn post_words(
         &self,
         bytes: u32,
@@ -265,7 +268,7 @@ impl CompletionPort {
         posted.map_err(|refused| code_of(refused.error()))
     }
 
-    /// Queues the last packet of a registration that goes on without it, for operations.
+    /// Queues the last packet of a registration that continues for operations.
     pub(crate) fn post_removal(
         &self,
         key: usize,
@@ -277,14 +280,14 @@ impl CompletionPort {
         self.port.post(message).map_err(|refused| code_of(refused.error()))
     }
 
-    /// The key of a packet of readiness; none if it is not for the caller.
+    /// The key of a readiness packet; `None` if it is not for the caller.
     fn key_of(&self, notified: &Notified<Key>) -> Option<usize> {
         let Key { word, is_line, number } = *notified.key();
         if !is_line {
             number.note_report();
             return Some(word);
         }
-        // A registration that has operations beside is persistent to the port.
+        // A registration shared with operations is persistent for the port.
         let state = number.lock();
         let registered = state.registered.filter(|it| it.id == notified.id())?;
         let terms = registered.terms?;
@@ -292,21 +295,21 @@ impl CompletionPort {
             if registered.removed.is_some() || number.is_reported() {
                 return None;
             }
-            // It was ended meanwhile: as good.
+            // It may have ended meanwhile.
             let _ = self.port.disable(registered.id);
         }
         number.note_report();
         Some(registered.key)
     }
 
-    /// Whether a packet is queued, which is left there.
+    /// Whether a packet is queued, without taking it.
     pub(crate) fn is_ready(&self) -> Result<bool, u32> {
         with_waiter(1, |waiter| self.port.raw().has_packets(&mut waiter.batch)).map_err(code_of)
     }
 
-    /// Sees to its operations, if no thread is in the kernel's wait there. Takes nothing.
+    /// Performs its operations, if no thread is waiting in the kernel for it. Takes no packets.
     pub(crate) fn drive(&self) {
-        // Closed meanwhile: its operations have ended.
+        // The port was closed meanwhile: its operations have ended.
         let _ = with_waiter(1, |waiter| self.port.raw().drive(&mut waiter.batch));
     }
 }
@@ -328,7 +331,7 @@ impl Queue for CompletionPort {
         self.is_open()
     }
 
-    /// Only where operations and reports of one socket come together.
+    /// Only if operations and notifications of a socket meet.
     fn has_had_what_is_for_none(&self) -> bool {
         self.has_had_flights.load(Relaxed)
     }

@@ -86,8 +86,8 @@ impl Registered {
             if !self.begin_call() {
                 break;
             }
-            // SAFETY: the callback demands what the reference gives it.
-            // - it gets that; the program allows any thread to call it at any time.
+            // SAFETY: the callback demands the arguments that the reference passes.
+            // - they are passed; the program allows any thread to call it at any time.
             unsafe { (call.callback)(call.context, u8::from(is_over)) };
             self.lock().is_calling = false;
             if once {

@@ -1,7 +1,8 @@
-//! What ends a number's registration and its operations, and how far this library believes what it knows of a number.
+//! Ending the registration and operations of a number, and how far the state of a number is
+//! trusted.
 //!
-//! A number remembers its registration by the port's handle. This file joins the two tables: it looks the port
-//! up and tells it.
+//! A number stores the handle of its registration's port. This file joins the two tables: it looks
+//! the port up and notifies it.
 
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -21,13 +22,13 @@ pub(crate) fn is_of(registered: &Registered, descriptor: RawFd, port: &Completio
     }
 }
 
-/// What a number stood for is over: the ports of its registration and of its line forget it, and its operations end.
-/// They are told of that by [`Ended::tell`], when no number is locked.
+/// Ends the registration and operations of a number: the ports forget them. [`Ended::tell`] reports
+/// this, when no number is locked.
 pub(crate) fn end(former: State) -> Ended {
     if let Some(registered) = former.registered
         && let Some(port) = handles::port_named(registered.port)
     {
-        // Ended already, or its last packet is on the way: as good.
+        // It may have ended already, or its last packet is queued.
         let _ = port.raw().forget(registered.id);
     }
     let port = former.line.and_then(|line| port_of(line.port).map(|port| (port, line.id)));
@@ -41,18 +42,18 @@ pub(crate) fn end(former: State) -> Ended {
     }
 }
 
-/// Gives up the line of a number whose entry is locked: what is carried out by it ends, as far as it has not.
+/// Gives up the line of a number whose entry is locked: its operations end, unless they have ended.
 pub(crate) fn end_line(number: &Number, state: &mut State, line: Line) -> Ended {
     number.retire_line(state);
     let port = port_of(line.port);
     if let Some(port) = &port {
-        // Ended already, or just now: as good.
+        // It may have ended already.
         let _ = port.raw().forget(line.id.id());
     }
     Ended { port, flights: Vec::new(), accept: None }
 }
 
-/// What is left to be done of what has ended.
+/// The remaining work for ended operations.
 #[must_use]
 pub(crate) struct Ended {
     port: Option<Arc<CompletionPort>>,
@@ -65,7 +66,7 @@ impl Ended {
         if let Some(port) = self.port {
             port.raw().go_on();
         }
-        // Those that are carried out elsewhere by now.
+        // Operations that other ports perform by now.
         for flight in self.flights {
             cancel(flight);
         }
@@ -75,29 +76,29 @@ impl Ended {
     }
 }
 
-/// Cancels an operation that is called off. Whether it has a port still.
+/// Cancels a cancelled operation at its port. Returns whether it still has one.
 pub(crate) fn cancel(flight: InFlight) -> bool {
     let Some(port) = port_of(flight.port) else { return false };
     if let Some(name) = flight.name {
-        // One that has ended meanwhile says so itself.
+        // It reports its own end if it has ended meanwhile.
         let _ = port.cancel(name);
         port.raw().go_on();
     }
     true
 }
 
-/// Cancels an accept, if it is in flight still.
+/// Cancels an accept that is still in flight.
 pub(crate) fn cancel_accept(accept: Acceptance) {
     let number = numbers::find(accept.listener);
     number.and_then(|number| number.call_off(accept)).map(cancel);
 }
 
-/// The port that carries out operations, by its name or the driver's own.
+/// The port that performs operations, by its name, or the driver's own.
 pub(crate) fn port_of(name: u64) -> Option<Arc<CompletionPort>> {
     if name == NO_PORT { driver::own_port().ok() } else { handles::port_named(name) }
 }
 
-/// Whatever the number stood for has ended.
+/// Ends the number's registration and operations.
 fn end_all(number: &Number) {
     let mut ended = None;
     number.retire(|former| ended = Some(end(former)));
@@ -106,7 +107,7 @@ fn end_all(number: &Number) {
     }
 }
 
-/// The number is about to be closed, or was: whatever it stood for has ended.
+/// The number is about to be closed, or was: ends its registration and operations.
 pub(crate) fn retire(descriptor: RawFd) {
     if let Some(number) = numbers::find(descriptor) {
         number.doubt();
@@ -114,8 +115,9 @@ pub(crate) fn retire(descriptor: RawFd) {
     }
 }
 
-/// Closes a socket by `call`. Whatever its number stood for has ended before, and nothing begins there meanwhile: a
-/// thread that learns of an end by a packet may know the number still. `None` if another thread closes it already.
+/// Closes a socket by `call`. First ends its registration and operations, and lets nothing start
+/// meanwhile: a thread that sees the end in a packet may still know the number. `None` if another
+/// thread is already closing it.
 pub(crate) fn close<R>(descriptor: RawFd, identity: u64, call: impl FnOnce() -> R) -> Option<R> {
     let Some(number) = numbers::find(descriptor) else { return Some(call()) };
     number.doubt();
@@ -131,7 +133,8 @@ pub(crate) fn close<R>(descriptor: RawFd, identity: u64, call: impl FnOnce() -> 
     Some(closed)
 }
 
-/// The number has just been given out by a call of this library: whatever it stood for has ended.
+/// A call of this library has just returned the number: ends its former registration and
+/// operations.
 pub(crate) fn give_out(descriptor: RawFd) {
     if let Some(number) = numbers::entry(descriptor) {
         end_all(number);
@@ -139,13 +142,13 @@ pub(crate) fn give_out(descriptor: RawFd) {
     }
 }
 
-/// Whether the checked mode is on; unless that has been said, the environment says it.
+/// Whether checked mode is on. Unless the program has set it, the environment decides.
 static CHECKED: AtomicU8 = AtomicU8::new(UNSAID);
 const OFF: u8 = 0;
 const ON: u8 = 1;
 const UNSAID: u8 = 2;
 
-/// Whether each change asks the kernel first if the number still names what was registered.
+/// Whether each change first asks the kernel if the number still names the registered socket.
 #[inline]
 pub(crate) fn is_checked() -> bool {
     match CHECKED.load(Relaxed) {
@@ -158,35 +161,35 @@ pub(crate) fn is_checked() -> bool {
 fn ask_environment() -> bool {
     let set = std::env::var_os("COMPLETION_PORT_CHECKED");
     let said = if set.is_some_and(|value| !value.is_empty() && value != "0") { ON } else { OFF };
-    // Unless another thread has said it meanwhile.
+    // Unless another thread has set it meanwhile.
     let _ = CHECKED.compare_exchange(UNSAID, said, Relaxed, Relaxed);
     CHECKED.load(Relaxed) == ON
 }
 
-/// Whether what was once found of a number need not be asked again.
+/// Whether facts about a number need not be checked again.
 pub(crate) fn is_believed(number: &Number) -> bool {
     number.is_vouched() && !is_checked()
 }
 
-/// Whatever `descriptor` stood for has ended: it is about to be closed, or was.
+/// Ends the registration and operations of `descriptor`, which is about to be closed or was.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_forget(descriptor: i32) {
     guarded((), || retire(descriptor));
 }
 
-/// `descriptor` has just been given out by a call that is not of this library: as if one of it had done so.
+/// A call of another library has just returned `descriptor`: treats it like this library's.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_adopt(descriptor: i32) {
     guarded((), || give_out(descriptor));
 }
 
-/// Whether each change asks the kernel first if the number still names what was registered; returns
-/// whether it did so before.
+/// Sets whether each change first asks the kernel if the number still names the registered socket.
+/// Returns the previous setting.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_set_checked(on: i32) -> i32 {
     guarded(0, || {
         let on = if on != 0 { ON } else { OFF };
-        // Asked first, so that it has been said.
+        // First, so that the environment has been read.
         let _ = is_checked();
         i32::from(CHECKED.swap(on, Relaxed) == ON)
     })

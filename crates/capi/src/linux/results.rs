@@ -1,4 +1,4 @@
-//! How a thread is told what an operation has come to, beside its packet: `GetOverlappedResult` and the like.
+//! Detecting the result of an operation without its packet: `GetOverlappedResult` and so on.
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
@@ -73,12 +73,13 @@ fn is_set_within(event: &Arc<Waitable>, limit: Option<Duration>) -> bool {
     waitable::wait(awaited, false, limit).is_ok()
 }
 
-/// What an operation has come to: `GetOverlappedResult`, `GetOverlappedResultEx` and, with [`IN_WINSOCK`],
-/// `WSAGetOverlappedResult`. Waits for it, at most so many milliseconds.
+/// The result of an operation: `GetOverlappedResult`, `GetOverlappedResultEx` and, with
+/// [`IN_WINSOCK`], `WSAGetOverlappedResult`. Waits for it, for at most that many milliseconds.
 ///
 /// # Safety
 ///
-/// `overlapped` is null or points to an OVERLAPPED, `bytes` and `flags` are null or point to a number.
+/// `overlapped` is null or points to an OVERLAPPED, `bytes` and `flags` are null or point to a
+/// number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cp_overlapped_result(
     descriptor: c_int,
@@ -99,9 +100,10 @@ pub unsafe extern "C" fn cp_overlapped_result(
         } else if is_null {
             return Err(code::INVALID_PARAMETER);
         }
-        // SAFETY: a shared reference demands a value that lives on and is not changed but as its type allows.
-        // - lives on: the caller says so, and leaves it there as long as this call lasts;
-        // - not changed: what is written by an operation is atomic.
+        // SAFETY: a shared reference demands a value that lives on and changes only as its type
+        // allows.
+        // - lives on: the caller guarantees that it stays valid during this call;
+        // - not changed: an operation writes only atomics.
         let overlapped = unsafe { &*place };
         let ended = match ended(overlapped) {
             Some(ended) => ended,
@@ -114,7 +116,7 @@ pub unsafe extern "C" fn cp_overlapped_result(
         };
         let count = u32::try_from(overlapped.bytes.load(Relaxed)).unwrap_or(u32::MAX);
         // SAFETY: writing through a raw pointer demands that it is valid.
-        // - the caller says so, and it is not null.
+        // - the caller guarantees it, and it is not null.
         unsafe { bytes.write(count) };
         if how == IN_WINSOCK {
             if flags.is_null() {

@@ -14,7 +14,7 @@ struct Room {
     layout: Layout,
 }
 
-// SAFETY: a room may be used by another thread than the one that has made it, though it has a pointer.
+// SAFETY: a room may be used by a thread other than its creator, although it has a pointer.
 // - it is memory that nothing else uses.
 unsafe impl Send for Room {}
 
@@ -41,9 +41,10 @@ impl Room {
     /// The memory is for the layout of the type.
     unsafe fn into_box<T>(self) -> Box<MaybeUninit<T>> {
         let place = ManuallyDrop::new(self).place.cast::<MaybeUninit<T>>().as_ptr();
-        // SAFETY: `from_raw` demands a value in memory of the global allocator with the type's layout, and no other owner.
+        // SAFETY: `from_raw` demands a value in memory of the global allocator with the type's
+        // layout, and no other owner.
         // - a value: any bytes are one that need not be initialized;
-        // - such memory: the caller says so, and it was that of a box;
+        // - such memory: the caller guarantees it, and it was that of a box;
         // - no other owner: the room was, and is given up.
         unsafe { Box::from_raw(place) }
     }
@@ -79,8 +80,8 @@ impl Rooms {
         }
     }
 
-    /// Keeps what a value had, which has been [emptied](Emptied). If there is enough it is the caller's to give back, when
-    /// nothing is locked.
+    /// Keeps the memory of an [emptied](Emptied) value. If there is enough already, the caller
+    /// frees it when it holds no lock.
     pub(crate) fn keep(&mut self, emptied: Emptied) -> Option<Emptied> {
         if self.0.len() < MOST {
             self.0.push(emptied.0);

@@ -348,7 +348,8 @@ fn wait(watched: &mut [Watched], limit: Option<Duration>) -> Result<(), u32> {
     if let (Some(bell), Some(asked)) = (&waiter.bell, polled.asked.last_mut()) {
         asked.fd = bell.as_raw_fd();
     }
-    // What was closed before the wait was known to `closesocket` is no socket any more. Its number may be the eventfd's by now.
+    // A descriptor closed before `closesocket` knew of the wait is no longer a socket. The eventfd
+    // may have its number by now.
     let are_sockets = watched.iter().all(|it| is_socket(it.descriptor));
     let outcome = loop {
         if let Some(outcome) = waiter.outcome(watched) {

@@ -1,5 +1,5 @@
-//! Socket calls that report in the codes of the reference, retire the numbers that they close or give
-//! out, and note when nothing is left to read, so that enabling a registration again costs no system
+//! Socket calls that report in the codes of the reference, retire the numbers that they close or
+//! return, and note when no data remains, so that enabling a registration again costs no system
 //! call.
 //!
 //! The system's calls do the work; `errno` is left as they set it.
@@ -27,7 +27,7 @@ use crate::linux::{memory, registrations, selecting, sharing, status};
 /// `SOCKET_ERROR`.
 const FAILED: c_int = -1;
 
-/// Times that this process has started Winsock up and not cleaned up.
+/// How often this process has started Winsock without cleaning up.
 static STARTED: AtomicU32 = AtomicU32::new(0);
 
 /// The last error becomes the code of `errno`.
@@ -49,7 +49,8 @@ pub(crate) fn called<R: PartialEq + From<i8> + Copy>(call: impl FnOnce() -> R) -
     })
 }
 
-/// The same of a call with which programs clean up before they ask for the last error: a success leaves that alone.
+/// The same for a call that programs use for cleaning up before they read the last error: success
+/// leaves that unchanged.
 fn called_to_clean_up(call: impl FnOnce() -> c_int) -> c_int {
     let before = cp_last_error();
     let result = called(call);
@@ -77,12 +78,12 @@ pub(crate) fn attempt(descriptor: c_int) -> Option<Attempt> {
     number.packets().map(|packets| Attempt { number, packets })
 }
 
-/// Flags with which a read takes what is there and no more.
+/// Flags of a read that takes only available data.
 const PLAIN: c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-/// Flags with which a read that would block tells nothing about the next one.
+/// Flags with which a blocking read means nothing for the next one.
 const ASIDE: c_int = libc::MSG_OOB | libc::MSG_ERRQUEUE;
 
-/// Notes what a read tells: that it would block, or that a stream had less than was asked for.
+/// Notes the result of a read: that it would block, or that a stream returned less than requested.
 pub(crate) fn note_read(attempt: Option<Attempt>, outcome: isize, asked: usize, flags: c_int) {
     let Some(Attempt { number, packets }) = attempt else { return };
     let is_dry = match usize::try_from(outcome) {
@@ -104,7 +105,7 @@ pub(crate) fn is_shut_for_reads(descriptor: c_int) -> bool {
     is_shut
 }
 
-/// What a read brings: the error of a stream that was reset, each time.
+/// The result of a read: reports the error of a reset stream each time.
 pub(crate) fn with_reset(descriptor: c_int, outcome: isize, flags: c_int) -> isize {
     match outcome {
         0 if flags & ASIDE == 0 => match numbers::entry(descriptor).map_or(0, |number| {
@@ -126,19 +127,19 @@ pub(crate) fn with_reset(descriptor: c_int, outcome: isize, flags: c_int) -> isi
     }
 }
 
-/// Whether a socket has an error of which no call was told yet.
+/// Whether a socket has an error that no call has reported yet.
 fn has_error(descriptor: c_int) -> bool {
     let mut asked = libc::pollfd { fd: descriptor, events: 0, revents: 0 };
-    // SAFETY: poll(2) reads and writes so many entries.
+    // SAFETY: poll(2) reads and writes that many entries.
     // - valid: there is one.
     unsafe { libc::poll(&raw mut asked, 1, 0) > 0 && asked.revents & libc::POLLERR != 0 }
 }
 
-/// Why a read brings nothing, of the socket that `descriptor` still names, which `is_tcp`, a stream, or may be anything: 0
-/// if that is an end as it should be. The number is locked.
+/// Why a read brings no data from the socket that `descriptor` still names, which `is_tcp`, a
+/// stream, or may be anything: 0 for a regular end. The number is locked.
 ///
-/// The system tells one call that a connection was reset, and all others of an end. Which call that is may not be known
-/// yet.
+/// The system reports a reset to one call, and an end to all others. Which call that is may not be
+/// known yet.
 #[cold]
 pub(crate) fn why_ended(
     state: &mut State,
@@ -150,9 +151,9 @@ pub(crate) fn why_ended(
     if past.was_reset {
         return libc::ECONNRESET;
     }
-    // A read that has found an end in front of an error, which is there still, has met what the peer had sent before. A
-    // stream that both sides have ended has no peer any more either: what another process may have done to a socket
-    // that has come from there.
+    // A read that finds an end while an error is pending has met data that the peer sent before. A
+    // stream that both sides have ended has no peer any more either. Another process may have done
+    // this to a socket that comes from there.
     if !number.is_vouched()
         || number.is_shut()
         || past.has_shut
@@ -170,7 +171,7 @@ pub(crate) fn why_ended(
     libc::ECONNRESET
 }
 
-/// The system has told that a socket's connection was reset, and will not do so again.
+/// The system has reported a reset, and will not do so again.
 pub(crate) fn remember_reset(descriptor: c_int) {
     if let Some(number) = numbers::entry(descriptor) {
         remember_reset_in(&mut number.lock(), descriptor);
@@ -185,7 +186,7 @@ fn remember_reset_in(state: &mut State, descriptor: c_int) {
     }
 }
 
-/// Notes what a write tells: that it would block, or why a stream takes nothing any more.
+/// Notes the result of a write: that it would block, or why a stream accepts no data any more.
 pub(crate) fn note_write(attempt: Option<Attempt>, descriptor: c_int, outcome: isize) {
     if outcome >= 0 {
         return;
@@ -205,8 +206,8 @@ pub(crate) fn note_write(attempt: Option<Attempt>, descriptor: c_int, outcome: i
     }
 }
 
-/// Why a stream takes nothing any more. The system says that it was reset once, and has one word for three
-/// things otherwise. The number is locked.
+/// Why a stream accepts no data any more. The system reports a reset once, and otherwise has one
+/// error for three cases. The number is locked.
 #[cold]
 fn why_not_sent(state: &mut State, descriptor: c_int, errno: c_int) -> c_int {
     let Past { has_shut, was_refused, .. } = state.past(descriptor);
@@ -218,7 +219,7 @@ fn why_not_sent(state: &mut State, descriptor: c_int, errno: c_int) -> c_int {
     } else if was_refused {
         libc::ENOTCONN
     } else if errno == libc::ECONNRESET || is_local(descriptor) {
-        // A local one has a peer's name still when that is gone.
+        // A local socket still has its peer's name when the peer is gone.
         libc::ECONNRESET
     } else if is_connected(descriptor) {
         libc::ESHUTDOWN
@@ -230,8 +231,8 @@ fn why_not_sent(state: &mut State, descriptor: c_int, errno: c_int) -> c_int {
     }
 }
 
-/// The status of an overlapped receive or send that has failed, on the socket that `descriptor` still names. Its number
-/// is locked.
+/// The status of a failed overlapped receive or send on the socket that `descriptor` still names.
+/// Its number is locked.
 pub(crate) fn status_of_transfer(state: &mut State, descriptor: c_int, errno: c_int) -> u32 {
     match errno {
         libc::EPIPE => status::of_errno(why_not_sent(state, descriptor, errno)),
@@ -249,8 +250,7 @@ pub(crate) fn status_of_transfer(state: &mut State, descriptor: c_int, errno: c_
     }
 }
 
-/// What would block has waited for as long as it may, if the socket is a blocking one: that has a code of
-/// its own.
+/// A blocking call that would still block has timed out, which has its own code.
 pub(crate) fn note_time(descriptor: c_int, failed: bool, flags: c_int, errno_of_time: c_int) {
     if !failed
         || errno() != errno_of_time
@@ -267,7 +267,8 @@ pub(crate) fn note_time(descriptor: c_int, failed: bool, flags: c_int, errno_of_
     }
 }
 
-/// How often a send is made again. The system keeps one error of a socket, and another thread's datagram may bring the next.
+/// Maximum number of retries of a send. The system keeps one error per socket, and another thread's
+/// datagram may cause the next.
 const SENDS_AGAIN: usize = 8;
 
 /// Calls `send`, the system's call. Calls it again if it has failed because an earlier datagram has reached no receiver: then
@@ -291,7 +292,7 @@ fn is_udp(descriptor: c_int) -> bool {
     keeping_errno(|| protocol(descriptor) == Ok(libc::IPPROTO_UDP))
 }
 
-/// Where the reference has another word for why a datagram was not taken or brought.
+/// Where the reference has another code for a datagram that was not sent or received.
 pub(crate) fn note_datagram(descriptor: c_int, failed: bool) {
     if !failed {
         return;
@@ -309,22 +310,22 @@ pub(crate) fn note_datagram(descriptor: c_int, failed: bool) {
 /// Counts a start; never fails.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_startup() {
-    // A program that starts it for ever ends it never.
+    // A program that only ever starts it never ends it.
     let _ = STARTED.fetch_update(AcqRel, Relaxed, |count| count.checked_add(1));
 }
 
-/// Counts a start less; refused if there is none left.
+/// Counts one start less; fails if there is none.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_cleanup() -> c_int {
     let less = STARTED.fetch_update(AcqRel, Relaxed, |count| count.checked_sub(1));
     if less.is_ok() { 0 } else { refused(code::WSANOTINITIALISED) }
 }
 
-/// What is not a mode among the bits of a type.
+/// The bits of a type that are not modes.
 const TYPES: c_int = !(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK);
 
-/// The family and the type of a new socket, of which the program may leave to the protocol what that determines. The
-/// system's error if it does not, or if there is no such type.
+/// The family and the type of a new socket, of which the program may omit whatever the protocol
+/// determines. An error of the system if it does not determine that, or if there is no such type.
 fn completed(family: c_int, kind: c_int, protocol: c_int) -> Result<(c_int, c_int), c_int> {
     /// The system's greatest number of a type.
     const LAST: c_int = 10;
@@ -361,7 +362,7 @@ pub extern "C" fn cp_socket(family: c_int, kind: c_int, protocol: c_int) -> c_in
         // SAFETY: socket(2) demands nothing of memory.
         let made = unsafe { libc::socket(family, kind, protocol) };
         if made < 0 && errno() == libc::EINVAL {
-            // Of the three arguments only the protocol was not looked at.
+            // Only the protocol among the three arguments is unchecked.
             set_errno(libc::EPROTONOSUPPORT);
         }
         if made >= 0 {
@@ -382,14 +383,15 @@ pub extern "C" fn cp_socket(family: c_int, kind: c_int, protocol: c_int) -> c_in
     })
 }
 
-/// The descriptor's socket is about to be used for something: an accept must look at it before it takes its place.
+/// The socket is about to be used: an accept must check it before it replaces it.
 pub(crate) fn note_use(descriptor: c_int) {
     if let Some(number) = numbers::find(descriptor) {
         number.clear_options(UNUSED | LISTENS);
     }
 }
 
-/// Another descriptor of a socket, which stands for the same port as that one: `WSADuplicateSocket` within the process.
+/// Another descriptor of a socket, associated with the same port: `WSADuplicateSocket` within the
+/// process.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_duplicate_socket(descriptor: c_int, is_inherited: c_int) -> c_int {
     called(|| {
@@ -409,7 +411,7 @@ pub extern "C" fn cp_duplicate_socket(descriptor: c_int, is_inherited: c_int) ->
                 let state = number.lock();
                 (state.associated, state.modes, state.connected)
             };
-            // It has the same identity. If the association is of something else by now, that is found out as usual.
+            // It has the same identity. An outdated association is detected as usual.
             let mut state = other.lock();
             (state.associated, state.modes) = (associated, modes);
             state.connected = connected;
@@ -418,7 +420,7 @@ pub extern "C" fn cp_duplicate_socket(descriptor: c_int, is_inherited: c_int) ->
     })
 }
 
-/// `accept`. What is accepted on a non-blocking listener is non-blocking, as on the reference.
+/// `accept`. Connections of a non-blocking listener are non-blocking, as on the reference.
 ///
 /// # Safety
 ///
@@ -446,8 +448,8 @@ pub unsafe extern "C" fn cp_accept(
             is_nonblocking && numbers::find(listener).is_some_and(Number::is_nonblocking_unasked);
         let inherited = if is_nonblocking && !waits { libc::SOCK_NONBLOCK } else { 0 };
         let call = || {
-            // SAFETY: accept4(2) writes an address where it is told to.
-            // - the caller says that it may write there.
+            // SAFETY: accept4(2) writes an address and its size to the given places.
+            // - the caller guarantees that it may write there.
             unsafe { libc::accept4(listener, address, size, inherited) }
         };
         let made = if waits { accept_blocking(listener, call) } else { call() };
@@ -478,7 +480,7 @@ fn begin_connection(listener: c_int, made: c_int) {
     }
 }
 
-/// For how many milliseconds a read may wait; -1 if for ever.
+/// The timeout of reads in milliseconds; -1 for none.
 fn limit_of_reads(descriptor: c_int) -> c_int {
     let mut time = libc::timeval { tv_sec: 0, tv_usec: 0 };
     let mut size = socklen_t::try_from(size_of_val(&time)).unwrap_or(16);
@@ -490,8 +492,8 @@ fn limit_of_reads(descriptor: c_int) -> c_int {
     if limit == 0 { -1 } else { c_int::try_from(limit).unwrap_or(c_int::MAX) }
 }
 
-/// Accepts by `call`, and waits for a connection as long as a listener may that blocks, of which the system has been told
-/// that it does not.
+/// Accepts by `call`, and waits for a connection as long as a blocking listener may that is
+/// non-blocking to the system.
 fn accept_blocking(listener: c_int, call: impl Fn() -> c_int) -> c_int {
     let accept = || {
         let mut visit = Visit::new(listener)?;
@@ -538,7 +540,7 @@ fn waits_when_closed(descriptor: c_int) -> bool {
     false
 }
 
-/// `closesocket`. What is no socket stays open.
+/// `closesocket`. Leaves descriptors open that are not sockets.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_close_socket(descriptor: c_int) -> c_int {
     called_to_clean_up(|| {
@@ -569,7 +571,7 @@ pub unsafe extern "C" fn cp_bind(
     size: socklen_t,
 ) -> c_int {
     note_use(descriptor);
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees what bind(2) demands.
     let bind = || unsafe { libc::bind(descriptor, address, size) };
     let bound = called(|| match bind() {
         FAILED if errno() == libc::EADDRINUSE => {
@@ -646,7 +648,7 @@ pub(crate) unsafe fn is_unspecified(address: *const sockaddr, size: socklen_t) -
     six.sin6_addr.s6_addr == [0; 16] && six.sin6_port != 0
 }
 
-/// Why a socket cannot be connected, where the system would not say so or would say something else.
+/// Why a socket cannot be connected, if the system reports no error or another one.
 fn cannot_connect(descriptor: c_int) -> Option<u32> {
     if let Some(number) = numbers::find(descriptor) {
         let mut state = number.lock();
@@ -658,7 +660,7 @@ fn cannot_connect(descriptor: c_int) -> Option<u32> {
     if !is_connected(descriptor) || kind(descriptor) != Some(libc::SOCK_STREAM) {
         return None;
     }
-    // The system takes the first connect behind one that had to wait for the end of that.
+    // After a connect that had to wait, the system treats the next one as its end.
     if let Some(number) = numbers::find(descriptor) {
         let mut state = number.lock();
         if state.past(descriptor).is_connecting {
@@ -669,7 +671,7 @@ fn cannot_connect(descriptor: c_int) -> Option<u32> {
     Some(code_of_errno(libc::EISCONN))
 }
 
-/// `connect`. One that goes on is refused with `WSAEWOULDBLOCK`, as on the reference.
+/// `connect`. Fails with `WSAEWOULDBLOCK` while in progress, as on the reference.
 ///
 /// # Safety
 ///
@@ -680,7 +682,7 @@ pub unsafe extern "C" fn cp_connect(
     address: *const sockaddr,
     size: socklen_t,
 ) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees what connect(2) demands.
     let connect = || unsafe { libc::connect(descriptor, address, size) };
     // A bad pointer is left to the system.
     if memory::is_there(address, size as usize) {
@@ -696,7 +698,7 @@ pub unsafe extern "C" fn cp_connect(
     note_use(descriptor);
     sharing::before_connect(descriptor);
     let connected = called(|| match connect() {
-        // The system says once more that an earlier connect has failed; the reference does not.
+        // The system reports the failure of an earlier connect again; the reference does not.
         FAILED if errno() == libc::ECONNABORTED => connect(),
         connected => connected,
     });
@@ -758,7 +760,7 @@ pub(crate) unsafe fn room_for_sender(
     if !is_enough() && tells() { Err(code::WSAEFAULT) } else { Ok(room) }
 }
 
-/// A receive by `call`, which makes the system's one and returns what that returns.
+/// Receives by `call`, which calls the system and returns its result.
 #[inline]
 fn receive(descriptor: c_int, size: usize, flags: c_int, call: impl FnOnce() -> isize) -> isize {
     let read = called(|| {
@@ -775,7 +777,7 @@ fn receive(descriptor: c_int, size: usize, flags: c_int, call: impl FnOnce() -> 
     read
 }
 
-/// A send by `call`, which makes the system's one and returns what that returns.
+/// Sends by `call`, which calls the system and returns its result.
 #[inline]
 fn send(descriptor: c_int, flags: c_int, call: impl FnMut() -> isize) -> isize {
     let sent = called(|| {
@@ -801,7 +803,7 @@ pub unsafe extern "C" fn cp_recv(
     size: usize,
     flags: c_int,
 ) -> isize {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees what recv(2) demands.
     receive(descriptor, size, flags, || unsafe { libc::recv(descriptor, buffer, size, flags) })
 }
 
@@ -828,7 +830,7 @@ pub unsafe extern "C" fn cp_recvfrom(
         Ok(0) => (address, address_size) = (ptr::null_mut(), ptr::null_mut()),
         Err(code) => return refused(code) as isize,
     }
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees what recvfrom(2) demands.
     receive(descriptor, size, flags, || unsafe {
         libc::recvfrom(descriptor, buffer, size, flags, address, address_size)
     })
@@ -846,7 +848,7 @@ pub unsafe extern "C" fn cp_send(
     size: usize,
     flags: c_int,
 ) -> isize {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees what send(2) demands.
     send(descriptor, flags, || unsafe {
         libc::send(descriptor, buffer, size, flags | libc::MSG_NOSIGNAL)
     })
@@ -866,7 +868,7 @@ pub unsafe extern "C" fn cp_sendto(
     address: *const sockaddr,
     address_size: socklen_t,
 ) -> isize {
-    // SAFETY: as the caller says.
+    // SAFETY: the caller guarantees what sendto(2) demands.
     let sent = send(descriptor, flags, || unsafe {
         let flags = flags | libc::MSG_NOSIGNAL;
         libc::sendto(descriptor, buffer, size, flags, address, address_size)
@@ -879,7 +881,7 @@ pub unsafe extern "C" fn cp_sendto(
 fn shut(descriptor: c_int, how: c_int) -> c_int {
     // SAFETY: shutdown(2) demands nothing of memory.
     match unsafe { libc::shutdown(descriptor, how) } {
-        // The system has done it, although it says that there is no peer.
+        // The system has done it, although it reports that there is no peer.
         FAILED if errno() == libc::ENOTCONN && kind(descriptor) == Some(libc::SOCK_DGRAM) => 0,
         done => done,
     }
@@ -896,7 +898,7 @@ pub extern "C" fn cp_shutdown(descriptor: c_int, how: c_int) -> c_int {
             return FAILED;
         }
         let Some(number) = numbers::entry(descriptor) else { return shut(descriptor, how) };
-        // A listener that is shut listens no more.
+        // A listener that was shut down no longer listens.
         number.clear_options(LISTENS);
         let was_shut = number.options() & READING_SHUT != 0;
         if how != libc::SHUT_WR {

@@ -1,5 +1,5 @@
-//! How an operation has ended: the words that the reference puts into an OVERLAPPED, and which codes they are to the
-//! two sorts of calls that tell them.
+//! How an operation has ended: the statuses that the reference stores in an OVERLAPPED, and their
+//! codes in Win32's and in Winsock's calls.
 
 use crate::errors::code;
 use crate::linux::errno::code_of_errno;
@@ -21,7 +21,7 @@ pub(crate) const PIPE_BROKEN: u32 = 0xC000_014B;
 /// `STATUS_UNSUCCESSFUL`.
 pub(crate) const UNSUCCESSFUL: u32 = 0xC000_0001;
 
-/// A status: its code as Win32's calls tell it, and as Winsock's do.
+/// A status, and its codes in Win32's and in Winsock's calls.
 type Meaning = (u32, u32, u32);
 
 /// What has a meaning of its own. The first status of a Winsock code is the one that it becomes.
@@ -89,7 +89,7 @@ const MEANINGS: [Meaning; 72] = [
     (0xC000_020F, 59, 10053),
     (0xC000_023E, 1233, 10051),
     (0xC000_02C5, code::NOACCESS, code::WSAEFAULT),
-    // What only files come to.
+    // Only for files.
     (END_OF_FILE, code::HANDLE_EOF, code::WSAEINVAL),
     (0xC000_0010, 1, code::WSAEINVAL),
     (0xC000_00A2, 19, code::WSAEINVAL),
@@ -147,12 +147,12 @@ pub(crate) fn of_file(errno: i32) -> u32 {
     }
 }
 
-/// The code of a status as `GetQueuedCompletionStatus` and `GetOverlappedResult` tell it.
+/// The code for a status in `GetQueuedCompletionStatus` and `GetOverlappedResult`.
 pub(crate) fn code_in_win32(status: u32) -> u32 {
     meaning(status).1
 }
 
-/// The same as Winsock's calls tell it.
+/// The same for Winsock's calls.
 pub(crate) fn code_in_winsock(status: u32) -> u32 {
     meaning(status).2
 }
@@ -168,7 +168,7 @@ pub(crate) fn of_internal(internal: usize) -> u32 {
     internal as u32
 }
 
-/// The code of what an operation has come to, as an entry has it; none if it has succeeded.
+/// The code for the status in an entry; `None` if the operation has succeeded.
 pub(crate) fn failure(internal: usize) -> Option<u32> {
     let ended = of_internal(internal);
     (!is_success(ended)).then(|| code_in_win32(ended))

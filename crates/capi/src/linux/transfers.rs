@@ -20,17 +20,17 @@ use crate::linux::sockets::{
 };
 use crate::linux::{memory, status};
 
-/// Flags that change nothing here: that a part of a message is welcome, and that data is to be handed over at once.
+/// Flags without effect here: `MSG_PARTIAL` is welcome, and data is delivered immediately anyway.
 const MEANINGLESS: u32 = PARTIAL | 0x2000_0000;
 
-/// The flags of a receive that can be carried out: those that look without taking, and that wait for all.
+/// The supported flags of a receive: peek, and wait for all data.
 const OF_RECEIVE: c_int = libc::MSG_PEEK | libc::MSG_WAITALL;
-/// The same of a send.
+/// The supported flags of a send.
 const OF_SEND: c_int = libc::MSG_OOB | libc::MSG_DONTROUTE;
 
-/// The buffers of an operation, as far as they are not done with.
+/// The remaining buffers of an operation.
 pub(crate) enum Parts {
-    /// One, as most operations have. It is here, and takes no memory of its own.
+    /// One buffer, as in most operations, stored without an allocation.
     One(iovec),
     Several(Box<Several>),
 }
@@ -39,18 +39,18 @@ pub(crate) enum Parts {
 pub(crate) struct Several {
     all: Box<[iovec]>,
     first: usize,
-    /// How many bytes there are, and how many of them are left.
+    /// The number of bytes, and how many remain.
     size: usize,
     left: usize,
     gathered: Option<Gathered>,
 }
 
-// SAFETY: the parts may be used by another thread than the one that has made them, though they have pointers.
+// SAFETY: a thread other than their creator may use the parts, although they have pointers.
 // - the memory is the operation's until its end, as the calls demand that start one.
 unsafe impl Send for Parts {}
 
 impl Parts {
-    /// Those that are to be filled. Refused if there is no memory for so many.
+    /// Buffers of a receive. Fails if there is no memory for that many.
     ///
     /// # Safety
     ///
@@ -58,7 +58,7 @@ impl Parts {
     pub(crate) unsafe fn to_fill(buffers: *const Buffer, count: usize) -> Result<Self, u32> {
         if count == 1 {
             // SAFETY: reading through a raw pointer demands that it is valid.
-            // - the caller says so of one.
+            // - the caller guarantees it for one.
             let Buffer { size, bytes } = unsafe { buffers.read() };
             return Ok(Self::One(iovec { iov_base: bytes, iov_len: size as usize }));
         }
@@ -68,7 +68,7 @@ impl Parts {
         Ok(Self::Several(Box::new(Several { all, first: 0, size, left: size, gathered })))
     }
 
-    /// Those that are to be sent.
+    /// Buffers of a send.
     ///
     /// # Safety
     ///
@@ -80,13 +80,13 @@ impl Parts {
             && let Some(gathered) = &mut several.gathered
         {
             // SAFETY: `collect` demands buffers that can be read.
-            // - the caller says so.
+            // - the caller guarantees it.
             unsafe { gathered.collect() };
         }
         Ok(parts)
     }
 
-    /// How many bytes are not done with.
+    /// The number of remaining bytes.
     fn left(&self) -> usize {
         match self {
             Self::One(part) => part.iov_len,
@@ -102,7 +102,7 @@ impl Parts {
         }
     }
 
-    /// So many bytes have come, behind those that are done with.
+    /// Stores that many received bytes after the finished ones.
     ///
     /// # Safety
     ///
@@ -116,7 +116,7 @@ impl Parts {
         }
     }
 
-    /// So many bytes are done with.
+    /// That many bytes are finished.
     fn advance(&mut self, bytes: usize) {
         match self {
             Self::One(part) => shorten(part, bytes),
@@ -140,7 +140,7 @@ impl Several {
     }
 }
 
-/// The first bytes of a buffer are done with.
+/// Removes the first bytes of a buffer.
 fn shorten(part: &mut iovec, bytes: usize) {
     part.iov_base = part.iov_base.wrapping_byte_add(bytes);
     part.iov_len -= bytes;
@@ -150,7 +150,7 @@ pub(crate) fn count(bytes: usize) -> u32 {
     u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 
-/// What a failed call means to an attempt.
+/// The result of an attempt for a failed call.
 pub(crate) fn failed(outcome: &mut Outcome) -> Attempt {
     match errno() {
         libc::EAGAIN => Attempt::Blocked,
@@ -162,7 +162,7 @@ pub(crate) fn failed(outcome: &mut Outcome) -> Attempt {
     }
 }
 
-/// The same of a receive. `ENOBUFS` reports that the system has dropped messages, and is no shortage.
+/// The same for a receive. `ENOBUFS` reports that the system has dropped messages, not a shortage.
 pub(crate) fn not_received(outcome: &mut Outcome) -> Attempt {
     if errno() == libc::ENOBUFS {
         outcome.errno = libc::ENOBUFS;
@@ -184,13 +184,13 @@ fn not_received_yet(descriptor: RawFd, outcome: &mut Outcome) -> Attempt {
     attempt
 }
 
-/// The status of a receive or send that has failed. Of a socket that is gone nothing is asked, and nothing noted.
+/// The status of a failed receive or send. A former socket is neither queried nor updated.
 pub(crate) fn status_of(target: Target, errno: c_int) -> u32 {
     let status = target.if_current(|state| status_of_transfer(state, target.descriptor, errno));
     status.unwrap_or_else(|| status::of_errno(errno))
 }
 
-/// Calls the system until no signal ends the call.
+/// Repeats a call while signals interrupt it.
 pub(crate) fn repeated(mut call: impl FnMut() -> isize) -> isize {
     let mut signals = Signals::default();
     loop {
@@ -205,25 +205,26 @@ pub(crate) fn repeated(mut call: impl FnMut() -> isize) -> isize {
 pub(crate) struct Receiving {
     parts: Parts,
     flags: c_int,
-    /// Where the sender's address is to be put, with how much room; and where its size is.
+    /// The sender's address and its maximum size; the location of its size.
     address: *mut sockaddr,
     room: socklen_t,
     address_size: *mut c_int,
-    /// Something is there, of which it has taken nothing.
+    /// Data is available, but was not taken.
     has_seen: bool,
 }
 
-// SAFETY: as for `Parts`; the pointers are null, or to memory that is the operation's until its end.
+// SAFETY: as for `Parts`; the pointers are null, or point to memory that is the operation's until
+// its end.
 unsafe impl Send for Receiving {}
 
 impl Receiving {
-    /// A receive of what comes, from whom it may.
+    /// A receive from any sender.
     pub(crate) fn plain(parts: Parts) -> Self {
         let (address, address_size) = (std::ptr::null_mut(), std::ptr::null_mut());
         Self { parts, flags: 0, address, room: 0, address_size, has_seen: false }
     }
 
-    /// Without room it is done as soon as something is there, and takes nothing.
+    /// Without room, it ends as soon as data is available, and takes none.
     fn look(&mut self, descriptor: RawFd, outcome: &mut Outcome) -> Attempt {
         let mut byte = 0_u8;
         let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
@@ -236,11 +237,12 @@ impl Receiving {
     }
 }
 
-/// Receives what a TCP stream has into one buffer. Less work to the system than a message is.
+/// Receives a TCP stream's data into one buffer. Costs the system less than a message.
 fn fill(descriptor: RawFd, part: iovec, outcome: &mut Outcome) -> Attempt {
     let iovec { iov_base: place, iov_len: asked } = part;
-    // SAFETY: recv(2) writes at most so many bytes at the pointer.
-    // - valid for writes: the program leaves the buffer to the operation until its end, as `cp_start_receive` demands.
+    // SAFETY: recv(2) writes at most that many bytes at the pointer.
+    // - valid for writes: the program lends the buffer to the operation until its end, as
+    //   `cp_start_receive` demands.
     let read = repeated(|| unsafe { libc::recv(descriptor, place, asked, libc::MSG_DONTWAIT) });
     let Ok(read) = usize::try_from(read) else { return not_received(outcome) };
     outcome.bytes = outcome.bytes.saturating_add(count(read));
@@ -270,8 +272,8 @@ impl Work for Receiving {
             let asked = self.parts.left();
             let mut message = message(self.parts.rest(), address, room);
             // SAFETY: recvmsg(2) writes to the buffers and the address.
-            // - valid for writes: the program leaves both to the operation until its end, as `cp_start_receive`
-            //   demands.
+            // - valid for writes: the program lends both to the operation until its end, as
+            //   `cp_start_receive` demands.
             let read = repeated(|| unsafe { libc::recvmsg(descriptor, &raw mut message, flags) });
             let Ok(read) = usize::try_from(read) else {
                 return not_received_yet(descriptor, outcome);
@@ -279,7 +281,7 @@ impl Work for Receiving {
             if room > 0 {
                 let size = message.msg_namelen.min(room);
                 // SAFETY: writing through a raw pointer demands that it is valid.
-                // - the program leaves it there until the end, as `cp_start_receive` demands.
+                // - the program keeps it valid until the end, as `cp_start_receive` demands.
                 unsafe { self.address_size.write(size.cast_signed()) };
             }
             // SAFETY: `hand_out` demands buffers that can be written.
@@ -322,7 +324,7 @@ impl Work for Receiving {
 pub(crate) struct Sending {
     parts: Parts,
     flags: c_int,
-    /// Where it goes, if not to the socket's peer. Behind a pointer: most operations have none.
+    /// The destination, if it is not the socket's peer. Boxed: most operations have none.
     address: Option<Box<Address>>,
 }
 
@@ -337,7 +339,7 @@ impl Address {
     ///
     /// # Safety
     ///
-    /// `address` points to so many bytes.
+    /// `address` points to that many bytes.
     pub(crate) unsafe fn new(address: *const sockaddr, size: c_int) -> Result<Self, u32> {
         let size = usize::try_from(size).map_err(|_| code::WSAEFAULT)?;
         if !memory::may_be(address)
@@ -347,11 +349,12 @@ impl Address {
             return Err(code::WSAEFAULT);
         }
         // SAFETY: `assume_init` demands a value.
-        // - the system's struct has numbers only, of which all bits zero are one.
+        // - the struct has only numbers, for which all-zero bits are valid.
         let mut bytes = unsafe { std::mem::MaybeUninit::zeroed().assume_init() };
         let place: *mut libc::sockaddr_storage = &raw mut bytes;
-        // SAFETY: `copy_nonoverlapping` demands so many bytes at both places, which do not overlap.
-        // - so many: the caller says so of one, the other is as large as any address;
+        // SAFETY: `copy_nonoverlapping` demands that many bytes at both places, which do not
+        // overlap.
+        // - that many: the caller guarantees it for one, the other is as large as any address;
         // - no overlap: `bytes` is a local.
         unsafe { std::ptr::copy_nonoverlapping(address.cast::<u8>(), place.cast(), size) };
         Ok(Self { bytes, size: socklen_t::try_from(size).map_err(|_| code::WSAEFAULT)? })
@@ -364,7 +367,7 @@ impl Sending {
         Self { parts, flags: 0, address: None }
     }
 
-    /// More comes behind it at once: the system may put both into one packet.
+    /// More data follows immediately: the system may put both into one packet.
     pub(crate) fn announce_more(&mut self) {
         self.flags |= libc::MSG_MORE;
     }
@@ -383,11 +386,11 @@ impl Work for Sending {
         let flags = self.flags | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         loop {
             let sent = match (&mut self.address, &mut self.parts) {
-                // Less work to the system than a message is.
+                // Costs the system less than a message.
                 (None, Parts::One(part)) => {
-                    // SAFETY: send(2) reads so many bytes at the pointer.
-                    // - valid for reads: the program leaves the buffer to the operation until its end, as `cp_start_send`
-                    //   demands.
+                    // SAFETY: send(2) reads that many bytes at the pointer.
+                    // - valid for reads: the program lends the buffer to the operation until its
+                    //   end, as `cp_start_send` demands.
                     let send =
                         || unsafe { libc::send(descriptor, part.iov_base, part.iov_len, flags) };
                     repeated(|| past_refusals(descriptor, send))
@@ -418,7 +421,8 @@ impl Work for Sending {
     }
 }
 
-/// Whether a datagram was longer than its protocol allows. The reference finds that out when it sends it.
+/// Whether a datagram was longer than its protocol allows. The reference detects that while
+/// sending.
 pub(crate) fn is_too_long(outcome: Outcome) -> bool {
     outcome.errno == libc::EMSGSIZE
 }
@@ -436,19 +440,19 @@ pub(crate) fn status_of_send(target: Target, errno: c_int, address: Option<&Addr
     status_of(target, errno)
 }
 
-/// The system's flags among those of a call; refused if there are others.
+/// The system's flags for those of a call; fails for unknown flags.
 pub(crate) fn flags_of(asked: u32, known: c_int) -> Result<c_int, u32> {
     let asked = c_int::try_from(asked & !MEANINGLESS).map_err(|_| code::WSAEOPNOTSUPP)?;
     if asked & !known == 0 { Ok(asked) } else { Err(code::WSAEOPNOTSUPP) }
 }
 
-/// `WSARecv` and `WSARecvFrom` with an OVERLAPPED. 0, or -1.
+/// `WSARecv` and `WSARecvFrom` with an OVERLAPPED. Returns 0 or -1.
 ///
 /// # Safety
 ///
-/// `buffers` is null or points to `count` buffers. `received` and `flags` are null or point to a number. Until the end
-/// of the operation the memory of the buffers, `overlapped`, `address` with as much room as `address_size` says, and
-/// `address_size` are there for it, as far as they are not null.
+/// `buffers` is null or points to `count` buffers. `received` and `flags` are null or point to a
+/// number. The memory of the buffers, `overlapped`, `address` with room for `address_size` bytes,
+/// and `address_size` are null or stay valid until the operation ends.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cp_start_receive(
     descriptor: c_int,
@@ -466,7 +470,7 @@ pub unsafe extern "C" fn cp_start_receive(
             return Err(code::WSAEFAULT);
         }
         // SAFETY: reading through a raw pointer demands that it is valid.
-        // - the caller says so of one that is not null.
+        // - the caller guarantees it for a non-null pointer.
         let flags = flags_of(unsafe { flags_told.read() }, OF_RECEIVE)?;
         let is_whole = flags & libc::MSG_WAITALL != 0;
         if is_whole
@@ -475,11 +479,11 @@ pub unsafe extern "C" fn cp_start_receive(
         {
             return Err(code::WSAEOPNOTSUPP);
         }
-        // SAFETY: `to_fill` demands so many buffers.
-        // - the caller says so.
+        // SAFETY: `to_fill` demands that many buffers.
+        // - the caller guarantees it.
         let parts = unsafe { Parts::to_fill(buffers, count) }?;
         // SAFETY: `room_for_sender` demands null or a number.
-        // - the caller says so.
+        // - the caller guarantees it.
         let room = unsafe { room_for_sender(descriptor, address, address_size) }?;
         if is_shut_for_reads(descriptor) {
             return Err(code_of_errno(libc::ESHUTDOWN));
@@ -489,8 +493,8 @@ pub unsafe extern "C" fn cp_start_receive(
         let told = Told { bytes: received, flags: flags_told };
         let (side, tells_flags) = (Side::In, true);
         let how = Start { descriptor, overlapped, side, tells_flags, told, accept: 0 };
-        // SAFETY: `start` demands an OVERLAPPED that stays there until its end.
-        // - the caller says so.
+        // SAFETY: `start` demands an OVERLAPPED that stays valid until the operation ends.
+        // - the caller guarantees it.
         unsafe { start(how, receive) }
     };
     guarded(-1, || answered(begin()))
@@ -501,12 +505,13 @@ fn can_be_told(bytes: *const u32, overlapped: *const c_void) -> bool {
     (bytes.is_null() || memory::may_be(bytes)) && memory::may_be(overlapped)
 }
 
-/// `WSASend` and `WSASendTo` with an OVERLAPPED. 0, or -1.
+/// `WSASend` and `WSASendTo` with an OVERLAPPED. Returns 0 or -1.
 ///
 /// # Safety
 ///
-/// `buffers` is null or points to `count` buffers. `sent` is null or points to a number, `address` is null or points to
-/// an address of that size. Until the end of the operation the memory of the buffers and `overlapped` are there for it.
+/// `buffers` is null or points to `count` buffers. `sent` is null or points to a number, `address`
+/// is null or points to an address of that size. The memory of the buffers and `overlapped` stay
+/// valid until the operation ends.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cp_start_send(
     descriptor: c_int,
@@ -530,19 +535,19 @@ pub unsafe extern "C" fn cp_start_send(
         let address = if address.is_null() {
             None
         } else {
-            // SAFETY: `new` demands so many bytes.
-            // - the caller says so.
+            // SAFETY: `new` demands that many bytes.
+            // - the caller guarantees it.
             Some(Box::new(unsafe { Address::new(address, address_size) }?))
         };
-        // SAFETY: `to_send` demands so many buffers, which can be read.
-        // - the caller says so.
+        // SAFETY: `to_send` demands that many buffers, which can be read.
+        // - the caller guarantees it.
         let parts = unsafe { Parts::to_send(buffers, count) }?;
         let overlapped = overlapped.cast::<Overlapped>();
         let told = Told::bytes(sent);
         let (side, tells_flags) = (Side::Out, false);
         let how = Start { descriptor, overlapped, side, tells_flags, told, accept: 0 };
-        // SAFETY: `start` demands an OVERLAPPED that stays there until its end.
-        // - the caller says so.
+        // SAFETY: `start` demands an OVERLAPPED that stays valid until the operation ends.
+        // - the caller guarantees it.
         unsafe { start(how, Sending { parts, flags, address }) }
     };
     guarded(-1, || answered(begin()))

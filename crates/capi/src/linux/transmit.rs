@@ -1,13 +1,14 @@
-//! Files that go over sockets: `TransmitFile` and `TransmitPackets`.
+//! Sending files over sockets: `TransmitFile` and `TransmitPackets`.
 //!
-//! What is to go is a list of elements, memory and parts of files, which are sent one after the other as the socket
-//! takes them: memory by sendmsg(2), files by sendfile(2), which copies nothing to the program. An operation of this
-//! sort is one of its socket, in line with the other sends.
+//! A list has elements, which are memory or parts of files. They are sent one after the other as
+//! the socket accepts them: memory by sendmsg(2), files by sendfile(2), which copies nothing to the
+//! program. Such an operation belongs to its socket and takes turns with other sends.
 //!
-//! sendfile(2) waits for a disk, if it must, in the thread that carries the operation out. So before each part it is
-//! asked whether that is in the page cache, as far as a byte here and there tells. If not, or if the file system does not
-//! say, the [file engine](crate::linux::fetches) reads it, and it is sent from there. Other packets of the port go on
-//! meanwhile, however long the disk takes.
+//! If necessary, sendfile(2) waits for a disk in the thread that performs the operation. So a few
+//! bytes of each part are checked first for being in the page cache. If they are not, or if the
+//! file system does not report it, the [file engine](crate::linux::fetches) reads the part, which
+//! is then sent from memory. Meanwhile other packets of the port are processed, however long the
+//! disk takes.
 
 use std::collections::VecDeque;
 use std::ffi::{c_int, c_void};
@@ -34,24 +35,25 @@ use crate::linux::transfers::{Parts, Sending, count, failed, status_of};
 use crate::linux::visits::{Visit, until_ready};
 use crate::linux::{numbers, object, operations, status};
 
-/// `TF_DISCONNECT`, `TF_REUSE_SOCKET`, and those that say nothing here: how the reference's threads share the work.
+/// `TF_DISCONNECT`, `TF_REUSE_SOCKET`, and flags without effect here, which distribute work among
+/// the reference's threads.
 const DISCONNECT: u32 = 0x1;
 const REUSE: u32 = 0x2;
 const KNOWN: u32 = DISCONNECT | REUSE | 0x4 | 0x10 | 0x20;
 
-/// As many bytes as the reference takes in one operation.
+/// The reference's maximum for one operation.
 const MOST: u64 = 0x7FFF_FFFE;
 
-/// So much of a file is sent by one call, and read at once when it is not in the cache.
+/// Number of bytes of a file sent by one call, or read together when they are not in the cache.
 const PART: u64 = 256 << 10;
 
-/// In each so many bytes of a part it is looked whether they are in the cache.
+/// One byte in this many is checked for being in the cache.
 const PROBED: usize = 32 << 10;
 
-/// In place of a system error: the file has ended before all was sent that was asked for.
+/// Instead of a system error: the file has ended before all requested bytes were sent.
 const ENDED: c_int = -2;
 
-/// A part of what is to go.
+/// An element of the list.
 enum Element {
     Memory(Sending),
     File(Extent),
@@ -62,9 +64,9 @@ struct Extent {
     file: Arc<File>,
     offset: i64,
     left: u64,
-    /// The program has said how many there are.
+    /// The program has given their number.
     is_counted: bool,
-    /// When the list was made the file had bytes there.
+    /// When the list was created, the file had bytes there.
     has_bytes: bool,
     /// Some of them have been sent.
     has_sent: bool,
@@ -74,7 +76,7 @@ struct Extent {
 }
 
 impl Extent {
-    /// Whether so many bytes are in the cache, as far as some of them tell.
+    /// Whether that many bytes are in the cache, judging by some of them.
     fn is_cached(&self, size: u64) -> bool {
         let Ok(tasks) = tasks() else { return false };
         let is_there = |distance: u64| {
@@ -91,14 +93,14 @@ impl Extent {
             && (0..size).step_by(PROBED).all(is_there)
     }
 
-    /// So many bytes have been sent.
+    /// That many bytes have been sent.
     fn note(&mut self, sent: usize, outcome: &mut Outcome) {
         self.left -= sent as u64;
         self.has_sent = true;
         outcome.bytes = outcome.bytes.saturating_add(count(sent));
     }
 
-    /// The file has no more.
+    /// The file has no more bytes.
     fn end(&mut self, outcome: &mut Outcome) -> Attempt {
         self.left = 0;
         if self.is_counted {
@@ -107,7 +109,7 @@ impl Extent {
         Attempt::Done
     }
 
-    /// Looks what has become of what the file engine reads. What that has come to, unless something can be sent.
+    /// Checks the file engine's read. Returns its result, unless something can be sent.
     fn look(&mut self, outcome: &mut Outcome) -> Option<Attempt> {
         let fetch = self.fetch.as_ref()?;
         let Some(part) = fetch.take() else { return Some(Attempt::OutOfResources) };
@@ -123,7 +125,7 @@ impl Extent {
         None
     }
 
-    /// Sends what the file engine has read; `None` if that is done.
+    /// Sends the data that the file engine has read; `None` once it is sent.
     fn send_fetched(&mut self, descriptor: RawFd, outcome: &mut Outcome) -> Option<Attempt> {
         let mut signals = Signals::default();
         while let Some(part) = &self.part {
@@ -134,8 +136,9 @@ impl Extent {
                 break;
             }
             let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-            // SAFETY: send(2) reads so many bytes at the pointer.
-            // - valid for reads: the file engine has read them, and the part is not dropped meanwhile.
+            // SAFETY: send(2) reads that many bytes at the pointer.
+            // - valid for reads: the file engine has read them, and the part is not dropped
+            //   meanwhile.
             let sent = unsafe { libc::send(descriptor, place, size, flags) };
             match usize::try_from(sent) {
                 Ok(sent) => {
@@ -149,7 +152,8 @@ impl Extent {
         None
     }
 
-    /// Sends what the socket takes, which does not block. Without a `wake` the thread waits for the disk itself.
+    /// Sends what the socket, which is non-blocking, accepts. Without a `wake`, the thread itself
+    /// waits for the disk.
     fn send(&mut self, descriptor: RawFd, outcome: &mut Outcome, wake: Option<&Wake>) -> Attempt {
         let mut signals = Signals::default();
         while self.left > 0 {
@@ -167,7 +171,7 @@ impl Extent {
                 let wake = wake.clone();
                 match Fetch::begin(&self.file, self.offset, wanted, move || wake.wake()) {
                     Some(fetch) => self.fetch = Some(fetch),
-                    // A shortage passes.
+                    // A shortage is temporary.
                     None => return Attempt::OutOfResources,
                 }
                 match self.look(outcome) {
@@ -191,7 +195,7 @@ impl Extent {
     }
 }
 
-/// Calls `send` with a socket that does not block meanwhile: sendfile(2) has no flag for that.
+/// Calls `send` while the socket is non-blocking: sendfile(2) has no flag for that.
 fn nonblocking<R>(descriptor: RawFd, send: impl FnOnce() -> R) -> R {
     match numbers::entry(descriptor) {
         Some(number) => number.while_nonblocking(descriptor, send),
@@ -199,13 +203,13 @@ fn nonblocking<R>(descriptor: RawFd, send: impl FnOnce() -> R) -> R {
     }
 }
 
-/// Has the system send what was announced to be followed by more, and is not. A stream that the program has corked
-/// itself stays as it is.
+/// Makes the system send data that was announced to be followed by more. A stream corked by the
+/// program stays corked.
 fn push(descriptor: RawFd) {
     let (level, name) = (libc::IPPROTO_TCP, libc::TCP_CORK);
     let corked = option(descriptor, (level, name, 4)).map(|(value, _)| value[..4] != [0; 4]);
     if corked != Some(false) {
-        // Or it is no TCP stream, and holds nothing back.
+        // Or it is not a TCP stream, and holds nothing back.
         return;
     }
     let off: c_int = 0;
@@ -214,11 +218,12 @@ fn push(descriptor: RawFd) {
     unsafe { libc::setsockopt(descriptor, level, name, (&raw const off).cast(), 4) };
 }
 
-/// What is to go.
+/// The work of a transmission.
 struct Transmitting {
     elements: VecDeque<Element>,
     ending: Option<Disconnecting>,
-    /// How it is tried again behind a wait for the disk; `None` if the calling thread waits for all of it anyway.
+    /// Retries it after a wait for the disk; `None` if the calling thread waits for everything
+    /// anyway.
     wake: Option<Wake>,
 }
 
@@ -280,7 +285,7 @@ impl Work for Transmitting {
     }
 }
 
-/// Elements, as they are put together from what a program says of them.
+/// Elements being collected from a program's arguments.
 struct List {
     elements: VecDeque<Element>,
     size: u64,
@@ -304,7 +309,7 @@ impl List {
         Ok(())
     }
 
-    /// So many bytes of a file, or all of it, from an offset, or from where it is.
+    /// Adds that many bytes of a file, or all of it, from an offset or from its position.
     fn add_file(&mut self, file: Handle, offset: Option<i64>, size: u32) -> Result<(), u32> {
         let file = object::file(file)?;
         if !file.terms.reads {
@@ -338,7 +343,7 @@ impl List {
         Ok(())
     }
 
-    /// Each behind which bytes come at once says so.
+    /// Marks each element that is directly followed by more bytes.
     fn seal(&mut self) {
         let has_bytes = |element: &Element| match element {
             Element::Memory(_) => true,
@@ -356,7 +361,8 @@ impl List {
     }
 }
 
-/// Waits until the socket takes something, as long as its sends may take. The code, if that is over.
+/// Waits until the socket accepts data, for at most its send timeout. Returns the code of a
+/// timeout.
 fn until_writable(visit: &mut Visit) -> Result<(), u32> {
     let time = (libc::SOL_SOCKET, libc::SO_SNDTIMEO, 16);
     let limit = option(visit.descriptor, time).map_or(-1, |(it, _)| {
@@ -367,8 +373,8 @@ fn until_writable(visit: &mut Visit) -> Result<(), u32> {
     if until_ready(visit, libc::POLLOUT, limit)? { Ok(()) } else { Err(code::WSAETIMEDOUT) }
 }
 
-/// Sends all in the calling thread. If a thread closes the socket meanwhile it is refused.
-#[allow(clippy::disallowed_methods, reason = "that the system has memory again is no event")]
+/// Sends everything in the calling thread. Fails if a thread closes the socket meanwhile.
+#[allow(clippy::disallowed_methods, reason = "available memory is not an event")]
 fn perform(descriptor: RawFd, mut work: Transmitting) -> Result<Begun, u32> {
     let mut visit = Visit::new(descriptor)?;
     let mut outcome = Outcome::default();
@@ -388,7 +394,7 @@ fn perform(descriptor: RawFd, mut work: Transmitting) -> Result<Begun, u32> {
     }
 }
 
-/// What both calls do once they know what is to go.
+/// The common part of both calls, once they have the list.
 ///
 /// # Safety
 ///
@@ -414,12 +420,12 @@ unsafe fn transmit(
     let told = Told::NOTHING;
     let (side, tells_flags) = (Side::Out, false);
     let how = Start { descriptor, overlapped, side, tells_flags, told, accept: 0 };
-    // SAFETY: `start` demands an OVERLAPPED that stays there until its end.
-    // - the caller says so, and of the memory, too.
+    // SAFETY: `start` demands an OVERLAPPED that stays valid until the operation ends.
+    // - the caller guarantees it, also for the memory.
     unsafe { start(how, work) }
 }
 
-/// The socket that a file is to go over.
+/// The socket to send over.
 fn stream(socket: usize) -> Result<RawFd, u32> {
     let descriptor = RawFd::try_from(socket).map_err(|_| code::WSAENOTSOCK)?;
     let kind = descriptors::kind(descriptor).ok_or(code::WSAENOTSOCK)?;
@@ -429,7 +435,7 @@ fn stream(socket: usize) -> Result<RawFd, u32> {
     if is_connected(descriptor) { Ok(descriptor) } else { Err(code_of_errno(libc::ENOTCONN)) }
 }
 
-/// What the call returns: TRUE, or FALSE and the last error, which is Win32's of what is a file's fault.
+/// The return value: TRUE, or FALSE and the last error, which is Win32's for file errors.
 fn told(begun: Result<Begun, u32>) -> c_int {
     if let Ok(Begun::Failed(ended)) = begun
         && (ended == status::END_OF_FILE || ended == status::of_file(libc::EIO))
@@ -445,11 +451,11 @@ fn told(begun: Result<Begun, u32>) -> c_int {
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::exhaustive_structs, reason = "the layout is the reference's")]
 pub struct Beside {
-    /// What goes first.
+    /// Sent first.
     pub head: *mut c_void,
     /// Its size.
     pub head_size: u32,
-    /// What goes last.
+    /// Sent last.
     pub tail: *mut c_void,
     /// Its size.
     pub tail_size: u32,
@@ -459,8 +465,8 @@ pub struct Beside {
 ///
 /// # Safety
 ///
-/// `beside` is null or points to what goes before and behind. Until the end of the operation that memory, and
-/// `overlapped` if it is not null, are there for it.
+/// `beside` is null or points to the data before and after the file. That memory, and `overlapped`
+/// if it is not null, stay valid until the operation ends.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cp_transmit_file(
     socket: usize,
@@ -474,14 +480,15 @@ pub unsafe extern "C" fn cp_transmit_file(
     let begin = || {
         let descriptor = stream(socket)?;
         let overlapped = overlapped.cast::<Overlapped>();
-        // SAFETY: a shared reference demands a value that lives on and is not changed but as its type allows.
-        // - the caller says so of one that is not null; what an operation writes is atomic.
+        // SAFETY: a shared reference demands a value that lives on and changes only as its type
+        // allows.
+        // - the caller guarantees it for a non-null pointer; what an operation writes is atomic.
         let offset = unsafe { overlapped.as_ref() }.map(|it| {
             let (low, high) = (it.offset.load(Relaxed), it.offset_high.load(Relaxed));
             (u64::from(high) << 32 | u64::from(low)).cast_signed()
         });
         // SAFETY: reading through a raw pointer demands that it is valid.
-        // - the caller says so of one that is not null.
+        // - the caller guarantees it for a non-null pointer.
         let beside = (!beside.is_null()).then(|| unsafe { beside.read() });
         let mut list = List::new();
         if let Some(Beside { head, head_size, .. }) = beside {
@@ -506,9 +513,9 @@ pub unsafe extern "C" fn cp_transmit_file(
 pub struct Packet {
     /// 1: memory, 2: a file.
     pub flags: u32,
-    /// How many bytes; of a file all, if it is 0.
+    /// Number of bytes; 0 for all bytes of a file.
     pub size: u32,
-    /// The memory; or where in the file, -1 where that is.
+    /// The memory, or the offset in the file; -1 for its position.
     pub place: u64,
     /// The file.
     pub file: Handle,
@@ -518,8 +525,8 @@ pub struct Packet {
 ///
 /// # Safety
 ///
-/// `packets` points to `count` elements. Until the end of the operation their memory, and `overlapped` if it is not
-/// null, are there for it.
+/// `packets` points to `count` elements. Their memory, and `overlapped` if it is not null, stay
+/// valid until the operation ends.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cp_transmit_packets(
     socket: usize,
@@ -537,7 +544,7 @@ pub unsafe extern "C" fn cp_transmit_packets(
         let mut list = List::new();
         for number in 0..count as usize {
             // SAFETY: `add` demands that the result is in the same allocation.
-            // - the caller says that there are so many.
+            // - the caller guarantees that there are that many.
             let packet = unsafe { packets.add(number) };
             // SAFETY: reading through a raw pointer demands that it is valid.
             // - as above.

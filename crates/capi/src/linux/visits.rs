@@ -1,5 +1,5 @@
-//! Calls that wait, and not in the system: between their attempts they have nothing of their socket but its number, which
-//! may be a stranger's by then, also if this library was not told of that.
+//! Calls that wait without blocking in the system. Between attempts they hold only their socket's
+//! number, which may name another socket by then, even if this library was not notified.
 
 use std::ffi::c_int;
 use std::os::fd::RawFd;
@@ -9,12 +9,12 @@ use crate::errors::code;
 use crate::linux::descriptors;
 use crate::linux::numbers::{self, Number};
 
-/// What a number stands for: a descriptor, and which of those that follow each other under it.
+/// A number's current socket: the descriptor and its epoch.
 pub(crate) struct Visit {
     pub(crate) descriptor: RawFd,
     pub(crate) number: &'static Number,
     pub(crate) epoch: u32,
-    /// The [identity](descriptors::identity) of what it named at first.
+    /// The [identity](descriptors::identity) of the first socket.
     identity: u64,
 }
 
@@ -30,8 +30,8 @@ impl Visit {
         Ok(Self { descriptor, number, epoch: number.epoch(), identity })
     }
 
-    /// Calls `attempt`, which does not wait, unless the number has come to stand for something else. No thread closes it
-    /// by a call of this library meanwhile.
+    /// Calls `attempt`, which does not block, unless the number's meaning has changed. No thread
+    /// closes it with a call of this library meanwhile.
     pub(crate) fn attempt<R>(&mut self, attempt: impl FnOnce() -> R) -> Result<R, u32> {
         let mut attempt = Some(attempt);
         loop {
@@ -43,7 +43,7 @@ impl Visit {
             if let Some(tried) = tried {
                 return tried.ok_or(code::WSAENOTSOCK);
             }
-            // The epoch of a line may have ended, and not that of the socket.
+            // A line's epoch may have ended without the socket's.
             let again = Self::new(descriptor)?;
             if again.identity != identity {
                 return Err(code::WSAENOTSOCK);
@@ -53,11 +53,11 @@ impl Visit {
     }
 }
 
-/// How long a wait between attempts goes on without a look whether its socket is closed, in milliseconds.
+/// How long to wait between checks whether the socket is closed, in milliseconds.
 const LOOK: c_int = 50;
 
-/// Waits between attempts until the socket of a `visit` is ready for `events`, for at most so many milliseconds, or for
-/// ever if `limit` is -1. False if that time is over.
+/// Waits between attempts until the socket of a `visit` is ready for `events`, for at most `limit`
+/// milliseconds, or without a limit if it is -1. Returns false after a timeout.
 pub(crate) fn until_ready(visit: &mut Visit, events: i16, limit: c_int) -> Result<bool, u32> {
     let until = u64::try_from(limit).ok().map(Duration::from_millis);
     let began = Instant::now();
@@ -67,7 +67,7 @@ pub(crate) fn until_ready(visit: &mut Visit, events: i16, limit: c_int) -> Resul
         let left = left.map_or(LOOK, |left| left.min(LOOK));
         visit.attempt(|| ())?;
         let mut asked = libc::pollfd { fd: visit.descriptor, events, revents: 0 };
-        // SAFETY: poll(2) reads and writes so many entries.
+        // SAFETY: poll(2) reads and writes that many entries.
         // - valid: there is one.
         if unsafe { libc::poll(&raw mut asked, 1, left) } != 0 {
             return Ok(true);

@@ -201,7 +201,7 @@ impl Waitable {
     }
 
     /// Returns what the lock guards, for as long as the key is borrowed.
-    #[allow(clippy::mut_from_ref, reason = "the key is what is borrowed")]
+    #[allow(clippy::mut_from_ref, reason = "the key itself is borrowed")]
     fn guarded<'k>(&'k self, key: &'k mut Key) -> &'k mut Guarded {
         // SAFETY: a unique reference demands a value that lives on, and that nothing else uses meanwhile.
         // - lives on: the object is borrowed for as long;

@@ -1,4 +1,5 @@
-//! Threads that wait for the end of an operation without an event, and which thread has begun one.
+//! Threads that wait for the end of an operation without an event, and which thread has started
+//! one.
 //!
 //! Such a thread sleeps on the first word of the OVERLAPPED until it changes.
 
@@ -49,7 +50,7 @@ pub(crate) fn wake_waiting(overlapped: *const Overlapped) {
     }
 }
 
-/// What tells the calling thread from every other, also from those that have ended.
+/// Distinguishes the calling thread from all others, including finished ones.
 pub(crate) fn this_thread() -> u64 {
     static THREADS: AtomicU64 = AtomicU64::new(1);
     thread_local! {

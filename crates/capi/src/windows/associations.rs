@@ -1,4 +1,4 @@
-//! How a port is made and closed, and what completes on it.
+//! Creating and closing a port, and associating handles with it.
 
 use std::sync::Arc;
 
@@ -10,24 +10,24 @@ use crate::table::MARK;
 use crate::windows::last::last;
 use crate::windows::port::CompletionPort;
 
-/// Lets the operations of one of the system's handles complete on a port.
+/// Associates the operations of one of the system's handles with a port.
 pub(crate) fn associate(file: Handle, port: &Arc<CompletionPort>, key: usize) -> Result<(), u32> {
     port.associate(file, key)
 }
 
-/// Whether a handle has the mark of this library, so that it is none of the system.
+/// Whether a handle has the mark of this library and is therefore not the system's.
 fn has_mark(handle: Handle) -> bool {
-    // Those that stand for no file, for this process and the like have the highest bit as well.
+    // Pseudo-handles, for example of this process, have the highest bit set as well.
     handle.addr() as u64 & (MARK | MARK << 1) == MARK
 }
 
-/// What `CloseHandle` does. A handle that is not of this library is one of the system, which closes it.
+/// `CloseHandle`. Passes handles that are not this library's to the system.
 pub(crate) fn close(handle: Handle) -> Result<(), u32> {
     if has_mark(handle) {
         return handles::close(handle).map(drop);
     }
-    // SAFETY: CloseHandle fails for what is no open handle.
-    // - that no thread uses one that is open is the caller's affair, as it is with the system's call.
+    // SAFETY: CloseHandle fails for a handle that is not open.
+    // - the caller guarantees that no thread uses an open one, as for the system's call.
     let done = unsafe { CloseHandle(handle) };
     if done == 0 { Err(last()) } else { Ok(()) }
 }

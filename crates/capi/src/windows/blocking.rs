@@ -1,14 +1,15 @@
-//! Handlers that sleep, and say so.
+//! Handlers that announce that they sleep.
 
 use std::ffi::c_void;
 
 use crate::abi::Handle;
 use crate::handles::usable_port;
 
-/// What is called while its thread does not count as running.
+/// A routine that runs while its thread does not count as running.
 pub type Routine = unsafe extern "C" fn(*mut c_void);
 
-/// Calls `routine`, which is expected to sleep: until it returns another thread may run in the place of the calling one.
+/// Calls `routine`, which is expected to sleep. Until it returns, another thread may run instead of
+/// the calling one.
 ///
 /// # Safety
 ///
@@ -17,12 +18,13 @@ pub type Routine = unsafe extern "C" fn(*mut c_void);
 pub unsafe extern "C" fn cp_blocking(port: Handle, routine: Option<Routine>, context: *mut c_void) {
     let call = || {
         if let Some(routine) = routine {
-            // SAFETY: the routine demands what the program says that it demands.
-            // - the caller says so.
+            // SAFETY: the program defines the requirements of its routine.
+            // - the caller guarantees them.
             unsafe { routine(context) };
         }
     };
-    // No panic of this library comes out of the routine, and what the routine throws is not this library's affair.
+    // A panic of this library never passes through the routine. Exceptions of the routine are not
+    // this library's concern.
     match usable_port(port) {
         Ok(port) => port.port.blocking(call),
         Err(_) => call(),

@@ -1,4 +1,4 @@
-//! What a change to a registration does.
+//! Applying a change to a registration.
 
 use completion_port::ErrorKind;
 use completion_port::raw::Hints;
@@ -19,7 +19,7 @@ impl CompletionPort {
         }
         let number = sockets::number_of(entry.socket)?;
         let mut locked = sockets::lock(number);
-        // The number may name another socket by now: this library does not see what is closed.
+        // The number may name another socket by now: this library does not see every close.
         if let Some(registered) = locked.registered()
             && registered.port == self.name()
             && !registered.is_removed
@@ -35,7 +35,7 @@ impl CompletionPort {
             (Change::Enable(terms), Some(registered)) => {
                 let (interest, trigger) = (terms.interest, terms.trigger(false));
                 match self.raw().enable(registered.id, interest, trigger, Hints::default) {
-                    // It was found out just now that the socket had been closed.
+                    // The port has just detected that the socket was closed.
                     Err(error) if error.kind() == ErrorKind::NotRegistered => {
                         self.begin(&mut locked, number, entry.key, terms)
                     }
@@ -58,7 +58,7 @@ impl CompletionPort {
         }
     }
 
-    /// Makes a registration of a number that has none on this port.
+    /// Registers a number that has no registration on this port.
     fn begin(
         &self,
         locked: &mut Locked,
@@ -82,10 +82,10 @@ impl CompletionPort {
         Ok(())
     }
 
-    /// What the number stood for on this port is over.
+    /// The number's registration on this port has ended.
     fn end(&self, locked: &mut Locked) {
         if let Some(registered) = locked.clear() {
-            // Ended already: as good.
+            // It may have ended already.
             let _ = self.raw().forget(registered.id);
         }
     }

@@ -6,29 +6,29 @@ use crate::errors::guarded;
 use crate::handles;
 use crate::windows::sockets;
 
-/// Whatever the socket stood for has ended.
+/// Ends the socket's registration.
 fn retire(socket: usize) {
     let Ok(number) = sockets::number_of(socket) else { return };
     let mut locked = sockets::lock(number);
     if let Some(registered) = locked.clear()
         && let Some(port) = handles::port_named(registered.port)
     {
-        // Ended already, or its last packet is on the way: as good.
+        // It may have ended already, or its last packet is queued.
         let _ = port.raw().forget(registered.id);
     }
 }
 
-/// The socket is about to be closed by a call that is not of this library: whatever it stood for has ended.
+/// Ends the registration of a socket that another library's call is about to close.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_forget(socket: usize) {
     guarded((), || retire(socket));
 }
 
-/// Ends what the socket stands for, then closes it: `closesocket`.
+/// Ends the socket's registration, then closes it: `closesocket`.
 #[unsafe(no_mangle)]
 pub extern "C" fn cp_close_socket(socket: usize) -> i32 {
     guarded((), || retire(socket));
-    // SAFETY: closesocket fails for what is no open socket.
-    // - that no thread uses one that is open is the caller's affair, as it is with the system's call.
+    // SAFETY: closesocket fails for a socket that is not open.
+    // - the caller guarantees that no thread uses an open one, as for the system's call.
     unsafe { closesocket(socket) }
 }

@@ -1,10 +1,10 @@
-//! What is posted to a port.
+//! The messages posted to a port.
 
-/// Words that were posted, or that tell of an operation of the system.
+/// Posted values, or the result of a system operation.
 pub(crate) struct Message {
     pub(crate) bytes: u32,
     pub(crate) key: usize,
     pub(crate) overlapped: usize,
-    /// How the operation has ended, in the system's words; 0 of what is none.
+    /// How the operation has ended, as a status of the system; otherwise 0.
     pub(crate) internal: usize,
 }

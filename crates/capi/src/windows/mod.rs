@@ -1,18 +1,18 @@
-//! Windows: sockets, handles and everything that is done with an OVERLAPPED are the system's. This library has ports
-//! that also take notifications of sockets, which older systems lack.
+//! Windows: sockets, handles and operations with an OVERLAPPED are the system's. This library has
+//! ports that also take notifications of sockets, which older systems lack.
 //!
 //! ```text
 //!  the C functions         blocking  closing  names
 //!  ports and changes       associations  changes  waiting
 //!  a process's handles     object
 //!  a port                  port
-//!  what the system ends    relay              packets of the system's own operations come to a port
-//!  a process's sockets     sockets            what a socket's number stands for; the key of a port
-//!  words                   last  message  status
+//!  system operations       relay              forwards their packets to a port
+//!  a process's sockets     sockets            registrations by number; the key of a port
+//!  types                   last  message  status
 //! ```
 //!
-//! - A port is no object of the kernel. So a file is associated with a kernel's completion port that the port has for
-//!   this alone: [`relay`] takes what comes there, and posts it.
+//! - A port is not a kernel object. So files are associated with a completion port of the kernel
+//!   that each port has only for this purpose: [`relay`] takes its packets and posts them.
 
 pub(crate) mod associations;
 pub mod blocking;

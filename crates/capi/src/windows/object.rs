@@ -1,4 +1,4 @@
-//! What a handle of this library may stand for on Windows: a port.
+//! The object behind a handle of this library on Windows: a port.
 
 use std::sync::{Arc, OnceLock};
 
@@ -8,7 +8,7 @@ use crate::windows::port::CompletionPort;
 pub(crate) struct Object(Arc<CompletionPort>);
 
 impl Object {
-    /// A port that was just made.
+    /// A new port.
     pub(crate) fn of_port(port: CompletionPort) -> Self {
         Self(Arc::new(port))
     }

@@ -1,4 +1,4 @@
-//! A port as the C library has it on Windows.
+//! A port of the C library on Windows.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Release};
@@ -19,15 +19,16 @@ pub(crate) struct CompletionPort {
     name: u64,
     is_closed: AtomicBool,
     pub(crate) port: Port<Key, Message>,
-    /// Once anything was associated.
+    /// Created by the first association.
     relay: Mutex<Option<Relay>>,
 }
 
 impl CompletionPort {
     pub(crate) fn new(name: u64, concurrency: usize) -> Result<Self, u32> {
-        // A socket can be associated with one completion port of the kernel alone, and notifications of the system do so,
-        // by their documentation. Polls do not, so that the relay can have it.
-        // Windows has no call that reports a sleeping thread. The program announces a blocking call with `cp_blocking`.
+        // A socket can be associated with only one completion port of the kernel, and the system's
+        // notifications use such an association, according to their documentation. Polls do not,
+        // which leaves it to the relay. Windows has no call that reports a sleeping thread. The
+        // program announces a blocking call with `cp_blocking`.
         let port = Port::builder()
             .concurrency(concurrency)
             .readiness(Readiness::Polls)
@@ -46,8 +47,8 @@ impl CompletionPort {
         !self.is_closed.load(Acquire)
     }
 
-    /// Its handle is closed: threads that wait on it have their share of it, and it is gone when the last of them has
-    /// left.
+    /// Its handle is closed. Waiting threads hold shares of the port; the last one to leave drops
+    /// it.
     pub(crate) fn close(&self) {
         self.is_closed.store(true, Release);
         drop(self.relay.lock().unwrap_or_else(PoisonError::into_inner).take());
@@ -63,12 +64,12 @@ impl CompletionPort {
         self.name
     }
 
-    /// Whether a packet is queued, which is left there.
+    /// Whether a packet is queued, without taking it.
     pub(crate) fn is_ready(&self) -> Result<bool, u32> {
         with_waiter(1, |waiter| self.raw().has_packets(&mut waiter.batch)).map_err(code_of)
     }
 
-    /// Queues a packet of three words.
+    /// Queues a packet of three values.
     pub(crate) fn post_words(
         &self,
         bytes: u32,
@@ -80,7 +81,7 @@ impl CompletionPort {
         self.port.post(message).map_err(|refused| code_of(refused.error()))
     }
 
-    /// The operations of `file` complete here from now on.
+    /// From now on the operations of `file` complete here.
     pub(crate) fn associate(self: &Arc<Self>, file: HANDLE, key: usize) -> Result<(), u32> {
         let mut relay = self.relay.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.is_open() {
@@ -94,7 +95,7 @@ impl CompletionPort {
     }
 }
 
-/// Posts the packet of an operation that the system has ended.
+/// Posts the packet of a finished system operation.
 fn relayed(port: &Weak<CompletionPort>, message: &Message) -> Relayed {
     let Some(port) = port.upgrade() else { return Relayed::Over };
     match port.port.post(Message { ..*message }) {

@@ -1,8 +1,9 @@
-//! Packets of the system's own operations on their way to a port.
+//! Forwards packets of the system's own operations to a port.
 //!
-//! A file or socket is associated with a completion port of the kernel that belongs to one port of this library, and is
-//! never seen by the program. A thread takes what comes there, and posts it as it is. So a program starts and
-//! cancels its operations by the system's calls, and they end by packets in the same queue as everything else.
+//! Each port of this library has a completion port of the kernel, which the program never sees, and
+//! with which files and sockets are associated. A thread takes its packets and posts them
+//! unchanged. So a program starts and cancels its operations with the system's calls, and their
+//! packets arrive in the same queue as all others.
 
 use std::mem::MaybeUninit;
 use std::os::windows::io::{AsRawHandle as _, FromRawHandle as _, OwnedHandle};
@@ -23,15 +24,15 @@ use crate::errors::code;
 use crate::windows::last::last;
 use crate::windows::message::Message;
 
-/// Packets that are taken at once.
+/// Maximum number of packets taken by one call.
 const ROOM: usize = 64;
 
-/// What becomes of a packet that was relayed.
+/// The outcome of relaying a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Relayed {
     /// The port has it.
     Posted,
-    /// There was no memory for it: it is to be relayed once more.
+    /// There was no memory for it: retry.
     Refused,
     /// The port was closed.
     Over,
@@ -43,7 +44,7 @@ pub(crate) struct Relay {
 }
 
 impl Relay {
-    /// Begins to hand packets to `post`.
+    /// Starts handing packets to `post`.
     pub(crate) fn start(
         post: impl FnMut(&Message) -> Relayed + Send + 'static,
     ) -> Result<Self, u32> {
@@ -55,7 +56,7 @@ impl Relay {
             return Err(last());
         }
         // SAFETY: `from_raw_handle` demands an open handle that nothing else owns.
-        // - the call above returned it just now.
+        // - the call above has just returned it.
         let kernel = Arc::new(unsafe { OwnedHandle::from_raw_handle(kernel) });
         let share = Arc::clone(&kernel);
         let thread = std::thread::Builder::new().name("cp-relay".to_owned());
@@ -64,7 +65,7 @@ impl Relay {
         Ok(Self { kernel })
     }
 
-    /// From now on what `file` completes is relayed, with `key`. Refused as the system refuses it.
+    /// From now on packets of `file` are relayed, with `key`. Fails as the system's call does.
     pub(crate) fn associate(&self, file: HANDLE, key: usize) -> Result<(), u32> {
         // SAFETY: CreateIoCompletionPort demands an open port, and fails if the other handle is not one of a file.
         // - open: `self` owns it.
@@ -74,11 +75,12 @@ impl Relay {
 }
 
 impl Drop for Relay {
-    /// The thread ends. What is in flight goes on, and its packet is for nobody.
+    /// The thread ends. Operations in flight continue, and their packets are discarded.
     fn drop(&mut self) {
         loop {
-            // No operation ends without an OVERLAPPED: to the thread this is the end.
-            // SAFETY: PostQueuedCompletionStatus demands an open port, and passes the other words on.
+            // Tells the thread to end: operations never end without an OVERLAPPED.
+            // SAFETY: PostQueuedCompletionStatus demands an open port, and passes the other words
+            // on.
             // - open: `self` owns it.
             let done = unsafe {
                 PostQueuedCompletionStatus(self.kernel.as_raw_handle(), 0, 0, ptr::null())
@@ -122,9 +124,9 @@ fn taken<'e>(
 ) -> &'e [OVERLAPPED_ENTRY] {
     let room = u32::try_from(ROOM).unwrap_or(1);
     let mut count = 0;
-    // SAFETY: GetQueuedCompletionStatusEx writes at most `room` entries at the first pointer, and their number at the
-    // second.
-    // - valid for writes: there are so many, and they are borrowed mutably; `count` is a local;
+    // SAFETY: GetQueuedCompletionStatusEx writes at most `room` entries at the first pointer, and
+    // their number at the second.
+    // - valid for writes: there are that many, and they are borrowed mutably; `count` is a local;
     // - the port is open, since the caller has a share of it.
     let done = unsafe {
         GetQueuedCompletionStatusEx(
@@ -137,12 +139,13 @@ fn taken<'e>(
         )
     };
     if done == 0 {
-        // The system is short of memory. The caller comes again.
+        // The system is short of memory. The caller retries.
         nap();
         return &[];
     }
     let count = usize::try_from(count).unwrap_or(0).min(ROOM);
-    // SAFETY: `from_raw_parts` demands so many values, which are not changed as long as they are borrowed.
+    // SAFETY: `from_raw_parts` demands that many values, which are not changed as long as they are
+    // borrowed.
     // - values: the call has written the first `count` of the array;
     // - not changed: the array is borrowed for as long.
     unsafe { std::slice::from_raw_parts(entries.as_ptr().cast(), count) }
@@ -154,7 +157,7 @@ fn nap() {
     unsafe { Sleep(1) };
 }
 
-/// A library with a thread of its own is never unloaded.
+/// Prevents unloading: this library has a thread.
 fn stay_loaded() -> Result<(), u32> {
     static HERE: u8 = 0;
     let flags = GET_MODULE_HANDLE_EX_FLAG_PIN | GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS;

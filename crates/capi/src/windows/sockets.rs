@@ -1,7 +1,8 @@
-//! What the number of each socket stands for at present: which registration on which port.
+//! The registration of each socket's number, and the port it is on.
 //!
-//! The port knows registrations by their names, programs by sockets, which they close and get again. A number is locked
-//! while its registration is changed, and before any lock of a port is taken.
+//! The port knows registrations by ID, programs by socket, and the system reuses a socket's number
+//! after a close. A number is locked while its registration is changed, before any lock of a port
+//! is taken.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,34 +14,34 @@ use windows_sys::Win32::Networking::WinSock::{
 
 use crate::errors::code;
 
-/// The number of a socket. Of a handle the lower 32 bits count.
+/// The number of a socket: the lower 32 bits of its handle.
 pub(crate) type Number = i32;
 
-/// What a packet of a registration brings: its key.
+/// The key of a registration, returned in its packets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Key {
     pub(crate) word: usize,
     pub(crate) number: Number,
 }
 
-/// A registration, as it is remembered of its socket's number.
+/// A registration, as the entry of its socket's number stores it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Registered {
     /// The port's handle.
     pub(crate) port: u64,
     pub(crate) id: Id,
-    /// Its last packet is on the way: the port does not watch it any more.
+    /// Its last packet is queued: the port no longer watches the socket.
     pub(crate) is_removed: bool,
 }
 
 type Part = Mutex<BTreeMap<Number, Registered>>;
 
-/// How many parts the table has, so that threads that change different sockets hardly ever meet.
+/// Number of parts of the table: threads that change different sockets hardly ever contend.
 const PARTS: usize = 64;
 
 static TABLE: [Part; PARTS] = [const { Mutex::new(BTreeMap::new()) }; PARTS];
 
-/// A number that is locked, and others with it.
+/// A locked number, together with others.
 pub(crate) struct Locked {
     part: MutexGuard<'static, BTreeMap<Number, Registered>>,
     number: Number,
@@ -74,12 +75,12 @@ pub(crate) fn end(number: Number, port: u64, id: Id) {
     }
 }
 
-/// The number of a socket. That of a provider that makes up handles of its own may be none.
+/// The number of a socket. Providers that create their own handles may have sockets without one.
 pub(crate) fn number_of(socket: usize) -> Result<Number, u32> {
     Number::try_from(socket).map_err(|_| code::WSAENOTSOCK)
 }
 
-/// Refuses what is no socket that is open.
+/// Fails for anything but an open socket.
 pub(crate) fn check(number: Number) -> Result<(), u32> {
     let socket = usize::try_from(number).map_err(|_| code::WSAENOTSOCK)?;
     let (mut value, mut size) = ([0_u8; 4], 4);

@@ -2,9 +2,9 @@
 
 use windows_sys::Win32::Foundation::RtlNtStatusToDosError;
 
-/// The code of what an operation has come to, as an entry has it; none if it has succeeded.
+/// The code for an operation's status, as in an entry; `None` if it has succeeded.
 pub(crate) fn failure(internal: usize) -> Option<u32> {
-    // A status has 32 bits. Of the word in which it stands the system writes no more.
+    // A status has 32 bits, and the system writes no more of its word.
     let status = u32::try_from(internal & u32::MAX as usize).unwrap_or(0).cast_signed();
     // SAFETY: RtlNtStatusToDosError demands nothing: it looks a number up.
     (status < 0).then(|| unsafe { RtlNtStatusToDosError(status) })

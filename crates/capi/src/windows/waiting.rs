@@ -10,7 +10,7 @@ use crate::windows::port::CompletionPort;
 ///
 /// # Safety
 ///
-/// As of that.
+/// As for [`taking::take`].
 pub(crate) unsafe fn take(
     port: &CompletionPort,
     entries: *mut Entry,

@@ -45,9 +45,9 @@ pub(crate) enum Profile {
 /// What asks for another kind of build of Rust.
 const SETTINGS: [&str; 3] = ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_TARGET"];
 
-/// Where the library is. Cargo does not build it for tests, since Rust has no use for it; so this does, where the tests
-/// themselves were built. Where sanitizers and the like ask something of the Rust compiler, it does so without that, and
-/// in a directory of its own.
+/// The location of the library. Cargo does not build it for tests, since Rust does not use it. So
+/// this builds it, in the directory of the tests. If sanitizers require options of the Rust
+/// compiler, it omits them and uses a separate directory.
 pub(crate) fn library_directory(profile: Profile) -> PathBuf {
     static DIRECTORIES: [OnceLock<PathBuf>; 2] = [OnceLock::new(), OnceLock::new()];
     let build = || {
@@ -72,7 +72,7 @@ pub(crate) fn library_directory(profile: Profile) -> PathBuf {
     DIRECTORIES[usize::from(profile == Profile::Release)].get_or_init(build).clone()
 }
 
-/// An empty directory for what a test makes.
+/// An empty directory for a test's files.
 pub(crate) fn scratch(test: &str) -> PathBuf {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("capi-{test}"));
     let _ = fs::remove_dir_all(&directory);
@@ -90,7 +90,7 @@ pub(crate) fn cc() -> String {
     env::var("CC").unwrap_or_else(|_| "cc".to_owned())
 }
 
-/// The C++ compiler, if there is one; says so by name if there is none.
+/// The C++ compiler; prints a message if there is none.
 pub(crate) fn cxx() -> Option<String> {
     static CXX: OnceLock<Option<String>> = OnceLock::new();
     let found = CXX.get_or_init(|| {
@@ -111,7 +111,7 @@ pub(crate) fn compiler(language: Language) -> Option<String> {
     }
 }
 
-/// The compilers of a language that are here: the system's, and clang beside it.
+/// The available compilers of a language: the system's, and clang if present.
 pub(crate) fn compilers(language: Language) -> Vec<String> {
     let clang = if language == Language::C11 { "clang" } else { "clang++" };
     let mut all: Vec<String> = compiler(language).into_iter().collect();
@@ -123,7 +123,7 @@ pub(crate) fn compilers(language: Language) -> Vec<String> {
     all
 }
 
-/// Whether a command is here; says so by name if it is not.
+/// Whether a command is available; prints a message if not.
 pub(crate) fn has(command: &str) -> bool {
     let is_there = answers(command, "--version");
     if !is_there {
@@ -132,12 +132,12 @@ pub(crate) fn has(command: &str) -> bool {
     is_there
 }
 
-/// Tells what this machine lacks.
+/// Prints what this machine lacks.
 pub(crate) fn skipped(name: &str, reason: &str) {
     println!("SKIPPED {name}: {reason}");
 }
 
-/// Runs a command, which must succeed; returns what it said.
+/// Runs a command, which must succeed; returns its output.
 #[track_caller]
 pub(crate) fn succeed(command: &mut Command) -> String {
     let output = run(command);
@@ -158,7 +158,7 @@ pub(crate) fn said(output: &Output) -> String {
     format!("{out}{err}")
 }
 
-/// What is to be compiled, and how.
+/// The sources and options of a program.
 #[derive(Clone, Debug)]
 pub(crate) struct Build {
     pub(crate) language: Language,
@@ -207,7 +207,7 @@ impl Build {
         Self { language: Language::Cxx17, ..self }
     }
 
-    /// Compiles and links into `directory`. `None` if the compiler is missing, which was said by then.
+    /// Compiles and links into `directory`. `None` if the compiler is missing, which was printed.
     #[track_caller]
     pub(crate) fn program(&self, directory: &Path) -> Option<PathBuf> {
         let program = directory.join("program");
@@ -215,15 +215,16 @@ impl Build {
         Some(program)
     }
 
-    /// The program of that name that an earlier run has built, if nothing has changed that it is made of: the command, the
-    /// compiler, and what is in each file that was read, the system's headers among them. Otherwise it is built again.
-    /// The shared library may be another one: the program names its place alone.
+    /// The program of that name from an earlier run, if none of its inputs has changed: the
+    /// command, the compiler, and the content of each file that was read, including the system's
+    /// headers. Otherwise builds it again. The shared library may differ: the program only has its
+    /// path.
     #[track_caller]
     pub(crate) fn kept(&self, name: &str) -> Option<PathBuf> {
         let compiler = compiler(self.language)?;
         let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("capi-programs").join(name);
         let (program, record) = (directory.join("program"), directory.join("made-of"));
-        // The library is there, and is the present one.
+        // The library is present and current.
         library_directory(self.profile);
         let is_present = self.linkage == Linkage::Shared && program.exists();
         if let Ok(kept) = fs::read_to_string(&record)
@@ -298,7 +299,7 @@ impl Build {
         read.into_iter().collect()
     }
 
-    /// Whatever has a say in what the program is like, as text; the files last.
+    /// All inputs that affect the program, as text; the files last.
     fn made_of<'a>(&self, compiler: &str, files: impl Iterator<Item = &'a str>) -> String {
         let mut text = format!("{:?}\n{self:?}\n", self.compile(compiler));
         text += &format!("{}\n", library_directory(self.profile).display());
@@ -325,7 +326,7 @@ impl Build {
 /// Before the files that a program was made of.
 const FILES: &str = "\nfiles:\n";
 
-/// A number for what is in a file; found once.
+/// A hash of a file's content, computed once.
 fn digest(file: &str) -> u64 {
     static FOUND: Mutex<BTreeMap<String, u64>> = Mutex::new(BTreeMap::new());
     let mut found = FOUND.lock().unwrap();
@@ -336,7 +337,7 @@ fn digest(file: &str) -> u64 {
     })
 }
 
-/// What a compiler says that it is; asked once.
+/// A compiler's version output, asked once.
 fn version(compiler: &str) -> String {
     static TOLD: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
     let mut told = TOLD.lock().unwrap();
@@ -377,9 +378,10 @@ pub(crate) fn finds_leaks() -> bool {
     })
 }
 
-/// Runs a program in Valgrind, if there is one; what it has said. Nothing is used after it was freed, nothing is left
-/// when the program ends, also of the library's own code, which a sanitizer does not see inside of. The programs do a
-/// part of their work only: Valgrind runs one thread at a time, twenty times as slowly.
+/// Runs a program in Valgrind, if there is one; returns its output. Nothing is used after it was
+/// freed, and nothing remains when the program ends. This includes the library's own code, which a
+/// sanitizer does not see. The programs do only a part of their work: Valgrind runs one thread at a
+/// time, twenty times as slowly.
 pub(crate) fn is_clean_in_valgrind(program: &Path) -> String {
     if !has("valgrind") {
         return String::new();
@@ -393,7 +395,8 @@ pub(crate) fn is_clean_in_valgrind(program: &Path) -> String {
         "--errors-for-leak-kinds=definite,indirect",
         "--fair-sched=try",
     ]);
-    // It lets no other thread run while one waits in a call on a ring: with a ring the program hangs (Valgrind 3.19).
+    // It lets no other thread run during a blocking call on a ring: with a ring the program hangs
+    // (Valgrind 3.19).
     valgrind.env("COMPLETION_PORT_FILES", "threads");
     succeed(valgrind.arg(program).env("TEST_RUNS_SLOWLY", "1"))
 }

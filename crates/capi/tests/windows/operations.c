@@ -65,7 +65,7 @@ static void a_receive_and_a_send_end_by_packets(void)
     }
     check_end(&sent, 7, 5);
 
-    /* What is there already. */
+    /* Data that has already arrived. */
     send_all(far, "de", 2);
     until(near, POLLIN);
     start_receive(near, &received);
@@ -89,7 +89,7 @@ static void an_operation_without_a_port_of_its_own_makes_no_packet(void)
     CHECK_IS(closesocket(far), 0);
 }
 
-/* A packet that tells of a failure is taken, and the call says so. */
+/* A packet that reports a failure is taken, and the call returns the error. */
 static void a_cancelled_operation_has_failed(void)
 {
     SOCKET near, far;
@@ -192,7 +192,7 @@ static void a_file_and_its_end(void)
     check_end(&read, 13, 3);
     CHECK_IS(memcmp(read.bytes, "ell", 3), 0);
 
-    /* Behind the end: told by the call, or by a packet. */
+    /* After the end: reported by the call or by a packet. */
     begin(&read);
     read.overlapped.Offset = 5;
     SetLastError(0);
@@ -251,7 +251,7 @@ static void a_port_may_be_made_with_its_first_file(void)
     CHECK_IS(closesocket(far), 0);
 }
 
-/* What is in flight when its port is closed goes on, and no packet tells of it. */
+/* Operations in flight when their port is closed continue, and no packet reports them. */
 static void a_port_may_be_closed_before_its_operations_end(void)
 {
     SOCKET near, far;
@@ -282,7 +282,7 @@ static void what_is_no_file_is_refused(void)
     CHECK_FALSE(CloseHandle((HANDLE)0x7FFFFFF0), ERROR_INVALID_HANDLE);
 }
 
-/* Packets of operations, messages and the other kinds stand in one queue. */
+/* Packets of operations, messages and the other kinds share one queue. */
 static void operations_and_messages_are_in_one_queue(void)
 {
     enum { ROUNDS = 200 };
@@ -347,7 +347,7 @@ static void a_socket_may_be_registered_and_have_operations(void)
         CHECK_NEXT(port, 21, SOCK_NOTIFY_EVENT_IN);
         receive_all(near, &byte, 1);
 
-        /* An operation in flight outlives the registration, and a new one of the socket stands beside it. */
+        /* An operation in flight outlives the registration, and the socket can be registered again. */
         start_receive(near, &received);
         END_REGISTRATION(port, near, 21);
         CHECK_IS(enable(port, near, 23, FILTER_OUT, LEVEL_ONCE), ERROR_SUCCESS);

@@ -1,5 +1,5 @@
-/* What is of Windows alone about this library's ports: beside the system's own, sockets that are closed unseen, and
- * handlers that sleep. */
+/* Windows-specific behaviour of this library's ports: with the system's own ports, with sockets
+ * closed unseen, and with handlers that sleep. */
 #include <winsock2.h>
 #include <mswsock.h>
 #include <windows.h>
@@ -60,7 +60,7 @@ static void each_refuses_the_ports_of_the_other(void)
     CHECK_IS(changed.registrationResult, UNTOUCHED);
     CHECK_IS(cp_peek(theirs), CP_ERROR_INVALID_HANDLE);
 
-    /* But for one: what is the system's, the system closes. */
+    /* With one exception: the system closes its own handles. */
     CHECK_IS(CloseHandle(theirs), TRUE);
     CHECK_FALSE(system_post(theirs), ERROR_INVALID_HANDLE);
     CHECK(is_silent(port));
@@ -198,7 +198,7 @@ static void a_handler_that_says_so_sleeps_without_its_seat(void)
     CHECK_IS(CloseHandle(thread), TRUE);
     CHECK_IS(CloseHandle(sleeper.sleeps_on), TRUE);
     CHECK_IS(CloseHandle(sleeper.port), TRUE);
-    /* Of what is no port nobody has to be told. */
+    /* For an invalid port nothing needs to be announced. */
     sleeper.sleeps_on = CreateEventA(NULL, TRUE, TRUE, NULL);
     cp_blocking(NULL, sleep_on_it, &sleeper);
     CHECK_IS(CloseHandle(sleeper.sleeps_on), TRUE);

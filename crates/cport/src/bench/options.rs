@@ -1,7 +1,7 @@
-//! What `cport bench` can be told.
+//! Options of `cport bench`.
 //!
-//! The benchmark is a package of its own, and compiles this file, too. So the help of `cport bench` is that of the
-//! benchmark, and nothing needs to be built for it.
+//! The benchmark is a separate package that also compiles this file. So `cport bench` shows the
+//! benchmark's help without building it.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use clap::{Args, Subcommand};
 
 pub(crate) const ABOUT: &str = "The completion port side by side with its rivals";
 
-/// Tells the benchmark that it was started by `cport bench`.
+/// Informs the benchmark that `cport bench` has started it.
 pub(crate) const CALLED_BY_CPORT: &str = "CPORT_BENCH_CALLED_BY_CPORT";
 
-/// The scenarios, with what they are about.
+/// The scenarios and their descriptions.
 pub(crate) const SCENARIOS: [(&str, &str); 19] = [
     ("S1", "echo of 64 bytes, request and response"),
     ("S2", "echo, bursts of 8 requests"),
@@ -23,13 +23,13 @@ pub(crate) const SCENARIOS: [(&str, &str); 19] = [
     ("S5", "handlers that want one lock for 3 us"),
     ("S6", "posts, within the process"),
     ("S7", "registration and removal of 10,000 sockets, within the process"),
-    ("S8", "echo on 64 of as many sockets as there may be"),
+    ("S8", "echo on 64 of as many sockets as possible"),
     ("S9", "one handler that spins, 63 quick connections"),
     (SHORT, "short connections: accepted, one request of 64 bytes answered, reset by the client"),
     (DATAGRAMS, "echo of datagrams (UDP) of 64 bytes"),
-    (ACCEPTS, "short connections, as S10: how many are accepted, by operations and otherwise"),
+    (ACCEPTS, "short connections, as S10: number of accepts, by operations and otherwise"),
     (OPERATIONS, "echo of 64 bytes by operations that complete, and by our readiness"),
-    (FILES, "random reads of 4 KiB from a file, cached and not, alone and beside an echo"),
+    (FILES, "random reads of 4 KiB from a file, cached and uncached, alone and during an echo"),
     ("S15", "100,000 timers; deadlines that move with each request, within the process"),
     (SINK, "the sink: sockets that are always full, nothing is sent back"),
     ("single", "the price of an event: one thread, no wakes, within the process"),
@@ -37,22 +37,22 @@ pub(crate) const SCENARIOS: [(&str, &str); 19] = [
 ];
 
 pub(crate) const INSTRUCTIONS: &str = "instructions";
-/// The scenario whose servers accept by their own means.
+/// The scenario whose servers accept by themselves.
 pub(crate) const SHORT: &str = "S10";
 /// The scenario without connections.
 pub(crate) const DATAGRAMS: &str = "S11";
-/// The scenario S10 for those that accept by operations and their rivals.
+/// The scenario S10 for contenders that accept by operations, and their rivals.
 pub(crate) const ACCEPTS: &str = "S12";
-/// The scenario of servers by operations.
+/// The scenario of servers based on operations.
 pub(crate) const OPERATIONS: &str = "S13";
 /// The scenario of reads from files.
 pub(crate) const FILES: &str = "S14";
-/// The scenario S4 with sleeps so frequent that how soon each of them is found decides the throughput.
+/// The scenario S4 with such frequent sleeps that the time to detect them decides the throughput.
 pub(crate) const OFTEN: &str = "S4b";
-/// The scenario whose servers are sinks.
+/// The scenario whose servers only receive.
 pub(crate) const SINK: &str = "S16";
 
-/// What `--help` says after the options.
+/// The text that follows the options in `--help`.
 pub(crate) fn help() -> String {
     let lines: Vec<String> =
         SCENARIOS.iter().map(|(name, about)| format!("  {name:<14}{about}\n")).collect();
@@ -60,23 +60,23 @@ pub(crate) fn help() -> String {
         "Scenarios:\n{}\nEach contender's figures are medians of the rounds. Intervals (95 %) are \
          order statistics of the rounds; ratios are made within a round. A server's `sleeps` are \
          its voluntary context switches for each request: each is a thread that had to be woken. \
-         `own wakes` is its own count, `syscalls` the kernel's, in a round apart.\n\n\
-         Exit codes:\n  0  the run came to its end\n  1  it broke down\n  \
-         2  it could not begin: a bad argument, a file that cannot be read or written",
+         `own wakes` is its own count, `syscalls` the kernel's, in a separate round.\n\n\
+         Exit codes:\n  0  the run is complete\n  1  the run failed\n  \
+         2  it could not start: a bad argument, a file that cannot be read or written",
         lines.concat()
     )
 }
 
-/// The commands of the benchmark besides a run.
+/// The commands of the benchmark other than a run.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Print tables and plot anew from the raw JSON of a run
+    /// Print tables and plot again from a run's raw JSON
     Report(Report),
-    /// Calculate what the port would do on a machine with many processors
+    /// Calculate the port's behaviour on a machine with many processors
     Model(Model),
-    /// Measure how soon another thread takes over from one that blocks
+    /// Measure how soon another thread takes over from a blocked one
     Handover(Handover),
-    /// Measure what an event costs with a thousand to a million registrations
+    /// Measure the cost of an event with a thousand to a million registrations
     Crowd(Crowd),
 }
 
@@ -92,8 +92,9 @@ pub(crate) struct Run {
     /// Only these contenders, besides `ours`
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub(crate) against: Vec<String>,
-    /// Compare this build with another build of the benchmark, instead of the rivals: in seven rounds or more, until
-    /// the ratio's interval is within 3 %. Only scenarios with servers, and `instructions`
+    /// Compare this build with another build of the benchmark, instead of the rivals: in seven
+    /// rounds or more, until the ratio's interval is within 3 %. Only scenarios with servers, and
+    /// `instructions`
     #[arg(long, value_name = "PROGRAM", conflicts_with = "plot")]
     pub(crate) compare: Option<PathBuf>,
     /// These numbers of threads instead of each scenario's own
@@ -102,20 +103,21 @@ pub(crate) struct Run {
     /// These numbers of connections instead of each scenario's own
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = count)]
     pub(crate) connections: Vec<usize>,
-    /// S14: the file has so many MiB
+    /// S14: size of the file in MiB
     #[arg(long, value_name = "MIB", default_value_t = 256,
         value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     pub(crate) file_size: u32,
-    /// S14: the file lies in this directory, and not in that for temporary files
+    /// S14: directory of the file, instead of that for temporary files
     #[arg(long, value_name = "DIR")]
     pub(crate) file_in: Option<PathBuf>,
-    /// Exactly so many rounds for each situation; intervals need six
+    /// Exact number of rounds for each situation; intervals need six
     #[arg(long, value_name = "N", value_parser = count)]
     pub(crate) rounds: Option<usize>,
-    /// Take more rounds than usual, where too few are comparable, only until so many minutes of the run are over
+    /// If too few rounds are comparable, take more than usual, but only during this many minutes of
+    /// the run
     #[arg(long, value_name = "MINUTES", default_value_t = 30, conflicts_with = "rounds")]
     pub(crate) limit: u32,
-    /// How long each round lasts
+    /// Length of each round
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) seconds: Option<Duration>,
     /// Write the raw JSON into this directory
@@ -134,7 +136,7 @@ pub(crate) struct Report {
     /// Write the plot
     #[arg(long, value_name = "FILE.svg")]
     pub(crate) plot: Option<PathBuf>,
-    /// Only turns in which the processors were nearer to each other than so many nanoseconds
+    /// Only turns in which the processors were closer to each other than this many nanoseconds
     #[arg(long, value_name = "NS", conflicts_with = "farther")]
     pub(crate) nearer: Option<f64>,
     /// Only turns in which they were farther apart
@@ -157,10 +159,10 @@ pub(crate) struct Model {
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [16],
         value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) connections: Vec<u16>,
-    /// From an answer to the next request, on the average, in microseconds
+    /// Average time from an answer to the next request, in microseconds
     #[arg(long, value_name = "US", default_value_t = 10)]
     pub(crate) think: u16,
-    /// What it costs to fetch a cache line from another processor of the socket, in nanoseconds
+    /// Cost of fetching a cache line from another processor of the socket, in nanoseconds
     #[arg(long, value_name = "NS", default_value_t = NEAR)]
     pub(crate) near: u64,
     /// The same from another socket
@@ -170,48 +172,49 @@ pub(crate) struct Model {
     #[arg(long, value_name = "N", default_value_t = 32,
         value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) socket: u16,
-    /// Processors by which the data of the connections comes in, dealt to the connections; 0: the data costs
-    /// the same everywhere
+    /// Processors that receive the data of the connections, dealt to the connections; 0: the data
+    /// costs the same everywhere
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) incoming: u16,
-    /// Cache lines that a handler fetches if the data came in by another processor than its own
+    /// Cache lines that a handler fetches if another processor received the data
     #[arg(long, value_name = "LINES", default_value_t = DATA)]
     pub(crate) data: u64,
-    /// Cache lines that a wake takes beside its price if the thread is woken on a processor of another socket,
-    /// half of them on either side
+    /// Cache lines that a wake fetches in addition to its price if the thread is woken on a
+    /// processor of another socket, half of them on either side
     #[arg(long, value_name = "LINES", default_value_t = 0)]
     pub(crate) wake_lines: u64,
-    /// On which processor a thread is woken: each one on its own (`own`), or a free one where the data of the
-    /// first packet came in (`data`), in the waker's socket (`near`) or in another one (`away`), if there is any;
-    /// `one-shot` instead is one-shot epoll without a port, woken where the data came in
+    /// Processor on which a thread is woken: its own (`own`), or a free one where the first
+    /// packet's data arrived (`data`), in the waker's socket (`near`) or in another one (`away`),
+    /// if there is any; `one-shot` instead is one-shot epoll without a port, woken where the data
+    /// arrived
     #[arg(long, value_name = "WHERE,...", value_delimiter = ',', default_value = "own",
         value_parser = clap::builder::PossibleValuesParser::new(PLACES))]
     pub(crate) placement: Vec<String>,
-    /// The port takes its packets for so many times as short as they are, and wakes for so many times as many
+    /// Divides the port's time per packet and multiplies its wakes by this factor
     #[arg(long, value_name = "TIMES", default_value_t = 1,
         value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) patience: u16,
-    /// Another one makes the connections ask at other times
+    /// Another seed makes the connections send at other times
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     pub(crate) seed: u32,
-    /// How much time is simulated for each line, in milliseconds
+    /// Simulated time for each line, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 40,
         value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) time: u16,
 }
 
-/// What the model takes things to cost unless it is told, in nanoseconds.
+/// Default costs in the model, in nanoseconds.
 pub(crate) const NEAR: u64 = 80;
 pub(crate) const FAR: u64 = 150;
-/// An echo of 64 bytes costs 3.95 us more where a line takes 255 ns instead of 25.
+/// An echo of 64 bytes costs 3.95 us more if a line takes 255 ns instead of 25.
 pub(crate) const DATA: u64 = 17;
-/// On which processor a thread is woken, in the model.
+/// The processor on which a thread is woken, in the model.
 pub(crate) const PLACES: [&str; 5] = ["own", "data", "near", "away", "one-shot"];
 
 /// `bench handover`
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Handover {
-    /// How often each way is tried in each situation
+    /// Number of attempts for each method and situation
     #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rounds: u32,
 }
@@ -219,10 +222,10 @@ pub(crate) struct Handover {
 /// `bench crowd`
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Crowd {
-    /// The most registrations
+    /// The maximum number of registrations
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1000..))]
     pub(crate) most: u64,
-    /// How often everything is measured
+    /// Number of measurements
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rounds: u32,
 }
@@ -230,13 +233,13 @@ pub(crate) struct Crowd {
 fn count(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(count @ 1..=100_000) => Ok(count),
-        _ => Err("a number from 1 to 100000 is wanted".to_owned()),
+        _ => Err("expected a number from 1 to 100000".to_owned()),
     }
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.01..=60.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
-        _ => Err("a number from 0.01 to 60 is wanted".to_owned()),
+        _ => Err("expected a number from 0.01 to 60".to_owned()),
     }
 }

@@ -1,4 +1,4 @@
-//! The clients of the scenarios: ordinary blocking programs that know nothing of a port.
+//! The clients of the scenarios: ordinary blocking programs without a port.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream, UdpSocket};
@@ -8,13 +8,13 @@ use super::pattern::Pattern;
 use super::progress::Progress;
 use crate::retry::uninterrupted;
 
-/// What a client says about what went wrong.
+/// The result of a client, with a message on failure.
 pub(crate) type Told<T> = Result<T, String>;
 
-/// How often a client that waits looks whether its scenario is stuck.
+/// How often a waiting client checks whether its scenario is stuck.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Makes a call on a socket again whenever [`LOOK`] is over, until the scenario is stuck.
+/// Repeats a socket call every [`LOOK`] until the scenario is stuck.
 fn patiently<R>(progress: &Progress, mut call: impl FnMut() -> io::Result<R>) -> io::Result<R> {
     loop {
         match uninterrupted(&mut call) {
@@ -36,7 +36,7 @@ fn send(mut stream: &TcpStream, mut bytes: &[u8], progress: &Progress) -> Told<(
     Ok(())
 }
 
-/// Receives as many bytes as there is room for.
+/// Fills `room`.
 fn receive(mut stream: &TcpStream, mut room: &mut [u8], progress: &Progress) -> Told<()> {
     while !room.is_empty() {
         match patiently(progress, || stream.read(room)) {
@@ -69,8 +69,9 @@ pub(crate) fn send_and_disconnect(
     Ok(())
 }
 
-/// Sends `rounds` messages of up to `most` bytes, waits for the echo of each and checks it; then
-/// disconnects in order: it ends its own half, and waits until the server has ended the other.
+/// Sends `rounds` messages of up to `most` bytes, waits for each echo and checks it. Then
+/// disconnects in order: shuts down its sending half, and waits until the server has closed the
+/// connection.
 pub(crate) fn talk(
     server: SocketAddr,
     pattern: Pattern,
@@ -101,7 +102,7 @@ pub(crate) fn talk(
     }
 }
 
-/// Connects and says nothing, until the server ends the connection; returns how long that took.
+/// Connects and sends nothing until the server closes the connection; returns how long that took.
 pub(crate) fn stay_silent(server: SocketAddr, progress: &Progress) -> Told<Duration> {
     let begin = Instant::now();
     let mut stream = connect(server)?;
@@ -124,8 +125,8 @@ fn connect(server: SocketAddr) -> Told<TcpStream> {
 }
 
 /// Sends bursts of `burst` datagrams of `length` bytes each, and waits for their echoes after each
-/// burst. Nothing is sent twice: a notification that gets lost on the server shows as an echo that
-/// never comes. Returns how many echoes came.
+/// burst. Nothing is sent twice: a lost notification on the server shows as a missing echo. Returns
+/// the number of echoes.
 pub(crate) fn bursts(
     server: SocketAddr,
     pattern: Pattern,
@@ -154,7 +155,7 @@ pub(crate) fn bursts(
             })?;
             let number = number_of(&echo[..received]);
             let Some(place) = missing.iter().position(|expected| Some(*expected) == number) else {
-                return Err(format!("an echo came that no request waits for: {number:?}"));
+                return Err(format!("an echo arrived that no request waits for: {number:?}"));
             };
             numbered(pattern, missing.swap_remove(place), &mut datagram);
             if echo[..received] != datagram {
@@ -167,7 +168,7 @@ pub(crate) fn bursts(
     Ok(echoes)
 }
 
-/// A datagram: its number, then the bytes that belong there.
+/// A datagram: its number, then its bytes of the pattern.
 fn numbered(pattern: Pattern, number: u64, datagram: &mut [u8]) {
     pattern.fill(number * datagram.len() as u64, datagram);
     datagram[..8].copy_from_slice(&number.to_le_bytes());

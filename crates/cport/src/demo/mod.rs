@@ -1,7 +1,7 @@
 //! `cport demo`: four servers, one after the other, against real clients on loopback.
 //!
-//! Each scenario is a function that runs server and clients, and returns an [`Outcome`]: what was
-//! done, and whether the result is what it must be.
+//! Each scenario is a function that runs server and clients, and returns an [`Outcome`]: its
+//! counts, and whether the result is correct.
 
 use std::time::Duration;
 
@@ -23,19 +23,20 @@ mod udp;
 use progress::Progress;
 use report::Report;
 
-/// A scenario whose clients get nothing for so long is stuck.
+/// A scenario whose clients receive nothing for this long is stuck.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What a port needs for itself, with some to spare; beside that it may keep one file for each
-/// thread, in which the system tells whether the thread sleeps.
+/// Descriptors that a port needs, with a margin. In addition, it may open one file per thread, from
+/// which it reads whether the thread sleeps.
 const DESCRIPTORS_OF_A_PORT: u64 = 8;
 
-/// What `cport demo` can be told.
+/// Options of `cport demo`.
 #[derive(Args)]
 pub(crate) struct Options {
     /// Print one JSON document and nothing else
     #[arg(long)]
     json: bool,
-    /// Threads that may run with packets at once in the third and the fourth scenario (0: as many as processors)
+    /// Threads that may process packets at the same time in the third and the fourth scenario (0:
+    /// number of processors)
     #[arg(long, value_name = "N", default_value_t = 0)]
     concurrency: u16,
     /// A tenth of the work
@@ -43,7 +44,7 @@ pub(crate) struct Options {
     quick: bool,
 }
 
-/// How much of the whole work is done.
+/// Whether to do all of the work or a tenth.
 #[derive(Clone, Copy)]
 pub(crate) struct Share {
     divisor: u64,
@@ -55,7 +56,7 @@ impl Share {
     }
 }
 
-/// Something that must be true of the result.
+/// A claim about the result.
 pub(crate) struct Check {
     pub(crate) claim: &'static str,
     pub(crate) passed: bool,
@@ -63,26 +64,26 @@ pub(crate) struct Check {
 }
 
 impl Check {
-    /// The claim that there are as many as there should be.
+    /// Claims that a count is as expected.
     pub(crate) fn count(claim: &'static str, found: u64, expected: u64) -> Self {
         let (shown, wanted) = (crate::text::grouped(found), crate::text::grouped(expected));
         Self { claim, passed: found == expected, detail: format!("{shown} of {wanted}") }
     }
 
-    /// The claim that nothing went wrong, with the first thing that did.
+    /// Claims that nothing went wrong, with the first error.
     pub(crate) fn no_error(claim: &'static str, error: Option<String>) -> Self {
         Self { claim, passed: error.is_none(), detail: error.unwrap_or_else(|| "none".into()) }
     }
 }
 
-/// What a scenario is called.
+/// The title of a scenario.
 pub(crate) struct Title {
     pub(crate) name: &'static str,
     pub(crate) title: &'static str,
     pub(crate) about: &'static str,
 }
 
-/// What a scenario has done.
+/// The result of a scenario.
 pub(crate) struct Outcome {
     pub(crate) connections: u64,
     pub(crate) received: u64,
@@ -98,14 +99,14 @@ pub(crate) struct Outcome {
     pub(crate) checks: Vec<Check>,
 }
 
-/// A scenario that ran, or could not.
+/// A scenario that ran, or failed to.
 pub(crate) struct Scenario {
     pub(crate) title: Title,
     pub(crate) result: Result<Outcome, String>,
 }
 
 impl Scenario {
-    /// Why it does not count as passed.
+    /// Why it has not passed.
     pub(crate) fn fault(&self) -> Option<String> {
         match &self.result {
             Err(reason) => Some(reason.clone()),
@@ -135,7 +136,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     report.finish()
 }
 
-/// Better to say it before than to fail in the middle.
+/// Fails before the start rather than in the middle.
 fn enough_descriptors() -> Result<(), Failure> {
     let open = std::fs::read_dir("/proc/self/fd").map_or(3, |entries| entries.count() as u64);
     let needed = open + DESCRIPTORS_OF_A_PORT + threads::DESCRIPTORS;

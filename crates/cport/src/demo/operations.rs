@@ -1,10 +1,11 @@
-//! The fourth scenario: a server by operations.
+//! The fourth scenario: a server based on operations.
 //!
-//! Accepts are in flight on two listeners. Each connection receives, and sends back what it has received,
-//! with a deadline for each operation. To one listener come clients that talk, to the other one clients that
-//! say nothing, and are let go when their time is over. Meanwhile a timer rings again and again.
+//! Accepts are in flight on two listeners. Each connection receives, and sends back what it has
+//! received, with a deadline for each operation. The clients of one listener talk. Those of the
+//! other one are silent, and are disconnected at their deadline. Meanwhile a timer rings
+//! repeatedly.
 //!
-//! In the end the accepts are cancelled, and the last packets of the listeners bring their keys.
+//! In the end the accepts are cancelled, and the last packets of the listeners return their keys.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -31,27 +32,27 @@ use crate::gauge::Gauge;
 pub(crate) const TITLE: Title = Title {
     name: "operations",
     title: "A server by operations",
-    about: "4 threads, 32 accepts in flight, receives and sends that complete; \
-            64 clients that talk, and 8 that say nothing until their deadline is over",
+    about: "4 threads, 32 accepts in flight, receives and sends that complete; 64 clients that \
+            talk, and 8 that stay silent until their deadline",
 };
 
 const THREADS: usize = 4;
 const CLIENTS: u64 = 64;
 const SILENT: u64 = 8;
-/// Messages of each client, and how long they may be.
+/// Number and maximum length of each client's messages.
 const ROUNDS: u64 = 300;
 const MOST: usize = 8 * 1024;
 /// In flight on each of the two listeners.
 const ACCEPTS: u64 = 16;
 const BUFFER: usize = 16 * 1024;
-/// How long a client may say nothing, at the first listener: longer than any scenario takes.
+/// How long a client of the first listener may be silent: longer than any scenario takes.
 const LONG: Duration = Duration::from_secs(3600);
 /// The same at the second one.
 const SHORT: Duration = Duration::from_millis(100);
-/// When the timer rings again.
+/// Interval of the timer.
 const TICK: Duration = Duration::from_millis(5);
 
-/// The key: what a packet is about. A clone of a listener's comes with each connection.
+/// The key: the subject of a packet. Each connection comes with a clone of its listener's.
 #[derive(Clone)]
 enum Peer {
     Listener(Arc<Listener>),
@@ -74,9 +75,9 @@ impl Source for Peer {
 }
 
 enum Message {
-    /// The timer has rung that was to do so at this time.
+    /// The timer due at this time has rung.
     Tick(Instant),
-    /// It was taken back, and so never comes.
+    /// It was cancelled, so it never arrives.
     TakenBack,
     Shutdown,
 }
@@ -87,14 +88,14 @@ struct Server<'p> {
     gauge: Gauge,
     traffic: Traffic,
     accepted: AtomicU64,
-    /// Connections whose deadline was over.
+    /// Connections whose deadline passed.
     timed_out: AtomicU64,
     /// Accepts that were cancelled.
     cancelled: AtomicU64,
     /// Listeners that have ended.
     removed: AtomicU64,
     ticks: AtomicU64,
-    /// Ticks that came before their time, and messages that had been taken back.
+    /// Ticks that arrived early, and cancelled messages that arrived.
     wrong_ticks: AtomicU64,
 }
 
@@ -169,7 +170,7 @@ pub(crate) fn run(
             }
         }
         progress.touch();
-        // Every client has seen the end of its stream. What is in flight is accepts.
+        // Every client has seen the end of its stream. Only accepts are in flight.
         for listener in [talking, silent] {
             if let Err(error) = port.remove(listener.id()) {
                 // A thread failed, and has closed the port.
@@ -210,7 +211,7 @@ pub(crate) fn run(
             Check::count("bytes of the clients arrived", received, total),
             Check::count("bytes came back", sent, total),
             Check::count(
-                "silent clients were let go at their deadline",
+                "silent clients were disconnected at their deadline",
                 server.timed_out.load(Relaxed),
                 SILENT,
             ),
@@ -242,7 +243,8 @@ fn listen(port: &Port<Peer, Message>, patience: Duration) -> io::Result<(SharedI
 }
 
 impl Server<'_> {
-    /// What each thread does; returns how many packets it has handled. If one fails, all end.
+    /// The main function of each thread; returns the number of packets it has handled. If one
+    /// fails, all end.
     fn serve(&self) -> io::Result<u64> {
         let served = self.handle_packets();
         if served.is_err() {
@@ -251,7 +253,7 @@ impl Server<'_> {
         served
     }
 
-    /// Handles packets until the message comes.
+    /// Handles packets until the message arrives.
     fn handle_packets(&self) -> io::Result<u64> {
         let mut batch = Batch::new();
         let mut handled = 0;
@@ -277,7 +279,7 @@ impl Server<'_> {
                     }
                     Packet::Removed(..) => {
                         let before = self.removed.fetch_add(1, Relaxed);
-                        // The second listener is the end.
+                        // After the second listener, the scenario has ended.
                         if before == 1 {
                             self.port.post(Message::Shutdown)?;
                         }
@@ -309,7 +311,7 @@ impl Server<'_> {
             },
         };
         self.accepted.fetch_add(1, Relaxed);
-        // Another one in its place.
+        // Starts another one to replace it.
         self.port.start(id, Operation::accept())?;
         let stream = stream_of(socket);
         stream.set_nodelay(true)?;
@@ -319,14 +321,14 @@ impl Server<'_> {
         Ok(())
     }
 
-    /// What follows an operation of a client.
+    /// Continues after an operation of a client.
     fn go_on(&self, token: Ready<'_, Peer>, outcome: Of) -> io::Result<()> {
         let Peer::Client(_, patience) = token.key() else { return Ok(()) };
         let patience = *patience;
         match outcome {
             Of::Received(Ok(received @ 1..), bytes) => {
                 self.traffic.add_received(received);
-                // Most often all of it goes out at once, and makes no packet of its own.
+                // Usually everything is sent immediately, without a packet.
                 match token.start_now(Operation::send_all(bytes).deadline(patience))? {
                     Started::Completed((token, outcome)) => self.go_on(token, outcome)?,
                     Started::InFlight(_) => {}
@@ -337,8 +339,8 @@ impl Server<'_> {
                 token.start(Operation::recv(buffer).deadline(patience))?;
             }
             outcome => {
-                // The end of the stream, an error, which its client tells as well, or this. The token is dropped, and
-                // the connection closed.
+                // The end of the stream, an error that its client also reports, or a timeout. The
+                // token is dropped, which closes the connection.
                 if outcome.error().is_some_and(|error| error.kind() == PortErrorKind::TimedOut) {
                     self.timed_out.fetch_add(1, Relaxed);
                 }

@@ -1,7 +1,7 @@
-//! What the clients send.
+//! The data that the clients send.
 
-/// The bytes of one client. Each depends on the client and on its place, so that one that is lost,
-/// doubled, moved, or that belongs to another client is noticed.
+/// The bytes of one client. Each depends on the client and on its position. This detects lost,
+/// doubled and moved bytes, and those of another client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pattern {
     seed: u64,
@@ -13,7 +13,7 @@ impl Pattern {
         Self { seed: mixed(number) }
     }
 
-    /// The bytes from place `offset` on.
+    /// The bytes from position `offset` on.
     pub(crate) fn fill(self, offset: u64, bytes: &mut [u8]) {
         let mut place = offset;
         let mut rest = bytes;
@@ -28,7 +28,7 @@ impl Pattern {
         }
     }
 
-    /// The place of the first byte that is not what it should be, if `bytes` begin at `offset`.
+    /// The position of the first wrong byte, if `bytes` start at `offset`.
     pub(crate) fn first_wrong(self, offset: u64, bytes: &[u8]) -> Option<u64> {
         let mut expected = [0; 1024];
         let mut place = offset;

@@ -1,9 +1,9 @@
-//! The first scenario: a port in the place of `poll`.
+//! The first scenario: a port as a replacement for `poll`.
 //!
-//! One thread, and registrations that stay: each says again and again that there is something to
-//! do as long as there is, like an entry of `poll`'s array. The sockets stay with the program; a key
-//! is only a name for one of them. When a client disconnects its registration is removed, and what
-//! belongs to the name is freed when the last packet with that name has come.
+//! One thread, and persistent registrations: each is reported repeatedly while there is something
+//! to do, like an entry of `poll`'s array. The program owns the sockets; a key is only a name for
+//! one. When a client disconnects, its registration is removed. The state behind the name is freed
+//! when the last packet with that name has arrived.
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read};
@@ -27,17 +27,17 @@ pub(crate) const TITLE: Title = Title {
     about: "one thread, persistent level registrations; a client sends and disconnects",
 };
 
-/// What the client sends.
+/// Bytes that the client sends.
 const TOTAL: u64 = 64 * 1024 * 1024;
 
-/// The key: which socket a packet is about.
+/// The key: the socket of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
     Listener,
     Client(u64),
 }
 
-/// A client, and what is known of its stream.
+/// A client and the state of its stream.
 struct Client {
     stream: TcpStream,
     received: u64,
@@ -83,7 +83,7 @@ pub(crate) fn run(share: Share, progress: &Progress) -> Result<Outcome, Failure>
         let client =
             scope.spawn(|| send_and_disconnect(address, Pattern::of_client(0), total, progress));
         let served = server.serve(&gauge);
-        // If the server gave up, so must the client, that waits to be read from.
+        // If the server gave up, so must the client that is waiting for it to read.
         server.clients.clear();
         (served, client.join().unwrap_or_else(|_| Err("panicked".into())))
     });
@@ -101,7 +101,7 @@ pub(crate) fn run(share: Share, progress: &Progress) -> Result<Outcome, Failure>
         more: Vec::new(),
         checks: vec![
             Check::count("every byte of the client arrived", server.received, total),
-            Check::no_error("errors, or bytes that are not what was sent", fault),
+            Check::no_error("errors, or wrong bytes", fault),
             Check::count("registrations gave their key back", server.removed, server.accepted + 1),
         ],
     })
@@ -115,8 +115,8 @@ fn listen() -> io::Result<(TcpListener, SocketAddr)> {
 }
 
 impl Server<'_> {
-    /// Handles packets until the client has come and gone, and the listener is removed as well;
-    /// returns how many there were.
+    /// Handles packets until the client has disconnected and the listener is removed as well;
+    /// returns their number.
     fn serve(&mut self, gauge: &Gauge) -> io::Result<u64> {
         let mut batch = Batch::new();
         let mut buffer = vec![0; 64 * 1024];
@@ -125,7 +125,7 @@ impl Server<'_> {
         while listening {
             let left = self.progress.time_left();
             if left.is_zero() {
-                self.fault.get_or_insert("the client did not come to its end in time".into());
+                self.fault.get_or_insert("the client did not finish in time".into());
                 break;
             }
             let packets = self.port.wait(&mut batch, left)?;
@@ -171,8 +171,8 @@ impl Server<'_> {
         Ok(())
     }
 
-    /// One read; if there is more, another packet says so. A hang-up is looked at once everything
-    /// has been read: then it comes without IN.
+    /// One read; another packet reports the remaining data. A hang-up is handled once everything
+    /// has been read: then it is reported without IN.
     fn read(
         &mut self,
         number: u64,
@@ -205,8 +205,8 @@ impl Server<'_> {
         Ok(())
     }
 
-    /// The last packet of a client has come: nothing refers to it any more. It was the only one, so
-    /// the listener may go, too.
+    /// The last packet of a client has arrived: nothing refers to it any more. It was the only one,
+    /// so removes the listener, too.
     fn bid_farewell(&mut self, number: u64) -> io::Result<()> {
         if let Some(wrong) = self.clients.remove(&number).and_then(|client| client.wrong) {
             self.fault.get_or_insert(format!("byte {wrong} of client {number} is wrong"));

@@ -1,4 +1,4 @@
-//! The line that shows how far a scenario has come.
+//! The progress line of a scenario.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -10,14 +10,14 @@ use super::PATIENCE;
 use crate::terminal::output_width;
 use crate::text::{bytes, say};
 
-/// How often the line is drawn again.
+/// How often the line is redrawn.
 const REDRAW: Duration = Duration::from_millis(80);
-/// The bar's width in characters, where there is room for it.
+/// The bar's width in characters, if there is room for it.
 const WIDTH: usize = 32;
-/// What stands beside the bar: `   [] 100 %  1023.9 MiB`, and the cursor behind it.
+/// Width of the rest of the line: `   [] 100 %  1023.9 MiB`, and the cursor after it.
 const BESIDE: usize = 25;
 
-/// How many bytes of how many are done, and when the last of them was.
+/// The number of bytes done, the total, and the time of the last progress.
 #[derive(Debug)]
 pub(crate) struct Progress {
     done: AtomicU64,
@@ -44,12 +44,12 @@ impl Progress {
         self.touch();
     }
 
-    /// Something else than bytes is done.
+    /// Notes progress other than bytes.
     pub(crate) fn touch(&self) {
         self.last.fetch_max(self.begin.elapsed().as_secs(), Relaxed);
     }
 
-    /// How long it takes from now until the scenario is stuck, if there is no further progress.
+    /// Time until the scenario counts as stuck, if there is no further progress.
     pub(crate) fn time_left(&self) -> Duration {
         self.time_left_at(self.begin.elapsed())
     }
@@ -65,19 +65,19 @@ impl Progress {
         let full = usize::try_from(done * width as u64 / goal).unwrap_or_default();
         let (filled, empty) = ("#".repeat(full), ".".repeat(width - full));
         let line = format!("   [{filled}{empty}] {:3} %  {}", done * 100 / goal, bytes(done));
-        // A line that the terminal breaks could not be drawn over.
+        // A wrapped line could not be redrawn.
         let room = columns.map_or(usize::MAX, |columns| columns.saturating_sub(1));
         line.chars().take(room).collect()
     }
 }
 
-/// Runs `work`, and shows on the terminal how far it has come. The line is gone afterwards.
+/// Runs `work` and shows its progress on the terminal. The line disappears afterwards.
 pub(crate) fn shown<R>(progress: &Progress, work: impl FnOnce() -> R) -> R {
     thread::scope(|scope| {
         let (working, over) = channel::<()>();
         scope.spawn(move || {
             while over.recv_timeout(REDRAW) == Err(RecvTimeoutError::Timeout) {
-                // Only decoration: what matters is written, and checked, by others.
+                // Only decoration: other code writes and checks the results.
                 let _ = say(format_args!("\r{}\x1b[K", progress.line(output_width())));
             }
             let _ = say(format_args!("\r\x1b[K"));

@@ -1,4 +1,4 @@
-//! What the demo shows: to people line by line, to machines as one JSON document.
+//! The demo's output: line by line for people, one JSON document for programs.
 
 use std::time::Instant;
 
@@ -10,30 +10,30 @@ use crate::failure::{Failure, ISSUES};
 use crate::terminal::{can_redraw, fitted, output_width};
 use crate::text::{bytes, counted, grouped, say, show};
 
-/// What a table of all scenarios needs in columns of the terminal: names, and a cell for each.
+/// Columns of the terminal that a table of all scenarios needs: names, and a cell for each.
 const NAMES: usize = 31;
 const CELL: usize = 16;
 
-/// Lines of prose are not longer, however much room there is.
+/// Maximum length of lines of prose, whatever the terminal's width.
 const PROSE: usize = 96;
 /// The footnote of the summary.
-const NOTE: &str = "   * Threads that had packets at the same time, counted in the handlers. More than the \
-                    concurrency value is possible: a thread that falls asleep in the kernel meanwhile \
-                    (on a lock, on a page fault) is replaced, and runs beside its substitute once it \
-                    wakes.\n";
+const NOTE: &str = "   * Threads that had packets at the same time, counted in the handlers. \
+                    More than the concurrency value is possible: a thread that falls asleep in \
+                    the kernel meanwhile (on a lock, on a page fault) is replaced, and runs in \
+                    parallel with its substitute once it wakes.\n";
 
-/// For whom it is written.
+/// The audience of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reader {
-    /// A person at a terminal, who sees the work go on.
+    /// A person at a terminal, who watches the progress.
     Terminal,
-    /// A file or a pipe: lines, no more.
+    /// A file or a pipe: plain lines.
     Lines,
     /// A program.
     Json,
 }
 
-/// The scenarios so far, and how they are shown.
+/// The scenarios so far, and how to show them.
 pub(crate) struct Report {
     reader: Reader,
     begin: Instant,
@@ -57,7 +57,7 @@ impl Report {
         Ok(Self { reader, begin: Instant::now(), scenarios: Vec::new() })
     }
 
-    /// Runs one scenario and shows what came of it.
+    /// Runs one scenario and shows the result.
     pub(crate) fn scenario(
         &mut self,
         title: Title,
@@ -85,7 +85,7 @@ impl Report {
         Ok(())
     }
 
-    /// Shows the summary; fails if a scenario did.
+    /// Shows the summary; fails if a scenario has failed.
     pub(crate) fn finish(self) -> Result<(), Failure> {
         if self.reader == Reader::Json {
             say(format_args!("{:#}\n", self.document()))?;
@@ -116,7 +116,7 @@ impl Report {
         });
         let columns = ran.collect::<Vec<_>>();
         let mut text = String::from("\nSummary\n");
-        // Where there is no room for all beside one another, each has a table of its own.
+        // If there is no room for all of them, each has its own table.
         let all = NAMES + CELL * columns.len();
         if width.is_none_or(|width| all <= width) {
             text.push_str(&table(&columns));
@@ -177,13 +177,13 @@ fn table(columns: &[(&'static str, &Outcome)]) -> String {
     row("concurrency value", &|_, outcome| grouped(outcome.stats.concurrency as u64));
     row("threads at work, peak *", &|_, outcome| grouped(outcome.peak as u64));
     row("threads woken", &|_, outcome| grouped(outcome.stats.wakes));
-    row("  of them in vain", &|_, outcome| grouped(outcome.stats.spurious_wakes));
+    row("  of them for nothing", &|_, outcome| grouped(outcome.stats.spurious_wakes));
     row("kernel asked for events", &|_, outcome| grouped(outcome.stats.polls));
     row("time", &|_, outcome| format!("{:.3} s", outcome.elapsed.as_secs_f64()));
     text
 }
 
-/// What was checked, line by line.
+/// The checks, line by line.
 fn verdicts(scenario: &Scenario) -> String {
     match &scenario.result {
         Err(reason) => format!("   FAILED  {reason}\n"),

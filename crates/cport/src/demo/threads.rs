@@ -1,11 +1,11 @@
 //! The third scenario: a server with many threads.
 //!
-//! Sixteen threads wait on one port. Listener and connections are told apart by their keys, which
-//! the port owns while they are registered; a packet moves the key out to one thread, so that no
-//! connection needs a lock. Registrations are one-shot: the thread that has handled a packet arms again.
+//! Sixteen threads wait on one port. Keys distinguish the listener and the connections. The port
+//! owns them while they are registered; a packet moves the key to one thread, so that no connection
+//! needs a lock. Registrations are one-shot: the thread that has handled a packet arms again.
 //!
-//! In the end each connection is removed in order (its key comes back with a last packet, wherever
-//! that is taken), and the threads hand a message on that tells them to go home.
+//! In the end each connection is removed in order: a last packet returns its key, on any thread.
+//! Then the threads pass on a message that makes them end.
 
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
@@ -37,13 +37,13 @@ pub(crate) const TITLE: Title = Title {
 
 const THREADS: usize = 16;
 const CLIENTS: u64 = 100;
-/// Messages of each client, and how long they may be.
+/// Number and maximum length of each client's messages.
 const ROUNDS: u64 = 1000;
 const MOST: usize = 8 * 1024;
 /// The sockets of both sides, the listener, and a file for each thread.
 pub(crate) const DESCRIPTORS: u64 = 2 * CLIENTS + 1 + THREADS as u64;
 
-/// The key: what a packet is about, and all that is known of it.
+/// The key: the subject of a packet, with all its state.
 enum Peer {
     Listener(TcpListener),
     Client(Connection),
@@ -58,7 +58,7 @@ impl Source for Peer {
     }
 }
 
-/// What the threads tell each other.
+/// Messages between the threads.
 enum Message {
     Shutdown,
 }
@@ -122,9 +122,9 @@ pub(crate) fn run(
             faults.extend(told.err().map(|fault| format!("client {number}: {fault}")));
         }
         progress.touch();
-        // Every client has seen the end of its stream; the last registration is the listener's.
+        // Every client has seen the end of its stream; the listener's registration is the last one.
         if let Err(error) = port.remove(listening) {
-            // A thread failed, and has closed the listener with the rest of what it held.
+            // A thread failed, and has closed the listener with the rest of its state.
             faults.push(error.to_string());
             port.close();
         }
@@ -157,10 +157,7 @@ pub(crate) fn run(
             Check::count("clients were served", accepted, CLIENTS),
             Check::count("bytes of the clients arrived", received, total),
             Check::count("bytes came back", sent, total),
-            Check::no_error(
-                "errors, or bytes that are not what was sent",
-                faults.into_iter().next(),
-            ),
+            Check::no_error("errors, or wrong bytes", faults.into_iter().next()),
             Check::count(
                 "registrations gave their key back",
                 server.removed.load(Relaxed),
@@ -179,7 +176,8 @@ fn listen() -> io::Result<(TcpListener, SocketAddr)> {
 }
 
 impl Server<'_> {
-    /// What each thread does; returns how many packets it has handled. If one fails, all end.
+    /// The main function of each thread; returns the number of packets it has handled. If one
+    /// fails, all end.
     fn serve(&self) -> io::Result<u64> {
         let served = self.handle_packets();
         if served.is_err() {
@@ -188,7 +186,7 @@ impl Server<'_> {
         served
     }
 
-    /// Handles packets until the message comes.
+    /// Handles packets until the message arrives.
     fn handle_packets(&self) -> io::Result<u64> {
         let mut batch = Batch::new();
         let mut buffer = vec![0; 16 * 1024];
@@ -206,7 +204,7 @@ impl Server<'_> {
                     Packet::Ready(ready) => self.handle(ready, &mut buffer)?,
                     Packet::Removed(_, peer) => {
                         self.removed.fetch_add(1, Relaxed);
-                        // The listener goes last, after the last client: this is the end.
+                        // The listener is removed after the last client: this is the end.
                         if let Peer::Listener(_) = peer {
                             self.port.post(Message::Shutdown)?;
                         }
@@ -229,10 +227,10 @@ impl Server<'_> {
                 ready.rearm()?;
             }
             Peer::Client(connection) => {
-                // One that broke is removed like one that ended; its client tells the fault.
+                // A broken connection is removed like a finished one; its client reports the error.
                 match connection.turn(buffer, &self.traffic).unwrap_or(Next::End) {
                     Next::End => {
-                        // The removal takes effect when the key comes back, armed or parked.
+                        // The removal takes effect when the key is returned, armed or parked.
                         self.port.remove(ready.id())?;
                         ready.park()?;
                     }
@@ -243,7 +241,7 @@ impl Server<'_> {
         Ok(())
     }
 
-    /// Accepts all connections that wait.
+    /// Accepts all queued connections.
     fn accept(&self, listener: &TcpListener) -> io::Result<()> {
         loop {
             let stream = match uninterrupted(|| listener.accept()) {

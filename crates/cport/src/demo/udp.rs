@@ -1,8 +1,8 @@
 //! The second scenario: an edge-triggered UDP server.
 //!
-//! The socket is registered before it is bound, so that no datagram can come before the
-//! port watches for it. There is one registration for good; each packet of it means that something has
-//! come since the socket was last found empty, and therefore it is read until it is empty again.
+//! The socket is registered before it is bound, so that no datagram can arrive before the port
+//! watches for it. There is one permanent registration. Each packet means that something has
+//! arrived since the socket was last found empty, so the server reads until it is empty again.
 
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
@@ -32,7 +32,7 @@ const BURST: u64 = 32;
 const BURSTS: u64 = 500;
 const LENGTH: usize = 512;
 
-/// What the client posts to the server.
+/// The client's messages to the server.
 enum Message {
     Finished,
 }
@@ -68,7 +68,7 @@ pub(crate) fn run(share: Share, progress: &Progress) -> Result<Outcome, Failure>
         let client = scope.spawn(|| {
             let shape = (bursts_sent, BURST, LENGTH);
             let told = bursts(address, Pattern::of_client(0), shape, progress);
-            // The one way for this to fail is that the server has given up.
+            // This fails only if the server has given up.
             let _ = port.post(Message::Finished);
             told
         });
@@ -127,7 +127,7 @@ fn serve(
     Ok(served)
 }
 
-/// Sends back what has come until nothing is left: only that makes way for the next edge.
+/// Sends back all available datagrams until the socket is empty: only that enables the next edge.
 fn drain(socket: &UdpSocket, served: &mut Served) -> io::Result<()> {
     let mut buffer = [0; LENGTH + 1];
     loop {

@@ -1,4 +1,4 @@
-//! The connections of a server: which there are, and which of them are quiet while it ends.
+//! The connections of a server, and which of them are quiet while it ends.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
@@ -10,7 +10,7 @@ use completion_port::{BorrowedSource, Id, Interest, Source};
 use crate::connection::{Connection, Next, Traffic};
 use crate::system::left_in_system;
 
-/// All connections that are open.
+/// All open connections.
 #[derive(Debug, Default)]
 pub(crate) struct Clients {
     next: AtomicU64,
@@ -22,19 +22,19 @@ struct Entry {
     /// None until it is registered.
     id: Option<Id>,
     account: Arc<Account>,
-    /// The turns at the last look, and how many looks have found nothing new.
+    /// The turns at the last check, and the number of checks without a new one.
     turns: u64,
     quiet: u32,
 }
 
-/// What can be seen of a connection while another thread has it.
+/// The visible state of a connection that another thread is handling.
 #[derive(Debug, Default)]
 struct Account {
     turns: AtomicU64,
     pending: AtomicU64,
 }
 
-/// A place among the connections of a server, until it is dropped.
+/// An entry among the connections of a server, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Member {
     number: u64,
@@ -42,10 +42,10 @@ pub(crate) struct Member {
     all: Arc<Clients>,
 }
 
-/// A connection that is among those of the server until it is dropped.
+/// A connection that is listed among those of the server until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Client {
-    // Dropped first: who sees that a connection is closed finds it counted no more.
+    // Dropped first: once a peer sees the close, the connection is no longer counted.
     member: Member,
     connection: Connection,
 }
@@ -55,15 +55,16 @@ impl Clients {
         self.lock().len()
     }
 
-    /// Notes by what name the port knows a client.
+    /// Notes the ID of a client's registration.
     pub(crate) fn registered(&self, number: u64, id: Id) {
-        // It may have come and gone already.
+        // It may be gone already.
         if let Some(entry) = self.lock().get_mut(&number) {
             entry.id = Some(id);
         }
     }
 
-    /// Those that have had no turn for so many looks, of which this is one, and have nothing to be sent.
+    /// Connections that had no turn for this many checks, including this one, and have no data to
+    /// send.
     pub(crate) fn quiet(&self, looks: u32) -> Vec<Id> {
         let mut quiet = Vec::new();
         for entry in self.lock().values_mut() {
@@ -95,18 +96,18 @@ impl Member {
         Self { number, account, all: Arc::clone(all) }
     }
 
-    /// By what name the port knows the connection.
+    /// Notes the ID of the connection's registration.
     pub(crate) fn registered(&self, id: Id) {
         self.all.registered(self.number, id);
     }
 
-    /// The connection had its turn, and so many bytes are left to be sent.
+    /// Notes a turn of the connection, with this many bytes still to send.
     pub(crate) fn had_a_turn(&self, pending: usize) {
         self.account.pending.store(pending as u64, Relaxed);
         self.account.turns.fetch_add(1, Relaxed);
     }
 
-    /// How many bytes were left to be sent.
+    /// Number of bytes that were still to be sent.
     pub(crate) fn pending(&self) -> u64 {
         self.account.pending.load(Relaxed)
     }
@@ -127,21 +128,22 @@ impl Client {
         self.member.number
     }
 
-    /// The connection's turn. One that broke is as good as one that ended.
+    /// The connection's turn. A broken connection counts as finished.
     pub(crate) fn turn(&mut self, buffer: &mut [u8], traffic: &Traffic) -> Next {
         let next = self.connection.turn(buffer, traffic).unwrap_or(Next::End);
         self.member.had_a_turn(self.connection.pending());
         next
     }
 
-    /// A turn that is the last one, unless there turns out to be something to do. Then it returns what to wait
-    /// for next.
+    /// The last turn, unless there is something to do after all. Then it returns the event to wait
+    /// for.
     pub(crate) fn last_turn(&mut self, buffer: &mut [u8], traffic: &Traffic) -> Option<Interest> {
         let received = self.connection.received();
         match self.turn(buffer, traffic) {
             Next::End => None,
             Next::Write => Some(Interest::OUT),
-            // What the peer's system has not taken yet would be lost if the peer sent something after all.
+            // Data that the peer's system has not accepted yet would be lost if the peer sent
+            // something.
             Next::Read { drained: true }
                 if self.connection.received() == received && self.cut_off() == 0 =>
             {
@@ -151,8 +153,8 @@ impl Client {
         }
     }
 
-    /// How many bytes would not come back to the peer if it were closed now: they were received, but not read;
-    /// or read, but not sent; or sent, but not taken by the peer's system.
+    /// Number of bytes that the peer would not get back if the connection were closed now: received
+    /// but not read, read but not sent, or sent but not accepted by the peer's system.
     pub(crate) fn cut_off(&self) -> u64 {
         self.connection.pending() as u64 + left_in_system(self.connection.stream())
     }

@@ -1,4 +1,4 @@
-//! A UDP socket that sends back what it receives.
+//! A UDP socket that echoes what it receives.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
@@ -10,17 +10,17 @@ use completion_port::{BorrowedSource, Source};
 use crate::connection::{Next, Traffic};
 use crate::retry::uninterrupted;
 
-/// So many datagrams are served before the other registrations of the port have their turn.
+/// This many datagrams are served before the port's other registrations have their turn.
 const TURN: usize = 64;
 
-/// How many datagrams came, and how many of them could not be sent back.
+/// Number of datagrams received, and of those that could not be sent back.
 #[derive(Debug, Default)]
 pub(crate) struct Datagram {
     pub(crate) received: AtomicU64,
     pub(crate) lost: AtomicU64,
 }
 
-/// The socket, and the one datagram that has not gone back yet.
+/// The socket, and the datagram that has not been sent back yet.
 #[derive(Debug)]
 pub(crate) struct Datagrams {
     socket: UdpSocket,
@@ -32,7 +32,7 @@ impl Datagrams {
         Self { socket, pending: None }
     }
 
-    /// Serves what has come, up to a limit. `buffer` must have room for the largest datagram.
+    /// Serves available datagrams, up to a limit. `buffer` must have room for the largest one.
     pub(crate) fn turn(&mut self, buffer: &mut [u8], traffic: &Traffic, count: &Datagram) -> Next {
         if let Some((datagram, sender)) = self.pending.take()
             && !self.send(&datagram, sender, traffic, count)
@@ -53,16 +53,16 @@ impl Datagrams {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     return Next::Read { drained: true };
                 }
-                // An interruption, or the news that some earlier datagram did not arrive.
+                // An interruption, or the report that an earlier datagram did not arrive.
                 Err(_) => {}
             }
         }
-        // The next datagram may be there: only a read that would block proves the contrary.
+        // The next datagram may be available: only a read that would block disproves it.
         Next::Read { drained: false }
     }
 
-    /// False if the datagram must wait. One that the system will not send at all is lost, as
-    /// datagrams may be.
+    /// Returns false if the datagram must wait. One that the system refuses is lost, as datagrams
+    /// may be.
     fn send(&self, datagram: &[u8], to: SocketAddr, traffic: &Traffic, count: &Datagram) -> bool {
         match uninterrupted(|| self.socket.send_to(datagram, to)) {
             Ok(length) => traffic.add_sent(length),

@@ -1,4 +1,4 @@
-//! `cport echo`: a server that sends back what it receives, until it is told to end.
+//! `cport echo`: a server that echoes what it receives, until it is ended.
 
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
@@ -28,54 +28,57 @@ use numbers::{Numbers, thousandths};
 use serve::Server;
 use state::Service;
 
-/// How often a server that ends looks which clients are done.
+/// How often a server that is ending checks for finished clients.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What `cport echo` can be told.
+/// Options of `cport echo`.
 #[derive(Args)]
 pub(crate) struct Options {
     /// Where to listen, such as 127.0.0.1:7000, localhost:7000, 7000 or :7000
     ///
-    /// An address (one of IPv6 in brackets) or a name, and a port. A port alone is one of this machine (127.0.0.1), which no other machine reaches. With a colon before it, it is
-    /// one of all addresses of this machine. Port 0 lets the system choose one.
+    /// An address (in brackets for IPv6) or a name, and a port. A port alone means 127.0.0.1, which
+    /// no other machine reaches. A colon and a port mean all addresses of this machine. With port 0
+    /// the system chooses a port.
     #[arg(long, value_name = "ADDR")]
     listen: String,
     /// UDP instead of TCP
     ///
-    /// One thread at a time serves the socket, so that what a peer sends comes back in order.
+    /// One thread at a time serves the socket, so that each peer gets its datagrams back in order.
     #[arg(long)]
     udp: bool,
-    /// By operations instead of readiness
+    /// Use operations instead of readiness
     ///
-    /// The port accepts, receives and sends, and its packets say what has come of it. Each connection has a buffer of
-    /// its own.
+    /// The port accepts, receives and sends, and its packets carry the results. Each connection has
+    /// its own buffer.
     #[arg(long, conflicts_with = "udp")]
     operations: bool,
     /// Threads that wait on the port [default: twice the concurrency value]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
     threads: Option<u16>,
-    /// Threads that may run with packets at once (0: as many as processors)
+    /// Threads that may process packets at the same time (0: number of processors)
     #[arg(long, value_name = "N", default_value_t = 0)]
     concurrency: u16,
-    /// Print what happens, as rates, so often (1s, 500ms)
+    /// Print rates at this interval (1s, 500ms)
     ///
-    /// On Unix, SIGUSR1 prints the same once, with or without this option: rates since the last time that it did so.
+    /// On Unix, SIGUSR1 prints the same once, with or without this option: rates since the last
+    /// time.
     #[arg(long, value_name = "TIME", value_parser = quantity::interval)]
     stats: Option<Duration>,
     /// Print one JSON object a line, and nothing else
     #[arg(long)]
     json: bool,
-    /// How long clients may take in the end to get back what was received
+    /// How long clients may take to get their data back at the end
     ///
-    /// The first Ctrl-C (SIGINT) or SIGTERM, or Ctrl-Break on Windows, closes the listener. A connection is closed once all that was received
-    /// has gone back and nothing more has come for a fifth of a second. When this time is over, or with a second signal,
-    /// those that are left are cut off; what they have not got back is said, and the exit code is 1. A third signal ends
-    /// the server at once.
+    /// The first Ctrl-C (SIGINT) or SIGTERM, or Ctrl-Break on Windows, closes the listener. A
+    /// connection is closed once all received data has been sent back and no more has arrived for a
+    /// fifth of a second. After this time, or at a second signal, the remaining connections are cut
+    /// off. The server then prints how much they did not get back, and the exit code is 1. A third
+    /// signal ends the server at once.
     #[arg(long, value_name = "TIME", value_parser = quantity::limit, default_value = "10s")]
     drain: Duration,
 }
 
-/// What the port watches: each packet comes with one of these, which says what it is about.
+/// The key: what the port watches, and so the subject of each packet.
 pub(crate) enum Peer {
     Listener(TcpListener),
     Client(Client),
@@ -120,7 +123,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     }
 }
 
-/// Serves by threads of the server until it ends.
+/// Serves with the server's threads until it ends.
 fn serve(
     options: &Options,
     address: SocketAddr,
@@ -144,7 +147,7 @@ fn serve(
             }
         };
         if served.is_err() {
-            // Those that run are sent home before the scope waits for them.
+            // Ends the running threads before the scope waits for them.
             server.close();
         }
         served?;
@@ -160,12 +163,12 @@ fn serve(
     report(server, options, &by_thread, begin.at().elapsed())
 }
 
-/// What should not happen, and what to do if it does.
+/// An unexpected failure, and what to do about it.
 fn fault(what: &str) -> Failure {
     Failure::Wrong(format!("{what}, and the server ended. Please report this fault: {ISSUES}"))
 }
 
-/// The first lines. Scripts take the address from the end of the first one.
+/// Prints the first lines. Scripts take the address from the end of the first one.
 fn greet(
     options: &Options,
     address: SocketAddr,
@@ -192,19 +195,19 @@ fn greet(
     ))
 }
 
-/// A JSON object on a line of its own.
+/// Prints a JSON object on its own line.
 fn line_of(object: &Value) -> Result<(), Failure> {
     say(format_args!("{object}\n"))
 }
 
-/// A server from its beginning to its end, as the main thread sees it.
+/// A server from start to end, as the main thread sees it.
 struct Course<'s> {
     options: &'s Options,
     server: &'s dyn Service,
     begin: Numbers,
 }
 
-/// What is left of the time for the end.
+/// The remaining time for ending.
 struct Drain {
     until: Instant,
     look: Instant,
@@ -212,7 +215,7 @@ struct Drain {
 }
 
 impl Course<'_> {
-    /// Waits for signals and for the times at which something is to be done, until the threads end.
+    /// Waits for signals and scheduled work until the threads end.
     fn run(&self, signals: &Signals) -> Result<(), Failure> {
         let failed = |error: io::Error| fault(&format!("waiting for signals failed: {error}"));
         let ends = |error: completion_port::Error| fault(&format!("ending it failed: {error}"));
@@ -233,7 +236,7 @@ impl Course<'_> {
                 && *at <= now
             {
                 self.print(&mut periodic)?;
-                // After a stop nothing is made up for.
+                // After a stop, skips missed intervals.
                 while *at <= now {
                     *at += *every;
                 }
@@ -272,15 +275,15 @@ impl Course<'_> {
         Ok(())
     }
 
-    /// Says that the end has begun, if it may take a while.
+    /// Announces that the end has begun, if it may take a while.
     fn announce(&self) -> Result<(), Failure> {
         let (open, limit) = (self.server.served().open, self.options.drain.as_secs_f64());
         if self.options.json {
             line_of(&json!({ "event": "ending", "connections": open, "limit": limit }))
         } else if open > 0 {
             show(format_args!(
-                "\nending: {} may take {limit} s to get back what was received; a second Ctrl-C \
-                 cuts off what is left\n",
+                "\nending: {} may take {limit} s to get their data back; a second Ctrl-C cuts \
+                 off the rest\n",
                 counted(open, "connection"),
             ))
         } else {
@@ -289,7 +292,7 @@ impl Course<'_> {
     }
 }
 
-/// The socket that the clients find, and the address it has got.
+/// The socket that clients reach, and its address.
 fn listen(address: &str, udp: bool) -> io::Result<(Peer, SocketAddr)> {
     let addresses = addresses(address)?;
     if udp {
@@ -305,7 +308,7 @@ fn listen(address: &str, udp: bool) -> io::Result<(Peer, SocketAddr)> {
     }
 }
 
-/// What an address that was given stands for; the first one that can be bound is meant.
+/// Resolves an address argument; the first one that can be bound is used.
 fn addresses(text: &str) -> io::Result<Vec<SocketAddr>> {
     let number = |text: &str| -> io::Result<u16> {
         text.parse().map_err(|_| io::Error::new(ErrorKind::InvalidInput, "no port from 0 to 65535"))
@@ -314,7 +317,7 @@ fn addresses(text: &str) -> io::Result<Vec<SocketAddr>> {
         && !port.starts_with(':')
     {
         let port = number(port)?;
-        // Where there is IPv6, its socket takes what comes over IPv4 as well.
+        // With IPv6, the socket also accepts IPv4.
         Ok(vec![(Ipv6Addr::UNSPECIFIED, port).into(), (Ipv4Addr::UNSPECIFIED, port).into()])
     } else if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         Ok(vec![(Ipv4Addr::LOCALHOST, number(text)?).into()])
@@ -323,14 +326,14 @@ fn addresses(text: &str) -> io::Result<Vec<SocketAddr>> {
     }
 }
 
-/// What can be done about an address that is refused.
+/// Advice for a refused address.
 fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
-        ErrorKind::InvalidInput => "; wanted is an address such as 127.0.0.1:7000, :7000 or 7000",
+        ErrorKind::InvalidInput => "; expected an address such as 127.0.0.1:7000, :7000 or 7000",
         ErrorKind::AddrInUse => system::TAKEN,
         ErrorKind::AddrNotAvailable => system::NOT_HERE,
         ErrorKind::PermissionDenied => system::DENIED,
-        // Names that are not known have no kind of their own.
+        // Unknown names have no error kind.
         _ if system::is_unknown_name(error) => "; is the name right? an address will do, too",
         _ => "",
     }
@@ -384,7 +387,7 @@ fn report(
              packets: {}\n\
              packets by thread: {}\n\
              threads at work at once: {} at most, concurrency value {}\n\
-             threads woken: {}, {} of them in vain; the kernel was asked for events {}\n",
+             threads woken: {}, {} of them for nothing; the kernel was asked for events {}\n",
             elapsed.as_secs_f64(),
             bytes(served.received),
             bytes(served.sent),

@@ -1,4 +1,4 @@
-//! What a server is doing, as rates between two moments: for people on one line, for programs as JSON.
+//! A server's activity, as rates between two moments: on one line for people, as JSON for programs.
 
 use std::time::Instant;
 
@@ -9,7 +9,7 @@ use super::state::{Served, Service};
 use crate::terminal;
 use crate::text::{bytes, counted, grouped};
 
-/// What was counted up to a moment.
+/// The counters at a moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Numbers {
     at: Instant,
@@ -22,12 +22,12 @@ impl Numbers {
         Self { at: Instant::now(), served: server.served(), stats: server.stats() }
     }
 
-    /// When they were counted.
+    /// The time of the counters.
     pub(crate) fn at(&self) -> Instant {
         self.at
     }
 
-    /// What has happened since `earlier`.
+    /// The changes since `earlier`.
     pub(crate) fn since<'n>(&'n self, earlier: &'n Numbers, begin: Instant) -> Rates<'n> {
         let interval = self.at.saturating_duration_since(earlier.at).as_secs_f64();
         let seconds = self.at.saturating_duration_since(begin).as_secs_f64();
@@ -46,7 +46,7 @@ pub(crate) struct Rates<'n> {
 
 impl Rates<'_> {
     fn each_second(&self, count: impl Fn(&Numbers) -> u64) -> f64 {
-        // No counter ever goes down.
+        // No counter ever decreases.
         let more = count(self.later).saturating_sub(count(self.earlier));
         #[allow(clippy::cast_precision_loss, reason = "a rate is shown with three digits or so")]
         let more = more as f64;
@@ -73,7 +73,7 @@ impl Rates<'_> {
         self.each_second(|it| it.stats.wakes)
     }
 
-    /// In fields, as many on a line as it has room for.
+    /// As fields, as many on a line as fit.
     pub(crate) fn line(&self, udp: bool, width: Option<usize>) -> String {
         let (served, stats) = (&self.later.served, &self.later.stats);
         let mut fields = vec![format!("{:.1} s", self.seconds)];

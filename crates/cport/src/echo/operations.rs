@@ -1,7 +1,8 @@
-//! The same server by operations: what is accepted, received and sent comes back in packets.
+//! The same server based on operations: packets bring accepted connections, and the results of
+//! receives and sends.
 //!
-//! A connection is in one operation at a time: it receives, or it sends back what it has received. What a send
-//! does at once makes no packet of its own.
+//! A connection has one operation at a time: it receives, or it sends back what it has received. A
+//! send that finishes immediately makes no packet.
 
 use std::io::{self, ErrorKind};
 use std::net::{TcpListener, TcpStream};
@@ -17,12 +18,12 @@ use super::state::{CUTTING, ENDING, Ending, QUIET_LOOKS, Service, State, is_end}
 use crate::connection::stream_of;
 use crate::system::{Waker, is_shortage, left_in_system};
 
-/// Each connection has one of its own.
+/// Each connection has its own buffer.
 const BUFFER: usize = 32 * 1024;
-/// So many connections can come before a thread has handled the first of them.
+/// This many connections can arrive before a thread has handled the first of them.
 const ACCEPTS: usize = 16;
 
-/// What the port has operations of. A clone of the listener comes with each connection.
+/// The key of an operation. Each connection comes with a clone of the listener.
 #[derive(Clone)]
 pub(crate) enum Key {
     Listener(Arc<TcpListener>),
@@ -30,7 +31,7 @@ pub(crate) enum Key {
 }
 
 pub(crate) struct Client {
-    // Dropped first: who sees that a connection is closed finds it counted no more.
+    // Dropped first: once a peer sees the close, the connection is no longer counted.
     member: Member,
     stream: TcpStream,
 }
@@ -45,7 +46,7 @@ impl Source for Key {
 }
 
 impl Client {
-    /// How many bytes would not come back to the peer if it were closed now.
+    /// Number of bytes that the peer would not get back if it were closed now.
     fn cut_off(&self) -> u64 {
         self.member.pending() + left_in_system(&self.stream)
     }
@@ -61,8 +62,8 @@ pub(crate) struct Server<'p> {
 /// The listener.
 enum Entrance {
     Open(Id),
-    /// It has ended, but a thread may have a connection in its hands that is not among the clients yet: then it has a
-    /// clone of the key that came with it.
+    /// It has ended, but a thread may be handling a connection that is not listed among the clients
+    /// yet. Then it has a clone of the key that came with it.
     Closed(Weak<TcpListener>),
 }
 
@@ -91,7 +92,7 @@ impl Service for Server<'_> {
                 match packet {
                     Packet::SharedCompleted(accept) => {
                         let listener = accept.id();
-                        // Kept until the connection is among the clients.
+                        // Kept until the connection is listed among the clients.
                         let (_key, outcome) = accept.into_parts();
                         match outcome {
                             Outcome::Accepted(Ok((socket, _))) => {
@@ -102,7 +103,8 @@ impl Service for Server<'_> {
                                     _ => self.welcome(stream_of(socket))?,
                                 }
                             }
-                            // What is wrong with one connection, or passes, the port does not tell.
+                            // The port does not report errors of a single connection, or temporary
+                            // ones.
                             outcome => match outcome.error() {
                                 Some(error) if error.kind() != PortErrorKind::Cancelled => {
                                     return Err(error);
@@ -141,7 +143,8 @@ impl Service for Server<'_> {
         if clients.count() == 0 {
             return self.port.shutdown();
         }
-        // Its receive is cancelled, and its handler looks whether anything has come meanwhile.
+        // Their receives are cancelled, and their handlers check whether anything has arrived
+        // meanwhile.
         clients.quiet(QUIET_LOOKS).into_iter().try_for_each(|id| self.remove(id))
     }
 
@@ -152,7 +155,7 @@ impl Service for Server<'_> {
 }
 
 impl<'p> Server<'p> {
-    /// Begins to accept.
+    /// Starts accepting.
     pub(crate) fn new(port: &'p Port<Key>, listener: TcpListener, waker: Waker) -> Result<Self> {
         let listener = port.associate_shared(Key::Listener(Arc::new(listener)))?;
         for _ in 0..ACCEPTS {
@@ -162,7 +165,7 @@ impl<'p> Server<'p> {
         Ok(Self { port, state: State::new(waker), entrance })
     }
 
-    /// What is gone already need not be removed.
+    /// Registrations that have ended need not be removed.
     fn remove(&self, id: Id) -> Result<()> {
         match self.port.remove(id) {
             Err(error) if !is_end(error.kind()) => Err(error),
@@ -176,7 +179,7 @@ impl<'p> Server<'p> {
 
     /// The last packet of the listener: its accepts have ended.
     fn close_entrance(&self, listener: &Arc<TcpListener>) -> Result<()> {
-        // Those that are in its queue have connected already.
+        // Connections in its queue are already established.
         while self.state.phase() == ENDING {
             match listener.accept() {
                 Ok((stream, _)) => self.welcome(stream)?,
@@ -185,7 +188,7 @@ impl<'p> Server<'p> {
                     self.state.complain(&error);
                     break;
                 }
-                // An interruption, or an error of the one connection that it took off the queue.
+                // An interruption, or an error of the connection that it took off the queue.
                 Err(_) => {}
             }
         }
@@ -195,8 +198,8 @@ impl<'p> Server<'p> {
 
     /// A new connection.
     fn welcome(&self, stream: TcpStream) -> Result<()> {
-        // What is echoed goes out at once, also when the last segment is not acknowledged yet. One that is broken before
-        // it is served is none.
+        // Sends each echo immediately, even if the last segment has not been acknowledged yet. A
+        // connection that is already broken is ignored.
         if stream.set_nodelay(true).is_err() {
             return Ok(());
         }
@@ -220,7 +223,7 @@ impl<'p> Server<'p> {
                 if kind == PortErrorKind::Closed {
                     self.count_cut(&key);
                 } else {
-                    // The connection is closed, since it is dropped.
+                    // The connection was dropped, and so closed.
                     self.state.complain(&io::Error::from(error));
                 }
                 Ok(())
@@ -228,7 +231,7 @@ impl<'p> Server<'p> {
         }
     }
 
-    /// What follows an operation of a connection.
+    /// Continues after an operation of a connection.
     fn go_on(&self, token: Ready<'_, Key>, outcome: Outcome) -> Result<()> {
         let Key::Client(client) = token.key() else { return Ok(()) };
         let state = &self.state;
@@ -248,13 +251,14 @@ impl<'p> Server<'p> {
                 client.member.had_a_turn(0);
                 Operation::recv(buffer)
             }
-            // It was quiet, or all are cut off.
+            // It was quiet, or all are being cut off.
             Outcome::Received(Err(error), buffer) if cancelled(error) => {
                 if state.phase() == CUTTING {
                     self.count_cut(token.key());
                     return Ok(());
                 }
-                // What the peer's system has not taken yet would be lost if the peer sent something after all.
+                // Data that the peer's system has not accepted yet would be lost if the peer sent
+                // something.
                 if client.cut_off() == 0 {
                     return Ok(());
                 }
@@ -271,7 +275,7 @@ impl<'p> Server<'p> {
                     self.count_cut(token.key());
                     return Ok(());
                 }
-                // It had been quiet until just now.
+                // It was quiet until just now.
                 buffer.drain(..sent);
                 return self.admit(token.into_key(), Operation::send_all(buffer));
             }
@@ -285,7 +289,8 @@ impl<'p> Server<'p> {
         token.start(operation).map(drop).or_else(|refused| self.settle(refused))
     }
 
-    /// An operation that cannot be started because the server ends, or its connection was quiet until just now.
+    /// Handles an operation that cannot be started because the server is ending, or because its
+    /// connection was quiet until just now.
     fn settle(&self, refused: completion_port::Refused<(Key, Operation)>) -> Result<()> {
         let kind = refused.kind();
         match refused.into_parts() {

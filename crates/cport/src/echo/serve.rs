@@ -1,4 +1,4 @@
-//! What each thread of the echo server does.
+//! The threads of the echo server.
 
 use std::io::{self, ErrorKind};
 use std::net::{TcpListener, TcpStream};
@@ -20,9 +20,9 @@ use crate::system::{Waker, is_shortage};
 
 /// Room for the largest datagram, and for a good part of a stream.
 const BUFFER: usize = 64 * 1024;
-/// So many connections are accepted before the others have their turn.
+/// This many connections are accepted before the others have their turn.
 const ACCEPTED_AT_ONCE: usize = 64;
-/// How long a listener rests that could not accept for lack of descriptors.
+/// How long a listener rests that could not accept because descriptors have run out.
 const REST: Duration = Duration::from_millis(50);
 /// What the threads share.
 pub(crate) struct Server<'p> {
@@ -33,7 +33,7 @@ pub(crate) struct Server<'p> {
     entrance: Mutex<Option<Id>>,
 }
 
-/// A listener that is parked, and when the thread that parked it arms it again.
+/// A parked listener, and when its thread arms it again.
 struct Resting {
     listener: Id,
     until: Instant,
@@ -61,7 +61,7 @@ impl Service for Server<'_> {
     }
 
     fn look(&self) -> Result<()> {
-        // It is removed again where datagrams came meanwhile; a removal that is under way stays as it is.
+        // Removes it again if datagrams arrived meanwhile; a removal in progress is left alone.
         let entrance = *self.entrance();
         if let Some(id) = entrance {
             return self.remove(id);
@@ -114,13 +114,13 @@ impl Service for Server<'_> {
 }
 
 impl<'p> Server<'p> {
-    /// `entrance` is the registration of what the clients come to.
+    /// `entrance` is the registration of the listener or datagram socket.
     pub(crate) fn new(port: &'p Port<Peer>, entrance: Id, waker: Waker) -> Self {
         let datagrams = Datagram::default();
         Self { port, state: State::new(waker), datagrams, entrance: Mutex::new(Some(entrance)) }
     }
 
-    /// What is gone already need not be removed.
+    /// Registrations that have ended need not be removed.
     fn remove(&self, id: Id) -> Result<()> {
         match self.port.remove(id) {
             Err(error) if !is_end(error.kind()) => Err(error),
@@ -155,7 +155,7 @@ impl<'p> Server<'p> {
 
     /// Registers a new connection.
     fn welcome(&self, stream: TcpStream) {
-        // One that is broken before it is served is none.
+        // A connection that is already broken is ignored.
         let Ok(connection) = Connection::new(stream) else { return };
         self.state.has_accepted();
         let client = Client::new(connection, &self.state.clients);
@@ -165,7 +165,7 @@ impl<'p> Server<'p> {
             if let (PortErrorKind::Closed, Peer::Client(client)) = (kind, peer) {
                 self.state.count_cut(client.cut_off());
             } else {
-                // The connection is closed, since it was dropped.
+                // The connection was dropped, and so closed.
                 self.state.complain(&error.into());
             }
         }
@@ -183,7 +183,7 @@ impl<'p> Server<'p> {
         Ok(())
     }
 
-    /// Parks the listener: armed again at once, it would report the same connection for ever.
+    /// Parks the listener: if armed immediately, it would report the same connection forever.
     fn rest(&self, ready: Ready<'_, Peer>, buffer: &mut [u8]) -> Result<Option<Resting>> {
         let until = Instant::now() + REST;
         match ready.park() {
@@ -199,7 +199,7 @@ impl<'p> Server<'p> {
         }
     }
 
-    /// A registration that cannot be armed because the server ends gives its key back here.
+    /// Takes back the key of a registration that cannot be armed because the server is ending.
     fn settle(
         &self,
         armed: std::result::Result<(), Refused<Peer>>,
@@ -214,18 +214,18 @@ impl<'p> Server<'p> {
         }
     }
 
-    /// A key has come back: the server ends, or looks whether this client is done.
+    /// A key was returned: the server is ending, or is checking whether this client is done.
     fn take_back(&self, peer: Peer, buffer: &mut [u8]) -> Result<()> {
         match (self.state.phase(), peer) {
             (ENDING, Peer::Client(mut client)) => {
-                // If nothing is left to be read or sent, closing it resets nothing.
+                // If there is nothing to read or send, closing it resets nothing.
                 let Some(interest) = client.last_turn(buffer, &self.state.traffic) else {
                     return Ok(());
                 };
                 let Err(refused) = self.register(client, interest) else { return Ok(()) };
                 let kind = refused.kind();
                 match refused.into_parts() {
-                    // Meanwhile all clients are cut off.
+                    // All clients are being cut off meanwhile.
                     (_, Peer::Client(client)) if is_end(kind) => {
                         self.state.count_cut(client.cut_off())
                     }
@@ -235,7 +235,7 @@ impl<'p> Server<'p> {
             }
             (ENDING, Peer::Datagrams(datagrams)) => self.last_datagrams(datagrams, buffer),
             (ENDING, Peer::Listener(listener)) => {
-                // Those that are in its queue have connected already.
+                // Connections in its queue are already established.
                 loop {
                     match accept(&listener, |stream| self.welcome(stream)) {
                         Ok(Next::Read { drained: false }) => {}
@@ -262,7 +262,7 @@ impl<'p> Server<'p> {
         }
     }
 
-    /// Answers what has come, and closes the socket if nothing is left.
+    /// Answers the available datagrams, and closes the socket if none remain.
     fn last_datagrams(&self, mut datagrams: Datagrams, buffer: &mut [u8]) -> Result<()> {
         let interest = match datagrams.turn(buffer, &self.state.traffic, &self.datagrams) {
             Next::Read { drained: true } | Next::End => {
@@ -282,8 +282,8 @@ impl<'p> Server<'p> {
     }
 }
 
-/// Accepts what is there, up to a limit. An error means that nothing can be accepted for now,
-/// though connections wait.
+/// Accepts queued connections, up to a limit. An error means that none can be accepted now,
+/// although some are queued.
 fn accept(listener: &TcpListener, mut welcome: impl FnMut(TcpStream)) -> io::Result<Next> {
     for _ in 0..ACCEPTED_AT_ONCE {
         match listener.accept() {
@@ -292,7 +292,7 @@ fn accept(listener: &TcpListener, mut welcome: impl FnMut(TcpStream)) -> io::Res
                 return Ok(Next::Read { drained: true });
             }
             Err(error) if is_shortage(&error) => return Err(error),
-            // An interruption, or an error of the one connection that it took off the queue.
+            // An interruption, or an error of the connection that it took off the queue.
             Err(_) => {}
         }
     }

@@ -1,5 +1,5 @@
-//! What a server by readiness and one by operations have in common: what the main thread asks of them, and what
-//! their threads share.
+//! The common parts of both servers, based on readiness and on operations: the interface for the
+//! main thread, and the state shared by the threads.
 
 use std::io;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use crate::connection::Traffic;
 use crate::gauge::Gauge;
 use crate::system::{Waker, descriptor_limit, is_descriptor_limit};
 
-/// A client that had no turn for so many looks in succession has sent all that it wanted to send.
+/// A client without a turn for this many consecutive checks has sent everything it wanted to send.
 pub(crate) const QUIET_LOOKS: u32 = 4;
 
-/// The phases of a server; it never goes back to a former one.
+/// The phases of a server, which only move forward.
 pub(crate) const SERVING: u8 = 0;
-/// No new clients; the others get back what was received.
+/// No new clients; the others get their data back.
 pub(crate) const ENDING: u8 = 1;
 /// All clients are cut off.
 pub(crate) const CUTTING: u8 = 2;
@@ -30,31 +30,31 @@ pub(crate) trait Service: Sync {
 
     fn stats(&self) -> Stats;
 
-    /// What it has done.
+    /// Its results.
     fn served(&self) -> Served {
         self.state().served()
     }
 
-    /// Handles packets until the port is closed; returns how many.
+    /// Handles packets until the port is closed; returns their number.
     fn serve(&self) -> Result<u64>;
 
     /// Ends all waits.
     fn close(&self);
 
-    /// Begins the end: clients get back what was received, but new ones are not let in.
+    /// Starts ending: clients get their data back, but new ones are refused.
     fn begin_to_end(&self) {
         self.state().begin_to_end();
     }
 
-    /// Looks for what has nothing left to do, and closes it; in the end that is the port. To be called again and
-    /// again, once the end has begun.
+    /// Closes whatever is finished, and finally the port. Call it repeatedly once the end has
+    /// begun.
     fn look(&self) -> Result<()>;
 
-    /// Ends at once. All keys come back.
+    /// Ends immediately. All keys are returned.
     fn cut_off(&self) -> Result<()>;
 }
 
-/// What a server has done.
+/// The results of a server.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Served {
     pub(crate) accepted: u64,
@@ -64,7 +64,7 @@ pub(crate) struct Served {
     pub(crate) sent: u64,
     pub(crate) datagrams: u64,
     pub(crate) lost: u64,
-    /// Clients that were cut off before they had all of it back, and how much they did not get.
+    /// Clients that were cut off before they had all data back, and how much they did not get.
     pub(crate) cut_clients: u64,
     pub(crate) cut_bytes: u64,
 }
@@ -76,7 +76,7 @@ pub(crate) struct State {
     pub(crate) traffic: Traffic,
     pub(crate) clients: Arc<Clients>,
     accepted: AtomicU64,
-    /// Clients that were there when the end began.
+    /// Clients that were connected when the end began.
     open_at_end: AtomicU64,
     cut_clients: AtomicU64,
     cut_bytes: AtomicU64,
@@ -85,8 +85,8 @@ pub(crate) struct State {
     over: AtomicBool,
 }
 
-/// The end of a thread is the end of the server: usually the port is closed by then, but an error or
-/// a panic must not leave the others serving without it.
+/// When a thread ends, the server ends. Usually the port is closed by then, but an error or a panic
+/// must not leave the others serving without it.
 pub(crate) struct Ending<'s, K>(pub(crate) &'s Port<K>, pub(crate) &'s State);
 
 impl<K> Drop for Ending<'_, K> {
@@ -128,7 +128,7 @@ impl State {
         }
     }
 
-    /// How many clients were there when the end began.
+    /// Number of clients that were connected when the end began.
     pub(crate) fn open_at_end(&self) -> u64 {
         self.open_at_end.load(Relaxed)
     }
@@ -155,7 +155,7 @@ impl State {
         self.accepted.fetch_add(1, Relaxed);
     }
 
-    /// A client has ended that did not get back so many bytes.
+    /// Counts a client that ended without getting this many bytes back.
     pub(crate) fn count_cut(&self, bytes: u64) {
         if bytes > 0 {
             self.cut_clients.fetch_add(1, Relaxed);
@@ -163,7 +163,7 @@ impl State {
         }
     }
 
-    /// Says once that connections could not be served.
+    /// Reports once that connections could not be served.
     pub(crate) fn complain(&self, error: &io::Error) {
         if !self.complained.swap(true, Relaxed) {
             let remedy = if is_descriptor_limit(error) && descriptor_limit().is_some() {
@@ -172,14 +172,14 @@ impl State {
                 ""
             };
             eprintln!(
-                "cport: cannot accept connections: {error}: new ones wait until that has passed{remedy} \
-                 (this is said once)"
+                "cport: cannot accept connections: {error}: new ones wait until this has \
+                 passed{remedy} (reported only once)"
             );
         }
     }
 }
 
-/// Whether something is refused because the server, or what it is about, ends.
+/// Whether a call fails because the server or its subject is ending.
 pub(crate) fn is_end(kind: PortErrorKind) -> bool {
     matches!(kind, PortErrorKind::Closed | PortErrorKind::Removing | PortErrorKind::NotRegistered)
 }

@@ -44,7 +44,7 @@ pub(super) const TRIALS: &[Trial] = &[
     },
 ];
 
-/// The events of the next packet, whose registration is armed again if it is one-shot.
+/// The events of the next packet. Arms its registration again if it is one-shot.
 fn rearmed(port: &Plain, limit: Duration) -> completion_port::Result<String> {
     let mut batch = Batch::with_capacity(1);
     match port.wait(&mut batch, limit)?.next() {
@@ -58,7 +58,7 @@ fn rearmed(port: &Plain, limit: Duration) -> completion_port::Result<String> {
     }
 }
 
-/// The events of the next packet, whose registration ends.
+/// The events of the next packet. Its registration ends.
 fn events(port: &Plain, limit: Duration) -> completion_port::Result<Events> {
     let mut batch = Batch::with_capacity(1);
     Ok(match port.wait(&mut batch, limit)?.next() {
@@ -108,14 +108,14 @@ fn hangup() -> Seen {
     Ok(seen.join("; "))
 }
 
-/// A stream that is not connected, and does not wait.
+/// A non-blocking stream that is not connected.
 fn unconnected() -> io::Result<Socket> {
     let stream = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     stream.set_nonblocking(true)?;
     Ok(stream)
 }
 
-/// Begins a connect, which may have come to something already.
+/// Starts a connect, which may already have finished.
 fn begin_to_connect(stream: &Socket, address: SocketAddr) -> io::Result<()> {
     match stream.connect(&address.into()) {
         Err(error) if system::is_under_way(&error) => Ok(()),

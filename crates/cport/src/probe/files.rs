@@ -1,4 +1,4 @@
-//! Operations on files: whether a read of cached data waits.
+//! Operations on files: whether a read of cached data blocks.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -19,7 +19,7 @@ fn no_waiting() -> Seen {
     // Every system has this engine.
     let port: Port<FileSource<File>> = Port::builder().file_engine(FileEngine::Threads).build()?;
     let mut program = File::open(std::env::current_exe()?)?;
-    // Even if the system is short of memory, it has this in memory now.
+    // Puts it into the page cache, even if memory is short.
     program.read_exact(&mut [0; 4])?;
     let token = port.associate(FileSource::new(program)).map_err(Error::from)?;
     let read = Operation::read_at(Vec::with_capacity(3), 1);

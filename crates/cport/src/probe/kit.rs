@@ -1,4 +1,4 @@
-//! What the trials share.
+//! Helpers of the trials.
 
 use std::error::Error;
 use std::fmt::{self, Debug};
@@ -13,10 +13,10 @@ use completion_port::{Batch, Outcome, Packet, Port};
 use crate::failure::Failure;
 use crate::system;
 
-/// What a trial has seen, in the words of what is expected; or what kept it from seeing anything.
+/// A trial's observation, in the form of the expectation; or the error that prevented it.
 pub(crate) type Seen = Result<String, Box<dyn Error>>;
 
-/// That the system has nothing of what a rule is about. A trial fails with it.
+/// The system lacks the subject of a rule. A trial fails with this error.
 #[derive(Debug)]
 pub(crate) struct Lacking(pub(crate) &'static str);
 
@@ -30,18 +30,18 @@ impl fmt::Display for Lacking {
 
 static PATIENCE: OnceLock<Duration> = OnceLock::new();
 
-/// The limit of a wait for an event that must happen. Only a missing event takes as long.
+/// The limit of a wait for an event that must happen. Only a missing event takes this long.
 pub(crate) fn soon() -> Duration {
     PATIENCE.get().copied().unwrap_or(Duration::from_secs(20))
 }
 
-/// For what must not happen.
+/// The wait for events that must not happen.
 pub(crate) const QUIET: Duration = Duration::from_millis(5);
 
 /// A port whose keys and messages are numbers.
 pub(crate) type Plain = Port<u32, u32>;
 
-/// Checks that ports and sockets can be made at all.
+/// Checks that ports and sockets can be created at all.
 pub(crate) fn begin(patience: Duration) -> Result<(), Failure> {
     PATIENCE.get_or_init(|| patience);
     let made = || -> io::Result<()> {
@@ -71,16 +71,16 @@ pub(crate) fn tcp_pair() -> io::Result<(TcpStream, TcpStream)> {
     Ok((near, listener.accept()?.0))
 }
 
-/// An address of this machine at which nothing listens: that of a service that no system has, and too low for the
-/// system to give it to another program.
+/// An address of this machine at which nothing listens: the port of a service that no system has,
+/// and too low to be assigned to another program.
 pub(crate) const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
 
-/// A socket that can be written to and has nothing to read.
+/// A socket that is writable but not readable.
 pub(crate) fn udp() -> io::Result<UdpSocket> {
     UdpSocket::bind("127.0.0.1:0")
 }
 
-/// A packet in words. A token is dropped, which ends its registration.
+/// A packet as text. Drops a token, which ends its registration.
 pub(crate) fn word<K, M: Debug>(packet: Packet<'_, K, M>) -> String {
     match packet {
         Packet::Ready(ready) => format!("ready {:?}", ready.events()),
@@ -95,7 +95,7 @@ pub(crate) fn word<K, M: Debug>(packet: Packet<'_, K, M>) -> String {
     }
 }
 
-/// What has become of an operation, in words.
+/// The result of an operation, as text.
 pub(crate) fn result(outcome: &Outcome) -> String {
     match (outcome, outcome.error()) {
         (_, Some(error)) => match error.os_code() {
@@ -108,7 +108,7 @@ pub(crate) fn result(outcome: &Outcome) -> String {
     }
 }
 
-/// The packets of one wait, in words.
+/// The packets of one wait, as text.
 pub(crate) fn wait<K, M: Debug>(
     port: &Port<K, M>,
     limit: Duration,
@@ -119,12 +119,12 @@ pub(crate) fn wait<K, M: Debug>(
     Ok(if words.is_empty() { "nothing".to_owned() } else { words.join(", ") })
 }
 
-/// How many packets one wait brings. Tokens are dropped.
+/// The number of packets from one wait. Drops tokens.
 pub(crate) fn count<K, M>(port: &Port<K, M>, limit: Duration) -> completion_port::Result<usize> {
     Ok(port.wait(&mut Batch::new(), limit)?.count())
 }
 
-/// What a call has come to, in one word.
+/// The result of a call, in one word.
 pub(crate) fn outcome<R, E: Into<completion_port::Error>>(result: Result<R, E>) -> String {
     match result {
         Ok(_) => "accepted".to_owned(),
@@ -132,12 +132,12 @@ pub(crate) fn outcome<R, E: Into<completion_port::Error>>(result: Result<R, E>) 
     }
 }
 
-/// Waits until something is so, as long as [`soon`] says at most.
+/// Waits until a condition holds, for at most [`soon`].
 pub(crate) fn until(mut is_so: impl FnMut() -> bool) -> Result<(), Box<dyn Error>> {
     let deadline = Instant::now() + soon();
     while !is_so() {
         if Instant::now() > deadline {
-            return Err("what it waits for did not happen in time".into());
+            return Err("the expected event did not happen in time".into());
         }
         thread::yield_now();
     }

@@ -30,7 +30,7 @@ fn closed_number() -> Seen {
     let first = port.register(Registration::new(&far, 1, Interest::IN, OneShot::Level))?;
     let closed = number(&far);
     let (mut near, other) = pair()?;
-    // The lowest free number is given out: that which was closed just now.
+    // The system returns the lowest free number: the one closed just now.
     drop(far);
     let far = other.try_clone()?;
     if number(&far) != closed {

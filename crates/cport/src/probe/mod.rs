@@ -1,8 +1,10 @@
-//! `cport probe`: what this system offers to a port, and whether the rules that depend on the system hold here.
+//! `cport probe`: the system's features for a port, and whether the rules that depend on the system
+//! hold here.
 //!
-//! The sections "One-shot reactors" and "Other systems" of `docs/SEMANTICS.md` in the crate `completion-port` list the
-//! rules that differ between systems. The probe tries those whose outcome depends on what the kernel reports or
-//! supports. The conformance tests cover the rest: the port itself enforces it, so it holds on every kernel.
+//! The sections "One-shot reactors" and "Other systems" of `docs/SEMANTICS.md` in the crate
+//! `completion-port` list the rules that differ between systems. The probe tries those whose
+//! outcome depends on what the kernel reports or supports. The conformance tests cover the rest:
+//! the port itself enforces it, so it holds on every kernel.
 
 use std::sync::mpsc;
 use std::thread;
@@ -33,7 +35,7 @@ mod waits;
 /// Windows; the rest is for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What `cport probe` can be told.
+/// Options of `cport probe`.
 #[derive(Args)]
 pub(crate) struct Options {
     /// Print one JSON object a line and nothing else
@@ -41,22 +43,22 @@ pub(crate) struct Options {
     json: bool,
     /// How long to wait for an event that must happen
     ///
-    /// An event that comes later counts as missing. Only a system without it lets the probe wait this long.
+    /// A later event counts as missing. Only a system without it lets the probe wait this long.
     #[arg(long, value_name = "TIME", value_parser = quantity::interval, default_value = "20s")]
     patience: Duration,
 }
 
-/// A rule as it is tried here.
+/// A rule and its trial.
 struct Trial {
     /// Its number in SEMANTICS.md.
     rule: u8,
     what: &'static str,
-    /// What must be seen.
+    /// The expected observation.
     expected: &'static str,
     run: fn() -> kit::Seen,
 }
 
-/// A trial that is over.
+/// A finished trial.
 struct Row {
     trial: &'static Trial,
     outcome: Outcome,
@@ -65,17 +67,17 @@ struct Row {
 
 enum Outcome {
     Seen(String),
-    /// What the rule is about is not here.
+    /// The system lacks the subject of the rule.
     Lacking(String),
 }
 
 impl Row {
-    /// What must be seen on this system.
+    /// The expectation on this system.
     fn expected(&self) -> &'static str {
         in_other_words(self.trial.rule).unwrap_or(self.trial.expected)
     }
 
-    /// `None` if there was nothing to be tried.
+    /// `None` if there was nothing to try.
     fn is_as_expected(&self) -> Option<bool> {
         match &self.outcome {
             Outcome::Seen(seen) => Some(seen == self.expected()),
@@ -172,7 +174,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     )))
 }
 
-/// What the system's own call is seen to do, which nothing is expected of.
+/// Observes the system's own call, without any expectations.
 #[cfg(windows)]
 fn reference(options: &Options) -> Result<(), Failure> {
     let seen = crate::system::reference();
@@ -211,7 +213,7 @@ fn reference(options: &Options) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Tries a rule in a thread of its own, which is left behind if it is stuck.
+/// Tries a rule in a separate thread, which is abandoned if it is stuck.
 fn tried(trial: &'static Trial, left: Duration) -> Row {
     let begin = Instant::now();
     if left.is_zero() {

@@ -1,4 +1,4 @@
-//! Operations: how a connect ends.
+//! Operations: the results of connects.
 
 use std::net::{TcpListener, TcpStream};
 

@@ -45,7 +45,7 @@ fn once_only() -> Seen {
     Ok(format!("{here}; {there}; removed: {}", outcome(register(&other))))
 }
 
-/// Registers something, in whatever state it is.
+/// Registers a source in any state.
 pub(crate) fn register_any<S: Source + ?Sized>(
     port: &Plain,
     source: &S,
@@ -54,7 +54,8 @@ pub(crate) fn register_any<S: Source + ?Sized>(
     port.register(registration).map(drop).map_err(|refused| refused.error())
 }
 
-/// A number that no system has given out: it is too high, though on Windows, where they are multiples of 4, it might be one.
+/// A number too high for any system to use, although it might be valid on Windows, where numbers
+/// are multiples of 4.
 const CLOSED: i32 = i32::MAX - 3;
 
 fn kinds() -> Seen {

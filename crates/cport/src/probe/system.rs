@@ -1,4 +1,4 @@
-//! What the system offers to a port, and what its limits are.
+//! The system's features for a port, and its limits.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,13 +8,13 @@ use completion_port::{Batch, Port};
 use super::kit::Plain;
 use crate::system;
 
-/// One thing about the system.
+/// One fact about the system.
 pub(crate) struct Fact {
     pub(crate) name: &'static str,
     pub(crate) value: String,
 }
 
-/// All of them.
+/// All facts.
 pub(super) fn facts() -> Vec<Fact> {
     let common = [
         ("kernel", system::kernel()),

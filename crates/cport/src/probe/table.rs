@@ -4,24 +4,24 @@ use super::Row;
 use super::system::Fact;
 use crate::terminal::{fitted, lines};
 
-/// How wide a table is where there is no terminal, and at most.
+/// The maximum width of a table, and the default without a terminal.
 const USUAL: usize = 120;
-/// Where there is less room than this, what would stand side by side stands line by line.
+/// In narrower terminals, cells are on separate lines instead of in columns.
 const LEAST: usize = 50;
 const RULE: usize = 5;
 
-/// The width of a table in a terminal of so many columns; `None` if there is no room for one.
+/// The width of a table in a terminal with this many columns; `None` if it is too narrow.
 fn table(columns: Option<usize>) -> Option<usize> {
     let columns = columns.unwrap_or(USUAL).min(USUAL);
     (columns >= LEAST).then_some(columns)
 }
 
-/// The width of each of three columns that share what is left beside the rule's number.
+/// The width of each of three columns that share the room next to the rule's number.
 fn column(table: usize) -> usize {
     (table - RULE - 1) / 3
 }
 
-/// Breaks a text into lines of at most `width` characters, between words where that is possible.
+/// Breaks a text into lines of at most `width` characters, between words if possible.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut all = Vec::new();
     for line in lines(text, width, width) {
@@ -31,7 +31,7 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
     all
 }
 
-/// Cells beside each other, each in a column of its own.
+/// Cells next to each other, each in its own column.
 fn beside(cells: &[(&str, usize)]) -> String {
     let cells: Vec<_> =
         cells.iter().map(|(text, width)| (wrapped(text, width - 1), *width)).collect();
@@ -49,7 +49,7 @@ fn beside(cells: &[(&str, usize)]) -> String {
     text
 }
 
-/// What the system offers, a line or more for each thing.
+/// The facts about the system, each on one or more lines.
 pub(super) fn facts(facts: &[Fact], columns: Option<usize>) -> String {
     let Some(width) = table(columns) else {
         let fact = |fact: &Fact| fitted(&format!("{}: {}\n", fact.name, fact.value), columns);

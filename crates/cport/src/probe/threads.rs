@@ -27,16 +27,16 @@ fn unannounced() -> Seen {
             let Ok(packets) = port.wait(&mut batch, soon()) else { return };
             for packet in packets {
                 if let Packet::Posted(1) = packet {
-                    // The port is not told.
+                    // Without announcing it to the port.
                     let _ = asleep.recv();
                 }
             }
         });
         until(|| port.stats().packets.posted == 1)?;
         port.post(2)?;
-        // The other thread sleeps as long as this one waits.
+        // The other thread sleeps while this one waits.
         let mut when = "before";
-        // Where the row is put in other words, nothing detects a sleeping thread.
+        // Where the row has another expectation, nothing detects a sleeping thread.
         let is_found = in_other_words(39).is_none()
             && port.stats().block_detection != BlockDetection::Announced;
         let mut seen = wait(port, if is_found { soon() } else { QUIET })?;

@@ -1,5 +1,5 @@
-//! What the command asks of the system, beside ports and sockets: a folder for each, and the only place that knows
-//! which one it is compiled for.
+//! System-dependent parts of the command, except ports and sockets: a folder for each system. Only
+//! this file selects one.
 
 #[cfg(target_os = "linux")]
 mod linux;

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::common::{program, run};
 
-/// A directory of its own for a test, with the command in it and nothing beside it.
+/// A separate directory for a test, with only the command in it.
 fn installed(test: &str) -> PathBuf {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("bench-{test}"));
     let _ = fs::remove_dir_all(&directory);
@@ -19,12 +19,12 @@ fn installed(test: &str) -> PathBuf {
 
 fn bench(installed: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(program(installed, "cport"));
-    // Not a source tree, nor is anything above it.
+    // Not inside a source tree.
     command.arg("bench").args(arguments).current_dir("/").env_remove("CARGO");
     command
 }
 
-/// What a benchmark that tells its arguments ends with.
+/// The exit code of a benchmark that prints its arguments.
 const TOLD: i32 = 7;
 
 #[test]
@@ -39,7 +39,7 @@ fn tell() {
 #[test]
 fn the_benchmark_beside_the_command_gets_every_argument_and_its_exit_code_is_passed_on() {
     let directory = installed("beside");
-    // These tests are a program that is there on each system.
+    // These tests are a program that every system can run.
     fs::hard_link(env::current_exe().unwrap(), program(&directory, "cport-bench")).unwrap();
     let own = ["bench::tell", "--exact", "--ignored", "--nocapture"];
     let passed = ["--", "--help", "--quick", "a b", "--", "\"", ""];
@@ -59,7 +59,7 @@ fn installed_in_a_tree(test: &str) -> (PathBuf, PathBuf) {
     (directory, deep)
 }
 
-/// What cargo is told, by a program of Unix that tells it.
+/// Cargo is replaced by a Unix program that prints its arguments.
 #[cfg(target_os = "linux")]
 #[test]
 fn in_a_source_tree_it_is_built_and_run() {
@@ -102,7 +102,7 @@ fn help_and_what_is_wrong_with_the_arguments_need_nothing_to_be_built() {
     for here in [&*directory, Path::new("/")] {
         let said = |arguments: &[&str]| {
             let mut command = bench(&directory, arguments);
-            // It would say so.
+            // It would report this.
             command.current_dir(here).env("CARGO", "/no/such/cargo");
             run(command)
         };
@@ -122,7 +122,7 @@ fn help_and_what_is_wrong_with_the_arguments_need_nothing_to_be_built() {
         }
         for (arguments, words) in [
             (&["--nonsense"][..], "unexpected argument '--nonsense'"),
-            (&["--rounds", "0"], "a number from 1 to 100000 is wanted"),
+            (&["--rounds", "0"], "expected a number from 1 to 100000"),
             (&["report"], "Usage: cport bench report"),
         ] {
             let ended = said(arguments);

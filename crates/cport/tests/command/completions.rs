@@ -5,7 +5,8 @@ use std::process::Command;
 
 use crate::common::{cport, run};
 
-/// What bash offers behind these words. It reads a script from a descriptor, by a name that only Unix has.
+/// Bash's completions after these words. It reads a script from a descriptor, by a name that only
+/// Unix has.
 #[cfg(target_os = "linux")]
 fn offered(words: &[&str]) -> Vec<String> {
     let script = "source <(\"$0\" completions bash); COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); \

@@ -7,8 +7,8 @@ use crate::common::{cport, run};
 const NARROW: i16 = 50;
 const WIDE: i16 = 90;
 
-/// Where a text stands on the screen: its words, on lines of which each took all that fit. What is carried over stands
-/// further right than the line that it belongs to.
+/// Checks a text on the screen: each line has as many words as fit. Continuation lines are indented
+/// further.
 #[track_caller]
 fn assert_fitted(screen: &[String], text: &str, width: i16) {
     let width = usize::try_from(width).unwrap();

@@ -12,7 +12,7 @@ use crate::common::{
 };
 use socket2::SockRef;
 
-/// Sends `sent`, ends that half, and returns all that comes back.
+/// Sends `sent`, shuts down the sending half, and returns the whole echo.
 fn sent_and_back(mut stream: TcpStream, sent: &[u8]) -> Vec<u8> {
     let mut reader = stream.try_clone().unwrap();
     thread::scope(|scope| {
@@ -142,9 +142,10 @@ fn an_aborted_connection_disturbs_no_other() {
         for _ in 0..20 {
             let mut aborted = connect(address);
             aborted.write_all(&content(9, 100_000)).unwrap();
-            // What comes back shows that the server has it: it could be accepted after the last look otherwise.
+            // The echo shows that the server has the connection: it could otherwise be accepted
+            // after the last check.
             aborted.read_exact(&mut [0]).unwrap();
-            // Closing it discards what is under way and resets the connection.
+            // Closing it discards data in transit and resets the connection.
             SockRef::from(&aborted).set_linger(Some(Duration::ZERO)).unwrap();
             drop(aborted);
             echoed(b"still here");

@@ -1,4 +1,4 @@
-//! How `cport echo` ends: what was received goes back first, unless it is told twice.
+//! How `cport echo` ends: it first sends back the received data, unless it gets two signals.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -158,8 +158,8 @@ fn what_was_cut_off_is_counted_in_bytes() {
         assert_eq!((&last["event"], &last["open_at_end"]), (&"ended".into(), &1.into()));
         assert_eq!(last["cut_connections"], 1);
         let cut = usize::try_from(last["cut_bytes"].as_u64().unwrap()).unwrap();
-        // The client's own system may have had some of it, which the server has never received; and Windows does not
-        // tell what of it is on its way back.
+        // The client's own system may have had some of it, which the server never received. Windows
+        // does not report how much of it is in transit.
         let least = if cfg!(windows) { 1 } else { 100_000 };
         assert!(
             cut > least && back + cut <= sent,
@@ -192,9 +192,9 @@ impl Talking {
 #[test]
 fn clients_that_go_on_are_served_until_the_end() {
     for way in WAYS {
-        // A busy machine may keep the client from talking. Then it is let go, and tries again.
+        // A busy machine may keep the client from talking. Then it is disconnected and retries.
         let is_served = (0..50).any(|_| goes_on_until_the_end(way));
-        assert!(is_served, "the machine is too busy, or the server lets go of clients that talk");
+        assert!(is_served, "the machine is too busy, or the server disconnects clients that talk");
     }
 }
 
@@ -220,7 +220,7 @@ fn goes_on_until_the_end(way: &[&str]) -> bool {
     idle.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
     let begun = Instant::now();
     while uninterrupted(|| idle.read(&mut [0])).is_err() {
-        assert!(begun.elapsed() < DEADLINE, "the idle client is not let go");
+        assert!(begun.elapsed() < DEADLINE, "the idle client is not disconnected");
         if !is_served() {
             return false;
         }

@@ -1,4 +1,4 @@
-//! Each complaint says what is wrong, with what, and what can be done.
+//! Each error message names the problem, its subject and a remedy.
 
 use std::fs;
 use std::path::Path;
@@ -19,10 +19,10 @@ const SHOWN_BY: [&str; 2] = if cfg!(windows) {
     ]
 };
 
-/// What the system says of a file that is no program.
+/// The system's error for a file that is not a program.
 const NO_PROGRAM: &str = if cfg!(windows) { "(os error 193)" } else { "Permission denied" };
 
-/// What is said in one line, in this order: what is wrong, with what, what to do.
+/// Checks the single line of output: problem, subject and remedy, in this order.
 fn assert_says(ended: &Ended, code: i32, [wrong, what, remedy]: [&str; 3]) {
     assert_eq!(ended.status.code(), Some(code), "{ended:?}");
     let said = &ended.stderr;
@@ -39,10 +39,10 @@ fn an_address_that_cannot_be_had() {
         (
             "nonsense",
             "\"nonsense\" (tcp): invalid socket address",
-            "wanted is an address such as 127",
+            "expected an address such as 127",
         ),
-        ("70000", "\"70000\" (tcp): no port from 0 to 65535", "wanted is an address such as"),
-        ("", "\"\" (tcp)", "wanted is an address such as"),
+        ("70000", "\"70000\" (tcp): no port from 0 to 65535", "expected an address such as"),
+        ("", "\"\" (tcp)", "expected an address such as"),
         ("192.0.2.1:0", "192.0.2.1:0", SHOWN_BY[0]),
         ("no-such-name.invalid:7000", "no-such-name.invalid:7000", "is the name right?"),
     ] {
@@ -70,7 +70,7 @@ fn descriptors_that_run_out() {
     assert_says(&ended, 2, ["the demo needs", "the limit is 100", "raise it with `ulimit -n "]);
 }
 
-/// Elsewhere there is no file that is always full.
+/// Other systems have no file that is always full.
 #[cfg(target_os = "linux")]
 #[test]
 fn output_that_has_no_room() {
@@ -115,12 +115,12 @@ fn arguments_that_make_no_sense() {
         (
             &["echo", "--listen", "0", "--stats", "0"],
             "'0' for '--stats <TIME>'",
-            "wanted, such as 1s",
+            "expected a time from 100ms to 60m, such as 1s",
         ),
         (
             &["echo", "--listen", "0", "--drain", "2h"],
             "'2h' for '--drain <TIME>'",
-            "wanted, such as 5s",
+            "expected a time from 0 to 60m, such as 5s",
         ),
         (&["serve"], "'serve'", "try '--help'"),
         (&["completions", "csh"], "'csh'", "[possible values: bash"),

@@ -1,4 +1,4 @@
-//! What the command says and does where Linux leaves it few descriptors.
+//! The command's behaviour and messages if Linux leaves it few descriptors.
 
 use std::io::{Read, Write};
 use std::thread;
@@ -43,7 +43,7 @@ fn connections_wait_without_a_busy_loop_while_no_descriptor_is_left() {
     assert!(ready <= 3 * 40 + 40 + rests, "{packets}");
 }
 
-/// The port tries again by itself, and reports none of it.
+/// The port retries without reporting it.
 #[test]
 fn accepts_in_flight_wait_while_no_descriptor_is_left() {
     let arguments = ["echo", "--listen", "127.0.0.1:0", "--operations", "--threads", "2"];
@@ -62,8 +62,8 @@ fn accepts_in_flight_wait_while_no_descriptor_is_left() {
     assert_eq!(ended.stderr, "", "{ended:?}");
     let packets = ended.stdout.lines().find_map(|line| line.strip_prefix("packets: ")).unwrap();
     let done = packets.rsplit(", ").next().unwrap().strip_suffix(" completed").unwrap();
-    // An accept, a receive and the end for each connection, a send of its own for some; and the accepts that are
-    // cancelled in the end.
+    // An accept, a receive and the end for each connection, an additional send for some; and the
+    // accepts cancelled in the end.
     assert!(done.parse::<u32>().unwrap() <= 4 * 40 + 16, "{packets}");
 }
 

@@ -1,4 +1,4 @@
-//! What `cport echo` says while it runs.
+//! The output of `cport echo` while it runs.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -26,7 +26,7 @@ fn rates_are_printed_live_one_object_a_line() {
     let first = next();
     assert_eq!((&first["event"], &first["threads"]), (&"listening".into(), &3.into()));
     let _stream = talk(first["address"].as_str().unwrap().parse().unwrap(), 100);
-    // The server began later, so that what it counts from then on is at least this late.
+    // The server started later, so its counters cover at most this time.
     let talked = begun.elapsed().as_secs_f64();
     let names = ["requests_per_second", "received_per_second", "sent_per_second"];
     // Rates and intervals are rounded to thousandths, which counts in a short interval.
@@ -43,7 +43,7 @@ fn rates_are_printed_live_one_object_a_line() {
         if number("requests_per_second") > 0.0 {
             assert_eq!(object["connections"], 1);
         }
-        // Later nothing happens, and the threads rest: the last has counted what it sent.
+        // Nothing happens after that, and the threads rest: the last one has counted what it sent.
         let is_later = number("seconds") - number("interval") >= talked;
         let rests = object["parked"] == 3 && object["queued"] == 0 && object["running"] == 0;
         let is_quiet = names.map(number) == [0.0; 3] && number("wakes_per_second") == 0.0;
@@ -62,7 +62,7 @@ fn rates_are_printed_live_one_object_a_line() {
     assert_eq!((&last["received"], &last["cut_bytes"]), (&400.into(), &0.into()));
 }
 
-/// Elsewhere there is no such signal.
+/// Other systems have no such signal.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_signal_prints_the_numbers_once() {

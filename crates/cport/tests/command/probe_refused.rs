@@ -1,4 +1,4 @@
-//! `cport probe` where Linux refuses what a port needs.
+//! `cport probe` if Linux refuses what a port needs.
 
 use crate::common::linux::cport_limited;
 use crate::common::{Ended, cport, run};
@@ -20,36 +20,37 @@ fn without_descriptors_it_does_not_begin() {
     ended.assert_refused("ulimit");
 }
 
-/// With few more it begins, and says which rules could not be seen to hold.
+/// With a few more it starts, and reports which rules it could not confirm.
 #[test]
 fn what_could_not_be_tried_is_different() {
     let ended = run(cport_limited(11, &["probe", "--json"]));
     assert_eq!(ended.status.code(), Some(1), "{ended:#?}");
     let different = different(&objects(&ended));
-    // Ten descriptors at once.
+    // Ten descriptors at the same time.
     assert!(different.contains(&16), "{different:?}");
     assert_eq!(ended.stderr.lines().count(), 1, "{ended:#?}");
     assert!(ended.stderr.starts_with("cport: ") && ended.stderr.contains("16"), "{ended:#?}");
 }
 
-/// A kernel that does not say what holds now: what was read is reported all the same.
+/// A kernel that does not report current conditions: data that was read is still reported.
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn a_rule_that_does_not_hold_is_found() {
     // Some events never come.
     let mut command = cport(&["probe", "--json", "--patience", "200ms"]);
-    // The standard library looks at its three descriptors by `poll`, too, and goes on after this error.
+    // The standard library also checks its three descriptors by `poll`, and continues after this
+    // error.
     testkit::sandbox::refuse_to(&mut command, &[libc::SYS_poll], libc::EINVAL);
     let ended = run(command);
     assert_eq!(ended.status.code(), Some(1), "{ended:#?}");
     let different = different(&objects(&ended));
     assert!(different.contains(&20), "{different:?}");
-    // What is not asked by `poll` is as it should be.
+    // Rules that do not depend on `poll` hold.
     assert!(!different.contains(&14) && !different.contains(&7), "{different:?}");
     assert!(ended.stderr.contains("20"), "{ended:#?}");
 }
 
-/// A child that its system does not tell of its birth: it posts to its parent's port.
+/// A child whose system does not announce the fork: it posts to its parent's port.
 #[test]
 fn a_child_that_does_not_know_that_it_is_one_is_found() {
     let mut command = cport(&["probe", "--json"]);
@@ -76,7 +77,7 @@ fn where_there_can_be_no_child_forks_are_not_as_expected() {
     assert!(seen.starts_with("an error: Resource temporarily unavailable"), "{seen}");
 }
 
-/// What is missing is named, and costs nothing but what depends on it.
+/// A missing feature is named, and only rules that depend on it are skipped.
 #[test]
 fn a_system_without_records_of_switches_says_so() {
     let mut command = cport(&["probe", "--json"]);

@@ -12,7 +12,8 @@ use rustix::io::ioctl_fionread;
 use rustix::pipe::fcntl_setpipe_size;
 use rustix::process::{Pid, Signal, kill_process};
 
-/// The process is stopped while they come, so that the signal is there before it can look at them.
+/// The process is stopped while they arrive, so that the signal is pending before it can handle
+/// them.
 #[test]
 fn what_is_in_the_systems_queues_at_the_signal_is_answered() {
     for way in WAYS {
@@ -52,7 +53,7 @@ fn what_is_in_the_systems_queues_at_the_signal_is_answered() {
     assert!(ended.stdout.contains("100 datagrams (0 lost)"), "{ended:?}");
 }
 
-/// What is written to a pipe that nothing reads holds up the main thread, which obeys signals.
+/// Writing to a pipe that nobody reads blocks the main thread, which handles signals.
 #[test]
 fn a_server_whose_output_nothing_reads_can_be_ended() {
     /// The least that a pipe holds.

@@ -24,7 +24,7 @@ fn the_demo_fits_the_terminal() {
         assert!(text.contains("All checks passed"), "{text}");
         // The bar was drawn, and is gone.
         assert!(text.contains("\r\x1b[K"), "{text}");
-        // One table beside the other where there is room.
+        // Tables are next to each other if there is room.
         let summary = text.split("Summary").nth(1).unwrap();
         assert_eq!(
             summary.matches("threads at work, peak").count(),
@@ -36,7 +36,7 @@ fn the_demo_fits_the_terminal() {
 #[test]
 fn a_terminal_that_cannot_go_back_gets_plain_lines() {
     let mut shell = Command::new("sh");
-    // The terminal sets a TERM of its own.
+    // The terminal sets its own TERM.
     shell.args(["-c", "TERM=dumb exec \"$0\" demo --quick", env!("CARGO_BIN_EXE_cport")]);
     let (status, text) = Terminal::start(shell, WIDE).ended();
     assert!(status.success(), "{text}");
@@ -60,7 +60,7 @@ fn the_server_fits_the_terminal() {
         assert!(text.contains("packets by thread"), "{text}");
         assert!(!has_colours(&text), "{text}");
         if columns == WIDE {
-            // The first lines may tell of threads that go to wait.
+            // The first lines may report threads that start waiting.
             let is_whole =
                 |line: &str| line.contains("connections  0 new/s") && line.contains("wakes 0/s");
             assert!(text.lines().any(is_whole), "one line: {text}");

@@ -1,4 +1,4 @@
-//! macOS and the BSDs, by `rustix`. What they do not have skips the claim that asked for it.
+//! macOS and the BSDs, by `rustix`. A claim that needs a missing feature is skipped.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -29,7 +29,7 @@ fn new(family: AddressFamily, kind: SocketType) -> Owned {
     own(socket(family, kind, None).unwrap())
 }
 
-/// What poll(2) says.
+/// The result of poll(2).
 pub(crate) fn polled(descriptor: &Owned) -> u32 {
     let mut question = [PollFd::new(descriptor, PollFlags::IN | PollFlags::OUT)];
     poll(&mut question, Some(&Timespec::default())).unwrap();
@@ -55,7 +55,7 @@ pub(crate) fn tcp_fresh() -> Owned {
 
 pub(crate) fn tcp_listener(address: SocketAddrV4, backlog: usize) -> Owned {
     let socket = tcp_fresh();
-    // As a rule no other address of the network is there.
+    // Usually no other address of the network is available.
     bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, address.port())).unwrap();
     listen(&socket, i32::try_from(backlog).unwrap()).unwrap();
     socket

@@ -16,7 +16,7 @@ use super::unix::{Address, Owned};
 /// What every descriptor of the kit is.
 const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
 
-/// What poll(2) says.
+/// The result of poll(2).
 pub(crate) fn polled(descriptor: &Owned) -> u32 {
     let mut question = [PollFd::new(descriptor, PollFlags::IN | PollFlags::OUT | PollFlags::RDHUP)];
     poll(&mut question, Some(&Timespec::default())).unwrap();

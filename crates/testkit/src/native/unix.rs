@@ -14,7 +14,7 @@ use rustix::net::{RecvFlags, getsockname, sockopt};
 
 use completion_port::Readiness;
 
-/// What a connect says that goes on.
+/// The error of a connect in progress.
 pub(crate) const IN_PROGRESS: &[i32] = &[Errno::INPROGRESS.raw_os_error()];
 
 /// Whether this is not Windows, but Wine.
@@ -32,7 +32,7 @@ pub(crate) fn uses_notifications() -> bool {
     false
 }
 
-/// Nothing is to be done before the first port is made.
+/// The first port needs no preparation.
 pub(crate) fn prepare() {}
 
 pub(crate) fn borrow(descriptor: &Owned) -> Borrowed<'_> {
@@ -64,7 +64,7 @@ pub(crate) fn write(descriptor: &Owned, bytes: &[u8]) -> io::Result<usize> {
     Ok(rustix::io::write(descriptor, bytes)?)
 }
 
-/// Waits until something can be read or accepted, or the time is over.
+/// Waits for data or a connection, or for the timeout.
 pub(crate) fn await_readable(descriptor: &Owned, limit: Duration) {
     let timeout = Timespec::try_from(limit).unwrap();
     let mut question = [PollFd::new(descriptor, PollFlags::IN)];

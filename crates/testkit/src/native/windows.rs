@@ -1,4 +1,4 @@
-//! Windows, by `socket2`. What it does not have skips the claim that asked for it.
+//! Windows, by `socket2`. A claim that needs a missing feature is skipped.
 
 use std::io;
 use std::mem::ManuallyDrop;
@@ -74,7 +74,7 @@ impl From<OwnedSource> for Owned {
 
 pub(crate) type Address = SocketAddr;
 
-/// What a connect says that goes on. The second is what a simulated kernel says.
+/// The error of a connect in progress. The second is a simulated kernel's.
 pub(crate) const IN_PROGRESS: &[i32] = &[10035, 10036];
 
 /// The same socket in a type of the standard library, which does not close it.
@@ -89,13 +89,14 @@ fn stream(descriptor: &Owned) -> ManuallyDrop<std::net::TcpStream> {
 /// Whether this is not Windows, but Wine.
 pub(crate) fn is_wine() -> bool {
     // SAFETY: GetModuleHandleA and GetProcAddress read names that end with a zero.
-    // - these do; the library is a part of every process, and a null handle would stand for the program itself.
+    // - these do; the library is a part of every process, and a null handle would mean the program
+    //   itself.
     let library = unsafe { GetModuleHandleA(c"ntdll.dll".as_ptr().cast()) };
     // SAFETY: as above.
     unsafe { GetProcAddress(library, c"wine_get_version".as_ptr().cast()) }.is_some()
 }
 
-/// By what the ports of the tests learn that a socket is ready.
+/// How the ports of the tests detect that a socket is ready.
 pub(crate) fn readiness() -> Readiness {
     if uses_notifications() { Readiness::Notifications } else { Readiness::Automatic }
 }
@@ -124,8 +125,8 @@ pub(crate) fn uses_notifications() -> bool {
         if has_notifications() {
             return true;
         }
-        // SAFETY: LoadLibraryA reads a name that ends with a zero. What it loads runs code of its own.
-        // - it is a library of this workspace, whose code may run at any time.
+        // SAFETY: LoadLibraryA reads a name that ends with a zero. The loaded library runs code.
+        // - it belongs to this workspace, and its code may run at any time.
         let library = unsafe { LoadLibraryA(c"completion_port.dll".as_ptr().cast()) };
         assert!(!library.is_null(), "there is no completion_port.dll");
         true
@@ -189,13 +190,13 @@ fn poll(descriptor: &Owned, events: i16, milliseconds: i32) -> i16 {
     question.revents
 }
 
-/// Waits until something can be read or accepted, or the time is over.
+/// Waits for data or a connection, or for the timeout.
 pub(crate) fn await_readable(descriptor: &Owned, limit: Duration) {
     let end = Instant::now() + limit;
     while poll(descriptor, POLLRDNORM, 10) == 0 && Instant::now() < end {}
 }
 
-/// What WSAPoll says, by the bits of Linux. A hang-up here is the peer's end alone.
+/// The result of WSAPoll, in the bits of Linux. A hang-up here is only the peer's end.
 pub(crate) fn polled(descriptor: &Owned) -> u32 {
     let told = poll(descriptor, POLLRDNORM | POLLWRNORM, 0);
     let known = [(POLLRDNORM, 0x1), (POLLWRNORM, 0x4), (POLLERR, 0x8), (POLLHUP, 0x2001)];
@@ -279,7 +280,7 @@ pub(crate) fn unix_listener(_backlog: usize) -> Owned {
     unix_fresh()
 }
 
-/// Two connected streams: of TCP, since there are no pairs of AF_UNIX.
+/// Two connected TCP streams, since AF_UNIX pairs do not exist here.
 pub(crate) fn unix_pair() -> (Owned, Owned) {
     let listener = tcp_listener(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0), 1);
     let first = tcp_fresh();
@@ -300,8 +301,8 @@ pub(crate) fn pipe() -> (Owned, Owned) {
     lacking("pipes that a port can watch")
 }
 
-/// Something to read as soon as something is written to it, with one number: a datagram socket that is connected to itself.
-/// Each datagram counts by itself, as the signals of a counter do not.
+/// A source with a single descriptor that is readable once something is written to it: a datagram
+/// socket connected to itself. Unlike the signals of a counter, each datagram counts separately.
 pub(crate) fn event() -> Owned {
     let own = udp_bound(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0));
     connect(&own, &own_address(&own)).unwrap();

@@ -8,7 +8,7 @@ use io_uring::types::BufRingEntry;
 
 use crate::work::BUFFER;
 
-/// The group's number, by which a request says that it takes these buffers.
+/// The group's number, which selects these buffers in a request.
 pub(super) const GROUP: u16 = 0;
 
 /// How many there are; a power of two. They are used in turn, so that many of them displace more of
@@ -27,7 +27,7 @@ struct Ring([BufRingEntry; COUNT as usize]);
 pub(super) struct Buffers {
     ring: *mut Ring,
     memory: *mut [u8; STRIDE],
-    /// The length of each, as the kernel is told.
+    /// The length of each, as registered in the kernel.
     length: u32,
     /// How many were given to the kernel so far.
     given: u16,
@@ -55,7 +55,7 @@ impl Buffers {
         let address = ring.expose_provenance() as u64;
         // SAFETY: the ring's address and length must be valid until it is unregistered or the
         // `io_uring` is closed.
-        // - valid: it has so many entries, and is never freed.
+        // - valid: it has that many entries, and is never freed.
         unsafe { submitter.register_buf_ring_with_flags(address, COUNT, GROUP, 0) }?;
         for id in 0..COUNT {
             buffers.give_back(Filled { id, length: 0 });
@@ -79,7 +79,7 @@ impl Buffers {
         // SAFETY: the offset must stay within one allocation.
         // - it does: the kernel knows no other numbers than those below `COUNT`.
         let start = unsafe { self.memory.add(usize::from(filled.id)) };
-        // SAFETY: so many bytes must be there, initialised, and not written to meanwhile.
+        // SAFETY: that many bytes must be there, initialised, and not written to meanwhile.
         // - there and initialised: a buffer has more, all of them zeroed at first;
         // - not written to: the buffer is not the kernel's until it is given back, for which the
         //   borrowed `self` would have to be borrowed mutably.
@@ -97,8 +97,8 @@ impl Buffers {
         let entry = unsafe { self.ring.cast::<BufRingEntry>().add(index) };
         // SAFETY: the pointer must be valid, and the entry used by nobody else meanwhile.
         // - valid: the ring is never freed;
-        // - nobody else: the kernel reads entries before the tail only, and there are as many
-        //   entries as buffers, so that this one is not before it.
+        // - nobody else: the kernel reads only entries before the tail, and there are as many
+        //   entries as buffers, so this one is not before it.
         let entry = unsafe { &mut *entry };
         entry.set_addr(start.expose_provenance() as u64);
         entry.set_len(self.length);
@@ -111,7 +111,7 @@ impl Buffers {
         // - valid: as above; a `u16` is aligned there, and it lies in the unused part of an entry;
         // - atomic: nothing else writes to it.
         let tail = unsafe { AtomicU16::from_ptr(tail.cast_mut()) };
-        // What is in the entry must be there before the kernel may look.
+        // The entry must be complete before the kernel may read it.
         tail.store(self.given, Ordering::Release);
     }
 }

@@ -1,4 +1,4 @@
-//! A connection of a ring, and what it has to send.
+//! A connection of a ring, and its data to send.
 
 use std::net::TcpStream;
 
@@ -10,7 +10,7 @@ use crate::work::{Carry, process};
 pub(super) struct Connection {
     pub(super) stream: TcpStream,
     carry: Carry,
-    /// What goes out with the next turn; or, while there is something unsent, after that.
+    /// Sent with the next turn, or after the unsent data.
     pub(super) answer: Answer,
     /// What found no room, and is being sent by a request that waits for it.
     pub(super) unsent: Option<Vec<u8>>,
@@ -39,7 +39,7 @@ impl Connection {
         }
     }
 
-    /// Does what was asked for, and adds the bytes to the answer.
+    /// Processes the requests, and adds the bytes to the answer.
     pub(super) fn received(&mut self, filled: Filled, buffers: &mut Buffers) {
         process(&mut self.carry, buffers.bytes(&filled));
         self.answer = match std::mem::replace(&mut self.answer, Answer::Nothing) {
@@ -69,7 +69,7 @@ impl Answer {
         }
     }
 
-    /// The bytes in memory of their own.
+    /// The bytes in separate memory.
     pub(super) fn into_bytes(self, buffers: &mut Buffers) -> Vec<u8> {
         match self {
             Answer::Nothing => Vec::new(),

@@ -1,5 +1,5 @@
-//! The datagram sockets of a ring: each is received from by one request for good, and an answer goes out from
-//! the buffer into which its request was received, where the sender's address is, too.
+//! The datagram sockets of a ring: each has one permanent receive request. An answer is sent from
+//! the buffer of its request, which also has the sender's address.
 
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
@@ -12,7 +12,7 @@ use slab::Slab;
 use super::buffers::{Buffers, Filled, GROUP};
 use crate::work::process_datagram;
 
-/// A socket, and what its request refers to, which stays where it is for as long as the process lives.
+/// A socket, and the memory that its request refers to, which is never freed.
 struct Socket {
     socket: UdpSocket,
     header: &'static libc::msghdr,
@@ -38,7 +38,7 @@ impl Datagrams {
         self.sockets.insert(Socket { socket, header: Box::leak(Box::new(header)) })
     }
 
-    /// The request that receives for good.
+    /// The permanent receive request.
     pub(super) fn receive(&self, number: usize) -> squeue::Entry {
         let Socket { socket, header } = &self.sockets[number];
         opcode::RecvMsgMulti::new(Fd(socket.as_raw_fd()), *header, GROUP).build()

@@ -1,4 +1,4 @@
-//! What Linux offers to a port, and what its limits are.
+//! Features of Linux for a port, and its limits.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,12 +7,12 @@ use std::time::Duration;
 use completion_port::{BlockDetection, Port};
 use rustix::process::{Resource, Rlimit, getrlimit};
 
-/// Which kernel it is.
+/// The kernel's name and version.
 pub(crate) fn kernel() -> String {
     word("/proc/sys/kernel/osrelease")
 }
 
-/// What is to be known of this system besides what each is asked.
+/// Facts of this system in addition to those of every system.
 pub(crate) fn facts() -> Vec<(&'static str, String)> {
     vec![
         ("io_uring", io_uring()),
@@ -31,7 +31,7 @@ pub(crate) fn facts() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// The one word of a file.
+/// A file's single word.
 fn word(path: &str) -> String {
     match fs::read_to_string(path) {
         Ok(text) => text.trim().to_owned(),
@@ -44,7 +44,7 @@ fn limit(Rlimit { current, maximum }: Rlimit) -> String {
     format!("{}, at most {}", shown(current), shown(maximum))
 }
 
-/// What it tells that the shortest of waits for 50 microseconds took so long.
+/// What it means that the shortest wait for 50 microseconds took this long.
 pub(crate) fn waits(took: Duration) -> &'static str {
     if took < Duration::from_micros(900) {
         "to the nanosecond (epoll_pwait2)"
@@ -53,7 +53,7 @@ pub(crate) fn waits(took: Duration) -> &'static str {
     }
 }
 
-/// The port has no use for it; a program that has may want to know.
+/// The port does not use it, but other programs may.
 fn io_uring() -> String {
     let switch = match fs::read_to_string("/proc/sys/kernel/io_uring_disabled") {
         Err(_) => "this kernel has no switch for it",
@@ -66,7 +66,7 @@ fn io_uring() -> String {
     format!("not used by a port, whose readiness needs fewer calls by epoll; {switch}")
 }
 
-/// Whether the scheduler's records of a thread's sleeps can be had, and if not why.
+/// Whether the scheduler's records of a thread's sleeps are available, and if not, why.
 fn switches() -> String {
     let builder = Port::builder().block_detection(BlockDetection::Switches);
     let Err(error) = builder.build::<(), ()>() else {
@@ -92,7 +92,7 @@ fn tick() -> String {
     }
 }
 
-/// Whether a filter of seccomp(2) is in force.
+/// Whether a seccomp(2) filter is in force.
 fn filtered() -> String {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mode = status.lines().find_map(|line| line.strip_prefix("Seccomp:"));
@@ -103,7 +103,7 @@ fn filtered() -> String {
     }
 }
 
-/// The strictest limit of processor time among the control groups that the process is in.
+/// The strictest limit on processor time among the process's control groups.
 fn quota() -> String {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let found = quotas(&groups, Path::new("/sys/fs/cgroup"), |path| fs::read_to_string(path).ok());
@@ -113,7 +113,7 @@ fn quota() -> String {
     }
 }
 
-/// The limits in processors, of the groups named in `groups` and of those around them.
+/// The limits in processors, of the groups named in `groups` and their ancestors.
 fn quotas(groups: &str, root: &Path, read: impl Fn(PathBuf) -> Option<String>) -> Vec<f64> {
     let mut found = Vec::new();
     for line in groups.lines() {

@@ -1,4 +1,4 @@
-//! What a forked child sees of its parent's port.
+//! A parent's port in a forked child.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::Shutdown;
@@ -11,10 +11,10 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, waitpi
 
 use crate::probe::kit::{QUIET, Seen, outcome, plain, soon, wait};
 
-/// A child that still runs after so many seconds is ended by a signal: its parent may be gone by then.
+/// After this many seconds, a signal ends the child: its parent may be gone.
 const STUCK: u32 = 120;
 
-/// The child calls its parent's port, and makes one of its own.
+/// The child calls its parent's port, and creates its own.
 pub(crate) fn forked() -> Seen {
     let port = plain()?;
     let (mut near, far) = UnixStream::pair()?;
@@ -41,29 +41,29 @@ pub(crate) fn forked() -> Seen {
     Ok(format!("{told}; the parent: {posted}, {}", wait(&port, soon())?))
 }
 
-/// The process in which a call of [`fork`] has returned.
+/// The process in which [`fork`] has returned.
 enum Side {
     Parent(Child),
     Child(ToParent),
 }
 
-/// A forked child, which says what it has seen, and ends.
+/// A forked child, which reports its observation and ends.
 struct Child {
     process: Option<Pid>,
     words: UnixStream,
 }
 
-/// The way of a child back to its parent.
+/// The connection from a child to its parent.
 struct ToParent(UnixStream);
 
-/// Forks this process. The child must call nothing but the library, which promises not to hang there, and the
-/// allocator, which the C library makes usable.
+/// Forks this process. The child may call only the library, which promises not to hang there, and
+/// the allocator, which the C library makes usable.
 fn fork() -> io::Result<Side> {
     let (words, from_child) = UnixStream::pair()?;
-    // SAFETY: fork(2) in a process with threads demands that the child calls only what is safe in a signal
-    // handler, until it ends.
-    // - safe calls: of the child there is `ToParent::tell` alone, see above; what it does besides is a system
-    //   call.
+    // SAFETY: fork(2) in a process with threads demands that the child calls only what is safe in a
+    // signal handler, until it ends.
+    // - safe calls: the child runs only `ToParent::tell`, see above; everything else it does is a
+    //   system call.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => {
@@ -79,15 +79,16 @@ fn fork() -> io::Result<Side> {
 }
 
 impl ToParent {
-    /// Tells the parent what `act` has seen, and ends the process with nothing run at its exit.
+    /// Reports the observation of `act` to the parent, and ends the process without running exit
+    /// handlers.
     fn tell(mut self, act: impl FnOnce() -> Seen) -> ! {
-        // The code of the parent that called this must not be run by the child, too.
+        // The child must not also run the code of the parent that called this.
         let told = catch_unwind(AssertUnwindSafe(|| {
             let seen = act().unwrap_or_else(|error| format!("an error in the child: {error}"));
-            // The parent sees it if nothing comes.
+            // The parent sees it if nothing arrives.
             let _ = self.0.write_all(seen.as_bytes());
         }));
-        // Another thread's child may have inherited this end, which its own end would not close.
+        // Another thread's child may have inherited this end and would keep it open.
         let _ = self.0.shutdown(Shutdown::Write);
         // SAFETY: _exit(2) demands nothing.
         unsafe { libc::_exit(i32::from(told.is_err())) }
@@ -95,7 +96,7 @@ impl ToParent {
 }
 
 impl Child {
-    /// Waits for the child's words, which may take as long as said.
+    /// Waits for the child's report, for at most the limit.
     fn hear(&mut self, limit: Duration) -> Seen {
         self.words.set_read_timeout(Some(limit))?;
         let mut words = String::new();
@@ -109,9 +110,9 @@ impl Child {
         }
     }
 
-    /// Ends the child, which has said all, or is stuck.
+    /// Ends the child, which has reported or is stuck.
     fn end(&mut self) -> Option<WaitStatus> {
-        // It keeps its number until it is waited for.
+        // The system keeps its number until it is waited for.
         let process = self.process.take()?;
         let _ = kill_process(process, Signal::KILL);
         waitpid(Some(process), WaitOptions::empty()).ok()?.map(|(_, status)| status)
@@ -143,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_child_that_breaks_down_or_is_stuck_is_found_out_and_ended() {
-        // A panic would take locks in order to say so.
+        // A panic would take locks to print its message.
         let broken = heard(|| std::panic::resume_unwind(Box::new(())));
         assert_eq!(broken, "nothing: the child broke down");
         let mut stuck = match fork().unwrap() {

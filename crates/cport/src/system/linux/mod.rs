@@ -21,29 +21,30 @@ pub(crate) use signals::{Signals, Waker};
 /// A stream to another socket of this machine.
 pub(crate) type Stream = std::os::unix::net::UnixStream;
 
-/// What must be seen of a rule here, if it is not what the trial says. The trials have the words of Linux.
+/// The expectation of a rule on this system, if it differs from the trial's. The trials have those
+/// of Linux.
 pub(crate) fn in_other_words(_rule: u8) -> Option<&'static str> {
     None
 }
 
-/// Whether a datagram socket hears that its peer cannot be reached.
+/// Whether a datagram socket reports an unreachable peer.
 pub(crate) fn tells_of_unreachable_peers() -> bool {
     true
 }
 
-/// What can be done about an address that another socket has.
+/// Advice if another socket has the address.
 pub(crate) const TAKEN: &str = "; `ss -lnptu` shows which program has it; port 0 takes a free one";
-/// What can be done about an address that is none of this machine.
+/// Advice if the address is not one of this machine.
 pub(crate) const NOT_HERE: &str = "; `ip address` shows which addresses this machine has";
-/// What can be done about an address that is denied.
+/// Advice if the address is denied.
 pub(crate) const DENIED: &str = "; ports below 1024 are root's, take a higher one";
 
-/// Whether a name stands for no address: getaddrinfo(3) has codes of its own for that, which are none of the system's.
+/// Whether a name has no address: getaddrinfo(3) has its own codes for that.
 pub(crate) fn is_unknown_name(error: &io::Error) -> bool {
     error.raw_os_error().is_none()
 }
 
-/// A listener at the first of the addresses that can be had. One of IPv6 takes connections over IPv4 as well.
+/// A listener on the first address that can be bound. An IPv6 listener also accepts IPv4.
 pub(crate) fn listener(addresses: &[SocketAddr]) -> io::Result<TcpListener> {
     TcpListener::bind(addresses)
 }
@@ -53,17 +54,17 @@ pub(crate) fn datagram_socket(addresses: &[SocketAddr]) -> io::Result<UdpSocket>
     UdpSocket::bind(addresses)
 }
 
-/// Two streams that are connected with each other.
+/// Two streams connected to each other.
 pub(crate) fn pair() -> io::Result<(Stream, Stream)> {
     Stream::pair()
 }
 
-/// How a server of this process is told to end, and to print numbers.
+/// How to end a server of this process, and make it print numbers.
 pub(crate) fn how_to_tell() -> String {
     format!("Ctrl-C ends it; `kill -USR1 {}` prints numbers", std::process::id())
 }
 
-/// Whether the process, or the system, has no descriptor left.
+/// Whether the process or the system has run out of descriptors.
 pub(crate) fn is_descriptor_limit(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }
@@ -74,17 +75,17 @@ pub(crate) fn is_shortage(error: &io::Error) -> bool {
         || matches!(Errno::from_io_error(error), Some(Errno::NOBUFS | Errno::NOMEM))
 }
 
-/// Whether a connect goes on by itself.
+/// Whether a connect is in progress.
 pub(crate) fn is_under_way(error: &io::Error) -> bool {
     Errno::from_io_error(error) == Some(Errno::INPROGRESS)
 }
 
-/// How many descriptors the process may have; `None` if there is no limit.
+/// The process's limit on descriptors; `None` if there is none.
 pub(crate) fn descriptor_limit() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
-/// Whether the terminal at standard output obeys escape sequences. All do here.
+/// Whether the terminal at standard output supports escape sequences. All do here.
 pub(crate) fn obeys_sequences() -> bool {
     true
 }
@@ -94,13 +95,14 @@ pub(crate) fn run_instead(command: &mut Command) -> io::Error {
     command.exec()
 }
 
-/// How many bytes the system has of a connection: received and not read, or sent and not taken by the peer's system.
+/// Number of bytes of a connection in the system: received but not read, or sent but not
+/// acknowledged by the peer.
 pub(crate) fn left_in_system(socket: impl AsFd) -> u64 {
     ioctl_fionread(&socket).unwrap_or(0) + untaken(socket.as_fd()).unwrap_or(0)
 }
 
-/// What the system has of a stream that the peer's has not acknowledged (`SIOCOUTQ` of tcp(7), which has the number
-/// of `TIOCOUTQ`).
+/// Number of bytes of a stream that the peer has not acknowledged (`SIOCOUTQ` of tcp(7), which has
+/// the number of `TIOCOUTQ`).
 fn untaken(socket: BorrowedFd<'_>) -> io::Result<u64> {
     let mut bytes: libc::c_int = 0;
     // SAFETY: this request of ioctl(2) writes one `int` through its argument.
@@ -114,7 +116,7 @@ fn untaken(socket: BorrowedFd<'_>) -> io::Result<u64> {
     }
 }
 
-/// By what number the system knows a socket.
+/// The system's number of a socket.
 pub(crate) fn number(socket: &Stream) -> i64 {
     socket.as_raw_fd().into()
 }

@@ -1,4 +1,4 @@
-//! What can be registered besides sockets of the Internet.
+//! Sources other than Internet sockets.
 
 use std::error::Error;
 use std::io::{self, pipe};
@@ -8,7 +8,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener, UnixStream};
 use crate::probe::kit::Plain;
 use crate::probe::registration::register_any;
 
-/// Registers one of each.
+/// Registers one of each kind.
 pub(crate) fn register_others(port: &Plain) -> Result<(), Box<dyn Error>> {
     let (reader, writer) = pipe()?;
     let (stream, _other) = UnixStream::pair()?;
@@ -21,7 +21,7 @@ pub(crate) fn register_others(port: &Plain) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A name for a listener that no file stands for, and that no other process takes.
+/// A name for a listener without a file, which no other process uses.
 fn unnamed() -> io::Result<SocketAddr> {
     SocketAddr::from_abstract_name(format!("cport-probe-{}", std::process::id()))
 }

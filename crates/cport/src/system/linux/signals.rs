@@ -1,4 +1,4 @@
-//! Signals as something that a thread can wait for, with a limit.
+//! Signals that a thread can wait for, with a timeout.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -10,11 +10,11 @@ use std::time::Duration;
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::{flag, low_level, low_level::pipe};
 
-/// So many signals that ask for the end are obeyed one after the other; a further one ends the process at once,
-/// whatever the thread that should obey is doing.
+/// This many signals requesting the end are handled one after the other. Another one ends the
+/// process immediately, whatever the handling thread is doing.
 const OBEYED: u32 = 2;
 
-/// What the process was asked by signals, and has not looked at yet.
+/// The unhandled signals of the process.
 pub(crate) struct Signals {
     watched: UnixStream,
     written: Arc<UnixStream>,
@@ -27,11 +27,11 @@ pub(crate) struct Signals {
 pub(crate) struct Waker(Arc<UnixStream>);
 
 impl Signals {
-    /// From now on SIGINT and SIGTERM ask for the end, and SIGUSR1 for numbers. The third of those that ask for the
-    /// end ends the process at once.
+    /// From now on SIGINT and SIGTERM request the end, and SIGUSR1 requests numbers. The third
+    /// request for the end ends the process immediately.
     pub(crate) fn new() -> io::Result<Self> {
         let (watched, written) = UnixStream::pair()?;
-        // A full pipe holds wakes enough.
+        // A full pipe is enough of a wake.
         written.set_nonblocking(true)?;
         let [end, numbers, impatient] = std::array::from_fn(|_| Arc::new(AtomicBool::new(false)));
         let asked = Arc::new(AtomicU32::new(0));
@@ -39,17 +39,17 @@ impl Signals {
             flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&impatient))?;
             let asked = Arc::clone(&asked);
             let count = move || {
-                // The main thread may be stuck: in a write to a pipe that nothing reads, for instance.
+                // The main thread may be stuck, for instance writing to a pipe that nobody reads.
                 if asked.fetch_add(1, SeqCst) >= OBEYED {
                     low_level::exit(128 + signal);
                 }
             };
-            // SAFETY: what is registered must be safe in a signal handler, and must not panic.
-            // - it counts in an atomic number, and ends the process by _exit(2).
+            // SAFETY: the function must be safe in a signal handler, and must not panic.
+            // - it increments an atomic number, and ends the process by _exit(2).
             unsafe { low_level::register(signal, count) }?;
         }
         for (signal, flag) in [(SIGINT, &end), (SIGTERM, &end), (SIGUSR1, &numbers)] {
-            // The flag first: the wake leads to it.
+            // Sets the flag before the wake.
             flag::register(signal, Arc::clone(flag))?;
             pipe::register(signal, written.try_clone()?)?;
         }
@@ -60,7 +60,7 @@ impl Signals {
         Waker(Arc::clone(&self.written))
     }
 
-    /// Waits for a signal or a wake, or until the time is over.
+    /// Waits for a signal, a wake or the timeout.
     pub(crate) fn wait(&self, limit: Option<Duration>) -> io::Result<()> {
         // A limit of zero would be refused.
         let limit = limit.map(|limit| limit.max(Duration::from_millis(1)));
@@ -76,17 +76,18 @@ impl Signals {
         }
     }
 
-    /// Whether the end was asked for since the last time.
+    /// Whether the end was requested since the last call.
     pub(crate) fn end(&self) -> bool {
         self.end.swap(false, SeqCst)
     }
 
-    /// Whether numbers were asked for since the last time.
+    /// Whether numbers were requested since the last call.
     pub(crate) fn numbers(&self) -> bool {
         self.numbers.swap(false, SeqCst)
     }
 
-    /// From now on one more SIGINT or SIGTERM ends the process at once, with the shell's code for it.
+    /// From now on another SIGINT or SIGTERM ends the process immediately, with the shell's exit
+    /// code for it.
     pub(crate) fn last_warning(&self) {
         self.impatient.store(true, SeqCst);
     }
@@ -94,7 +95,7 @@ impl Signals {
 
 impl Waker {
     pub(crate) fn wake(&self) {
-        // A pipe that is full wakes, too.
+        // A full pipe also wakes.
         let _ = (&*self.0).write(&[0]);
     }
 }

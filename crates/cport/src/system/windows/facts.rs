@@ -1,4 +1,4 @@
-//! What Windows offers to a port.
+//! Features of Windows for a port.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use windows_sys::Win32::System::LibraryLoader::{GetModuleHandleW, GetProcAddress
 use windows_sys::Win32::System::SystemInformation::OSVERSIONINFOW;
 use windows_sys::w;
 
-/// Which system it is.
+/// The system's name and version.
 pub(crate) fn kernel() -> String {
     let mut version = OSVERSIONINFOW {
         dwOSVersionInfoSize: size_of::<OSVERSIONINFOW>().try_into().expect("a small struct"),
@@ -24,12 +24,12 @@ pub(crate) fn kernel() -> String {
     format!("Windows {major}.{minor}, build {build}{wine}")
 }
 
-/// What is to be known of this system besides what each is asked.
+/// Facts of this system in addition to those of every system.
 pub(crate) fn facts() -> Vec<(&'static str, String)> {
     Vec::new()
 }
 
-/// What it tells that the shortest of waits for 50 microseconds took so long.
+/// What it means that the shortest wait for 50 microseconds took this long.
 pub(crate) fn waits(took: Duration) -> &'static str {
     if took < Duration::from_millis(2) {
         "by a timer of high resolution"
@@ -38,7 +38,7 @@ pub(crate) fn waits(took: Duration) -> &'static str {
     }
 }
 
-/// Wine says so by a function that Windows does not have.
+/// Wine has a function that Windows does not have.
 pub(super) fn is_wine() -> bool {
     // SAFETY: GetModuleHandleW demands a string with a zero at its end, which the macro makes.
     let library = unsafe { GetModuleHandleW(w!("ntdll.dll")) };

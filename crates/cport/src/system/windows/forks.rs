@@ -1,4 +1,4 @@
-//! No process is forked here.
+//! This system does not fork processes.
 
 use crate::probe::kit::{Lacking, Seen};
 

@@ -33,15 +33,15 @@ pub(crate) use signals::{Signals, Waker};
 /// A stream to another socket of this machine.
 pub(crate) type Stream = TcpStream;
 
-/// What must be seen of a rule here, if it is not what the trial says. `docs/SEMANTICS.md` has the reasons, by rule; the
-/// codes of errors are those of Winsock.
+/// The expectation of a rule on this system, if it differs from the trial's. `docs/SEMANTICS.md`
+/// has the reasons, by rule; error codes are Winsock's.
 pub(crate) fn in_other_words(rule: u8) -> Option<&'static str> {
     Some(match rule {
         // The polls of the default back end repeat an edge.
         21 => "notified IN; notified IN; notified IN",
         24 => "HANGUP; IN; HANGUP",
         25 if is_wine() => "ERR, no OUT; nothing of the unreachable peer",
-        // There is something to receive, and the receive fails.
+        // Data is available, and the receive fails.
         25 => "ERR, no OUT; no error, fetched: nothing",
         39 => "posted 2 for the other, when it goes on",
         57 => "done: connected; done: code 10061",
@@ -50,29 +50,29 @@ pub(crate) fn in_other_words(rule: u8) -> Option<&'static str> {
     })
 }
 
-/// Whether a datagram socket hears that its peer cannot be reached.
+/// Whether a datagram socket reports an unreachable peer.
 pub(crate) fn tells_of_unreachable_peers() -> bool {
     !is_wine()
 }
 
-/// What can be done about an address that another socket has.
+/// Advice if another socket has the address.
 pub(crate) const TAKEN: &str =
     "; `netstat -ano` shows which process has it; port 0 takes a free one";
-/// What can be done about an address that is none of this machine.
+/// Advice if the address is not one of this machine.
 pub(crate) const NOT_HERE: &str = "; `ipconfig` shows which addresses this machine has";
-/// What can be done about an address that is denied.
-pub(crate) const DENIED: &str = "; another program may have it for itself alone, or the system has set it aside: \
-     `netsh interface ipv4 show excludedportrange tcp`; port 0 takes a free one";
+/// Advice if the address is denied.
+pub(crate) const DENIED: &str = "; another program may use it exclusively, or the system has \
+     reserved it: `netsh interface ipv4 show excludedportrange tcp`; port 0 takes a free one";
 
-/// Whether a name stands for no address, or nothing could tell.
+/// Whether a name has no address, or could not be resolved.
 pub(crate) fn is_unknown_name(error: &io::Error) -> bool {
     has_code(error, &[WSAHOST_NOT_FOUND, WSATRY_AGAIN, WSANO_RECOVERY, WSANO_DATA])
 }
 
-/// A listener at the first of the addresses that can be had. One of IPv6 takes connections over IPv4 as well.
+/// A listener on the first address that can be bound. An IPv6 listener also accepts IPv4.
 pub(crate) fn listener(addresses: &[SocketAddr]) -> io::Result<TcpListener> {
     let socket = bound(addresses, Type::STREAM)?;
-    // As many connections may wait as those of the standard library let.
+    // The same backlog as in the standard library.
     socket.listen(128)?;
     Ok(socket.into())
 }
@@ -82,7 +82,7 @@ pub(crate) fn datagram_socket(addresses: &[SocketAddr]) -> io::Result<UdpSocket>
     bound(addresses, Type::DGRAM).map(UdpSocket::from)
 }
 
-/// A socket of IPv6 is for IPv6 alone here, unless it is told otherwise.
+/// IPv6 sockets do not accept IPv4 here by default.
 fn bound(addresses: &[SocketAddr], kind: Type) -> io::Result<Socket> {
     let mut outcome = Err(io::Error::new(io::ErrorKind::InvalidInput, "no address"));
     for address in addresses {
@@ -100,18 +100,18 @@ fn bound(addresses: &[SocketAddr], kind: Type) -> io::Result<Socket> {
     outcome
 }
 
-/// Two streams that are connected with each other.
+/// Two streams connected to each other.
 pub(crate) fn pair() -> io::Result<(Stream, Stream)> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let near = TcpStream::connect(listener.local_addr()?)?;
     let far = listener.accept()?.0;
-    // What is written is on its way at once, as it is between sockets of Unix.
+    // Sends data immediately, as Unix sockets do.
     near.set_nodelay(true)?;
     far.set_nodelay(true)?;
     Ok((near, far))
 }
 
-/// How a server of this process is told to end, and to print numbers.
+/// How to end a server of this process, and make it print numbers.
 pub(crate) fn how_to_tell() -> String {
     "Ctrl-C or Ctrl-Break ends it; `--stats` prints numbers".to_owned()
 }
@@ -120,7 +120,7 @@ fn has_code(error: &io::Error, codes: &[i32]) -> bool {
     error.raw_os_error().is_some_and(|code| codes.contains(&code))
 }
 
-/// Whether the process, or the system, has no descriptor left.
+/// Whether the process or the system has run out of descriptors.
 pub(crate) fn is_descriptor_limit(error: &io::Error) -> bool {
     has_code(error, &[WSAEMFILE, ERROR_TOO_MANY_OPEN_FILES.cast_signed()])
 }
@@ -131,33 +131,34 @@ pub(crate) fn is_shortage(error: &io::Error) -> bool {
         || has_code(error, &[WSAENOBUFS, ERROR_NOT_ENOUGH_MEMORY.cast_signed()])
 }
 
-/// Whether a connect goes on by itself.
+/// Whether a connect is in progress.
 pub(crate) fn is_under_way(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::WouldBlock
 }
 
-/// How many descriptors the process may have. No number is set here.
+/// The process's limit on descriptors. This system has none.
 pub(crate) fn descriptor_limit() -> Option<u64> {
     None
 }
 
-/// Whether the terminal at standard output obeys escape sequences. Older consoles do when they are asked to.
+/// Whether the terminal at standard output supports escape sequences. Older consoles have to be
+/// switched.
 pub(crate) fn obeys_sequences() -> bool {
     // SAFETY: GetStdHandle demands nothing.
     let output = unsafe { GetStdHandle(STD_OUTPUT_HANDLE) };
     let mut mode = 0;
-    // SAFETY: GetConsoleMode refuses what is no console, and writes a number.
+    // SAFETY: GetConsoleMode fails if it is not a console, and writes a number.
     // - valid for writes: `mode` is a number of this function.
     if unsafe { GetConsoleMode(output, &raw mut mode) } == 0 {
         return false;
     }
-    // SAFETY: SetConsoleMode refuses what is no console.
+    // SAFETY: SetConsoleMode fails if it is not a console.
     unsafe { SetConsoleMode(output, mode | ENABLE_VIRTUAL_TERMINAL_PROCESSING) != 0 }
 }
 
-/// Runs another program to its end in the place of this one. Returns only if it cannot.
+/// Runs another program to its end instead of this one. Returns only if it cannot.
 pub(crate) fn run_instead(command: &mut Command) -> io::Error {
-    // Ctrl-C is for the other one, whose end is this one's. It has no part in this handler.
+    // Ignores Ctrl-C, which the other program handles. This one ends with it.
     unsafe extern "system" fn ignore(_kind: u32) -> BOOL {
         1
     }
@@ -170,8 +171,9 @@ pub(crate) fn run_instead(command: &mut Command) -> io::Error {
     }
 }
 
-/// How many bytes the system has of a connection that were received and not read. It does not tell how many were sent and
-/// not taken by the peer's system: those are delivered all the same after a close, unless the peer sends more.
+/// Number of bytes of a connection in the system that were received but not read. It does not
+/// report those sent but not acknowledged, which are delivered even after a close, unless the peer
+/// sends more.
 pub(crate) fn left_in_system(socket: impl AsSocket) -> u64 {
     let socket = socket.as_socket().as_raw_socket();
     let mut bytes = 0;
@@ -188,13 +190,13 @@ pub(crate) fn left_in_system(socket: impl AsSocket) -> u64 {
     if outcome == 0 { bytes.into() } else { 0 }
 }
 
-/// By what number the system knows a socket.
+/// The system's number of a socket.
 #[allow(clippy::useless_conversion, reason = "it has 32 bits where addresses have")]
 pub(crate) fn number(socket: &Stream) -> u64 {
     socket.as_raw_socket().into()
 }
 
-/// Nothing but sockets can be registered.
+/// Only sockets can be registered.
 pub(crate) fn register_others(_: &Plain) -> Result<(), Box<dyn Error>> {
     Ok(())
 }

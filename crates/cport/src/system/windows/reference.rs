@@ -1,5 +1,5 @@
-//! What the call of Windows itself is seen to do, by bare calls and without a port of the library: for those rows of its
-//! semantics that are inferred, and not documented. Nothing is expected here, and nothing is judged.
+//! Observes the call of Windows itself, without a port of the library, for those rows of its
+//! semantics that are inferred and not documented. There are no expectations here.
 
 use std::env;
 use std::io::{self, Write as _};
@@ -39,7 +39,7 @@ const PERSISTENT: u8 = 2;
 const LEVEL: u8 = 4;
 const EDGE: u8 = 8;
 
-/// How long a packet may take, and how long none must come, in milliseconds.
+/// How long to wait for a packet that should arrive, and for one that should not, in milliseconds.
 const SOON: u32 = 300;
 
 #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "both are small")]
@@ -59,7 +59,7 @@ type Post = unsafe extern "system" fn(HANDLE, u32, usize, *const OVERLAPPED) -> 
 type Close = unsafe extern "system" fn(HANDLE) -> BOOL;
 type Any = unsafe extern "system" fn() -> isize;
 
-/// The call, and those that make ports for it.
+/// The call, and those that create ports for it.
 #[derive(Clone, Copy)]
 struct Calls {
     process: Process,
@@ -68,10 +68,10 @@ struct Calls {
     close: Close,
 }
 
-/// What is tried of a row: its number, in words, and how.
+/// A trial of a row: its number, description and function.
 type Trial = (u8, &'static str, fn(Calls) -> io::Result<String>);
 
-/// A row, what was tried and what was seen, and of some what the library assumes.
+/// A row: trial, observation, and for some the library's assumption.
 pub(crate) struct Row {
     pub(crate) rule: u8,
     pub(crate) what: &'static str,
@@ -79,7 +79,7 @@ pub(crate) struct Row {
     pub(crate) assumed: Option<&'static str>,
 }
 
-/// All that is tried, or why nothing is.
+/// The results of all trials, or why there are none.
 pub(crate) fn reference() -> Result<Vec<Row>, String> {
     let calls = calls()?;
     let row = |(rule, what, run): Trial, assumed| {
@@ -108,7 +108,7 @@ pub(crate) fn reference() -> Result<Vec<Row>, String> {
     Ok(known.chain(assumed).collect())
 }
 
-/// The function of that name in a library.
+/// The function with that name in a library.
 fn function(library: HMODULE, name: &std::ffi::CStr) -> Option<Any> {
     // SAFETY: GetProcAddress demands a library that stays loaded, and a string with a zero at its end.
     // - loaded: none is ever freed here;
@@ -116,14 +116,16 @@ fn function(library: HMODULE, name: &std::ffi::CStr) -> Option<Any> {
     unsafe { GetProcAddress(library, name.as_ptr().cast()) }
 }
 
-/// The system's, or those of the library that `CPORT_REFERENCE` names, which has ports of its own.
+/// The system's calls, or those of the library that `CPORT_REFERENCE` names, which has its own
+/// ports.
 fn calls() -> Result<Calls, String> {
     let named = env::var_os("CPORT_REFERENCE");
     let library = match &named {
         Some(name) => {
             let wide: Vec<u16> = name.encode_wide().chain([0]).collect();
-            // SAFETY: LoadLibraryW reads a name that ends with a zero, and runs the code of what it loads.
-            // - `wide` does; the user who has named the library wants its code to run.
+            // SAFETY: LoadLibraryW reads a name that ends with a zero, and runs the code of the
+            // loaded library.
+            // - `wide` does; the user has named the library in order to run its code.
             unsafe { LoadLibraryW(wide.as_ptr()) }
         }
         // SAFETY: GetModuleHandleW demands a string with a zero at its end, which the macro makes.
@@ -140,8 +142,8 @@ fn calls() -> Result<Calls, String> {
     };
     let own = [c"cp_create_io_completion_port", c"cp_post", c"cp_close_handle"];
     let own = own.map(|name| function(library, name));
-    // SAFETY: `transmute` demands that what is called has this signature.
-    // - the documentation of the function says so, and the header of the other library.
+    // SAFETY: `transmute` demands that the function has this signature.
+    // - the function's documentation and the header of the other library have it.
     let process = unsafe { transmute::<Any, Process>(process) };
     let [Some(create), Some(post), Some(close)] = own else {
         let (create, post, close): (Create, Post, Close) =
@@ -165,14 +167,15 @@ struct Port {
     handle: HANDLE,
 }
 
-// SAFETY: a handle may be used by any thread of its process, and so may the calls, which hold no pointer of a thread.
+// SAFETY: a handle may be used by any thread of its process, and so may the calls, which hold no
+// thread-local pointers.
 unsafe impl Sync for Port {}
 
 impl Drop for Port {
     fn drop(&mut self) {
-        // SAFETY: the call demands a port that it knows and that is used no more.
-        // - known: `new` has made it by the calls that belong together;
-        // - no more: this owns it, and no borrow is left.
+        // SAFETY: the call demands a port that it knows and that is no longer used.
+        // - known: `new` has created it with the matching call;
+        // - no longer used: this owns it, and no borrow remains.
         unsafe { (self.calls.close)(self.handle) };
     }
 }
@@ -184,7 +187,8 @@ impl Port {
         Self { calls, handle }
     }
 
-    /// The call with one change and no room: the code of the call, if it has one, or that of the change.
+    /// The call with one change and no room. Returns the call's code if it has one, otherwise the
+    /// change's.
     fn change(&self, socket: &impl AsRawSocket, key: usize, change: (u8, u16, u8)) -> u32 {
         let (operation, event_filter, trigger) = change;
         let mut one = SOCK_NOTIFY_REGISTRATION {
@@ -195,10 +199,10 @@ impl Port {
             triggerFlags: trigger,
             registrationResult: u32::MAX,
         };
-        // SAFETY: the call reads and writes as many changes as it is told at the first pointer, and nothing at others that
-        // are null with a count of 0.
-        // - one change: `one` is a local, borrowed by this alone;
-        // - the port: `self` has it open.
+        // SAFETY: the call reads and writes the given number of changes at the first pointer, and
+        // accesses nothing at null pointers with a count of 0.
+        // - one change: `one` is a local, borrowed only here;
+        // - the port: `self` keeps it open.
         let code = unsafe {
             (self.calls.process)(
                 self.handle,
@@ -221,8 +225,9 @@ impl Port {
     fn next(&self, milliseconds: u32) -> Option<(usize, u32)> {
         let mut entry = OVERLAPPED_ENTRY::default();
         let mut count = 0;
-        // SAFETY: the call writes as many packets as it is told at the second pointer, and their number at the third.
-        // - one packet, a number: both are locals, borrowed by this alone;
+        // SAFETY: the call writes at most the given number of packets at the second pointer, and
+        // their number at the third.
+        // - one packet, a number: both are locals, borrowed only here;
         // - the port: as above.
         let code = unsafe {
             (self.calls.process)(
@@ -239,24 +244,24 @@ impl Port {
             .then_some((entry.lpCompletionKey, entry.dwNumberOfBytesTransferred))
     }
 
-    /// What comes next, in words.
+    /// The next packet, as text.
     fn told(&self) -> String {
         self.next(SOON).map_or_else(|| "nothing".to_owned(), |(_, events)| named(events))
     }
 
-    /// Has the operations of a socket end here.
+    /// Associates a socket's operations with this port.
     fn associate(&self, socket: &impl AsRawSocket, key: usize) -> u32 {
         let handle = ptr::without_provenance_mut(
             usize::try_from(socket.as_raw_socket()).expect("a socket is an address wide"),
         );
         // SAFETY: the call touches no memory of this process.
-        // - the port: `self` has it open.
+        // - the port: `self` keeps it open.
         let done = unsafe { (self.calls.create)(handle, self.handle, key, 0) };
         let error = io::Error::last_os_error().raw_os_error();
         if done.is_null() { error.map_or(u32::MAX, i32::cast_unsigned) } else { 0 }
     }
 
-    /// The next packet, in words: of which key, and whether it is that of an operation.
+    /// The next packet, as text: its key, and whether it is that of an operation.
     fn origin(&self) -> String {
         let mut entry = OVERLAPPED_ENTRY::default();
         let mut count = 0;
@@ -284,18 +289,20 @@ impl Port {
     }
 
     fn post(&self, number: u32) {
-        // SAFETY: the call demands nothing of memory: the pointer is handed on as it is, and nobody follows it.
+        // SAFETY: the call demands nothing of memory: it passes the pointer on, and nothing
+        // dereferences it.
         unsafe { (self.calls.post)(self.handle, number, 0, ptr::null()) };
     }
 }
 
-/// Until what is on its way within the machine has come: no call tells it of a socket that is not asked about yet.
+/// Waits until data in transit within the machine has arrived: no call reports that for a socket
+/// that is not being queried yet.
 #[allow(clippy::disallowed_methods, reason = "what is to be awaited is what is tried")]
 fn pause(time: Duration) {
     thread::sleep(time);
 }
 
-/// Conditions by their names.
+/// Conditions as text.
 fn named(events: u32) -> String {
     let names = [(1, "IN"), (2, "OUT"), (4, "HANGUP"), (0x40, "ERR"), (0x80, "REMOVE")];
     let known: Vec<_> =
@@ -303,7 +310,7 @@ fn named(events: u32) -> String {
     if known.is_empty() { format!("{events:#x}") } else { known.join(" ") }
 }
 
-/// A code, or that there is none.
+/// A code as text.
 fn code(code: u32) -> String {
     if code == 0 { "done".to_owned() } else { format!("code {code}") }
 }
@@ -403,7 +410,7 @@ fn ended(calls: Calls) -> io::Result<String> {
     Ok(seen.join("; "))
 }
 
-/// A stream that is not connected, and does not wait.
+/// A non-blocking stream that is not connected.
 fn unconnected() -> io::Result<OwnedSocket> {
     // SAFETY: socket demands nothing of memory.
     let number = unsafe { socket(AF_INET.into(), SOCK_STREAM, 0) };
@@ -411,7 +418,7 @@ fn unconnected() -> io::Result<OwnedSocket> {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: `from_raw_socket` demands an open socket that nothing else owns.
-    // - the call has returned it just now.
+    // - the call has just returned it.
     let made = unsafe { OwnedSocket::from_raw_socket(number.try_into().expect("a number")) };
     let mut on = 1;
     // SAFETY: this request of ioctlsocket reads one number through its argument.
@@ -423,7 +430,7 @@ fn unconnected() -> io::Result<OwnedSocket> {
     }
 }
 
-/// A stream that begins to connect to where nothing listens.
+/// A stream that starts to connect to an address without a listener.
 fn refused() -> io::Result<OwnedSocket> {
     let refused = unconnected()?;
     let free = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
@@ -433,21 +440,21 @@ fn refused() -> io::Result<OwnedSocket> {
         sin_addr: IN_ADDR { S_un: IN_ADDR_0 { S_addr: u32::from_ne_bytes([127, 0, 0, 1]) } },
         sin_zero: [0; 8],
     };
-    // SAFETY: connect reads as many bytes at the pointer as it is told.
+    // SAFETY: connect reads the given number of bytes at the pointer.
     // - valid: `address` is a local of that size; the socket is open.
     unsafe { connect(number(&refused), (&raw const address).cast(), SIZES.0) };
     Ok(refused)
 }
 
-/// The number of a socket, as the calls take it.
+/// The number of a socket, in the calls' type.
 fn number(socket: &impl AsRawSocket) -> usize {
     socket.as_raw_socket().try_into().expect("a socket is an address wide")
 }
 
-/// Closes a stream so that its peer hears of a reset.
+/// Closes a stream so that its peer gets a reset.
 fn reset(stream: TcpStream) {
     let hard = LINGER { l_onoff: 1, l_linger: 0 };
-    // SAFETY: setsockopt reads as many bytes at the pointer as it is told.
+    // SAFETY: setsockopt reads the given number of bytes at the pointer.
     // - valid: `hard` is a local of that size; the socket is open.
     unsafe {
         setsockopt(number(&stream), SOL_SOCKET, SO_LINGER, (&raw const hard).cast(), SIZES.1)
@@ -458,7 +465,7 @@ fn reset(stream: TcpStream) {
 fn failed(calls: Calls) -> io::Result<String> {
     let (port, refused) = (Port::new(calls), refused()?);
     port.enable(&refused, 1, OUT, LEVEL | ONESHOT);
-    // Windows tries a few times before it gives up.
+    // Windows retries several times before it gives up.
     let first = port.next(5000).map_or_else(|| "nothing".to_owned(), |(_, events)| named(events));
     let port = Port::new(calls);
     let (near, far) = super::pair()?;
@@ -478,13 +485,13 @@ fn fresh(calls: Calls) -> io::Result<String> {
     Ok(format!("{silent}; {}", port.told()))
 }
 
-/// What a receive needs that waits. It is the kernel's until the receive has ended.
+/// The memory of a pending receive. It belongs to the kernel until the receive has ended.
 struct Receive {
     overlapped: OVERLAPPED,
     byte: u8,
 }
 
-/// Begins to receive a byte.
+/// Starts to receive a byte.
 fn receive(near: &impl AsRawSocket) -> *mut Receive {
     let socket = usize::try_from(near.as_raw_socket()).expect("a socket is an address wide");
     let memory = Box::into_raw(Box::new(Receive { overlapped: OVERLAPPED::default(), byte: 0 }));
@@ -494,38 +501,40 @@ fn receive(near: &impl AsRawSocket) -> *mut Receive {
     // SAFETY: as above.
     let buf = unsafe { &raw mut (*memory).byte };
     let (buffer, mut flags) = (WSABUF { len: 1, buf }, 0);
-    // SAFETY: WSARecv reads as many buffers as it is told, and flags, before it returns. Until it is done it writes to the
-    // buffer and to the OVERLAPPED.
+    // SAFETY: WSARecv reads the given number of buffers, and flags, before it returns. Until it has
+    // ended, it writes to the buffer and to the OVERLAPPED.
     // - before it returns: both are locals;
-    // - until it is done: `end` alone frees the memory, and only then.
+    // - until it has ended: only `end` frees the memory, and only then.
     unsafe {
         WSARecv(socket, &raw const buffer, 1, ptr::null_mut(), &raw mut flags, overlapped, None)
     };
     memory
 }
 
-/// Ends a receive. The memory of one that does not end stays the kernel's.
+/// Ends a receive. If it does not end, its memory stays with the kernel.
 fn end(near: &impl AsRawSocket, memory: *mut Receive) {
     let socket = usize::try_from(near.as_raw_socket()).expect("a socket is an address wide");
     // SAFETY: as in `receive`.
     let overlapped = unsafe { &raw const (*memory).overlapped };
-    // SAFETY: CancelIoEx looks for a request that was made with this address, and does not touch what lies there.
+    // SAFETY: CancelIoEx looks for a request that was made with this address, and does not access
+    // that memory.
     unsafe { CancelIoEx(ptr::without_provenance_mut(socket), overlapped) };
     pause(Duration::from_millis(20));
     let (mut len, mut flags) = (0, 0);
-    // SAFETY: WSAGetOverlappedResult reads an OVERLAPPED, and writes a count and flags. It does not wait, as it is told.
-    // - valid: it is that of a box that nobody has freed; the others are locals.
+    // SAFETY: WSAGetOverlappedResult reads an OVERLAPPED, and writes a count and flags. With this
+    // argument it does not wait.
+    // - valid: it is in a box that has not been freed; the others are locals.
     let done =
         unsafe { WSAGetOverlappedResult(socket, overlapped, &raw mut len, 0, &raw mut flags) };
     // SAFETY: WSAGetLastError demands nothing.
     if done != 0 || unsafe { WSAGetLastError() } != WSA_IO_INCOMPLETE {
         // SAFETY: `from_raw` demands a pointer of `into_raw` that nothing else uses.
-        // - `receive` has made it, and this is its end.
+        // - `receive` has created it, and it ends here.
         drop(unsafe { Box::from_raw(memory) });
     }
 }
 
-/// The library has sockets in both ways on one port, and takes the packets of either as they are told apart here.
+/// The library has sockets in both ways on one port, and distinguishes their packets as here.
 fn associated(calls: Calls) -> io::Result<String> {
     let (port, other) = (Port::new(calls), Port::new(calls));
     let (near, mut far) = super::pair()?;

@@ -1,6 +1,7 @@
-//! Ctrl-C, Ctrl-Break and the end of the console as something that a thread can wait for, with a limit.
+//! Ctrl-C, Ctrl-Break and the end of the console as signals that a thread can wait for, with a
+//! timeout.
 //!
-//! The system starts a thread for each, which calls the handler. So the handler may lock.
+//! The system starts a thread for each of them, which calls the handler. So the handler may lock.
 
 use std::io;
 use std::process;
@@ -11,11 +12,11 @@ use std::time::Duration;
 use windows_sys::Win32::System::Console::{CTRL_BREAK_EVENT, CTRL_C_EVENT, SetConsoleCtrlHandler};
 use windows_sys::core::BOOL;
 
-/// So many that ask for the end are obeyed one after the other; a further one ends the process at once, whatever
-/// the thread that should obey is doing.
+/// This many signals requesting the end are handled one after the other. Another one ends the
+/// process immediately, whatever the handling thread is doing.
 const OBEYED: u32 = 2;
 
-/// What the process was asked, and has not looked at yet. A handler gets no argument of its own.
+/// The unhandled requests to the process. A handler gets no context argument.
 static ASKED: Asked = Asked {
     state: Mutex::new(State { count: 0, end: false, wake: false, impatient: false }),
     changed: Condvar::new(),
@@ -39,15 +40,15 @@ impl Asked {
     }
 }
 
-/// What the process was asked, and has not looked at yet.
+/// The unhandled requests to the process.
 pub(crate) struct Signals(());
 
 /// Ends a wait for signals.
 pub(crate) struct Waker(());
 
 impl Signals {
-    /// From now on Ctrl-C, Ctrl-Break and the end of the console ask for the end. The third of them ends the process
-    /// at once.
+    /// From now on Ctrl-C, Ctrl-Break and the end of the console request the end. The third of them
+    /// ends the process immediately.
     pub(crate) fn new() -> io::Result<Self> {
         // SAFETY: SetConsoleCtrlHandler demands a function that may be called by any thread until the process ends.
         // - any thread: `handle` uses nothing but a static with a lock;
@@ -62,7 +63,7 @@ impl Signals {
         Waker(())
     }
 
-    /// Waits for a signal or a wake, or until the time is over.
+    /// Waits for a signal, a wake or the timeout.
     pub(crate) fn wait(&self, limit: Option<Duration>) -> io::Result<()> {
         let is_quiet = |state: &mut State| !state.wake;
         let mut state = match limit {
@@ -82,17 +83,17 @@ impl Signals {
         Ok(())
     }
 
-    /// Whether the end was asked for since the last time.
+    /// Whether the end was requested since the last call.
     pub(crate) fn end(&self) -> bool {
         std::mem::take(&mut ASKED.lock().end)
     }
 
-    /// Nothing asks for numbers here.
+    /// Nothing requests numbers here.
     pub(crate) fn numbers(&self) -> bool {
         false
     }
 
-    /// From now on one more ends the process at once.
+    /// From now on another one ends the process immediately.
     pub(crate) fn last_warning(&self) {
         ASKED.lock().impatient = true;
     }
@@ -105,7 +106,7 @@ impl Waker {
     }
 }
 
-/// The codes are those that a shell of Unix gives for SIGINT and SIGTERM.
+/// The exit codes of a Unix shell for SIGINT and SIGTERM.
 unsafe extern "system" fn handle(kind: u32) -> BOOL {
     let mut state = ASKED.lock();
     state.count += 1;
@@ -117,8 +118,8 @@ unsafe extern "system" fn handle(kind: u32) -> BOOL {
     drop(state);
     ASKED.changed.notify_all();
     if kind != CTRL_C_EVENT && kind != CTRL_BREAK_EVENT {
-        // The console is closed, or the session ends: when this returns the system ends the process. It does so
-        // some seconds later in any case.
+        // The console is being closed, or the session is ending: when this returns, the system ends
+        // the process. It does so after some seconds in any case.
         loop {
             thread::park();
         }

@@ -71,7 +71,7 @@ impl Terminal {
         let end = || fs::File::options().read(true).write(true).open(&name).unwrap();
         command.env("TERM", "xterm").env_remove("COLUMNS");
         let child = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
-        // It holds the terminal's other end, without which there is no end of the output.
+        // It holds the terminal's other end, which would keep the output open.
         drop(command);
         let output = Arc::new(Mutex::new(Vec::new()));
         let shared = Arc::clone(&output);
@@ -96,7 +96,7 @@ impl Terminal {
         self.wait_until(words, |text| text.contains(words));
     }
 
-    /// Waits until what was written is as it is wanted.
+    /// Waits until the output is as wanted.
     pub(crate) fn wait_until(&self, wanted: &str, is_so: impl Fn(&str) -> bool) {
         let begun = Instant::now();
         while !is_so(&self.text()) {

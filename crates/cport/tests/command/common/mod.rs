@@ -1,4 +1,4 @@
-//! Running the command, with a deadline for everything. What takes the system to do stands in a file for each.
+//! Runs the command, with a deadline for everything. Each system has its own file.
 
 #![allow(dead_code, reason = "each system uses a part of it")]
 #![allow(clippy::unwrap_used, reason = "what goes wrong here is the failure of the test")]
@@ -82,7 +82,7 @@ impl Running {
         let doomed = Arc::clone(&child);
         thread::spawn(move || {
             if watched.recv_timeout(2 * DEADLINE).is_err() {
-                // Ended meanwhile is as good; it is told from another process by `Child`.
+                // It may have ended meanwhile; `Child` prevents mistaking another process for it.
                 let _ = doomed.lock().unwrap().kill();
             }
         });
@@ -120,7 +120,7 @@ impl Running {
         system::terminate(self.pid);
     }
 
-    /// How many sockets it has open, or, where that cannot be told, things of any kind.
+    /// The number of open sockets, or of all descriptors where sockets cannot be counted.
     pub(crate) fn open(&self) -> usize {
         system::open(&self.child.lock().unwrap())
     }
@@ -137,7 +137,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // A test that failed leaves nothing behind.
+        // A failed test leaves nothing running.
         let mut child = self.child.lock().unwrap();
         let _ = child.kill();
         let _ = child.wait();
@@ -154,7 +154,7 @@ pub(crate) const MIB: usize = 1024 * 1024;
 /// The ways in which `cport echo` serves TCP.
 pub(crate) const WAYS: [&[&str]; 2] = [&[], &["--operations"]];
 
-/// Starts `cport echo` and returns it with the address that its first line tells.
+/// Starts `cport echo` and returns it with the address in its first line.
 pub(crate) fn echo(arguments: &[&str]) -> (Running, SocketAddr) {
     served(cport(&[&["echo", "--listen", "127.0.0.1:0"], arguments].concat()))
 }
@@ -167,7 +167,7 @@ pub(crate) fn served(command: Command) -> (Running, SocketAddr) {
     (server, address.unwrap_or_else(|| panic!("no address in the first line: {first:?}")))
 }
 
-/// Makes a call until no signal interrupts it: one with a timeout does not go on by itself.
+/// Repeats a call until no signal interrupts it: the system does not restart one with a timeout.
 pub(crate) fn uninterrupted<R>(mut call: impl FnMut() -> io::Result<R>) -> io::Result<R> {
     loop {
         match call() {
@@ -177,7 +177,7 @@ pub(crate) fn uninterrupted<R>(mut call: impl FnMut() -> io::Result<R>) -> io::R
     }
 }
 
-/// Whether a call on a socket has come to its time-out.
+/// Whether a call on a socket has timed out.
 pub(crate) fn is_over_time(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
@@ -205,7 +205,7 @@ pub(crate) fn connect(server: SocketAddr) -> TcpStream {
 /// Writes until the server takes no more; returns how much that was.
 pub(crate) fn filled(stream: &mut TcpStream) -> usize {
     let (chunk, mut sent) = (content(3, MIB), 1);
-    // The server has accepted once this comes back. So long does that take on this machine.
+    // The server has accepted once this returns. The time this takes depends on the machine.
     let begun = Instant::now();
     stream.write_all(&chunk[..1]).unwrap();
     assert_eq!(uninterrupted(|| stream.peek(&mut [0])).unwrap(), 1);

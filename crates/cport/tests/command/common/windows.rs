@@ -20,7 +20,7 @@ use windows_sys::Win32::System::Threading::{
 use windows_sys::core::BOOL;
 use windows_sys::w;
 
-/// The process that is tested gets a console of its own, which nobody sees.
+/// The tested process gets its own invisible console.
 pub(super) fn set_apart(command: &mut Command) {
     command.creation_flags(CREATE_NO_WINDOW);
 }
@@ -40,7 +40,7 @@ pub(super) fn terminate(process: u32) {
     at_the_console_of(process, key);
 }
 
-/// Wine says so by a function that Windows does not have.
+/// Wine has a function that Windows does not have.
 fn is_wine() -> bool {
     // SAFETY: GetModuleHandleW demands a string with a zero at its end, which the macro makes.
     let library = unsafe { GetModuleHandleW(w!("ntdll.dll")) };
@@ -50,7 +50,7 @@ fn is_wine() -> bool {
     unsafe { GetProcAddress(library, c"wine_get_version".as_ptr().cast()) }.is_some()
 }
 
-/// What [`press`] is told.
+/// The argument of [`press`].
 const PROCESS: &str = "CPORT_TEST_PROCESS";
 const KEY: &str = "CPORT_TEST_KEY";
 
@@ -101,7 +101,7 @@ pub(super) fn open(child: &Child) -> usize {
     usize::try_from(count).unwrap()
 }
 
-/// What [`write_to_a_console`] is told: the width, and the arguments between line breaks.
+/// The arguments of [`write_to_a_console`]: the width, and the arguments between line breaks.
 const WIDTH: &str = "CPORT_TEST_WIDTH";
 const ARGUMENTS: &str = "CPORT_TEST_ARGUMENTS";
 /// Lines of the screen.
@@ -139,11 +139,11 @@ fn write_to_a_console() {
     }
 }
 
-/// Makes the window as wide as said, and what is behind it as well.
+/// Sets the width of the window and of the buffer behind it.
 fn resize(screen: &File, width: i16) {
     let window = |right, bottom| SMALL_RECT { Left: 0, Top: 0, Right: right, Bottom: bottom };
     let (small, wanted) = (window(19, 9), window(width - 1, 19));
-    // Never is the window larger than what is behind it.
+    // The window is never larger than the buffer behind it.
     // SAFETY: SetConsoleWindowInfo reads a struct, and demands an open handle, which the file has.
     again_and_again("window", || unsafe {
         SetConsoleWindowInfo(screen.as_raw_handle(), 1, &raw const small)

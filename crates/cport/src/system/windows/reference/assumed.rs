@@ -1,4 +1,4 @@
-//! What the library assumes of the call, and the documentation does not say.
+//! The library's undocumented assumptions about the call.
 
 use std::io::{self, Write as _};
 use std::net::{TcpStream, UdpSocket};
@@ -18,7 +18,7 @@ use super::{
     number, pause, refused, reset, unconnected,
 };
 
-/// What is tried, and what should be seen if the library is right.
+/// Trials, with the observation that would confirm the library.
 pub(super) const TRIALS: [(Trial, &str); 8] = [
     (
         (10, "an empty filter: enabled; data, the peer's end; a reset", nothing_asked),
@@ -58,7 +58,7 @@ pub(super) const TRIALS: [(Trial, &str); 8] = [
     ),
 ];
 
-/// The next packet: its conditions, and of which of the sockets' keys it is.
+/// The next packet: its conditions, and which socket's key it has.
 fn of(port: &Port, names: [&str; 2]) -> String {
     match port.next(SOON) {
         Some((key @ 1..=2, events)) => format!("{} of {}", named(events), names[key - 1]),
@@ -67,7 +67,7 @@ fn of(port: &Port, names: [&str; 2]) -> String {
     }
 }
 
-/// The code of the call of this thread that has just failed.
+/// The code of this thread's last failed call.
 fn last_code() -> String {
     code(io::Error::last_os_error().raw_os_error().unwrap_or_default().cast_unsigned())
 }
@@ -123,18 +123,20 @@ fn edges(calls: Calls) -> io::Result<String> {
     seen.push(format!("{room}, {}", port.told()));
     far.write_all(b"y")?;
     seen.push(port.told());
-    // What has been queued twice is no answer to what comes next.
+    // Discards packets queued before the next step.
     while port.next(0).is_some() {}
     port.enable(&near, 1, IN, EDGE | PERSISTENT);
     seen.push(port.told());
     Ok(seen.join("; "))
 }
 
-/// For how long a socket has been connected.
+/// How long a socket has been connected.
 fn connect_time(socket: &impl AsRawSocket) -> String {
     let (mut seconds, mut size) = (0_u32, 4);
-    // SAFETY: getsockopt writes as many bytes at the pointer as the number at the last pointer says, and their number there.
-    // - valid: both are locals, and the first one has four bytes; the socket is open, since it is borrowed.
+    // SAFETY: getsockopt writes at most the number of bytes stored at the last pointer, and stores
+    // their number there.
+    // - valid: both are locals, and the first one has four bytes; the socket is open, since it is
+    //   borrowed.
     let outcome = unsafe {
         getsockopt(
             number(socket),
@@ -191,13 +193,14 @@ fn reused(calls: Calls) -> io::Result<String> {
 fn send(socket: &TcpStream) -> String {
     static mut BYTE: u8 = b'x';
     let buffer = WSABUF { len: 1, buf: &raw mut BYTE };
-    // Whenever it ends.
+    // It may end at any time.
     let overlapped: &mut OVERLAPPED = Box::leak(Box::default());
     let mut count = 0;
-    // SAFETY: WSASend reads the buffers that it is told of, writes their count, and has the OVERLAPPED and the bytes until
-    // the operation is over.
+    // SAFETY: WSASend reads the given buffers, writes their count, and uses the OVERLAPPED and the
+    // bytes until the operation ends.
     // - the buffer, the count: locals; the socket is open, since it is borrowed;
-    // - the OVERLAPPED: it is never freed, and nothing else has it; the byte: it is a static, which nothing writes to.
+    // - the OVERLAPPED: it is never freed, and nothing else uses it; the byte: it is a static,
+    //   which nothing writes to.
     let outcome = unsafe {
         WSASend(number(socket), &raw const buffer, 1, &raw mut count, 0, overlapped, None)
     };
@@ -215,8 +218,8 @@ fn associated(calls: Calls) -> io::Result<String> {
         let enabled = code(port.enable(&near, 1, IN, LEVEL | ONESHOT));
         let with = if is_one { &port } else { &other };
         let handle = ptr::without_provenance_mut(number(&near));
-        // SAFETY: the call demands no memory, but a handle that is open, and a port that it knows.
-        // - open: `near` is; known: `new` has made it.
+        // SAFETY: the call demands an open handle and a port that it knows, and accesses no memory.
+        // - open: `near` is; known: `new` has created it.
         let joined = unsafe { (calls.create)(handle, with.handle, 2, 0) };
         let joined = if joined.is_null() {
             format!("associated: {}", last_code())
