@@ -50,7 +50,7 @@ mod sockets;
 #[path = "loom/waits.rs"]
 mod waits;
 
-/// Stands in for the simulated kernel's sockets, which no model uses.
+/// Replaces the simulated kernel's sockets, which no model uses.
 mod sim {
     use crate::types::source::{BorrowedSource, Source};
 

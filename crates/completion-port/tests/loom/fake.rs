@@ -30,7 +30,7 @@ pub(crate) struct Fake {
     state: loom::sync::Mutex<FakeState>,
     changed: loom::sync::Condvar,
     descriptors: Descriptors,
-    /// Whether the kernel reports that `sleeper` sleeps. `asleep` stands in for real sleep.
+    /// Whether the kernel reports that `sleeper` sleeps. It sleeps only by setting `asleep`.
     tells: bool,
     is_one_shot: bool,
     sleeper: std::sync::OnceLock<thread::ThreadId>,
@@ -64,7 +64,7 @@ fn is_of_operation(edge: &Edge) -> bool {
 }
 
 impl FakeState {
-    /// Adds an edge for what holds now, if the descriptor is watched for it.
+    /// Adds an edge for the current readiness, if the descriptor is watched for it.
     fn look(&mut self) {
         if self.readable && self.until.is_some() && self.wanted.has(Facts::IN) {
             let name = self.name;
@@ -355,7 +355,7 @@ impl Submit<SocketTarget> for Handle {
     }
 }
 
-/// No model has a file, except those that stand in for the back end themselves.
+/// No model has a file, except those that act as the back end themselves.
 impl Files for Handle {
     fn is_file(&self, _descriptor: Descriptor) -> bool {
         false

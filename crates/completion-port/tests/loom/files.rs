@@ -66,7 +66,7 @@ impl Depot {
         FileRequest::new(self.engine.operation_of(op_index), target, FileKind::SyncAll, None)
     }
 
-    /// Starts an operation that can't be done at once.
+    /// Starts an operation that can't complete immediately.
     fn start(&self) -> Result<u64, ErrorKind> {
         self.start_until(Moment::NEVER)
     }
@@ -102,7 +102,7 @@ impl Depot {
         Ok(operation)
     }
 
-    /// What a thread of the back end does, once.
+    /// Completes one request, as a thread of the back end does.
     fn work(&self) {
         if let Some(request) = self.fake.start_file_request() {
             request.complete();

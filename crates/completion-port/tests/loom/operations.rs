@@ -880,7 +880,7 @@ fn a_deadline_that_is_over_during_a_check_in_vain_is_kept() {
             harbour.arm_until(9, None);
             assert_eq!(harbour.wait(&worker), Some(Seen::Ready(Events::IN)));
             harbour.fake.read();
-            // The deadline passes at once. The check is deferred to the next wait.
+            // The deadline passes immediately. The check is deferred to the next wait.
             let at = harbour.arm_until(0, Some(&worker));
             let other = spawn(&harbour, |harbour| {
                 visit(&harbour.engine, |worker| harbour.take_last(worker))

@@ -1,6 +1,6 @@
 //! Models the operations of one registration: the slot's word, the operation queues, and the phase
-//! of each operation (docs/design/OPERATIONS.md). Two counters stand in for the kernel: the bytes
-//! that can be received, and the room for sends.
+//! of each operation (docs/design/OPERATIONS.md). The kernel is two counters: the bytes that
+//! can be received, and the room for sends.
 
 use std::sync::Arc;
 
@@ -180,7 +180,7 @@ impl Board {
         }
     }
 
-    /// Returns the node of the lone operation, or `FIRST` if neither is lone.
+    /// Returns the node of the lone operation, or `FIRST` if there is none.
     fn own(&self) -> Node {
         if self.op(SECOND).is_lone() { SECOND } else { FIRST }
     }
@@ -1020,7 +1020,7 @@ fn the_key_leaves_with_the_last_flight_if_its_registration_is_removed() {
             assert_eq!(board.packets(SECOND), usize::from(is_started));
             assert!(!board.slot.word().is_lent(), "each flight has landed");
             if collects {
-                // The remover owned the key at once, or it was woken.
+                // The remover owned the key immediately, or it was woken.
                 if board.slot.word().is_live() {
                     let collected = board.slot.collect(0);
                     assert!(collected == Some(Ok(())) || collected.is_none(), "{collected:?}");

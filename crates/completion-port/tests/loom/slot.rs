@@ -20,7 +20,7 @@ use crate::types::interest::{Events, Interest};
 struct Cell {
     slot: Slot,
     key: UnsafeCell<Option<u32>>,
-    /// Counts slot nodes that a thread owns and has not yet processed. Stands in for the queue.
+    /// Counts slot nodes that a thread owns and has not yet processed. Replaces the queue.
     won: AtomicUsize,
     /// Whether the kernel would report that a read or a write doesn't block.
     readable: AtomicBool,
@@ -370,7 +370,7 @@ fn whatever_comes_during_a_check_makes_it_be_repeated() {
 
 #[test]
 fn what_comes_during_a_check_of_a_disabled_slot_is_found_when_it_is_enabled() {
-    // An error brings no further edge. Nor does an end that data preceded.
+    // Neither an error nor an end that follows data brings a further edge.
     for late in [Facts::ERR, Facts::RDHUP, Facts::HUP] {
         explore(move || {
             let cell = Arc::new(Cell::registered(LEVEL));

@@ -53,7 +53,7 @@ impl Quay {
         Arc::new(Self { engine, fake, name, is_shared, packets: AtomicUsize::new(0) })
     }
 
-    /// Starts an operation that can't be done at once.
+    /// Starts an operation that can't complete immediately.
     fn start(&self) -> Result<u64, ErrorKind> {
         self.start_until(Moment::NEVER)
     }
@@ -133,7 +133,7 @@ impl Quay {
         let request = engine.take_completed_socket(op_index);
         let reason = match step {
             Step::Try => {
-                // The request was declined, or the operation waited behind another one.
+                // The request was declined, or the operation waited after another one.
                 assert!(request.is_none_or(|request| request.target.is_declined));
                 self.submit(&op_ref);
                 engine.count_operation(worker, false);
