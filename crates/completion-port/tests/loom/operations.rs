@@ -821,8 +821,8 @@ fn the_deadlines_of_two_operations_are_both_kept() {
 }
 
 impl Harbour {
-    /// The token arms the registration for `after` milliseconds without a hint about what it has
-    /// read. Returns the deadline.
+    /// The token arms the registration for `after` milliseconds, without hints. Returns the
+    /// deadline.
     fn arm_until(&self, after: u64, worker: Option<&Arc<Worker>>) -> Moment {
         let (index, _) = name_parts(self.name);
         let at = in_milliseconds(&self.fake, after);
