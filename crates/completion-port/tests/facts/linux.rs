@@ -29,7 +29,7 @@ pub(super) fn no_record(_: &System) -> Option<&'static str> {
 /// The machine's kernel counts as settled after this long without an event.
 const QUIET: Duration = Duration::from_millis(3);
 
-/// How long to wait if no record tells what to expect.
+/// How long to wait without a record.
 pub(super) const PATIENCE: Duration = QUIET;
 
 /// An epoll entry belongs to the object and lasts while that has any descriptor.

@@ -1,5 +1,5 @@
 //! Kernel behaviour step by step, recorded once. The tests compare the record with this machine's
-//! kernel and, if that is Linux, with the simulated one. They thereby detect both a changed kernel
+//! kernel and, if that is Linux, with the simulated one. So they detect both a changed kernel
 //! and a wrong simulation.
 //!
 //! The records are `linux.txt` and `wine.txt`. Each line is one step. `linux.rs` and `windows.rs`
@@ -32,7 +32,7 @@ use linux as kernel;
 #[cfg(windows)]
 use windows as kernel;
 
-/// How long to wait for a refused connect if no record tells what to expect.
+/// How long to wait for a refused connect without a record.
 const CONNECTS: Duration = Duration::from_secs(3);
 
 /// The beginning of the line of a call.

@@ -50,7 +50,7 @@ pub(super) fn no_record(system: &System) -> Option<&'static str> {
 /// The kernel counts as settled after this many milliseconds without an event.
 const QUIET: u32 = 3;
 
-/// How long to wait if no record tells what to expect.
+/// How long to wait without a record.
 pub(super) const PATIENCE: Duration = Duration::from_millis(100);
 
 /// A watch belongs to a handle. After that is closed, it can't be queried. Another handle of the
