@@ -73,8 +73,8 @@ fn a_forked_child_takes_nothing_of_its_parents_batch_epoll() {
     });
 }
 
-/// Rule 32. A simulated kernel has no processes, so only the real one is asked; in a process of its
-/// own, since a fork would keep the sockets of other tests open.
+/// Rule 32. A simulated kernel has no processes, so only the real one is tested. Runs in a child
+/// process, since a fork would keep the sockets of other tests open.
 #[test]
 fn a_forked_child_is_told_so_and_the_parent_goes_on_epoll() {
     if !in_a_process_of_its_own("children::a_forked_child_is_told_so_and_the_parent_goes_on_epoll")

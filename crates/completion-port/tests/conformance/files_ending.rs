@@ -519,19 +519,19 @@ on_every_file_system! {
         port.start(id, Operation::write_at(b"SOME".to_vec(), 0)).unwrap();
         let Outcome::Written(Ok(4), _) = outcome(&port, system) else { panic!("it goes on") };
         assert_eq!(system.contents(&file), b"SOME bytes");
-        // What writes nothing would do so for ever.
+        // A write that transfers nothing would be repeated forever.
         kernel.shorten_next_file(0);
         port.start(id, Operation::write_at(b"none".to_vec(), 0)).unwrap();
         let error = outcome(&port, system).error().unwrap();
         assert_eq!((error.os_code(), error.transferred()), (Some(codes::EIO), 0));
-        // And fails in its midst.
+        // The continuation of a shortened transfer fails.
         for (operation, call) in [
             (Operation::write_at(b"more".to_vec(), 0), Call::Write),
             (Operation::read_at(room(4), 0), Call::Read),
         ] {
             system.set_cached(&file, 0);
             kernel.shorten_next_file(3);
-            // It is looked at before the count.
+            // The error is checked before the byte count.
             kernel.fail_next_file_after(1, codes::EIO);
             port.start(id, operation).unwrap();
             let error = outcome(&port, system).error().unwrap();
@@ -541,7 +541,7 @@ on_every_file_system! {
         assert_eq!(system.contents(&file), b"morE bytes");
     }
 
-    /// Rule 74: a disk that fails fails what is to be put on it, too. The next one is as any other.
+    /// Rule 74: a sync reports the failure of the disk. The next sync succeeds.
     fn a_disk_that_fails_is_told_by_what_puts_a_file_on_it(system: &System) {
         let Some(kernel) = system.kernel() else { return };
         let port = sockets_on(system);
@@ -559,7 +559,7 @@ on_every_file_system! {
     }
 }
 
-/// A buffer whose code panics once, after so many calls.
+/// A buffer whose code panics once, after a given number of calls.
 #[derive(Debug)]
 struct Failing {
     bytes: Vec<u8>,
@@ -581,7 +581,8 @@ impl Failing {
     }
 }
 
-// SAFETY: the room is that of what it is made of, which promises the same.
+// SAFETY: `Buffer` requires stable memory and truthful lengths.
+// - the memory is that of `bytes`, whose own implementation promises the same.
 unsafe impl Buffer for Failing {
     fn filled<'b>(&'b self, part: &mut dyn FnMut(&'b [u8])) {
         self.bytes.filled(part);
@@ -589,23 +590,25 @@ unsafe impl Buffer for Failing {
 
     unsafe fn room<'b>(&'b mut self, part: &mut dyn FnMut(&'b mut [MaybeUninit<u8>])) {
         self.note_call();
-        // SAFETY: the room is that of the vector, and the caller's promise holds for it.
+        // SAFETY: the caller must write only initialized bytes.
+        // - the memory is the vector's, so the caller's promise to `room` holds for it.
         unsafe { self.bytes.room(part) };
     }
 
     unsafe fn set_filled(&mut self, len: usize) {
         self.note_call();
-        // SAFETY: `set_filled` demands that the first bytes of the room are initialized.
-        // - the room is that of these bytes, and the caller says so.
+        // SAFETY: `set_filled` requires that the first `len` bytes are initialized.
+        // - the memory is the vector's, so the caller's promise to `set_filled` holds for it.
         unsafe { self.bytes.set_filled(len) };
     }
 }
 
-/// Where a read hangs.
+/// The offset at which a read hangs.
 #[cfg(target_os = "linux")]
 const PLACE: u32 = 4 * 4096;
 
-/// Rule 72: nor does a disk that does not answer give up what a thread has begun with. Its packet comes when it is done.
+/// Rule 72: a thread can't abandon a read that a disk does not answer. Its packet comes when the
+/// read is done.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_read_of_a_disk_that_hangs_is_cancelled_epoll() {
@@ -639,8 +642,8 @@ fn a_read_of_a_disk_that_hangs_is_cancelled_epoll() {
     silent(&port, &system);
 }
 
-/// Rule 73: not for a disk that does not answer, which goes on to write to the buffer when it does. The file is open until
-/// then.
+/// Rule 73: dropping a port doesn't wait for a disk that does not answer. The disk writes to the
+/// buffer later, and the file stays open until then.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_port_is_dropped_while_a_disk_hangs_epoll() {
@@ -675,7 +678,7 @@ fn a_port_is_dropped_while_a_disk_hangs_epoll() {
     }
 }
 
-/// Rule 73: every call is refused there, and the parent's operations go on.
+/// Rule 73: every call fails in the child, and the parent's operations continue.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_forked_child_starts_nothing_on_files_epoll() {
@@ -713,7 +716,7 @@ fn a_forked_child_starts_nothing_on_files_epoll() {
     }
 }
 
-/// Rule 73: a port leaves no thread behind, and no descriptor.
+/// Rule 73: a dropped port leaves no thread and no descriptor behind.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_port_leaves_nothing_that_did_operations_on_files_epoll() {
@@ -744,7 +747,7 @@ fn a_port_leaves_nothing_that_did_operations_on_files_epoll() {
     }
 }
 
-/// Rule 74: the system's own code, by threads, whose calls can be refused.
+/// Rule 74: the same with the system's own code, on threads, whose calls a sandbox can refuse.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_disk_that_fails_is_told_by_what_puts_a_file_on_it_epoll() {
@@ -778,7 +781,7 @@ fn a_disk_that_fails_is_told_by_what_puts_a_file_on_it_epoll() {
     }
 }
 
-/// Rule 74: where the system gives no ring one is refused, or else threads do it.
+/// Rule 74: if the system has no ring, requesting one fails, and otherwise threads are used.
 #[cfg(target_os = "linux")]
 #[test]
 fn without_a_ring_threads_do_it_epoll() {

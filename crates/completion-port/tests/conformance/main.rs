@@ -1,12 +1,13 @@
-//! The contract, rule by rule, on every back end that the machine has.
+//! The contract, rule by rule, on every back end that the machine supports.
 //!
-//! `docs/SEMANTICS.md` has a section for each rule. The documentation of each claim here begins with its rule,
-//! and `cargo xtask semantics` lists the claims in the section; `table` checks that the lists are up to date.
+//! `docs/SEMANTICS.md` has a section for each rule. The documentation of each claim begins with its
+//! rule, and `cargo xtask semantics` lists the claims in that section. `table` checks that the
+//! lists are up to date.
 //!
-//! The claims stand in files by rule; the first line of a file says which. What several of them need is in
-//! `kit`. A file of claims imports nothing from another one.
+//! The claims are grouped in files by rule, which the first line of a file names. Shared code is in
+//! `kit`. A claim file imports nothing from another one.
 //!
-//! Files and claims with `cfg(target_os = "linux")` make calls that only such a system has.
+//! Files and claims with `cfg(target_os = "linux")` make calls that only Linux has.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 #![cfg_attr(

@@ -1,4 +1,4 @@
-//! `docs/SEMANTICS.md` and the claims in this folder agree.
+//! Checks that `docs/SEMANTICS.md` and the claims in this folder agree.
 
 mod claims;
 
@@ -8,10 +8,11 @@ use std::path::Path;
 
 use claims::{COLUMNS, Claim, TESTS, claims, claims_of, generate, rule_of, sections};
 
-/// The rules, by number. Each of those of the reference about overlapped operations is several others here.
+/// The numbers of the rules. Those of the reference about overlapped operations are split into
+/// several rules here.
 const RULES: std::ops::RangeInclusive<u32> = 1..=75;
 const SPLIT: std::ops::RangeInclusive<u32> = 41..=44;
-/// Numbers of removed rules, which are not used again.
+/// The numbers of removed rules, which are not reused.
 const REMOVED: [u32; 1] = [66];
 
 fn root() -> &'static Path {
@@ -24,12 +25,12 @@ fn page() -> String {
 
 struct Rule {
     number: u32,
-    /// Whether it says anything besides its tests.
+    /// Whether it has text besides its tests.
     has_text: bool,
     claims: Vec<String>,
 }
 
-/// The names in a list of tests, as `module::claim`.
+/// Returns the names in a list of tests, as `module::claim`.
 fn names(list: &str) -> Vec<String> {
     let mut names = Vec::new();
     for span in list.split('`').skip(1).step_by(2) {
@@ -40,7 +41,7 @@ fn names(list: &str) -> Vec<String> {
     names
 }
 
-/// The rules of a page: each has a heading, a text, and a list of tests.
+/// Returns the rules of a page: each has a heading, a text, and a list of tests.
 fn rules_of(page: &str) -> Vec<Rule> {
     let rule = |section: Vec<&str>| {
         let number = section.first().and_then(|line| rule_of(line))?;
@@ -83,7 +84,7 @@ fn the_page_says_which_rules_have_been_removed() {
     }
 }
 
-/// The numbers in a text such as `here 50–52, 65; files 67`: 50, 51, 52, 65, 67.
+/// Returns the numbers in a text such as `here 50–52, 65; files 67`: 50, 51, 52, 65, 67.
 fn numbers(text: &str) -> Vec<u32> {
     let is_of_range = |c: char| c.is_ascii_digit() || c == '–';
     let ranges = text.split(|c| !is_of_range(c)).filter(|range| !range.is_empty());
@@ -146,7 +147,7 @@ fn the_page_has_the_lists_that_the_claims_make() {
     assert_eq!(page(), made);
 }
 
-/// The files below the folder `conformance`, as names of modules and sources.
+/// Returns the files in the folder `below` of `conformance`, as module names and sources.
 fn sources(below: &str) -> Vec<(String, String)> {
     let files = fs::read_dir(root().join("tests/conformance").join(below)).unwrap();
     let sources = files.map(|file| file.unwrap().path()).filter(|path| path.is_file());
@@ -157,7 +158,7 @@ fn sources(below: &str) -> Vec<(String, String)> {
     named.collect()
 }
 
-/// The modules of this crate that a source names, each as the first two words of its path.
+/// Returns the modules of this crate that a source names, each as the first two words of its path.
 fn modules_named<'s>(source: &'s str) -> Vec<(&'s str, &'s str)> {
     let code = source.lines().filter(|line| !line.trim_start().starts_with("//"));
     let behind = |line, from| str::split(line, from).skip(1);
@@ -176,13 +177,13 @@ fn claims_import_the_kit_and_no_other_claims() {
     assert!(files.len() > 20, "the files of claims were not found");
     for (file, source) in files {
         for (module, _) in modules_named(&source) {
-            // In the macros of `detection` `super` is the file itself.
+            // In the macros of `detection`, `super` is the file itself.
             assert!(matches!(module, "kit" | ""), "{file}.rs imports {module}.rs");
         }
     }
 }
 
-/// In this order each module of the kit may import those before it.
+/// Each module of the kit may import only those before it.
 const KIT: [&str; 11] = [
     "codes",
     "threads",
