@@ -622,7 +622,7 @@ on_edge_triggered_systems! {
         }
     }
 
-    /// Rule 30: the new set doesn't confuse a reused number with what it named before.
+    /// Rule 30: the new set doesn't confuse a reused number with its former object.
     fn a_rebuilt_set_leaves_a_reused_number_alone(system: &System) {
         system.not_by_kqueue("entries that outlive their numbers");
         until_undisturbed(|| {
@@ -773,7 +773,7 @@ on_edge_triggered_systems! {
     }
 
     /// Rules 23 and 30: an adopted kernel entry, of a registration that requested more, watches
-    /// only for what is requested now.
+    /// only for the current interest.
     fn an_entry_that_is_taken_over_watches_for_what_is_asked_for(system: &System) {
         system.several_threads_wait();
         until_undisturbed(|| {

@@ -1,8 +1,8 @@
 //! Rules 38 and 39 with each method of block detection: announced blocks, and blocks that the port
 //! detects.
 //!
-//! A handler blocks on an obstacle of the kit. A simulated kernel is told that the handler's thread
-//! sleeps.
+//! A handler blocks on an obstacle of the kit. The test tells a simulated kernel that the handler's
+//! thread sleeps.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};

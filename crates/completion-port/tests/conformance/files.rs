@@ -252,7 +252,7 @@ on_every_file_system! {
         drop(port.remove_and_wait(id.id(), None).unwrap());
     }
 
-    /// Rule 68: the error also tells how much was transferred before.
+    /// Rule 68: the error also reports how much was transferred before.
     fn what_a_file_does_not_allow_is_the_outcome(system: &System) {
         let port = sockets_on(system);
         let mut token = port.associate(system.file(b"some bytes")).unwrap();

@@ -585,8 +585,8 @@ fn await_behind(socket: &Socket, on: &System, count: usize) {
     }
 }
 
-/// Rule 24: an empty record has no bytes, and can't be told from the end before it is read, so IN
-/// comes with HANGUP. The simulated kernel has no sockets with records.
+/// Rule 24: an empty record has no bytes, and can't be distinguished from the end before it is
+/// read, so IN comes with HANGUP. The simulated kernel has no sockets with records.
 #[cfg(target_os = "linux")]
 #[test]
 fn an_empty_record_before_the_end_is_told_with_it_epoll() {

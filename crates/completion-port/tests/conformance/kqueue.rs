@@ -90,7 +90,7 @@ on_kqueue_systems! {
         });
     }
 
-    /// Rule 24: the report tells which end of a pipe has lost the other end.
+    /// Rule 24: the report shows which end of a pipe has lost the other end.
     fn the_ends_of_a_pipe_are_told_apart(system: &System) {
         let port = port_on(system);
         let (reader, writer) = system.pipe();

@@ -77,7 +77,7 @@ on_every_system! {
         }
     }
 
-    /// Rule 52: an operation behind another one is not tried at its start, even if it could
+    /// Rule 52: an operation after another one is not tried at its start, even if it could
     /// complete.
     fn a_receive_does_not_overtake_one_that_waits(system: &System) {
         for pair in STREAMS {

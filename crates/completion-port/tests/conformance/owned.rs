@@ -93,7 +93,7 @@ on_every_system! {
             clone.drain();
             let port = end(port, id, system);
 
-            // Nothing is reported any more, though the socket is open and has something to read.
+            // Nothing more is reported, although the socket is open and readable.
             theirs.write(b"y").unwrap();
             if let Some(port) = &port
                 && let Ok(mut packets) = port.wait(&mut Batch::new(), system.quiet())

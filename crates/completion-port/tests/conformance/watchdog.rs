@@ -178,7 +178,7 @@ fn who_comes_back_by_himself_is_left_to_do_so_sim() {
                 if !queued {
                     sockets.write(2);
                 }
-                // The other thread's first millisecond is over, but not the one since the first
+                // The other thread's first millisecond has passed, but not the one since the first
                 // thread returned.
                 kernel.advance(Duration::from_micros(400));
                 assert!(sockets.stay_silent(Duration::from_millis(50)), "too soon");

@@ -1,6 +1,6 @@
 //! Kernel behaviour step by step, recorded once. The tests compare the record with this machine's
-//! kernel and, if that is Linux, with the simulated one. So they detect both a changed kernel
-//! and a wrong simulation.
+//! kernel and, if that is Linux, with the simulated one. So they detect both a changed kernel and a
+//! wrong simulation.
 //!
 //! The records are `linux.txt` and `wine.txt`. Each line is one step. `linux.rs` and `windows.rs`
 //! describe its fields and query the kernels with their own calls. A line `code of ...` names a

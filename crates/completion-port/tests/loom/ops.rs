@@ -1,6 +1,6 @@
 //! Models the operations of one registration: the slot's word, the operation queues, and the phase
-//! of each operation (docs/design/OPERATIONS.md). The kernel is two counters: the bytes that
-//! can be received, and the room for sends.
+//! of each operation (docs/design/OPERATIONS.md). The kernel is two counters: the bytes that can be
+//! received, and the room for sends.
 
 use std::sync::Arc;
 

@@ -116,7 +116,7 @@ enum Fate {
     Ended,
 }
 
-/// The record of an operation.
+/// An operation in the log.
 #[derive(Debug)]
 struct Op {
     key: u32,
@@ -146,7 +146,7 @@ struct Client {
     is_accepted: bool,
 }
 
-/// The record of all operations.
+/// The log of all operations.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
     clients: Vec<Client>,

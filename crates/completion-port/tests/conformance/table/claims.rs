@@ -1,21 +1,22 @@
-//! The claims of this folder, which name their rules, and the lists of tests in `docs/SEMANTICS.md`, which are
-//! generated from them. `cargo xtask semantics` compiles this file too, and writes the lists.
+//! The claims in this folder, which name their rules, and the lists of tests in
+//! `docs/SEMANTICS.md`, which are generated from them. `cargo xtask semantics` also compiles this
+//! file, and writes the lists.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::{fs, io};
 
-/// A test, and what it proves.
+/// A test and the rules that it proves.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Claim {
-    /// As `module::claim`.
+    /// In the form `module::claim`.
     pub(crate) name: String,
-    /// The rules that its documentation begins with.
+    /// The rules at the beginning of its documentation.
     pub(crate) rules: Vec<u32>,
 }
 
-/// The numbers at the beginning of `Rule 7: ...`, `Rule 7.`, `Rule 7, where ...`, `Rules 4, 7 and 39: ...`;
-/// none if it begins otherwise.
+/// Returns the numbers at the beginning of `Rule 7: ...`, `Rule 7.`, `Rule 7, where ...` or `Rules
+/// 4, 7 and 39: ...`. Any other text has none.
 fn rules_of(documentation: &str) -> Vec<u32> {
     let mut words = documentation.split_whitespace();
     if !matches!(words.next(), Some("Rule" | "Rules")) {
@@ -27,7 +28,7 @@ fn rules_of(documentation: &str) -> Vec<u32> {
         .collect()
 }
 
-/// The claims of a module.
+/// Returns the claims of a module.
 pub(crate) fn claims_of(module: &str, source: &str) -> Vec<Claim> {
     let mut claims = Vec::new();
     let mut documentation = String::new();
@@ -45,11 +46,11 @@ pub(crate) fn claims_of(module: &str, source: &str) -> Vec<Claim> {
         if let Some(rest) = line.strip_prefix("fn ") {
             let name: String =
                 rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
-            // A claim of `on_every_system!` takes the system, one of `detection` the rung, a plain
-            // test nothing.
+            // A claim of `on_every_system!` takes the system, one of `detection` a `Rung`, and a
+            // plain test nothing.
             let arguments = ["(system: &System)", "(rung: &Rung<'_>)"];
             let is_claim = arguments.iter().any(|arguments| rest.contains(arguments));
-            // A macro's own tests have no name before it is used.
+            // A macro's own tests have no name before the macro is used.
             if (is_claim && line.ends_with('{') || is_test) && !name.is_empty() {
                 let rules = rules_of(&documentation);
                 claims.push(Claim { name: format!("{module}::{name}"), rules });
@@ -61,7 +62,8 @@ pub(crate) fn claims_of(module: &str, source: &str) -> Vec<Claim> {
     claims
 }
 
-/// The claims of the package in `root`: module after module by name, and within a module in the order of the source.
+/// Returns the claims of the package in `root`, sorted by module, and within a module in source
+/// order.
 pub(crate) fn claims(root: &Path) -> io::Result<Vec<Claim>> {
     let mut modules = BTreeMap::new();
     for entry in fs::read_dir(root.join("tests/conformance"))? {
@@ -78,15 +80,16 @@ pub(crate) fn claims(root: &Path) -> io::Result<Vec<Claim>> {
 /// The line above a list of tests. The list ends at the next empty line.
 pub(crate) const TESTS: &str = "Tests:";
 
-/// A line of the page has at most so many characters.
+/// The maximum length of a line of the page.
 pub(crate) const COLUMNS: usize = 100;
 
-/// The number of the rule that a line is the heading of, as `### 7. Exact waits`.
+/// Returns the number of the rule if the line is its heading, such as `### 7. Exact waits`.
 pub(crate) fn rule_of(line: &str) -> Option<u32> {
     line.strip_prefix("### ")?.split_once(". ")?.0.parse().ok()
 }
 
-/// The sections of the page: each heading with the lines below it. The first one has no heading.
+/// Returns the sections of the page: each heading with the lines below it. The first section has no
+/// heading.
 pub(crate) fn sections(page: &str) -> Vec<Vec<&str>> {
     let mut sections = vec![Vec::new()];
     for line in page.lines() {
@@ -100,14 +103,15 @@ pub(crate) fn sections(page: &str) -> Vec<Vec<&str>> {
     sections
 }
 
-/// The list of these claims, which is compact: `` `call::{one,another}`, `tokens::one` ``, in lines of [`COLUMNS`].
+/// Returns the compact list of these claims, such as `` `call::{one,another}`, `tokens::one` ``, in
+/// lines of [`COLUMNS`].
 fn list(claims: &[&Claim]) -> String {
     let mut modules: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for claim in claims {
         let (module, name) = claim.name.split_once("::").unwrap_or_default();
         modules.entry(module).or_default().push(name);
     }
-    // Where a piece begins a line may begin.
+    // A line may begin at each piece.
     let mut pieces = Vec::new();
     for (module, names) in modules {
         if let [name] = names[..] {
@@ -141,7 +145,8 @@ fn list(claims: &[&Claim]) -> String {
     lines.join("\n").trim_end_matches(',').to_owned()
 }
 
-/// The page with its lists of tests written again. Fails if a claim names no rule, or one that has no heading.
+/// Returns the page with its lists of tests generated again. Fails if a claim names no rule, or one
+/// without a heading.
 pub(crate) fn generate(page: &str, claims: &[Claim]) -> Result<String, String> {
     let rules: BTreeSet<u32> = page.lines().filter_map(rule_of).collect();
     for claim in claims {
