@@ -137,7 +137,8 @@ fn a_wait_whose_questions_the_system_refuses_fails_sim() {
     }
 }
 
-/// Rule 75: a thread without a worker checks while it enables. The next wait reports the refusal.
+/// Rule 75: a thread that is not running on the port checks while it enables. The next wait reports
+/// the refusal.
 #[test]
 fn who_arms_without_running_leaves_it_to_the_next_wait_sim() {
     for system in [System::simulated(), System::simulated_kqueue()] {

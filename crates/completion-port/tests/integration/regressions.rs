@@ -193,8 +193,8 @@ fn if_closed(refused: completion_port::Refused<u32>) -> Result<(), Error> {
 }
 
 on_every_system! {
-    /// `remove_and_wait` looks for its packet in the batches of other threads. The other packets
-    /// that it took back there were queued without waking a thread.
+    /// `remove_and_wait` looks for its packet in the batches of other threads. It then gave the
+    /// other packets to no thread, and woke none.
     fn what_a_remover_takes_back_from_a_batch_is_handed_out(system: &System) {
         system.several_threads_wait();
         let port = &system.port::<&str, u32>(4);

@@ -23,14 +23,14 @@ use crate::types::error::Fault;
 use crate::types::source::Descriptor;
 use crate::types::source::OwnedSource;
 
-/// A kernel that consists of a few booleans. Models don't depend on time, so a wait with a timeout
-/// has none. If the kernel reports who sleeps (`tells`), a wait with a timeout instead advances
-/// time and lets the other threads continue.
+/// A kernel that consists of a few booleans. A wait ignores its timeout, since models don't depend
+/// on time. If the kernel reports who sleeps (`tells`), a wait with a timeout instead advances time
+/// and lets the other threads continue.
 pub(crate) struct Fake {
     state: loom::sync::Mutex<FakeState>,
     changed: loom::sync::Condvar,
     descriptors: Descriptors,
-    /// Whether the kernel reports that `sleeper` sleeps. It sleeps only by setting `asleep`.
+    /// Whether the kernel reports that `sleeper` sleeps. `asleep` says whether it does.
     tells: bool,
     is_one_shot: bool,
     sleeper: std::sync::OnceLock<thread::ThreadId>,
