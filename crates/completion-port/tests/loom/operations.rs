@@ -98,7 +98,7 @@ impl Harbour {
 
     fn load(&self, op_index: u32) {
         self.with_data(op_index, |data| {
-            assert!(!data.is_there, "the cell of a record is empty");
+            assert!(!data.is_there, "the cell of a free op index is empty");
             *data = OpData { is_there: true, ..OpData::default() };
         });
     }

@@ -555,7 +555,7 @@ impl Board {
         self.settle();
         self.call_all_off(EndReason::Cancelled);
         self.settle();
-        assert_eq!(self.queues.lock().unwrap().in_flight(), 0, "a flight has no packet");
+        assert_eq!(self.queues.lock().unwrap().in_flight(), 0, "an operation has no packet");
         [FIRST, SECOND].map(|node| self.with_data(node, |data| *data))
     }
 
@@ -848,7 +848,7 @@ fn the_deadline_of_an_operation_ends_it_once_and_takes_nothing() {
                 if deadline == later {
                     assert_eq!(reason, EndReason::Done, "it was not over");
                     let is_known = again == later || again == Moment::NEVER;
-                    assert!(is_known, "the timer rings again: {again:?}");
+                    assert!(is_known, "the timer is set again: {again:?}");
                 }
             });
         }
@@ -1018,7 +1018,7 @@ fn the_key_leaves_with_the_last_flight_if_its_registration_is_removed() {
             board.settle();
             assert_eq!(board.packets(FIRST), 1);
             assert_eq!(board.packets(SECOND), usize::from(is_started));
-            assert!(!board.slot.word().is_lent(), "each flight has landed");
+            assert!(!board.slot.word().is_lent(), "each operation has completed");
             if collects {
                 // The remover owned the key immediately, or it was woken.
                 if board.slot.word().is_live() {
@@ -1056,7 +1056,7 @@ fn the_key_leaves_with_the_last_flight_if_its_descriptor_was_closed() {
                     (taken > 0, taken > 0)
                 );
             }
-            assert!(!board.slot.word().is_lent(), "each flight has landed");
+            assert!(!board.slot.word().is_lent(), "each operation has completed");
             if is_shared {
                 assert_eq!(board.start(SECOND, IN), Err(Refusal::NotRegistered));
                 assert_eq!(board.turn_of_slot(), NodeTurn::Gone);
