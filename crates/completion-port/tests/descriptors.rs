@@ -154,7 +154,7 @@ impl Listeners {
 }
 
 /// Drops a port with operations that are waiting, due, done and cancelled, with deadlines, with
-/// messages for later, with packets in a batch, and with one packet that a finished thread has
+/// messages for later, and with packets that no thread has found, that are in a batch, or that were
 /// taken.
 fn fly_and_drop(number: usize, on: &System, listeners: &Listeners) {
     const HOUR: Duration = Duration::from_secs(3600);
