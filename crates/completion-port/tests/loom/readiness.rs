@@ -130,7 +130,7 @@ fn data_that_a_handler_left_behind_is_found_by_the_next_wait() {
 #[test]
 fn an_edge_that_a_wait_found_before_its_data_was_read_makes_no_packet() {
     // As above, with poll numbers from the engine: a poll finds the edge; the handler reads the
-    // data, hints so and arms; only then is the edge delivered.
+    // data, gives a hint and arms; only then is the edge delivered.
     explore(|| {
         let handler = Handler::of_a_port(2);
         let Handler { engine, fake, .. } = &handler;

@@ -276,7 +276,7 @@ fn an_edge_polled_before_arming_is_checked() {
         };
         // Another thread begins a poll meanwhile, where several may.
         poll.fetch_add(1, SeqCst);
-        // The handler reads all data and hints so.
+        // The handler reads all data and gives a hint.
         cell.readable.store(false, SeqCst);
         cell.put_key(7);
         sync::fence(SeqCst);
