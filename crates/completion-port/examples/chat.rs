@@ -1,9 +1,11 @@
-//! A chat: what one client writes, all others read. A client that reads too slowly is cut off.
+//! A chat server: every client gets the lines that the others send. A client that reads too slowly
+//! is disconnected.
 //!
-//! `cargo run --example chat 127.0.0.1:7002`, some `nc 127.0.0.1 7002`, and SIGTERM or Ctrl-C to end it.
+//! `cargo run --example chat 127.0.0.1:7002`, then a few `nc 127.0.0.1 7002`. SIGTERM or Ctrl-C
+//! ends it.
 //!
-//! A handler writes to its own connection only. For the others it puts the line into their outboxes, and asks
-//! by `enable_also` that their handlers be called when there is room.
+//! A handler writes only to its own connection. For the others it appends the line to their
+//! outboxes and calls `enable_also`, so that their handlers run when there is room.
 
 mod common;
 
@@ -19,9 +21,9 @@ use completion_port::{
     Batch, BorrowedSource, Id, Interest, OneShot, Packet, Port, Registration, Source,
 };
 
-/// A client for which more than this waits to be sent is cut off.
+/// A client with more unsent bytes than this is disconnected.
 const HIGH_WATER: usize = 256 * 1024;
-/// So is one that sends a longer line.
+/// So is a client that sends a longer line.
 const LONGEST_LINE: usize = 4096;
 
 enum Peer {
@@ -41,7 +43,7 @@ struct Client {
 
 type Outbox = Arc<Mutex<Vec<u8>>>;
 
-/// The outboxes of all who have joined.
+/// The outboxes of all clients that have joined.
 type Room = Mutex<HashMap<Id, Outbox>>;
 
 impl Source for Peer {
@@ -90,7 +92,8 @@ fn serve(port: &Port<Peer>, room: &Room) {
                         lock(room).remove(&id);
                     }
                 }
-                // A client that was cut off, or the end of the server. The key is dropped, which hangs up.
+                // A client that was disconnected, or the end of the server. Dropping the key closes
+                // the connection.
                 Packet::Removed(id, _) => drop(lock(room).remove(&id)),
                 _ => {}
             }
@@ -98,8 +101,8 @@ fn serve(port: &Port<Peer>, room: &Room) {
     }
 }
 
-/// A new connection has room, so its handler is called at once. That is where it gets to know its name, and
-/// joins.
+/// A new connection has room, so its handler runs immediately. That is where the client learns its
+/// id and joins.
 fn welcome(port: &Port<Peer>, stream: TcpStream) {
     let outbox = Outbox::new(Mutex::new(b"welcome\n".to_vec()));
     let (line, has_joined, has_ended) = (Vec::new(), false, false);
@@ -108,8 +111,8 @@ fn welcome(port: &Port<Peer>, stream: TcpStream) {
 }
 
 impl Client {
-    /// Reads lines, and writes what others have put into the outbox. Returns what to wait for, or nothing if
-    /// the connection is over.
+    /// Reads lines, and writes the lines that others have put into the outbox. Returns the interest
+    /// to rearm with, or `None` if the connection has ended.
     fn talk(&mut self, id: Id, port: &Port<Peer>, room: &Room) -> io::Result<Option<Interest>> {
         if !self.has_joined {
             lock(room).insert(id, Arc::clone(&self.outbox));
@@ -135,7 +138,8 @@ impl Client {
         if !self.has_ended {
             next |= Interest::IN;
         }
-        // If a line is put there after this look, its `enable_also` adds OUT to what this handler rearms for.
+        // If a line is added after this check, its `enable_also` adds OUT to the interest that this
+        // handler rearms with.
         if !outbox.is_empty() {
             next |= Interest::OUT;
         }

@@ -1,6 +1,7 @@
-//! An echo server with back-pressure: of a client that does not read, only so much is read.
+//! An echo server with back-pressure: it reads only a limited amount from a client that does not
+//! read.
 //!
-//! `cargo run --example echo 127.0.0.1:7000`, and SIGTERM or Ctrl-C to end it.
+//! `cargo run --example echo 127.0.0.1:7000`. SIGTERM or Ctrl-C ends it.
 
 mod common;
 
@@ -14,7 +15,7 @@ use completion_port::{
     Batch, BorrowedSource, Interest, OneShot, Packet, Port, Registration, Source,
 };
 
-/// While so many bytes wait to be sent to a client, nothing more is read of it.
+/// Nothing more is read from a client with this many unsent bytes.
 const HIGH_WATER: usize = 64 * 1024;
 
 enum Peer {
@@ -57,14 +58,14 @@ fn serve(port: &Port<Peer>) {
     let mut batch = Batch::new();
     while let Ok(packets) = port.wait(&mut batch, None) {
         for packet in packets {
-            // At the shutdown each key comes back, and is dropped here: that closes its socket.
+            // A shutdown returns each key, and dropping it here closes its socket.
             let Packet::Ready(mut ready) = packet else { continue };
             let next = match ready.key_mut() {
                 Peer::Listener(listener) => {
                     if let Some(stream) = accept(listener) {
                         let client = Client { stream, unsent: Vec::new(), has_ended: false };
                         let client = Peer::Client(client);
-                        // A client that is refused is closed.
+                        // A refused client is closed.
                         drop(port.register(Registration::owned(
                             client,
                             Interest::IN,
@@ -73,7 +74,7 @@ fn serve(port: &Port<Peer>) {
                     }
                     Some(Interest::IN)
                 }
-                // An error concerns this client only.
+                // An error affects only this client.
                 Peer::Client(client) => client.echo().ok().flatten(),
             };
             if let Some(interest) = next {
@@ -84,9 +85,10 @@ fn serve(port: &Port<Peer>) {
 }
 
 impl Client {
-    /// Sends back what comes. Returns what to wait for, or nothing if the connection is over.
+    /// Sends back what the client sent. Returns the interest to rearm with, or `None` if the
+    /// connection has ended.
     fn echo(&mut self) -> io::Result<Option<Interest>> {
-        // Not without end, or a client that sends all the time would keep this thread.
+        // Bounded, so that a client that sends constantly does not occupy this thread.
         for _ in 0..16 {
             if self.has_ended || self.unsent.len() >= HIGH_WATER {
                 break;

@@ -1,10 +1,13 @@
-//! An echo server by operations: the port accepts, receives and sends, and a packet says that it is done.
+//! An echo server that uses operations: the port accepts, receives and sends, and a packet brings
+//! each result.
 //!
-//! `cargo run --example echo_operations 127.0.0.1:7000 30`, and SIGTERM or Ctrl-C to end it. The second argument is how
-//! many seconds a client may take to send something, and to take an answer; 30 if there is none.
+//! `cargo run --example echo_operations 127.0.0.1:7000 30`. SIGTERM or Ctrl-C ends it. The second
+//! argument is the time in seconds that a client may take to send something, and to take an answer.
+//! The default is 30.
 //!
-//! Each connection is in one operation at a time: it receives, or it sends back what it has received. So a client that
-//! does not read is not read of either, and has one buffer, which travels with its operations.
+//! Each connection has one operation at a time: it receives, or sends back what it received. So a
+//! client that does not read is not read from either. It has one buffer, which moves from operation
+//! to operation.
 
 #[path = "common/operations.rs"]
 mod common;
@@ -20,11 +23,11 @@ use completion_port::{
     Batch, BorrowedSource, Operation, Outcome, OwnedSource, Packet, Port, Ready, Source,
 };
 
-/// So many connections can be taken before a thread has handled the first of them.
+/// The number of connections that can be accepted before a thread has handled the first of them.
 const ACCEPTS: usize = 16;
 const BUFFER: usize = 16 * 1024;
 
-/// A clone comes with each connection that the listener brings.
+/// Each packet of the listener brings a clone.
 #[derive(Clone)]
 enum Peer {
     Listener(Arc<TcpListener>),
@@ -58,7 +61,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             scope.spawn(|| serve(&port, idle));
         }
         let _ = end.recv();
-        // What is in flight is cancelled, and its packets bring everything back. Then the waits end.
+        // Operations in flight are cancelled, and their packets return keys and buffers. Then the
+        // waits end.
         port.shutdown()
     })?;
     Ok(())
@@ -71,14 +75,14 @@ fn serve(port: &Port<Peer>, idle: Duration) {
             match packet {
                 Packet::SharedCompleted(accept) => {
                     let listener = accept.id();
-                    // An accept fails if the server ends, or if the listener itself is at fault: what is wrong with
-                    // one connection, or passes, the port does not report.
+                    // An accept fails if the server ends, or if the listener itself fails. The port
+                    // does not report problems of one connection, or transient ones.
                     let (_, Outcome::Accepted(Ok((socket, _)))) = accept.into_parts() else {
                         continue;
                     };
-                    // Another one in its place.
+                    // Replace the accept.
                     let _ = port.start(listener, Operation::accept());
-                    // A client that is refused is closed.
+                    // A refused client is closed.
                     let _ = welcome(port, socket, idle);
                 }
                 Packet::Completed(done) => {
@@ -93,21 +97,21 @@ fn serve(port: &Port<Peer>, idle: Duration) {
 
 fn welcome(port: &Port<Peer>, socket: OwnedSource, idle: Duration) -> Result<(), Box<dyn Error>> {
     let stream = stream_of(socket);
-    // A short answer does not wait for the acknowledgement of the one before.
+    // A short answer does not wait for the acknowledgement of the previous one.
     stream.set_nodelay(true)?;
     let token = port.associate(Peer::Client(Arc::new(stream)))?;
     token.start(Operation::recv(Vec::with_capacity(BUFFER)).deadline(idle))?;
     Ok(())
 }
 
-/// What follows an operation of a client.
+/// Starts the operation that follows a client's last one.
 fn go_on(token: Ready<'_, Peer>, outcome: Outcome, idle: Duration) {
     let next = match outcome {
         Outcome::Received(Ok(1..), bytes) => Operation::send_all(bytes),
         Outcome::Sent(Ok(_), buffer) => Operation::recv(buffer),
-        // The end of the stream, a reset, or the time is over: the token is dropped, which closes the connection.
+        // The end of the stream, a reset, or a timeout: dropping the token closes the connection.
         _ => return,
     };
-    // Refused if the server ends.
+    // Refused if the server is ending.
     let _ = token.start(next.deadline(idle));
 }

@@ -1,10 +1,12 @@
-//! A server of files: sockets and files on one port. What is not in memory is read meanwhile, and holds up no thread.
+//! A file server with sockets and files on one port. Reading data that isn't cached blocks no
+//! thread.
 //!
-//! `cargo run --example file_server 127.0.0.1:7000 DIRECTORY`, and SIGTERM or Ctrl-C to end it. A client asks as by
-//! HTTP/1.0, `GET /name`, for a file that lies in the directory itself, and is answered once.
+//! `cargo run --example file_server 127.0.0.1:7000 DIRECTORY`. SIGTERM or Ctrl-C ends it. A client
+//! requests a file of that directory as in HTTP/1.0, `GET /name`, and gets one answer.
 //!
-//! Each client is in one operation at a time: its request is received, then part after part of the file is read and
-//! sent. So a client that does not read has one part of its file in memory, and a deadline.
+//! Each client has one operation at a time: its request is received, then part after part of the
+//! file is read and sent. So a client that does not read occupies the memory of one part, and has a
+//! deadline.
 
 #[path = "common/operations.rs"]
 mod common;
@@ -28,15 +30,15 @@ const ACCEPTS: usize = 16;
 const PART: usize = 64 * 1024;
 /// The longest request.
 const REQUEST: usize = 4 * 1024;
-/// How long a client may take to ask, and to take a part.
+/// How long a client may take to send its request, and to receive a part.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A clone comes with each packet.
+/// Each packet brings a clone.
 #[derive(Clone)]
 enum Peer {
     Listener(Arc<TcpListener>),
     Client(Arc<Client>),
-    /// What the client of this name has asked for.
+    /// The file that the client with this id has requested.
     File(FileSource<Arc<File>>, SharedId, Arc<Client>),
 }
 
@@ -45,11 +47,11 @@ struct Client {
     state: Mutex<State>,
 }
 
-/// What is known of a client. One operation of it is in flight, so that nobody waits for the lock.
+/// The state of a client. Only one of its operations is in flight, so no thread waits for the lock.
 #[derive(Default)]
 struct State {
     request: Vec<u8>,
-    /// The file, where its next part begins, and where it ends.
+    /// The file, the offset of its next part, and its length.
     file: Option<(SharedId, u64, u64)>,
 }
 
@@ -96,7 +98,7 @@ fn serve(port: &Port<Peer>, directory: &Path) {
     let mut batch = Batch::new();
     while let Ok(packets) = port.wait(&mut batch, None) {
         for packet in packets {
-            // A removal brings a key, which is dropped: that closes it.
+            // A removal returns a key, and dropping that closes it.
             if let Packet::SharedCompleted(finished) = packet {
                 go_on(port, directory, finished);
             }
@@ -104,7 +106,7 @@ fn serve(port: &Port<Peer>, directory: &Path) {
     }
 }
 
-/// What follows an operation.
+/// Continues after an operation.
 fn go_on(port: &Port<Peer>, directory: &Path, finished: SharedCompleted<'_, Peer>) {
     let id = finished.id();
     match finished.into_parts() {
@@ -126,7 +128,7 @@ fn go_on(port: &Port<Peer>, directory: &Path, finished: SharedCompleted<'_, Peer
                     }
                     send(port, asker, part).is_ok()
                 }
-                // The file has become shorter than it was, or fails.
+                // The file has become shorter, or reading it failed.
                 _ => false,
             };
             if !is_sent {
@@ -155,7 +157,8 @@ fn send(port: &Port<Peer>, client: SharedId, bytes: Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// A client has sent something, or was sent something. False if there is nothing more to do for it.
+/// Continues after a client's request or answer. Returns false if there is nothing more to do for
+/// it.
 fn answer(
     port: &Port<Peer>,
     directory: &Path,
@@ -186,7 +189,7 @@ fn answer(
         }
         Outcome::Sent(Ok(_), mut buffer) => match state.file {
             Some((file, offset, end)) if offset < end => {
-                // The buffer of the part before is that of the next one.
+                // The next part reuses the buffer of the previous one.
                 buffer.clear();
                 buffer.reserve(PART);
                 port.start(file, Operation::read_at(buffer, offset))?;
@@ -194,12 +197,12 @@ fn answer(
             }
             _ => Ok(false),
         },
-        // The end of the stream, a reset, or the time is over.
+        // The end of the stream, a reset, or a timeout.
         _ => Ok(false),
     }
 }
 
-/// A client and its file are closed, when what is in flight of them has ended.
+/// Closes a client and its file once their operations in flight have ended.
 fn end(port: &Port<Peer>, id: SharedId, client: &Client) {
     if let Some((file, ..)) = client.state().file.take() {
         let _ = port.remove(file.id());
@@ -207,7 +210,7 @@ fn end(port: &Port<Peer>, id: SharedId, client: &Client) {
     let _ = port.remove(id.id());
 }
 
-/// The file that a request asks for, and its length. Names of other directories are names of nothing.
+/// Opens the requested file and returns it with its length. Rejects names in other directories.
 fn open(directory: &Path, request: &[u8]) -> Option<(File, u64)> {
     let line = std::str::from_utf8(request).ok()?.lines().next()?;
     let name = line.strip_prefix("GET /")?.split(' ').next()?;

@@ -1,8 +1,8 @@
-//! A graceful end: at SIGTERM the server takes no new connection, answers what it has received, says good-bye,
-//! and ends after two seconds at the latest.
+//! Graceful shutdown: on SIGTERM the server accepts no new connections, answers what it has
+//! received, says good-bye, and ends after two seconds at the latest.
 //!
-//! `cargo run --example graceful 127.0.0.1:7004`, and SIGTERM or Ctrl-C to end it. The answer to each line is
-//! the line in capitals.
+//! `cargo run --example graceful 127.0.0.1:7004`. SIGTERM or Ctrl-C ends it. It answers each line
+//! with the line in capitals.
 
 mod common;
 
@@ -18,7 +18,7 @@ use completion_port::{
     Batch, BorrowedSource, Interest, OneShot, Packet, Port, Registration, Source,
 };
 
-/// How long clients have, all together, to read the last answers.
+/// The time that all clients together have to read the last answers.
 const GRACE: Duration = Duration::from_secs(2);
 const HIGH_WATER: usize = 64 * 1024;
 
@@ -53,7 +53,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         let _ = end.recv();
         let _ = deadline.set(Instant::now() + GRACE);
-        // Each key comes back in a last packet: at once, or when its handler rearms it. Then the waits end.
+        // Each key is returned in a last packet, immediately or when its handler rearms it. Then
+        // the waits end.
         port.shutdown()
     })?;
     println!("ended");
@@ -85,10 +86,10 @@ fn serve(port: &Port<Peer>, deadline: &OnceLock<Instant>) {
                 }
                 Packet::Removed(_, Peer::Client(client)) => {
                     let deadline = deadline.get().copied().unwrap_or_else(Instant::now);
-                    // This may sleep: the other clients need not wait for it.
+                    // This may sleep, but the other clients need not wait for it.
                     let _ = port.blocking(|| client.finish(deadline));
                 }
-                // The listener, which is closed by that.
+                // The listener. Dropping it closes it.
                 _ => {}
             }
         }
@@ -96,7 +97,7 @@ fn serve(port: &Port<Peer>, deadline: &OnceLock<Instant>) {
 }
 
 impl Client {
-    /// Returns what to wait for, or nothing if the connection is over.
+    /// Returns the interest to rearm with, or `None` if the connection has ended.
     fn answer(&mut self) -> io::Result<Option<Interest>> {
         if self.unsent.len() < HIGH_WATER && !self.has_ended {
             self.read()?;
@@ -112,7 +113,7 @@ impl Client {
         Ok((next != Interest::NONE).then_some(next))
     }
 
-    /// Reads what there is, and has the answer ready. True if there may be more.
+    /// Reads the available data and prepares the answer. Returns true if there may be more.
     fn read(&mut self) -> io::Result<bool> {
         let before = self.unsent.len();
         let found = receive(&mut self.stream, &mut self.unsent)?;
@@ -121,11 +122,11 @@ impl Client {
         Ok(found == Found::Bytes)
     }
 
-    /// Answers what has been received, and says good-bye.
+    /// Answers the received data and says good-bye.
     fn finish(mut self, deadline: Instant) -> io::Result<()> {
         while self.unsent.len() < HIGH_WATER && self.read()? {}
         self.unsent.extend_from_slice(b"bye\n");
-        // What there is room for goes at once, though the time may be over: clients that do not read have had it.
+        // Send as much as fits now, even if the time is up because other clients did not read.
         send(&mut self.stream, &mut self.unsent)?;
         self.stream.set_nonblocking(false)?;
         let mut unsent = self.unsent.as_slice();

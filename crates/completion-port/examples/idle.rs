@@ -1,10 +1,11 @@
-//! Idle time-outs: the server writes `idle` to a client that sends nothing for a second, and ends its connection.
+//! Idle timeouts: the server writes `idle` to a client that sends nothing for a second, and closes
+//! its connection.
 //!
-//! `cargo run --example idle 127.0.0.1:7003`, and SIGTERM or Ctrl-C to end it.
+//! `cargo run --example idle 127.0.0.1:7003`. SIGTERM or Ctrl-C ends it.
 //!
-//! Each connection is armed until its deadline. If nothing has come by then, its handler is called all the same, and has
-//! the connection as with any other packet. Most deadlines are moved long before they are reached: that costs a
-//! store, and no thread is woken by it.
+//! Each connection is armed with a deadline. If nothing has arrived by then, its handler runs
+//! nevertheless, and has the connection as with any other packet. Most deadlines are moved long
+//! before they pass. That costs one store and wakes no thread.
 
 mod common;
 
@@ -29,7 +30,7 @@ enum Peer {
 struct Client {
     stream: TcpStream,
     unsent: Vec<u8>,
-    /// When something was last heard from it.
+    /// When the client last sent something.
     heard: Instant,
 }
 
@@ -61,9 +62,9 @@ fn serve(port: &Port<Peer>) {
     let mut batch = Batch::new();
     while let Ok(packets) = port.wait(&mut batch, None) {
         for packet in packets {
-            // At the shutdown each key comes back, and is dropped here: that closes its socket.
+            // A shutdown returns each key, and dropping it here closes its socket.
             let Packet::Ready(mut ready) = packet else { continue };
-            // What came at the last moment counts.
+            // Data that arrived at the last moment counts.
             let is_idle = ready.events() == Events::TIMED_OUT;
             match ready.key_mut() {
                 Peer::Listener(listener) => {
@@ -73,7 +74,7 @@ fn serve(port: &Port<Peer>) {
                     let _ = ready.rearm();
                 }
                 Peer::Client(client) if is_idle => {
-                    // As far as there is room for it. Then the token is dropped, which closes the connection.
+                    // As much as fits. Dropping the token then closes the connection.
                     let _ = send(&mut client.stream, &mut b"idle\n".to_vec());
                 }
                 Peer::Client(client) => {
@@ -88,22 +89,24 @@ fn serve(port: &Port<Peer>) {
 
 fn welcome(port: &Port<Peer>, stream: TcpStream) {
     let client = Client { stream, unsent: Vec::new(), heard: Instant::now() };
-    // Nothing is asked for yet: a registration that is asked at once would have no deadline before its first packet.
+    // Associate it without an interest: a registration that is enabled immediately would have no
+    // deadline before its first packet.
     if let Ok(token) = port.associate(Peer::Client(client)) {
         go_on(token, Interest::IN);
     }
 }
 
-/// The client has its time from when it was last heard.
+/// Arms the connection until the client has been idle for too long.
 fn go_on(token: Ready<'_, Peer>, interest: Interest) {
     let Peer::Client(client) = token.key() else { return };
     let over = client.heard + IDLE;
-    // Refused if the server ends.
+    // Refused if the server is ending.
     let _ = token.rearm_as_until(interest, OneShot::Level, over);
 }
 
 impl Client {
-    /// Sends back what comes. A client that does not read is idle, too: nothing is read of it meanwhile.
+    /// Sends back what the client sent. A client that does not read counts as idle too, since
+    /// nothing is read from it meanwhile.
     fn echo(&mut self) -> io::Result<Interest> {
         send(&mut self.stream, &mut self.unsent)?;
         if self.unsent.is_empty() {

@@ -1,5 +1,5 @@
-//! A server that writes its figures as Prometheus reads them, without a library for it: `statistics` is all
-//! that it takes. A client asks for them over HTTP, as Prometheus does.
+//! A server that exports its statistics in the Prometheus text format, without a library.
+//! `statistics` is all it takes. A client requests them over HTTP, as Prometheus does.
 
 use std::fmt::Write as _;
 use std::hint::spin_loop;
@@ -12,7 +12,7 @@ use completion_port::{
     Batch, Interest, OneShot, Packet, Port, QueueDelays, Registration, ThreadStatus,
 };
 
-/// The figures of a port, in the text format of Prometheus.
+/// Returns a port's statistics in the Prometheus text format.
 fn statistics<K, M>(port: &Port<K, M>) -> String {
     let stats = port.stats();
     let mut text = String::new();
@@ -52,13 +52,13 @@ fn statistics<K, M>(port: &Port<K, M>) -> String {
     text
 }
 
-/// Prometheus wants seconds, and of each bucket how many are in it or in one before it.
+/// Prometheus expects seconds and cumulative buckets.
 fn histogram(text: &mut String, delays: &QueueDelays) {
     let _ = writeln!(text, "# TYPE port_queue_delay_seconds histogram");
     let mut below = 0;
     for (limit, count) in delays.buckets() {
         below += count;
-        // From 1 µs to 1 s are told one by one; what is longer is in the last one.
+        // Export the buckets from 1 µs to 1 s. Longer delays are in the last one.
         if (1 << 10..1 << 31).contains(&limit.as_nanos()) {
             let seconds = limit.as_secs_f64();
             let _ = writeln!(text, "port_queue_delay_seconds_bucket{{le=\"{seconds}\"}} {below}");
@@ -69,7 +69,7 @@ fn histogram(text: &mut String, delays: &QueueDelays) {
     let _ = writeln!(text, "port_queue_delay_seconds_count {below}");
 }
 
-/// Serves one connection after the other; a message makes a thread busy for a while.
+/// Serves one connection after the other. A message keeps a thread busy for a while.
 fn serve(port: &Port<TcpStream, Duration>) {
     let mut batch = Batch::new();
     let mut buffer = [0; 1024];
@@ -102,7 +102,7 @@ fn serve(port: &Port<TcpStream, Duration>) {
     }
 }
 
-/// The value of a line of the text.
+/// Returns the value of a line of the text.
 fn value(text: &str, name: &str) -> Option<f64> {
     let line =
         text.lines().find(|line| line.strip_prefix(name).is_some_and(|l| l.starts_with(' ')));
@@ -125,7 +125,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 thread::yield_now();
             }
             let stream = listener.accept()?.0;
-            // The socket's buffer has room for the answer: it is written at once, or not at all.
+            // The socket's buffer has room for the answer, so it is written immediately or not at
+            // all.
             stream.set_nonblocking(true)?;
             port.register(Registration::owned(stream, Interest::IN, OneShot::Level))?;
             scraper.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")?;

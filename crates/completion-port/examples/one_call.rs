@@ -1,7 +1,7 @@
-//! The reference's one call: a batch of changes applied and a batch of packets taken together.
+//! The reference's single call: it applies a batch of changes and takes a batch of packets.
 //!
-//! Tokens go into the batch of changes instead of being armed one by one, and what was refused is
-//! looked at after the call.
+//! Tokens are added to the batch of changes instead of being armed one by one. Refused changes are
+//! examined after the call.
 
 #[path = "common/pair.rs"]
 mod pair;

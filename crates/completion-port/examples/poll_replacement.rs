@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for (number, socket) in near.iter_mut().enumerate() {
         write!(socket, "hello from {number}")?;
     }
-    // The last bytes and the end of the stream may come in one packet, or in two.
+    // The last bytes and the end of the stream may come in one packet or in two.
     near.clear();
 
     let mut batch = Batch::new();
@@ -39,7 +39,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                         port.remove(notified.id())?;
                     }
                 }
-                // Only now may a socket be closed whose number is in use as a key.
+                // A socket whose number is in use as a key must not be closed earlier.
                 Packet::Removed(_, number) => {
                     println!("{number}: gone");
                     removed += 1;

@@ -1,9 +1,9 @@
-//! A proxy that copies both ways, between two connections that may be in the hands of two threads.
+//! A proxy that copies both ways between two connections, whose handlers may run on two threads.
 //!
-//! `cargo run --example proxy 127.0.0.1:7001 127.0.0.1:7000`, and SIGTERM or Ctrl-C to end it.
+//! `cargo run --example proxy 127.0.0.1:7001 127.0.0.1:7000`. SIGTERM or Ctrl-C ends it.
 //!
-//! Each way is a pipe in memory that one connection fills and the other one empties. What makes the other
-//! connection's handler run is `enable_also`: it does not matter what that connection is doing.
+//! Each way is a pipe in memory that one connection fills and the other one empties. `enable_also`
+//! makes the other connection's handler run, whatever state that connection is in.
 
 mod common;
 
@@ -19,9 +19,9 @@ use completion_port::{
     Batch, BorrowedSource, Id, Interest, OneShot, Packet, Port, Registration, Source,
 };
 
-/// A pipe takes no more than this.
+/// The capacity of a pipe.
 const HIGH_WATER: usize = 64 * 1024;
-/// How long the server behind has to accept.
+/// How long the target server may take to accept.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 enum Peer {
@@ -32,7 +32,7 @@ enum Peer {
 /// One of two connections.
 struct Side {
     stream: TcpStream,
-    /// Which of the pair's it is.
+    /// Its number within the pair.
     number: usize,
     pair: Arc<Pair>,
     has_shut: bool,
@@ -41,7 +41,7 @@ struct Side {
 #[derive(Default)]
 struct Pair {
     names: [OnceLock<Id>; 2],
-    /// What each side has received, for the other one.
+    /// The bytes that each side has received for the other one.
     received: [Mutex<Pipe>; 2],
 }
 
@@ -67,7 +67,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let listener = Peer::Listener(listen()?);
     port.register(Registration::owned(listener, Interest::IN, OneShot::Level))?;
     thread::scope(|scope| {
-        // More than run at once: some of them sleep while they connect.
+        // More than may run at the same time, because some sleep while they connect.
         for _ in 0..16 {
             scope.spawn(|| serve(&port, target));
         }
@@ -85,7 +85,7 @@ fn serve(port: &Port<Peer>, target: SocketAddr) {
             match ready.key_mut() {
                 Peer::Listener(listener) => {
                     let accepted = accept(listener);
-                    // Another thread may accept the next one, while this one connects.
+                    // Another thread may accept the next client while this one connects.
                     let _ = ready.rearm();
                     if let Some(client) = accepted {
                         connect(port, client, target);
@@ -104,9 +104,9 @@ fn serve(port: &Port<Peer>, target: SocketAddr) {
     }
 }
 
-/// Makes the connection behind a client's.
+/// Connects to the target server for a client.
 fn connect(port: &Port<Peer>, client: TcpStream, target: SocketAddr) {
-    // This sleeps, so the port is told, and another thread takes this one's place.
+    // This sleeps, so announce it: another thread takes this one's place.
     let connected = port.blocking(|| TcpStream::connect_timeout(&target, PATIENCE));
     let Ok(server) = connected else { return };
     if server.set_nonblocking(true).and_then(|()| server.set_nodelay(true)).is_err() {
@@ -115,7 +115,7 @@ fn connect(port: &Port<Peer>, client: TcpStream, target: SocketAddr) {
     let pair = Arc::<Pair>::default();
     for (number, stream) in [client, server].into_iter().enumerate() {
         let side = Side { stream, number, pair: Arc::clone(&pair), has_shut: false };
-        // Nothing is asked for before each side knows the other one's name.
+        // Request nothing before each side knows the other one's id.
         match port.register(Registration::owned(Peer::Side(side), Interest::NONE, OneShot::Level)) {
             Ok(id) => drop(pair.names[number].set(id)),
             Err(_) => break,
@@ -124,7 +124,7 @@ fn connect(port: &Port<Peer>, client: TcpStream, target: SocketAddr) {
     let begins = |name: &OnceLock<Id>| {
         name.get().is_some_and(|id| port.enable_also(*id, Interest::IN).is_ok())
     };
-    // A side may have ended already, by a reset.
+    // A side may already have ended with a reset.
     if !pair.names.iter().all(begins) {
         for id in pair.names.iter().filter_map(OnceLock::get) {
             let _ = port.remove(*id);
@@ -137,10 +137,10 @@ impl Side {
         1 - self.number
     }
 
-    /// Has the other side's handler run, as soon as `interest` holds of its connection.
+    /// Makes the other side's handler run as soon as `interest` holds for its connection.
     fn wake_the_other(&self, port: &Port<Peer>, interest: Interest) {
         if let Some(id) = self.pair.names[self.other()].get() {
-            // Refused if that side has ended: then there is nothing to be woken.
+            // Refused if that side has ended, and then there is no handler to wake.
             let _ = port.enable_also(*id, interest);
         }
     }
@@ -151,8 +151,8 @@ impl Side {
         }
     }
 
-    /// Moves bytes between the connection and both pipes. Returns what to wait for, or nothing if both ways
-    /// are over.
+    /// Moves bytes between the connection and both pipes. Returns the interest to rearm with, or
+    /// `None` if both ways have ended.
     fn copy(&mut self, port: &Port<Peer>) -> io::Result<Option<Interest>> {
         let mut next = Interest::NONE;
 

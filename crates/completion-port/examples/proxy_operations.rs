@@ -1,11 +1,11 @@
-//! A proxy by operations that copies both ways at once.
+//! A proxy that uses operations to copy both ways at the same time.
 //!
-//! `cargo run --example proxy_operations 127.0.0.1:7001 127.0.0.1:7000`, and SIGTERM or Ctrl-C to end it.
+//! `cargo run --example proxy_operations 127.0.0.1:7001 127.0.0.1:7000`. SIGTERM or Ctrl-C ends it.
 //!
-//! Both connections of a pair are shared associations, since each of them receives and sends at the same time. Each way
-//! has one buffer, which goes to and fro: one connection fills it, the other one sends all of it, then the first
-//! one fills it again. So neither way has a queue, a lock or a limit of its own, and the way whose reader is slow
-//! stands still by itself.
+//! Both connections of a pair are shared associations, since each receives and sends at the same
+//! time. Each way has one buffer, which goes back and forth: one connection fills it, the other one
+//! sends all of it, and then the first one fills it again. So neither way needs a queue, a lock or
+//! a limit, and a slow reader stops only its own way.
 
 #[path = "common/operations.rs"]
 mod common;
@@ -25,13 +25,13 @@ use completion_port::{
 
 const ACCEPTS: usize = 16;
 const BUFFER: usize = 64 * 1024;
-/// How long the server behind has to accept.
+/// How long the target server may take to accept.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 #[derive(Clone)]
 enum Peer {
     Listener(Arc<TcpListener>),
-    /// The connection to the server behind is being made, for a client.
+    /// A connection to the target server that is in progress, for a client.
     Begun {
         client: Arc<TcpStream>,
         server: Arc<TcpStream>,
@@ -43,7 +43,7 @@ enum Peer {
 struct Pair {
     streams: [Arc<TcpStream>; 2],
     names: [OnceLock<SharedId>; 2],
-    /// How many of the two ways have come to their end.
+    /// The number of ways that have ended.
     ended: AtomicUsize,
 }
 
@@ -71,7 +71,7 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
         port.start(listener, Operation::accept())?;
     }
     thread::scope(|scope| {
-        // No handler ever sleeps, so that there need not be more of them.
+        // Handlers never sleep, so more threads are not needed.
         for _ in 0..4 {
             scope.spawn(|| serve(&port, target));
         }
@@ -91,7 +91,7 @@ fn serve(port: &Port<Peer>, target: SocketAddr) {
                     match finished.into_parts() {
                         (Peer::Listener(_), Outcome::Accepted(Ok((socket, _)))) => {
                             let _ = port.start(name, Operation::accept());
-                            // If there is no descriptor left, say, the client is closed.
+                            // If there is no descriptor left, for instance, the client is closed.
                             let _ = connect(port, stream(socket), target);
                         }
                         (Peer::Side(pair, number), outcome) => {
@@ -103,7 +103,8 @@ fn serve(port: &Port<Peer>, target: SocketAddr) {
                         _ => {}
                     }
                 }
-                // The client is closed if there is no connection behind: its key is dropped with the token.
+                // Without a connection to the target server, dropping the token drops its key and
+                // so closes the client.
                 Packet::Completed(done) => {
                     if let (token, Outcome::Connected(Ok(()))) = done.into_parts() {
                         join(port, token);
@@ -117,19 +118,21 @@ fn serve(port: &Port<Peer>, target: SocketAddr) {
 
 fn stream(socket: OwnedSource) -> Arc<TcpStream> {
     let stream = stream_of(socket);
-    // Short messages do not wait for the acknowledgement of those before. It is only slower without.
+    // Short messages should not wait for earlier acknowledgements. Without this they are only
+    // slower.
     let _ = stream.set_nodelay(true);
     Arc::new(stream)
 }
 
-/// Begins with the connection behind a client's.
+/// Begins to connect to the target server for a client.
 fn connect(port: &Port<Peer>, client: Arc<TcpStream>, target: SocketAddr) -> Result<()> {
     let key = |socket| Peer::Begun { client, server: stream(socket) };
     port.connect(target, Some(PATIENCE.into()), key)?;
     Ok(())
 }
 
-/// Both connections are there: each is associated anew, so that it can receive and send at once.
+/// Both connections exist. Associates each again as shared, so that it can receive and send at the
+/// same time.
 fn join(port: &Port<Peer>, token: Ready<'_, Peer>) {
     let Peer::Begun { client, server } = token.into_key() else { return };
     let pair = Arc::new(Pair {
@@ -161,13 +164,13 @@ impl Pair {
         Ok(())
     }
 
-    /// What follows an operation of side `number`. After an error the pair is to end: a reset of one side, or the end
-    /// of both ways.
+    /// Starts the operation that follows one of side `number`. Returns an error if the pair must
+    /// end: after a reset of one side, or the end of both ways.
     fn go_on(&self, port: &Port<Peer>, number: usize, outcome: Outcome) -> Result<()> {
         let other = 1 - number;
         match outcome {
             Outcome::Received(Ok(0), _) => {
-                // The other side hears of the end behind all that came before it.
+                // The other side sees the end after all data before it.
                 let _ = self.streams[other].shutdown(Shutdown::Write);
                 if self.ended.fetch_add(1, Ordering::Relaxed) == 1 {
                     self.end(port);
@@ -175,16 +178,17 @@ impl Pair {
                 Ok(())
             }
             Outcome::Received(Ok(_), bytes) => self.start(port, other, Operation::send_all(bytes)),
-            // What was sent here has come from the other side.
+            // The data sent here came from the other side.
             Outcome::Sent(Ok(_), buffer) => self.receive(port, other, buffer),
             outcome => outcome.error().map_or(Ok(()), Err),
         }
     }
 
-    /// Ends both connections. What is in flight comes back cancelled, and the last packet of each has its key.
+    /// Ends both connections. Their operations in flight are cancelled, and the last packet of each
+    /// returns its key.
     fn end(&self, port: &Port<Peer>) {
         for name in self.names.iter().filter_map(OnceLock::get) {
-            // Refused if it has ended already.
+            // Refused if it has already ended.
             let _ = port.remove(name.id());
         }
     }

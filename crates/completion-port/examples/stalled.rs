@@ -1,4 +1,4 @@
-//! A server that stands still in three ways at once, and what its port tells about that: the dump that
+//! A server that stalls in three ways at the same time, and the dump of its port, which
 //! docs/STALLS.md explains.
 
 #[path = "common/pair.rs"]
@@ -16,12 +16,12 @@ use completion_port::{
 use pair::pair;
 
 enum Job {
-    /// Sleeps until there is an answer, and does not say so to the port.
+    /// Sleeps until there is an answer, without announcing it.
     Fetch(mpsc::Receiver<u64>),
     Add,
 }
 
-/// What a client asks its handler to do wrong.
+/// Sent by a client to make its handler misbehave.
 const KEEP: u8 = b'k';
 const PARK: u8 = b'p';
 
@@ -34,7 +34,7 @@ fn serve(port: &Port<TcpStream, Job>) {
             match packet {
                 Packet::Ready(mut ready) => {
                     match ready.key_mut().read(&mut byte) {
-                        // The token is put aside and never armed: nothing is reported any more.
+                        // The token is kept and never armed: nothing more is reported.
                         Ok(1) if byte[0] == KEEP => kept.push(ready),
                         // Nothing enables this registration again.
                         Ok(1) if byte[0] == PARK => drop(ready.park()),
@@ -48,7 +48,7 @@ fn serve(port: &Port<TcpStream, Job>) {
     }
 }
 
-/// Waits until the port is as it should be, for ten seconds at most.
+/// Waits until the statistics satisfy `is_so`, at most ten seconds.
 fn until(port: &Port<TcpStream, Job>, is_so: impl Fn(&Stats) -> bool) {
     let deadline = Instant::now() + Duration::from_secs(10);
     while !is_so(&port.stats()) {
@@ -58,7 +58,7 @@ fn until(port: &Port<TcpStream, Job>, is_so: impl Fn(&Stats) -> bool) {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // One thread may run, and a handler that sleeps is not found out.
+    // One thread may run, and a sleeping handler is not detected.
     let port: Port<TcpStream, Job> =
         Port::builder().concurrency(1).block_detection(BlockDetection::Announced).build()?;
     let mut clients = Vec::new();
@@ -75,7 +75,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         clients[1].write_all(&[PARK, b'x'])?;
         until(&port, |stats| stats.packets.ready == 2 && stats.parked == 2);
 
-        // One thread sleeps in its handler; a message and a socket wait for the other one.
+        // One thread sleeps in its handler. A message and a socket wait for the other one.
         let (answer, question) = mpsc::channel();
         port.post(Job::Fetch(question))?;
         until(&port, |stats| stats.packets.posted == 1);
@@ -87,7 +87,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
         answer.send(1)?;
         until(&port, |stats| stats.packets.posted == 2);
-        // A shutdown would wait for the key that its handler has put aside.
+        // A shutdown would wait for the key that its handler keeps.
         port.close();
         Ok(())
     })

@@ -1,5 +1,5 @@
-//! Work for a pool of threads and sockets in one queue: a thread that has to block says so, and
-//! another one takes its place.
+//! One queue for sockets and for the work of a thread pool: a thread that must block announces it,
+//! and another one takes its place.
 
 #[path = "common/pair.rs"]
 mod pair;
@@ -15,12 +15,12 @@ use pair::pair;
 
 enum Job {
     Add(u64),
-    /// Waits for somebody else: blocks.
+    /// Blocks until another thread sends a value.
     Fetch(mpsc::Receiver<u64>),
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // One thread runs at a time, three wait.
+    // One thread runs at a time, and three wait.
     let port: Port<TcpStream, Job> = Port::builder().concurrency(1).build()?;
     let (mut near, far) = pair()?;
     port.register(Registration::owned(far, Interest::IN, OneShot::Level))?;
@@ -63,7 +63,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         while sum.load(SeqCst) < 100 {
             thread::yield_now();
         }
-        // All that was done while one thread was blocked; now it may go on.
+        // All of that was done while one thread was blocked. Now it may continue.
         answer.send(900)?;
         while sum.load(SeqCst) < 1000 {
             thread::yield_now();

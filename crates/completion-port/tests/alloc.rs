@@ -1,7 +1,7 @@
-//! Once everything has been used for the first time, nothing is allocated.
+//! After everything has been used once, nothing is allocated.
 //!
-//! Only the real system is measured: a simulated kernel allocates as it likes. Each count is that
-//! of the thread which does the work, so that the test harness may allocate meanwhile.
+//! Only the real system is measured: a simulated kernel may allocate. Each count covers only the
+//! thread that does the work, so the test harness may allocate meanwhile.
 
 #![cfg(any(unix, windows))]
 #![allow(clippy::unwrap_used, reason = "a test")]
@@ -23,10 +23,11 @@ use testkit::{SOON, Stream, connected};
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Rounds for everything to be used for the first time, and as many that are counted.
+/// The number of warm-up rounds, and of counted rounds.
 const ROUNDS: usize = 200;
 
-/// Whether a claim is skipped, by its name, since Windows takes memory for what it is about.
+/// Returns whether to skip a claim, because Windows allocates memory for `what`. Reports the skip
+/// by name.
 fn takes_memory(claim: &str, what: &str) -> bool {
     if cfg!(windows) {
         println!("SKIPPED {claim}: on Windows memory is taken for {what}");
@@ -34,7 +35,7 @@ fn takes_memory(claim: &str, what: &str) -> bool {
     cfg!(windows)
 }
 
-/// Closes a port, also if the test fails: its threads would wait for ever.
+/// Closes a port even if the test fails. Otherwise its threads would wait forever.
 struct Closes<'p, K, M>(&'p Port<K, M>);
 
 impl<K, M> Drop for Closes<'_, K, M> {
@@ -54,14 +55,14 @@ fn pairs(number: usize) -> (Vec<Stream>, Vec<Stream>) {
     (0..number).map(|_| pair()).unzip()
 }
 
-/// One test at a time: the numbers of descriptors are the process's, and the port makes room for a number when it first
-/// meets it.
+/// Runs one test at a time: descriptor numbers belong to the process, and the port allocates for a
+/// number when it first sees it.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs `round` often, then often again, which must not allocate.
+/// Runs `round` often to warm up, then as often again, which must not allocate.
 #[track_caller]
 fn assert_allocates_nothing(mut round: impl FnMut()) {
     (0..ROUNDS).for_each(|_| round());
@@ -69,7 +70,7 @@ fn assert_allocates_nothing(mut round: impl FnMut()) {
     assert_eq!(allocations, 0, "in {ROUNDS} rounds");
 }
 
-/// Answers every byte; tells whether nothing is left.
+/// Answers every byte. Returns whether everything was read.
 fn answer(mut stream: &Stream) -> bool {
     let mut bytes = [0; 64];
     let read = stream.read(&mut bytes).unwrap();
@@ -169,7 +170,7 @@ fn persistent_registrations_allocate_nothing() {
     }
 }
 
-/// Threads exit that have taken messages, and leave the room of these to others.
+/// Threads that have taken messages exit, and leave the memory of these to other threads.
 #[test]
 fn messages_of_threads_that_exit_allocate_nothing() {
     let _alone = alone();
@@ -295,7 +296,7 @@ fn registering_and_removing_again_allocates_nothing() {
     });
 }
 
-/// A thread that is found asleep, again and again, costs the one that finds it nothing.
+/// A thread is found asleep again and again. The thread that finds it allocates nothing.
 #[test]
 fn a_thread_that_is_found_asleep_allocates_nothing() {
     if takes_memory("a_thread_that_is_found_asleep_allocates_nothing", "threads that sleep") {
@@ -322,7 +323,7 @@ fn a_thread_that_is_found_asleep_allocates_nothing() {
         let round = |batch: &mut Batch| {
             port.post(1).unwrap();
             begins.wait();
-            // Its seat is taken by this thread.
+            // This thread takes over the seat.
             port.post(2).unwrap();
             let taken = port.wait(batch, SOON).unwrap().next();
             assert!(matches!(taken, Some(Packet::Posted(2))));
@@ -337,8 +338,9 @@ fn a_thread_that_is_found_asleep_allocates_nothing() {
     });
 }
 
-/// Four threads: what each does for the first time comes at no fixed moment (a thread that is stuck
-/// is looked at, for instance), so a stretch of the work without any allocation must come soon.
+/// The first use of each part comes at no fixed moment with four threads (a scan for stuck threads,
+/// for instance). So the test looks for a stretch of work without any allocation, which must come
+/// soon.
 #[test]
 fn four_threads_allocate_nothing() {
     let _alone = alone();
@@ -366,7 +368,8 @@ fn four_threads_allocate_nothing() {
                                 ready.read_drained();
                             }
                             let closed = ready.rearm().is_err_and(|refused| {
-                                // Once the last answer is heard the port may be closed before this.
+                                // The port may be closed as soon as the last answer arrives, which
+                                // may be before this call.
                                 assert_eq!(refused.error().kind(), ErrorKind::Closed);
                                 true
                             });
@@ -401,8 +404,8 @@ fn four_threads_allocate_nothing() {
     assert!(quiet, "allocations in {STRETCHES} stretches of {STRETCH} packets: {allocations:?}");
 }
 
-/// Echoes a byte of each of sixteen connections by operations, each with a receive to begin with. `go_on` answers a
-/// packet, and tells whether the connection's answer is on its way by that.
+/// Echoes a byte on each of sixteen connections by operations that begin with a receive. `go_on`
+/// handles a packet, and returns whether that completed the connection's answer.
 fn operate(
     with_deadline: impl Fn(Operation) -> Operation,
     mut go_on: impl FnMut(Ready<'_, Stream>, Outcome) -> bool,
@@ -428,7 +431,7 @@ fn operate(
     });
 }
 
-/// With a packet for each operation.
+/// Echoes with a packet for each operation.
 fn operate_by_packets(with_deadline: impl Fn(Operation) -> Operation) {
     operate(&with_deadline, |token, outcome| {
         let (next, is_answered) = match outcome {
@@ -462,7 +465,7 @@ fn an_echo_by_operations_with_deadlines_allocates_nothing() {
     operate_by_packets(|operation| operation.deadline(SOON));
 }
 
-/// Whatever can be is done at once, by the call that starts it.
+/// Each operation that can complete immediately does, in the call that starts it.
 #[test]
 fn an_echo_by_operations_that_are_done_at_once_allocates_nothing() {
     let _alone = alone();
@@ -484,7 +487,7 @@ fn an_echo_by_operations_that_are_done_at_once_allocates_nothing() {
     );
 }
 
-/// By name, with a receive and a send in flight at once.
+/// A receive and a send are in flight at the same time, started through a `SharedId`.
 #[test]
 fn operations_of_shared_associations_allocate_nothing() {
     let _alone = alone();
@@ -527,7 +530,8 @@ fn operations_of_shared_associations_allocate_nothing() {
     });
 }
 
-/// What is in memory is read at once: by packet, without one, and by name. Windows reads nothing at once.
+/// Cached data is read immediately: with a packet, without one, and through a `SharedId`. Windows
+/// never reads immediately.
 #[cfg(target_os = "linux")]
 #[test]
 fn reading_what_is_in_memory_allocates_nothing() {
@@ -601,7 +605,7 @@ fn cancelling_and_timing_out_allocate_nothing() {
     });
 }
 
-/// By accepts: of clients that come later, of clients that have come already, and of none.
+/// Accepts of clients that connect later, of clients that have connected already, and of none.
 #[test]
 fn accepts_allocate_nothing() {
     let _alone = alone();

@@ -1,6 +1,6 @@
-//! What a port opens and maps is given back with it, whatever its threads do then, and whatever is in flight.
-//! One test at a time: they look at what the process has.
-// What a process has is read from /proc.
+//! A dropped port releases everything that it opened and mapped, whatever its threads do later and
+//! whatever is in flight. Runs one test at a time, because the tests examine the whole process.
+// The tests read the state of the process from /proc.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -17,10 +17,10 @@ use completion_port::{
 };
 use testkit::{SOON, Socket, System};
 
-/// The threads that tests run on, by their numbers: the harness begins and ends them when it likes.
+/// The numbers of the threads that run tests. The harness starts and ends them at any time.
 static OF_TESTS: Mutex<Vec<OsString>> = Mutex::new(Vec::new());
 
-/// Held by the test that looks.
+/// Held by the test that is examining the process.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     let this = fs::read_link("/proc/thread-self").unwrap();
@@ -28,15 +28,15 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Open descriptors, and mapped records of the scheduler.
+/// Returns the number of open descriptors, and of perf event mappings.
 fn held() -> (usize, usize) {
     let descriptors = fs::read_dir("/proc/self/fd").unwrap().count();
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
     (descriptors, maps.lines().filter(|line| line.ends_with("[perf_event]")).count())
 }
 
-/// A thread that takes a packet and blocks until it is found out, and after the port has been dropped.
-/// What the process held before, while it was found out, and when the port was gone.
+/// A thread takes a packet and blocks until it is detected, and until after the port is dropped.
+/// Returns what the process held before, after the detection, and without the port.
 fn outlived(detection: BlockDetection) -> Option<[(usize, usize); 3]> {
     let before = held();
     let settings = Port::builder().concurrency(1).block_detection(detection);
@@ -53,14 +53,14 @@ fn outlived(detection: BlockDetection) -> Option<[(usize, usize); 3]> {
             }
             drop(port);
             say.send(()).unwrap();
-            // It lives on, with a seat at a port that will be gone.
+            // It lives on, with a seat at a port that will be dropped.
             ended.recv().unwrap_err();
         })
     };
     hear.recv().unwrap();
     let mut found = 0;
     while found == 0 {
-        // The thread that waits here looks after the one that blocks.
+        // This waiting thread acts as the watchdog for the blocking one.
         assert_eq!(port.wait(&mut Batch::new(), Duration::from_millis(5)).unwrap().count(), 0);
         found = port.stats().blocks_found;
     }
@@ -76,7 +76,8 @@ fn outlived(detection: BlockDetection) -> Option<[(usize, usize); 3]> {
 fn a_dropped_port_leaves_nothing_to_its_threads() {
     let _alone = alone();
     let [before, meanwhile, afterwards] = outlived(BlockDetection::Tick).unwrap();
-    // The set, the eventfd, and what says of either thread whether it sleeps.
+    // The epoll set, the eventfd, and for each of the two threads a descriptor that shows whether
+    // it sleeps.
     assert_eq!(meanwhile, (before.0 + 4, before.1));
     assert_eq!(afterwards, before);
     match outlived(BlockDetection::Switches) {
@@ -90,10 +91,10 @@ fn a_dropped_port_leaves_nothing_to_its_threads() {
     }
 }
 
-/// How many buffers and messages there are.
+/// The number of live buffers and messages.
 static BUFFERS: AtomicUsize = AtomicUsize::new(0);
 
-/// A buffer, or a message, that is counted.
+/// A buffer or message that is counted while it is alive.
 struct Counted(Vec<u8>);
 
 impl Counted {
@@ -113,28 +114,31 @@ impl Drop for Counted {
     }
 }
 
-// SAFETY: the room is that of the vector, which promises the same.
+// SAFETY: `Buffer` requires stable memory and truthful lengths.
+// - the memory is the vector's, whose own implementation promises the same.
 unsafe impl Buffer for Counted {
     fn filled<'b>(&'b self, part: &mut dyn FnMut(&'b [u8])) {
         self.0.filled(part);
     }
 
     unsafe fn room<'b>(&'b mut self, part: &mut dyn FnMut(&'b mut [MaybeUninit<u8>])) {
-        // SAFETY: the room is that of the vector, and the caller's promise holds for it.
+        // SAFETY: the caller must write only initialized bytes.
+        // - the memory is the vector's, so the caller's promise to `room` holds for it.
         unsafe { self.0.room(part) };
     }
 
     unsafe fn set_filled(&mut self, len: usize) {
-        // SAFETY: `set_filled` demands that the first bytes of the room are initialized.
-        // - the room is that of these bytes, and the caller says so.
+        // SAFETY: `set_filled` requires that the first `len` bytes are initialized.
+        // - the memory is the vector's, so the caller's promise to `set_filled` holds for it.
         unsafe { self.0.set_filled(len) };
     }
 }
 
-/// A key that owns its socket, of whatever kind.
+/// A key that owns its socket, of any kind.
 type Key = SharedSource<Socket>;
 
-/// A listener that has room in its queue, and one that answers no connect, with what its queue is full of.
+/// A listener with room in its queue, and one that answers no connect, with the client that fills
+/// its queue.
 struct Listeners {
     open: Socket,
     full: Socket,
@@ -149,27 +153,28 @@ impl Listeners {
     }
 }
 
-/// A port that is dropped with operations waiting, due, done and cancelled; with deadlines, and messages for later; with
-/// some in a batch, and with one that was taken by a thread which has ended.
+/// Drops a port with operations that are waiting, due, done and cancelled, with deadlines, with
+/// messages for later, and with packets that no thread has found, that are in a batch, or that were
+/// taken.
 fn fly_and_drop(number: usize, on: &System, listeners: &Listeners) {
     const HOUR: Duration = Duration::from_secs(3600);
     let port: Port<Key, Counted, Counted> = on.port_with_buffers(1);
     let (near, far) = on.unix_pair();
     let (other, other_far) = on.unix_pair();
     let (idle, _idle_far) = on.unix_pair();
-    // Waiting in both directions, the sends for room.
+    // Operations that wait in both directions. The sends wait for room.
     let id = port.associate_shared(Key::new(near)).unwrap();
     let full = Operation::send_all(Counted::new(vec![0; 300_000]));
     port.start(id, full).unwrap();
     let receives = [(); 3].map(|()| port.start(id, Operation::recv(Counted::room())).unwrap());
     port.start(id, Operation::send(Counted::new(vec![7])).deadline(HOUR)).unwrap();
     port.cancel(receives[1]).unwrap();
-    // One that will be due, and one that has ended.
+    // One that will be due, and one that waits until its deadline.
     port.associate(Key::new(other)).unwrap().recv(Counted::room()).unwrap();
     other_far.write(b"x").unwrap();
     let token = port.associate(Key::new(idle)).unwrap();
     token.start(Operation::recv(Counted::room()).deadline(HOUR)).unwrap();
-    // A datagram that comes, and one that does not.
+    // A datagram that arrives, and one that doesn't.
     let datagrams = [on.udp_bound(), on.udp_bound()];
     datagrams[1].send_to(b"x", &datagrams[0].address()).unwrap();
     for socket in datagrams {
@@ -182,13 +187,14 @@ fn fly_and_drop(number: usize, on: &System, listeners: &Listeners) {
     port.associate(Key::new(on.tcp_fresh())).unwrap().connect(full.clone()).unwrap();
     port.connect(full, Some(HOUR.into()), |source| Key::new(on.adopt(source))).unwrap();
     let answered = port.associate(Key::new(on.tcp_fresh())).unwrap().connect(address).unwrap();
-    // A connection that no handler gets; beside the port's own.
+    // A connection that no handler receives, in addition to the port's own.
     let accepting = Key::new(listeners.open.dup().unwrap());
     let accepting = port.associate_shared(accepting).unwrap();
     let connect = || on.tcp_connect(&listeners.open);
     let client = connect();
     (0..2).for_each(|_| drop(port.start_now(accepting, Operation::accept()).unwrap()));
-    // A connection that waits in the listener's queue, and one accept more than there are connections.
+    // A connection that waits in the listener's queue, and one accept more than there are
+    // connections.
     let waiting = connect();
     for _ in 0..2 {
         port.start(accepting, Operation::accept().deadline(HOUR)).unwrap();
@@ -201,7 +207,7 @@ fn fly_and_drop(number: usize, on: &System, listeners: &Listeners) {
     } else {
         token.rearm_as(Interest::IN, OneShot::Level).unwrap();
     }
-    // Messages for later, one of which is due; and for now.
+    // Messages for later, one of which is due, and one for now.
     for time in [HOUR, Duration::ZERO, 2 * HOUR] {
         port.post_at(time, Counted::new(Vec::new())).unwrap();
     }
@@ -210,13 +216,13 @@ fn fly_and_drop(number: usize, on: &System, listeners: &Listeners) {
     port.post(Counted::new(Vec::new())).unwrap();
     let mut batch = Batch::new();
     match number % 4 {
-        // Nobody has looked.
+        // No thread has waited.
         0 => {}
-        // Found, and not looked at.
+        // The packets were found and not taken.
         1 => drop(port.wait(&mut batch, Duration::ZERO).unwrap()),
-        // The same, and the thread has it still.
+        // The packets were found and not taken, and the thread still has them.
         2 => std::mem::forget(port.wait(&mut batch, Duration::ZERO).unwrap()),
-        // One packet is taken, the rest is in the batch.
+        // One packet was taken, and the rest is in the batch.
         _ => {
             let mut packets = port.wait(&mut batch, Duration::ZERO).unwrap();
             assert!(packets.next().is_some());
@@ -235,7 +241,7 @@ fn fly_and_drop(number: usize, on: &System, listeners: &Listeners) {
     drop((client, waiting));
 }
 
-/// Threads of the process that neither run tests nor are its first.
+/// Returns the number of threads in the process other than its first and those that run tests.
 fn threads() -> usize {
     let tasks = fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().file_name());
     let tasks: Vec<OsString> = tasks.collect();
@@ -244,8 +250,8 @@ fn threads() -> usize {
     tasks.iter().filter(|&task| *task != *first && !of_tests.contains(task)).count()
 }
 
-/// Soon: a thread that was joined is listed until the kernel has put it away, and so is one of the harness before
-/// its test has begun.
+/// Waits until no such thread is left. The kernel lists a joined thread for a while, and the
+/// harness starts a thread before its test begins.
 #[allow(clippy::disallowed_methods, reason = "nothing tells that the kernel has put a thread away")]
 fn assert_no_thread_is_left() {
     let patience = Instant::now() + SOON;
@@ -255,7 +261,8 @@ fn assert_no_thread_is_left() {
     }
 }
 
-/// Drops so many ports on each of some systems by turns. Between two of them the process has what it had before.
+/// Drops `ports` ports, on the systems in turn. After each, the process must hold what it held
+/// before.
 fn many_fly_and_are_dropped(ports: usize, systems: &[System]) {
     let _alone = alone();
     let listeners: Vec<_> = systems.iter().map(Listeners::on).collect();
@@ -275,7 +282,8 @@ fn many_fly_and_are_dropped(ports: usize, systems: &[System]) {
     systems.iter().for_each(System::assert_nothing_left);
 }
 
-/// Every combination that [`fly_and_drop`] makes of a number comes several times; `PORTS` in the environment asks for more.
+/// Returns the number of ports: enough for every combination in [`fly_and_drop`] to occur several
+/// times. `PORTS` in the environment overrides it.
 fn ports() -> usize {
     std::env::var("PORTS").map_or(1_000, |number| number.parse().unwrap())
 }

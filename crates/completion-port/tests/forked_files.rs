@@ -1,7 +1,9 @@
-//! Rule 32: a forked child does operations on files, whatever another thread of its parent had locked as it began or ended.
+//! Rule 32: a forked child performs file operations, whatever another thread of its parent had
+//! locked while it started or exited.
 //!
-//! The standard library has a lock that each of its threads takes in both. To fork while a thread has it is a matter of luck;
-//! so here a thread of the parent is stopped in each allocation of its beginning and of its end in turn, by the allocator.
+//! Each thread takes a lock of the standard library when it starts and when it exits. A fork rarely
+//! happens while a thread holds it. So in this test the allocator stops a thread of the parent in
+//! each allocation of its start and of its exit, one after the other.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test")]
@@ -16,28 +18,28 @@ use std::thread;
 use completion_port::{Batch, FileEngine, FileSource, Operation, Packet, Port};
 use testkit::{SOON, System, in_forked_child};
 
-/// An allocator that stops a thread where it is told to.
+/// An allocator that can stop a thread in a given call.
 struct Stopping;
 
 #[global_allocator]
 static ALLOCATOR: Stopping = Stopping;
 
-/// How many calls to the allocator a thread is to make before the one in which it stops.
+/// How many more allocator calls the thread makes before the one that stops it.
 static BEFORE: AtomicU32 = AtomicU32::new(0);
-/// Only threads that begin while this is set stop in their beginning.
+/// A thread stops in its start only if it starts while this is set.
 static STOPS_BEGINNERS: AtomicBool = AtomicBool::new(false);
 static HAS_STOPPED: AtomicBool = AtomicBool::new(false);
 static MAY_GO_ON: AtomicBool = AtomicBool::new(false);
-/// The system's number of the thread, once it has begun.
+/// The thread's kernel id, once it has started.
 static ITS_NUMBER: AtomicI32 = AtomicI32::new(0);
 
 thread_local! {
-    /// What the thread does: nothing of interest, begins, or ends.
+    /// The state of the thread: `ENDS` while it exits, `IS_OLD` once it has started.
     static ENDS: Cell<bool> = const { Cell::new(false) };
     static IS_OLD: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A call to the allocator: stops if it is the one.
+/// Counts an allocator call, and stops in the chosen one.
 fn step() {
     let counts = ENDS.get() || (STOPS_BEGINNERS.load(SeqCst) && !IS_OLD.get());
     if !counts || HAS_STOPPED.load(SeqCst) {
@@ -51,22 +53,22 @@ fn step() {
     }
 }
 
-// SAFETY: each call is passed on.
+// SAFETY: each call is forwarded unchanged to the system allocator.
 unsafe impl GlobalAlloc for Stopping {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         step();
-        // SAFETY: as the caller says.
+        // SAFETY: the caller's promises are those of the system allocator.
         unsafe { Plain.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
         step();
-        // SAFETY: as the caller says.
+        // SAFETY: the caller's promises are those of the system allocator.
         unsafe { Plain.dealloc(place, layout) }
     }
 }
 
-/// Whether this engine carries operations on a file out, for a port of the calling process.
+/// Returns whether `engine` performs file operations for a port of the calling process.
 fn does_files(file: File, engine: FileEngine) -> bool {
     let made = Port::builder().file_engine(engine).build::<FileSource<File>, ()>();
     let Ok(own) = made else { return false };
@@ -87,7 +89,8 @@ fn does_files(file: File, engine: FileEngine) -> bool {
     true
 }
 
-/// Forks while a thread stands in call number `before` of its beginning, or of its end. False if it makes fewer.
+/// Forks while a thread is in allocator call number `before` of its start or exit. Returns false if
+/// it makes fewer calls.
 fn forks_beside(before: u32, in_end: bool, file: &File) -> bool {
     BEFORE.store(before, SeqCst);
     HAS_STOPPED.store(false, SeqCst);
@@ -98,12 +101,12 @@ fn forks_beside(before: u32, in_end: bool, file: &File) -> bool {
     let other = builder
         .spawn(move || {
             IS_OLD.set(true);
-            // SAFETY: gettid(2) demands nothing.
+            // SAFETY: gettid(2) has no requirements.
             ITS_NUMBER.store(unsafe { libc::gettid() }, SeqCst);
             ENDS.set(in_end);
         })
         .unwrap();
-    // Whether it has made all its calls: it is past its beginning, or is gone.
+    // Whether the thread has made all its calls: it has started, or it is gone.
     let is_over = || match ITS_NUMBER.load(SeqCst) {
         0 => false,
         number => !in_end || !Path::new(&format!("/proc/self/task/{number}")).exists(),

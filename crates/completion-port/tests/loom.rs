@@ -1,13 +1,13 @@
-//! The slot's word, the queue, the seats and the wait, model-checked: every interleaving of a few
-//! threads, within a bound on preemptions, under the C11 memory model.
+//! Model checks the slot's word, the queue, the concurrency value and waits: every interleaving of
+//! a few threads, within a bound on preemptions, under the C11 memory model.
 //!
-//! The sources are the library's own, compiled here once more with the model checker's primitives in
-//! the place of the standard library's. The models follow the tables of docs/design/. The bound is
-//! three preemptions, or `LOOM_MAX_PREEMPTIONS`.
+//! This crate compiles the library's own sources again, with loom's primitives instead of the
+//! standard library's. The models follow the tables in docs/design/. The bound is three
+//! preemptions, or `LOOM_MAX_PREEMPTIONS`.
 //!
-//! The models stand in `loom/`, by what is modelled; `kit` and `fake` are what they share.
+//! `loom/` has one module per topic. `kit` and `fake` are shared.
 
-// The model checker does not build elsewhere.
+// loom doesn't build elsewhere.
 #![cfg(target_pointer_width = "64")]
 #![allow(dead_code, unused_imports, reason = "the library's sources are used in part")]
 #![allow(missing_docs, unreachable_pub, unnameable_types, clippy::unwrap_used, reason = "a test")]
@@ -50,7 +50,7 @@ mod sockets;
 #[path = "loom/waits.rs"]
 mod waits;
 
-/// Sockets of the simulated kernel: no model has one.
+/// Replaces the simulated kernel's sockets, which no model uses.
 mod sim {
     use crate::types::source::{BorrowedSource, Source};
 
@@ -64,13 +64,13 @@ mod sim {
     }
 }
 
-/// What `src/sync` is to the library.
+/// Replaces the library's `src/sync`.
 mod sync {
     use std::sync::atomic::Ordering;
 
     pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, fence};
     pub(crate) use loom::sync::{Mutex, MutexGuard};
-    // Held for writing only while a set is replaced, which no model does.
+    // Locked for writing only while a set is replaced, which no model does.
     pub(crate) use std::sync::RwLock;
 
     pub(crate) fn barrier(_own: &AtomicU32) {

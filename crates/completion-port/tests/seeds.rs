@@ -1,8 +1,8 @@
-//! The whole port on the simulated kernel, with threads and a clock that a seed drives: a seed replays a run,
-//! the interleaving of its threads included.
+//! Runs the whole port on the simulated kernel. A seed drives its threads and its clock, so a seed
+//! replays a run, including the interleaving of its threads.
 //!
-//! The sources are the library's own, compiled here once more with primitives of `seeds/turns.rs` in the
-//! place of the standard library's. docs/design/SEEDS.md says what a run is made of, and how to replay one.
+//! This crate compiles the library's own sources again, with the primitives of `seeds/turns.rs`
+//! instead of the standard library's. docs/design/SEEDS.md describes a run and how to replay one.
 
 #![allow(dead_code, unused_imports, reason = "the library's sources are used in part")]
 #![allow(missing_docs, unreachable_pub, unnameable_types, clippy::unwrap_used, reason = "a test")]
@@ -37,7 +37,7 @@ mod turns;
 #[path = "seeds/world.rs"]
 mod world;
 
-/// The system, for what the simulated kernel has of it.
+/// The parts of `sys` that the simulated kernel has.
 #[path = "../src/sys"]
 mod sys {
     #[cfg_attr(unix, path = "unix/codes.rs")]
@@ -79,20 +79,19 @@ pub use types::source::{BorrowedSource, FileSource, OwnedSource, SharedSource, S
 pub use types::stats::{PacketCounts, QueueDelays, Stats, ThreadStats, ThreadStatus};
 pub use types::trigger::Trigger;
 
-/// Runs the seeds that were asked for, each in the midst of others in a process of its own, and reduces the
-/// program of the first one that fails.
+/// Runs the requested seeds in child processes. Reduces the program of the first seed that fails.
 #[test]
 fn every_seed_keeps_the_rules() {
     search::search();
 }
 
-/// Rules that a program has found broken before.
+/// Replays programs that once found a fault.
 #[test]
 fn programs_that_found_a_fault_keep_the_rules() {
     search::replay_what_is_known();
 }
 
-/// What `every_seed_keeps_the_rules` starts.
+/// Started by `every_seed_keeps_the_rules` in a child process.
 #[test]
 #[ignore = "runs seeds in a process of its own"]
 fn one_process() {

@@ -1,5 +1,6 @@
-//! Eight threads, two thousand connections, quick handlers and slow ones, real sockets: partial reads and writes, random closes,
-//! descriptors that are reused all the time, and every byte checked.
+//! Eight threads and two thousand connections over real sockets, with quick and slow handlers:
+//! partial reads and writes, random closes, descriptors that are constantly reused, and every byte
+//! checked.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -25,7 +26,7 @@ enum Peer {
 
 struct Client {
     stream: TcpStream,
-    /// Read, and not written back yet.
+    /// Bytes read and not yet written back.
     owed: Vec<u8>,
     ended: bool,
 }
@@ -39,7 +40,7 @@ impl Source for Peer {
     }
 }
 
-/// Small, fast and the same everywhere: the sequence does not matter, only that it varies.
+/// A small and fast generator. The sequence doesn't matter as long as it varies.
 struct Dice(u64);
 
 impl Dice {
@@ -56,7 +57,7 @@ enum Outcome {
     Over,
 }
 
-/// Reads a little, writes a little.
+/// Reads and writes a few bytes.
 fn serve_client(client: &mut Client, buffer: &mut [u8], dice: &mut Dice) -> Outcome {
     let mut read_drained = false;
     if client.owed.len() < 8192 && !client.ended {
@@ -131,7 +132,7 @@ fn serve(port: &Port<Peer, ()>, seed: u64, accepted: &AtomicUsize, work: Duratio
                 Peer::Client(client) => match serve_client(client, &mut buffer, &mut dice) {
                     Outcome::Over => drop(ready),
                     Outcome::Again { wants_out, read_drained } => {
-                        // Sometimes without the hint, to take the other path.
+                        // Sometimes without the hint, to cover the other path.
                         if read_drained && dice.roll(4) > 0 {
                             ready.read_drained();
                         }
@@ -157,7 +158,7 @@ fn kind<K, M>(packet: &Packet<'_, K, M>) -> &'static str {
     }
 }
 
-/// One connection: sends what it likes, and must get just that back; or breaks off in the middle.
+/// Makes one connection. Sends random bytes and expects the same back, or closes halfway.
 fn visit(address: SocketAddr, dice: &mut Dice, bytes: &AtomicU64) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(SOON)).unwrap();
@@ -183,7 +184,7 @@ fn visit(address: SocketAddr, dice: &mut Dice, bytes: &AtomicU64) {
     bytes.fetch_add(answer.len() as u64, Relaxed);
 }
 
-/// How many descriptors the process has, where the system lists them.
+/// Returns the number of open descriptors, where the system lists them.
 fn open_descriptors() -> Option<usize> {
     cfg!(target_os = "linux").then(|| std::fs::read_dir("/proc/self/fd").unwrap().count())
 }
@@ -193,14 +194,14 @@ fn two_thousand_connections_lose_nothing_and_leave_nothing() {
     visits(2_000, Duration::ZERO);
 }
 
-/// With slow handlers several threads sleep in the kernel's wait.
+/// With slow handlers, several threads sleep in the kernel's wait.
 #[test]
 fn four_hundred_connections_with_slow_handlers_lose_nothing_and_leave_nothing() {
     visits(400, Duration::from_micros(40));
 }
 
 fn visits(connections: usize, work: Duration) {
-    /// The descriptors of the process are counted.
+    /// Runs one test at a time, since the descriptors of the process are counted.
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let before = open_descriptors();
@@ -234,7 +235,7 @@ fn visits(connections: usize, work: Duration) {
             if results.iter().any(Result::is_err) {
                 eprintln!("{port:#?}");
             }
-            // Who breaks off at once does not wait for being accepted.
+            // A client that closes immediately does not wait to be accepted.
             let ended = Instant::now();
             while accepted.load(Relaxed) < connections && ended.elapsed() < SOON {
                 thread::yield_now();

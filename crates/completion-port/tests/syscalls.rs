@@ -1,6 +1,6 @@
-//! What a packet costs in system calls, counted by tracing a process of our own.
+//! Counts the system calls that a packet costs, by tracing a child process.
 
-// What is counted are calls of Linux, by its way of tracing.
+// The tests count Linux system calls with ptrace.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -20,14 +20,14 @@ use completion_port::{
 use testkit::SOON;
 use testkit::syscalls::{Counts, count, section};
 
-/// The calls by which an epoll set is asked for events.
+/// The calls that ask an epoll set for events.
 #[cfg(target_arch = "x86_64")]
 const WAITS: [libc::c_long; 3] =
     [libc::SYS_epoll_wait, libc::SYS_epoll_pwait, libc::SYS_epoll_pwait2];
 #[cfg(not(target_arch = "x86_64"))]
 const WAITS: [libc::c_long; 2] = [libc::SYS_epoll_pwait, libc::SYS_epoll_pwait2];
 
-/// The calls by which sockets are asked what holds of them.
+/// The calls that ask for the current state of sockets.
 #[cfg(target_arch = "x86_64")]
 const POLLS: [libc::c_long; 2] = [libc::SYS_poll, libc::SYS_ppoll];
 #[cfg(not(target_arch = "x86_64"))]
@@ -37,7 +37,7 @@ fn of(calls: &Counts, numbers: &[libc::c_long]) -> usize {
     numbers.iter().map(|number| calls.of(*number)).sum()
 }
 
-/// Counts the calls of the ignored test `name`, and looks at them.
+/// Counts the calls of the ignored test `name`, and passes them to `look`.
 #[track_caller]
 fn check(name: &str, look: impl FnOnce(&Counts)) {
     match count(name) {
@@ -56,7 +56,7 @@ fn pairs(number: usize) -> (Vec<UnixStream>, Vec<UnixStream>) {
         .unzip()
 }
 
-/// A port with `number` sockets, all readable.
+/// Creates a port with `number` sockets, all readable.
 fn readable(number: usize) -> (Port<UnixStream, usize>, Vec<UnixStream>) {
     let port = Port::builder().concurrency(1).build().unwrap();
     let (ours, theirs) = pairs(number);
@@ -136,7 +136,7 @@ fn the_wait_after_arming_without_hints_counted() {
         let packets = port.wait(&mut batch, Duration::ZERO).unwrap();
         assert_eq!(packets.count(), 0);
     });
-    // They were armed: each of them reports again.
+    // All were armed, so each of them reports again.
     write(&theirs);
     assert_eq!(take(&port, &mut batch).len(), 16);
 }
@@ -162,7 +162,7 @@ fn the_wait_after_arming_what_is_ready_counted() {
     section(|| {
         for packet in port.wait(&mut batch, SOON).unwrap() {
             assert!(matches!(&packet, Packet::Ready(_)));
-            // Dropped after the section, since that costs calls.
+            // Dropping a token makes calls, so leave it out of the section.
             std::mem::forget(packet);
             count += 1;
         }
@@ -204,7 +204,7 @@ fn the_wait_after_arming_what_is_borrowed_counted() {
     let mut count = 0;
     section(|| {
         for packet in port.wait(&mut batch, SOON).unwrap() {
-            // Dropped after the section, since that costs calls.
+            // Dropping a token makes calls, so leave it out of the section.
             std::mem::forget(packet);
             count += 1;
         }
@@ -254,7 +254,7 @@ fn an_echo_counted() {
 fn an_echo_costs_one_wait_for_each_batch() {
     check("an_echo_counted", |calls| {
         assert_eq!(of(calls, &WAITS), ROUNDS, "{calls:?}");
-        // The user's own: two to write, two to read.
+        // The test's own calls: two writes and two reads.
         assert_eq!(calls.total(), ROUNDS * (1 + 4), "{calls:?}");
     });
 }
@@ -301,7 +301,7 @@ fn an_echo_of_many_sockets_costs_one_wait_for_each_batch() {
 fn posting_counted() {
     let port = Port::builder().concurrency(1).build::<(), usize>().unwrap();
     let mut batch = Batch::new();
-    // Room for the messages is made once.
+    // The first posts allocate memory for the messages.
     (0..64).for_each(|message| port.post(message).unwrap());
     assert_eq!(port.wait(&mut batch, None).unwrap().count(), 64);
     section(|| (0..64).for_each(|message| port.post(message).unwrap()));
@@ -328,9 +328,9 @@ fn taking_messages_makes_no_call() {
     check("taking_messages_counted", |calls| assert_eq!(calls.total(), 0, "{calls:?}"));
 }
 
-/// State and number of voluntary switches of each thread of the process but the calling one.
+/// Returns the state and the number of voluntary switches of each other thread of the process.
 fn others() -> Vec<(char, u64)> {
-    // SAFETY: gettid(2) demands nothing.
+    // SAFETY: gettid(2) has no requirements.
     let me = unsafe { libc::gettid() }.to_string();
     let field = |status: &str, name: &str| {
         let line = status.lines().find(|line| line.starts_with(name)).unwrap();
@@ -348,7 +348,7 @@ fn others() -> Vec<(char, u64)> {
         .collect()
 }
 
-/// Passes the time without a system call.
+/// Lets time pass without a system call.
 fn spin(time: Duration) {
     let begun = Instant::now();
     while begun.elapsed() < time {
@@ -356,7 +356,7 @@ fn spin(time: Duration) {
     }
 }
 
-/// Waits until all other threads sleep, and have slept for a while.
+/// Waits until all other threads sleep and have slept for a while.
 fn await_silence() {
     let begun = Instant::now();
     loop {
@@ -370,8 +370,8 @@ fn await_silence() {
     }
 }
 
-/// Counts the calls of a port with two seats, on which `threads` threads wait, after `rounds` of work,
-/// in each of which `blocking` handlers sleep without having said so.
+/// Counts the calls of an idle port with two seats, on which `threads` threads wait, after `rounds`
+/// of work. In each round, `blocking` handlers sleep unannounced.
 fn idle(detection: BlockDetection, threads: usize, rounds: usize, blocking: usize) {
     let (bytes, messages) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let builder = Port::builder().concurrency(2).block_detection(detection);
@@ -389,7 +389,7 @@ fn idle(detection: BlockDetection, threads: usize, rounds: usize, blocking: usiz
         Packet::Posted(number) => {
             if number < blocking {
                 let (_keep, never) = mpsc::channel::<()>();
-                // In the first round until one is found.
+                // In the first round, sleep until one is detected.
                 let begun = Instant::now();
                 loop {
                     let _ = never.recv_timeout(Duration::from_millis(3));
@@ -437,8 +437,8 @@ fn idle(detection: BlockDetection, threads: usize, rounds: usize, blocking: usiz
     });
 }
 
-/// Checks that the port of the ignored test `name` makes no call when nothing happens, if the machine
-/// has this way of finding out who blocks.
+/// Checks that the port of the ignored test `name` makes no call while nothing happens. Skips it if
+/// the machine lacks this method of block detection.
 #[track_caller]
 fn assert_silent(name: &str, detection: BlockDetection) {
     match Port::builder().block_detection(detection).build::<(), ()>() {
@@ -540,7 +540,7 @@ fn a_thread_that_goes_from_port_to_port_opens_nothing() {
     });
 }
 
-/// Echoes by operations; sent at once, without a packet, if that is asked for.
+/// Echoes by operations. With `sends_now`, sends complete immediately, without a packet.
 fn operate(streams: Vec<(TcpStream, TcpStream)>, sends_now: bool) {
     let port = Port::builder().concurrency(1).build::<TcpStream, ()>().unwrap();
     let number = streams.len();
@@ -609,10 +609,11 @@ fn an_echo_by_operations_counted() {
 #[test]
 fn an_echo_by_operations_costs_a_receive_and_a_send() {
     check("an_echo_by_operations_counted", |calls| {
-        // One for the packet of the receive, and one for that of the send.
+        // One wait for the receive's packet, and one for the send's.
         assert_eq!(of(calls, &WAITS), 2 * ROUNDS, "{calls:?}");
-        // A receive that leaves room has taken all there is: the next one waits without a call. Two are the
-        // user's own.
+        // A receive that leaves room has taken all data, so the next one waits without a call. The
+        // other calls of a round are the port's receive and send, and the test's own write and
+        // read.
         assert_eq!(calls.total(), ROUNDS * (2 + 4), "{calls:?}");
     });
 }

@@ -1,5 +1,5 @@
-//! What the servers among the examples share: where they listen, when they end, reading and writing that never block,
-//! and locks.
+//! Code shared by the example servers: the listening address, the end, non-blocking reads and
+//! writes, and locks.
 
 mod end;
 
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 pub(crate) use end::asked_to_end;
 
-/// Listens where the first argument of the program says, or at a free port, and says so.
+/// Listens on the address in the program's first argument, or on a free port, and prints it.
 pub(crate) fn listen() -> io::Result<TcpListener> {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:0".to_owned());
     let listener = TcpListener::bind(address)?;
@@ -20,16 +20,17 @@ pub(crate) fn listen() -> io::Result<TcpListener> {
     Ok(listener)
 }
 
-/// The next connection, if there is one.
+/// Returns the next connection, if there is one.
 pub(crate) fn accept(listener: &TcpListener) -> Option<TcpStream> {
     match listener.accept() {
         Ok((stream, _)) => {
-            // A short answer does not wait for the acknowledgement of the one before.
+            // A short answer does not wait for the acknowledgement of the previous one.
             let is_set = stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true));
             is_set.is_ok().then_some(stream)
         }
         Err(error) if error.kind() == ErrorKind::WouldBlock => None,
-        // No descriptor is left, say. The listener stays ready, so the next try would come at once.
+        // For instance, no descriptor is left. The listener stays ready, so the next attempt would
+        // come immediately.
         Err(_) => {
             thread::park_timeout(Duration::from_millis(10));
             None
@@ -37,7 +38,7 @@ pub(crate) fn accept(listener: &TcpListener) -> Option<TcpStream> {
     }
 }
 
-/// What a read has found.
+/// The result of a read.
 #[derive(PartialEq)]
 pub(crate) enum Found {
     Bytes,
@@ -45,7 +46,7 @@ pub(crate) enum Found {
     End,
 }
 
-/// Reads what there is, up to some thousand bytes, to the end of `bytes`.
+/// Appends the available data to `bytes`, at most some thousand bytes.
 pub(crate) fn receive(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> io::Result<Found> {
     let mut buffer = [0; 4096];
     match stream.read(&mut buffer) {
@@ -59,7 +60,7 @@ pub(crate) fn receive(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> io::Result
     }
 }
 
-/// Writes as much of `bytes` as there is room for, and takes it off.
+/// Writes as much of `bytes` as there is room for, and removes it.
 pub(crate) fn send(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> io::Result<()> {
     let mut sent = 0;
     let outcome = loop {
@@ -77,7 +78,8 @@ pub(crate) fn send(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> io::Result<()
     outcome
 }
 
-/// Locks what a handler may have held when it panicked: that handler has spoilt its own client at most.
+/// Locks a mutex that a handler may have held when it panicked. Such a handler has corrupted at
+/// most its own client.
 #[allow(dead_code, reason = "some of the servers have nothing to lock")]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

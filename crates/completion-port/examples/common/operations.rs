@@ -1,4 +1,4 @@
-//! What the servers by operations share: when they end, and what their sockets are.
+//! Code shared by the example servers that use operations: the end, and their sockets.
 
 #[path = "end.rs"]
 mod end;
@@ -8,7 +8,7 @@ use std::net::TcpStream;
 use completion_port::OwnedSource;
 pub(crate) use end::asked_to_end;
 
-/// A socket that the port has made, as what it is.
+/// Converts a socket that the port has created.
 pub(crate) fn stream_of(socket: OwnedSource) -> TcpStream {
     socket.into_descriptor().map(TcpStream::from).expect("it is a socket of the system")
 }

@@ -1,9 +1,9 @@
-//! Two sockets that are connected with each other.
+//! Two connected sockets.
 
 use std::io;
 use std::net::{TcpListener, TcpStream};
 
-/// A connection of this machine, from both ends.
+/// Returns both ends of a local connection.
 pub(crate) fn pair() -> io::Result<(TcpStream, TcpStream)> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let near = TcpStream::connect(listener.local_addr()?)?;

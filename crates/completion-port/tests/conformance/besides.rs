@@ -1,4 +1,4 @@
-//! Rule 12: one more report is asked for by name, whatever state the registration is in.
+//! Rule 12: `enable_also` requests one extra report, whatever state the registration is in.
 
 use std::collections::VecDeque;
 use std::sync::{Barrier, Mutex};
@@ -16,7 +16,7 @@ use crate::kit::packets::{
 };
 use crate::kit::sockets::{POLLIN, await_facts, fill, make_room};
 
-/// Takes packets until one reports room; one-shot registrations are armed again as they were.
+/// Takes packets until one reports room. Rearms one-shot registrations unchanged.
 #[track_caller]
 fn until_room<K, M>(port: &Port<K, M>, on: &System) {
     for _ in 0..4 {
@@ -44,7 +44,7 @@ on_every_system! {
             let (ours, theirs) = system.tcp_pair();
             let id = register(&port, &ours, "ours", Interest::IN, trigger);
             for round in 0..3 {
-                // Several requests before the packet are one.
+                // Several requests before the packet count as one.
                 port.enable_also(id, Interest::OUT).unwrap();
                 port.enable_also(id, Interest::OUT).unwrap();
                 until_room(&port, system);
@@ -91,7 +91,7 @@ on_every_system! {
             ours.drain();
             port.enable_also(id, Interest::OUT).unwrap();
             assert_quiet(&port, system);
-            // It changes nothing for a key that is out.
+            // Disabling changes nothing while the key is out.
             port.disable(id).unwrap();
             match way {
                 0 => token.rearm().unwrap(),
@@ -168,13 +168,13 @@ on_every_system! {
             port.disable(id).unwrap();
             theirs.write(b"x").unwrap();
             await_facts(&ours, system, POLLIN);
-            // Nothing is asked for.
+            // An empty request.
             port.enable_also(id, Interest::NONE).unwrap();
             assert_quiet(&port, system);
             port.enable_also(id, Interest::OUT).unwrap();
             assert_eq!(report(&port, system), Events::OUT, "{trigger:?}");
             if let Trigger::Once(_) = trigger {
-                // Parked by then.
+                // The registration is parked by now.
                 port.enable_also(id, Interest::IN).unwrap();
                 assert_eq!(report(&port, system), Events::IN, "{trigger:?}");
                 assert_quiet(&port, system);
@@ -201,7 +201,7 @@ on_every_system! {
         assert_quiet(&port, system);
     }
 
-    /// Rule 12: also where packets come without tokens.
+    /// Rule 12: the request also outlives a packet without a token.
     fn a_packet_without_a_token_leaves_what_it_does_not_report(system: &System) {
         let port = port_on(system);
         let (ours, theirs) = system.tcp_pair();
@@ -237,7 +237,7 @@ on_every_system! {
         let error = port.enable_also(id, Interest::OUT).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotRegistered);
 
-        // A key that is out when its registration is removed.
+        // The key is out when its registration is removed.
         let id = register(&port, &ours, "ours", Interest::IN, ONE_SHOT_LEVEL);
         theirs.write(b"x").unwrap();
         let token = ready(&port, system);
@@ -271,8 +271,8 @@ on_every_system! {
         assert_eq!(changes.results()[0].unwrap_err().kind(), ErrorKind::NotRegistered);
     }
 
-    /// Rule 12: a thread puts something into a connection's queue and asks for a report, just when the handler of
-    /// that connection has found the queue empty and arms.
+    /// Rule 12: a thread adds a message to a connection's queue and requests a report, at the
+    /// moment when the connection's handler has found the queue empty and arms.
     fn what_is_queued_before_a_request_is_seen_by_the_next_handler(system: &System) {
         const MESSAGES: usize = 400;
         let port: Port<Socket, ()> = system.port(1);
@@ -294,7 +294,7 @@ on_every_system! {
             });
             let mut expected = 0;
             for round in 0..MESSAGES {
-                // The handler is busy with something else, and does not look at the queue again.
+                // The handler is busy and does not look at the queue again.
                 theirs.write(b"x").unwrap();
                 let mut token = ready(&port, system);
                 begins.wait();

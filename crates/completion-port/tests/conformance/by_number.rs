@@ -1,4 +1,5 @@
-//! Registrations that are known by number and name alone, without tokens: what other languages use.
+//! Registrations that are known only by descriptor number and id, without tokens. Other languages
+//! use them.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -26,7 +27,7 @@ use crate::kit::threads::{let_be_told, settle};
 
 const ONCE: OneShot = OneShot::Level;
 
-/// The events of the next packet, and its key.
+/// Returns the next packet's id, events and key.
 fn next(port: &Port<usize, usize>) -> Option<(Id, Events, usize)> {
     let mut batch = Batch::new();
     let packet = port.raw().wait_cloned(&mut batch, Duration::ZERO).unwrap().next();
@@ -45,7 +46,7 @@ fn register(
     port.raw().register_number(socket.number(), key, Interest::IN, trigger).unwrap()
 }
 
-/// A key that counts its clones, as the C library's do.
+/// A key that counts its clones, as those of the C library do.
 struct Counted(Arc<AtomicUsize>);
 
 impl Clone for Counted {
@@ -59,7 +60,7 @@ thread_local! {
     static REFUSES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A key whose clone panics when it is told to.
+/// A key whose clone panics on demand.
 struct Fragile;
 
 impl Clone for Fragile {
@@ -71,7 +72,7 @@ impl Clone for Fragile {
 
 type Act = Box<dyn FnOnce() + Send>;
 
-/// A key that its ledger knows, and whose next clone calls a function first.
+/// A key that the ledger counts, and whose next clone first calls a function.
 struct Watched {
     entry: Entry,
     at_clone: Arc<Mutex<Option<Act>>>,
@@ -92,15 +93,16 @@ impl Clone for Watched {
     }
 }
 
-/// The most memory that this process has had so far, in KiB; 0 where the system does not list it.
+/// Returns the peak memory of this process in KiB, or 0 where the system does not list it.
 fn peak_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     peak.map_or(0, |peak| peak.trim().trim_end_matches(" kB").parse().unwrap())
 }
 
-/// One thread waits without limit and takes packets, another one asks all the time whether there are any.
-/// What `act` does in a round is answered in time: `take` returns how much of that a packet is.
+/// One thread waits without a timeout and takes packets while another constantly polls. Checks that
+/// the waiting thread handles what `act` causes in each round in time. `take` returns how many
+/// rounds a packet completes.
 fn beside_one_that_asks(
     system: &System,
     port: &Port<usize, usize>,
@@ -126,7 +128,7 @@ fn beside_one_that_asks(
             }
         });
         let late = (1..=rounds).find(|round| {
-            // It finds the thread at each place on its way to sleep.
+            // Vary the delay to hit the thread at each place on its way to sleep.
             (0..round % 64 * 8).for_each(|_| std::hint::spin_loop());
             act(*round);
             let is_answered = || taken.load(SeqCst) == *round;
@@ -154,7 +156,7 @@ on_every_system! {
             assert_eq!(*refused.value(), 7);
         }
         assert_eq!(port.stats().registered, 0);
-        // Other tests have some meanwhile.
+        // Other tests may use memory meanwhile.
         assert!(peak_memory().saturating_sub(before) < 256 * 1024);
     }
 
@@ -190,7 +192,7 @@ on_every_system! {
         assert_eq!(next(&port), Some((id, Events::IN, 7)));
         far.drain();
         near.write(b"y").unwrap();
-        // The edge is found while another packet is waited for.
+        // The edge is found while another packet is awaited.
         one.write(b"x").unwrap();
         let_be_told(&port, system, 1);
         assert_eq!(next(&port), Some((second, Events::IN, 8)));
@@ -206,12 +208,12 @@ on_every_system! {
             let (near, far) = system.unix_pair();
             let id = register(&port, &far, 7, trigger);
             port.disable(id).unwrap();
-            // Nothing is left to read here, which is what the hint says.
+            // Nothing is left to read, so the hint is true.
             assert!(far.read(&mut [0]).is_err());
             near.write(b"x").unwrap();
             assert_eq!(next(&port), None, "it is disabled");
             port.raw().enable(id, Interest::IN, trigger, Hints::default).unwrap();
-            // The kernel is asked, and no thread takes the packet.
+            // This polls the kernel without taking the packet.
             let_be_told(&port, system, 1);
             let mut batch = Batch::new();
             drop(port.raw().wait_cloned(&mut batch, Duration::ZERO).unwrap());
@@ -284,7 +286,8 @@ on_every_system! {
             port.raw().forget(id).unwrap();
             assert_eq!(one(), None);
         } else {
-            // It was the first one: nothing of it is queued, and the other one is reported.
+            // The forgotten one would have been next: its packet is gone, and the other one is
+            // reported.
             port.raw().forget(id).unwrap();
             assert_eq!(one(), Some(8));
         }
@@ -315,7 +318,7 @@ on_every_system! {
         assert_eq!(port.post(1).unwrap_err().kind(), ErrorKind::Closed);
         let error = port.raw().enable(id, Interest::IN, ONCE, Hints::default).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Closed);
-        // Its descriptors may be registered elsewhere at once, though the port is there still.
+        // Its descriptors may be registered elsewhere immediately, although the port still exists.
         let id = register(&other, &far, 8, ONCE);
         let_be_told(&other, system, 1);
         assert_eq!(next(&other), Some((id, Events::IN, 8)));
@@ -348,7 +351,7 @@ on_every_system! {
         let mut batch = Batch::new();
         assert_eq!(port.raw().wait_cloned(&mut batch, Duration::ZERO).unwrap().count(), 1);
         assert_eq!(clones.load(SeqCst), 1);
-        // Asked when the state is known, and believed only for that state.
+        // The hint is requested once the state is known, and applies only to that state.
         let asked = Cell::new(0);
         far.drain();
         let hints = || {
@@ -391,7 +394,7 @@ on_every_system! {
         assert_eq!(port.raw().wait_cloned(&mut Batch::new(), Duration::ZERO).unwrap().count(), 1);
         assert!(!has());
 
-        // Whether a thread waits or not.
+        // Whether or not a thread waits.
         let (near, far) = system.tcp_pair();
         let id = register(&port, &far, 7, ONCE);
         assert!(!has(), "it may be written to, which is not asked for");
@@ -405,7 +408,7 @@ on_every_system! {
         let_be_told(&port, system, 1);
         assert!(has());
 
-        // What is queued and comes to nothing is no packet.
+        // A queued node that makes no packet doesn't count.
         port.disable(id).unwrap();
         assert!(!has());
         port.raw().enable(id, Interest::IN, ONCE, Hints::default).unwrap();
@@ -421,7 +424,7 @@ on_every_system! {
         assert!(!has());
         assert_eq!(next(&port), None);
 
-        // What is only remembered is checked.
+        // Remembered readiness is checked first.
         port.raw().enable(id, Interest::IN, Persistent::Level, Hints::default).unwrap();
         near.write(b"y").unwrap();
         let_be_told(&port, system, 1);
@@ -470,7 +473,7 @@ on_every_system! {
     fn a_packet_behind_what_nobody_asked_for_is_seen_at_once(system: &System) {
         let _alone = with_many_descriptors();
         let port = system.port::<usize, usize>(1);
-        // Each of them can be written to, which is news to the kernel.
+        // Each of them is writable, which is an edge to the kernel.
         let pairs: Vec<_> = (0..300).map(|_| system.unix_pair()).collect();
         for (key, (ours, _)) in pairs.iter().enumerate() {
             register(&port, ours, key, ONCE);
@@ -491,7 +494,7 @@ on_every_system! {
         for (_, theirs) in &pairs {
             theirs.write(b"x").unwrap();
         }
-        // All of them are queued, as soon as the system has told of each. This takes nothing.
+        // All are queued as soon as the system has reported each of them. `drive` takes no packet.
         let (begun, mut batch) = (Instant::now(), Batch::with_capacity(1000));
         while port.stats().queued < 300 {
             assert!(begun.elapsed() < system.soon(), "{port:?}");
@@ -528,7 +531,7 @@ on_every_system! {
         port.close();
         assert!(has().unwrap());
         assert_eq!(of_another().unwrap_err().kind(), ErrorKind::Closed);
-        // A registration whose packet comes to nothing.
+        // A registration whose queued node makes no packet.
         assert!(packets.next().is_some());
         assert!(has().unwrap());
         port.disable(id).unwrap();
@@ -539,16 +542,16 @@ on_every_system! {
         assert_eq!(has().unwrap_err().kind(), ErrorKind::Closed);
     }
 
-    /// Rule 40: one thread waits without limit, and another one asks: it may find an edge that the
-    /// first one is about to sleep for. Nothing else ever happens; on a simulated kernel no time
-    /// passes, either.
+    /// Rule 40: one thread waits without a timeout while another polls, which may find an edge that
+    /// should wake the first one. Nothing else happens, and on a simulated kernel no time passes
+    /// either.
     fn who_asks_for_packets_takes_no_edge_from_a_thread_that_waits(system: &System) {
         system.several_threads_wait();
         for is_watched in [false, true] {
             let port = system.port::<usize, usize>(2);
             let (near, far) = system.tcp_pair();
             let id = register(&port, &far, 7, ONCE);
-            // A thread that has not looked at all it was handed is watched by the one that waits.
+            // The waiting thread watches a thread that has not taken all of its batch.
             let mut batch = Batch::new();
             let mut packets = is_watched.then(|| {
                 (0..8).for_each(|message| port.post(message).unwrap());
@@ -565,7 +568,7 @@ on_every_system! {
         }
     }
 
-    /// Rule 40: the same of a wake, which is what a thread in the kernel's wait hears of a message.
+    /// Rule 40: the same for a wake, which announces a message to a thread in the kernel's wait.
     fn who_asks_for_packets_uses_up_no_wake_of_a_thread_that_waits(system: &System) {
         system.several_threads_wait();
         let port = system.port::<usize, usize>(1);
@@ -574,8 +577,8 @@ on_every_system! {
         beside_one_that_asks(system, &port, 300, |_| 1, |round| port.post(round).unwrap());
     }
 
-    /// Rule 29: a clone that was made for a packet which turned out to be none of the
-    /// registration's condition.
+    /// Rule 29: the clone was made for a packet that then reported nothing of the registration's
+    /// condition.
     fn a_panic_while_a_superfluous_clone_is_dropped_loses_nothing(system: &System) {
         let ledger = Ledger::default();
         let port = system.port::<Watched, usize>(1);
@@ -610,7 +613,7 @@ on_every_system! {
         assert!(matches!(next(), Some(Packet::Removed(removed, _)) if removed == id));
         assert_eq!((ledger.alive(), port.stats().registered), (0, 0));
 
-        // A message behind what has come to nothing.
+        // A message after a node that makes no packet.
         let id = queued();
         port.disable(id).unwrap();
         port.post(5).unwrap();
@@ -620,7 +623,7 @@ on_every_system! {
         port.raw().forget(id).unwrap();
         assert_eq!((ledger.alive(), port.stats().registered), (0, 0));
 
-        // A key that is to be dropped, since its descriptor was closed.
+        // A key that is dropped because its descriptor was closed.
         let id = queued();
         port.raw().forget(id).unwrap();
         panics();
@@ -628,7 +631,7 @@ on_every_system! {
         assert_eq!((ledger.alive(), port.stats().registered), (0, 0));
     }
 
-    /// Rule 29: the same, and the key is waited for by a thread that removes it meanwhile.
+    /// Rule 29: another thread removes the registration meanwhile and waits for the key.
     fn a_panic_while_a_superfluous_clone_is_dropped_keeps_nobody_waiting(system: &System) {
         system.several_threads_wait();
         let ledger = Ledger::default();
@@ -684,7 +687,7 @@ on_every_system! {
                         for packet in packets {
                             let Packet::Notified(notified) = packet else { continue };
                             let key = *notified.key();
-                            // Two bytes, one by one: mostly more is left, and now and then nothing.
+                            // Read two bytes one by one: usually more remain, and sometimes none.
                             let far = &pairs[key].1;
                             let mut bytes = (0..2).map(|_| far.read(&mut [0; 1]));
                             let is_dry = bytes.any(|byte| match byte {
@@ -699,7 +702,7 @@ on_every_system! {
                             });
                             let hints = || Hints::new(is_dry, false);
                             if let Err(error) = port.raw().enable(ids[key], Interest::IN, ONCE, hints) {
-                                // The last byte was read, and the test is over.
+                                // The last byte was read, and the test has ended.
                                 assert_eq!(error.kind(), ErrorKind::Closed);
                             }
                         }
@@ -712,7 +715,7 @@ on_every_system! {
                 }
             }
             let all = SOCKETS * BYTES;
-            // What is lost does not come at all. What is slow goes on coming.
+            // A lost message never arrives, but a slow run keeps making progress.
             let (mut before, mut begun) = (0, Instant::now());
             while before < all && begun.elapsed() < system.soon() {
                 let now = read.load(SeqCst);
@@ -728,7 +731,7 @@ on_every_system! {
     }
 }
 
-/// Rule 20: a read stops at the urgent mark, and is short although more lies behind it.
+/// Rule 20: a read stops at the urgent mark, so it is short although data follows.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_drained_hint_is_ignored_at_an_urgent_mark_on_epoll() {
@@ -738,8 +741,8 @@ fn a_drained_hint_is_ignored_at_an_urgent_mark_on_epoll() {
     let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (mut far, _) = listener.accept().unwrap();
     (&near).write_all(b"ab").unwrap();
-    // SAFETY: send(2) reads so many bytes at the pointer.
-    // - valid: it is a constant of that length.
+    // SAFETY: send(2) reads the given number of bytes at the pointer.
+    // - valid: it points to a constant of that length.
     let sent = unsafe { libc::send(near.as_raw_fd(), b"!".as_ptr().cast(), 1, libc::MSG_OOB) };
     assert_eq!(sent, 1);
     (&near).write_all(b"cd").unwrap();
@@ -756,8 +759,8 @@ fn a_drained_hint_is_ignored_at_an_urgent_mark_on_epoll() {
     }
 }
 
-/// Rule 16: what a port itself is made of. A simulated kernel's ports have no descriptors; in a
-/// process of its own, in which no other test opens any.
+/// Rule 16: the port refuses its own descriptors. Ports on a simulated kernel have none. Runs in a
+/// child process in which no other test opens descriptors.
 #[cfg(target_os = "linux")]
 #[test]
 fn the_ports_own_descriptors_are_refused_epoll() {
@@ -774,7 +777,7 @@ fn the_ports_own_descriptors_are_refused_epoll() {
             let refused = port.raw().register_number(*number, 7, Interest::IN, ONCE).unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::NotPollable, "{name}");
         }
-        // It hears of posts while it is in the kernel's wait, and of sockets.
+        // It receives posts while it is in the kernel's wait, and reports sockets.
         let (near, far) = system.tcp_pair();
         register(&port, &near, 8, ONCE);
         thread::scope(|scope| {
@@ -804,7 +807,7 @@ on_edge_triggered_systems! {
         port.raw().enable(id, Interest::IN, ONCE, Hints::default).unwrap();
         assert_eq!(next(&port), Some((id, Events::IN, 7)));
 
-        // A hint that is wrong delays what is left until more arrives.
+        // A wrong hint delays the report until more arrives.
         port.raw().enable(id, Interest::IN, ONCE, || Hints::new(true, false)).unwrap();
         assert_eq!(next(&port), None);
         near.write(b"z").unwrap();

@@ -1,4 +1,4 @@
-//! Rules 1 to 6 and 45: one call that applies changes and takes packets, and how it ends.
+//! Rules 1 to 6 and 45: one call applies changes and takes packets, and how it ends.
 
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -71,7 +71,7 @@ on_every_system! {
         assert_eq!(held.events(), Events::IN);
         drop(packets);
         ours.drain();
-        // Armed with nothing there any more: the same call waits in vain.
+        // Armed with no data left: the same call waits and finds nothing.
         changes.rearm_as(held, Interest::IN | Interest::HANGUP, OneShot::Level);
         let packets = port.process(&mut changes, &mut batch, system.quiet()).unwrap();
         assert_eq!(packets.count(), 0);
@@ -87,7 +87,7 @@ on_every_system! {
         theirs.write(b"x").unwrap();
         let id = register(&port, &ours, "ours", Interest::NONE, ONE_SHOT_LEVEL);
         let (mut changes, mut batch) = (Changes::new(), Batch::new());
-        // The last one counts.
+        // The last change counts.
         changes.enable(id, Interest::IN, OneShot::Level);
         changes.disable(id);
         let packets = port.process(&mut changes, &mut batch, system.quiet()).unwrap();
@@ -100,7 +100,7 @@ on_every_system! {
         assert_eq!(changes.results(), [Ok(id); 3]);
         let Some(Packet::Ready(held)) = packet else { unreachable!() };
         held.park().unwrap();
-        // A descriptor is taken by the first of two, and free again after it was removed.
+        // The first of two registrations gets the descriptor. It is free again after the removal.
         changes.register(Registration::new(&other, "first", Interest::IN, OneShot::Level));
         changes.register(Registration::new(&other, "second", Interest::IN, OneShot::Level));
         changes.remove(id);
@@ -223,7 +223,7 @@ on_every_system! {
         port.post(7).unwrap();
         let (mut changes, mut none) = (Changes::new(), Batch::with_capacity(0));
         changes.register(Registration::new(&ours, "ours", Interest::IN, OneShot::Level));
-        // Without a limit of time, and yet it returns.
+        // Without a timeout, it returns nevertheless.
         assert_eq!(port.process(&mut changes, &mut none, None).unwrap().count(), 0);
         assert_eq!(changes.results().len(), 1);
         assert!(changes.results()[0].is_ok());
@@ -267,7 +267,7 @@ on_every_system! {
             assert_eq!(changes.refused().count(), 0);
         }
         assert_eq!(closed.stats().registered, 1);
-        // They can still be applied elsewhere.
+        // The changes can still be applied elsewhere.
         let port = port_on(system);
         theirs.write(b"x").unwrap();
         let mut packets = port.process(&mut changes, &mut batch, system.soon()).unwrap();
@@ -295,7 +295,7 @@ on_every_system! {
         changes.register(Registration::new(&ours, "ours", Interest::IN, OneShot::Level));
         changes.register(Registration::new(&taken, "taken", Interest::IN, OneShot::Level));
         changes.disable(gone);
-        // The call succeeds, though the time is over and nothing came.
+        // The call succeeds although the time has passed and nothing came.
         assert_eq!(port.process(&mut changes, &mut batch, system.quiet()).unwrap().count(), 0);
         let results = changes.results().iter();
         let kinds: Vec<_> = results.map(|it| it.err().map(|error| error.kind())).collect();
@@ -325,7 +325,7 @@ on_every_system! {
         );
         assert_eq!(changes.refused().count(), 0);
         assert_eq!(port.stats().registered, 1);
-        // The next call has results of its own.
+        // The next call has its own results.
         assert_eq!(port.process(&mut changes, &mut batch, Duration::ZERO).unwrap().count(), 0);
         assert!(changes.results().is_empty());
     }
@@ -339,14 +339,14 @@ on_every_system! {
         theirs.write(b"x").unwrap();
         let held = ready(&port, system);
         port.close();
-        // A token knows its port, whichever port the changes are handed to.
+        // A token knows its port, whichever port applies the changes.
         let (mut changes, mut batch) = (Changes::new(), Batch::new());
         changes.rearm(held);
         assert_eq!(other.process(&mut changes, &mut batch, Duration::ZERO).unwrap().count(), 0);
         assert_eq!(changes.results()[0].unwrap_err().kind(), ErrorKind::Closed);
         let (error, key) = changes.refused().next().unwrap().into_parts();
         assert_eq!((error.call(), key), (Call::Rearm, Some("ours")));
-        // Its registration has ended: the descriptor is free.
+        // Its registration has ended, so the descriptor is free.
         register(&other, &ours, "again", Interest::IN, ONE_SHOT_LEVEL);
         assert_eq!(report(&other, system), Events::IN);
     }
@@ -401,7 +401,7 @@ on_every_system! {
             ended
         };
         let (mut changes, mut batch) = (Changes::new(), Batch::new());
-        // For ever, if it slept: the test would be ended by its time.
+        // If it slept, it would do so forever, and the test would hang.
         for _ in 0..3 {
             changes.remove(ended);
             changes.enable(id, Interest::IN, OneShot::Level);
@@ -409,7 +409,7 @@ on_every_system! {
             assert_eq!(packets.count(), 0, "nothing is there");
             assert!(changes.results()[0].is_err() && changes.results()[1].is_ok());
         }
-        // What is there it takes.
+        // It takes the available packets.
         theirs.write(b"x").unwrap();
         port.post(7).unwrap();
         let_be_told(&port, system, 2);
@@ -420,7 +420,8 @@ on_every_system! {
         let Some(Packet::Ready(second)) = second else { panic!("{second:?}") };
         second.park().unwrap();
         drop(packets);
-        // Each refusal is news again behind a packet, a wait, or a change that was not refused.
+        // After a packet, a wait, or a change that succeeded, each refusal counts as the first
+        // again.
         changes.remove(ended);
         assert_eq!(port.process(&mut changes, &mut batch, None).unwrap().count(), 0);
         assert_eq!(port.wait(&mut batch, Duration::ZERO).unwrap().count(), 0);
@@ -452,7 +453,7 @@ on_every_system! {
             assert!(changes.results().iter().all(Result::is_err));
         }
         assert!(calls <= 1 + ROUNDS, "{calls} calls in the time of {ROUNDS}");
-        // It sleeps, and is woken as any other.
+        // It sleeps, and is woken like any other call.
         port.post(7).unwrap();
         changes.remove(ended);
         let packets = port.process(&mut changes, &mut batch, None).unwrap();

@@ -1,4 +1,4 @@
-//! Rules 3 and 32: a forked child of a process that has a port. A simulated kernel has no processes.
+//! Rules 3 and 32: a process forks while it has a port. A simulated kernel has no processes.
 
 use std::thread;
 use std::time::Duration;
@@ -15,8 +15,8 @@ use crate::kit::packets::{
 };
 use crate::kit::threads::{End, settle};
 
-/// Rule 32: the child may make a port for itself, which has nothing to do with its parent's. A
-/// simulated kernel has no processes, so only the real one is asked.
+/// Rule 32: the child may create its own port, independent of its parent's. A simulated kernel has
+/// no processes, so only the real one is tested.
 #[test]
 fn a_forked_child_may_make_a_port_of_its_own_epoll() {
     if !in_a_process_of_its_own("children::a_forked_child_may_make_a_port_of_its_own_epoll") {
@@ -27,7 +27,7 @@ fn a_forked_child_may_make_a_port_of_its_own_epoll() {
         let (ours, theirs) = on.unix_pair();
         port.register(one_shot(&ours, "parent's")).unwrap();
         let Some(child) = fork() else {
-            // The same number, on another port: in this process no port has it.
+            // The same number on another port: in the child, no port has registered it.
             let own = on.port::<&str, usize>(1);
             let mut batch = Batch::new();
             let mut packets = || own.wait(&mut batch, on.soon()).map_or(0, Iterator::count);
@@ -48,8 +48,8 @@ fn a_forked_child_may_make_a_port_of_its_own_epoll() {
     });
 }
 
-/// Rule 32: what was handed to the parent is the parent's alone, also if a batch was half taken. A
-/// simulated kernel has no processes, so only the real one is asked.
+/// Rule 32: a batch belongs to the parent alone, even if it was half taken. A simulated kernel has
+/// no processes, so only the real one is tested.
 #[test]
 fn a_forked_child_takes_nothing_of_its_parents_batch_epoll() {
     if !in_a_process_of_its_own("children::a_forked_child_takes_nothing_of_its_parents_batch_epoll")
@@ -73,8 +73,8 @@ fn a_forked_child_takes_nothing_of_its_parents_batch_epoll() {
     });
 }
 
-/// Rule 32. A simulated kernel has no processes, so only the real one is asked; in a process of its
-/// own, since a fork would keep the sockets of other tests open.
+/// Rule 32. A simulated kernel has no processes, so only the real one is tested. Runs in a child
+/// process, since a fork would keep the sockets of other tests open.
 #[test]
 fn a_forked_child_is_told_so_and_the_parent_goes_on_epoll() {
     if !in_a_process_of_its_own("children::a_forked_child_is_told_so_and_the_parent_goes_on_epoll")
@@ -100,7 +100,7 @@ fn a_forked_child_is_told_so_and_the_parent_goes_on_epoll() {
         };
         assert_eq!(child.status(), 0, "the child failed at the step with that number");
 
-        // Everything is as it was: the set, the wake-up, the queue, the keys.
+        // Everything is unchanged: the epoll set, the wake-up, the queue and the keys.
         assert!(matches!(the_one(&port, on), Packet::Posted(1)));
         theirs.write(b"x").unwrap();
         assert_eq!(the_token(&port, on).id(), id);
@@ -122,8 +122,8 @@ fn a_forked_child_is_told_so_and_the_parent_goes_on_epoll() {
     });
 }
 
-/// Every call says so, and nothing acts on the parent's kernel objects. Returns 0, or the number of
-/// the step that failed.
+/// Checks that each call reports the fork and that nothing affects the parent's kernel objects.
+/// Returns 0, or the number of the step that failed.
 fn in_the_child(
     port: &Port<Socket, usize>,
     token: Ready<'_, Socket>,
@@ -146,7 +146,7 @@ fn in_the_child(
         changes.len() == 1,
         port.post(2)
             .is_err_and(|refused| refused.kind() == ErrorKind::Forked && *refused.value() == 2),
-        // The keys are given back, and the sockets can be used.
+        // The keys are returned, and the sockets can be used.
         more.is_err_and(|(error, socket)| {
             error.kind() == ErrorKind::Forked && peers[0].write(b"y").is_ok() && socket.drain() == 1
         }),
@@ -165,10 +165,10 @@ fn in_the_child(
     steps.iter().position(|done| !done).map_or(0, |step| u8::try_from(step + 1).unwrap_or(99))
 }
 
-/// What a forked child found wrong, as its exit status; 0: nothing.
+/// The failed check of a forked child, as its exit status. 0 means none.
 type Findings = u8;
 
-/// Numbers the checks of a child, since it has no other way to tell which of them failed.
+/// Numbers the checks of a child, which has no other way to report which one failed.
 struct Checks(Findings, Findings);
 
 impl Checks {
@@ -184,7 +184,7 @@ impl Checks {
     }
 }
 
-/// Rules 3 and 32: the simulated kernel lives in the memory of one process.
+/// Rules 3 and 32: the simulated kernel exists in the memory of one process.
 #[test]
 fn a_forked_child_is_refused_and_its_parent_goes_on_on_epoll() {
     if !in_a_process_of_its_own(
@@ -244,7 +244,7 @@ fn a_forked_child_is_refused_and_its_parent_goes_on_on_epoll() {
             checks.1
         });
         assert_eq!(findings, 0, "the check of this number failed in the child");
-        // The parent's port is as it was.
+        // The parent's port is unchanged.
         held.take().unwrap().rearm().unwrap();
         held_timed.take().unwrap().park().unwrap();
         assert!(matches!(packet(&port, system), Packet::Posted(7)));
@@ -257,7 +257,7 @@ fn a_forked_child_is_refused_and_its_parent_goes_on_on_epoll() {
     });
 }
 
-/// Rules 3 and 32: the simulated kernel lives in the memory of one process.
+/// Rules 3 and 32: the simulated kernel exists in the memory of one process.
 #[test]
 fn a_port_that_a_forked_child_drops_goes_on_in_its_parent_on_epoll() {
     if !in_a_process_of_its_own(
@@ -288,7 +288,7 @@ fn a_port_that_a_forked_child_drops_goes_on_in_its_parent_on_epoll() {
     });
 }
 
-/// Rules 3 and 32: the simulated kernel lives in the memory of one process.
+/// Rules 3 and 32: the simulated kernel exists in the memory of one process.
 #[test]
 fn a_forked_child_may_make_a_port_of_its_own_on_epoll() {
     if !in_a_process_of_its_own("children::a_forked_child_may_make_a_port_of_its_own_on_epoll") {
@@ -301,7 +301,7 @@ fn a_forked_child_may_make_a_port_of_its_own_on_epoll() {
         let findings = in_forked_child(|| {
             let mut checks = Checks::new();
             let own = port_on(system);
-            // The parent's registration of this number is no concern of the child's.
+            // The parent's registration of this number does not affect the child.
             let new = Registration::new(&ours, "child", Interest::OUT, OneShot::Level);
             checks.check(own.register(new).is_ok());
             checks.check(matches!(ready(&own, system), held if *held.key() == "child"));
@@ -315,7 +315,7 @@ fn a_forked_child_may_make_a_port_of_its_own_on_epoll() {
     });
 }
 
-/// Rule 3: only the real system has a limit of descriptors; the child has it to itself.
+/// Rule 3: only the real system limits descriptors. The child has the limit to itself.
 #[test]
 fn a_port_that_finds_no_descriptor_left_is_refused_on_epoll() {
     if !in_a_process_of_its_own(

@@ -1,4 +1,4 @@
-//! Rule 30: descriptors that are closed while they are registered, and numbers that are given out again.
+//! Rule 30: descriptors that are closed while they are registered, and numbers that are reused.
 
 use std::fmt::Debug;
 #[cfg(target_os = "linux")]
@@ -25,7 +25,7 @@ use crate::kit::sockets::{await_unread, fill};
 use crate::kit::threads::{End, Gate, hear, make_packets_long, settle, take};
 
 on_every_system! {
-    /// Rule 30: closing is not removing.
+    /// Rule 30: closing a descriptor doesn't remove its registration.
     fn closing_a_borrowed_socket_makes_no_packet(system: &System) {
         let ledger = Ledger::default();
         let port = system.port::<Entry, usize>(1);
@@ -36,7 +36,8 @@ on_every_system! {
             port.register(registration).unwrap();
             drop(ours);
             assert_quiet(&port, system);
-            // Over TCP, which Windows has in place of pairs, the first bytes bring the news back.
+            // Windows uses TCP instead of pairs. There the first writes reveal that the peer is
+            // gone.
             let is_kept = (0..3).all(|_| {
                 let written = theirs.write(b"x");
                 assert_quiet(&port, system);
@@ -49,7 +50,7 @@ on_every_system! {
         assert_eq!(ledger.alive(), 0);
     }
 
-    /// Rule 30: a registration whose socket turns out to be closed ends; its key is dropped.
+    /// Rule 30: a registration ends when its socket is found closed, and its key is dropped.
     fn arming_a_socket_that_was_closed_ends_its_registration(system: &System) {
         let ledger = Ledger::default();
         let port = system.port::<Entry, usize>(1);
@@ -79,7 +80,8 @@ on_every_system! {
         }
     }
 
-    /// Rule 30: so do its operations, each with a packet. The port finds it out when the number is registered anew.
+    /// Rule 30: its operations end too, each with a packet. The port finds the close when the
+    /// number is registered again.
     fn operations_of_a_socket_that_was_closed_end_when_that_is_found(system: &System) {
         system.not_where_operations_are_carried_out("sockets that are closed under an operation");
         for shares in [false, true] {
@@ -112,7 +114,7 @@ on_every_system! {
                 }
                 assert_quiet(&port, system);
                 assert_eq!(port.stats().registered, 1);
-                // The number is its new owner's.
+                // The number belongs to its new owner.
                 new.signal(1).unwrap();
                 assert_eq!(the_token(&port, system).id(), id);
                 Some(())
@@ -120,7 +122,8 @@ on_every_system! {
         }
     }
 
-    /// Rule 30: likewise if the program says that it was closed, wherever the operations are carried out.
+    /// Rule 30: the same happens if the program reports the close, wherever the operations are
+    /// performed.
     fn operations_of_what_is_forgotten_end(system: &System) {
         for shares in [false, true] {
             let port = system.port::<Shared, usize>(1);
@@ -143,13 +146,13 @@ on_every_system! {
             assert_eq!(outcome.into_buffer().unwrap().capacity(), 3);
             assert_quiet(&port, system);
             assert_eq!(port.stats().registered, 0);
-            // It is not closed, and nothing was taken.
+            // The socket is not closed, and no data was taken.
             far.write(b"x").unwrap();
             await_unread(&near, system, 1);
         }
     }
 
-    /// Rule 30: a number that was closed and given out again, and is not registered.
+    /// Rule 30: the number was closed and reused, and is not registered.
     fn a_reused_number_gets_no_packet_of_the_former_registration(system: &System) {
         until_undisturbed(|| {
             let ledger = Ledger::default();
@@ -159,10 +162,10 @@ on_every_system! {
             let new = reopen(system, old)?;
             new.signal(1).unwrap();
             assert_quiet(&port, system);
-            // Nor if the old one is enabled again.
+            // Enabling the old registration brings none either.
             port.enable(id, Interest::IN, OneShot::Level).unwrap();
             assert_quiet(&port, system);
-            // The old key comes back, and the new counter is not touched by that.
+            // The old key is returned without affecting the new counter.
             if !system.is_one_shot() {
                 port.remove(id).unwrap();
                 assert_eq!(the_removed(&port, system).0, id);
@@ -174,7 +177,8 @@ on_every_system! {
         });
     }
 
-    /// Rule 30: what asks the kernel for more finds out that the number is another socket's.
+    /// Rule 30: a request that widens the kernel's watch finds that the number names another
+    /// socket.
     fn a_reused_number_is_found_out_when_more_is_asked_for(system: &System) {
         until_undisturbed(|| {
             let ledger = Ledger::default();
@@ -188,7 +192,7 @@ on_every_system! {
             }
             assert_quiet(&port, system);
             assert_eq!((ledger.alive(), port.stats().registered), (0, 0));
-            // And so does a token, which gives its key back.
+            // So does a token, which returns its key.
             let old = new;
             old.signal(1).unwrap();
             port.register(one_shot(&old, ledger.entry())).unwrap();
@@ -205,7 +209,7 @@ on_every_system! {
         });
     }
 
-    /// Rule 30: a token of the closed descriptor is armed again.
+    /// Rule 30: the token of the closed descriptor is armed again.
     fn a_stale_token_armed_again_gets_nothing_of_the_reused_number(system: &System) {
         until_undisturbed(|| {
             let ledger = Ledger::default();
@@ -219,14 +223,14 @@ on_every_system! {
             token.rearm().unwrap();
             assert_quiet(&port, system);
             assert_eq!((ledger.alive(), port.stats().registered), (0, 0));
-            // The number is free for its new owner.
+            // The new owner can register the number.
             port.register(one_shot(&new, ledger.entry())).unwrap();
             assert!(the_token(&port, system).events().is_in());
             Some(())
         });
     }
 
-    /// Rule 30: a persistent registration of the closed descriptor.
+    /// Rule 30: the closed descriptor had a persistent registration.
     fn a_stale_persistent_registration_gets_nothing_of_the_reused_number(system: &System) {
         until_undisturbed(|| {
             let ledger = Ledger::default();
@@ -243,7 +247,7 @@ on_every_system! {
         });
     }
 
-    /// Rule 30: the number is registered again, on the same port, with the old key in any state.
+    /// Rule 30: the number is registered again on the same port, with the old key in any state.
     fn a_reused_number_registered_on_the_same_port_gets_its_own_packets(system: &System) {
         for state in ["armed", "disabled", "parked", "held", "queued"] {
             until_undisturbed(|| {
@@ -275,7 +279,8 @@ on_every_system! {
                 let again = port.register(one_shot(&new, (ledger.entry(), "new"))).unwrap();
                 assert_ne!(id, again);
                 new.signal(1).unwrap();
-                // What was queued already may come; nothing of the old one after that.
+                // A packet that was already queued may come. After that, nothing of the old
+                // registration does.
                 let token = the_token(&port, system);
                 assert_eq!((token.id(), token.key().1), (again, "new"));
                 assert_eq!(new.drain(), 8);
@@ -290,7 +295,7 @@ on_every_system! {
                     assert_eq!((why, key.1), (ErrorKind::NotRegistered, "old"));
                 }
                 assert_eq!((ledger.alive(), port.stats().registered), (1, 1), "{state}");
-                // The end of the old one did not touch the new one.
+                // The end of the old registration did not affect the new one.
                 new.signal(1).unwrap();
                 assert_eq!(the_token(&port, system).id(), again);
                 assert_quiet(&port, system);
@@ -299,7 +304,7 @@ on_every_system! {
         }
     }
 
-    /// Rule 30: or on another port.
+    /// Rule 30: the number is registered again on another port.
     fn a_reused_number_registered_on_another_port_gets_its_own_packets(system: &System) {
         for state in ["armed", "held", "parked"] {
             until_undisturbed(|| {
@@ -318,7 +323,7 @@ on_every_system! {
                 let again = there.register(one_shot(&new, ledger.entry())).unwrap();
                 new.signal(1).unwrap();
                 assert_quiet(&here, system);
-                // Whatever becomes of the old one, it does not touch the new one.
+                // Whatever happens to the old registration, the new one is unaffected.
                 match token {
                     Some(token) => drop(token),
                     None => assert_eq!(refused(here.remove(id)), ErrorKind::NotRegistered),
@@ -339,7 +344,7 @@ on_every_system! {
         }
     }
 
-    /// Rule 30: nor does the end of a port touch what has become another one's.
+    /// Rule 30: the end of a port doesn't affect a number that now belongs to another port.
     fn dropping_a_port_does_not_touch_a_reused_number(system: &System) {
         until_undisturbed(|| {
             let (here, there) = (system.port::<&str, usize>(1), system.port::<&str, usize>(1));
@@ -355,7 +360,7 @@ on_every_system! {
         });
     }
 
-    /// Rule 30: what lives on through a duplicate costs a look at most, and never spins.
+    /// Rule 30: an entry that a duplicate keeps alive costs at most a few polls and never spins.
     fn a_duplicate_of_a_closed_descriptor_does_not_spin(system: &System) {
         let port = system.port::<&str, usize>(1);
         let lives_on = leave_stale_entry(&port, system, "stale");
@@ -376,9 +381,9 @@ on_every_system! {
     }
 }
 
-/// What fork does to the kernel's entry of a closed descriptor, done by a duplicate here.
-/// Registers a counter, takes its packet, closes it and drops the token, too late for the kernel;
-/// what is returned keeps the counter alive.
+/// Creates a stale kernel entry with a duplicate, as a fork does. Registers a counter, takes its
+/// packet, closes it, and drops the token too late to detach it. The returned duplicate keeps the
+/// counter alive.
 fn leave_stale_entry<K>(port: &Port<K, usize>, on: &System, key: K) -> Socket {
     let closed = on.event();
     let lives_on = closed.dup().unwrap();
@@ -390,12 +395,12 @@ fn leave_stale_entry<K>(port: &Port<K, usize>, on: &System, key: K) -> Socket {
     lives_on
 }
 
-/// Waits, while there is nothing else to take, until the kernel's set has been replaced.
+/// Waits, while nothing else is queued, until the kernel's set has been replaced.
 fn have_the_set_rebuilt(port: &Port<&str, usize>, on: &System) {
     have_the_set_rebuilt_by(port, &leave_stale_entry(port, on, "stale"));
 }
 
-/// The same, by signals of what has been left there.
+/// As `have_the_set_rebuilt`, by signalling `lives_on`.
 fn have_the_set_rebuilt_by<K>(port: &Port<K, usize>, lives_on: &Socket) {
     for signals in 0.. {
         if port.stats().rebuilds > 0 {
@@ -407,20 +412,20 @@ fn have_the_set_rebuilt_by<K>(port: &Port<K, usize>, lives_on: &Socket) {
     }
 }
 
-/// A thread that waits does not get up for what `stirs`. On a busy machine a wait may be over before the
-/// thread sleeps, and then it has asked for whatever there is.
+/// Checks that `stirs` does not wake a waiting thread. On a busy machine a wait may end before the
+/// thread sleeps, and it has then polled once more, so several attempts are allowed.
 fn assert_sleeps_on<K: Debug>(on: &System, port: &Port<K, usize>, stirs: impl Fn()) {
     let sleeps_on = (0..20).any(|_| {
         stirs();
         let before = port.stats().polls;
         assert_quiet(port, on);
-        // The sleep itself counts as a look.
+        // The sleep itself counts as a poll.
         port.stats().polls - before == 1
     });
     assert!(sleeps_on);
 }
 
-/// A thread waits, and room that `ours` uses up and gets back does not wake it; then data does.
+/// While a thread waits, checks that room on `ours` doesn't wake it and that data does.
 fn assert_hears_of_data_alone(
     on: &System,
     port: &Port<&str, usize>,
@@ -448,10 +453,10 @@ fn assert_hears_of_data_alone(
     });
 }
 
-/// Rule 30: a descriptor that is sent over a socket and closed lives on while it is under way, and so does what
-/// the kernel has of it. Received again under its old number it is what was registered, or free if that has
-/// ended. Descriptors cannot be sent over simulated sockets; in a process of its own, in which no other test
-/// takes the number.
+/// Rule 30: a descriptor that was sent over a socket and closed lives on while it is in transit,
+/// and so does its kernel entry. Received again under its old number, it is still registered, or
+/// free if the registration has ended. Descriptors can't be sent over simulated sockets. Runs in a
+/// child process in which no other test takes the number.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_descriptor_that_was_sent_away_may_come_back_epoll() {
@@ -476,12 +481,12 @@ fn a_descriptor_that_was_sent_away_may_come_back_epoll() {
             testkit::rights::send(here.descriptor(), event.descriptor());
             drop(event);
             if was == "removed" {
-                // Too late for the kernel, which has no such number any more.
+                // Too late to detach it: the kernel no longer has this number.
                 port.remove(id).unwrap();
                 assert_eq!(the_removed(&port, on), (id, "sent"));
             }
             if was != "armed" {
-                // Nothing is reported of what is under way.
+                // Nothing is reported of a descriptor in transit.
                 keeps_it.signal(1).unwrap();
                 assert_quiet(&port, on);
             }
@@ -516,8 +521,8 @@ fn a_descriptor_that_was_sent_away_may_come_back_epoll() {
 }
 
 on_edge_triggered_systems! {
-    /// Rule 30: the kernel reports what a duplicate keeps alive under the registration of the closed
-    /// descriptor, until the port looks at that.
+    /// Rule 30: the kernel keeps reporting a duplicate under the registration of the closed
+    /// descriptor, until the port checks.
     fn a_duplicate_keeps_a_registration_going_until_the_port_looks(system: &System) {
         system.not_by_kqueue("entries that outlive their numbers");
         const WRITES: usize = 200;
@@ -558,11 +563,11 @@ on_edge_triggered_systems! {
                     }
                 }
             }
-            // A level packet that would be repeated is checked first, so the port has looked.
+            // A level packet is checked before it is repeated, so the port has checked.
             let looked = trigger == PERSISTENT_LEVEL;
             assert_eq!(packets, if looked { 1 } else { WRITES }, "{trigger:?}");
             if !looked {
-                // Enabling looks as well, if something is known to hold and no hint denies it.
+                // Enabling also checks, if something is known to hold and no hint denies it.
                 port.disable(id).unwrap();
                 theirs.write(b"x").unwrap();
                 assert_quiet(&port, system);
@@ -575,7 +580,7 @@ on_edge_triggered_systems! {
         }
     }
 
-    /// Rule 30: the number names the same socket again, whose entry in the kernel is still there.
+    /// Rule 30: the number names the same socket again, whose kernel entry still exists.
     fn a_number_that_names_the_same_socket_again_may_be_registered(system: &System) {
         system.not_by_kqueue("entries that outlive their numbers");
         for was in ["dropped", "removed", "armed"] {
@@ -591,7 +596,7 @@ on_edge_triggered_systems! {
                 let token = (was != "armed").then(|| the_token(&port, system));
                 drop(old);
                 match token {
-                    // Too late for the kernel, which has no such number any more.
+                    // Too late to detach it: the kernel no longer has this number.
                     Some(token) if was == "dropped" => drop(token),
                     Some(token) => {
                         port.remove(id).unwrap();
@@ -617,7 +622,7 @@ on_edge_triggered_systems! {
         }
     }
 
-    /// Rule 30: nor does the new set take a number for what it named before.
+    /// Rule 30: the new set doesn't confuse a reused number with its former object.
     fn a_rebuilt_set_leaves_a_reused_number_alone(system: &System) {
         system.not_by_kqueue("entries that outlive their numbers");
         until_undisturbed(|| {
@@ -633,19 +638,19 @@ on_edge_triggered_systems! {
         });
     }
 
-    /// Rules 23 and 30: the new set watches for what the old one did, and for nothing else.
+    /// Rules 23 and 30: the new set watches for the same conditions as the old one, and no others.
     fn a_rebuilt_set_watches_for_what_was_asked_for(system: &System) {
         system.not_by_kqueue("entries that outlive their numbers");
         system.several_threads_wait();
         let port = system.port::<&str, usize>(1);
         let (ours, theirs) = system.udp_pair();
         port.register(one_shot(&ours, "ours")).unwrap();
-        // By a thread that does not count any more when it has.
+        // On a thread that has exited afterwards, so that it isn't counted.
         thread::scope(|scope| scope.spawn(|| have_the_set_rebuilt(&port, system)).join().unwrap());
         assert_hears_of_data_alone(system, &port, &ours, &theirs);
     }
 
-    /// Rules 12, 23 and 30: and for what was asked for before that, and is asked for again.
+    /// Rules 12, 23 and 30: the same for a condition requested earlier and requested again.
     fn a_rebuilt_set_watches_for_what_was_asked_for_before(system: &System) {
         system.not_by_kqueue("entries that outlive their numbers");
         let port = system.port::<&str, usize>(1);
@@ -661,7 +666,7 @@ on_edge_triggered_systems! {
         assert_eq!(the_token(&port, system).events(), Events::OUT);
     }
 
-    /// Rule 30: but not for what is being removed, and comes to its end afterwards.
+    /// Rule 30: the new set doesn't watch a registration that is being removed and ends afterwards.
     fn a_rebuilt_set_does_not_watch_what_is_being_removed(system: &System) {
         system.not_by_kqueue("entries that outlive their numbers");
         let port = system.port::<Socket, usize>(1);
@@ -679,12 +684,12 @@ on_edge_triggered_systems! {
         assert_sleeps_on(system, &port, || assert_eq!(theirs.write(b"x").unwrap(), 1));
     }
 
-    /// Rule 30: a post wakes the thread that sleeps in the new set.
+    /// Rule 30: a post wakes a thread that sleeps in the new set.
     fn a_post_wakes_a_thread_that_sleeps_in_a_rebuilt_set(system: &System) {
         system.not_by_kqueue("entries that outlive their numbers");
         system.several_threads_wait();
         let port = system.port::<&str, usize>(1);
-        // By a thread that does not count any more when it has.
+        // On a thread that has exited afterwards, so that it isn't counted.
         thread::scope(|scope| scope.spawn(|| have_the_set_rebuilt(&port, system)).join().unwrap());
         let (say, heard) = mpsc::channel();
         thread::scope(|scope| {
@@ -696,7 +701,7 @@ on_edge_triggered_systems! {
         });
     }
 
-    /// Rule 30: wakes are no stale edges, and no reason to replace a set.
+    /// Rule 30: wakes are not stale edges, so they cause no replacement.
     fn no_set_is_rebuilt_for_wakes(system: &System) {
         system.several_threads_wait();
         let port = system.port::<&str, usize>(1);
@@ -717,7 +722,7 @@ on_edge_triggered_systems! {
         assert_eq!(port.stats().rebuilds, 0);
     }
 
-    /// Rule 30: to ask whether a number names what was registered does nothing to what it names.
+    /// Rule 30: checking what a number names doesn't affect that object.
     fn a_reused_number_that_was_asked_about_is_not_watched(system: &System) {
         until_undisturbed(|| {
             let port = system.port::<&str, usize>(1);
@@ -742,7 +747,8 @@ on_edge_triggered_systems! {
         });
     }
 
-    /// Rule 30: nor is a number held up by a registration that has ended and whose end no thread has come to.
+    /// Rule 30: a registration that has ended doesn't block its number, even before a thread has
+    /// processed the end.
     fn a_registration_that_has_ended_does_not_hold_its_number_up(system: &System) {
         until_undisturbed(|| {
             let port = system.port::<&str, usize>(1);
@@ -766,7 +772,8 @@ on_edge_triggered_systems! {
         });
     }
 
-    /// Rules 23 and 30: so does the entry that is taken over, of a registration that asked for more.
+    /// Rules 23 and 30: an adopted kernel entry, of a registration that requested more, watches
+    /// only for the current interest.
     fn an_entry_that_is_taken_over_watches_for_what_is_asked_for(system: &System) {
         system.several_threads_wait();
         until_undisturbed(|| {
@@ -779,10 +786,10 @@ on_edge_triggered_systems! {
                 port.register(Registration::new(&old, "old", both, OneShot::Level)).unwrap();
                 let token = the_token(&port, system);
                 drop(old);
-                // Too late for the kernel, which has no such number any more.
+                // Too late to detach it: the kernel no longer has this number.
                 drop(token);
             };
-            // By a thread that does not count any more when it has.
+            // On a thread that has exited afterwards, so that it isn't counted.
             thread::scope(|scope| scope.spawn(take_and_close).join().unwrap());
             let ours = keeps_it.dup().unwrap();
             if ours.number() != number {
@@ -794,13 +801,13 @@ on_edge_triggered_systems! {
         });
     }
 
-    /// Rule 30: nor does a thread go on sleeping in the set that was replaced, where it hears of nothing.
+    /// Rule 30: no thread continues to sleep in a replaced set, where nothing would wake it.
     fn a_set_is_not_replaced_while_another_thread_sleeps_in_it(system: &System) {
         system.not_by_kqueue("entries that outlive their numbers");
         system.several_threads_wait();
         let port = system.port::<&str, usize>(2);
         make_packets_long(system, &port);
-        // By a thread that does not count any more when it has.
+        // On a thread that has exited afterwards, so that it isn't counted.
         let lives_on = thread::scope(|scope| {
             scope.spawn(|| leave_stale_entry(&port, system, "stale")).join().unwrap()
         });
@@ -824,8 +831,9 @@ on_edge_triggered_systems! {
                 assert!(signals < 5_000, "the kernel's set is never rebuilt");
                 let before = port.stats().polls;
                 lives_on.signal(1).unwrap();
-                // Two signals may be one edge to the kernel, and while the newest thread is on its way the
-                // other one hears. It may not come back to the kernel's wait.
+                // The kernel may merge two signals into one edge, and the other thread may receive
+                // it before the newest one waits again. That thread may then stay out of the
+                // kernel's wait.
                 let begun = Instant::now();
                 while port.stats().polls == before && begun.elapsed() < system.quiet() {
                     thread::yield_now();
@@ -835,11 +843,11 @@ on_edge_triggered_systems! {
                     break;
                 }
             }
-            // Not in a set that was there before.
+            // These were not in the former set.
             for (socket, key) in ours.iter().zip(["first", "second"]) {
                 port.register(one_shot(socket, key)).unwrap();
             }
-            // The thread that gets the first one stays in its handler.
+            // The thread that takes the first packet stays in its handler.
             for (socket, key) in theirs.iter().zip(["first", "second"]) {
                 socket.write(b"x").unwrap();
                 assert_eq!(hear(system, &heard, "a socket is taken"), key);
@@ -847,7 +855,8 @@ on_edge_triggered_systems! {
         });
     }
 
-    /// Rule 30: if there are too many of them, the kernel's set is replaced; nothing else is lost.
+    /// Rule 30: after too many stale reports the kernel's set is replaced, and nothing else is
+    /// lost.
     fn past_a_limit_the_kernels_set_is_rebuilt_and_nothing_is_lost(system: &System) {
         system.not_by_kqueue("entries that outlive their numbers");
         let port = system.port::<&str, usize>(1);
@@ -878,7 +887,7 @@ on_edge_triggered_systems! {
             signals += 1;
             assert!(signals < 5_000, "the kernel's set is never rebuilt");
             if signals == 1024 {
-                // On its way when it happens.
+                // Their edges are pending when it happens.
                 write(3);
                 write(4);
             }
@@ -896,7 +905,7 @@ on_edge_triggered_systems! {
         // The stale entry is gone for good.
         assert_sleeps_on(system, &port, || lives_on.signal(1).unwrap());
 
-        // Everything else is as it was.
+        // Everything else is unchanged.
         write(0);
         assert_eq!(the_token(&port, system).id(), armed);
         port.enable(parked, Interest::IN, OneShot::Level).unwrap();

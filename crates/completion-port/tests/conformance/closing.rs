@@ -1,4 +1,4 @@
-//! Rule 31: `close`, `shutdown`, and the drop of a port.
+//! Rule 31: `close`, `shutdown`, and dropping a port.
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
@@ -17,7 +17,7 @@ use crate::kit::packets::{
 use crate::kit::threads::{End, Gate, eventually, settle};
 
 on_every_system! {
-    /// Rule 31: what becomes true of a closed port is not queued any more, or it might never end.
+    /// Rule 31: a closed port queues no new conditions, or it might never end.
     fn a_closed_port_finds_nothing_new(system: &System) {
         let port = system.port::<&str, usize>(1);
         let (ours, theirs) = system.unix_pair();
@@ -33,7 +33,8 @@ on_every_system! {
         assert_closed(&port, system);
     }
 
-    /// Rule 31: a closed port takes no more, gives out what it has, and then says so.
+    /// Rule 31: a closed port accepts nothing new, delivers its queue, and then reports that it is
+    /// closed.
     fn a_closed_port_drains_its_queue_and_then_says_so(system: &System) {
         let ledger = Ledger::default();
         let port = system.port::<Entry, usize>(1);
@@ -64,7 +65,7 @@ on_every_system! {
                 next += 1;
             }
         }
-        // No further notification, and no removal.
+        // No further report and no removal.
         more_theirs.write(b"x").unwrap();
         assert_closed(&port, system);
         assert_closed(&port, system);
@@ -77,7 +78,7 @@ on_every_system! {
         assert_eq!(ledger.alive(), 0);
     }
 
-    /// Rule 31: every thread that waits is told.
+    /// Rule 31: all waiting threads get the error.
     fn every_thread_that_waits_is_told_that_the_port_is_closed(system: &System) {
         system.several_threads_wait();
         for limit in [1, 4] {
@@ -102,7 +103,7 @@ on_every_system! {
         }
     }
 
-    /// Rule 31: with every seat taken those that wait are told as well.
+    /// Rule 31: threads that wait while every seat is taken get the error too.
     fn those_who_wait_for_a_seat_are_told_that_the_port_is_closed(system: &System) {
         system.several_threads_wait();
         let port = system.port::<(), usize>(1);
@@ -124,7 +125,8 @@ on_every_system! {
         });
     }
 
-    /// Rule 31: a shutdown brings every key back, in whatever state it was, and then says so.
+    /// Rule 31: a shutdown returns every key, whatever its state, and then waits report that the
+    /// port is closed.
     fn a_shutdown_brings_every_key_back(system: &System) {
         let ledger = Ledger::default();
         let port = system.port::<(Entry, usize), usize>(1);
@@ -174,7 +176,7 @@ on_every_system! {
         }
         back.sort_unstable();
         assert_eq!((back, posted), (vec![3, 4, 5, 6, 7], 1));
-        // Not over as long as handlers have keys.
+        // The shutdown continues as long as handlers hold keys.
         assert_quiet(&port, system);
         assert_eq!(ledger.alive(), 3);
         armed_later.rearm().unwrap();
@@ -188,7 +190,7 @@ on_every_system! {
         assert_eq!((ledger.alive(), port.stats().registered), (0, 0));
     }
 
-    /// Rule 31: the last key that comes back ends the shutdown for all threads that wait.
+    /// Rule 31: the last returned key ends the shutdown for all waiting threads.
     fn every_thread_that_waits_is_told_that_the_port_has_shut_down(system: &System) {
         system.several_threads_wait();
         let port = system.port::<Socket, ()>(2);
@@ -237,7 +239,7 @@ on_every_system! {
             let port = Arc::clone(&port);
             move || {
                 let mut batch = Batch::new();
-                // Two are handed out and left in an iterator that is forgotten.
+                // Two packets were assigned and are left in a forgotten iterator.
                 let mut packets = port.wait(&mut batch, None).unwrap();
                 drop(packets.next());
                 std::mem::forget(packets);
@@ -255,9 +257,9 @@ on_every_system! {
     }
 }
 
-/// Rule 31: a dropped port leaves no descriptor behind, also if its threads live on and were looked
-/// at. Ports on a simulated kernel have none of their own. In a process of its own, in which no
-/// other test opens any.
+/// Rule 31: a dropped port leaves no descriptor open, even if its threads live on and were checked
+/// for sleep. Ports on a simulated kernel have no descriptors. Runs in a child process in which no
+/// other test opens descriptors.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_dropped_port_leaves_no_descriptor_with_its_threads_epoll() {
@@ -270,7 +272,7 @@ fn a_dropped_port_leaves_no_descriptor_with_its_threads_epoll() {
         let before = testkit::descriptors::open();
         let port = Arc::new(on.port::<(), usize>(1));
         let (say, heard) = mpsc::channel();
-        // Each takes a message and sleeps, unannounced, which the next one has to notice.
+        // Each thread takes a message and sleeps unannounced, which the next one must detect.
         let workers: Vec<_> = (0..3)
             .map(|message| {
                 port.post(message).unwrap();
@@ -297,7 +299,7 @@ fn a_dropped_port_leaves_no_descriptor_with_its_threads_epoll() {
 }
 
 on_edge_triggered_systems! {
-    /// Rule 31: what was armed, and is still to be checked, counts as queued.
+    /// Rule 31: a slot that was armed and not yet checked counts as queued.
     fn a_closed_port_drains_what_is_to_be_checked_too(system: &System) {
         for remove in [false, true] {
             let port = system.port::<&str, usize>(1);
@@ -318,7 +320,7 @@ on_edge_triggered_systems! {
         }
     }
 
-    /// Rule 31: a condition that goes on holding does not keep a closed port going.
+    /// Rule 31: a condition that keeps holding doesn't keep a closed port open.
     fn a_closed_port_ends_although_a_persistent_condition_holds(system: &System) {
         let port = system.port::<&str, usize>(1);
         let (ours, theirs) = system.unix_pair();
@@ -326,7 +328,7 @@ on_edge_triggered_systems! {
         port.register(repeated(&ours, "key")).unwrap();
         assert!(matches!(the_one(&port, system), Packet::Notified(_)));
         port.close();
-        // The one that was due when it was closed.
+        // This packet was due when the port was closed.
         assert!(matches!(the_one(&port, system), Packet::Notified(_)));
         assert_closed(&port, system);
     }

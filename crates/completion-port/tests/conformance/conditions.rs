@@ -1,4 +1,4 @@
-//! Rules 23, 26 and 28: something to read, room to write, and the stream that is fresh.
+//! Rules 23, 26 and 28: data to read, room to write, and fresh streams.
 
 use std::io;
 
@@ -40,8 +40,8 @@ on_every_system! {
         }
     }
 
-    /// Rule 23: on the real system a client for whom there is no room may take itself for
-    /// connected; the listener hears of it once the client sends.
+    /// Rule 23: on a real system, a client that exceeds the backlog may believe that it is
+    /// connected. The listener gets the connection once the client sends.
     fn every_connection_is_reported_though_the_backlog_overflows(system: &System) {
         const CLIENTS: usize = 4;
         let port = system.port::<usize, u32>(1);
@@ -143,7 +143,7 @@ on_every_system! {
             client.connect(&listener.address()).unwrap();
             assert_eq!(report(&port, system), Events::OUT, "{trigger:?}");
             assert!(client.take_error().unwrap().is_none());
-            // Registered after it.
+            // Registered after the connect.
             let client = system.tcp_connect(&listener);
             let port = port_on(system);
             register(&port, &client, "client", Interest::ALL, trigger);
@@ -214,7 +214,7 @@ on_every_system! {
             client.connect(&listener.address()).unwrap();
             assert_eq!(report(&port, system), Events::OUT, "{trigger:?}");
             let server = listener.accept_within(system.soon());
-            // Neither hung up nor readable, though it looked so before it was connected.
+            // Not hung up and not readable, though it looked so before it was connected.
             enable(&port, id, Interest::IN | Interest::HANGUP, trigger);
             assert_quiet(&port, system);
             server.write(b"x").unwrap();
@@ -236,7 +236,7 @@ on_every_system! {
             port.disable(id).unwrap();
             let error = client.take_error().unwrap().expect("an error is pending");
             assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
-            // The system tells once more that the last attempt failed.
+            // The system reports once more that the last attempt failed.
             let listener = system.tcp_listener(4);
             let told = client.connect(&listener.address()).unwrap_err();
             assert_eq!(told.kind(), io::ErrorKind::ConnectionAborted);
@@ -302,7 +302,7 @@ on_every_system! {
             theirs.write(b"four").unwrap();
             let held = ready(&port, system);
             assert_eq!(held.events(), Events::IN, "{ours:?}");
-            // No other thread has taken anything of it.
+            // No other thread has taken any of it.
             assert_eq!(ours.read(&mut [0; 8]).unwrap(), 4);
             held.rearm().unwrap();
             assert_quiet(&port, system);

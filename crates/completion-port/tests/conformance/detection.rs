@@ -1,7 +1,8 @@
-//! Rules 38 and 39 on each rung of block detection: what a port is told, and what it finds out.
+//! Rules 38 and 39 with each method of block detection: announced blocks, and blocks that the port
+//! detects.
 //!
-//! A handler that blocks meets an obstacle of the kit; a simulated kernel is told that its thread
-//! sleeps.
+//! A handler blocks on an obstacle of the kit. The test tells a simulated kernel that the handler's
+//! thread sleeps.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -25,7 +26,7 @@ use crate::kit::threads::{
     stays, take,
 };
 
-/// A system, and how the ports of a claim find out which thread blocks.
+/// A system, and the block detection method of a claim's ports.
 struct Rung<'s> {
     on: &'s System,
     detection: BlockDetection,
@@ -37,7 +38,7 @@ impl Rung<'_> {
     }
 }
 
-/// Tests `claim` on a rung, if the machine has it.
+/// Tests `claim` with one method, if the machine supports it.
 fn test(on: &System, detection: BlockDetection, name: &str, claim: fn(&Rung<'_>)) {
     on.several_threads_wait();
     match on.port_that::<(), ()>(1, detection) {
@@ -62,7 +63,7 @@ macro_rules! tests {
     )+};
 }
 
-/// Makes a module for each claim, with the tests that come first.
+/// Makes a module for each claim, with the given tests.
 macro_rules! claims {
     ($tests:tt $($(#[$attribute:meta])* fn $name:ident($rung:ident: $type:ty) $body:block)+) => {$(
         mod $name {
@@ -76,7 +77,7 @@ macro_rules! claims {
     )+};
 }
 
-/// A test for each back end and each rung.
+/// Tests each claim on each back end with each method.
 macro_rules! on_every_rung {
     ($($claims:tt)+) => { claims! {
         {
@@ -93,7 +94,7 @@ macro_rules! on_every_rung {
     } };
 }
 
-/// The same without the rung on which nothing is found out.
+/// As `on_every_rung`, without the method that detects nothing.
 macro_rules! where_blocks_are_found {
     ($($claims:tt)+) => { claims! {
         {
@@ -108,7 +109,7 @@ macro_rules! where_blocks_are_found {
     } };
 }
 
-/// The same for what only the real kernel can do to a thread.
+/// As `on_every_rung`, for what only a real kernel can do to a thread.
 macro_rules! where_the_kernel_is_asked {
     ($($claims:tt)+) => { claims! {
         {
@@ -121,7 +122,8 @@ macro_rules! where_the_kernel_is_asked {
 }
 
 on_every_rung! {
-    /// Rule 38: the rung that was asked for, or the best there is, and never "the best".
+    /// Rule 38: the statistics show the requested method, or the best available instead of
+    /// `Automatic`.
     fn a_port_tells_how_it_finds_out_who_blocks(rung: &Rung<'_>) {
         let told = rung.port::<(), ()>(1).stats().block_detection;
         if rung.detection == BlockDetection::Automatic {
@@ -139,7 +141,7 @@ on_every_rung! {
         }
     }
 
-    /// Rule 38: spinning is running, however the port looks.
+    /// Rule 38: a spinning thread counts as running with every method.
     fn who_spins_keeps_its_seat_on_every_rung(rung: &Rung<'_>) {
         let port = rung.port::<(), usize>(1);
         let gate = Gate::default();
@@ -183,7 +185,7 @@ on_every_rung! {
         });
     }
 
-    /// Rule 38: a panic in a handler that is caught costs nothing of the batch.
+    /// Rule 38: a caught panic in a handler loses nothing of the batch.
     fn a_caught_panic_costs_no_packet_and_no_seat(rung: &Rung<'_>) {
         const MESSAGES: usize = 12;
         let port = rung.port::<(), usize>(1);
@@ -220,9 +222,9 @@ on_every_rung! {
         });
     }
 
-    /// Rule 39: while a handler that spins has the only seat, another thread looks: within a
-    /// millisecond of virtual time. The real time is printed, and must only be less than the
-    /// handler's: half of the looks must be prompt, or the claim runs again.
+    /// Rule 39: while a spinning handler has the only seat, another thread polls within a
+    /// millisecond of virtual time. The real time is printed, and must be less than the handler's:
+    /// half of the polls must be prompt, or the claim runs again.
     fn an_unattended_port_is_looked_at_on_every_rung(rung: &Rung<'_>) {
         const SOCKETS: usize = 20;
         let port = rung.port::<(), usize>(1);
@@ -277,7 +279,7 @@ where_blocks_are_found! {
         a_seat_is_given_away_at(rung, &Obstacle::condition());
     }
 
-    /// Rule 39: and the packets that the kernel has yet to report are found.
+    /// Rule 39: the other thread also finds packets that the kernel has yet to report.
     fn who_blocks_keeps_no_socket_waiting_on_every_rung(rung: &Rung<'_>) {
         let on = rung.on;
         let (ours, theirs) = on.unix_pair();
@@ -308,17 +310,17 @@ where_blocks_are_found! {
         });
     }
 
-    /// Rule 39: with a limit of one.
+    /// Rule 39: the limit is one.
     fn who_blocked_exceeds_a_limit_of_one_and_then_nothing_is_handed_out(rung: &Rung<'_>) {
         the_limit_is_exceeded_and_then_kept(rung, 1);
     }
 
-    /// Rule 39: with a limit of two.
+    /// Rule 39: the limit is two.
     fn who_blocked_exceeds_a_limit_of_two_and_then_nothing_is_handed_out(rung: &Rung<'_>) {
         the_limit_is_exceeded_and_then_kept(rung, 2);
     }
 
-    /// Rule 39: a limit of two, both of whose seats are given away: two others run together.
+    /// Rule 39: both seats are given away, so two other threads run together.
     fn every_seat_may_be_given_away(rung: &Rung<'_>) {
         const LIMIT: usize = 2;
         let on = rung.on;
@@ -385,8 +387,8 @@ where_the_kernel_is_asked! {
         }
     }
 
-    /// Rule 38: two threads spin on one processor, one of them a handler. Neither it nor any other
-    /// is taken for one that sleeps, however often the other one takes its place.
+    /// Rule 38: two threads spin on one processor, one of them a handler. However often it is
+    /// preempted, no thread is taken for a sleeping one.
     fn who_is_preempted_keeps_its_seat_epoll(rung: &Rung<'_>) {
         const PREEMPTIONS: u64 = 10;
         let port = rung.port::<(), usize>(1);
@@ -397,7 +399,7 @@ where_the_kernel_is_asked! {
             for count in 1..=2 {
                 let (say, port, over) = (say.clone(), &port, &over);
                 scope.spawn(move || {
-                    // The newest gets the first message.
+                    // The newest thread gets the first message.
                     if count == 2 {
                         scheduler::share_one_processor();
                     }
@@ -432,7 +434,7 @@ where_the_kernel_is_asked! {
 }
 
 testkit::on_every_system! {
-    /// Rule 38: a port that is to believe only what threads say finds out nothing.
+    /// Rule 38: a port that relies on announcements detects nothing.
     fn a_block_goes_unnoticed_where_only_announced_ones_count(system: &System) {
         system.several_threads_wait();
         let port = system.port_that::<(), usize>(1, BlockDetection::Announced).unwrap();
@@ -464,7 +466,7 @@ testkit::on_every_system! {
                 (stats.queued, stats.running, stats.blocked) == (1, 1, 0)
             });
             obstacles[0].clear();
-            // From here no time passes on a simulated kernel: no tick is needed.
+            // From here on no time passes on a simulated kernel: no tick is needed.
             let next = || heard.recv_timeout(system.soon()).expect("the seat was not given away");
             assert_eq!(next(), "it announces");
             assert_eq!(next(), "another one");
@@ -476,7 +478,7 @@ testkit::on_every_system! {
     }
 }
 
-/// Rule 38: what a machine does not have is refused if it is asked for by name.
+/// Rule 38: requesting a method that the machine lacks fails.
 #[test]
 fn where_switches_are_refused_the_best_is_the_tick_sim() {
     testkit::run(System::simulated, |on| {
@@ -488,7 +490,7 @@ fn where_switches_are_refused_the_best_is_the_tick_sim() {
     });
 }
 
-/// Rule 38: the same on the real system, in a process that is refused the call.
+/// Rule 38: the same on the real system, in a process whose sandbox refuses the call.
 #[test]
 fn where_switches_are_refused_the_best_is_the_tick_epoll() {
     if sandbox::is_inside() {
@@ -514,8 +516,8 @@ fn switches_are_refused(on: &System, code: Option<i32>) {
     a_seat_is_given_away_at(&rung, &Obstacle::condition());
 }
 
-/// The test's own thread runs with a message of a port with one seat, and another one waits. What
-/// that one hears comes back.
+/// The test's own thread holds a message of a port with one seat, and another thread waits. Passes
+/// `act` a receiver of the messages that the other thread takes.
 fn with_one_who_runs(
     detection: BlockDetection,
     act: impl Fn(&sim::Kernel, &Port<(), usize>, &mpsc::Receiver<usize>),
@@ -540,7 +542,7 @@ fn with_one_who_runs(
     });
 }
 
-/// Closes the port and takes what is left, so that a test that fails ends.
+/// Closes the port and takes the remaining messages, so that a failing test ends.
 struct Drain<'a>(&'a Port<(), usize>);
 
 impl Drop for Drain<'_> {
@@ -550,8 +552,8 @@ impl Drop for Drain<'_> {
     }
 }
 
-/// Rule 39: a thread that posts reads the records of the threads that run, without waiting for a
-/// tick. A thread that sleeps only for a moment keeps its seat.
+/// Rule 39: a posting thread reads the scheduler's records of the running threads, without waiting
+/// for a tick. A thread that sleeps only briefly keeps its seat.
 #[test]
 fn a_block_is_noticed_by_who_posts_sim() {
     with_one_who_runs(BlockDetection::Switches, |kernel, port, heard| {
@@ -574,7 +576,7 @@ fn a_block_is_noticed_by_who_posts_sim() {
 }
 
 /// Rule 38: a thread that was found asleep and then announces a block is blocked for as long as it
-/// says, whatever the records say.
+/// announces, whatever the scheduler's records show.
 #[test]
 fn who_was_found_asleep_may_announce_his_next_block_sim() {
     with_one_who_runs(BlockDetection::Switches, |kernel, port, heard| {
@@ -597,8 +599,8 @@ fn who_was_found_asleep_may_announce_his_next_block_sim() {
     });
 }
 
-/// Rule 39: the thread that watches notices a block at its next tick if there are records, and
-/// otherwise at the one after that.
+/// Rule 39: the watchdog detects a block at its next tick if the scheduler keeps records, otherwise
+/// one tick later.
 #[test]
 fn a_block_is_noticed_within_one_tick_or_two_sim() {
     for (detection, ticks) in
@@ -613,7 +615,7 @@ fn a_block_is_noticed_within_one_tick_or_two_sim() {
                 let time = kernel.now() - begun;
                 assert!(time < Duration::from_millis(ticks), "{detection:?}: {time:?}");
                 kernel.advance(Duration::from_micros(250));
-                // It waits again, with the message or without.
+                // The other thread waits again, with or without the message.
                 assert!(kernel.wait_for_sleepers(1, SOON));
                 taken = heard.try_recv();
             }
@@ -623,8 +625,8 @@ fn a_block_is_noticed_within_one_tick_or_two_sim() {
     }
 }
 
-/// Rule 39: where threads often sleep and there are no records, the system is asked more often, and each
-/// sleep is noticed sooner.
+/// Rule 39: where threads often sleep and the scheduler keeps no records, the port asks the system
+/// more often and detects each sleep sooner.
 #[test]
 fn who_sleeps_where_threads_often_sleep_is_noticed_sooner_sim() {
     with_one_who_runs(BlockDetection::Tick, |kernel, port, heard| {
@@ -640,7 +642,7 @@ fn who_sleeps_where_threads_often_sleep_is_noticed_sooner_sim() {
             }
             let time = kernel.now() - begun;
             kernel.set_thread_asleep(me, false);
-            // Its time is over, and so it runs.
+            // This wait times out, so the thread runs.
             assert_eq!(port.wait(&mut batch, Duration::ZERO).unwrap().count(), 0);
             time
         });
@@ -650,7 +652,7 @@ fn who_sleeps_where_threads_often_sleep_is_noticed_sooner_sim() {
     });
 }
 
-/// Rule 39: the best of both: the system is asked about a thread once, and then there are records.
+/// Rule 39: the port asks the system about a thread once. After that the scheduler keeps records.
 #[test]
 fn a_thread_that_was_found_asleep_is_not_asked_about_again_sim() {
     with_one_who_runs(BlockDetection::Automatic, |kernel, port, heard| {
@@ -666,7 +668,7 @@ fn a_thread_that_was_found_asleep_is_not_asked_about_again_sim() {
             }
             asked.push(kernel.calls().asleep);
             kernel.set_thread_asleep(me, false);
-            // Its time is over, and so it runs.
+            // This wait times out, so the thread runs.
             assert_eq!(port.wait(&mut batch, Duration::ZERO).unwrap().count(), 0);
         }
         assert!(asked[0] > 0, "somebody must have asked");
@@ -675,18 +677,18 @@ fn a_thread_that_was_found_asleep_is_not_asked_about_again_sim() {
     });
 }
 
-/// Rule 39: once a block is over, messages cost what they cost before.
+/// Rule 39: after a block has ended, messages cost the same as before.
 #[test]
 fn a_block_that_is_over_costs_nothing_more_sim() {
     for detection in [BlockDetection::Switches, BlockDetection::Tick] {
         with_one_who_runs(detection, |kernel, port, heard| {
-            // To wait elsewhere is to run here no longer.
+            // A thread that waits on another port no longer runs on this one.
             let elsewhere = System::simulated().port::<(), usize>(1);
             let mut batch = Batch::new();
             let mut goes_to = |port: &Port<(), usize>| {
                 assert_eq!(port.wait(&mut batch, Duration::ZERO).unwrap().count(), 0);
             };
-            // What twenty-four messages cost the thread that waits.
+            // The cost of twenty-four messages to the waiting thread.
             let cost = || {
                 assert!(kernel.wait_for_sleepers(1, SOON));
                 let before = kernel.calls();
@@ -698,7 +700,7 @@ fn a_block_that_is_over_costs_nothing_more_sim() {
                 kernel.calls() - before
             };
             goes_to(&elsewhere);
-            // With the first of them the other one finds the kernel's wait free.
+            // With the first of them, the other thread gets the kernel's wait.
             cost();
             let before = cost();
             goes_to(port);
@@ -711,7 +713,7 @@ fn a_block_that_is_over_costs_nothing_more_sim() {
             assert_eq!((port.stats().running, port.stats().blocked), (0, 1));
             kernel.set_thread_asleep(thread::current().id(), false);
             goes_to(&elsewhere);
-            // The one that watches gives up when it has seen that nothing happens.
+            // The watchdog stops when it has seen that nothing happens.
             for _ in 0..3 {
                 kernel.advance(Duration::from_millis(1));
                 assert!(kernel.wait_for_sleepers(1, SOON));
@@ -723,7 +725,7 @@ fn a_block_that_is_over_costs_nothing_more_sim() {
     }
 }
 
-/// Clears an obstacle when the test is over, also if it has failed.
+/// Clears an obstacle at the end of the test, even if it fails.
 struct Clear<'a>(&'a Obstacle);
 
 impl Drop for Clear<'_> {
@@ -732,7 +734,7 @@ impl Drop for Clear<'_> {
     }
 }
 
-/// Sleeps at `obstacle`, after having told so.
+/// Calls `tell`, then sleeps on `obstacle`.
 fn sleep_at(on: &System, obstacle: &Obstacle, tell: impl FnOnce()) {
     let me = thread::current().id();
     script(on, me, true);
@@ -741,7 +743,7 @@ fn sleep_at(on: &System, obstacle: &Obstacle, tell: impl FnOnce()) {
     script(on, me, false);
 }
 
-/// With a limit of one, a handler meets `obstacle`, and another thread goes on in its place.
+/// With a limit of one, a handler blocks on `obstacle`, and another thread takes its place.
 fn a_seat_is_given_away_at(rung: &Rung<'_>, obstacle: &Obstacle) {
     let on = rung.on;
     let port = rung.port::<(), usize>(1);
@@ -783,13 +785,13 @@ fn a_seat_is_given_away_at(rung: &Rung<'_>, obstacle: &Obstacle) {
     });
 }
 
-/// A handler blocks, the others take all of `limit` seats, and it runs again: then one more runs than
-/// may, and nothing is handed out until two of them have come back.
+/// A handler blocks, the others take all `limit` seats, and the handler runs again. One more thread
+/// than the limit then runs, and nothing is delivered until two of them have returned.
 fn the_limit_is_exceeded_and_then_kept(rung: &Rung<'_>, limit: usize) {
     let on = rung.on;
     let port = rung.port::<(), usize>(limit);
     let obstacle = Obstacle::condition();
-    // One for each message that makes its handler spin, the one that blocks first among them.
+    // A gate for each message whose handler spins, including the first one that blocks.
     let gates: Vec<_> = (0..=limit).map(|_| Gate::default()).collect();
     let last = gates.len();
     let (say, heard) = mpsc::channel();
@@ -825,7 +827,7 @@ fn the_limit_is_exceeded_and_then_kept(rung: &Rung<'_>, limit: usize) {
         port.post(last).unwrap();
         let kept = |running| move |stats: Stats| (stats.queued, stats.running) == (1, running);
         stays(on, 1, "nothing is handed out", || kept(limit + 1)(port.stats()));
-        // One that never blocked comes back, then the one that did.
+        // First a thread that never blocked returns, then the one that did.
         gates[1].open();
         settle(on, &port, 2);
         stays(on, 2, "nothing is handed out", || kept(limit)(port.stats()));
@@ -836,8 +838,8 @@ fn the_limit_is_exceeded_and_then_kept(rung: &Rung<'_>, limit: usize) {
     });
 }
 
-/// Rule 39: the scheduler's records are stamped by the clock of the machine, which is not that of a process in
-/// a time namespace. A simulated kernel has one clock.
+/// Rule 39: the scheduler's records use the machine's clock, which differs from that of a process
+/// in a time namespace. A simulated kernel has one clock.
 #[test]
 fn a_block_is_noticed_where_the_clock_was_moved_epoll() {
     const NAME: &str = "detection::a_block_is_noticed_where_the_clock_was_moved_epoll";
@@ -845,8 +847,8 @@ fn a_block_is_noticed_where_the_clock_was_moved_epoll() {
     if !in_a_process_of_its_own(NAME) {
         return;
     }
-    // Behind by nearly all of the time since the machine was started, so that a record which is taken for one of the future
-    // stays one for longer than the claim waits.
+    // Behind by nearly the whole uptime. A record that seemed to lie in the future would do so for
+    // longer than the claim waits.
     let uptime = std::fs::read_to_string("/proc/uptime").unwrap();
     let uptime: i64 = uptime.split('.').next().unwrap().parse().unwrap();
     for ahead in [CENTURY, 1 - uptime] {
@@ -865,8 +867,8 @@ fn a_block_is_noticed_where_the_clock_was_moved_epoll() {
     }
 }
 
-/// Rule 39: a thread that makes a process by vfork(2) is suspended until that runs its own program. In a
-/// process of its own: the new one has all descriptors until then.
+/// Rule 39: a thread that calls vfork(2) is suspended until the child executes its own program.
+/// Runs in a child process, because the vforked process shares all descriptors until then.
 #[test]
 fn who_waits_for_a_vforked_child_gives_its_seat_away_epoll() {
     const NAME: &str = "detection::who_waits_for_a_vforked_child_gives_its_seat_away_epoll";

@@ -145,7 +145,7 @@ on_every_system! {
                 assert_quiet(&port, system);
                 let id = held.id();
                 held.rearm().unwrap();
-                // The kernel is asked, and the packet left in the queue.
+                // This polls the kernel and leaves the packet in the queue.
                 leave_queued(&port, system, 1);
                 if disable {
                     port.disable(id).unwrap();
@@ -171,9 +171,9 @@ on_every_system! {
         }
     }
 
-    /// Rule 21: a handler that has read the question now asks for room to answer, which there was
-    /// all the time: whatever was known of it before, and however often the kernel was asked about
-    /// the rest.
+    /// Rule 21: a handler that has read the request now asks for room to answer. There was room all
+    /// the time, whatever was known of it before, and however often the kernel was asked about the
+    /// rest.
     fn an_edge_that_nobody_asked_about_is_reported_to_who_asks_later(system: &System) {
         system.not_on_wine("word for an end behind data that was not read yet");
         for trigger in TRIGGERS {
@@ -185,7 +185,7 @@ on_every_system! {
                     for _ in 0..=checks {
                         theirs.write(b"question").unwrap();
                         if checks == 2 {
-                            // Ends and errors are looked at before they are reported.
+                            // Ends and errors are checked before they are reported.
                             let _ = theirs.shutdown(Shutdown::Write);
                             await_facts(&ours, system, POLLRDHUP);
                         }
@@ -216,7 +216,7 @@ on_every_system! {
         }
     }
 
-    /// Rule 21: drained to `WouldBlock` after every packet, nothing is ever left lying.
+    /// Rule 21: a reader that drains to `WouldBlock` after every packet leaves nothing unread.
     fn no_rising_edge_is_lost_between_a_writer_and_a_reader(system: &System) {
         const COUNT: usize = 3000;
         for trigger in [ONE_SHOT_EDGE, PERSISTENT_EDGE, ONE_SHOT_LEVEL, PERSISTENT_LEVEL] {
@@ -267,7 +267,7 @@ on_every_system! {
                     assert_eq!(report(&port, system), Events::IN, "{what}");
                     port.disable(id).unwrap();
                 }
-                // Not all of it is read, and room is asked about too.
+                // Some data remains unread, and room is requested too.
                 assert_eq!(ours.read(&mut [0]).unwrap(), 1);
                 enable(&port, id, both, trigger);
                 assert_eq!(report(&port, system), Events::IN | Events::OUT, "{what}");
@@ -319,7 +319,8 @@ on_edge_triggered_systems! {
                     true => token.rearm_as(Interest::IN, trigger).unwrap(),
                 }
             }
-            // With a hint the kernel is not asked: what is left comes with what arrives next.
+            // With a hint, the kernel isn't asked: the remaining data is reported when more
+            // arrives.
             let mut token = ready(&port, system);
             token.read_drained();
             token.rearm().unwrap();

@@ -1,4 +1,4 @@
-//! Rules 12 to 14: what becomes of a registration that is enabled, disabled or removed.
+//! Rules 12 to 14: enabling, disabling and removing a registration.
 
 use std::collections::HashSet;
 use std::net::Shutdown;
@@ -28,7 +28,7 @@ on_every_system! {
         let place = std::ptr::from_ref(held.key());
         for round in 1..=3 {
             held.key_mut()[99] += round;
-            // The token moves, its key does not.
+            // Moving the token doesn't move its key.
             let moved = Box::new(held);
             assert!(std::ptr::eq(moved.key(), place), "round {round}");
             moved.rearm().unwrap();
@@ -50,7 +50,7 @@ on_every_system! {
             let id = register(&port, &ours, "ours", Interest::HANGUP, trigger);
             theirs.write(b"x").unwrap();
             assert_quiet(&port, system);
-            // Enabled all the time: filter and trigger are new, with no wait in between.
+            // Enabled throughout: filter and trigger change without a wait in between.
             enable(&port, id, Interest::IN, PERSISTENT_LEVEL);
             assert_eq!(report(&port, system), Events::IN);
             assert_eq!(report(&port, system), Events::IN);
@@ -69,7 +69,7 @@ on_every_system! {
             theirs.write(b"x").unwrap();
             let held = ready(&port, system);
             ours.drain();
-            // As it was.
+            // Unchanged.
             held.rearm().unwrap();
             assert_quiet(&port, system);
             theirs.write(b"x").unwrap();
@@ -125,7 +125,7 @@ on_every_system! {
             .register(Registration::new(&ours, key, Interest::IN, OneShot::Level))
             .unwrap();
         theirs.write(b"x").unwrap();
-        // The very same value goes in and out, with whatever the handler has done to it.
+        // The same value goes in and out, with the handler's changes.
         for next in 2..=4 {
             port.enable(id, Interest::IN | Interest::OUT, OneShot::Level).unwrap();
             let mut held = ready(&port, system);
@@ -138,7 +138,7 @@ on_every_system! {
         assert_eq!(*notified(&port, system).key(), [1, 2, 3, 4]);
         port.remove(id).unwrap();
         assert_eq!(removed(&port, system), (id, vec![1, 2, 3, 4]));
-        // Another key takes a removal first; not even its packet must be taken before.
+        // A different key requires a removal first. The removal's packet need not have been taken.
         let another = Registration::new(&ours, vec![9], Interest::OUT, OneShot::Level);
         let another = port.register(another).unwrap();
         assert_ne!(another, id);
@@ -170,7 +170,7 @@ on_every_system! {
                 leave_queued(&port, system, 1);
                 enable(&port, id, Interest::IN | Interest::HANGUP, latter);
                 assert_quiet(&port, system);
-                // It is armed all the same.
+                // It is armed nevertheless.
                 theirs.write(b"x").unwrap();
                 assert_eq!(report(&port, system), Events::IN, "{trigger:?} {latter:?}");
                 ours.drain();
@@ -279,7 +279,7 @@ on_every_system! {
             leave_queued(&port, system, 1);
             port.remove(id).unwrap();
             theirs.write(b"more").unwrap();
-            // A report that was queued before it may come or not, but not after it.
+            // A report that was queued before may come first, but not after the removal.
             let mut last = packet(&port, system);
             if let Packet::Notified(_) | Packet::Ready(_) = last {
                 last = packet(&port, system);
@@ -317,7 +317,7 @@ on_every_system! {
     fn what_is_not_registered_cannot_be_changed(system: &System) {
         let (port, other) = (port_on(system), port_on(system));
         let sockets: Vec<_> = (0..3).map(|_| system.tcp_pair()).collect();
-        // A name whose removal is over, and one that this port has never given out.
+        // The id of a removed registration, and one that this port never gave out.
         let former = register(&port, &sockets[0].0, "former", Interest::IN, ONE_SHOT_LEVEL);
         port.remove(former).unwrap();
         assert_eq!(removed(&port, system), (former, "former"));
@@ -340,7 +340,7 @@ on_every_system! {
             }
         }
         assert_quiet(&port, system);
-        // A new registration does not answer to the old name, though it has its place.
+        // A new registration in the same slot does not answer to the old id.
         let (ours, theirs) = system.tcp_pair();
         register(&port, &ours, "latter", Interest::IN, ONE_SHOT_LEVEL);
         assert_eq!(port.remove(former).unwrap_err().kind(), ErrorKind::NotRegistered);

@@ -1,4 +1,4 @@
-//! Rules 25 and 27: errors, and hang-ups that no registration asked about.
+//! Rules 25 and 27: errors, and unrequested hang-ups.
 
 use std::io;
 
@@ -94,7 +94,7 @@ on_every_system! {
         }
     }
 
-    /// Rule 25: the connection was idle, and its registration had not asked whether it can be written to.
+    /// Rule 25: the connection was idle, and its registration had not requested OUT.
     fn a_reset_of_an_idle_connection_is_out_for_one_that_asks_then(system: &System) {
         for trigger in TRIGGERS {
             for pair in STREAMS {
@@ -102,7 +102,8 @@ on_every_system! {
                 let (ours, theirs) = pair(system);
                 let id = register(&port, &ours, "ours", Interest::NONE, trigger);
                 assert_quiet(&port, system);
-                // What was sent and not read makes the close of an AF_UNIX socket a reset.
+                // Data that was sent and not read turns the close of an AF_UNIX socket into a
+                // reset.
                 ours.write(b"unread").unwrap();
                 theirs.reset();
                 await_facts(&ours, system, POLLERR);
@@ -139,7 +140,7 @@ on_every_system! {
         }
     }
 
-    /// Rule 25. To Windows it is something to receive.
+    /// Rule 25. Windows reports it as something to receive.
     fn the_error_of_a_datagram_socket_is_fetched_by_a_read_and_then_over(system: &System) {
         system.not_on_wine("errors of datagram sockets that a poll tells of");
         let (interest, told) = if cfg!(windows) && system.kernel().is_none() {
@@ -213,7 +214,7 @@ on_every_system! {
 
     /// Rule 27.
     fn an_error_that_stays_does_not_repeat_for_who_asked_for_something_else(system: &System) {
-        // A pipe without a reader, for a registration that waits for data.
+        // A pipe without a reader, whose registration waits for data.
         let port = port_on(system);
         let (reader, writer) = system.pipe();
         let id = register(&port, &writer, "writer", Interest::IN, PERSISTENT_LEVEL);
@@ -224,7 +225,7 @@ on_every_system! {
         enable(&port, id, Interest::IN, PERSISTENT_LEVEL);
         assert_eq!(report(&port, system), Events::ERR);
         assert_quiet(&port, system);
-        // A datagram socket whose peer does not exist, likewise; and data is reported all the same.
+        // A datagram socket whose peer does not exist. Data is still reported.
         let port = port_on(system);
         let socket = system.udp_bound();
         socket.connect(&system.unused_address()).unwrap();
@@ -269,8 +270,8 @@ on_every_system! {
 }
 
 on_edge_triggered_systems! {
-    /// Rules 25 and 27: to a registration that is not enabled in between, each error that comes after the
-    /// last was fetched; whatever it asked for, also nothing.
+    /// Rules 25 and 27: without being enabled in between, a registration reports each error that
+    /// comes after the last one was fetched, whatever it requested, even nothing.
     fn a_later_error_is_told_again_to_who_asked_for_something_else(system: &System) {
         for trigger in [PERSISTENT_LEVEL, PERSISTENT_EDGE] {
             for interest in [Interest::IN, Interest::HANGUP, Interest::NONE] {
@@ -291,21 +292,21 @@ on_edge_triggered_systems! {
     }
 }
 
-/// Takes an entry of the error queue of a socket. False if there is none.
+/// Takes an entry from a socket's error queue. Returns false if there is none.
 #[cfg(target_os = "linux")]
 fn read_error_queue(socket: &std::net::UdpSocket) -> bool {
     use std::os::fd::AsRawFd;
     let mut room = [0_u64; 64];
-    // SAFETY: `assume_init` demands a value.
-    // - a message has numbers and pointers only, of which all bits zero are one.
+    // SAFETY: `assume_init` requires a valid value.
+    // - a `msghdr` has only integers and pointers, for which all zero bits are valid.
     let mut message: libc::msghdr = unsafe { std::mem::MaybeUninit::zeroed().assume_init() };
     message.msg_control = room.as_mut_ptr().cast();
     #[allow(clippy::useless_conversion, reason = "it has another type in another C library")]
     {
         message.msg_controllen = size_of_val(&room).try_into().unwrap();
     }
-    // SAFETY: recvmsg(2) writes to the message, and as much as it says behind its pointers.
-    // - valid for writes: both are locals, and the length is that of the room.
+    // SAFETY: recvmsg(2) writes to the message, and up to the given lengths at its pointers.
+    // - valid for writes: both are locals, and the length is that of `room`.
     let came = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_ERRQUEUE) };
     came >= 0
 }
@@ -325,8 +326,9 @@ fn an_error_queue_is_an_error_until_it_is_read_on_epoll() {
                 socket.set_nonblocking(true).unwrap();
                 socket.connect(unused).unwrap();
                 let on: libc::c_int = 1;
-                // SAFETY: setsockopt(2) reads as many bytes at the pointer as its last argument says.
-                // - valid for reads: it is a local.
+                // SAFETY: setsockopt(2) reads the number of bytes in its last argument at the
+                // pointer.
+                // - valid for reads: it points to a local of that size.
                 let is_set = unsafe {
                     let place = (&raw const on).cast();
                     let len = libc::socklen_t::try_from(size_of_val(&on)).unwrap();
@@ -347,7 +349,7 @@ fn an_error_queue_is_an_error_until_it_is_read_on_epoll() {
                 socket.send(b"to nobody").unwrap();
                 assert_eq!(report(&port, system), Events::ERR, "{trigger:?}");
                 assert_quiet(&port, system);
-                // Neither of these has to do with the queue.
+                // Neither of these calls affects the queue.
                 assert!(socket.take_error().unwrap().is_some());
                 assert_eq!(socket.recv(&mut [0]).unwrap_err().kind(), io::ErrorKind::WouldBlock);
                 for _ in 0..2 {

@@ -39,7 +39,7 @@ on_every_file_system! {
             let token = port.associate(system.file(b"")).unwrap();
             let (error, file) = token.rearm_as(interest, trigger).unwrap_err().into_parts();
             assert_eq!((error.call(), error.kind()), (Call::Rearm, ErrorKind::NotPollable));
-            // The association has ended, and the file may have another.
+            // The association has ended, so the file may get another.
             drop(port.associate(file).unwrap());
         }
         let token = port.associate(token.into_key()).unwrap();
@@ -48,7 +48,7 @@ on_every_file_system! {
         assert_eq!(port.stats().registered, 0);
     }
 
-    /// Rule 67: by name, too; and it may be parked.
+    /// Rule 67: enabling by id fails too. Parking is allowed.
     fn a_file_is_not_enabled_by_name(system: &System) {
         let port = shared_on(system);
         let id = port.associate_shared(Shared::new(system.file(b""))).unwrap();
@@ -62,7 +62,7 @@ on_every_file_system! {
         silent(&port, system);
     }
 
-    /// Rule 67: to register it for readiness is refused as before.
+    /// Rule 67: registering a file for readiness is still refused.
     fn a_file_is_not_registered(system: &System) {
         let port = sockets_on(system);
         let file = system.file(b"");
@@ -72,7 +72,7 @@ on_every_file_system! {
         drop(port.associate(file).unwrap());
     }
 
-    /// Rule 67: on this port, or on another one.
+    /// Rule 67: a second association fails, on this port or another one.
     fn a_file_is_associated_once(system: &System) {
         let port = shared_on(system);
         let other = shared_on(system);
@@ -94,7 +94,7 @@ on_every_file_system! {
         drop(other.associate(file).unwrap());
     }
 
-    /// Rule 67: what is for sockets fails, and the association goes on.
+    /// Rule 67: socket operations fail, and the association continues.
     fn a_file_is_no_socket(system: &System) {
         system.not_on_wine("code that says of a file that it is no socket");
         let port = sockets_on(system);
@@ -111,7 +111,7 @@ on_every_file_system! {
         assert_eq!(given_back(token.rearm()).0, ErrorKind::NotPollable);
     }
 
-    /// Rule 68: until the buffer is full, or the file ends.
+    /// Rule 68: it reads until the buffer is full or the file ends.
     fn a_read_begins_where_it_is_told_to(system: &System) {
         let port = sockets_on(system);
         let mut token = port.associate(system.file(b"some bytes")).unwrap();
@@ -134,7 +134,7 @@ on_every_file_system! {
         }
     }
 
-    /// Rule 68: all of the buffer, and the rest of the file stays.
+    /// Rule 68: it writes the whole buffer, and leaves the rest of the file unchanged.
     fn a_write_begins_where_it_is_told_to(system: &System) {
         let port = sockets_on(system);
         let token = port.associate(system.file(b"some bytes")).unwrap();
@@ -172,7 +172,7 @@ on_every_file_system! {
         }
     }
 
-    /// Rule 68: where what is in memory ends, the file goes on.
+    /// Rule 68: the file continues after its cached part.
     fn a_read_goes_on_behind_what_is_in_memory(system: &System) {
         let port = sockets_on(system);
         let all = page(8 * 4096);
@@ -184,7 +184,7 @@ on_every_file_system! {
                 lacking("file system here that lets go of a part of a file");
             }
         }
-        // It cannot be done at once, although a part of it could.
+        // It can't complete immediately, although a part of it could.
         let token = port.associate(file).unwrap();
         match token.start_now(Operation::read_at(room(6 * 4096), 4096)).unwrap() {
             Started::InFlight(_) => {}
@@ -193,7 +193,7 @@ on_every_file_system! {
         assert_eq!(read(outcome(&port, system)), Ok(all[4096..7 * 4096].to_vec()));
     }
 
-    /// Rule 68: the file ends where it is cut off by then.
+    /// Rule 68: the file then ends where it was truncated.
     fn a_file_may_be_cut_off_meanwhile(system: &System) {
         let port = shared_on(system);
         let all = page(4 * 4096);
@@ -208,7 +208,8 @@ on_every_file_system! {
         assert_eq!(read(outcome(&port, system)), Ok(Vec::new()));
     }
 
-    /// Rule 68: also one that is being read. What was read before is a part of what the file had.
+    /// Rule 68: the file is truncated during a read. The bytes read before that are a prefix of the
+    /// former contents.
     fn a_file_may_be_cut_off_while_it_is_read(system: &System) {
         const COUNT: usize = 32;
         const LEN: usize = 16 * 4096;
@@ -242,7 +243,7 @@ on_every_file_system! {
             let came = read(finished.into_parts().1).unwrap();
             let stays = length.saturating_sub(at).min(LEN);
             assert!((stays..=LEN).contains(&came.len()), "{} bytes at {at}", came.len());
-            // The rest of the last page is zeroed when the file is cut off.
+            // Truncation zeroes the rest of the last page.
             let is_right = |(place, byte): (usize, &u8)| {
                 *byte == bytes[at + place] || (place >= stays && *byte == 0)
             };
@@ -251,11 +252,11 @@ on_every_file_system! {
         drop(port.remove_and_wait(id.id(), None).unwrap());
     }
 
-    /// Rule 68: and tells how much was done before.
+    /// Rule 68: the error also reports how much was transferred before.
     fn what_a_file_does_not_allow_is_the_outcome(system: &System) {
         let port = sockets_on(system);
         let mut token = port.associate(system.file(b"some bytes")).unwrap();
-        // Beyond what any file can have.
+        // Beyond the maximum offset of any file.
         let far = i64::MAX.unsigned_abs() + 1;
         for (operation, call) in [
             (Operation::read_at(room(4), far), Call::Read),
@@ -275,7 +276,8 @@ on_every_file_system! {
         assert_eq!(read(outcome), Ok(b"some".to_vec()));
     }
 
-    /// Rule 69: by the call that starts it; there is a packet all the same, unless it is started now.
+    /// Rule 69: the call that starts it reads it. There is a packet nevertheless, except with
+    /// `start_now`.
     fn what_is_in_memory_is_read_at_once(system: &System) {
         let port = sockets_on(system);
         let token = port.associate(system.file(b"bytes")).unwrap();
@@ -297,7 +299,7 @@ on_every_file_system! {
         assert!(shared.remove_and_wait(id.id(), None).is_ok());
     }
 
-    /// Rule 69: neither those of sockets nor messages.
+    /// Rule 69: neither socket packets nor messages are delayed.
     fn an_operation_that_hangs_holds_up_no_other_packet(system: &System) {
         let port = shared_on(system);
         let (file, hanging) = system.hanging();
@@ -318,7 +320,7 @@ on_every_file_system! {
         assert_eq!(read(finished.into_parts().1), Ok(b"x".to_vec()));
     }
 
-    /// Rule 69: a thread that waits is woken.
+    /// Rule 69: a waiting thread is woken.
     fn the_end_of_an_operation_wakes_a_thread(system: &System) {
         system.several_threads_wait();
         let port = shared_on(system);
@@ -355,7 +357,7 @@ on_every_file_system! {
         let (token, outcome) = done(&port, system);
         assert_eq!(synced(&outcome), Ok(()));
         assert_eq!(system.contents(token.key()), b"bytes");
-        // By the name of a shared association, too.
+        // Also through a `SharedId`.
         let port = shared_on(system);
         let id = port.associate_shared(Shared::new(system.file(b"bytes"))).unwrap();
         for operation in [Operation::sync_data, Operation::sync_all] {
@@ -396,7 +398,7 @@ on_every_file_system! {
         drop(port.remove_and_wait(id.id(), None).unwrap());
     }
 
-    /// Rule 71: it does not wait for one that was started before.
+    /// Rule 71: it does not wait for one that was started earlier.
     fn an_operation_overtakes_one_that_hangs(system: &System) {
         let port = shared_on(system);
         let (file, hanging) = system.hanging();
@@ -405,7 +407,7 @@ on_every_file_system! {
         if let Some(kernel) = system.kernel() {
             kernel.script_files(sim::FileScript::Begun);
         }
-        // Of a pipe it fails, which is an outcome as well.
+        // On a pipe it fails, which is also an outcome.
         port.start(id, Operation::read_at(Vec::new(), 0)).unwrap();
         let quick = finished(&port, system);
         assert_ne!(quick.operation(), slow);
@@ -414,14 +416,14 @@ on_every_file_system! {
         assert_eq!(finished(&port, system).operation(), slow);
     }
 
-    /// Rule 71: however many there are of those that do not end.
+    /// Rule 71: any number of operations may never end.
     fn reads_of_a_silent_pipe_hold_up_no_disk(system: &System) {
-        // More than a ring has at once.
+        // More than fit in a ring.
         const HANGING: usize = 300;
-        // As many as threads do.
+        // The number that the pool's threads perform at the same time.
         const BEGUN: usize = 8;
         if system.kernel().is_some() {
-            // It begins with whatever it is told to.
+            // It begins the operations that its script selects.
             return;
         }
         let port = shared_on(system);
@@ -447,13 +449,13 @@ on_every_file_system! {
     }
 }
 
-/// A port with files of the standard library as keys.
+/// A port whose keys are standard library files.
 #[cfg(target_os = "linux")]
 fn files_on(on: &System) -> Port<File, u32> {
     on.port(1)
 }
 
-/// What an operation on a file at a path fails with.
+/// Returns the error of an operation on the file at `path`.
 #[track_caller]
 #[cfg(target_os = "linux")]
 fn failure(system: &System, path: &str, operation: Operation) -> Error {
@@ -464,7 +466,7 @@ fn failure(system: &System, path: &str, operation: Operation) -> Error {
     outcome.error().unwrap_or_else(|| panic!("{outcome:?}"))
 }
 
-/// Rule 68: a disk without room.
+/// Rule 68: the disk is full.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_write_without_room_says_so_epoll() {
@@ -475,7 +477,7 @@ fn a_write_without_room_says_so_epoll() {
     }
 }
 
-/// Rule 68: a disk that fails. No page of this process is at the address zero.
+/// Rule 68: the disk fails. No page of this process is at address zero.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_read_that_fails_says_so_epoll() {
@@ -491,7 +493,7 @@ fn a_read_that_fails_says_so_epoll() {
     }
 }
 
-/// A part of a box, full of this byte: it begins so far behind a boundary of blocks.
+/// Returns a part of a box, filled with `byte`, that begins `behind` bytes after a block boundary.
 #[cfg(target_os = "linux")]
 fn span(behind: usize, len: usize, byte: u8) -> Span {
     let bytes = vec![byte; len + 2 * BLOCK].into_boxed_slice();
@@ -499,22 +501,22 @@ fn span(behind: usize, len: usize, byte: u8) -> Span {
     Span::new(bytes, start..start + len)
 }
 
-/// The bytes of such a part.
+/// Returns the bytes of such a part.
 #[cfg(target_os = "linux")]
 fn bytes_of(span: Span) -> Vec<u8> {
     let range = span.range();
     span.into_inner()[range].to_vec()
 }
 
-/// All that is in a file that is read past the cache.
+/// Returns the contents of a file that bypasses the cache.
 #[cfg(target_os = "linux")]
 fn contents(file: &Socket) -> Vec<u8> {
     use std::os::fd::AsRawFd;
     std::fs::read(format!("/proc/self/fd/{}", file.descriptor().as_raw_fd())).unwrap()
 }
 
-/// Rule 68: past the cache, places, lengths and memory are multiples of a block. Otherwise the operation fails, and the
-/// buffer is back.
+/// Rule 68: operations that bypass the cache require offsets, lengths and memory aligned to a
+/// block. Otherwise they fail and return the buffer.
 #[cfg(target_os = "linux")]
 #[test]
 fn what_is_not_aligned_says_so_epoll() {
@@ -558,7 +560,7 @@ fn what_is_not_aligned_says_so_epoll() {
                 assert!(contents(back.key()) == all, "{what}");
             } else {
                 assert_not_aligned(result, Call::Write, &what);
-                // What the system had done before it found out stays.
+                // The part that the system transferred before it failed stays.
                 all = contents(back.key());
             }
             token = back;
@@ -566,7 +568,7 @@ fn what_is_not_aligned_says_so_epoll() {
     }
 }
 
-/// Rule 68: that is so of each part of a buffer.
+/// Rule 68: each part of a buffer must be aligned.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_part_that_is_not_aligned_says_so_epoll() {
@@ -597,7 +599,7 @@ fn assert_not_aligned(result: Result<usize, Error>, call: Call, what: &str) {
     assert_eq!(std::io::Error::from(error).kind(), std::io::ErrorKind::InvalidInput);
 }
 
-/// Rule 68: past the cache a file may end within a block, and a read ends there.
+/// Rule 68: a file that bypasses the cache may end within a block, and so does a read.
 #[cfg(target_os = "linux")]
 #[test]
 fn what_is_read_in_blocks_ends_with_its_file_epoll() {
@@ -620,7 +622,7 @@ fn what_is_read_in_blocks_ends_with_its_file_epoll() {
                 assert!(bytes_of(buffer)[..came] == all[end.min(offset)..][..came], "{what}");
                 token = back;
             }
-            // A write of the whole block makes it longer.
+            // Writing the whole block extends the file.
             token.write_at(span(0, BLOCK, b'!'), BLOCK as u64).unwrap();
             let (token, outcome) = done(&port, &system);
             assert_eq!(written(&outcome), Ok(BLOCK));
@@ -629,7 +631,8 @@ fn what_is_read_in_blocks_ends_with_its_file_epoll() {
     }
 }
 
-/// Rule 68: and where it ended at first, though it grows meanwhile: no read can go on within a block.
+/// Rule 68: a read ends at the first end it finds, even if the file grows meanwhile, since no read
+/// can continue within a block.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_file_may_grow_while_it_is_read_in_blocks_epoll() {
@@ -644,7 +647,7 @@ fn a_file_may_grow_while_it_is_read_in_blocks_epoll() {
     let file = Shared::new(file);
     let port: Port<Shared, u32, Span> = system.port_with_buffers(1);
     port.associate(file.clone()).unwrap().read_at(span(0, 3 * BLOCK, b'?'), 0).unwrap();
-    // What there was has come, and the thread looks for more.
+    // The existing data has been read, and the thread looks for more.
     let hanging = disk.await_read();
     system.set_length(&file, 4 * BLOCK);
     hanging.release();
@@ -654,7 +657,7 @@ fn a_file_may_grow_while_it_is_read_in_blocks_epoll() {
     assert!(bytes_of(buffer)[..came] == all);
 }
 
-/// Rule 68: the position of the file is neither used nor moved.
+/// Rule 68: the file position is neither used nor changed.
 #[cfg(target_os = "linux")]
 #[test]
 fn the_position_of_a_file_stays_epoll() {
@@ -673,7 +676,7 @@ fn the_position_of_a_file_stays_epoll() {
     }
 }
 
-/// Rule 68: what has no positions is read and written as it stands.
+/// Rule 68: a file without positions is read and written as a stream.
 #[cfg(target_os = "linux")]
 #[test]
 fn what_has_no_positions_is_read_as_it_stands_epoll() {
@@ -691,29 +694,31 @@ fn what_has_no_positions_is_read_as_it_stands_epoll() {
     }
 }
 
-/// A descriptor of the kernel, and how something to read is brought about that has so many bytes.
+/// A kernel descriptor, a function that makes it readable, and the number of bytes that are then
+/// available.
 #[cfg(target_os = "linux")]
 type Made = (OwnedFd, Box<dyn Fn()>, usize);
 
 #[cfg(target_os = "linux")]
 fn owned(descriptor: i32) -> OwnedFd {
     assert!(descriptor >= 0, "{}", std::io::Error::last_os_error());
-    // SAFETY: `from_raw_fd` demands an open descriptor that nothing else owns.
-    // - the caller passes what the kernel has just returned.
+    // SAFETY: `from_raw_fd` requires an open descriptor without another owner.
+    // - the caller passes one that the kernel has just returned.
     unsafe { OwnedFd::from_raw_fd(descriptor) }
 }
 
 #[cfg(target_os = "linux")]
 fn timer(is_nonblocking: bool) -> Made {
     let flags = if is_nonblocking { libc::TFD_NONBLOCK } else { 0 } | libc::TFD_CLOEXEC;
-    // SAFETY: timerfd_create(2) demands nothing of memory.
+    // SAFETY: timerfd_create(2) accesses no memory.
     let timer = owned(unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, flags) });
     let same = timer.try_clone().unwrap();
     let expire = move || {
         let never = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         let soon = libc::timespec { tv_sec: 0, tv_nsec: 1 };
         let time = libc::itimerspec { it_interval: never, it_value: soon };
-        // SAFETY: timerfd_settime(2) reads a time at the first pointer, and writes none to a null pointer.
+        // SAFETY: timerfd_settime(2) reads a time at the first pointer, and writes nothing to a
+        // null pointer.
         // - valid for reads: `time` is a local.
         let set = unsafe {
             libc::timerfd_settime(same.as_raw_fd(), 0, &raw const time, std::ptr::null_mut())
@@ -726,7 +731,7 @@ fn timer(is_nonblocking: bool) -> Made {
 #[cfg(target_os = "linux")]
 fn counter(is_nonblocking: bool) -> Made {
     let flags = if is_nonblocking { libc::EFD_NONBLOCK } else { 0 } | libc::EFD_CLOEXEC;
-    // SAFETY: eventfd(2) demands nothing of memory.
+    // SAFETY: eventfd(2) accesses no memory.
     let counter = owned(unsafe { libc::eventfd(0, flags) });
     let same = File::from(counter.try_clone().unwrap());
     let count = move || std::io::Write::write_all(&mut &same, &1_u64.to_ne_bytes()).unwrap();
@@ -736,16 +741,16 @@ fn counter(is_nonblocking: bool) -> Made {
 #[cfg(target_os = "linux")]
 fn file_watch(is_nonblocking: bool) -> Made {
     let flags = if is_nonblocking { libc::IN_NONBLOCK } else { 0 } | libc::IN_CLOEXEC;
-    // SAFETY: inotify_init1(2) demands nothing of memory.
+    // SAFETY: inotify_init1(2) accesses no memory.
     let watch = owned(unsafe { libc::inotify_init1(flags) });
-    // A file that nobody else opens.
-    // SAFETY: memfd_create(2) reads text that ends with a zero at the pointer.
-    // - valid for reads: it is a constant that does.
+    // A file that no other process opens.
+    // SAFETY: memfd_create(2) reads a zero-terminated string at the pointer.
+    // - valid for reads: it is such a constant.
     let file = owned(unsafe { libc::memfd_create(c"watched".as_ptr(), libc::MFD_CLOEXEC) });
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     let text = std::ffi::CString::new(path.clone()).unwrap();
-    // SAFETY: inotify_add_watch(2) reads text that ends with a zero at the pointer.
-    // - valid for reads: `text` is such.
+    // SAFETY: inotify_add_watch(2) reads a zero-terminated string at the pointer.
+    // - valid for reads: `text` is one.
     let added = unsafe { libc::inotify_add_watch(watch.as_raw_fd(), text.as_ptr(), libc::IN_OPEN) };
     assert!(added >= 0, "{}", std::io::Error::last_os_error());
     let open = move || {
@@ -759,7 +764,7 @@ fn file_watch(is_nonblocking: bool) -> Made {
 fn pipe(is_nonblocking: bool) -> Made {
     let (reader, writer) = std::io::pipe().unwrap();
     if is_nonblocking {
-        // SAFETY: fcntl(2) with F_SETFL demands nothing of memory.
+        // SAFETY: fcntl(2) with F_SETFL accesses no memory.
         assert_eq!(unsafe { libc::fcntl(reader.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) }, 0);
     }
     let write = move || std::io::Write::write_all(&mut &writer, b"some").unwrap();
@@ -770,21 +775,22 @@ fn pipe(is_nonblocking: bool) -> Made {
 #[cfg(target_os = "linux")]
 fn terminal(is_nonblocking: bool) -> Made {
     let flags = libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC;
-    // SAFETY: posix_openpt(3) demands nothing of memory.
+    // SAFETY: posix_openpt(3) accesses no memory.
     let user = owned(unsafe { libc::posix_openpt(flags) });
-    // SAFETY: grantpt(3) demands nothing of memory.
+    // SAFETY: grantpt(3) accesses no memory of the caller.
     assert_eq!(unsafe { libc::grantpt(user.as_raw_fd()) }, 0);
-    // SAFETY: unlockpt(3) demands nothing of memory.
+    // SAFETY: unlockpt(3) accesses no memory of the caller.
     assert_eq!(unsafe { libc::unlockpt(user.as_raw_fd()) }, 0);
     let more = if is_nonblocking { libc::O_NONBLOCK } else { 0 };
-    // SAFETY: ioctl(2) with TIOCGPTPEER demands nothing of memory.
+    // SAFETY: ioctl(2) with TIOCGPTPEER accesses no memory.
     let program = owned(unsafe { libc::ioctl(user.as_raw_fd(), libc::TIOCGPTPEER, flags | more) });
     let user = File::from(user);
     let type_line = move || std::io::Write::write_all(&mut &user, b"line\n").unwrap();
     (program, Box::new(type_line), 5)
 }
 
-/// Rule 68: whatever it is: what there is comes, and no more is waited for. Of counters and the like lseek(2) succeeds.
+/// Rule 68: a read of any such object returns the available data and waits for no more. lseek(2)
+/// succeeds for counters and similar objects.
 #[cfg(target_os = "linux")]
 #[test]
 fn what_has_no_positions_is_read_once_epoll() {
@@ -824,7 +830,7 @@ fn what_has_no_positions_is_read_once_epoll() {
     }
 }
 
-/// Rule 68: and is waited for though it does not block.
+/// Rule 68: a read waits even though the descriptor is non-blocking.
 #[cfg(target_os = "linux")]
 #[test]
 fn what_does_not_block_is_waited_for_epoll() {
@@ -833,8 +839,8 @@ fn what_does_not_block_is_waited_for_epoll() {
         let name = format!("completion-port-fifo-{}", std::process::id());
         let path = std::env::temp_dir().join(name);
         let text = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).unwrap();
-        // SAFETY: mkfifo(3) reads text that ends with a zero.
-        // - `text` is such.
+        // SAFETY: mkfifo(3) reads a zero-terminated string.
+        // - `text` is one.
         assert_eq!(unsafe { libc::mkfifo(text.as_ptr(), 0o600) }, 0);
         let options =
             |flags| File::options().read(true).write(true).custom_flags(flags).open(&path);
@@ -859,14 +865,15 @@ fn what_does_not_block_is_waited_for_epoll() {
         assert_eq!(written(&outcome), Ok(1 << 20));
         assert!(came.iter().all(|byte| *byte == b'z'));
         if system.file_engine() == FileEngine::Ring {
-            // It is called off meanwhile.
+            // It times out meanwhile.
             token.start(Operation::read_at(room(4), 0).deadline(20 * MILLISECOND)).unwrap();
             assert_eq!(why(done(&port, &system).1.error()), ErrorKind::TimedOut);
         }
     }
 }
 
-/// Rules 69 and 71: nor does a read that a disk does not answer, not even what is done on the same file meanwhile.
+/// Rules 69 and 71: a read that a disk does not answer delays nothing, not even operations on the
+/// same file.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_disk_that_hangs_holds_up_nothing_epoll() {
@@ -901,7 +908,7 @@ fn a_disk_that_hangs_holds_up_nothing_epoll() {
     assert_eq!(read(finished.into_parts().1), Ok(all[PLACE as usize..][..16].to_vec()));
 }
 
-/// Rule 70: the names in a directory, too.
+/// Rule 70: the names in a directory are synchronised too.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_directory_is_put_on_the_disk_epoll() {
@@ -918,7 +925,7 @@ fn a_directory_is_put_on_the_disk_epoll() {
     }
 }
 
-/// Rule 70: what is on no disk is not put on one.
+/// Rule 70: objects that are on no disk are not synchronised.
 #[cfg(target_os = "linux")]
 #[test]
 fn what_is_on_no_disk_is_not_put_on_one_epoll() {

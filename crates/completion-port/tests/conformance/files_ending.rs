@@ -1,4 +1,5 @@
-//! Rules 72 to 74: how operations on files are called off, end with their port, and by what they are done.
+//! Rules 72 to 74: cancelling file operations, their end with the port, and the engine that
+//! performs them.
 
 #[cfg(target_os = "linux")]
 use std::fs::File;
@@ -32,13 +33,14 @@ use crate::kit::packets::{assert_closed, each_packet, given_back, refused};
 use crate::kit::threads::stays;
 use crate::kit::threads::{End, eventually, hear, now, settle};
 
-/// Whether what the kernel has is cancelled at once. On Windows what a thread waits for is, too.
+/// Returns whether an operation that the kernel holds can be cancelled immediately. On Windows that
+/// includes what a thread waits for.
 fn lets_go_at_once(on: &System) -> bool {
     on.kernel().is_none() && (cfg!(windows) || !on.has_file_threads())
 }
 
-/// An operation that has begun was called off, and released. Threads do it to its end; otherwise it ends as `kind`
-/// says.
+/// Checks the outcome of an operation that had begun, was cancelled, and was then released. Threads
+/// complete it. Otherwise it ends with `kind`.
 #[track_caller]
 fn assert_called_off(system: &System, outcome: Result<Vec<u8>, Error>, kind: ErrorKind) {
     if system.kernel().is_none() && !lets_go_at_once(system) {
@@ -50,7 +52,7 @@ fn assert_called_off(system: &System, outcome: Result<Vec<u8>, Error>, kind: Err
 }
 
 on_every_file_system! {
-    /// Rule 72: its packet comes when the system has let go of the buffer.
+    /// Rule 72: its packet comes when the system no longer uses the buffer.
     fn an_operation_that_hangs_is_cancelled(system: &System) {
         let port = sockets_on(system);
         let (file, hanging) = system.hanging();
@@ -66,12 +68,12 @@ on_every_file_system! {
         let (token, outcome) = done(&port, system);
         assert!(!port.cancel(operation).unwrap());
         assert_called_off(system, read(outcome), ErrorKind::Cancelled);
-        // The association goes on.
+        // The association continues.
         token.read_at(Vec::new(), 0).unwrap();
         drop(done(&port, system));
     }
 
-    /// Rule 72: whatever a thread does just then that begins with it.
+    /// Rule 72: it ends whatever the thread that performs it is doing at that moment.
     fn an_operation_that_hangs_in_a_call_is_cancelled(system: &System) {
         for round in 0..30 {
             let port = sockets_on(system);
@@ -83,7 +85,7 @@ on_every_file_system! {
                 hanging.release();
             }
             match read(outcome(&port, system)) {
-                // Nobody could make it end.
+                // Nothing could make it end early.
                 Ok(bytes) => assert_eq!((lets_go_at_once(system), bytes), (false, b"x".to_vec())),
                 Err(error) => {
                     assert_eq!((error.kind(), error.transferred()), (ErrorKind::Cancelled, 0));
@@ -92,9 +94,9 @@ on_every_file_system! {
         }
     }
 
-    /// Rule 72: one that was not begun comes back at once.
+    /// Rule 72: an operation that was not begun ends immediately.
     fn an_operation_that_was_not_begun_is_taken_back(system: &System) {
-        // As many as the threads of a pool.
+        // The number of threads in the pool.
         const BUSY: usize = 8;
         let port = shared_on(system);
         let (file, hanging) = system.hanging();
@@ -119,7 +121,8 @@ on_every_file_system! {
         drop(port.remove_and_wait(id.id(), None).unwrap());
     }
 
-    /// Rule 72: an operation that does not end by its time is called off, and the packet says why.
+    /// Rule 72: an operation that does not end by its deadline is cancelled, and the packet reports
+    /// the reason.
     fn a_deadline_calls_an_operation_off(system: &System) {
         let limit = 50 * MILLISECOND;
         let port = sockets_on(system);
@@ -139,7 +142,7 @@ on_every_file_system! {
         assert_called_off(system, read(outcome), ErrorKind::TimedOut);
     }
 
-    /// Rule 72: the first of several, and none of what is done.
+    /// Rule 72: the first of several ends, and none that has completed.
     fn each_operation_on_a_file_has_its_own_deadline(system: &System) {
         let port = shared_on(system);
         let (file, hanging) = system.hanging();
@@ -164,7 +167,7 @@ on_every_file_system! {
             silent(&port, system);
         }
         if let Some(kernel) = system.kernel() {
-            // What was called off ends; the other one goes on to its own end.
+            // The cancelled operation ends. The other one continues to its own end.
             kernel.release_files();
         } else if lets_go_at_once(system) {
             let late = finished(&port, system);
@@ -267,7 +270,7 @@ on_every_file_system! {
         silent(&port, system);
     }
 
-    /// Rule 73: its waits go on until the system has let go.
+    /// Rule 73: waits continue until the system no longer uses the buffer.
     fn a_closed_port_waits_for_what_the_system_has(system: &System) {
         system.several_threads_wait();
         let port = shared_on(system);
@@ -296,7 +299,7 @@ on_every_file_system! {
         assert_closed(&port, system);
     }
 
-    /// Rule 73: threads start operations while the port is closed.
+    /// Rule 73: threads start operations while the port is being closed.
     fn starting_on_a_file_and_closing_at_once_loses_nothing(system: &System) {
         system.several_threads_wait();
         for _ in 0..20 {
@@ -322,7 +325,8 @@ on_every_file_system! {
         }
     }
 
-    /// Rule 73: not for the disk. The buffer is dropped when the system has let go of it.
+    /// Rule 73: dropping a port doesn't wait for the disk. The buffer is dropped when the system no
+    /// longer uses it.
     fn a_port_is_dropped_while_a_read_hangs(system: &System) {
         let ledger = Ledger::default();
         let port: Port<Owner, u32, Noted> = system.port_with_buffers(1);
@@ -344,7 +348,8 @@ on_every_file_system! {
         }
     }
 
-    /// Rule 73: whatever a thread does just then that begins with the read.
+    /// Rule 73: the drop is safe whatever the thread that performs the read is doing at that
+    /// moment.
     fn a_port_is_dropped_while_a_read_hangs_in_a_call(system: &System) {
         for round in 0..30 {
             let ledger = Ledger::default();
@@ -361,18 +366,19 @@ on_every_file_system! {
         }
     }
 
-    /// Rule 73: keys and buffers are dropped once, in whatever state their operations are.
+    /// Rule 73: keys and buffers are dropped once, whatever state their operations are in.
     fn a_dropped_port_drops_what_is_in_flight_on_files(system: &System) {
         let ledger = Ledger::default();
         let port: Port<Owner, u32, Noted> = system.port_with_buffers(1);
         let buffer = |bytes: Vec<u8>| Noted::new(bytes, &ledger);
         let owner = |socket| Owner { socket, _entry: ledger.entry() };
-        // One that has come back, and one that was done at once.
+        // One that has completed later, and one that completed immediately.
         port.associate(owner(system.file(b""))).unwrap().write_at(buffer(vec![1; 9]), 0).unwrap();
         let token = port.associate(owner(system.file(b"bytes"))).unwrap();
         token.read_at(buffer(room(5)), 0).unwrap();
         eventually(system, "both have ended", || port.stats().queued == 2);
-        // Some that were not begun, if the system has no more threads or was told so.
+        // Some that were not begun, because the system has no free threads or its script demands
+        // it.
         let (file, hanging) = system.hanging();
         if let Some(kernel) = system.kernel() {
             kernel.script_files(sim::FileScript::Queued);
@@ -401,7 +407,7 @@ on_every_file_system! {
         eventually(system, "all is dropped", || ledger.alive() == 0);
     }
 
-    /// Rule 73: waits end at once.
+    /// Rule 73: waits end immediately.
     fn an_abandoned_port_waits_for_no_file(system: &System) {
         let port = shared_on(system);
         let (file, hanging) = system.hanging();
@@ -413,7 +419,8 @@ on_every_file_system! {
         hanging.release();
     }
 
-    /// Rule 73: what a closed port, or one that forgets the association, may not start comes back.
+    /// Rule 73: operations that a closed port refuses, or that name a forgotten association, are
+    /// returned.
     fn what_may_not_be_started_on_a_file_comes_back(system: &System) {
         let port = shared_on(system);
         let id = port.associate_shared(Shared::new(system.file(b""))).unwrap();
@@ -430,13 +437,15 @@ on_every_file_system! {
         assert_closed(&port, system);
     }
 
-    /// Rule 73: it fails the operation, wherever it comes in; there is one packet, or the token's registration ends.
+    /// Rule 73: a panic fails the operation, wherever it happens. There is one packet, or the
+    /// token's registration ends.
     fn a_panic_in_a_buffer_fails_an_operation_on_a_file(system: &System) {
         let port: Port<Shared, u32, Failing> = system.port_with_buffers(1);
         let file = Shared::new(system.file(&page(4096)));
         system.set_cached(&file, 0);
         let id = port.associate_shared(file.clone()).unwrap();
-        // The first call is to try it at once, the second to lend it, and two are to take it home; or fewer.
+        // The buffer is called once for the immediate attempt, once to submit it and twice to take
+        // it back, or less often.
         for after in 0..4 {
             system.set_cached(&file, 0);
             let buffer = Failing::after(after, room(16));
@@ -447,9 +456,10 @@ on_every_file_system! {
                     assert!(started);
                     let mut batch = Batch::new();
                     let wait = || port.wait(&mut batch, system.soon()).unwrap().next().map(drop);
-                    // The packet comes again.
+                    // Another wait brings the packet.
                     if catch_unwind(AssertUnwindSafe(wait)).is_ok() {
-                        // What was thrown out of the cache may be back, and is read without all of these calls.
+                        // The data may have returned to the cache, and is then read with fewer
+                        // calls.
                         assert!(system.kernel().is_none(), "it panics ({after})");
                         testkit::late();
                     }
@@ -458,7 +468,7 @@ on_every_file_system! {
                 Err(_) => outcome(&port, system),
             };
             let error = outcome.error().unwrap();
-            // The buffer says nothing of what was read.
+            // The buffer does not report what was read.
             assert_eq!((error.kind(), error.transferred()), (ErrorKind::Other, 0), "{after}");
             assert!(outcome.into_buffer().is_some());
         }
@@ -471,7 +481,7 @@ on_every_file_system! {
         assert_eq!(port.stats().registered, 0);
     }
 
-    /// Rule 74: an operation that has to wait starts what does it, and none other does.
+    /// Rule 74: only an operation that has to wait starts the file engine.
     fn what_does_operations_on_files_is_started_when_it_is_needed(system: &System) {
         let port = sockets_on(system);
         let before = if system.kernel().is_some() { "sim" } else { "none" };
@@ -494,7 +504,7 @@ on_every_file_system! {
         assert_ne!(name, "none");
     }
 
-    /// Rule 74: no system lets an operation go on with less than was asked for.
+    /// Rule 74: a short transfer by the system is continued.
     fn an_operation_that_was_shortened_goes_on(system: &System) {
         let Some(kernel) = system.kernel() else { return };
         let port = shared_on(system);
@@ -509,19 +519,19 @@ on_every_file_system! {
         port.start(id, Operation::write_at(b"SOME".to_vec(), 0)).unwrap();
         let Outcome::Written(Ok(4), _) = outcome(&port, system) else { panic!("it goes on") };
         assert_eq!(system.contents(&file), b"SOME bytes");
-        // What writes nothing would do so for ever.
+        // A write that transfers nothing would be repeated forever.
         kernel.shorten_next_file(0);
         port.start(id, Operation::write_at(b"none".to_vec(), 0)).unwrap();
         let error = outcome(&port, system).error().unwrap();
         assert_eq!((error.os_code(), error.transferred()), (Some(codes::EIO), 0));
-        // And fails in its midst.
+        // The continuation of a shortened transfer fails.
         for (operation, call) in [
             (Operation::write_at(b"more".to_vec(), 0), Call::Write),
             (Operation::read_at(room(4), 0), Call::Read),
         ] {
             system.set_cached(&file, 0);
             kernel.shorten_next_file(3);
-            // It is looked at before the count.
+            // The error is checked before the byte count.
             kernel.fail_next_file_after(1, codes::EIO);
             port.start(id, operation).unwrap();
             let error = outcome(&port, system).error().unwrap();
@@ -531,7 +541,7 @@ on_every_file_system! {
         assert_eq!(system.contents(&file), b"morE bytes");
     }
 
-    /// Rule 74: a disk that fails fails what is to be put on it, too. The next one is as any other.
+    /// Rule 74: a sync reports the failure of the disk. The next sync succeeds.
     fn a_disk_that_fails_is_told_by_what_puts_a_file_on_it(system: &System) {
         let Some(kernel) = system.kernel() else { return };
         let port = sockets_on(system);
@@ -549,7 +559,7 @@ on_every_file_system! {
     }
 }
 
-/// A buffer whose code panics once, after so many calls.
+/// A buffer whose code panics once, after a given number of calls.
 #[derive(Debug)]
 struct Failing {
     bytes: Vec<u8>,
@@ -571,7 +581,8 @@ impl Failing {
     }
 }
 
-// SAFETY: the room is that of what it is made of, which promises the same.
+// SAFETY: `Buffer` requires stable memory and truthful lengths.
+// - the memory is that of `bytes`, whose own implementation promises the same.
 unsafe impl Buffer for Failing {
     fn filled<'b>(&'b self, part: &mut dyn FnMut(&'b [u8])) {
         self.bytes.filled(part);
@@ -579,23 +590,25 @@ unsafe impl Buffer for Failing {
 
     unsafe fn room<'b>(&'b mut self, part: &mut dyn FnMut(&'b mut [MaybeUninit<u8>])) {
         self.note_call();
-        // SAFETY: the room is that of the vector, and the caller's promise holds for it.
+        // SAFETY: the caller must write only initialized bytes.
+        // - the memory is the vector's, so the caller's promise to `room` holds for it.
         unsafe { self.bytes.room(part) };
     }
 
     unsafe fn set_filled(&mut self, len: usize) {
         self.note_call();
-        // SAFETY: `set_filled` demands that the first bytes of the room are initialized.
-        // - the room is that of these bytes, and the caller says so.
+        // SAFETY: `set_filled` requires that the first `len` bytes are initialized.
+        // - the memory is the vector's, so the caller's promise to `set_filled` holds for it.
         unsafe { self.bytes.set_filled(len) };
     }
 }
 
-/// Where a read hangs.
+/// The offset at which a read hangs.
 #[cfg(target_os = "linux")]
 const PLACE: u32 = 4 * 4096;
 
-/// Rule 72: nor does a disk that does not answer give up what a thread has begun with. Its packet comes when it is done.
+/// Rule 72: a thread can't abandon a read that a disk does not answer. Its packet comes when the
+/// read is done.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_read_of_a_disk_that_hangs_is_cancelled_epoll() {
@@ -629,8 +642,8 @@ fn a_read_of_a_disk_that_hangs_is_cancelled_epoll() {
     silent(&port, &system);
 }
 
-/// Rule 73: not for a disk that does not answer, which goes on to write to the buffer when it does. The file is open until
-/// then.
+/// Rule 73: dropping a port doesn't wait for a disk that does not answer. The disk writes to the
+/// buffer later, and the file stays open until then.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_port_is_dropped_while_a_disk_hangs_epoll() {
@@ -665,7 +678,7 @@ fn a_port_is_dropped_while_a_disk_hangs_epoll() {
     }
 }
 
-/// Rule 73: every call is refused there, and the parent's operations go on.
+/// Rule 73: every call fails in the child, and the parent's operations continue.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_forked_child_starts_nothing_on_files_epoll() {
@@ -703,7 +716,7 @@ fn a_forked_child_starts_nothing_on_files_epoll() {
     }
 }
 
-/// Rule 73: a port leaves no thread behind, and no descriptor.
+/// Rule 73: a dropped port leaves no thread and no descriptor behind.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_port_leaves_nothing_that_did_operations_on_files_epoll() {
@@ -734,7 +747,7 @@ fn a_port_leaves_nothing_that_did_operations_on_files_epoll() {
     }
 }
 
-/// Rule 74: the system's own code, by threads, whose calls can be refused.
+/// Rule 74: the same with the system's own code, on threads, whose calls a sandbox can refuse.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_disk_that_fails_is_told_by_what_puts_a_file_on_it_epoll() {
@@ -768,7 +781,7 @@ fn a_disk_that_fails_is_told_by_what_puts_a_file_on_it_epoll() {
     }
 }
 
-/// Rule 74: where the system gives no ring one is refused, or else threads do it.
+/// Rule 74: if the system has no ring, requesting one fails, and otherwise threads are used.
 #[cfg(target_os = "linux")]
 #[test]
 fn without_a_ring_threads_do_it_epoll() {

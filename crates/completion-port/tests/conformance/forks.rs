@@ -1,8 +1,8 @@
-//! Rule 32: forked children of a process whose other threads are busy. What those threads were doing at
-//! the fork is never finished in the child, and what they had locked stays locked there.
+//! Rule 32: a process forks while its other threads are busy. In the child, those threads never
+//! finish what they were doing, and what they had locked stays locked.
 //!
-//! Each claim forks a hundred times, or as often as `FORKS` in the environment says. A simulated kernel has
-//! no processes.
+//! Each claim forks a hundred times, or `FORKS` times if that is set in the environment. A
+//! simulated kernel has no processes.
 
 use std::cell::Cell;
 use std::hint::spin_loop;
@@ -20,7 +20,7 @@ use testkit::{
     Dice, Forked, SOON, System, exit, fork, forks, in_a_process_of_its_own, in_forked_child,
 };
 
-/// Whether a port of the calling process can be made, and works.
+/// Returns whether the calling process can create a port that works.
 fn own_port_works() -> bool {
     let Ok(own) = Port::builder().concurrency(1).build() else { return false };
     let mut batch = Batch::new();
@@ -29,7 +29,7 @@ fn own_port_works() -> bool {
     own.post(7).is_ok() && own.wait(&mut batch, SOON).is_ok_and(brings_it)
 }
 
-/// Computes for so long.
+/// Computes for `time`.
 fn spin(time: Duration) {
     let begun = Instant::now();
     while begun.elapsed() < time {
@@ -37,7 +37,7 @@ fn spin(time: Duration) {
     }
 }
 
-/// Rule 32: what is found out once for a process may be half found out when a child is forked.
+/// Rule 32: one-time detection for the process may be half done when a child is forked.
 #[test]
 fn a_child_may_make_a_port_while_its_parent_makes_its_first_epoll() {
     if !in_a_process_of_its_own(
@@ -48,7 +48,7 @@ fn a_child_may_make_a_port_while_its_parent_makes_its_first_epoll() {
     let mut dice = Dice::new();
     for _ in 0..forks() {
         let later = Duration::from_micros(dice.roll(400));
-        // This process makes no port itself, so that each of these has yet to make its first.
+        // This process creates no port itself, so that each of its children creates its first one.
         let status = in_forked_child(|| {
             let begins = AtomicBool::new(false);
             thread::scope(|scope| {
@@ -64,7 +64,7 @@ fn a_child_may_make_a_port_while_its_parent_makes_its_first_epoll() {
                 heard.recv().unwrap();
                 begins.store(true, SeqCst);
                 spin(later);
-                // As many as there is time for: it does not take long.
+                // As many as fit, because creating a port is quick.
                 let mut children = Vec::new();
                 while !maker.is_finished() && children.len() < 16 {
                     match fork() {
@@ -80,7 +80,7 @@ fn a_child_may_make_a_port_while_its_parent_makes_its_first_epoll() {
     }
 }
 
-/// A key, the next clone of which is made in both processes of a fork, if that is asked for.
+/// A key whose next clone forks on demand, so that it is made in both processes.
 #[derive(Default)]
 struct Forking {
     forks: Arc<AtomicBool>,
@@ -99,7 +99,7 @@ fn fork_here() {
     }
 }
 
-/// The child that was forked; in the child: `None`.
+/// Returns the forked child, or `None` in the child.
 fn forked() -> Option<Forked> {
     if IS_CHILD.get() { None } else { Some(CHILD.take().expect("it was to fork")) }
 }
@@ -113,7 +113,7 @@ impl Clone for Forking {
     }
 }
 
-/// Runs `act` beside threads that lock whatever a port has locks for.
+/// Runs `act` while other threads take all of a port's locks.
 fn beside_busy_threads(port: &Port<Forking, u32>, act: impl FnOnce()) {
     struct Over<'b>(&'b AtomicBool);
     impl Drop for Over<'_> {
@@ -146,7 +146,7 @@ fn new_port() -> Port<Forking, u32> {
     Port::builder().concurrency(4).build().unwrap()
 }
 
-/// The token of the only registration of `port`, whose counter is signalled.
+/// Returns the token of the only registration of `port`, whose counter is signalled.
 fn token_of<'p>(port: &'p Port<Forking, u32>, batch: &mut Batch) -> Ready<'p, Forking> {
     loop {
         for packet in port.wait(batch, None).unwrap() {
@@ -157,8 +157,8 @@ fn token_of<'p>(port: &'p Port<Forking, u32>, batch: &mut Batch) -> Ready<'p, Fo
     }
 }
 
-/// Rule 32: a child that leaves a block, and gives up packets, tokens, changes, its seat and the
-/// port itself.
+/// Rule 32: the child leaves a block, and drops packets, tokens, changes, its seat and the port
+/// itself.
 #[test]
 fn a_child_gives_up_whatever_it_has_of_its_parents_port_epoll() {
     if !in_a_process_of_its_own("forks::a_child_gives_up_whatever_it_has_of_its_parents_port_epoll")
@@ -182,7 +182,7 @@ fn a_child_gives_up_whatever_it_has_of_its_parents_port_epoll() {
             if round % 4 == 0 {
                 fork_here();
             } else {
-                // What is left of the packets goes back to the queue.
+                // The unread packets return to the queue.
                 port.blocking(fork_here);
             }
             let Some(child) = forked() else {
@@ -192,7 +192,7 @@ fn a_child_gives_up_whatever_it_has_of_its_parents_port_epoll() {
                 let mut changes = Changes::new();
                 changes.rearm(second);
                 let is_refused = port.post(3).is_err_and(|it| it.kind() == ErrorKind::Forked);
-                // What a first deadline needs is made under the port's lock.
+                // The structure for a first deadline is allocated under the port's lock.
                 let late = Duration::from_secs(3600);
                 let armed = [
                     third.rearm_until(late),
@@ -201,11 +201,11 @@ fn a_child_gives_up_whatever_it_has_of_its_parents_port_epoll() {
                 let is_refused = armed.into_iter().fold(is_refused, |all, armed| {
                     all & armed.is_err_and(|it| it.error().kind() == ErrorKind::Forked)
                 });
-                // Gives the seat up.
+                // Gives up the seat.
                 let works = own_port_works();
                 drop(changes);
-                // SAFETY: `read` demands a value that is not used again.
-                // - this process ends, and the parent's other threads are not in it.
+                // SAFETY: `read` requires that the original value is not used again.
+                // - this process exits, and the parent's other threads don't exist in it.
                 drop(unsafe { std::ptr::read(&raw const port) });
                 exit(u8::from(!is_refused) + 2 * u8::from(!works));
             };
@@ -219,8 +219,8 @@ fn a_child_gives_up_whatever_it_has_of_its_parents_port_epoll() {
     });
 }
 
-/// Rule 32: a child that is forked while the library calls the user's code. When that code returns,
-/// the child is in the library.
+/// Rule 32: the child is forked while the library calls user code. When that code returns, the
+/// child is inside the library.
 #[test]
 fn a_child_that_is_forked_by_a_clone_of_a_key_leaves_its_parents_port_epoll() {
     if !in_a_process_of_its_own(
@@ -252,7 +252,7 @@ fn a_child_that_is_forked_by_a_clone_of_a_key_leaves_its_parents_port_epoll() {
             forks_next.store(true, SeqCst);
             let first = packets.next();
             let Some(child) = forked() else {
-                // What was handed to the parent is the parent's.
+                // The parent's batch belongs to the parent.
                 let nothing = first.is_none() && packets.next().is_none();
                 drop(packets);
                 exit(u8::from(!nothing) + 2 * u8::from(!own_port_works()));
@@ -264,7 +264,7 @@ fn a_child_that_is_forked_by_a_clone_of_a_key_leaves_its_parents_port_epoll() {
     });
 }
 
-/// Rule 32: what stands behind the packet for which the key was cloned is the parent's as well.
+/// Rule 32: the packets after the one for which the key was cloned belong to the parent too.
 #[test]
 fn a_child_that_is_forked_by_a_clone_of_a_key_takes_nothing_behind_it_epoll() {
     if !in_a_process_of_its_own(

@@ -54,7 +54,7 @@ on_every_system! {
         }
     }
 
-    /// Rule 24: the reading half is over, and then the writing half as well.
+    /// Rule 24: first the reading half ends, then the writing half.
     fn the_two_halves_of_a_stream_are_told_apart(system: &System) {
         system.not_by_notifications("word for a stream whose halves are both shut");
         system.not_on_windows("word for a stream whose halves are both shut");
@@ -75,7 +75,7 @@ on_every_system! {
         }
     }
 
-    /// Rule 24: what is over in both directions at once.
+    /// Rule 24: both directions end at the same time.
     fn a_stream_that_is_gone_is_write_closed(system: &System) {
         system.not_by_notifications("word for a stream whose halves are both shut");
         system.not_on_windows("word for a stream whose halves are both shut");
@@ -115,7 +115,8 @@ on_every_system! {
                     let _open = (!closed).then_some(theirs);
                     let both = Events::IN | Events::HANGUP;
                     assert_eq!(report(&port, system), both, "{trigger:?} {ours:?}");
-                    // Some is read, and it is still both; all is read, and HANGUP is left.
+                    // After a partial read it is still both. When all data was read, HANGUP
+                    // remains.
                     assert_eq!(ours.read(&mut [0; 2]).unwrap(), 2);
                     enable(&port, id, interest, ONE_SHOT_LEVEL);
                     assert_eq!(report(&port, system), both, "{trigger:?} {ours:?}");
@@ -195,7 +196,7 @@ on_every_system! {
                     assert_eq!(events.is_in(), interest.contains(Interest::IN), "{interest:?}");
                     assert_eq!(events.is_out(), interest.contains(Interest::OUT), "{interest:?}");
                 }
-                // Half-closed, and nothing was asked for: not a word.
+                // Half-closed, with an empty filter: no report.
                 let port = port_on(system);
                 let (ours, theirs) = pair(system);
                 register(&port, &ours, "ours", Interest::NONE, trigger);
@@ -276,7 +277,7 @@ on_every_system! {
                         assert_quiet(&port, system);
                         enable(&port, id, interest, trigger);
                     }
-                    // The connection goes on, and so do its reports, to its real end.
+                    // The connection and its reports continue until it really ends.
                     theirs.write(b"data").unwrap();
                     await_unread(&ours, system, 4);
                     if interest.contains(Interest::IN) {
@@ -377,13 +378,14 @@ on_every_system! {
                 enable(&port, id, interest, trigger);
                 assert_quiet(&port, system);
                 listener.shutdown(Shutdown::Both).unwrap();
-                // Found and not taken, then enabled for something else: it is not lost.
+                // If it was found and not taken, and then enabled for something else, it is not
+                // lost.
                 leave_queued(&port, system, 1);
                 enable(&port, id, Interest::NONE, trigger);
                 leave_queued(&port, system, 1);
                 enable(&port, id, interest, trigger);
                 assert_eq!(report(&port, system), expected, "{what}");
-                // It is as good as new then.
+                // Then it is as good as new.
                 enable(&port, id, interest, trigger);
                 assert_quiet(&port, system);
                 enable(&port, id, Interest::ALL, trigger);
@@ -409,7 +411,8 @@ on_every_system! {
                 assert_quiet(&port, system);
                 listener.shutdown(Shutdown::Both).unwrap();
                 let events = match report(&port, system) {
-                    // FIONREAD says nothing of a listener, so a read might find something.
+                    // FIONREAD fails for a listener, so IN is reported in case a read finds
+                    // something.
                     events if interest.contains(Interest::HANGUP) => events - Events::IN,
                     events => events,
                 };
@@ -437,8 +440,8 @@ on_every_system! {
 /// Sends a byte as urgent data.
 #[cfg(target_os = "linux")]
 fn send_urgent(socket: &Socket) {
-    // SAFETY: send(2) reads so many bytes at the pointer.
-    // - valid: it is a constant of that length.
+    // SAFETY: send(2) reads the given number of bytes at the pointer.
+    // - valid: it points to a constant of that length.
     let sent = unsafe { libc::send(socket.number(), b"!".as_ptr().cast(), 1, libc::MSG_OOB) };
     assert_eq!(sent, 1, "{}", io::Error::last_os_error());
 }
@@ -453,14 +456,14 @@ fn receive_urgent(socket: &Socket) {
     assert_eq!((read, byte), (1, b'!'));
 }
 
-/// Calls `claim` on the system's back end in each way that it has of watching.
+/// Calls `claim` on the system's back end with each of its kinds of reactor.
 #[cfg(target_os = "linux")]
 fn on_epoll(claim: fn(&System)) {
     testkit::run(System::native, claim);
     testkit::run(|| System::native().one_shot(), claim);
 }
 
-/// What stands before an urgent byte that nobody has read, or somebody has, and behind it.
+/// The bytes before an urgent byte, whether that was read, and the bytes after it.
 #[cfg(target_os = "linux")]
 const AROUND: [(&[u8], bool, &[u8]); 5] = [
     (b"", false, b"cde"),
@@ -470,8 +473,8 @@ const AROUND: [(&[u8], bool, &[u8]); 5] = [
     (b"ab", false, b""),
 ];
 
-/// Rule 24: what stands behind an urgent mark is unread data, though the system counts none. There is no urgent data in the
-/// simulated kernel.
+/// Rule 24: data after an urgent mark is unread data, although the system does not count it. The
+/// simulated kernel has no urgent data.
 #[cfg(target_os = "linux")]
 #[test]
 fn what_is_behind_an_urgent_mark_is_told_with_the_end_epoll() {
@@ -515,7 +518,7 @@ fn what_is_behind_an_urgent_mark_is_told_with_the_end_epoll() {
     });
 }
 
-/// Rule 24: it is unread data behind the own end, too.
+/// Rule 24: it is unread data after your own shutdown too.
 #[cfg(target_os = "linux")]
 #[test]
 fn what_is_behind_an_urgent_mark_is_told_behind_the_own_end_epoll() {
@@ -551,15 +554,17 @@ fn what_is_behind_an_urgent_mark_is_told_behind_the_own_end_epoll() {
     });
 }
 
-/// Waits until so many bytes have come besides an urgent one, which the system leaves out of its own count.
+/// Waits until `count` bytes have arrived besides an urgent one. The system's own count of unread
+/// bytes leaves them out.
 #[cfg(target_os = "linux")]
 fn await_behind(socket: &Socket, on: &System, count: usize) {
     let end = Instant::now() + on.soon();
     let mut info = [0_u8; 136];
     loop {
         let mut size = libc::socklen_t::try_from(info.len()).unwrap();
-        // SAFETY: getsockopt(2) writes at most `size` bytes at the first pointer, and the size at the second.
-        // - valid: both are locals, and the first has so many bytes.
+        // SAFETY: getsockopt(2) writes at most `size` bytes at the first pointer, and the size at
+        // the second.
+        // - valid: both are locals, and the first has that many bytes.
         let done = unsafe {
             libc::getsockopt(
                 socket.number(),
@@ -570,7 +575,7 @@ fn await_behind(socket: &Socket, on: &System, count: usize) {
             )
         };
         assert_eq!(done, 0, "{}", io::Error::last_os_error());
-        // tcpi_bytes_received.
+        // `tcpi_bytes_received`.
         let received = u64::from_ne_bytes(info[128..136].try_into().unwrap());
         if received == count as u64 + 1 {
             return;
@@ -580,8 +585,8 @@ fn await_behind(socket: &Socket, on: &System, count: usize) {
     }
 }
 
-/// Rule 24: an empty record counts no bytes, and nothing tells it from the end before it is read: IN comes with HANGUP. The
-/// simulated kernel has no sockets for records.
+/// Rule 24: an empty record has no bytes, and can't be distinguished from the end before it is
+/// read, so IN comes with HANGUP. The simulated kernel has no sockets with records.
 #[cfg(target_os = "linux")]
 #[test]
 fn an_empty_record_before_the_end_is_told_with_it_epoll() {
@@ -596,7 +601,7 @@ fn an_empty_record_before_the_end_is_told_with_it_epoll() {
                 }
                 drop(theirs);
                 let id = register(&port, &ours, "ours", both, trigger);
-                // One more than there are, which is the end.
+                // One more than the records: the end.
                 for record in records.iter().copied().chain([&b""[..]]) {
                     let what = format!("{trigger:?} {records:?} {record:?}");
                     assert_eq!(report(&port, system), Events::IN | Events::HANGUP, "{what}");

@@ -1,4 +1,4 @@
-//! Rule 16: what may be registered.
+//! Rule 16: what can be registered.
 
 use std::io;
 use std::net::Shutdown;
@@ -17,12 +17,13 @@ use crate::kit::packets::{
 };
 use crate::kit::sockets::READERS;
 
-/// A registration of a key that owns its descriptor.
+/// Returns a registration of a key that owns its descriptor.
 fn owner(socket: Socket) -> Registration<'static, Socket> {
     Registration::owned(socket, Interest::IN, OneShot::Level)
 }
 
-/// A counter on each of two systems, with the same number there. The third value keeps the numbers below.
+/// Returns a counter on each of two systems, with the same number. The third value keeps the lower
+/// numbers in use.
 fn of_one_number(here: &System, there: &System) -> (Socket, Socket, Vec<Socket>) {
     let (mut first, mut second) = (here.event(), there.event());
     let mut below = Vec::new();
@@ -145,14 +146,14 @@ on_every_system! {
         assert_eq!(error.os_code(), Some(bad_descriptor(system)));
         assert_eq!(port.stats().registered, 0);
         assert_quiet(&port, system);
-        // What is refused leaves the port as it was.
+        // A refusal leaves the port unchanged.
         let event = system.event();
         register(&port, &event, "event", Interest::IN, ONE_SHOT_LEVEL);
         event.signal(1).unwrap();
         assert_eq!(*ready(&port, system).key(), "event");
     }
 
-    /// Rules 16 and 29: though its number is that of a registered one.
+    /// Rules 16 and 29: it is refused even if its number is that of a registered descriptor.
     fn a_source_of_another_kernel_is_refused(system: &System) {
         for other in [System::native(), System::simulated()] {
             if other.kernel().is_none() && system.kernel().is_none() {
@@ -175,14 +176,14 @@ on_every_system! {
             assert_eq!(error.kind(), ErrorKind::WrongKernel);
             let foreign = foreign.unwrap();
 
-            // A key that has become one of another kernel has lost its descriptor.
+            // A key that now owns a descriptor of another kernel has lost its own.
             let mut held = ready(&port, system);
             let ours = std::mem::replace(held.key_mut(), foreign);
             let (error, foreign) = held.rearm().unwrap_err().into_parts();
             assert_eq!((error.kind(), foreign.number()), (ErrorKind::BadDescriptor, number));
             assert_eq!(port.stats().registered, 0);
 
-            // Nothing has become of either: each goes to a port of its own kernel.
+            // Neither was affected: each can be registered on a port of its own kernel.
             port.register(owner(ours)).unwrap();
             other.port::<Socket, ()>(1).register(owner(foreign)).unwrap();
             port.close();
@@ -206,7 +207,7 @@ on_every_system! {
             (number.as_source(), bad_descriptor(system)),
             (event.as_source(), EEXIST),
         ] {
-            // Windows has no code of its own for what is registered already.
+            // Windows has no separate code for a descriptor that is already registered.
             if code == EEXIST && cfg!(windows) && system.kernel().is_none() {
                 let new = Registration::new(&source, "new", Interest::IN, OneShot::Level);
                 let refused = port.register(new).unwrap_err();
@@ -217,7 +218,8 @@ on_every_system! {
             assert_eq!(error.raw_os_error(), Some(code));
             assert_eq!(error.kind(), io::Error::from_raw_os_error(code).kind());
         }
-        // Where the system has said nothing there is a kind, and the whole error within.
+        // Where the system reported no code, the `io::Error` has a kind, and contains the whole
+        // error.
         let error = refused(&other, event.as_source());
         assert_eq!((error.kind(), error.raw_os_error()), (io::ErrorKind::AlreadyExists, None));
         let within = error.get_ref().unwrap().downcast_ref::<completion_port::Error>().unwrap();
@@ -225,7 +227,7 @@ on_every_system! {
     }
 }
 
-/// Rule 16: a real kernel cannot be made to run out of watches or memory without harm to others.
+/// Rule 16: a real kernel can't run out of watches or memory without harming other processes.
 #[test]
 fn a_lack_of_watches_or_memory_is_told_and_may_pass_on_sim() {
     testkit::run(System::simulated, |system| {

@@ -1,4 +1,4 @@
-//! What several files of claims share. A file of claims uses these modules, and no other file of claims.
+//! Code shared by several claim files. A claim file uses these modules and no other claim file.
 
 pub(crate) mod codes;
 pub(crate) mod crew;

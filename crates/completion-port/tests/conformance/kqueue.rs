@@ -1,4 +1,4 @@
-//! What a port does in another way that watches its sockets by a kqueue.
+//! How ports behave differently on a kqueue.
 
 use std::sync::mpsc;
 use std::thread;
@@ -13,7 +13,7 @@ use crate::kit::sockets::fill;
 use crate::kit::threads::{End, hear, settle};
 
 on_kqueue_systems! {
-    /// Rule 30: the kernel forgets a number when it is closed, whatever duplicates there are.
+    /// Rule 30: the kernel forgets a number when it is closed, whether or not there are duplicates.
     fn a_duplicate_of_a_closed_descriptor_is_not_watched(system: &System) {
         for trigger in TRIGGERS {
             let port = port_on(system);
@@ -23,13 +23,13 @@ on_kqueue_systems! {
             drop(ours);
             theirs.write(b"x").unwrap();
             assert_quiet(&port, system);
-            // And another registration of the same socket is none of its business.
+            // Another registration of the same socket is independent of it.
             register(&port, &duplicate, "duplicate", Interest::IN, trigger);
             assert_eq!(report(&port, system), Events::IN, "{trigger:?}");
         }
     }
 
-    /// Rule 30: to ask whether a number names what was registered makes no report.
+    /// Rule 30: checking whether a number still names the registered descriptor makes no report.
     fn what_was_asked_about_is_not_reported_again(system: &System) {
         let port = system.port::<&str, ()>(1);
         let (ours, theirs) = system.unix_pair();
@@ -45,7 +45,7 @@ on_kqueue_systems! {
         }
     }
 
-    /// Rule 26: the client of an AF_UNIX stream hears of its connect.
+    /// Rule 26: the client of an AF_UNIX stream gets a report of its connect.
     fn a_unix_client_is_reported_when_it_has_connected(system: &System) {
         for trigger in TRIGGERS {
             let port = port_on(system);
@@ -63,7 +63,7 @@ on_kqueue_systems! {
         }
     }
 
-    /// Rule 23: data is no concern of a registration for room, and its end is.
+    /// Rule 23: data does not wake a registration for OUT, but an end does.
     fn data_wakes_no_thread_that_waits_for_room(system: &System) {
         system.several_threads_wait();
         let port = port_on(system);
@@ -90,7 +90,7 @@ on_kqueue_systems! {
         });
     }
 
-    /// Rule 24: an end of a pipe that has no other end is told which one it is.
+    /// Rule 24: the report shows which end of a pipe has lost the other end.
     fn the_ends_of_a_pipe_are_told_apart(system: &System) {
         let port = port_on(system);
         let (reader, writer) = system.pipe();

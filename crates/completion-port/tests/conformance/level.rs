@@ -68,7 +68,8 @@ on_every_system! {
                 }
                 held.rearm().unwrap();
                 assert_quiet(&port, system);
-                // More comes while the key is out, the kernel tells of it, and it is read too.
+                // More data arrives while the key is out, the kernel reports it, and it is read
+                // too.
                 theirs.write(b"x").unwrap();
                 let mut held = ready(&port, system);
                 theirs.write(b"y").unwrap();
@@ -79,14 +80,14 @@ on_every_system! {
                 }
                 held.rearm_as(Interest::IN | Interest::HANGUP, OneShot::Level).unwrap();
                 assert_quiet(&port, system);
-                // It comes and goes while the registration is disabled.
+                // Data arrives and is read while the registration is disabled.
                 port.disable(id).unwrap();
                 theirs.write(b"x").unwrap();
                 assert_quiet(&port, system);
                 ours.drain();
                 enable(&port, id, Interest::IN, ONE_SHOT_LEVEL);
                 assert_quiet(&port, system);
-                // And it is all still alive.
+                // Everything still works.
                 theirs.write(b"x").unwrap();
                 assert_eq!(report(&port, system), Events::IN, "{ours:?}");
             }
@@ -100,7 +101,7 @@ on_every_system! {
         let id = register(&port, &ours, "ours", Interest::IN, PERSISTENT_LEVEL);
         theirs.write(b"x").unwrap();
         assert_eq!(report(&port, system), Events::IN);
-        // The next packet of it is on its way, to be delivered only if it is still true.
+        // The next packet is pending, and is delivered only if it is still true.
         ours.drain();
         enable(&port, id, Interest::IN, ONE_SHOT_LEVEL);
         assert_quiet(&port, system);
@@ -190,7 +191,7 @@ on_every_system! {
                     await_facts(&ours, system, POLLIN | POLLRDHUP);
                     register(&port, &ours, "ours", interest, Trigger::Once(trigger));
                     let mut held = ready(&port, system);
-                    // A short read: of what there was nothing is left, but for the end.
+                    // A short read: only the end remains.
                     assert_eq!(ours.read(&mut [0; 8]).unwrap(), 4);
                     held.read_drained();
                     held.rearm().unwrap();
@@ -230,7 +231,7 @@ on_every_system! {
             for round in 0..3000 {
                 let bytes = &b"0123456789"[..1 + round % 10];
                 written += pairs[round % 3].1.write(bytes).unwrap();
-                // Now and then the readers catch up, and rest.
+                // From time to time the readers catch up and rest.
                 let end = Instant::now() + system.soon();
                 while read.load(SeqCst) + round % 50 < written {
                     if let Some(kernel) = system.kernel() {
@@ -243,8 +244,8 @@ on_every_system! {
         });
     }
 
-    /// Rule 20: counters of a port and of its threads begin shortly before they wrap: what is
-    /// reported before, at and after that is no other.
+    /// Rule 20: the counters of a port and its threads begin shortly before they wrap. Reports are
+    /// the same before, during and after the wrap.
     fn what_is_reported_does_not_depend_on_how_much_was_before(system: &System) {
         const ROUNDS: usize = 700;
         let (ours, theirs) = system.unix_pair();
@@ -276,7 +277,7 @@ on_every_system! {
     }
 }
 
-/// Rule 20: the simulated sockets cannot block.
+/// Rule 20: simulated sockets can't block.
 #[test]
 fn a_level_packet_is_true_enough_for_a_blocking_read_on_epoll() {
     testkit::run(System::native, |system| {
@@ -291,7 +292,8 @@ fn a_level_packet_is_true_enough_for_a_blocking_read_on_epoll() {
                 assert_eq!(ours.read(&mut [0; 2]).unwrap(), 2);
                 held.rearm().unwrap();
             }
-            // Drained without having met `WouldBlock`: a packet now would make the reader hang.
+            // The data was drained without reaching `WouldBlock`. A packet now would make the
+            // reader hang.
             assert_quiet(&port, system);
         }
     });
@@ -300,13 +302,13 @@ fn a_level_packet_is_true_enough_for_a_blocking_read_on_epoll() {
 /// Sends a byte as urgent data.
 #[cfg(target_os = "linux")]
 fn send_urgent(socket: &Socket) {
-    // SAFETY: send(2) reads so many bytes at the pointer.
-    // - valid: it is a constant of that length.
+    // SAFETY: send(2) reads the given number of bytes at the pointer.
+    // - valid: it points to a constant of that length.
     let sent = unsafe { libc::send(socket.number(), b"!".as_ptr().cast(), 1, libc::MSG_OOB) };
     assert_eq!(sent, 1, "{}", io::Error::last_os_error());
 }
 
-/// Rule 20: there is no urgent data in the simulated kernel.
+/// Rule 20: the simulated kernel has no urgent data.
 #[cfg(target_os = "linux")]
 #[test]
 fn urgent_data_alone_is_no_condition_epoll() {
@@ -335,7 +337,7 @@ fn urgent_data_alone_is_no_condition_epoll() {
     });
 }
 
-/// Rule 20: a read stops at the mark; what is behind it is reported.
+/// Rule 20: a read stops at the mark, and the data after it is reported.
 #[cfg(target_os = "linux")]
 #[test]
 fn what_is_around_an_urgent_mark_is_reported_epoll() {
@@ -350,7 +352,7 @@ fn what_is_around_an_urgent_mark_is_reported_epoll() {
             let drains = matches!(trigger, ONE_SHOT_EDGE | PERSISTENT_EDGE);
             let mut read = 0;
             serve(&port, system, |_| {
-                // Short, though there is more.
+                // The reads are short although there is more.
                 while let Ok(more) = ours.read(&mut [0; 64]) {
                     read += more;
                     if !drains {
@@ -364,7 +366,7 @@ fn what_is_around_an_urgent_mark_is_reported_epoll() {
     });
 }
 
-/// Rule 20: descriptors cannot be sent over simulated sockets.
+/// Rule 20: descriptors can't be sent over simulated sockets.
 #[cfg(target_os = "linux")]
 #[test]
 fn what_is_left_behind_a_sent_descriptor_is_reported_epoll() {
@@ -380,7 +382,7 @@ fn what_is_left_behind_a_sent_descriptor_is_reported_epoll() {
             }
             let mut read = 0;
             serve(&port, system, |_| {
-                // Stops before and behind each descriptor, which is thrown away.
+                // The read stops before and after each descriptor, which is discarded.
                 read += ours.read(&mut [0; 64]).unwrap();
                 read >= 39
             });

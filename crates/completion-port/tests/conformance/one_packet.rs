@@ -1,4 +1,4 @@
-//! Rules 17 to 19 and 22: how many packets a registration makes, and when it is silent.
+//! Rules 17 to 19 and 22: how many packets a registration makes, and when it makes none.
 
 use std::net::Shutdown;
 use std::sync::mpsc;
@@ -40,7 +40,7 @@ on_every_system! {
         for (ours, _) in &pairs {
             register(&port, ours, "ours", Interest::IN | Interest::OUT, PERSISTENT_LEVEL);
         }
-        // What is left in the queue are most of them.
+        // Most of them remain in the queue.
         let mut batch = Batch::with_capacity(6);
         for _ in 0..5 {
             for (_, theirs) in &pairs {
@@ -170,7 +170,7 @@ on_every_system! {
         }
         ours.drain();
         held.rearm().unwrap();
-        // An arrival from before may be told of now. It is no loss if there is nothing to read.
+        // An earlier arrival may be reported now. That is fine even if there is nothing to read.
         let mut batch = Batch::new();
         let surplus = port.wait(&mut batch, system.quiet()).unwrap().next();
         if let Some(Packet::Ready(held)) = surplus {
@@ -184,7 +184,7 @@ on_every_system! {
 }
 
 on_edge_triggered_systems! {
-    /// Rule 17: the kernel is asked between the two conditions, since another socket is armed.
+    /// Rule 17: the kernel is polled between the two conditions, because another socket is armed.
     fn a_condition_that_is_found_while_a_packet_is_queued_is_merged(system: &System) {
         for trigger in TRIGGERS {
             let port = port_on(system);

@@ -1,4 +1,4 @@
-//! What a port does in another way that arms its descriptors anew for each report.
+//! How ports behave differently with a reactor that is armed again for each report.
 
 use completion_port::{Batch, Events, Interest, OneShot, Packet, Persistent, Registration};
 use testkit::on_one_shot_systems;
@@ -10,7 +10,8 @@ use crate::kit::packets::{
 use crate::kit::sockets::{POLLERR, await_facts, fill};
 
 on_one_shot_systems! {
-    /// Rule 17: what becomes true while a packet is queued is in the next one.
+    /// Rule 17: a condition that begins to hold while a packet is queued is reported in the next
+    /// one.
     fn what_becomes_true_while_a_packet_is_queued_is_in_the_next_one(system: &System) {
         let port = port_on(system);
         let (ours, theirs) = system.unix_pair();
@@ -22,7 +23,7 @@ on_one_shot_systems! {
         assert_eq!(report(&port, system), Events::IN | Events::OUT);
     }
 
-    /// Rule 20: no hint is needed, and none is believed: arming asks the kernel.
+    /// Rule 20: hints are neither needed nor believed, since arming asks the kernel.
     fn a_wrong_hint_costs_nothing(system: &System) {
         let port = system.port::<&str, ()>(1);
         let (ours, theirs) = system.unix_pair();
@@ -36,7 +37,7 @@ on_one_shot_systems! {
         assert!(ready(&port, system).events().is_in());
     }
 
-    /// Rule 21: a persistent edge registration is told of each change and repeats nothing.
+    /// Rule 21: a persistent edge registration gets each change once.
     fn a_persistent_edge_registration_is_watched_until_it_ends(system: &System) {
         system.not_by_polls("edge that is told once if it was not drained");
         let port = system.port::<&str, ()>(1);
@@ -56,7 +57,7 @@ on_one_shot_systems! {
         }
     }
 
-    /// Rules 25 and 27: an error that was told, and is not fetched, keeps nothing else back.
+    /// Rules 25 and 27: an error that was reported and not fetched delays no other report.
     fn an_error_that_stays_keeps_no_room_back(system: &System) {
         system.not_by_afd("answer that is newer than the arming");
         let port = system.port::<&str, ()>(1);
@@ -70,7 +71,8 @@ on_one_shot_systems! {
         assert_eq!(notified.events(), Events::OUT | Events::ERR);
     }
 
-    /// Rule 31: what is armed and not asked about when the port is closed is not asked about any more.
+    /// Rule 31: a registration that was armed but not yet polled when the port is closed is not
+    /// polled any more.
     fn a_closed_port_does_not_ask_any_more(system: &System) {
         let port = system.port::<&str, ()>(1);
         let (ours, theirs) = system.unix_pair();
@@ -81,7 +83,7 @@ on_one_shot_systems! {
         assert_closed(&port, system);
     }
 
-    /// Rule 30: a duplicate of a descriptor that was closed is reported once, and by nothing but its entry.
+    /// Rule 30: a duplicate of a closed descriptor is reported once, through its own entry.
     fn a_duplicate_of_a_closed_descriptor_is_reported_once(system: &System) {
         system.not_by_notifications("entries that outlive their numbers");
         let port = system.port::<&str, ()>(1);

@@ -1,4 +1,4 @@
-//! Rule 59: operations that are cancelled.
+//! Rule 59: cancelling operations.
 
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -17,7 +17,7 @@ use crate::kit::operations::{
 use crate::kit::sockets::{STREAMS, await_unread};
 use crate::kit::threads::{End, hear, settle};
 
-/// A buffer that says when it is to be filled, and waits for an answer, once it is to ask.
+/// A buffer that reports when it is about to be filled, and waits for an answer, if `asks` is set.
 struct Asking {
     bytes: Vec<u8>,
     asks: Arc<AtomicBool>,
@@ -25,7 +25,8 @@ struct Asking {
     answers: mpsc::Receiver<()>,
 }
 
-// SAFETY: the room is that of the vector, which promises the same.
+// SAFETY: `Buffer` requires stable memory and truthful lengths.
+// - the memory is the vector's, whose own implementation promises the same.
 unsafe impl Buffer for Asking {
     fn filled<'b>(&'b self, part: &mut dyn FnMut(&'b [u8])) {
         self.bytes.filled(part);
@@ -37,18 +38,19 @@ unsafe impl Buffer for Asking {
             let _ = self.say.send(());
             let _ = self.answers.recv_timeout(SOON);
         }
-        // SAFETY: the room is that of the vector, and the caller's promise holds for it.
+        // SAFETY: the caller must write only initialized bytes.
+        // - the memory is the vector's, so the caller's promise to `room` holds for it.
         unsafe { self.bytes.room(part) };
     }
 
     unsafe fn set_filled(&mut self, len: usize) {
-        // SAFETY: `set_filled` demands that the first bytes of the room are initialized.
-        // - the room is that of these bytes, and the caller says so.
+        // SAFETY: `set_filled` requires that the first `len` bytes are initialized.
+        // - the memory is the vector's, so the caller's promise to `set_filled` holds for it.
         unsafe { self.bytes.set_filled(len) };
     }
 }
 
-/// Closes the port when the test is over, also if it has failed.
+/// Closes the port at the end of the test, even if it fails.
 struct EndWith<'a>(&'a Port<Shared, u32, Asking>);
 
 impl Drop for EndWith<'_> {
@@ -58,14 +60,14 @@ impl Drop for EndWith<'_> {
 }
 
 on_every_system! {
-    /// Rule 59: key and buffer come with the packet, of which there is one.
+    /// Rule 59: the one packet brings key and buffer.
     fn an_operation_that_waits_is_cancelled_at_once(system: &System) {
         let port = sockets_on(system);
         let (near, far) = system.unix_pair();
         let receive = port.associate(near).unwrap().recv(room(4)).unwrap();
         silent(&port, system);
         assert!(port.cancel(receive).unwrap());
-        // What the system has ends when the system has let go of it.
+        // A submitted operation ends when the system no longer uses its buffer.
         assert!(system.carries_operations() || !port.cancel(receive).unwrap(), "it has ended already");
         let (token, outcome) = done(&port, system);
         let error = outcome.error().unwrap();
@@ -73,14 +75,14 @@ on_every_system! {
         assert_eq!(outcome.into_buffer().unwrap().capacity(), 4);
         assert!(!port.cancel(receive).unwrap());
         silent(&port, system);
-        // The association goes on.
+        // The association continues.
         far.write(b"x").unwrap();
         token.recv(room(4)).unwrap();
         assert!(!port.cancel(receive).unwrap(), "the name is a former one's");
         assert_eq!(bytes(done(&port, system).1), b"x");
     }
 
-    /// Rule 59: what has finished stays as it is.
+    /// Rule 59: an operation that has ended keeps its outcome.
     fn an_operation_that_has_finished_is_not_cancelled(system: &System) {
         let port = sockets_on(system);
         let (near, _far) = system.unix_pair();
@@ -90,7 +92,7 @@ on_every_system! {
         silent(&port, system);
     }
 
-    /// Rule 59: one that is to be tried takes nothing any more.
+    /// Rule 59: an operation that is due takes nothing after it was cancelled.
     fn a_cancelled_operation_takes_nothing(system: &System) {
         system.not_where_operations_are_carried_out("operation that takes nothing before a thread comes to it");
         let port = sockets_on(system);
@@ -98,7 +100,7 @@ on_every_system! {
         let same = near.dup().unwrap();
         let receive = port.associate(near).unwrap().recv(room(4)).unwrap();
         far.write(b"x").unwrap();
-        // A thread has found that there is something, and has not come to it.
+        // A thread has found data and has not processed the operation.
         drop(port.wait(&mut Batch::new(), system.soon()).unwrap());
         assert_eq!(port.stats().queued, 1);
         assert!(port.cancel(receive).unwrap());
@@ -109,7 +111,7 @@ on_every_system! {
         silent(&port, system);
     }
 
-    /// Rule 59: the others of its direction go on, in order.
+    /// Rule 59: the others of its direction continue, in order.
     fn one_of_several_operations_is_cancelled(system: &System) {
         for cancelled in 0..3 {
             let port = shared_on(system);
@@ -133,7 +135,7 @@ on_every_system! {
         }
     }
 
-    /// Rule 59: with the first one cancelled in the queue, what has come is the next one's.
+    /// Rule 59: the first operation is cancelled while it is queued. The data goes to the next one.
     fn the_next_operation_goes_on_where_the_first_is_cancelled(system: &System) {
         system.not_where_operations_are_carried_out("operation that takes nothing before a thread comes to it");
         for pair in STREAMS {
@@ -160,7 +162,7 @@ on_every_system! {
         }
     }
 
-    /// Rule 59: what had been sent of it is told, and the next send goes on behind that.
+    /// Rule 59: the outcome reports how much was sent, and the next send follows that.
     fn a_cancelled_send_tells_how_much_was_sent(system: &System) {
         for pair in STREAMS {
             let much = much(system);
@@ -195,7 +197,7 @@ on_every_system! {
         }
     }
 
-    /// Rule 59: connects and accepts.
+    /// Rule 59: connects and accepts can be cancelled.
     fn connects_and_accepts_are_cancelled(system: &System) {
         let port = sockets_on(system);
         let listener = system.tcp_listener(0);
@@ -212,7 +214,7 @@ on_every_system! {
         assert!(port.cancel(accept).unwrap());
         let (token, outcome) = done(&port, system);
         assert_eq!(accepted(outcome, system).unwrap_err(), ErrorKind::Cancelled);
-        // The next connection is another accept's.
+        // Another accept gets the next connection.
         let client = system.tcp_connect(token.key());
         token.accept().unwrap();
         let (_token, outcome) = done(&port, system);
@@ -220,7 +222,7 @@ on_every_system! {
         assert_connected(&client, &server, system);
     }
 
-    /// Rule 59: its deadline means nothing any more, nor to the next operation.
+    /// Rule 59: its deadline no longer has an effect, not even on the next operation.
     fn a_cancelled_operation_does_not_time_out(system: &System) {
         let port = sockets_on(system);
         let (near, far) = system.unix_pair();
@@ -235,7 +237,8 @@ on_every_system! {
         assert_eq!(bytes(done(&port, system).1), b"x");
     }
 
-    /// Rule 59: one that is being tried ends when that comes to nothing, and as done if it does not.
+    /// Rule 59: an operation that is being tried is cancelled if the attempt finds nothing.
+    /// Otherwise it ends with its result.
     fn an_operation_that_is_being_tried_is_cancelled(system: &System) {
         system.not_where_operations_are_carried_out("thread that tries what waits");
         system.several_threads_wait();
@@ -249,7 +252,7 @@ on_every_system! {
             let asks = Arc::new(AtomicBool::new(false));
             let buffer = Asking { bytes: room(4), asks: Arc::clone(&asks), say, answers };
             let receive = port.start(id, Operation::recv(buffer)).unwrap();
-            // It may have been tried at its start: only the next time matters.
+            // The operation may have been tried at its start: only the next attempt matters.
             asks.store(true, SeqCst);
             thread::scope(|scope| {
                 let _end = EndWith(&port);
@@ -292,7 +295,8 @@ on_every_system! {
         });
     }
 
-    /// Rule 59: whichever comes first, the data or the end, there is one packet, and nothing is lost.
+    /// Rule 59: whether the data or the cancellation comes first, there is one packet and nothing
+    /// is lost.
     fn cancelling_and_finishing_at_once_makes_one_packet(system: &System) {
         const TIMES: usize = 300;
         system.several_threads_wait();
@@ -334,7 +338,7 @@ on_every_system! {
         assert_eq!(sum + cancelled, TIMES);
     }
 
-    /// Rule 59: what was left by an operation that was cancelled is there for the next one.
+    /// Rule 59: the next operation gets the data that a cancelled one has not taken.
     fn what_a_cancelled_operation_has_left_is_received_by_the_next(system: &System) {
         system.not_where_operations_are_carried_out("operation that takes nothing before a thread comes to it");
         let port = shared_on(system);

@@ -1,4 +1,4 @@
-//! Rules 60 and 61: deadlines of operations, and of readiness.
+//! Rules 60 and 61: deadlines of operations and of readiness.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, mpsc};
@@ -19,7 +19,8 @@ use crate::kit::packets::{each_packet, ready};
 use crate::kit::sockets::{STREAMS, await_unread};
 use crate::kit::threads::{End, hear, now, settle};
 
-/// What took so long was not early; and not late, by a clock that only the test moves.
+/// Checks that `took` is not shorter than `time`, and not longer either if only the test moves the
+/// clock.
 #[track_caller]
 fn assert_in_time(on: &System, took: Duration, time: Duration) {
     assert!(took >= time, "{took:?} instead of {time:?}");
@@ -27,7 +28,7 @@ fn assert_in_time(on: &System, took: Duration, time: Duration) {
     assert!(took <= time + late, "{took:?} instead of {time:?}");
 }
 
-/// The outcome, unless the machine was too busy to be in time.
+/// Returns the outcome. Reports a timeout as the fault of a busy machine.
 fn in_time<B>(outcome: Outcome<B>) -> Outcome<B> {
     if outcome.error().is_some_and(|error| error.kind() == ErrorKind::TimedOut) {
         late();
@@ -35,7 +36,7 @@ fn in_time<B>(outcome: Outcome<B>) -> Outcome<B> {
     outcome
 }
 
-/// The next packet, which reports readiness, unless the machine was too busy to be in time.
+/// Returns the next packet, which must report readiness unless the machine was too busy.
 #[track_caller]
 fn ready_in_time<'p>(
     port: &'p Port<Socket, u32>,
@@ -48,7 +49,7 @@ fn ready_in_time<'p>(
     token
 }
 
-/// Lets so much time pass, in which no thread is at the port.
+/// Lets `time` pass while no thread uses the port.
 #[allow(clippy::disallowed_methods, reason = "that nothing happens for so long is the event")]
 fn pass(on: &System, time: Duration) {
     match on.kernel() {
@@ -57,7 +58,7 @@ fn pass(on: &System, time: Duration) {
     }
 }
 
-/// A socket that is associated, and its peer.
+/// Associates a socket. Returns its token and its peer.
 fn associated<'p>(
     on: &System,
     port: &'p Port<Socket, u32>,
@@ -66,7 +67,7 @@ fn associated<'p>(
     (port.associate(near).unwrap(), far)
 }
 
-/// The next packet, which must report readiness in time.
+/// Returns the next packet, which must report the deadline in time.
 #[track_caller]
 fn timed_out<'p>(
     on: &System,
@@ -81,7 +82,7 @@ fn timed_out<'p>(
 }
 
 on_every_system! {
-    /// Rule 60: never early; key and buffer come back.
+    /// Rule 60: never early, and key and buffer are returned.
     fn an_operation_ends_at_its_deadline(system: &System) {
         let port = sockets_on(system);
         let (mut token, far) = associated(system, &port);
@@ -104,8 +105,9 @@ on_every_system! {
         assert_eq!(bytes(done(&port, system).1), b"x");
     }
 
-    /// Rules 49, 60 and 61: a thread that waits is at most a millisecond late, unless the machine lets it wait; of many times
-    /// it does not do so once. (Windows ends waits in its kernel with the system's tick.)
+    /// Rules 49, 60 and 61: a waiting thread is at most a millisecond late, unless the machine is
+    /// busy. It must be in time at least once in many attempts. (On Windows, waits in the kernel
+    /// end with the system's tick.)
     fn a_thread_that_waits_is_in_time(system: &System) {
         let allowed = if cfg!(windows) { 17 * MILLISECOND } else { MILLISECOND };
         let time = 2 * MILLISECOND;
@@ -141,7 +143,7 @@ on_every_system! {
         }
     }
 
-    /// Rule 60: of every kind.
+    /// Rule 60: operations of every kind can have a deadline.
     fn every_operation_has_a_deadline(system: &System) {
         let port = sockets_on(system);
         let time = 10 * MILLISECOND;
@@ -153,7 +155,7 @@ on_every_system! {
         let (token, outcome) = done(&port, system);
         assert_in_time(system, now(system) - begun, time);
         assert_eq!(accepted(outcome, system).unwrap_err(), ErrorKind::TimedOut);
-        // Its queue is full then.
+        // This fills its queue.
         let _client = system.tcp_connect(token.key());
         let begun = now(system);
         let connect = Operation::connect(address).deadline(time);
@@ -169,7 +171,7 @@ on_every_system! {
         assert_eq!(why(outcome.error()), ErrorKind::TimedOut);
     }
 
-    /// Rule 60: how much was sent is told, and it is what the peer gets.
+    /// Rule 60: the outcome reports how much was sent, and the peer gets exactly that.
     fn a_send_that_times_out_tells_how_much_was_sent(system: &System) {
         for pair in STREAMS {
             let much = much(system);
@@ -193,7 +195,7 @@ on_every_system! {
         }
     }
 
-    /// Rule 60: what can be done at its start is done, though the deadline is over.
+    /// Rule 60: an operation that can complete at its start does, although its deadline has passed.
     fn a_deadline_in_the_past_ends_only_what_has_to_wait(system: &System) {
         let port = sockets_on(system);
         let (token, far) = associated(system, &port);
@@ -206,7 +208,7 @@ on_every_system! {
         far.write(b"y").unwrap();
         await_unread(token.key(), system, 1);
         token.start(Operation::recv(room(4)).deadline(Duration::ZERO)).unwrap();
-        // It is not known to be ready: so it may end either way, in one packet.
+        // It is not known whether it is ready, so it may end either way, in one packet.
         let (token, outcome) = done(&port, system);
         if outcome.error().is_some() {
             assert_eq!(why(outcome.error()), ErrorKind::TimedOut);
@@ -216,7 +218,7 @@ on_every_system! {
         silent(&port, system);
     }
 
-    /// Rule 60: later than the clock can show.
+    /// Rule 60: the deadline is later than the clock can represent.
     fn a_deadline_beyond_the_clock_is_none(system: &System) {
         let port = sockets_on(system);
         let (token, far) = associated(system, &port);
@@ -226,7 +228,8 @@ on_every_system! {
         assert_eq!(bytes(done(&port, system).1), b"x");
     }
 
-    /// Rule 60: what is done in time does not time out, nor does what comes after it, to its own deadline.
+    /// Rule 60: an operation that ends in time does not time out, nor does the next one before its
+    /// own deadline.
     fn the_deadline_of_what_is_done_means_nothing_to_the_next(system: &System) {
         let port = sockets_on(system);
         let (token, far) = associated(system, &port);
@@ -241,7 +244,8 @@ on_every_system! {
         far.write(b"y").unwrap();
         let (token, outcome) = done(&port, system);
         assert_eq!(bytes(outcome), b"y");
-        // With a later one: the timer that was set rings for nothing, and is set anew.
+        // With a later deadline: the timer that is set expires, finds nothing due, and is set
+        // again.
         let mut token = token;
         for _ in 0..6 {
             let begun = now(system);
@@ -257,7 +261,7 @@ on_every_system! {
         }
     }
 
-    /// Rule 60: it is moved again and again, and nothing times out.
+    /// Rule 60: the deadline is moved again and again, and nothing times out.
     fn a_deadline_that_is_moved_in_time_is_never_over(system: &System) {
         let port = sockets_on(system);
         let (mut token, far) = associated(system, &port);
@@ -282,7 +286,7 @@ on_every_system! {
         assert_in_time(system, now(system) - begun, time);
     }
 
-    /// Rule 60: each of several has its own; the others stay, in their order.
+    /// Rule 60: each of several operations has its own deadline. The others stay, in their order.
     fn each_operation_has_its_own_deadline(system: &System) {
         let port = shared_on(system);
         let (near, far) = system.unix_pair();
@@ -318,7 +322,7 @@ on_every_system! {
         assert_eq!(left, [names[2], last]);
     }
 
-    /// Rule 60: what stands behind it keeps its order.
+    /// Rule 60: the operations after it keep their order.
     fn a_deadline_leaves_the_order_of_the_others(system: &System) {
         let port = shared_on(system);
         let (near, far) = system.unix_pair();
@@ -335,7 +339,7 @@ on_every_system! {
         }
     }
 
-    /// Rule 60: the deadline of what was to be tried while another one was over is kept.
+    /// Rule 60: the deadline of an operation is kept if it passes while the one before it is due.
     fn a_deadline_outlives_an_attempt_in_vain(system: &System) {
         system.not_where_operations_are_carried_out("attempt in vain at what waits");
         let port = shared_on(system);
@@ -351,7 +355,7 @@ on_every_system! {
         drop(port.wait(&mut Batch::new(), system.soon()).unwrap());
         assert_eq!(same.read(&mut [0; 4]).unwrap(), 1);
         pass(system, 6 * MILLISECOND);
-        // The timer rings while the first one is in the queue, to be tried in vain.
+        // The timer expires while the first operation is queued for an attempt that finds nothing.
         drop(port.wait(&mut Batch::new(), Duration::ZERO).unwrap());
         if now(system) - begun >= time {
             late();
@@ -402,7 +406,8 @@ on_every_system! {
         }
     }
 
-    /// Rule 60: an earlier one shortens the sleep of a thread that waits; a later one wakes no thread.
+    /// Rule 60: an earlier deadline shortens the sleep of a waiting thread, and a later one wakes
+    /// no thread.
     fn an_earlier_deadline_shortens_a_sleep(system: &System) {
         system.several_threads_wait();
         let port = shared_on(system);
@@ -429,7 +434,7 @@ on_every_system! {
             let near = port.start(id, near).unwrap();
             let ended = hear(system, &heard, "the deadline is over");
             assert_eq!(ended, (near, ErrorKind::TimedOut));
-            // The test moves the clock on while the thread comes back.
+            // The test advances the clock while the thread returns.
             assert!(now(system) - begun >= 20 * MILLISECOND);
             for name in [far, farther] {
                 assert!(port.cancel(name).unwrap());
@@ -438,7 +443,7 @@ on_every_system! {
         });
     }
 
-    /// Rules 60 and 61: to move a deadline wakes no thread that sleeps, as long as it comes to stand later.
+    /// Rules 60 and 61: moving a deadline to a later time wakes no sleeping thread.
     fn a_deadline_that_moves_wakes_no_thread(system: &System) {
         system.several_threads_wait();
         let port = Arc::new(sockets_on(system));
@@ -447,7 +452,8 @@ on_every_system! {
         let (say, heard) = mpsc::channel();
         thread::scope(|scope| {
             let _end = End::of(&port, []);
-            // The thread that sleeps hands each token over; the one that moves the deadline never waits at the port.
+            // The sleeping thread passes each token on. The thread that moves the deadline never
+            // waits on the port.
             scope.spawn(|| {
                 let say = say;
                 each_packet(&port, Batch::new(), |packet| {
@@ -473,7 +479,7 @@ on_every_system! {
                 } else {
                     token.start(Operation::recv(room(4)).deadline(later)).unwrap();
                 }
-                // The first deadline of all shortens the sleep.
+                // Only the very first deadline shortens the sleep.
                 if let Some(before) = before {
                     assert_eq!(port.stats().wakes, before, "round {round}");
                 }
@@ -487,7 +493,7 @@ on_every_system! {
         });
     }
 
-    /// Rule 60: whichever is seen first, there is one packet.
+    /// Rule 60: whichever is found first, there is one packet.
     fn data_and_a_deadline_at_once_make_one_packet(system: &System) {
         let port = sockets_on(system);
         let (mut token, far) = associated(system, &port);
@@ -508,7 +514,7 @@ on_every_system! {
         }
     }
 
-    /// Rule 61: it reports nothing else, and never comes early.
+    /// Rule 61: the packet reports nothing else, and never comes early.
     fn readiness_has_a_deadline(system: &System) {
         let port = sockets_on(system);
         let (near, far) = system.unix_pair();
@@ -522,7 +528,7 @@ on_every_system! {
             token.rearm_until(time).unwrap();
             token = timed_out(system, &port, begun, time);
         }
-        // What happens before is reported, and the deadline is not.
+        // An earlier event is reported, and the deadline is not.
         token.rearm_until(30 * MILLISECOND).unwrap();
         far.write(b"x").unwrap();
         token = ready_in_time(&port, system);
@@ -538,7 +544,7 @@ on_every_system! {
         assert_eq!((packets.ready, packets.total()), (11, 11));
     }
 
-    /// Rule 61: an instant in the past is over at once.
+    /// Rule 61: an instant in the past takes effect immediately.
     fn a_deadline_of_readiness_may_be_over(system: &System) {
         let port = sockets_on(system);
         let (near, _far) = system.unix_pair();
@@ -555,7 +561,7 @@ on_every_system! {
         silent(&port, system);
     }
 
-    /// Rule 61: one packet, which tells of the condition.
+    /// Rule 61: there is one packet, which reports the condition.
     fn an_event_and_a_deadline_at_once_make_one_packet(system: &System) {
         let port = sockets_on(system);
         let (near, far) = system.unix_pair();
@@ -580,8 +586,8 @@ on_every_system! {
         }
     }
 
-    /// Rule 61: an event came before, whose packet stands in the queue. The deadline is over meanwhile, which is nothing to
-    /// look at again as long as the packet stands there.
+    /// Rule 61: an event's packet is queued when the deadline passes. The deadline need not be
+    /// handled again while that packet is queued.
     fn a_deadline_that_is_over_behind_an_event_is_left_alone(system: &System) {
         let port = sockets_on(system);
         let (token, far) = associated(system, &port);
@@ -589,7 +595,7 @@ on_every_system! {
         let begun = now(system);
         token.rearm_as_until(Interest::IN, OneShot::Level, time).unwrap();
         far.write(b"x").unwrap();
-        // This takes nothing. Some systems tell of the event a little later.
+        // This takes no packet. Some systems report the event a little later.
         while port.stats().queued == 0 {
             port.raw().drive(&mut batch).unwrap();
             if now(system) - begun >= time {
@@ -600,7 +606,8 @@ on_every_system! {
         for round in 0..3 {
             let before = system.kernel().map(|kernel| kernel.calls());
             port.raw().drive(&mut batch).unwrap();
-            // The first one finds that the time is over. The clock is read where there is a timer.
+            // The first call finds that the deadline has passed. The port reads the clock only
+            // while a timer is set.
             if let Some((kernel, before)) = system.kernel().zip(before).filter(|_| round > 0) {
                 assert_eq!((kernel.calls() - before).now, 0);
             }
@@ -608,8 +615,8 @@ on_every_system! {
         assert_eq!(ready_in_time(&port, system).events(), Events::IN);
     }
 
-    /// Rule 61: a packet that stands in the queue is to be checked, and turns out to be none. The deadline, which is over
-    /// meanwhile, is told all the same.
+    /// Rule 61: a queued node must be checked and makes no packet. The deadline that passes
+    /// meanwhile is still reported.
     fn a_deadline_that_is_over_before_a_check_in_vain_is_told(system: &System) {
         let port = sockets_on(system);
         let (near, far) = system.unix_pair();
@@ -622,17 +629,17 @@ on_every_system! {
             assert_eq!(token.key().read(&mut [0; 4]).unwrap(), 1);
             let begun = now(system);
             let time = 5 * MILLISECOND;
-            // Without a hint, so that the next wait asks.
+            // Without a hint, so that the next wait checks.
             token.rearm_until(time).unwrap();
             pass(system, time);
-            // The timer rings, before that is asked.
+            // The timer expires before the check.
             port.raw().drive(&mut batch).unwrap();
             timed_out(system, &port, begun, time).rearm().unwrap();
         }
         silent(&port, system);
     }
 
-    /// Rule 61: moved with each packet, it is over only when nothing comes any more.
+    /// Rule 61: each packet moves the deadline, so it passes only when no more packets come.
     fn a_deadline_of_readiness_is_moved_by_each_arming(system: &System) {
         let port = sockets_on(system);
         let (near, far) = system.unix_pair();
@@ -656,7 +663,8 @@ on_every_system! {
         drop(timed_out(system, &port, begun, time));
     }
 
-    /// Rule 61: enabled, disabled, parked or removed, a registration has no deadline any more.
+    /// Rule 61: a registration that is enabled, disabled, parked or removed has no deadline any
+    /// more.
     fn what_is_enabled_or_disabled_has_no_deadline(system: &System) {
         let port = sockets_on(system);
         let (near, far) = system.unix_pair();
@@ -686,7 +694,8 @@ on_every_system! {
         silent(&port, system);
     }
 
-    /// Rule 61: the deadline of an arming is none of an operation that the token starts, and the other way round.
+    /// Rule 61: the deadline of an arming does not apply to an operation that the token starts, and
+    /// the other way round.
     fn armings_and_operations_share_no_deadline(system: &System) {
         let port = sockets_on(system);
         let (near, far) = system.unix_pair();
@@ -737,7 +746,7 @@ on_every_system! {
             if number % 2 == 0 {
                 token.start(Operation::recv(room(4)).deadline(time)).unwrap();
             } else {
-                // It was associated for nothing, so nothing else can be reported.
+                // The association's interest is empty, so only the deadline can be reported.
                 token.rearm_until(time).unwrap();
             }
         }
@@ -791,7 +800,7 @@ on_every_system! {
                 assert!(now(system) >= at);
             }
         }
-        // What has no deadline is there.
+        // The operation without a deadline is still waiting.
         far.write(b"x").unwrap();
         let packet = finished(&port, system);
         assert_eq!(packet.operation(), last);
@@ -799,8 +808,8 @@ on_every_system! {
     }
 }
 
-/// Rules 60 and 61: ten thousand and more, half of them of operations and half of readiness, by a clock that moves only
-/// when told: none early, and none later than a thread looks.
+/// Rules 60 and 61: more than ten thousand deadlines, half of operations and half of readiness,
+/// with a clock that only the test advances. None is early, and none is later than the next call.
 #[test]
 fn ten_thousand_deadlines_are_kept_in_time_sim() {
     for make in [System::simulated, || System::simulated().one_shot()] {

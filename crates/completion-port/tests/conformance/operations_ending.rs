@@ -24,7 +24,7 @@ use crate::kit::packets::{assert_closed, each_packet, given_back, refused};
 use crate::kit::sockets::{POLLIN, STREAMS, assert_end_seen, await_facts, await_unread, fill};
 use crate::kit::threads::{End, eventually, hear, settle};
 
-/// A shared key that is known to a ledger.
+/// A shared key that the ledger counts.
 #[derive(Clone)]
 struct Clonable {
     socket: SharedSource<Socket>,
@@ -43,7 +43,8 @@ struct Failing {
     panics: Arc<AtomicBool>,
 }
 
-// SAFETY: the room is that of what it is made of, which promises the same.
+// SAFETY: `Buffer` requires stable memory and truthful lengths.
+// - the memory is that of `bytes`, whose own implementation promises the same.
 unsafe impl Buffer for Failing {
     fn filled<'b>(&'b self, part: &mut dyn FnMut(&'b [u8])) {
         if self.panics.swap(false, SeqCst) {
@@ -56,19 +57,20 @@ unsafe impl Buffer for Failing {
         if self.panics.swap(false, SeqCst) {
             resume_unwind(Box::new("room"));
         }
-        // SAFETY: the room is that of the vector, and the caller's promise holds for it.
+        // SAFETY: the caller must write only initialized bytes.
+        // - the memory is the vector's, so the caller's promise to `room` holds for it.
         unsafe { self.bytes.room(part) };
     }
 
     unsafe fn set_filled(&mut self, len: usize) {
-        // SAFETY: `set_filled` demands that the first bytes of the room are initialized.
-        // - the room is that of these bytes, and the caller says so.
+        // SAFETY: `set_filled` requires that the first `len` bytes are initialized.
+        // - the memory is the vector's, so the caller's promise to `set_filled` holds for it.
         unsafe { self.bytes.set_filled(len) };
     }
 }
 
 on_every_system! {
-    /// Rule 62: the operation's packet brings the key, which the removal then waits for.
+    /// Rule 62: the operation's packet brings the key, and the removal then waits for it.
     fn a_removal_cancels_the_operation_of_a_token(system: &System) {
         let port = sockets_on(system);
         let (near, far) = system.unix_pair();
@@ -77,7 +79,7 @@ on_every_system! {
         let receive = token.recv(room(4)).unwrap();
         port.remove(id).unwrap();
         port.remove(id).unwrap();
-        // What the system has ends when the system has let go of it.
+        // A submitted operation ends when the system no longer uses its buffer.
         assert!(system.carries_operations() || !port.cancel(receive).unwrap());
         let (token, outcome) = done(&port, system);
         assert_eq!(why(outcome.error()), ErrorKind::Cancelled);
@@ -90,7 +92,8 @@ on_every_system! {
         assert_eq!(port.stats().registered, 0);
     }
 
-    /// Rule 62: it is the last packet, however many operations there are, and none of it is lost.
+    /// Rule 62: the removal is the last packet, however many operations there are, and no operation
+    /// is lost.
     fn a_removal_is_the_last_packet_of_a_shared_association(system: &System) {
         for pair in STREAMS {
             let port = shared_on(system);
@@ -104,7 +107,7 @@ on_every_system! {
                 port.start(id, Operation::send(b"x".to_vec()).deadline(HOUR)).unwrap();
             }
             port.remove(id.id()).unwrap();
-            // One at a time: as long as one of them is left there is no removal.
+            // Take one packet at a time: there is no removal while an operation remains.
             let mut batch = Batch::with_capacity(1);
             for _ in 0..6 {
                 let packet = port.wait(&mut batch, system.soon()).unwrap().next().unwrap();
@@ -118,7 +121,7 @@ on_every_system! {
         }
     }
 
-    /// Rule 62: also if another operation has landed before.
+    /// Rule 62: this also holds if another operation has completed before.
     fn a_removal_waits_for_what_is_left_of_several_operations(system: &System) {
         let port = shared_on(system);
         let (near, far) = system.unix_pair();
@@ -137,7 +140,7 @@ on_every_system! {
         silent(&port, system);
     }
 
-    /// Rule 62: what finished at once, without a packet, holds up no removal.
+    /// Rule 62: an operation that completed immediately, without a packet, delays no removal.
     fn a_removal_waits_for_nothing_that_has_finished_at_once(system: &System) {
         let port = shared_on(system);
         let (near, _far) = system.unix_pair();
@@ -148,7 +151,7 @@ on_every_system! {
         assert!(matches!(next(&port, system), Packet::Removed(..)));
     }
 
-    /// Rule 62: what has ended by then keeps its outcome.
+    /// Rule 62: an operation that has ended by then keeps its outcome.
     fn a_removal_leaves_what_has_ended_as_it_is(system: &System) {
         let port = shared_on(system);
         let (near, far) = system.unix_pair();
@@ -167,7 +170,7 @@ on_every_system! {
         assert_eq!(far.read_within(system.soon(), 1), b"x");
     }
 
-    /// Rule 62: a report that was queued is replaced, and the operations' packets are not.
+    /// Rule 62: the removal replaces a queued report, but not the operations' packets.
     fn a_removal_replaces_the_report_beside_operations(system: &System) {
         let port = shared_on(system);
         let (near, far) = system.unix_pair();
@@ -184,7 +187,7 @@ on_every_system! {
         drop(far);
     }
 
-    /// Rule 62: it waits until the packet of the last operation was taken.
+    /// Rule 62: it waits until the last operation's packet was taken.
     fn remove_and_wait_waits_for_the_operations(system: &System) {
         system.several_threads_wait();
         let port: Port<Shared, u32> = system.port(2);
@@ -215,7 +218,7 @@ on_every_system! {
         assert_eq!(port.stats().packets.removed, 0);
     }
 
-    /// Rule 62: if its time is over the removal goes on.
+    /// Rule 62: after its timeout, the removal continues.
     fn remove_and_wait_whose_time_is_over_leaves_the_removal(system: &System) {
         let port = shared_on(system);
         let (near, _far) = system.unix_pair();
@@ -228,7 +231,7 @@ on_every_system! {
         silent(&port, system);
     }
 
-    /// Rule 62: with nothing in flight any more a removal waits for nothing.
+    /// Rule 62: with nothing in flight any more, there is nothing to wait for.
     fn remove_and_wait_behind_the_last_operation_returns_at_once(system: &System) {
         let port = shared_on(system);
         let (near, far) = system.unix_pair();
@@ -240,7 +243,7 @@ on_every_system! {
         silent(&port, system);
     }
 
-    /// Rule 62: every key comes back, behind the operations.
+    /// Rule 62: every key is returned after its operations.
     fn a_shutdown_cancels_every_operation(system: &System) {
         let port = shared_on(system);
         let (near, near_far) = system.unix_pair();
@@ -277,7 +280,8 @@ on_every_system! {
         drop((near_far, shared_far));
     }
 
-    /// Rule 62: what has ended is handed out, what waits is cancelled, and then the port is closed.
+    /// Rule 62: operations that have ended are delivered, waiting ones are cancelled, and then the
+    /// port is closed.
     fn a_closed_port_hands_out_what_has_ended_and_cancels_the_rest(system: &System) {
         let port = shared_on(system);
         let (near, near_far) = system.unix_pair();
@@ -318,7 +322,7 @@ on_every_system! {
         drop((near_far, shared_far));
     }
 
-    /// Rule 62: a thread that waits is given the packets, and then told that the port is closed.
+    /// Rule 62: a waiting thread gets the packets, and then the error that the port is closed.
     fn a_closed_port_waits_for_no_peer(system: &System) {
         system.several_threads_wait();
         let port = sockets_on(system);
@@ -343,8 +347,8 @@ on_every_system! {
         drop(far);
     }
 
-    /// Rule 62: threads start operations while the port is closed: each makes its packet or is refused, and
-    /// the waits come to their end.
+    /// Rule 62: threads start operations while the port is being closed. Each makes its packet or
+    /// is refused, and the waits end.
     fn starting_and_closing_at_once_loses_nothing(system: &System) {
         system.several_threads_wait();
         for _ in 0..20 {
@@ -372,7 +376,7 @@ on_every_system! {
         }
     }
 
-    /// Rule 62: waits end at once, and what is in flight is dropped with the port.
+    /// Rule 62: waits end immediately, and operations in flight are dropped with the port.
     fn an_abandoned_port_hands_out_no_operation(system: &System) {
         let ledger = Ledger::default();
         let port: Port<Owner, u32, Noted> = system.port_with_buffers(1);
@@ -391,7 +395,7 @@ on_every_system! {
         drop((far, other_far));
     }
 
-    /// Rule 63: keys, buffers and descriptors, in whatever state the operations are.
+    /// Rule 63: keys, buffers and descriptors are released, whatever state the operations are in.
     fn a_dropped_port_drops_all_that_is_in_flight(system: &System) {
         let ledger = Ledger::default();
         let port: Port<Clonable, u32, Noted> = system.port_with_buffers(1);
@@ -410,7 +414,7 @@ on_every_system! {
         let (near, far) = system.unix_pair();
         port.associate(key(near)).unwrap().recv(buffer(room(4))).unwrap();
         peers.push(far);
-        // Due: a thread has found them, and has not come to them; and ended.
+        // Due: a thread has found them and has not processed them. Others have ended.
         let (near, far) = system.unix_pair();
         port.associate(key(near)).unwrap().recv(buffer(room(4))).unwrap();
         far.write(b"x").unwrap();
@@ -430,7 +434,7 @@ on_every_system! {
         assert_eq!(system.open_sockets(), peers.len());
     }
 
-    /// Rule 63: a connection that no handler got is closed.
+    /// Rule 63: a connection that no handler received is closed.
     fn a_dropped_port_closes_what_it_has_accepted(system: &System) {
         let port = shared_on(system);
         let listener = Shared::new(system.tcp_listener(4));
@@ -450,7 +454,7 @@ on_every_system! {
         });
     }
 
-    /// Rule 63: its peer sees the end when the token is dropped, and no sooner.
+    /// Rule 63: the peer sees the end when the token is dropped, and no earlier.
     fn a_key_is_closed_with_the_token_that_an_operation_brings(system: &System) {
         let port = sockets_on(system);
         let (near, far) = system.unix_pair();
@@ -465,7 +469,8 @@ on_every_system! {
         silent(&port, system);
     }
 
-    /// Rule 63: a buffer whose code panics fails its operation, in one packet, and the port is usable.
+    /// Rule 63: a buffer whose code panics fails its operation, with one packet, and the port stays
+    /// usable.
     fn a_panic_in_a_buffer_fails_its_operation(system: &System) {
         let port: Port<Shared, u32, Failing> = system.port_with_buffers(1);
         let (near, far) = system.unix_pair();
@@ -481,7 +486,7 @@ on_every_system! {
         let packet = finished(&port, system);
         assert_eq!(why(packet.error()), ErrorKind::Other);
         assert_eq!(packet.into_parts().1.into_buffer().unwrap().bytes, b"x");
-        // In the thread that takes it.
+        // In the thread that takes its packet.
         port.start(id, Operation::recv(buffer(room(4)))).unwrap();
         port.start(id, Operation::recv(buffer(room(4)))).unwrap();
         silent(&port, system);
@@ -493,7 +498,7 @@ on_every_system! {
         assert!(taken.is_err());
         let mut next = b"y";
         if system.carries_operations() {
-            // What had come was in the buffer that has failed.
+            // The received data was in the buffer that failed.
             next = b"z";
             far.write(next).unwrap();
         }
@@ -508,7 +513,7 @@ on_every_system! {
         silent(&port, system);
     }
 
-    /// Rule 63: the packet comes again, with the outcome that it has.
+    /// Rule 63: another wait brings the packet, with the same outcome.
     fn a_panic_while_a_shared_key_is_cloned_loses_no_outcome(system: &System) {
         let ledger = Ledger::default();
         let port: Port<Clonable, u32> = system.port(1);
@@ -531,7 +536,8 @@ on_every_system! {
         assert_eq!(ledger.alive(), 0);
     }
 
-    /// Rule 63: used again and again, what operations stand in does not grow, and no key or buffer is lost.
+    /// Rule 63: repeated use doesn't increase the memory for operations, and no key or buffer is
+    /// lost.
     fn registrations_that_end_with_operations_leave_nothing(system: &System) {
         let ledger = Ledger::default();
         let port: Port<Clonable, u32, Noted> = system.port_with_buffers(1);
@@ -564,7 +570,7 @@ on_every_system! {
     }
 }
 
-/// Rule 64: every call is refused, with what it was given, and the parent's flights go on.
+/// Rule 64: every call fails and returns its arguments, and the parent's operations continue.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_forked_child_starts_and_cancels_nothing_epoll() {
@@ -610,13 +616,13 @@ fn a_forked_child_starts_and_cancels_nothing_epoll() {
         sorts.sort_unstable();
         assert_eq!(sorts, ["done", "finished"]);
         drop(packets);
-        // The parent's token is as it was.
+        // The parent's token is unchanged.
         token.take().unwrap().send(b"z".to_vec()).unwrap();
         assert_eq!(sent(&outcome(&port, &system)), Ok(1));
     }
 }
 
-/// Rule 64: a child that drops what it has of the port ends none of the parent's operations.
+/// Rule 64: when a child drops its share of the port, none of the parent's operations ends.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_port_that_a_forked_child_drops_leaves_the_flights_epoll() {
@@ -633,7 +639,7 @@ fn a_port_that_a_forked_child_drops_leaves_the_flights_epoll() {
         for _ in 0..3 {
             parent.start(id, Operation::recv(room(1)).deadline(HOUR)).unwrap();
         }
-        // One is due, one has ended.
+        // One is due, and one has ended.
         far.write(b"a").unwrap();
         drop(parent.wait(&mut Batch::new(), system.soon()).unwrap());
         parent.start(id, Operation::send(b"sent".to_vec())).unwrap();
@@ -662,7 +668,7 @@ fn a_port_that_a_forked_child_drops_leaves_the_flights_epoll() {
     }
 }
 
-/// Rule 63: of a simulated kernel it can be seen that no accepted socket is left.
+/// Rule 63: a simulated kernel shows whether an accepted socket remains.
 #[test]
 fn a_cancelled_accept_leaves_no_socket_sim() {
     let system = System::simulated();
@@ -679,7 +685,7 @@ fn a_cancelled_accept_leaves_no_socket_sim() {
         port.remove(id.id()).unwrap();
         for packet in all(&port, &system, 3) {
             let Packet::SharedCompleted(finished) = packet else { panic!("{}", sort(&packet)) };
-            // Accepted or cancelled: what was accepted is closed by this.
+            // Accepted or cancelled. This closes an accepted connection.
             let _ = accepted(finished.into_parts().1, &system);
         }
         assert!(matches!(next(&port, &system), Packet::Removed(..)));

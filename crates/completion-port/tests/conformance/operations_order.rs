@@ -1,4 +1,5 @@
-//! Rules 52 to 54: the order in which operations are done, before readiness, and among other packets.
+//! Rules 52 to 54: the order of operations, relative to each other, to readiness and to other
+//! packets.
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc;
@@ -24,7 +25,7 @@ fn start_receives(port: &Port<Shared, u32>, id: SharedId, sizes: &[usize]) -> Ve
     sizes.iter().map(|size| port.start(id, Operation::recv(room(*size))).unwrap()).collect()
 }
 
-/// Takes packets, and what comes out of `far`, until there are so many of both.
+/// Takes packets, and reads from `far`, until there are enough of both.
 #[track_caller]
 fn take_all(
     port: &Port<Shared, u32>,
@@ -55,7 +56,7 @@ fn take_all(
 }
 
 on_every_system! {
-    /// Rule 52: each receive has the bytes that follow those of the one before.
+    /// Rule 52: each receive gets the bytes that follow those of the one before.
     fn receives_are_filled_in_the_order_of_their_starts(system: &System) {
         for pair in STREAMS {
             let port = shared_on(system);
@@ -76,7 +77,8 @@ on_every_system! {
         }
     }
 
-    /// Rule 52: what stands behind another one is not tried at its start, though it could be done.
+    /// Rule 52: an operation after another one is not tried at its start, even if it could
+    /// complete.
     fn a_receive_does_not_overtake_one_that_waits(system: &System) {
         for pair in STREAMS {
             let port = shared_on(system);
@@ -85,7 +87,7 @@ on_every_system! {
             let id = port.associate_shared(near.clone()).unwrap();
             let first = start_receives(&port, id, &[1])[0];
             far.write(b"ab").unwrap();
-            // No thread has looked: the first one waits still, or the system has ended it.
+            // No thread has waited, so the first one still waits, or the system has completed it.
             await_unread(&near, system, if system.carries_operations() { 1 } else { 2 });
             let started = port.start_now(id, Operation::recv(room(1))).unwrap();
             let Started::InFlight(second) = started else { panic!("it has overtaken the first") };
@@ -102,13 +104,13 @@ on_every_system! {
         }
     }
 
-    /// Rule 52: each is sent as a whole, one behind the other, however little room there is.
+    /// Rule 52: the sends follow each other, each as a whole, however little room there is.
     fn sends_do_not_interleave(system: &System) {
         for pair in STREAMS {
             let port = shared_on(system);
             let (near, far) = pair(system);
             let id = port.associate_shared(Shared::new(near)).unwrap();
-            // Together more than there is room for, so that some stop in the middle.
+            // Together they exceed the room, so that some stop halfway.
             let size = much(system) / 3;
             let mut operations = Vec::new();
             for letter in b'a'..b'e' {
@@ -128,7 +130,7 @@ on_every_system! {
         }
     }
 
-    /// Rule 52: a send that stands behind a part of another one waits, though there would be room again.
+    /// Rule 52: a send after a partial one waits, even if there is room again.
     fn a_send_does_not_overtake_one_that_waits(system: &System) {
         for pair in STREAMS {
             let port = shared_on(system);
@@ -143,7 +145,7 @@ on_every_system! {
             let Started::InFlight(second) = started else { panic!("it has overtaken the first") };
             assert!(before > 0);
             let mut order = Vec::new();
-            // What the system carries out went on as room was made.
+            // Sends that the system performs continued as soon as there was room.
             let is_carried = system.carries_operations();
             let (taken, mut read) =
                 take_all(&port, system, &far, 2, if is_carried { 6 } else { 11 });
@@ -160,7 +162,7 @@ on_every_system! {
         }
     }
 
-    /// Rule 52: a receive that waits holds up no send, and the other way round.
+    /// Rule 52: a waiting receive delays no send, and the other way round.
     fn directions_do_not_wait_for_each_other(system: &System) {
         for pair in STREAMS {
             let port = shared_on(system);
@@ -186,7 +188,7 @@ on_every_system! {
         }
     }
 
-    /// Rule 52: also if several threads take the packets, and try what is due.
+    /// Rule 52: this holds even if several threads take the packets and try due operations.
     fn with_many_takers_every_receive_has_its_place(system: &System) {
         const MANY: usize = 400;
         system.several_threads_wait();
@@ -228,7 +230,7 @@ on_every_system! {
         });
     }
 
-    /// Rules 28 and 53: what a receive takes is not reported.
+    /// Rules 28 and 53: data that a receive takes is not reported.
     fn a_receive_is_served_before_readiness_is_reported(system: &System) {
         for trigger in [Persistent::Level, Persistent::Edge] {
             let port = shared_on(system);
@@ -245,7 +247,7 @@ on_every_system! {
         }
     }
 
-    /// Rules 28 and 53: what is left when the operations are done is reported.
+    /// Rules 28 and 53: data that remains after the operations is reported.
     fn what_no_receive_has_taken_is_reported(system: &System) {
         for pair in STREAMS {
             let port = shared_on(system);
@@ -262,7 +264,7 @@ on_every_system! {
         }
     }
 
-    /// Rule 53: it was there before the registration was enabled, and a receive waits.
+    /// Rule 53: the data arrived before the registration was enabled, and a receive waits.
     fn enabling_reports_nothing_that_an_operation_waits_for(system: &System) {
         let port = shared_on(system);
         let (near, far) = system.unix_pair();
@@ -292,7 +294,7 @@ on_every_system! {
             for packet in port.wait(&mut Batch::new(), Duration::ZERO).unwrap() {
                 match packet {
                     Packet::SharedCompleted(_) => finished += 1,
-                    // Room again is an edge, too.
+                    // Room that becomes available again is an edge too.
                     Packet::Notified(report) => assert!(!report.events().is_in()),
                     other => panic!("{}", sort(&other)),
                 }
@@ -301,7 +303,7 @@ on_every_system! {
         });
     }
 
-    /// Rule 53: a hang-up is the receives' first.
+    /// Rule 53: the receives get a hang-up first.
     fn an_end_is_received_before_it_is_reported(system: &System) {
         for pair in STREAMS {
             let port = shared_on(system);
@@ -326,7 +328,7 @@ on_every_system! {
         }
     }
 
-    /// Rule 58: the system passes it over, or it is accepted as it is.
+    /// Rule 58: the system skips it, or the connection is accepted as it is.
     fn a_connection_that_was_reset_in_the_queue_fails_no_accept(system: &System) {
         let port = shared_on(system);
         let listener = Shared::new(system.tcp_listener(4));
@@ -339,7 +341,7 @@ on_every_system! {
         accepted(finished(&port, system).into_parts().1, system).unwrap();
     }
 
-    /// Rules 28 and 53: of connections that come, accepts have the first ones.
+    /// Rules 28 and 53: accepts get the first connections.
     fn an_accept_is_served_before_readiness_is_reported(system: &System) {
         let port = shared_on(system);
         let listener = Shared::new(system.tcp_listener(4));
@@ -355,7 +357,8 @@ on_every_system! {
         assert!(notified(&port, system).events().is_in());
     }
 
-    /// Rules 30 and 53: when the kernel's set is replaced what operations wait for is watched again.
+    /// Rules 30 and 53: when the kernel's set is replaced, the new one also watches for what
+    /// operations wait for.
     fn operations_go_on_when_the_kernels_set_is_replaced(system: &System) {
         system.not_on_windows("entries that outlive their numbers");
         system.not_by_notifications("entries that outlive their numbers");
@@ -373,7 +376,7 @@ on_every_system! {
         while port.stats().rebuilds == 0 {
             times += 1;
             assert!(times < 5_000, "the kernel's set is never replaced");
-            // The kernel goes on reporting what a duplicate keeps alive.
+            // The kernel keeps reporting an entry that a duplicate keeps alive.
             let closed = system.event();
             let lives_on = closed.dup().unwrap();
             let key = Shared::new(system.event());
@@ -381,7 +384,7 @@ on_every_system! {
             let stale = port.register(stale).unwrap();
             drop(port.wait(&mut batch, Duration::ZERO).unwrap());
             drop(closed);
-            // The port may have found out by itself, or another test may have the number by now.
+            // The port may already have found this out, or another test may have the number by now.
             if port.remove(stale).is_ok() {
                 assert!(matches!(next(&port, system), Packet::Removed(..)));
             }
@@ -397,7 +400,7 @@ on_every_system! {
         assert_eq!(taken[0].0, send);
     }
 
-    /// Rule 54: in the order in which they were queued.
+    /// Rule 54: operations are queued in order with all other packets.
     fn operations_stand_in_the_queue_with_everything_else(system: &System) {
         let port = sockets_on(system);
         let (near, far) = system.unix_pair();
@@ -417,7 +420,7 @@ on_every_system! {
         await_unread(&far, system, 1);
     }
 
-    /// Rule 54: no more than there is room for.
+    /// Rule 54: a batch holds at most as many as fit.
     fn a_batch_has_no_more_operations_than_room(system: &System) {
         let port = shared_on(system);
         let (near, _far) = system.unix_pair();
@@ -437,7 +440,7 @@ on_every_system! {
         assert_eq!(taken, sends);
     }
 
-    /// Rule 54: what a dropped batch has left is first in the queue again, in order.
+    /// Rule 54: the unread packets of a dropped batch return to the front of the queue, in order.
     fn operations_that_were_not_looked_at_come_again(system: &System) {
         let port = shared_on(system);
         let (near, far) = system.unix_pair();
@@ -450,12 +453,13 @@ on_every_system! {
             drop(port.wait(&mut Batch::new(), system.soon()).unwrap());
             port.stats().queued >= 2
         };
-        // What was sent is queued at once, and the receives as soon as the system has told of the data.
+        // The sends' packets are queued immediately, and the receives as soon as the system has
+        // reported the data.
         eventually(system, "both directions are queued", look_at_nothing);
         for _ in 0..2 {
             assert!(look_at_nothing(), "{port:#?}");
         }
-        // A thread that looks at nothing receives nothing, but what the system had begun.
+        // A thread that takes no packet receives no data, except what the system had begun.
         assert_eq!(near.unread().unwrap(), if system.carries_operations() { 2 } else { 3 });
         let mut receives = Vec::new();
         let mut sends = 0;
@@ -473,12 +477,13 @@ on_every_system! {
         silent(&port, system);
     }
 
-    /// Rule 54: with every seat taken no other thread gets one, or tries one, though it was found.
+    /// Rule 54: while every seat is taken, no other thread gets or tries an operation, even one
+    /// that is due.
     fn operations_count_for_the_concurrency_value(system: &System) {
         system.several_threads_wait();
         for limit in [1, 2] {
             let threads = limit + 2;
-            // Elsewhere a handler that waits at a gate may be found asleep.
+            // With other methods, a handler that waits at a gate may be found asleep.
             let port: Port<Shared, u32> =
                 system.port_that(limit, BlockDetection::Announced).unwrap();
             let (near, far): (Vec<_>, Vec<_>) = (0..=limit).map(|_| system.unix_pair()).unzip();
@@ -522,7 +527,7 @@ on_every_system! {
         }
     }
 
-    /// Rule 54: the thread that waited last gets it.
+    /// Rule 54: the thread that began to wait last gets it.
     fn the_newest_waiter_gets_an_operation(system: &System) {
         system.several_threads_wait();
         let port: Port<Shared, u32> = system.port(2);
@@ -553,7 +558,7 @@ on_every_system! {
         });
     }
 
-    /// Rule 54: an attempt that comes to nothing is no packet, and leaves no trace in the statistics.
+    /// Rule 54: an attempt that finds nothing makes no packet and is not counted in the statistics.
     fn an_attempt_in_vain_is_no_packet(system: &System) {
         system.not_where_operations_are_carried_out("attempt in vain at what waits");
         let port = sockets_on(system);
@@ -561,7 +566,7 @@ on_every_system! {
         let same = near.dup().unwrap();
         port.associate(near).unwrap().recv(room(4)).unwrap();
         far.write(b"x").unwrap();
-        // A thread has found that there is something, and has not come to it.
+        // A thread has found data and has not processed the operation.
         drop(port.wait(&mut Batch::new(), system.soon()).unwrap());
         assert_eq!(same.read(&mut [0; 4]).unwrap(), 1);
         silent(&port, system);
@@ -571,7 +576,7 @@ on_every_system! {
         assert_eq!(bytes(done(&port, system).1), b"y");
     }
 
-    /// Rule 54: what waits stands in no queue.
+    /// Rule 54: a waiting operation is in no queue.
     fn an_operation_that_waits_is_not_queued(system: &System) {
         let port = sockets_on(system);
         let (near, far) = system.unix_pair();

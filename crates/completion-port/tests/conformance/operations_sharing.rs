@@ -1,4 +1,4 @@
-//! Rule 65: associations that are shared, and readiness of associations.
+//! Rule 65: shared associations, and readiness of associations.
 
 use std::sync::mpsc;
 use std::thread;
@@ -16,7 +16,7 @@ use crate::kit::packets::{each_packet, notified, ready, refused};
 use crate::kit::threads::{End, hear};
 
 on_every_system! {
-    /// Rule 65: each packet brings a clone, and says which operation it is of.
+    /// Rule 65: each packet brings a clone and names its operation.
     fn packets_of_a_shared_association_bring_clones(system: &System) {
         let port = shared_on(system);
         let (near, far) = system.unix_pair();
@@ -38,7 +38,7 @@ on_every_system! {
         assert_eq!(names, wanted);
         assert_eq!(far.read_within(system.soon(), 1), b"x");
         assert_connected(&clones[0], &far, system);
-        // The port has its own: what was cloned may be dropped.
+        // The port has its own clone, so the others may be dropped.
         clones.clear();
         port.start(id, Operation::recv(room(4))).unwrap();
         far.write(b"z").unwrap();
@@ -49,7 +49,7 @@ on_every_system! {
         assert_connected(&near, &far, system);
     }
 
-    /// Rule 65: a one-shot packet would bring a key that operations share.
+    /// Rule 65: a one-shot packet would move out a key that operations share.
     fn a_shared_key_is_never_a_handlers_own(system: &System) {
         let port = shared_on(system);
         let (near, far) = system.unix_pair();
@@ -73,7 +73,7 @@ on_every_system! {
         );
     }
 
-    /// Rule 65: an operation that a token has started has the key.
+    /// Rule 65: an operation started by a token holds the key.
     fn a_key_is_held_by_the_operation_of_a_token(system: &System) {
         let port = sockets_on(system);
         let (near, far) = system.unix_pair();
@@ -82,7 +82,7 @@ on_every_system! {
         assert_eq!(refused(port.enable(id, Interest::IN, OneShot::Level)), ErrorKind::KeyHeld);
         token.recv(room(4)).unwrap();
         assert_eq!(refused(port.enable(id, Interest::IN, OneShot::Level)), ErrorKind::KeyHeld);
-        // It changes nothing while the key is out.
+        // Disabling changes nothing while the key is out.
         port.disable(id).unwrap();
         silent(&port, system);
         far.write(b"x").unwrap();
@@ -94,7 +94,7 @@ on_every_system! {
         assert_eq!(ready(&port, system).events(), Events::OUT);
     }
 
-    /// Rules 12 and 65: what is asked for besides is owed until the key comes back from an operation.
+    /// Rules 12 and 65: a request by `enable_also` is kept until an operation returns the key.
     fn what_is_asked_for_besides_is_reported_when_the_operation_is_done(system: &System) {
         let port = sockets_on(system);
         let (near, far) = system.unix_pair();
@@ -106,7 +106,7 @@ on_every_system! {
         far.write(b"x").unwrap();
         let (token, outcome) = done(&port, system);
         assert_eq!(bytes(outcome), b"x");
-        // Through another operation still.
+        // It is kept through another operation.
         token.send(b"y".to_vec()).unwrap();
         let (token, outcome) = done(&port, system);
         assert_eq!(sent(&outcome), Ok(1));
@@ -117,7 +117,8 @@ on_every_system! {
         silent(&port, system);
     }
 
-    /// Rule 65: enabled beside its operations, and disabled again, which ends none of them.
+    /// Rule 65: it is enabled while operations are in flight, and disabled again, which ends none
+    /// of them.
     fn a_shared_association_is_enabled_and_disabled(system: &System) {
         let port = shared_on(system);
         let (near, far) = system.unix_pair();
@@ -140,7 +141,7 @@ on_every_system! {
         assert!(report.events().is_in() && report.id() == id.id());
     }
 
-    /// Rule 65: both at once, through one association, with a report in the queue besides.
+    /// Rule 65: a receive and a send start on one association while a report is queued.
     fn operations_start_while_a_report_is_queued(system: &System) {
         let port = shared_on(system);
         let (near, far) = system.unix_pair();
@@ -164,11 +165,11 @@ on_every_system! {
                 break;
             }
         }
-        // The report was there first, and may be checked anew, or not.
+        // The report was first. Its check may or may not drop it.
         assert!(sorts == ["finished"] || sorts == ["notified", "finished"], "{sorts:?}");
     }
 
-    /// Rule 65: the association of a token may go on as a registration of any trigger.
+    /// Rule 65: a token's association may continue as a registration with any trigger.
     fn a_token_may_be_rearmed_as_persistent(system: &System) {
         let port: Port<Shared, u32> = system.port(1);
         let (near, far) = system.unix_pair();
@@ -196,7 +197,7 @@ on_every_system! {
         assert_eq!(sent(&done(&port, system).1), Ok(1));
     }
 
-    /// Rule 65: sent and received at once by several threads that start what comes next.
+    /// Rule 65: several threads send and receive on one association, and start the next operations.
     fn several_threads_start_operations_by_one_name(system: &System) {
         const EACH: usize = 200;
         system.several_threads_wait();
@@ -240,7 +241,7 @@ on_every_system! {
         });
     }
 
-    /// Rule 65: what is registered persistently has no token, and starts no operations.
+    /// Rule 65: a persistent registration has no token and starts no operations.
     fn a_borrowed_persistent_registration_starts_nothing(system: &System) {
         let port = shared_on(system);
         let (near, _far) = system.unix_pair();

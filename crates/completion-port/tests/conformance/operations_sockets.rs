@@ -1,4 +1,4 @@
-//! Rules 55 to 58: what is received, sent, connected and accepted, and what fails.
+//! Rules 55 to 58: receiving, sending, connecting and accepting, and their errors.
 
 use std::fs::File;
 use std::io;
@@ -43,7 +43,7 @@ type Pair = fn(&System) -> (Socket, Socket);
 
 const DATAGRAMS: [Pair; 2] = [System::udp_pair, System::unix_datagram_pair];
 
-/// The program connects a stream itself, and the port is to connect it, too.
+/// The program connects a stream itself, and then asks the port to connect it too.
 #[cfg(target_os = "linux")]
 fn a_connect_beside_one_of_the_program(on: &System) {
     let port = sockets_on(on);
@@ -56,7 +56,7 @@ fn a_connect_beside_one_of_the_program(on: &System) {
     assert_eq!((error.call(), error.os_code()), (Call::Connect, Some(EALREADY)));
 }
 
-/// Rule 57: a stream that the program itself is connecting is not connected to something else.
+/// Rule 57: a stream that the program itself is connecting is not connected to another address.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_connect_beside_one_of_the_program_is_refused_epoll() {
@@ -70,14 +70,15 @@ fn a_connect_beside_one_of_the_program_is_refused_sim() {
     testkit::run(System::simulated, a_connect_beside_one_of_the_program);
 }
 
-/// A listener that answers no connect, since its queue is full, and what it is full of.
+/// Returns a listener that answers no connect because its queue is full, and the client that fills
+/// it.
 fn unanswering(on: &System) -> (Socket, Socket) {
     let listener = on.tcp_listener(0);
     let client = on.tcp_connect(&listener);
     (listener, client)
 }
 
-/// A key that the port makes of its own socket.
+/// A key that the port creates from its own socket.
 struct Made(OwnedSource);
 
 impl Source for Made {
@@ -90,29 +91,32 @@ impl Source for Made {
 #[derive(Debug)]
 struct Parts(Vec<Vec<u8>>);
 
-// SAFETY: the room is that of what it is made of, which promises the same.
+// SAFETY: `Buffer` requires stable memory and truthful lengths.
+// - the memory is that of the vectors, whose own implementation promises the same.
 unsafe impl Buffer for Parts {
     fn filled<'b>(&'b self, part: &mut dyn FnMut(&'b [u8])) {
         self.0.iter().for_each(|each| each.filled(part));
     }
 
     unsafe fn room<'b>(&'b mut self, part: &mut dyn FnMut(&'b mut [MaybeUninit<u8>])) {
-        // SAFETY: the room is that of the vectors, and the caller's promise holds for each.
+        // SAFETY: the caller must write only initialized bytes.
+        // - the memory is the vectors', so the caller's promise to `room` holds for each.
         self.0.iter_mut().for_each(|each| unsafe { each.room(part) });
     }
 
     unsafe fn set_filled(&mut self, mut len: usize) {
         for each in &mut self.0 {
             let filled = len.min(each.capacity());
-            // SAFETY: `set_filled` demands that so many first bytes of the room are initialized.
-            // - the room is that of all parts in order, and the caller says how many of those are.
+            // SAFETY: `set_filled` requires that the first bytes are initialized.
+            // - the memory is that of all parts in order, and the caller says how many bytes of it
+            //   are initialized.
             unsafe { each.set_filled(filled) };
             len -= filled;
         }
     }
 }
 
-/// Sends and receives with buffers that have parts of eight sizes, each full of its size.
+/// Sends and receives buffers with parts of eight sizes, each filled with its size.
 fn parts_are_passed<B: Buffer>(system: &System, make: impl Fn([u8; 8]) -> B) {
     let parts_of = |buffer: &B| {
         let mut parts = Vec::new();
@@ -144,7 +148,7 @@ fn parts_are_passed<B: Buffer>(system: &System, make: impl Fn([u8; 8]) -> B) {
 }
 
 on_every_system! {
-    /// Rule 55: from the beginning, whatever was in the buffer, and up to its capacity.
+    /// Rule 55: it fills the buffer from the beginning up to its capacity, whatever was in it.
     fn a_receive_fills_its_buffer_from_the_beginning(system: &System) {
         for pair in STREAMS {
             let port = sockets_on(system);
@@ -164,15 +168,15 @@ on_every_system! {
         }
     }
 
-    /// Rule 55: one system call fills no more than its first parts. What it has left is there for the next receive, and
-    /// to be reported.
+    /// Rule 55: one system call fills only the first parts. The remaining data goes to the next
+    /// receive, or is reported.
     fn what_a_receive_into_many_parts_has_left_is_found(system: &System) {
         for pair in STREAMS {
             let port: Port<Socket, u32, Vec<Vec<u8>>> = system.port_with_buffers(1);
             let (near, far) = pair(system);
             let many = || (0..1500).map(|_| Vec::with_capacity(1)).collect::<Vec<_>>();
             let bytes: Vec<u8> = (0..=250).cycle().take(3000).collect();
-            // All that comes is there before the first receive, and nothing follows.
+            // All data arrives before the first receive, and nothing follows.
             far.write(&bytes).unwrap();
             await_unread(&near, system, 3000);
             let mut token = port.associate(near).unwrap();
@@ -195,7 +199,7 @@ on_every_system! {
         }
     }
 
-    /// Rule 55: what came before it first; and again for as long as it is asked for.
+    /// Rule 55: the data before the end comes first. Then each receive returns no bytes.
     fn the_end_of_a_stream_is_no_bytes(system: &System) {
         for pair in STREAMS {
             let port = sockets_on(system);
@@ -216,7 +220,7 @@ on_every_system! {
         }
     }
 
-    /// Rule 55: the end comes while a receive waits for it, also behind data that filled no buffer.
+    /// Rule 55: the end comes while a receive waits, or after data that filled no buffer.
     fn a_receive_that_waits_is_told_of_the_end(system: &System) {
         for pair in STREAMS {
             let port = sockets_on(system);
@@ -231,14 +235,14 @@ on_every_system! {
             far.shutdown(Shutdown::Write).unwrap();
             let (token, outcome) = done(&port, system);
             assert_eq!(received(outcome).0, Ok(0));
-            // The other direction goes on.
+            // The other direction continues.
             token.send_all(b"answer".to_vec()).unwrap();
             assert_eq!(sent(&done(&port, system).1), Ok(6));
             assert_eq!(far.read_within(system.soon(), 6), b"answer");
         }
     }
 
-    /// Rule 55: data and the end at once: one receive each.
+    /// Rule 55: data and end arrive together, and each gets its own receive.
     fn data_is_received_before_the_end(system: &System) {
         for pair in STREAMS {
             let port = shared_on(system);
@@ -250,7 +254,7 @@ on_every_system! {
             }
             far.write(b"abcde").unwrap();
             far.shutdown(Shutdown::Write).unwrap();
-            // A system that carries receives out has given the bytes away already.
+            // A system that performs receives has already delivered the bytes.
             if !system.carries_operations() {
                 await_end_behind(5, &near, system);
             }
@@ -266,7 +270,7 @@ on_every_system! {
         }
     }
 
-    /// Rule 55: servers wait by it without a buffer.
+    /// Rule 55: servers use it to wait without a buffer.
     fn a_receive_without_room_waits_and_takes_nothing(system: &System) {
         for pair in STREAMS.into_iter().chain(DATAGRAMS) {
             let port = sockets_on(system);
@@ -282,7 +286,7 @@ on_every_system! {
         }
     }
 
-    /// Rule 55: one for each receive.
+    /// Rule 55: each receive gets one datagram.
     fn a_receive_brings_one_datagram(system: &System) {
         for pair in DATAGRAMS {
             let port = shared_on(system);
@@ -305,7 +309,7 @@ on_every_system! {
         }
     }
 
-    /// Rule 55: the rest is lost, the receive says so, and the next datagram is whole.
+    /// Rule 55: the rest is lost, the receive reports that, and the next datagram is whole.
     fn a_datagram_that_was_cut_is_told(system: &System) {
         for pair in DATAGRAMS {
             let port = sockets_on(system);
@@ -348,17 +352,17 @@ on_every_system! {
                 other => panic!("{:?}", other.1),
             }
         }
-        // An empty datagram is one.
+        // An empty datagram counts as one.
         server.unwrap().send_to(Vec::new(), there).unwrap();
         assert_eq!(sent(&done(&port, system).1), Ok(0));
         client.unwrap().recv_from(room(64)).unwrap();
         let (_, outcome) = done(&port, system);
         let Outcome::ReceivedFrom(Ok((0, from)), _) = outcome else { panic!("{outcome:?}") };
-        // Its sender's token was dropped by then, and its address is the same.
+        // The sender's token was dropped by then, and its address is unchanged.
         assert_eq!(from, Some(here));
     }
 
-    /// Rule 55: a send ends with a part, and sending all only with the rest.
+    /// Rule 55: a send ends after a part, and a send of all only after the rest.
     fn a_send_ends_with_a_part_and_send_all_does_not(system: &System) {
         for pair in STREAMS {
             let much = much(system);
@@ -378,7 +382,7 @@ on_every_system! {
                 if let Some(packet) = port.wait(&mut batch, Duration::ZERO).unwrap().next() {
                     let Packet::Completed(done) = packet else { panic!("no operation") };
                     let (_token, outcome) = done.into_parts();
-                    // Everything that it has sent is on its way, or there.
+                    // Everything that was sent is in transit or has arrived.
                     while read < part + much {
                         read += far.drain();
                         assert!(begun.elapsed() < system.soon(), "{read}");
@@ -392,7 +396,7 @@ on_every_system! {
         }
     }
 
-    /// Rule 55: a stream sends nothing, at once.
+    /// Rule 55: a stream sends nothing, and the send ends immediately.
     fn a_send_of_nothing_is_done_at_once(system: &System) {
         for pair in STREAMS {
             let port = sockets_on(system);
@@ -405,8 +409,8 @@ on_every_system! {
         }
     }
 
-    /// Rule 55: part after part, those without room passed over: in buffers that are lists, arrays and tuples of
-    /// others, and in one of the program's own.
+    /// Rule 55: one part after the other, skipping those without room. The buffers are lists,
+    /// arrays and tuples of others, and one of the program's own.
     fn a_buffer_may_have_many_parts(system: &System) {
         let vectors = |sizes: [u8; 8]| sizes.map(|size| vec![size; size.into()]);
         parts_are_passed(system, |sizes| Parts(vectors(sizes).into()));
@@ -418,7 +422,7 @@ on_every_system! {
         });
     }
 
-    /// Rule 56: with its code and its call, and the association goes on.
+    /// Rule 56: the outcome has the code and the call, and the association continues.
     fn what_the_socket_does_not_allow_is_the_outcome(system: &System) {
         let port = sockets_on(system);
         let (reader, _writer) = system.pipe();
@@ -457,7 +461,7 @@ on_every_system! {
         }
     }
 
-    /// Rule 56: both directions are told.
+    /// Rule 56: the operations of both directions fail.
     fn a_reset_ends_a_receive_and_a_send(system: &System) {
         let port = shared_on(system);
         let (near, far) = system.tcp_pair();
@@ -478,13 +482,14 @@ on_every_system! {
         }
         codes.sort_unstable();
         assert!(!codes[0].0 && codes[1].0, "{codes:?}");
-        // The code itself is told once; whichever asks later finds an end, or a broken pipe.
+        // The system reports the code itself once. Any later operation finds an end or a broken
+        // pipe.
         assert!(matches!(codes[0].1, None | Some(ECONNRESET)), "{codes:?}");
         assert!(codes[1].1 == Some(ECONNRESET) || is_broken_pipe(codes[1].1), "{codes:?}");
         assert!(codes.iter().any(|(_, code)| *code == Some(ECONNRESET)), "{codes:?}");
     }
 
-    /// Rule 56: how much had gone before is told.
+    /// Rule 56: the outcome reports how much was sent before.
     fn a_reset_during_a_send_tells_how_much_was_sent(system: &System) {
         let much = much(system);
         let port = sockets_on(system);
@@ -503,7 +508,7 @@ on_every_system! {
         assert_eq!(outcome.into_buffer().unwrap().len(), much);
     }
 
-    /// Rule 56: data that came before the peer's half-close is received while sends go on.
+    /// Rule 56: data that came before the peer's half-close is received, while sends continue.
     fn a_half_close_loses_nothing_that_is_in_flight(system: &System) {
         for pair in STREAMS {
             let port = shared_on(system);
@@ -540,7 +545,7 @@ on_every_system! {
         }
     }
 
-    /// Rule 56: the peer's end holds on and on, and is no reason to try the send again and again.
+    /// Rule 56: the peer's end persists, and does not make the port retry the send again and again.
     fn a_send_that_waits_behind_the_peers_end_does_not_spin(system: &System) {
         for trigger in [None, Some(Persistent::Level), Some(Persistent::Edge)] {
             for pair in STREAMS {
@@ -563,13 +568,13 @@ on_every_system! {
                 if trigger.is_some() && packets < 2 {
                     packets += port.wait(&mut Batch::new(), system.soon()).unwrap().count();
                 }
-                // What was held back for the send is reported then.
+                // The report that waited for the send now comes.
                 assert_eq!(packets, 1 + usize::from(trigger.is_some()), "{trigger:?}");
             }
         }
     }
 
-    /// Rule 56: an error that comes alone, without anything to read, is the outcome of the receive that waits.
+    /// Rule 56: an error without data is the outcome of the waiting receive.
     fn an_error_without_data_fails_the_receive_that_waits(system: &System) {
         system.not_on_wine("errors of datagram sockets that a receive in flight is told of");
         for shared in [false, true] {
@@ -581,7 +586,7 @@ on_every_system! {
                 let id = port.associate_shared(Shared::new(near)).unwrap();
                 port.start(id, Operation::recv(room(4))).unwrap();
                 silent(&port, system);
-                // No port has the number that this goes to, and the answer says so.
+                // No socket has this port number, and the reply reports that.
                 same.write(b"x").unwrap();
                 finished(&port, system).error()
             } else {
@@ -597,8 +602,9 @@ on_every_system! {
         }
     }
 
-    /// Rule 56: the own `shutdown` of the reading half ends receives of datagrams and accepts as it ends calls that wait:
-    /// those that are in flight, and those that come later. What has come before is received first.
+    /// Rule 56: your own `shutdown` of the reading half ends receives of datagrams and accepts, as
+    /// it ends blocking calls: those in flight and later ones. What arrived before is received
+    /// first.
     fn the_own_shutdown_of_the_reading_half_ends_what_reads(system: &System) {
         system.not_on_windows("operations that the own shutdown ends");
         let receives: [fn(Vec<u8>) -> Operation; 2] = [Operation::recv, Operation::recv_from];
@@ -651,7 +657,7 @@ on_every_system! {
         }
     }
 
-    /// Rule 57: done, and the token goes on with the connection.
+    /// Rule 57: the connect succeeds, and the token continues with the connection.
     fn a_connect_is_done_by_its_packet(system: &System) {
         let port = sockets_on(system);
         let listener = system.tcp_listener(4);
@@ -668,7 +674,8 @@ on_every_system! {
         assert_connected(token.key(), &server, system);
     }
 
-    /// Rule 57: with the system's code; and the socket may be connected to another address then.
+    /// Rule 57: the outcome has the system's code, and the socket may then be connected to another
+    /// address.
     fn a_connect_that_is_refused_says_so(system: &System) {
         let port = sockets_on(system);
         let nowhere = system.unused_address().for_port();
@@ -684,7 +691,7 @@ on_every_system! {
         assert_connected(token.key(), &server, system);
     }
 
-    /// Rule 57: also if it was refused while it was under way: real systems send the question again after a second.
+    /// Rule 57: the refusal comes later: real systems repeat the request after a second.
     fn a_connect_that_is_refused_later_may_be_followed_by_another(system: &System) {
         let port = sockets_on(system);
         let (unanswering, _client) = unanswering(system);
@@ -717,8 +724,8 @@ on_every_system! {
         drop(token);
     }
 
-    /// Rule 57: a connect that was cancelled is given up, also if it has its connection by then: the next one goes where
-    /// it is told to, or is refused where the system cannot give one up.
+    /// Rule 57: a cancelled connect is abandoned, even if it is already connected. The next connect
+    /// goes to its own address, or is refused where the system can't abandon one.
     fn a_connect_that_was_called_off_is_given_up(system: &System) {
         system.not_where_operations_are_carried_out("connects that the port gives up");
         for (has_connection, has_deadline) in [(false, false), (false, true), (true, false)] {
@@ -761,7 +768,7 @@ on_every_system! {
         }
     }
 
-    /// Rule 57: the same where the next connect begins before the packet of the first is taken.
+    /// Rule 57: the next connect begins before the packet of the first is taken.
     fn a_connect_behind_one_that_was_called_off_is_another_one(system: &System) {
         system.not_where_operations_are_carried_out("connects that the port gives up");
         for has_connection in [false, true] {
@@ -803,7 +810,8 @@ on_every_system! {
         }
     }
 
-    /// Rules 52 and 57: a connect waits for its turn alone, and for no edge: it begins when the one before it is cancelled.
+    /// Rules 52 and 57: a connect waits only for its turn, and for no edge. It begins when the one
+    /// before it is cancelled.
     fn a_connect_begins_when_it_is_its_turn(system: &System) {
         system.not_where_operations_are_carried_out("connects that the port gives up");
         for has_deadline in [false, true] {
@@ -842,7 +850,8 @@ on_every_system! {
         }
     }
 
-    /// Rules 57, 62 and 63: whatever ends a connect that is under way, the socket is not connected afterwards.
+    /// Rules 57, 62 and 63: whatever ends a connect in progress, the socket is not connected
+    /// afterwards.
     fn a_connect_that_ends_with_its_port_is_given_up(system: &System) {
         system.not_where_operations_are_carried_out("connects that the port gives up");
         type End = fn(&Port<Shared, u32>, SharedId);
@@ -872,7 +881,7 @@ on_every_system! {
         }
     }
 
-    /// Rule 57: a stream that the program has connected itself is not connected once more.
+    /// Rule 57: a stream that the program itself has connected is not connected again.
     fn a_connect_of_a_connected_stream_is_refused(system: &System) {
         let port = sockets_on(system);
         let (first, second) = (system.tcp_listener(4), system.tcp_listener(4));
@@ -885,7 +894,7 @@ on_every_system! {
         assert_connected(token.key(), &first.accept_within(system.soon()), system);
     }
 
-    /// Rule 57: the port makes the socket.
+    /// Rule 57: the port creates the socket.
     fn a_port_makes_the_sockets_that_it_connects(system: &System) {
         let port = system.port::<Made, u32>(1);
         let listener = system.tcp_listener(4);
@@ -907,8 +916,8 @@ on_every_system! {
         assert_eq!((refused.kind(), refused.call()), (ErrorKind::Closed, Call::Connect));
     }
 
-    /// Rules 57 and 60: the port's own connect has a deadline: one that nothing answers ends by it, and one that is done
-    /// before does not.
+    /// Rules 57 and 60: the port's own connect has a deadline. One that nothing answers ends at it,
+    /// and one that succeeds before does not.
     fn a_connect_of_the_port_ends_at_its_deadline(system: &System) {
         let port = system.port::<Made, u32>(1);
         let (full, _client) = unanswering(system);
@@ -930,14 +939,14 @@ on_every_system! {
         assert!(took >= time, "{took:?}");
         assert!(system.kernel().is_none() || took <= time + MILLISECOND, "{took:?}");
         assert!(!port.cancel(late).unwrap());
-        // The key is there, and its socket is closed with it.
+        // The key is returned, and dropping it closes its socket.
         drop(token.into_key());
         silent(&port, system);
         server.write(b"x").unwrap();
         assert_eq!(bytes(done(&port, system).1), b"x");
     }
 
-    /// Rule 57: an address of another kernel is the outcome of a connect, and of a send.
+    /// Rule 57: a connect or a send to an address of another kernel fails.
     fn an_address_of_another_kernel_is_refused(system: &System) {
         let other = if system.kernel().is_some() { System::native() } else { System::simulated() };
         let foreign = other.unused_address().for_port();
@@ -967,7 +976,7 @@ on_every_system! {
         }
     }
 
-    /// Rule 58: one edge stands for many connections, and those that come before the accepts count.
+    /// Rule 58: one edge may report many connections, and those that come before the accepts count.
     fn connections_that_wait_are_accepted_without_a_further_one(system: &System) {
         let port = shared_on(system);
         let listener = Shared::new(system.tcp_listener(32));
@@ -988,7 +997,7 @@ on_every_system! {
         drop(clients);
     }
 
-    /// Rule 58: the peer's address comes with it.
+    /// Rule 58: the outcome has the peer's address.
     fn an_accept_tells_its_peer(system: &System) {
         let port = sockets_on(system);
         let listener = system.tcp_listener(4);
@@ -998,19 +1007,20 @@ on_every_system! {
         let Outcome::Accepted(Ok((source, peer))) = outcome else { panic!("{outcome:?}") };
         assert_eq!(peer, Some(client.address().for_port()));
         let server = system.adopt(source);
-        // It does not wait.
+        // It is non-blocking.
         let error = server.read(&mut [0; 4]).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
         assert_connected(&client, &server, system);
     }
 }
 
-/// The outcome of the next packet of a port whose keys it has made.
+/// Returns the outcome of the next packet of a port that creates its own keys.
 fn outcome_of(port: &Port<Made, u32>, on: &System) -> Outcome {
     outcome(port, on)
 }
 
-/// Rule 58: an accept for which there is no descriptor waits, is tried again now and then, and does not spin.
+/// Rule 58: an accept without a free descriptor waits, is retried from time to time, and does not
+/// spin.
 #[test]
 fn an_accept_waits_for_a_descriptor_sim() {
     let ways = [1, 5, 40].map(|times: u32| System::simulated_in_each_way().map(|way| (way, times)));
@@ -1028,7 +1038,7 @@ fn an_accept_waits_for_a_descriptor_sim() {
             assert_connected(&client, &server, &system);
             let (calls, time) = (kernel.calls() - before.0, kernel.now() - before.1);
             assert_eq!(calls.accept, u64::from(times) + 1);
-            // Ten milliseconds each, but for those that an edge of the beginning has tried.
+            // Ten milliseconds each, except for attempts that an early edge has caused.
             assert!(
                 time >= 10 * MILLISECOND * times.saturating_sub(2)
                     && time <= 12 * MILLISECOND * times,
@@ -1040,7 +1050,7 @@ fn an_accept_waits_for_a_descriptor_sim() {
     }
 }
 
-/// Rule 58: while it waits for a descriptor it can be cancelled, and has a deadline.
+/// Rule 58: while it waits for a descriptor, it can be cancelled and its deadline counts.
 #[test]
 fn an_accept_that_waits_for_a_descriptor_ends_as_others_do_sim() {
     for system in System::simulated_in_each_way() {
@@ -1069,7 +1079,8 @@ fn an_accept_that_waits_for_a_descriptor_ends_as_others_do_sim() {
     }
 }
 
-/// Rule 58: what comes behind one that was cancelled while it waited for a descriptor waits for connections again.
+/// Rule 58: after an accept was cancelled while it waited for a descriptor, the next one waits for
+/// connections again.
 #[test]
 fn an_accept_behind_one_that_lacked_a_descriptor_waits_for_a_connection_sim() {
     for system in System::simulated_in_each_way() {
@@ -1095,7 +1106,7 @@ fn an_accept_behind_one_that_lacked_a_descriptor_waits_for_a_connection_sim() {
     }
 }
 
-/// Rule 58: the deadline of another accept does not make it forget to try again.
+/// Rule 58: the deadline of another accept does not prevent the retry.
 #[test]
 fn an_accept_is_tried_again_beside_a_deadline_sim() {
     for system in System::simulated_in_each_way() {
@@ -1119,7 +1130,7 @@ fn an_accept_is_tried_again_beside_a_deadline_sim() {
     }
 }
 
-/// The processor time of all threads of this process so far.
+/// Returns the processor time that all threads of this process have used.
 #[cfg(target_os = "linux")]
 fn processor_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -1131,8 +1142,8 @@ fn processor_time() -> Duration {
     Duration::new(seconds.unwrap(), rest.unwrap())
 }
 
-/// Nothing comes for half a second, in which this process, whose other threads do nothing, only retries the operation every
-/// 10 ms. A busy machine delays retries, so one of several waits must contain enough of them.
+/// Checks that nothing comes for half a second, in which this process only retries the operation
+/// every 10 ms. A busy machine delays retries, so one of several waits must contain enough of them.
 #[cfg(target_os = "linux")]
 #[track_caller]
 fn waits_without_a_spin(port: &Port<Shared, u32>) {
@@ -1184,7 +1195,8 @@ fn accept_as_there_are_descriptors(name: &str, system: System) {
         silent(&port, &system);
     }
     assert_eq!(servers.len(), ACCEPTS);
-    // Once there is a descriptor for it, too, what waits for a connection is not tried again and again.
+    // Even with a descriptor free for it, an accept that waits for a connection is not retried
+    // again and again.
     drop(spare);
     silent(&port, &system);
     let before = port.stats().polls;
@@ -1194,8 +1206,8 @@ fn accept_as_there_are_descriptors(name: &str, system: System) {
     assert_eq!(why(finished(&port, &system).error()), ErrorKind::Cancelled);
 }
 
-/// Rule 58: with no descriptor left in the process accepts wait, and take next to no time of the processor; they go on
-/// as far as there are descriptors again.
+/// Rule 58: with no descriptor left in the process, accepts wait and use almost no processor time.
+/// They continue as descriptors become available.
 #[cfg(target_os = "linux")]
 #[test]
 fn accepts_wait_for_descriptors_epoll() {
@@ -1233,8 +1245,8 @@ fn wait_for_descriptors_of_the_system(name: &str, system: System) {
     drop(client);
 }
 
-/// Rule 58: the same if it is the system that has no descriptor left. No test may use up those of the system: the call
-/// itself is refused in a process of its own, and a simulated kernel tells both alike.
+/// Rule 58: the same if the whole system has no descriptor left. No test may use up the system's,
+/// so the call is refused in a child process. A simulated kernel reports both alike.
 #[cfg(target_os = "linux")]
 #[test]
 fn accepts_wait_for_descriptors_of_the_system_epoll() {
@@ -1250,7 +1262,7 @@ fn accepts_wait_for_descriptors_of_the_system_once() {
     wait_for_descriptors_of_the_system(name, System::native().one_shot());
 }
 
-/// Rule 58: a connection that was given up while it stood in the queue is passed over.
+/// Rule 58: a connection that was aborted in the queue is skipped.
 #[test]
 fn a_connection_that_was_given_up_is_passed_over_sim() {
     let system = System::simulated();
@@ -1269,8 +1281,9 @@ fn a_connection_that_was_given_up_is_passed_over_sim() {
     system.assert_nothing_left();
 }
 
-/// Rule 57: no edge reports a connect that has not begun. So a connect begins when it is the first of its direction,
-/// however the operations before it ended, and whatever the port knows of the socket.
+/// Rule 57: no edge reports a connect that has not begun. So a connect begins when it is the first
+/// of its direction, however the operations before it ended, and whatever the port knows of the
+/// socket.
 #[test]
 fn a_connect_is_begun_behind_one_that_left_without_an_attempt_sim() {
     for system in System::simulated_in_each_way() {
@@ -1303,8 +1316,8 @@ fn begin_behind_one_that_left(on: &System) {
     };
     let [first, _second, third] = [(); 3].map(|()| connect(&nowhere));
     let last = connect(&listener.address());
-    // The kernel has refused the first one, and nothing has read that error yet. The port abandons it before the second
-    // one begins.
+    // The kernel has refused the first connect, and nothing has read that error yet. The port
+    // abandons it before the second one begins.
     port.cancel(first).unwrap();
     let mut batch = Batch::with_capacity(1);
     let mut ended = Vec::new();
@@ -1314,7 +1327,8 @@ fn begin_behind_one_that_left(on: &System) {
             Packet::SharedCompleted(finished) => {
                 ended.push((finished.operation(), finished.error().map(|error| error.os_code())));
             }
-            // What is asked for below; also when an abandoned connect has left the socket as it was.
+            // The report requested below, which also comes when an abandoned connect has left the
+            // socket unchanged.
             Packet::Notified(_) => {}
             other => panic!("{}", sort(&other)),
         }
@@ -1329,7 +1343,7 @@ fn begin_behind_one_that_left(on: &System) {
     });
     port.cancel(third).unwrap();
     while take_one(&mut batch) < 4 {}
-    // Where a connect cannot be abandoned no other one begins.
+    // Where a connect can't be abandoned, no other one begins.
     let is_refused = ended.last() == Some(&(last, Some(Some(EALREADY))));
     assert!(is_refused || ended.last() == Some(&(last, None)), "{ended:?}");
     if !is_refused {
@@ -1337,7 +1351,7 @@ fn begin_behind_one_that_left(on: &System) {
     }
 }
 
-/// Rule 57: also after one that has timed out, by a token.
+/// Rule 57: it also begins after a token's connect has timed out.
 #[test]
 fn a_connect_is_begun_behind_one_that_timed_out_sim() {
     for system in System::simulated_in_each_way() {
@@ -1359,7 +1373,8 @@ fn a_connect_is_begun_behind_one_that_timed_out_sim() {
     }
 }
 
-/// Rules 56 and 57: if the second connect lacks memory, it is tried again, though the socket is not known to be ready.
+/// Rules 56 and 57: if the second connect lacks memory, it is retried, although the socket is not
+/// known to be ready.
 #[test]
 fn a_connect_that_lacks_memory_is_tried_again_behind_one_that_timed_out_sim() {
     for system in System::simulated_in_each_way() {
@@ -1379,14 +1394,14 @@ fn a_connect_that_lacks_memory_is_tried_again_behind_one_that_timed_out_sim() {
             let ended = port.wait(&mut batch, 50 * MILLISECOND).unwrap().next();
             let tried = kernel.calls().connect - before;
             let is_refused = ended.is_some_and(|it| matches!(it, Packet::Completed(done) if done.error().unwrap().os_code() == Some(EALREADY)));
-            // Where a connect cannot be abandoned no other one begins.
+            // Where a connect can't be abandoned, no other one begins.
             assert!(tried >= 2 || is_refused, "it was tried {tried} times");
         }
         system.assert_nothing_left();
     }
 }
 
-/// Rule 56: a lack of memory is no failure: what is short of it is tried again.
+/// Rule 56: a lack of memory is no failure: the operation is retried.
 #[test]
 fn an_operation_that_lacks_memory_is_tried_again_sim() {
     for system in System::simulated_in_each_way() {
@@ -1401,7 +1416,7 @@ fn an_operation_that_lacks_memory_is_tried_again_sim() {
             far.write(b"in").unwrap();
             let receive = port.start(id, Operation::recv(room(4))).unwrap();
             let send = port.start(id, Operation::send_all(b"out".to_vec())).unwrap();
-            // Those behind them wait as well, and come in order.
+            // The operations after them wait too, and end in order.
             let second = port.start(id, Operation::send_all(b"second".to_vec())).unwrap();
             let begun = kernel.now();
             let packets = all(&port, &system, 3);
@@ -1411,7 +1426,7 @@ fn an_operation_that_lacks_memory_is_tried_again_sim() {
                 assert!(finished.error().is_none());
                 order.push(finished.operation());
             }
-            // The receive may be tried by an edge of the beginning as well.
+            // An early edge may cause an attempt of the receive as well.
             let place = order.iter().position(|name| *name == receive).unwrap();
             order.remove(place);
             assert_eq!(order, [send, second]);
@@ -1428,7 +1443,8 @@ fn an_operation_that_lacks_memory_is_tried_again_sim() {
     }
 }
 
-/// Rule 56: `ENOBUFS` of a receive reports that the kernel has dropped messages. Those that it has kept follow.
+/// Rule 56: `ENOBUFS` of a receive reports that the kernel has dropped messages. Those that it has
+/// kept follow.
 #[test]
 fn a_receive_reports_lost_messages_sim() {
     for system in System::simulated_in_each_way() {
@@ -1463,7 +1479,7 @@ fn a_receive_reports_an_overrun_of_netlink_epoll() {
         let id = port.associate_shared(SharedSource::new(near)).unwrap();
         port.start(id, Operation::recv(room(16))).unwrap();
         silent(&port, &system);
-        // More than there is room for. The kernel, to which the messages go as well, wants none.
+        // More than there is room for. The messages also go to the kernel, which refuses them.
         for _ in 0..100 {
             assert_eq!(far.write(&[7; 16]).unwrap_err().raw_os_error(), Some(ECONNREFUSED));
         }
@@ -1472,42 +1488,43 @@ fn a_receive_reports_an_overrun_of_netlink_epoll() {
             seen.push(finished(&port, &system).error().and_then(|error| error.os_code()));
             port.start(id, Operation::recv(room(16))).unwrap();
         }
-        // One of those that have found room.
+        // One of those that fit.
         assert_eq!(finished(&port, &system).error(), None);
     }
 }
 
-/// A netlink socket that is in a group, with a small buffer, and one that sends to the group. `None`: a process without
-/// privileges may be in no group.
+/// Returns a netlink socket with a small buffer that is in a group, and one that sends to the
+/// group. `None` if the process lacks the privilege to join a group.
 #[cfg(target_os = "linux")]
 fn netlink_pair() -> Option<(OwnedFd, File)> {
     let socket = || {
         let sort = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-        // SAFETY: socket(2) demands nothing of memory.
+        // SAFETY: socket(2) accesses no memory.
         let number = unsafe { libc::socket(libc::AF_NETLINK, sort, libc::NETLINK_USERSOCK) };
         assert!(number >= 0, "{}", io::Error::last_os_error());
-        // SAFETY: `from_raw_fd` demands an open descriptor that nothing else owns.
+        // SAFETY: `from_raw_fd` requires an open descriptor without another owner.
         // - socket(2) has just returned it.
         unsafe { OwnedFd::from_raw_fd(number) }
     };
     let (near, far) = (socket(), socket());
     let small: libc::c_int = 1;
-    // SAFETY: setsockopt(2) reads as many bytes at the pointer as its last argument says.
+    // SAFETY: setsockopt(2) reads the number of bytes in its last argument at the pointer.
     // - valid for reads: `small` is a local of that size.
     let done = unsafe {
         let value = (&raw const small).cast();
         libc::setsockopt(near.as_raw_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, value, 4)
     };
     assert_eq!(done, 0, "{}", io::Error::last_os_error());
-    // A family, padding, a port and groups. No two sockets of the process have the same group at a time.
+    // A family, padding, a port and groups. No two sockets of the process are in the same group at
+    // the same time.
     static GROUPS: AtomicU32 = AtomicU32::new(0);
     let group = 1_u32 << (GROUPS.fetch_add(1, SeqCst) % 32);
     let mut address = [0_u8; 12];
     address[..2]
         .copy_from_slice(&libc::sa_family_t::try_from(libc::AF_NETLINK).unwrap().to_ne_bytes());
     address[8..].copy_from_slice(&group.to_ne_bytes());
-    // SAFETY: bind(2) reads as many bytes at the pointer as its last argument says.
-    // - valid for reads: `address` is a local of that size, and aligned as bytes are, which is enough for a system call.
+    // SAFETY: bind(2) reads the number of bytes in its last argument at the pointer.
+    // - valid for reads: `address` is a local of that size. A system call requires no alignment.
     let done = unsafe { libc::bind(near.as_raw_fd(), address.as_ptr().cast(), 12) };
     if done != 0 {
         let error = io::Error::last_os_error();
@@ -1520,10 +1537,10 @@ fn netlink_pair() -> Option<(OwnedFd, File)> {
     Some((near, File::from(far)))
 }
 
-/// Whether the descriptor of a socket does not wait.
+/// Returns whether a socket is non-blocking.
 #[cfg(target_os = "linux")]
 fn is_nonblocking(socket: &Socket) -> bool {
-    // SAFETY: fcntl(2) with F_GETFL demands nothing of memory.
+    // SAFETY: fcntl(2) with F_GETFL accesses no memory.
     let flags = unsafe { libc::fcntl(socket.descriptor().as_raw_fd(), libc::F_GETFL) };
     assert!(flags >= 0);
     flags & libc::O_NONBLOCK != 0
@@ -1562,14 +1579,14 @@ fn the_first_accept_or_connect_makes_a_socket_nonblocking_epoll() {
     assert_eq!(why(done(&port, &system).1.error()), ErrorKind::TimedOut);
 }
 
-/// Rule 57: a socket that turns out to be connected to itself was refused.
+/// Rule 57: a socket that ends up connected to itself counts as refused.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_connect_of_a_socket_to_itself_is_refused_epoll() {
     let system = System::native();
     let port = sockets_on(&system);
     let fresh = system.tcp_fresh();
-    // Bound to a number that the system chooses, on every address.
+    // Bound to a number that the system chooses.
     let name = libc::sockaddr_in {
         sin_family: libc::sa_family_t::try_from(libc::AF_INET).unwrap(),
         sin_port: 0,
@@ -1587,14 +1604,15 @@ fn a_connect_of_a_socket_to_itself_is_refused_epoll() {
     assert_eq!(error.os_code(), Some(ECONNREFUSED), "{error:?}");
 }
 
-/// Rule 56: a receive does not read the queue of errors, so that the error holds on. The simulated kernel has no such queue.
+/// Rule 56: a receive does not read the error queue, so the error persists. The simulated kernel
+/// has no such queue.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_receive_beside_a_queue_of_errors_does_not_spin_epoll() {
     receive_beside_a_queue_of_errors(&System::native());
 }
 
-/// Rule 56: the same with a one-shot reactor, which would tell of the error whenever it is asked.
+/// Rule 56: the same with a one-shot reactor, which would report the error at each arming.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_receive_beside_a_queue_of_errors_does_not_spin_once() {
@@ -1608,8 +1626,8 @@ fn receive_beside_a_queue_of_errors(on: &System) {
         let (same, yes) = (near.dup().unwrap(), 1_i32);
         let port = shared_on(on);
         let tokens = sockets_on(on);
-        // SAFETY: setsockopt(2) reads a number at the pointer.
-        // - valid for reads: `yes` is a local, and this is its size.
+        // SAFETY: setsockopt(2) reads an integer at the pointer.
+        // - valid for reads: `yes` is a local of the given size.
         let set = unsafe {
             let (level, name) = (libc::IPPROTO_IP, libc::IP_RECVERR);
             libc::setsockopt(same.number(), level, name, (&raw const yes).cast(), 4)
@@ -1618,7 +1636,7 @@ fn receive_beside_a_queue_of_errors(on: &System) {
         drop(far);
         same.write(b"x").unwrap();
         await_facts(&same, on, libc::POLLERR.cast_unsigned().into());
-        // What was noted besides is fetched; the queue stays.
+        // This fetches the socket's error, and the queue stays.
         let _ = same.take_error();
         let polls = |id| {
             silent(&port, on);
@@ -1639,8 +1657,8 @@ fn receive_beside_a_queue_of_errors(on: &System) {
     }
 }
 
-/// Rule 55: a receive stops at the urgent mark. What lies behind it has come by then, and nothing follows that would tell.
-/// There is no urgent data in the simulated kernel.
+/// Rule 55: a receive stops at the urgent mark. The data after the mark has already arrived, and no
+/// further edge reports it. The simulated kernel has no urgent data.
 #[cfg(target_os = "linux")]
 #[test]
 fn what_is_around_an_urgent_mark_is_received_epoll() {
@@ -1665,8 +1683,8 @@ fn receive_around_an_urgent_mark(on: &System) {
         let mut token = Some(port.associate(near).unwrap());
         let send = |far: &Socket| {
             far.write(b"ab").unwrap();
-            // SAFETY: send(2) reads so many bytes at the pointer.
-            // - valid for reads: it is a constant of that length.
+            // SAFETY: send(2) reads the given number of bytes at the pointer.
+            // - valid for reads: it points to a constant of that length.
             let sent = unsafe { libc::send(far.number(), b"!".as_ptr().cast(), 1, libc::MSG_OOB) };
             assert_eq!(sent, 1);
             far.write(b"cd").unwrap();
@@ -1700,8 +1718,8 @@ fn receive_around_an_urgent_mark(on: &System) {
     }
 }
 
-/// Rules 7 and 56: signals end no operation, neither while a thread waits nor while it tries one. The simulated kernel
-/// has no signals.
+/// Rules 7 and 56: signals end no operation, neither while a thread waits nor while it tries one.
+/// The simulated kernel has no signals.
 #[cfg(target_os = "linux")]
 #[test]
 fn signals_end_no_operation_epoll() {
@@ -1727,9 +1745,9 @@ fn end_no_operation_by_signals(on: &System) {
         .map(|key| port.associate_shared(key).unwrap());
     let (say, heard) = mpsc::channel();
     thread::scope(|scope| {
-        // It ends the thread below, also if the test fails.
+        // Dropping this ends the thread below, even if the test fails.
         let heard = heard;
-        // SAFETY: gettid(2) demands nothing.
+        // SAFETY: gettid(2) has no requirements.
         let waiter = unsafe { libc::gettid() };
         scope.spawn(move || {
             while say.send(()).is_ok() {
@@ -1741,7 +1759,7 @@ fn end_no_operation_by_signals(on: &System) {
         let begun = Instant::now();
         let time = 20 * MILLISECOND;
         let last = port.start(idle, Operation::recv(room(4)).deadline(time)).unwrap();
-        // The thread that sends signals may seldom have a processor.
+        // On a busy machine, the thread that sends signals may seldom run.
         let (mut rounds, mut signals) = (0, 0);
         while rounds < ROUNDS || signals < ROUNDS {
             let round = Instant::now();

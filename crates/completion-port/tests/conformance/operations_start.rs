@@ -1,4 +1,4 @@
-//! Rules 50 and 51: associations, and what starts an operation.
+//! Rules 50 and 51: associations, and starting operations.
 
 use completion_port::{
     Call, Error, ErrorKind, Interest, OneShot, Operation, Outcome, Packet, Registration,
@@ -16,7 +16,7 @@ use crate::kit::packets::{given_back, ready, refused};
 use crate::kit::sockets::{assert_end_seen, await_unread};
 
 on_every_system! {
-    /// Rule 50: nothing is asked for, and nothing is reported.
+    /// Rule 50: its interest is empty, and nothing is reported.
     fn an_association_asks_for_nothing(system: &System) {
         let port = sockets_on(system);
         let (near, far) = system.unix_pair();
@@ -30,7 +30,7 @@ on_every_system! {
         assert!(ready(&port, system).events().is_in());
     }
 
-    /// Rule 50: an operation, readiness, or the end.
+    /// Rule 50: the token starts an operation, arms for readiness, or ends the registration.
     fn a_token_says_what_comes_next(system: &System) {
         let port = sockets_on(system);
         let (near, far) = system.unix_pair();
@@ -48,7 +48,7 @@ on_every_system! {
         let (token, outcome) = done(&port, system);
         assert_eq!(sent(&outcome), Ok(5));
         let id = token.id();
-        // It reports what it was armed for, whatever came in between.
+        // It reports the condition it was armed for, whatever happened in between.
         token.rearm().unwrap();
         let token = ready(&port, system);
         assert!(token.events().is_in() && token.id() == id);
@@ -57,12 +57,12 @@ on_every_system! {
         assert_eq!(far.read_within(system.soon(), 5), b"three");
         assert_eq!(port.stats().registered, 0);
         silent(&port, system);
-        // Dropped, the token closes its key.
+        // Dropping the token closes its key.
         drop(port.associate(near).unwrap());
         assert_end_seen(&far, system);
     }
 
-    /// Rule 50: what was registered for readiness is an association.
+    /// Rule 50: a descriptor registered for readiness is an association too.
     fn the_token_of_a_report_starts_operations(system: &System) {
         let port = sockets_on(system);
         let (near, far) = system.tcp_pair();
@@ -78,7 +78,7 @@ on_every_system! {
         assert!(ready(&port, system).events().is_in());
     }
 
-    /// Rule 50: the key comes back.
+    /// Rule 50: the error returns the key.
     fn what_cannot_be_associated_is_given_back(system: &System) {
         let port = system.port::<Owner, u32>(1);
         let ledger = Ledger::default();
@@ -105,7 +105,7 @@ on_every_system! {
         assert_eq!(ledger.alive(), 0);
     }
 
-    /// Rule 50: the second association of a socket is refused, and leaves the first alone.
+    /// Rule 50: a second association of a socket is refused, and leaves the first untouched.
     fn a_socket_is_associated_once(system: &System) {
         let port = shared_on(system);
         let (near, far) = system.unix_pair();
@@ -120,7 +120,7 @@ on_every_system! {
         assert_eq!(bytes(finished(&port, system).into_parts().1), b"x");
     }
 
-    /// Rule 50: a borrowed descriptor may be another one by the time that an operation uses it.
+    /// Rule 50: a borrowed descriptor may be closed and reused before an operation uses it.
     fn an_operation_needs_a_key_that_owns_its_descriptor(system: &System) {
         let port = system.port::<usize, u32>(1);
         let (near, far) = system.unix_pair();
@@ -136,7 +136,7 @@ on_every_system! {
         assert_eq!(near.unread().unwrap(), 1);
     }
 
-    /// Rule 50: nothing is done with another socket than the one that was associated.
+    /// Rule 50: no operation uses a socket other than the associated one.
     fn an_operation_of_a_key_that_owns_another_socket_is_refused(system: &System) {
         let port = sockets_on(system);
         let (near, far) = system.unix_pair();
@@ -152,7 +152,7 @@ on_every_system! {
         silent(&port, system);
     }
 
-    /// Rule 51: of every kind.
+    /// Rule 51: this holds for every kind of operation.
     fn each_operation_makes_one_packet(system: &System) {
         let port = sockets_on(system);
         let listener = system.tcp_listener(4);
@@ -191,7 +191,7 @@ on_every_system! {
         assert_eq!((packets.completed, packets.total()), (5, 5));
     }
 
-    /// Rule 51: it is in the queue with everything else.
+    /// Rule 51: its packet is queued like all others.
     fn what_is_done_at_once_makes_a_packet_all_the_same(system: &System) {
         let port = sockets_on(system);
         let (near, far) = system.unix_pair();
@@ -202,14 +202,14 @@ on_every_system! {
         let (token, outcome) = done(&port, system);
         assert_eq!(bytes(outcome), b"x");
         token.send(b"y".to_vec()).unwrap();
-        // It is done by the time that the start returns.
+        // It has been sent when the start returns.
         assert_eq!(far.read_within(system.soon(), 1), b"y");
         assert_eq!(port.stats().queued, 1);
         assert_eq!(sent(&done(&port, system).1), Ok(1));
         silent(&port, system);
     }
 
-    /// Rule 51: without a packet, if it is done at once, and with one otherwise.
+    /// Rule 51: no packet if it completes immediately, and one otherwise.
     fn what_is_started_now_makes_a_packet_only_if_it_has_to_wait(system: &System) {
         let port = sockets_on(system);
         let (near, far) = system.unix_pair();
@@ -227,7 +227,7 @@ on_every_system! {
         far.write(b"x").unwrap();
         let (token, outcome) = done(&port, system);
         assert_eq!(bytes(outcome), b"x");
-        // The token of what has finished can be used in every way.
+        // The returned token can be used in every way.
         let started = token.start_now(Operation::send(b"y".to_vec())).unwrap();
         let Started::Completed((token, _)) = started else { panic!("there is room for it") };
         token.rearm_as(Interest::IN, OneShot::Level).unwrap();
@@ -236,7 +236,7 @@ on_every_system! {
         assert_eq!(port.stats().packets.completed, 1);
     }
 
-    /// Rule 51: the same by name.
+    /// Rule 51: the same through a `SharedId`.
     fn what_is_started_now_by_name_makes_a_packet_only_if_it_has_to_wait(system: &System) {
         let port = shared_on(system);
         let (near, far) = system.unix_pair();
@@ -252,12 +252,12 @@ on_every_system! {
         let packet = finished(&port, system);
         assert_eq!((packet.operation(), packet.id()), (operation, id));
         assert_eq!(bytes(packet.into_parts().1), b"x");
-        // Whatever finishes without a packet leaves nothing that a removal waits for.
+        // An operation that completes without a packet delays no removal.
         port.remove(id.id()).unwrap();
         assert!(matches!(next(&port, system), Packet::Removed(..)));
     }
 
-    /// Rule 51: key and operation come back, and there is no packet.
+    /// Rule 51: key and operation are returned, and there is no packet.
     fn what_a_token_may_not_start_comes_back(system: &System) {
         let ledger = Ledger::default();
         let buffer = || Noted::new(room(4), &ledger);
@@ -290,7 +290,7 @@ on_every_system! {
         assert_eq!(ledger.alive(), 0);
     }
 
-    /// Rule 51: the operation comes back, and there is no packet.
+    /// Rule 51: the operation is returned, and there is no packet.
     fn what_may_not_be_started_by_name_comes_back(system: &System) {
         let port = shared_on(system);
         let kept = || Operation::send(b"kept".to_vec());
@@ -313,7 +313,7 @@ on_every_system! {
         assert_eq!(far.unread().unwrap(), 0);
     }
 
-    /// Rule 51: a name is that of one operation only.
+    /// Rule 51: each id names only one operation.
     fn each_operation_has_a_name_of_its_own(system: &System) {
         let port = sockets_on(system);
         let (near, far) = system.unix_pair();
@@ -325,7 +325,7 @@ on_every_system! {
             token = done(&port, system).0;
         }
         let last = token.recv(room(4)).unwrap();
-        // None of the former names means the one that is in flight.
+        // None of the former ids names the operation in flight.
         for name in &names {
             assert!(!port.cancel(*name).unwrap());
         }

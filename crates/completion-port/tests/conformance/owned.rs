@@ -8,7 +8,7 @@ use testkit::{Socket, System, on_every_system};
 
 use crate::kit::packets::{notified, ready};
 
-/// A socket, shared by all of its clones.
+/// A socket that all clones share.
 type Key = SharedSource<Socket>;
 
 const BOTH: [Persistent; 2] = [Persistent::Level, Persistent::Edge];
@@ -21,17 +21,17 @@ fn owned(socket: Socket, trigger: Persistent) -> Registration<'static, Key> {
     Registration::owned(Key::new(socket), Interest::IN, trigger)
 }
 
-/// Drops a clone, and tells whether it was the last one.
+/// Drops a clone. Returns whether it was the last one.
 fn is_last(key: Key) -> bool {
     SharedSource::into_inner(key).is_some()
 }
 
-/// The packets of one wait; all that there are.
+/// Returns all packets of one wait.
 fn packets<'p>(port: &'p Port<Key>, on: &System) -> Vec<Packet<'p, Key, ()>> {
     port.wait(&mut Batch::new(), on.quiet()).unwrap().collect()
 }
 
-/// How a registration ends; what came back of the port's own key is dropped.
+/// Ends a registration, and drops the port's own key if it is returned.
 type End = fn(Port<Key>, Id, &System) -> Option<Port<Key>>;
 
 /// Every way in which a persistent registration ends.
@@ -93,7 +93,7 @@ on_every_system! {
             clone.drain();
             let port = end(port, id, system);
 
-            // Nothing is reported any more, though the socket is open and has something to read.
+            // Nothing more is reported, although the socket is open and readable.
             theirs.write(b"y").unwrap();
             if let Some(port) = &port
                 && let Ok(mut packets) = port.wait(&mut Batch::new(), system.quiet())
@@ -102,7 +102,7 @@ on_every_system! {
             }
             assert_eq!(clone.read_within(system.soon(), 1), b"y", "{how}, {trigger:?}");
 
-            // It is free to be registered anew, elsewhere too.
+            // It can be registered again, also on another port.
             let other = port_on(system);
             let again = Registration::owned(clone.clone(), Interest::IN, trigger);
             let again = other.register(again).unwrap();
@@ -149,7 +149,7 @@ on_every_system! {
                 assert_eq!(notified(&port, system).into_key().drain(), 1, "{trigger:?}");
             }
             assert_eq!(packets(&port, system).len(), 0, "{trigger:?}");
-            // By its name it is one-shot again.
+            // Enabling by id makes it one-shot again.
             port.enable(id, Interest::IN, OneShot::Level).unwrap();
             theirs.write(b"x").unwrap();
             let token = ready(&port, system);

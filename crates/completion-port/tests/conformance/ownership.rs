@@ -1,4 +1,4 @@
-//! Rule 29: the port owns a key, which is neither leaked nor dropped twice, also by a panic.
+//! Rule 29: the port owns a key, and neither leaks it nor drops it twice, even if user code panics.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::kit::sockets::assert_end_seen;
 use crate::kit::threads::let_be_told;
 
 on_every_system! {
-    /// Rule 29: an owned socket is closed with its key, and not before.
+    /// Rule 29: an owned socket is closed with its key, and not earlier.
     fn an_owned_socket_is_closed_with_its_key(system: &System) {
         let ledger = Ledger::default();
         let port = system.port::<Owner, usize>(1);
@@ -34,7 +34,7 @@ on_every_system! {
         assert_quiet(&port, system);
     }
 
-    /// Rule 29: a packet of a one-shot registration moves the key, the same one, out and in.
+    /// Rule 29: a one-shot packet moves the same key out, and its token moves it back.
     fn a_one_shot_key_is_moved_and_never_copied(system: &System) {
         let ledger = Ledger::default();
         let port = system.port::<(Entry, usize), usize>(1);
@@ -56,7 +56,7 @@ on_every_system! {
         assert_eq!(ledger.alive(), 0);
     }
 
-    /// Rule 29: a packet of a persistent one has a clone, which is the handler's.
+    /// Rule 29: a persistent packet brings a clone, which belongs to the handler.
     fn a_persistent_key_is_cloned_for_each_packet(system: &System) {
         let ledger = Ledger::default();
         let port = system.port::<Entry, usize>(1);
@@ -79,7 +79,7 @@ on_every_system! {
         assert_eq!(ledger.alive(), 0);
     }
 
-    /// Rule 29: every refusal gives the key back, and leaves nothing behind.
+    /// Rule 29: every refusal returns the key and leaves nothing behind.
     fn a_refused_registration_gives_its_key_back(system: &System) {
         let ledger = Ledger::default();
         let (here, there) = (system.port::<Entry, usize>(1), system.port::<Entry, usize>(1));
@@ -97,10 +97,10 @@ on_every_system! {
             assert_eq!((why, key.number), (reason, number));
             assert_eq!(ledger.alive(), 2);
         }
-        // The program did not ask for it back: it is dropped with the error.
+        // The program ignores the error, which drops the key.
         drop(here.register(one_shot(&ours, ledger.entry())));
         assert_eq!(ledger.alive(), 1);
-        // And in a batch of changes.
+        // The same in a batch of changes.
         let mut changes = Changes::new();
         changes.register(one_shot(&ours, ledger.entry()));
         changes.register(one_shot(&file, ledger.entry()));
@@ -110,7 +110,7 @@ on_every_system! {
         let first = changes.refused().next().unwrap();
         assert!(first.into_parts().1.is_some());
         assert_eq!(ledger.alive(), 1, "what is not taken out is dropped");
-        // Changes that were never applied have their keys.
+        // Changes that were never applied still have their keys.
         changes.register(one_shot(&ours, ledger.entry()));
         drop(changes);
         drop(one_shot(&ours, ledger.entry()));
@@ -120,7 +120,7 @@ on_every_system! {
         assert_eq!((ledger.alive(), here.stats().registered), (0, 0));
     }
 
-    /// Rule 29: dropping the port drops what it has, once, in whatever state it is.
+    /// Rule 29: dropping the port drops each key once, whatever state it is in.
     fn a_port_drops_every_key_that_it_still_has(system: &System) {
         let ledger = Ledger::default();
         let port = system.port::<Entry, Entry>(1);
@@ -132,7 +132,7 @@ on_every_system! {
         let _armed = register(0);
         port.disable(register(1)).unwrap();
         for place in [2, 3] {
-            // Parked, and armed again with something left: to be checked.
+            // Parked, and armed again with data left, so it must be checked.
             register(place);
             write(place);
             let packet = port.wait(&mut batch, system.soon()).unwrap().next();
@@ -144,7 +144,7 @@ on_every_system! {
         }
         // Persistent, with a packet out.
         port.register(repeated(&sockets[4].0, ledger.entry())).unwrap();
-        // Removed, and not taken; messages; and packets that are queued.
+        // Removed with the packet not taken, messages, and queued packets.
         port.remove(register(5)).unwrap();
         port.post(ledger.entry()).unwrap();
         port.post(ledger.entry()).unwrap();
@@ -159,11 +159,11 @@ on_every_system! {
         assert_eq!(ledger.alive(), 10);
         drop(taken);
         assert_eq!(ledger.alive(), 9);
-        // Handed to a thread that forgets about it.
+        // These are assigned to a thread that forgets them.
         std::mem::forget(port.wait(&mut Batch::with_capacity(2), Duration::ZERO).unwrap());
         drop(port);
         assert_eq!(ledger.alive(), 0);
-        // The sockets are free again.
+        // The sockets can be registered again.
         let other = system.port::<Entry, Entry>(1);
         for (ours, _) in &sockets {
             other.register(one_shot(ours, ledger.entry())).unwrap();
@@ -172,7 +172,7 @@ on_every_system! {
         assert_eq!(ledger.alive(), 0);
     }
 
-    /// Rule 29: a token that is forgotten takes its key with it and harms nothing else.
+    /// Rule 29: a forgotten token leaks its key, and affects nothing else.
     fn a_forgotten_token_leaks_its_key_and_nothing_more(system: &System) {
         let ledger = Ledger::default();
         let port = system.port::<Entry, usize>(1);
@@ -189,7 +189,7 @@ on_every_system! {
         drop(the_token(&port, system));
         port.remove(id).unwrap();
         assert_quiet(&port, system);
-        // Removed as far as the kernel is concerned, so it may be registered again.
+        // The kernel no longer watches it, so it may be registered again.
         let other = system.port::<Entry, usize>(1);
         other.register(one_shot(&ours, ledger.entry())).unwrap();
         drop(the_token(&other, system));
@@ -197,8 +197,7 @@ on_every_system! {
         assert_eq!(ledger.alive(), 1);
     }
 
-    /// Rule 29: an iterator that is forgotten loses nothing; its packets are there for the thread's
-    /// next wait.
+    /// Rule 29: a forgotten iterator loses nothing: its packets come in the thread's next wait.
     fn a_forgotten_iterator_loses_nothing(system: &System) {
         let ledger = Ledger::default();
         let port = system.port::<Entry, usize>(1);
@@ -221,7 +220,8 @@ on_every_system! {
         assert_quiet(&port, system);
     }
 
-    /// Rule 29: a panic in user code that the port calls does no harm to the port: cloning a key.
+    /// Rule 29: a panic in user code that the port calls does not harm the port. Here: cloning a
+    /// key.
     fn a_panic_while_a_key_is_cloned_leaves_the_port_usable(system: &System) {
         let ledger = Ledger::default();
         let port = system.port::<Entry, usize>(1);
@@ -233,7 +233,7 @@ on_every_system! {
             let panicked = catch_unwind(AssertUnwindSafe(|| drop(the_one(&port, system))));
             assert!(panicked.is_err());
             assert_eq!(ledger.alive(), 1);
-            // The condition holds still, and is reported still.
+            // The condition still holds, and is still reported.
             assert!(matches!(the_one(&port, system), Packet::Notified(it) if it.id() == id));
         }
         ours.drain();
@@ -243,7 +243,7 @@ on_every_system! {
         assert_eq!(ledger.alive(), 0);
     }
 
-    /// Rule 29: and an edge that could not be told for a panic is told later.
+    /// Rule 29: an edge that a panic kept from being reported is reported later.
     fn a_panic_while_a_key_is_cloned_loses_no_edge(system: &System) {
         let ledger = Ledger::default();
         let port = system.port::<Entry, usize>(1);
@@ -267,7 +267,7 @@ on_every_system! {
         assert_eq!(ledger.alive(), 0);
     }
 
-    /// Rule 29: dropping a key.
+    /// Rule 29: a panic in the drop of a key.
     fn a_panic_while_a_key_is_dropped_leaves_the_port_usable(system: &System) {
         let ledger = Ledger::default();
         let port = system.port::<Entry, usize>(1);
@@ -283,12 +283,12 @@ on_every_system! {
             port.wait(&mut batch, system.soon()).unwrap().for_each(drop);
         }));
         assert!(panicked.is_err());
-        // The first one was dropped, the others are there still.
+        // The first one was dropped, and the others still exist.
         assert_eq!((ledger.alive(), port.stats().registered), (2, 2));
         let mut batch = Batch::new();
         assert_eq!(port.wait(&mut batch, system.soon()).unwrap().count(), 2);
         assert_eq!((ledger.alive(), port.stats().registered), (0, 0));
-        // Its socket as well is free again.
+        // Its socket can be registered again too.
         for (ours, _) in &sockets {
             port.register(one_shot(ours, ledger.entry())).unwrap();
         }
@@ -298,7 +298,7 @@ on_every_system! {
         assert_eq!(ledger.alive(), 0);
     }
 
-    /// Rule 29: dropping a message.
+    /// Rule 29: a panic in the drop of a message.
     fn a_panic_while_a_message_is_dropped_leaves_the_port_usable(system: &System) {
         let ledger = Ledger::default();
         let port = system.port::<(), Entry>(1);
@@ -316,8 +316,8 @@ on_every_system! {
         assert_quiet(&port, system);
     }
 
-    /// Rule 29: if the port itself is dropped, the panic goes on, and nothing is leaked or dropped
-    /// twice.
+    /// Rule 29: if it happens while the port itself is dropped, the panic continues, and nothing is
+    /// leaked or dropped twice.
     fn a_panic_while_a_port_is_dropped_leaks_nothing(system: &System) {
         let ledger = Ledger::default();
         let port = system.port::<Entry, Entry>(1);
@@ -335,7 +335,7 @@ on_every_system! {
         }
     }
 
-    /// Rule 29: a key that has come to own another descriptor is refused, and ends the registration.
+    /// Rule 29: a key that now owns another descriptor is refused, and ends the registration.
     fn a_key_that_owns_another_descriptor_is_given_back(system: &System) {
         for park in [false, true] {
             let port = system.port::<Socket, usize>(1);
@@ -351,7 +351,7 @@ on_every_system! {
             assert_eq!((why, key.number()), (ErrorKind::BadDescriptor, number));
             assert_eq!(port.stats().registered, 0);
             assert_quiet(&port, system);
-            // Both may be registered, each as itself.
+            // Both may be registered, each separately.
             port.register(Registration::owned(ours, Interest::IN, OneShot::Level)).unwrap();
             port.register(Registration::owned(key, Interest::IN, OneShot::Level)).unwrap();
         }

@@ -14,7 +14,7 @@ use crate::kit::takers::{Takers, with_takers};
 use crate::kit::threads::{End, Gate, eventually, hear, settle, stays, take};
 
 on_every_system! {
-    /// Rule 33: first in, first out, whatever the room of a batch.
+    /// Rule 33: first in, first out, whatever the capacity of the batch.
     fn messages_are_taken_in_the_order_in_which_they_were_posted(system: &System) {
         for room in [1, 3, 64, 500] {
             let port = system.port::<(), usize>(1);
@@ -33,14 +33,14 @@ on_every_system! {
         }
     }
 
-    /// Rule 33: messages and notifications stand in one queue.
+    /// Rule 33: messages and reports share one queue.
     fn messages_and_notifications_stand_in_one_queue(system: &System) {
         let port = system.port::<&str, &str>(1);
         let (ours, theirs) = system.unix_pair();
         let one_shot = Registration::new(&ours, "key", Interest::IN, OneShot::Level);
         let id = port.register(one_shot).unwrap();
         port.post("first").unwrap();
-        // The last packet of a registration is queued by the call that removes it.
+        // The call that removes a registration queues its last packet.
         port.remove(id).unwrap();
         port.post("last").unwrap();
         theirs.write(b"x").unwrap();
@@ -57,7 +57,7 @@ on_every_system! {
         assert_eq!(port.wait(&mut batch, system.quiet()).unwrap().count(), 0);
     }
 
-    /// Rule 33: any value may be a message; it is moved, not copied.
+    /// Rule 33: any value may be a message. It is moved, not copied.
     fn a_message_is_moved_to_who_takes_it(system: &System) {
         let port = system.port::<(), Box<[String]>>(1);
         let message: Box<[String]> = Box::new(["one".to_owned(), "two".to_owned()]);
@@ -73,20 +73,20 @@ on_every_system! {
         }
     }
 
-    /// Rule 33: one thread is woken, the one that waited last, also if an older one sits in the
-    /// kernel's wait.
+    /// Rule 33: a post wakes one thread, the one that began to wait last, even if an older one is
+    /// in the kernel's wait.
     fn a_post_wakes_the_newest_waiter_and_nobody_else(system: &System) {
         system.several_threads_wait();
         let port = system.port::<(), usize>(8);
         let takers = Takers::of(system, &port);
         thread::scope(|scope| {
             let _end = End::of(&port, []);
-            // The first of them sits in the kernel's wait.
+            // The first of them is in the kernel's wait.
             takers.start(scope, 4, |_| {});
             for message in 0..20 {
                 let before = port.stats();
                 port.post(message).unwrap();
-                // It comes back to wait, and so is the newest again.
+                // It waits again, and so is the newest again.
                 assert_eq!(takers.hear("a message is taken"), (message, 3));
                 settle(system, &port, 4);
                 let after = port.stats();
@@ -98,7 +98,7 @@ on_every_system! {
         });
     }
 
-    /// Rule 33: if there is no other, it is the one in the kernel's wait.
+    /// Rule 33: if no other thread waits, it wakes the one in the kernel's wait.
     fn a_post_wakes_a_lone_waiter_out_of_the_kernels_wait(system: &System) {
         system.several_threads_wait();
         let port = system.port::<(), usize>(1);
@@ -117,7 +117,7 @@ on_every_system! {
         });
     }
 
-    /// Rule 33: where no thread waits, a post wakes none.
+    /// Rule 33: if no thread waits, a post wakes none.
     fn a_post_to_a_port_on_which_nobody_waits_wakes_nobody(system: &System) {
         let port = system.port::<(), usize>(1);
         let before = port.stats();
@@ -162,7 +162,7 @@ on_every_system! {
         assert_eq!(port.stats().queued, 0);
     }
 
-    /// Rule 33: a message waits for no handler while another thread idles and may run.
+    /// Rule 33: a message does not wait for a handler while another thread is idle and may run.
     fn a_long_handler_delays_no_post_while_another_thread_idles(system: &System) {
         system.several_threads_wait();
         let port = system.port::<(), usize>(2);
@@ -173,7 +173,7 @@ on_every_system! {
             for count in 1..=2 {
                 let (say, port, gate) = (say.clone(), &port, &gate);
                 scope.spawn(move || {
-                    // A batch, of which the long handler has the first.
+                    // A batch, of which the long handler has the first packet.
                     let mut batch = Batch::new();
                     while let Ok(packets) = port.wait(&mut batch, None) {
                         for message in packets.map(message) {
@@ -197,7 +197,7 @@ on_every_system! {
         });
     }
 
-    /// Rule 33: nor does one that has a whole batch.
+    /// Rule 33: a long handler does not delay the rest of its batch.
     fn a_long_handler_delays_no_message_of_its_batch(system: &System) {
         system.several_threads_wait();
         let port = system.port::<(), usize>(2);
@@ -230,7 +230,7 @@ on_every_system! {
         });
     }
 
-    /// Rule 33: with every seat taken a message waits, in its order.
+    /// Rule 33: while every seat is taken, messages wait in order.
     fn with_every_seat_taken_messages_wait(system: &System) {
         system.several_threads_wait();
         let port = system.port_without_detection::<(), usize>(2);
@@ -269,12 +269,12 @@ on_every_system! {
                 }
             }
         }
-        // Each level of the tree in its order.
+        // Each level of the tree, in order.
         assert!(taken.into_iter().eq(0..15));
         assert_eq!(port.wait(&mut batch, system.quiet()).unwrap().count(), 0);
     }
 
-    /// Rule 33: and if another thread may run, that one does not have to wait for the handler.
+    /// Rule 33: if another thread may run, it takes the message without waiting for the handler.
     fn what_a_handler_posts_is_taken_while_it_runs(system: &System) {
         with_takers(system, 2, |scope, port, takers, gate| {
             takers.start(scope, 2, |message| {
@@ -291,8 +291,8 @@ on_every_system! {
         });
     }
 
-    /// Rule 33: with many posters nothing is lost, nothing comes twice, and the messages of each
-    /// come in its order.
+    /// Rule 33: with many posters, no message is lost or duplicated, and those of each poster come
+    /// in order.
     fn the_messages_of_each_poster_come_in_its_order(system: &System) {
         const POSTERS: usize = 4;
         const EACH: usize = 2_000;
@@ -361,7 +361,7 @@ on_every_system! {
         assert_eq!(port.stats().packets.posted, (POSTERS * EACH) as u64);
     }
 
-    /// Rule 33: a port that takes no more gives the message back.
+    /// Rule 33: a closed port returns the message.
     fn a_closed_port_gives_the_message_back(system: &System) {
         let ledger = Ledger::default();
         let port = system.port::<(), _>(1);
@@ -373,14 +373,14 @@ on_every_system! {
         let (_, message) = refused.into_parts();
         assert_eq!(ledger.alive(), 2);
         drop(message);
-        // What was posted before is still to be had.
+        // The earlier message can still be taken.
         let mut batch = Batch::new();
         assert_eq!(port.wait(&mut batch, system.soon()).unwrap().count(), 1);
         assert_eq!(ledger.alive(), 0);
         assert_eq!(port.wait(&mut batch, system.soon()).unwrap_err().kind(), ErrorKind::Closed);
     }
 
-    /// Rule 33: one that is shutting down, too.
+    /// Rule 33: a port that is shutting down does too.
     fn a_port_that_shuts_down_gives_the_message_back(system: &System) {
         let ledger = Ledger::default();
         let port = system.port::<(), _>(1);
@@ -396,7 +396,7 @@ on_every_system! {
         assert_eq!(ledger.alive(), 0);
     }
 
-    /// Rule 35: the queue has no limit but memory.
+    /// Rule 35: only memory limits the queue.
     fn posts_to_a_live_port_do_not_fail(system: &System) {
         const MANY: usize = 100_000;
         let port = system.port::<(), usize>(1);
@@ -419,7 +419,7 @@ on_every_system! {
         let port = system.port::<(), _>(1);
         (0..100).for_each(|_| port.post(ledger.entry()).unwrap());
         let mut batch = Batch::with_capacity(10);
-        // A few taken, a few handed out and put back.
+        // A few were taken, and a few assigned and returned to the queue.
         let mut packets = port.wait(&mut batch, system.soon()).unwrap();
         assert_eq!(packets.by_ref().take(3).count(), 3);
         drop(packets);

@@ -9,7 +9,8 @@ use crate::kit::takers::{Takers, with_takers};
 use crate::kit::threads::{End, settle, stays, take};
 
 on_every_system! {
-    /// Rule 48: it comes before what the thread has left, the last one first, also behind a full batch.
+    /// Rule 48: it comes before the thread's unread packets, the last one first, even after a full
+    /// batch.
     fn a_message_posted_after_comes_next(system: &System) {
         for room in [1, 2, 64] {
             let port = system.port::<(), usize>(1);
@@ -33,7 +34,7 @@ on_every_system! {
         }
     }
 
-    /// Rule 48: it stays with its thread, however many others wait, as long as that one goes on.
+    /// Rule 48: it stays with its thread while that makes progress, however many others wait.
     fn a_message_posted_after_stays_with_its_thread(system: &System) {
         const ROUNDS: usize = 20;
         system.several_threads_wait();
@@ -47,14 +48,14 @@ on_every_system! {
                     after.post_after(message + 1).unwrap();
                 }
             });
-            // A thread that the system does not run for a millisecond gives its messages up.
+            // A thread that the system does not run for a millisecond loses its messages to others.
             let stays = (0..ROUNDS).any(|_| {
                 let before = port.stats().wakes;
                 port.post(0).unwrap();
                 let taken = [(); 10].map(|()| takers.at_once("the next message is taken"));
                 assert!(taken.iter().map(|(message, _)| *message).eq(0..10), "{taken:?}");
                 settle(system, &port, 3);
-                // One for the first message, and one for a thread that keeps watch.
+                // One for the first message, and one for the watchdog.
                 let wakes = port.stats().wakes - before;
                 let by = taken.map(|(_, number)| number);
                 by.iter().all(|number| *number == by[0]) && wakes <= 2
@@ -63,7 +64,7 @@ on_every_system! {
         });
     }
 
-    /// Rule 48: a thread that blocks, whether it says so or not, loses it to one that may run.
+    /// Rule 48: a thread that blocks, announced or not, loses it to one that may run.
     fn a_message_posted_after_does_not_wait_for_a_handler_that_is_stuck(system: &System) {
         for announces in [true, false] {
             with_takers(system, 2, |scope, port, takers, gate| {
@@ -88,7 +89,8 @@ on_every_system! {
         }
     }
 
-    /// Rule 48: a handler that always goes on lets other packets have their turn, whatever room it gives.
+    /// Rule 48: a handler that always posts again lets other packets have their turn, whatever the
+    /// capacity of its batch.
     fn others_have_their_turn_beside_a_handler_that_goes_on(system: &System) {
         for room in [1, 64] {
             let port = system.port::<(), usize>(1);
@@ -119,7 +121,8 @@ on_every_system! {
         }
     }
 
-    /// Rule 48: also if the handler takes one packet of each batch, and posts before or behind its end.
+    /// Rule 48: the same if the handler takes one packet of each batch, and posts before or after
+    /// its end.
     fn others_have_their_turn_beside_a_handler_that_waits_for_each_packet(system: &System) {
         for behind in [false, true] {
             let port = system.port::<(), usize>(1);
@@ -141,8 +144,8 @@ on_every_system! {
         }
     }
 
-    /// Rule 48: also if the thread has lost what it has put in front: it blocks. And also if it posts two and takes
-    /// one, so that one of an earlier wait is left.
+    /// Rule 48: the same if the thread loses its own messages because it blocks, or if it posts two
+    /// and takes one, so that one of an earlier wait remains.
     fn others_have_their_turn_beside_a_handler_whose_messages_wait_in_the_queue(system: &System) {
         for blocks in [false, true] {
             let port = system.port::<(), usize>(1);
@@ -163,7 +166,7 @@ on_every_system! {
         }
     }
 
-    /// Rule 48: in a row means that the thread has never had nothing left meanwhile.
+    /// Rule 48: the count of messages in a row restarts whenever the thread has no packet left.
     fn a_thread_that_had_nothing_left_posts_as_many_again(system: &System) {
         let port = system.port::<(), usize>(1);
         let mut batch = Batch::new();
@@ -183,7 +186,7 @@ on_every_system! {
         }
     }
 
-    /// Rules 39 and 48: once all are handled no thread keeps watch.
+    /// Rules 39 and 48: when all are handled, no watchdog remains.
     fn nothing_is_watched_when_what_was_posted_after_is_done(system: &System) {
         system.several_threads_wait();
         let port = system.port::<(), usize>(1);
@@ -192,7 +195,7 @@ on_every_system! {
         thread::scope(|scope| {
             let _end = End::of(&port, []);
             takers.start(scope, 1, |message| {
-                // Two at once, so that the second is put before the first has been taken.
+                // Two in one handler, so that the second is posted before the first is taken.
                 if message == 0 {
                     (1..3).for_each(|message| after.post_after(message).unwrap());
                 }
@@ -200,7 +203,7 @@ on_every_system! {
             port.post(0).unwrap();
             let taken = [(); 3].map(|()| takers.at_once("the next message is taken").0);
             assert_eq!(taken, [0, 2, 1]);
-            // A watch ends when nothing has happened for a while.
+            // The watchdog stops when nothing has happened for a while.
             let rests = (0..20).any(|_| {
                 settle(system, &port, 1);
                 let before = port.stats().polls;
@@ -211,7 +214,7 @@ on_every_system! {
         });
     }
 
-    /// Rule 48: packets that others have posted, and that a handler gives back with its batch, are none of those.
+    /// Rule 48: packets that others posted, and that a handler returns with its batch, don't count.
     fn a_handler_with_others_before_it_goes_on_with_its_own(system: &System) {
         let port = system.port::<(), usize>(1);
         (0..200).for_each(|message| port.post(message).unwrap());
@@ -227,7 +230,7 @@ on_every_system! {
         }
     }
 
-    /// Rule 48: a thread that has nothing of this port in its hands posts as usual.
+    /// Rule 48: a thread without packets of this port posts as usual.
     fn a_thread_that_does_not_run_here_posts_as_usual(system: &System) {
         system.several_threads_wait();
         let port = system.port::<(), usize>(1);
@@ -237,7 +240,7 @@ on_every_system! {
         (1..4).for_each(|message| port.post_after(message).unwrap());
         assert_eq!(port.stats().queued, 3);
         assert_eq!([(); 3].map(|()| take(&port)), [1, 2, 3].map(Some));
-        // A thread that says that it blocks does not run.
+        // A thread that announces a block isn't running.
         port.post(4).unwrap();
         port.blocking(|| port.post_after(5).unwrap());
         assert_eq!([(); 2].map(|()| take(&port)), [4, 5].map(Some));
@@ -247,7 +250,8 @@ on_every_system! {
         assert_eq!([(); 2].map(|()| take(&port)), [6, 7].map(Some));
     }
 
-    /// Rule 48: what the thread does not come to is found by its next wait, and lost in no other way.
+    /// Rule 48: the thread's next wait returns the messages it has not reached, and nothing else
+    /// takes them.
     fn what_was_posted_after_a_batch_is_found_by_the_next_wait(system: &System) {
         system.several_threads_wait();
         let port = system.port::<(), usize>(2);
@@ -267,7 +271,7 @@ on_every_system! {
         drop(packets);
         assert!(port.raw().has_packets(&mut Batch::new()).unwrap());
         assert_eq!(take(&port), Some(3));
-        // The thread exits, and leaves one behind.
+        // The thread exits and leaves one message behind.
         thread::scope(|scope| {
             let leaves = scope.spawn(|| {
                 port.post(4).unwrap();
@@ -279,7 +283,7 @@ on_every_system! {
         assert_eq!(take(&port), Some(5));
     }
 
-    /// Rule 48: a port that takes no more gives it back.
+    /// Rule 48: a closed port returns the message.
     fn a_closed_port_gives_back_what_is_posted_after(system: &System) {
         let port: Port<(), usize> = system.port(1);
         port.post(0).unwrap();

@@ -1,4 +1,4 @@
-//! Rule 49: messages that are posted for a time to come.
+//! Rule 49: messages that are posted for a later time.
 
 use std::sync::Arc;
 use std::thread;
@@ -32,24 +32,24 @@ on_every_system! {
         assert_eq!(port.stats().packets.posted, 8);
     }
 
-    /// Rule 49: an instant is of the system's clock.
+    /// Rule 49: an instant belongs to the system's clock.
     fn a_deadline_may_be_an_instant(system: &System) {
         let port = system.port::<(), u8>(1);
         port.post_at(Instant::now() + HOUR, 3).unwrap();
         port.post_at(Instant::now() + 30 * MILLISECOND, 2).unwrap();
-        // One that is over is due at once.
+        // A past instant is due immediately.
         port.post_at(Instant::now(), 1).unwrap();
         assert_eq!([take(&port), take(&port)], [Some(1), Some(2)]);
     }
 
-    /// Rule 49: by time, and at one time in the order of the posts.
+    /// Rule 49: by time, and for equal times in the order of the posts.
     fn messages_for_later_come_in_the_order_of_their_times(system: &System) {
         let port = system.port::<(), usize>(1);
         let times = [7, 3, 3, 9, 1, 7, 3, 0, 9, 1];
         let base = Instant::now() + 20 * MILLISECOND;
         for (number, time) in times.iter().enumerate() {
             if system.kernel().is_some() {
-                // Its clock stands still meanwhile.
+                // The clock stands still meanwhile.
                 port.post_at(MILLISECOND * *time, number).unwrap();
             } else {
                 port.post_at(base + MILLISECOND * *time, number).unwrap();
@@ -62,7 +62,8 @@ on_every_system! {
         }
     }
 
-    /// Rule 49: taken back before its time, a message never comes, and no other one is meant by its name.
+    /// Rule 49: a message that was cancelled before its time never comes, and its id names no other
+    /// message.
     fn a_message_for_later_can_be_taken_back_once(system: &System) {
         let port = system.port::<(), String>(1);
         let post = |text: &str, time| port.post_at(time, text.to_owned()).unwrap();
@@ -83,8 +84,8 @@ on_every_system! {
         assert_eq!(port.wait(&mut batch, system.quiet()).unwrap().count(), 0);
     }
 
-    /// Rule 49: a thread that sleeps for too long is woken, and no other one; nothing happens until a time has
-    /// come.
+    /// Rule 49: one thread whose sleep would be too long is woken. Nothing else happens until a
+    /// time has come.
     fn an_earlier_time_shortens_a_sleep_and_a_later_one_does_not(system: &System) {
         system.several_threads_wait();
         let port = system.port::<(), usize>(2);
@@ -113,7 +114,8 @@ on_every_system! {
         });
     }
 
-    /// Rule 49: whichever thread leaves the port's wait, another one that is idle comes in time.
+    /// Rule 49: whichever thread leaves the port's wait, another idle one takes its message in
+    /// time.
     fn a_long_handler_delays_no_message_for_later_while_another_thread_idles(system: &System) {
         with_takers(system, 3, |scope, port, takers, gate| {
             takers.start(scope, 3, |message| {
@@ -140,7 +142,7 @@ on_every_system! {
         });
     }
 
-    /// Rule 49: with every seat taken the first thread that comes back finds it.
+    /// Rule 49: while every seat is taken, the first thread that returns takes it.
     fn with_every_seat_taken_the_next_thread_finds_what_is_due(system: &System) {
         with_takers(system, 1, |scope, port, takers, gate| {
             takers.start(scope, 2, |message| {
@@ -152,7 +154,7 @@ on_every_system! {
             assert_eq!(takers.hear("the first is busy").0, 0);
             port.post_at(5 * MILLISECOND, 1).unwrap();
             if system.kernel().is_some() {
-                // On a real system the thread that sleeps at the gate is replaced.
+                // On a real system, another thread replaces the one that sleeps at the gate.
                 stays(system, 1, "no thread may take it", || takers.are_silent());
             }
             gate.open();
@@ -161,7 +163,7 @@ on_every_system! {
         });
     }
 
-    /// Rule 49: it comes among the reports of sockets that always have something.
+    /// Rule 49: it comes among the reports of sockets that are always ready.
     fn a_busy_port_finds_what_is_due(system: &System) {
         let port = system.port::<(), usize>(1);
         let (ours, theirs) = system.unix_pair();
@@ -183,7 +185,7 @@ on_every_system! {
         }
     }
 
-    /// Rule 49: a thread that takes nothing sees it.
+    /// Rule 49: `has_packets` reports it.
     fn who_asks_for_packets_is_told_of_what_is_due(system: &System) {
         let port = system.port::<(), usize>(1);
         let begun = now(system);
@@ -199,7 +201,8 @@ on_every_system! {
         assert_eq!(take(&port), Some(1));
     }
 
-    /// Rule 49: a closed port waits for no time; what is left is given back, or dropped with the port, once.
+    /// Rule 49: a closed port does not wait for the time. The remaining messages can be cancelled,
+    /// or are dropped with the port, once.
     fn a_closed_port_hands_out_nothing_that_is_not_due(system: &System) {
         let port: Port<(), Arc<str>> = system.port(1);
         let message: Arc<str> = "message".into();
@@ -222,7 +225,8 @@ on_every_system! {
         assert_eq!(Arc::strong_count(&message), 1);
     }
 
-    /// Rule 49: what is due when a port is closed is handed out, though no thread has looked since.
+    /// Rule 49: a message that is due when a port is closed is delivered, even if no thread has
+    /// polled since.
     fn what_is_due_is_handed_out_by_a_closed_port(system: &System) {
         for shuts_down in [false, true] {
             let port = system.port::<(), u8>(1);
@@ -238,7 +242,7 @@ on_every_system! {
         }
     }
 
-    /// Rule 49: the name of a timer means nothing to another port.
+    /// Rule 49: another port does not accept a timer's id.
     fn a_timer_of_another_port_is_not_cancelled(system: &System) {
         let ports = [system.port::<(), u8>(1), system.port::<(), u8>(1)];
         let timers = [0, 1].map(|which| ports[which].post_at(HOUR, 7).unwrap());
@@ -249,7 +253,7 @@ on_every_system! {
         assert_eq!(ports[1].cancel_post(timers[1]), Some(7));
     }
 
-    /// Rule 49: a thread that goes to sleep sleeps through the time of a message that was taken back.
+    /// Rule 49: a cancelled message does not end a sleep.
     fn a_message_that_was_taken_back_ends_no_sleep(system: &System) {
         let port = system.port::<(), u8>(1);
         let mut batch = Batch::new();
@@ -258,7 +262,7 @@ on_every_system! {
             assert_eq!(port.wait(&mut batch, 20 * MILLISECOND).unwrap().count(), 0);
             port.stats().polls - before
         };
-        // On a busy machine a wait may be over before the thread sleeps, which is a look less.
+        // On a busy machine a wait may end before the thread sleeps, which is one poll less.
         let sleeps_on = (0..20).any(|_| {
             let usually = polls();
             let timer = port.post_at(5 * MILLISECOND, 1).unwrap();
@@ -268,7 +272,7 @@ on_every_system! {
         assert!(sleeps_on);
     }
 
-    /// Rule 49: tens of thousands of them, half of which are taken back.
+    /// Rule 49: tens of thousands of messages, half of which are cancelled.
     fn many_messages_for_later_come_each_once(system: &System) {
         let many = 25_000 * effort();
         let port = system.port::<(), usize>(1);
@@ -298,8 +302,9 @@ on_every_system! {
     }
 }
 
-/// Rule 49: a hundred thousand of them, a third of which are taken back, by a clock that moves only when told: never
-/// early, at once when a thread looks, and in the order of their times, and of the posts of one time.
+/// Rule 49: a hundred thousand messages, a third of which are cancelled, with a clock that only the
+/// test advances. They are never early, come as soon as a thread polls, and are in the order of
+/// their times, and of the posts for equal times.
 #[test]
 fn a_hundred_thousand_messages_for_later_come_in_order_sim() {
     const MANY: usize = 100_000;
@@ -320,7 +325,7 @@ fn a_hundred_thousand_messages_for_later_come_in_order_sim() {
                 wanted.push(number);
             }
         }
-        // Stable: at one time they stay in order.
+        // A stable sort keeps the order of equal times.
         wanted.sort_by_key(|number| time(*number));
         let mut taken = Vec::new();
         let mut batch = Batch::with_capacity(1_000);

@@ -1,6 +1,7 @@
-//! Rules 36, 37 and 39: the concurrency value is reached whenever there is work for it, and no packet stands
-//! for long beside a thread that idles. In virtual time: see [`virtual_time`](super::virtual_time); and on
-//! the system's own kernel, whose processors others may need as well.
+//! Rules 36, 37 and 39: the concurrency value is reached whenever there is work for it, and no
+//! packet waits for long while a thread is idle. The tests run in virtual time (see
+//! [`virtual_time`](super::virtual_time)), and on the system's own kernel, where other programs may
+//! need the processors.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -13,69 +14,70 @@ use testkit::{Socket, System, effort};
 
 use crate::kit::crew::Crew;
 
-/// How many threads there are, and may run.
+/// The number of threads, and of seats.
 const THREADS: [usize; 3] = [2, 4, 16];
 
-/// What a handler takes. The last two are tried only with a `TEST_EFFORT`: the others lie around them.
+/// The time that a handler takes. The last two are tested only if `TEST_EFFORT` is raised, since
+/// they lie between the others.
 const HANDLERS: [Duration; 5] = [micros(1), micros(5), micros(50), micros(2), micros(10)];
 
 fn handlers() -> &'static [Duration] {
     if effort() == 1 { &HANDLERS[..3] } else { &HANDLERS }
 }
 
-/// How soon all threads are at work, and the longest time that a packet may stand beside an idle thread.
+/// The longest time until all threads work, and the longest that a packet may wait while a thread
+/// is idle.
 const SOON: Duration = micros(1_000);
 
-/// The clock moves no further at once while a packet stands, so that the thread that looks after the
-/// port gets up in time.
+/// The largest clock step while a packet waits, so that the watchdog wakes in time.
 const STEP: Duration = micros(5);
 
 const fn micros(number: u64) -> Duration {
     Duration::from_micros(number)
 }
 
-/// A port with as many seats as there are threads, and two sockets for each of them.
+/// A port with as many seats as threads, and two sockets for each thread.
 struct Site<'s> {
     kernel: &'s sim::Kernel,
     crew: Crew<'s>,
     port: Port<usize, ()>,
-    /// What is registered, under which name, and by what it becomes readable.
+    /// The registered sockets, their ids, and their peers, which make them readable.
     ours: Vec<Socket>,
     ids: Vec<Id>,
     theirs: Vec<Socket>,
-    /// What a handler takes, in microseconds.
+    /// The time that a handler takes, in microseconds.
     takes: AtomicU64,
-    /// Handlers leave what there is to read, so that the socket is ready again once it is armed.
+    /// Handlers leave the data unread, so that a socket is ready again once it is armed.
     supply: AtomicBool,
     book: Mutex<Book>,
 }
 
-/// What was ready when, and which thread handled how much.
+/// Records when each socket was ready, and how much each thread handled.
 struct Book {
-    /// Since when each socket has been ready, armed, and in no handler.
+    /// Since when each socket has been ready and armed without a handler.
     since: Vec<Option<Duration>>,
-    /// Sockets that were parked.
+    /// The sockets that were parked.
     parked: Vec<bool>,
-    /// How many packets each thread has handled.
+    /// The number of packets that each thread has handled.
     handled: Vec<u64>,
-    /// When there last was no idle thread.
+    /// The last time at which no thread was idle.
     all_worked: Duration,
 }
 
-/// What was seen in a stretch of time.
+/// Observations over a stretch of time.
 #[derive(Debug, Default)]
 struct Seen {
-    /// Threads at work at once, at most.
+    /// The most threads at work at the same time.
     peak: usize,
-    /// The time that all threads worked, taken together.
+    /// The total working time of all threads.
     work: Duration,
     time: Duration,
-    /// The longest time that a packet stood while a thread was idle, which might have taken it.
+    /// The longest time that a packet waited while an idle thread could have taken it.
     stood: Duration,
 }
 
 impl Seen {
-    /// How many threads worked on the average.
+    /// Returns the average number of working threads.
     fn average(&self) -> f64 {
         self.work.as_secs_f64() / self.time.as_secs_f64()
     }
@@ -118,7 +120,7 @@ impl<'s> Site<'s> {
         self.takes.store(u64::try_from(time.as_micros()).unwrap(), SeqCst);
     }
 
-    /// A packet, in the hands of thread `me`.
+    /// Handles a packet on thread `me`.
     fn handle(&self, me: usize, packet: Packet<'_, usize, ()>) {
         let Packet::Ready(mut ready) = packet else { panic!("no socket, but {packet:?}") };
         let key = *ready.key();
@@ -128,7 +130,7 @@ impl<'s> Site<'s> {
             book.handled[me] += 1;
         }
         self.crew.work(me, micros(self.takes.load(SeqCst)));
-        // Refused once the test is over and has closed the port.
+        // Refused once the test has ended and has closed the port.
         if self.supply.load(SeqCst) {
             self.book().since[key] = Some(self.kernel.now());
             let _ = ready.rearm();
@@ -153,18 +155,18 @@ impl<'s> Site<'s> {
         self.theirs[key].write(b"x").unwrap();
     }
 
-    /// All sockets are ready, and are so again as soon as they are armed.
+    /// Makes all sockets ready, and ready again whenever they are armed.
     fn begin_supply(&self) {
         self.supply.store(true, SeqCst);
         (0..self.theirs.len()).for_each(|key| self.write(key));
     }
 
-    /// What is ready now is handled, and then there is no more.
+    /// Ends the supply: sockets that are ready now are handled for the last time.
     fn end_supply(&self) {
         self.supply.store(false, SeqCst);
     }
 
-    /// Lets `time` pass, or less if `enough` says so: it is told how many threads work.
+    /// Lets `time` pass, or less if `enough` returns true for the number of working threads.
     fn pass(&self, time: Duration, enough: impl Fn(usize) -> bool) -> Seen {
         let mut seen = Seen::default();
         loop {
@@ -188,8 +190,8 @@ impl<'s> Site<'s> {
         }
     }
 
-    /// Lets time pass until all of so many packets are handled: at most as long as one thread would need
-    /// for them, and a little more.
+    /// Lets time pass until all `packets` are handled: at most a little longer than one thread
+    /// would need.
     #[track_caller]
     fn pass_until_idle(&self, packets: usize) -> Seen {
         let handler = micros(self.takes.load(SeqCst));
@@ -201,7 +203,7 @@ impl<'s> Site<'s> {
     }
 }
 
-/// Ends the threads when the test is over, also if it has failed.
+/// Ends the threads at the end of the test, even if it fails.
 struct End<'a>(&'a Site<'a>);
 
 impl Drop for End<'_> {
@@ -212,8 +214,7 @@ impl Drop for End<'_> {
     }
 }
 
-/// Runs `act` on a site all of whose threads wait, on a kernel of its own. A wait brings at most `room`
-/// packets.
+/// Runs `act` on a site whose threads all wait, on a separate kernel. Batches hold `room` packets.
 fn on_site(threads: usize, room: usize, act: impl FnOnce(&Site<'_>)) {
     let on = System::simulated();
     {
@@ -227,7 +228,7 @@ fn on_site(threads: usize, room: usize, act: impl FnOnce(&Site<'_>)) {
                 });
             }
             assert_eq!(site.crew.settle(), 0);
-            // What the threads did when they came is long ago for the port.
+            // For the port, the threads' arrival is long ago.
             site.pass(2 * SOON, |_| false);
             act(site);
         });
@@ -235,7 +236,7 @@ fn on_site(threads: usize, room: usize, act: impl FnOnce(&Site<'_>)) {
     on.assert_nothing_left();
 }
 
-/// What was found to be wrong in any of several situations.
+/// The faults found in several situations.
 #[derive(Default)]
 struct Faults(String);
 
@@ -252,7 +253,7 @@ impl Faults {
     }
 }
 
-/// Every number of threads with every length of a handler, with all sockets ready since just now.
+/// Runs `act` for each number of threads and each handler time, with all sockets just made ready.
 fn with_supply(mut act: impl FnMut(&Site<'_>, usize, Duration)) {
     for threads in THREADS {
         for &handler in handlers() {
@@ -265,18 +266,18 @@ fn with_supply(mut act: impl FnMut(&Site<'_>, usize, Duration)) {
     }
 }
 
-/// The usual room of a batch.
+/// The usual capacity of a batch.
 const ROOM: usize = 64;
 
-/// How long to watch a supply: `many` milliseconds, or `few` of them where these contain thousands of packets. The short
-/// time shows a fault that occurs regularly; `TEST_EFFORT` finds one that occurs now and then.
+/// Returns how long to watch a supply: `many` milliseconds, or `few` if these contain thousands of
+/// packets. The short time reveals a regular fault. `TEST_EFFORT` finds an occasional one.
 fn stretch(few: u32, many: u32, threads: usize, handler: Duration) -> Duration {
     let packets = u128::try_from(threads).unwrap() * 1_000 / handler.as_micros();
     let is_long = packets > 3_000 && effort() == 1;
     micros(1_000) * if is_long { few } else { many }
 }
 
-/// Rule 36: however short the handlers are.
+/// Rule 36: this holds however short the handlers are.
 #[test]
 fn as_many_threads_work_as_may_within_a_millisecond_sim() {
     let mut faults = Faults::default();
@@ -290,15 +291,15 @@ fn as_many_threads_work_as_may_within_a_millisecond_sim() {
     faults.assert_none();
 }
 
-/// Rule 36: and go on doing so as long as there is work. Now and then a port may try for a moment whether
-/// fewer threads would do.
+/// Rule 36: they keep working as long as there is work. From time to time a port may briefly try
+/// whether fewer threads suffice.
 #[test]
 fn as_many_threads_work_as_may_as_long_as_there_is_work_sim() {
     const SHARE: f64 = 0.85;
     let mut faults = Faults::default();
     with_supply(|site, threads, handler| {
         site.pass(SOON, |_| false);
-        // Long enough for a trial, which is half a millisecond of it.
+        // Long enough for a trial, which takes half a millisecond of it.
         let average = site.pass(stretch(4, 10, threads, handler), |_| false).average();
         println!("{threads} threads, {handler:?}: {average:.2} work");
         faults.check(average >= SHARE * f64::from(u32::try_from(threads).unwrap()), || {
@@ -308,10 +309,10 @@ fn as_many_threads_work_as_may_as_long_as_there_is_work_sim() {
     faults.assert_none();
 }
 
-/// Rule 37: as long as there is work packets stand for less, beside an idle thread.
+/// Rule 37: while there is work, a packet waits for less time next to an idle thread.
 #[test]
 fn in_a_supply_no_packet_stands_for_long_beside_an_idle_thread_sim() {
-    // In the queue and then in a batch, also while a trial has fewer threads at work.
+    // In the queue and then in a batch, even while a trial has fewer threads at work.
     const LONG: Duration = micros(200);
     let mut faults = Faults::default();
     with_supply(|site, threads, handler| {
@@ -325,8 +326,8 @@ fn in_a_supply_no_packet_stands_for_long_beside_an_idle_thread_sim() {
     faults.assert_none();
 }
 
-/// Rule 39 (see also 37): when the supply ends all threads go idle, and make no call; and what comes then, one
-/// packet at a time, is always handled by the same thread.
+/// Rule 39 (see also 37): when the supply ends, all threads go idle and make no calls. Then single
+/// packets, one at a time, are always handled by the same thread.
 #[test]
 fn with_the_work_done_all_are_idle_and_a_single_packet_takes_one_of_them_sim() {
     const PAUSES: [Duration; 4] = [Duration::ZERO, micros(20), micros(300), micros(3_000)];
@@ -336,7 +337,7 @@ fn with_the_work_done_all_are_idle_and_a_single_packet_takes_one_of_them_sim() {
         site.pass(stretch(1, 2, threads, handler), |_| false);
         site.end_supply();
         site.pass_until_idle(site.ours.len());
-        // The thread that looks after the port stops when it has seen that nothing happens.
+        // The watchdog stops when it has seen that nothing happens.
         for _ in 0..3 {
             assert_eq!(site.pass(SOON, |_| false).peak, 0, "{situation}: there is no packet");
         }
@@ -349,7 +350,7 @@ fn with_the_work_done_all_are_idle_and_a_single_packet_takes_one_of_them_sim() {
             format!("{situation}: nothing happens, and yet there are {calls:?}")
         });
 
-        // More than one of them may sit in the kernel's wait since there was work for all.
+        // More than one of them may still be in the kernel's wait since all had work.
         for key in 0..threads {
             site.write(key);
             site.pass_until_idle(1);
@@ -371,7 +372,7 @@ fn with_the_work_done_all_are_idle_and_a_single_packet_takes_one_of_them_sim() {
     faults.assert_none();
 }
 
-/// Rule 37: whatever is ready, whatever handlers take, and whatever they took before.
+/// Rule 37: this holds for any ready sockets, any handler times, and any earlier ones.
 #[test]
 fn no_packet_stands_for_long_beside_an_idle_thread_sim() {
     let mut faults = Faults::default();
@@ -386,12 +387,13 @@ fn no_packet_stands_for_long_beside_an_idle_thread_sim() {
     for (threads, room) in THREADS.into_iter().flat_map(|threads| [(threads, 1), (threads, ROOM)]) {
         for handler in [5, 50, 400, 3_000].map(micros) {
             for used_to in [None, Some(micros(2))] {
-                // Half of these, by turns, where each takes long.
+                // Take half of these, alternately, since each takes long.
                 if threads == 16 && effort() == 1 && (room == 1) == used_to.is_some() {
                     continue;
                 }
-                // The port has to find out that handlers take hundreds of times as long as they did; what
-                // a thread has in its batch goes to another one only after a further millisecond.
+                // The port must learn that handlers take hundreds of times as long as before. The
+                // packets in a thread's batch move to another thread only a further millisecond
+                // later.
                 let most = if room == 1 { 2 * SOON } else { 3 * SOON } + SOON / 4;
                 on_site(threads, room, |site| {
                     let situation = |what: String| {
@@ -408,13 +410,13 @@ fn no_packet_stands_for_long_beside_an_idle_thread_sim() {
                         site.pass_until_idle(site.ours.len());
                     }
                     site.handlers_take(handler);
-                    // So many at once.
+                    // This many at the same time.
                     for packets in [2, 3, threads, 2 * threads] {
                         (0..packets).for_each(|key| site.write(key));
                         let stood = site.pass_until_idle(packets).stood;
                         check(most, stood, situation(format!("{packets} at once")));
                     }
-                    // One after the other, while the first ones are handled.
+                    // One after the other, while the first ones are being handled.
                     for distance in [1, 30, 137, 450, 1_100].map(micros) {
                         let mut stood = Duration::ZERO;
                         for key in 0..threads {
@@ -431,8 +433,9 @@ fn no_packet_stands_for_long_beside_an_idle_thread_sim() {
     faults.assert_none();
 }
 
-/// Two threads have had a packet each, so that a trial of one thread begins; the second one stays in its
-/// handler. Then the first one waits, and `offer` gives it something to take: after how long it does.
+/// Two threads have had a packet each, so a trial of one thread begins, and the second one stays in
+/// its handler. Then the first one waits, and `offer` makes a packet. Returns how long it takes
+/// until the packet is taken.
 fn taken_beside_a_long_handler(
     on: &System,
     before: impl Fn(&Port<u32, u32>),
@@ -449,7 +452,7 @@ fn taken_beside_a_long_handler(
         let mut batch = Batch::new();
         while let Ok(timeout) = go.recv() {
             let Ok(packets) = port.wait(&mut batch, timeout) else { return };
-            // A token that is dropped ends its registration.
+            // Dropping a token ends its registration.
             say.send(packets.count()).unwrap();
         }
     };
@@ -490,8 +493,8 @@ fn taken_beside_a_long_handler(
     })
 }
 
-/// Rule 39: a thread that leaves the port to others, since a trial has only one of them at work, looks after
-/// it if the other one stays away.
+/// Rule 39: in a trial with one thread, a thread that has left the port to the other one acts as
+/// its watchdog if that stays away.
 #[test]
 fn a_thread_that_leaves_the_port_to_a_long_handler_looks_after_it_sim() {
     testkit::run(System::simulated, |on| {
@@ -500,7 +503,7 @@ fn a_thread_that_leaves_the_port_to_a_long_handler_looks_after_it_sim() {
     });
 }
 
-/// Rule 33: no thread goes to rest while a message is queued.
+/// Rule 33: no thread goes idle while a message is queued.
 #[test]
 fn a_post_does_not_wait_for_a_long_handler_while_a_trial_has_one_thread_at_work_sim() {
     testkit::run(System::simulated, |on| {
@@ -509,9 +512,9 @@ fn a_post_does_not_wait_for_a_long_handler_while_a_trial_has_one_thread_at_work_
     });
 }
 
-/// Rule 36, where time is real: of two threads neither does nearly all the work while sockets are always
-/// ready and handlers take a few microseconds. Others may need the processors for a while, so there are
-/// several windows.
+/// Rule 36, in real time: with sockets that are always ready and handlers of a few microseconds,
+/// neither of two threads does nearly all the work. Other programs may need the processors for a
+/// while, so there are several windows.
 #[test]
 fn two_threads_share_a_supply_that_one_could_go_on_with_for_ever_epoll() {
     const WINDOWS: u32 = 40;

@@ -1,4 +1,4 @@
-//! Rule 75: what follows if the system refuses for good a call that a port needs.
+//! Rule 75: what happens if the system permanently refuses a call that a port needs.
 
 #[cfg(target_os = "linux")]
 use std::ffi::c_long;
@@ -29,19 +29,19 @@ use crate::kit::packets::{one_shot, refused, the_one, the_token};
 use crate::kit::threads::eventually;
 use crate::kit::threads::{hear, settle};
 
-/// The calls by which an epoll set is asked for events.
+/// The calls that ask an epoll set for events.
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 const WAITS: [c_long; 3] = [libc::SYS_epoll_wait, libc::SYS_epoll_pwait, libc::SYS_epoll_pwait2];
 #[cfg(all(target_os = "linux", not(target_arch = "x86_64")))]
 const WAITS: [c_long; 2] = [libc::SYS_epoll_pwait, libc::SYS_epoll_pwait2];
 
-/// The calls by which sockets are asked what holds of them.
+/// The calls that ask for the current state of sockets.
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 const QUESTIONS: [c_long; 2] = [libc::SYS_poll, libc::SYS_ppoll];
 #[cfg(all(target_os = "linux", not(target_arch = "x86_64")))]
 const QUESTIONS: [c_long; 1] = [libc::SYS_ppoll];
 
-/// How a wait fails that must fail.
+/// Returns the error of a wait that must fail.
 #[track_caller]
 fn failure<K>(port: &Port<K, usize>, on: &System) -> Error {
     match port.wait(&mut Batch::new(), on.soon()) {
@@ -58,7 +58,7 @@ fn assert_posted<K>(port: &Port<K, usize>, on: &System, message: usize) {
     }
 }
 
-/// Each wait of this port fails with this code, but queued packets go first.
+/// Checks that each wait of this port fails with this code, except that queued packets come first.
 fn fails_and_delivers_messages<K>(port: &Port<K, usize>, on: &System, code: i32) {
     let kind = match code {
         EPERM => ErrorKind::Unsupported,
@@ -75,12 +75,13 @@ fn fails_and_delivers_messages<K>(port: &Port<K, usize>, on: &System, code: i32)
         assert_posted(port, on, message);
         assert_eq!(failure(port, on).os_code(), Some(code));
     }
-    // A call that has applied its changes has not failed: the next one does, before it applies anything.
+    // A call that has applied its changes has not failed. The next one fails before it applies
+    // anything.
     let (mut changes, mut batch) = (Changes::new(), Batch::new());
     assert_eq!(port.process(&mut changes, &mut batch, on.soon()).unwrap().count(), 0);
     let refusal = port.process(&mut changes, &mut batch, on.soon()).map(Iterator::count);
     assert_eq!(refusal.unwrap_err().os_code(), Some(code));
-    // A call that takes nothing does not claim that nothing is queued.
+    // `has_packets` does not claim that nothing is queued.
     let looked = port.raw().has_packets(&mut batch);
     assert_eq!(looked.unwrap_err().os_code(), Some(code));
     port.post(7).unwrap();
@@ -109,7 +110,7 @@ fn a_wait_that_the_system_refuses_fails_sim() {
     }
 }
 
-/// Rule 75: the same if it is asked what holds.
+/// Rule 75: the same for the call that asks for the current state.
 #[test]
 fn a_wait_whose_questions_the_system_refuses_fails_sim() {
     for system in [System::simulated(), System::simulated_kqueue()] {
@@ -125,7 +126,7 @@ fn a_wait_whose_questions_the_system_refuses_fails_sim() {
             fails_and_delivers_messages(&port, &system, code);
             kernel.refuse_questions(None);
             assert_eq!(failure(&port, &system).os_code(), Some(code));
-            // It is there still, and comes once.
+            // It is still there, and comes once.
             let token = the_token(&port, &system);
             assert_eq!(ours.read(&mut [0; 4]).unwrap(), 1);
             token.rearm().unwrap();
@@ -136,7 +137,8 @@ fn a_wait_whose_questions_the_system_refuses_fails_sim() {
     }
 }
 
-/// Rule 75: a thread that does not run here checks while it enables; the next wait reports the refusal.
+/// Rule 75: a thread that is not running on the port checks while it enables. The next wait reports
+/// the refusal.
 #[test]
 fn who_arms_without_running_leaves_it_to_the_next_wait_sim() {
     for system in [System::simulated(), System::simulated_kqueue()] {
@@ -160,7 +162,7 @@ fn who_arms_without_running_leaves_it_to_the_next_wait_sim() {
     }
 }
 
-/// A wait has ended with packets, or with this refusal.
+/// Checks that a wait has ended with packets or with this refusal.
 #[cfg(target_os = "linux")]
 #[track_caller]
 fn has_ended(told: Result<usize, Option<i32>>, code: i32) {
@@ -198,7 +200,8 @@ fn every_thread_is_told_that_the_system_refuses_sim() {
                 }
                 settle(&system, &port, 3);
                 kernel.refuse_waits(Some(EPERM));
-                // It brings one thread out of the wait that it has entered before. That and each other one finds out.
+                // The edge ends the wait that one thread had already entered. That thread and each
+                // other one get the error.
                 far.write(b"x").unwrap();
                 for _ in 0..3 {
                     assert_eq!(hear(&system, &heard, "each wait fails"), Some(EPERM));
@@ -218,8 +221,8 @@ fn every_thread_is_told_that_the_system_refuses_sim() {
     }
 }
 
-/// Runs the test `name` once more for each code, in a process in which these calls fail with it from the start; the code, if
-/// it is this process.
+/// Runs the test `name` again for each code, in a process in which these calls fail with that code
+/// from the start. Returns the code if this is such a process.
 #[cfg(target_os = "linux")]
 fn in_sandboxes(name: &str, calls: &[c_long], codes: &[i32]) -> Option<i32> {
     let code = sandbox::code();
@@ -233,7 +236,8 @@ fn in_sandboxes(name: &str, calls: &[c_long], codes: &[i32]) -> Option<i32> {
     code
 }
 
-/// Has these calls fail in all threads of this process, from now on. False if the system has no sandboxes.
+/// Makes these calls fail in all threads of this process from now on. Returns false if the system
+/// has no sandboxes.
 #[cfg(target_os = "linux")]
 fn refuse_from_now_on(calls: &[c_long], code: i32) -> bool {
     let done = sandbox::refuse_from_now_on(calls, code);
@@ -243,13 +247,13 @@ fn refuse_from_now_on(calls: &[c_long], code: i32) -> bool {
     done.is_ok()
 }
 
-/// This system, in each way in which its ports watch sockets.
+/// Returns this system with each of its kinds of reactor.
 #[cfg(target_os = "linux")]
 fn each_way() -> [System; 2] {
     [System::native(), System::native().one_shot()]
 }
 
-/// Rule 75: in a process that may not wait on epoll sets.
+/// Rule 75: the process may not wait on epoll sets.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_wait_that_the_system_refuses_from_the_start_fails_epoll() {
@@ -265,7 +269,7 @@ fn a_wait_that_the_system_refuses_from_the_start_fails_epoll() {
     }
 }
 
-/// Rule 75: the same from some time on, while threads wait.
+/// Rule 75: the refusal starts later, while threads wait.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_wait_that_the_system_refuses_later_fails_epoll() {
@@ -300,7 +304,7 @@ fn a_wait_that_the_system_refuses_later_fails_epoll() {
             waiting.close();
             return;
         }
-        // The one in the kernel's wait has entered it before.
+        // The thread in the kernel's wait has entered it before the refusal.
         for _ in 0..2 {
             waiting.post(1).unwrap();
             has_ended(hear(&system, &heard, "each wait ends"), libc::EPERM);
@@ -312,17 +316,17 @@ fn a_wait_that_the_system_refuses_later_fails_epoll() {
     });
 }
 
-/// Rule 75: in a process that may not ask what holds.
+/// Rule 75: the process may not query the current state of sockets.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_wait_whose_questions_the_system_refuses_fails_epoll() {
     let name = "refusals::a_wait_whose_questions_the_system_refuses_fails_epoll";
-    // The standard library makes this call when a program starts, and goes on after these errors.
+    // The standard library makes this call when a program starts, and tolerates these errors.
     let Some(code) = in_sandboxes(name, &QUESTIONS, &[libc::ENOMEM, libc::EINVAL]) else { return };
     questions_are_refused(&System::native(), || code);
 }
 
-/// Rule 75: the same from some time on.
+/// Rule 75: the refusal starts later.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_wait_whose_questions_the_system_refuses_later_fails_epoll() {
@@ -353,7 +357,7 @@ fn questions_are_refused(system: &System, refuse: impl FnOnce() -> i32) {
     fails_and_delivers_messages(&port, system, code);
 }
 
-/// Rule 75: another call takes the place of a refused one.
+/// Rule 75: another call replaces the refused one.
 #[cfg(target_os = "linux")]
 #[test]
 fn without_exact_waits_there_are_others_epoll() {
@@ -373,8 +377,8 @@ fn without_exact_waits_there_are_others_epoll() {
     }
 }
 
-/// Rule 75: an operation on a socket whose call the system refuses for good has failed, though the error be one that passes
-/// as a rule.
+/// Rule 75: if the system permanently refuses the call of a socket operation, the operation fails,
+/// even if the error is usually transient.
 #[cfg(target_os = "linux")]
 #[test]
 fn an_accept_that_the_system_refuses_fails_epoll() {
@@ -396,7 +400,7 @@ fn an_accept_that_the_system_refuses_fails_epoll() {
     }
 }
 
-/// Rule 75: the same of receives and sends.
+/// Rule 75: the same for receives and sends.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_receive_or_send_that_the_system_refuses_fails_epoll() {
@@ -415,7 +419,7 @@ fn a_receive_or_send_that_the_system_refuses_fails_epoll() {
     }
 }
 
-/// Rule 75: without the call that reads from the page cache, files are read.
+/// Rule 75: files are read without the call that reads from the page cache.
 #[cfg(target_os = "linux")]
 #[test]
 fn without_reads_at_once_files_are_read_epoll() {
@@ -436,7 +440,7 @@ fn without_reads_at_once_files_are_read_epoll() {
     }
 }
 
-/// Rule 75: a ring is tried before it is relied on.
+/// Rule 75: a ring is tested before it is used.
 #[cfg(target_os = "linux")]
 #[test]
 fn where_a_ring_can_be_made_and_not_used_threads_do_it_epoll() {
@@ -460,8 +464,8 @@ fn where_a_ring_can_be_made_and_not_used_threads_do_it_epoll() {
     eventually(&system, "no thread of a ring is left", || !has_thread("port-ring"));
 }
 
-/// Rule 75: a ring that the kernel refuses to go on with gives its work to threads. Operations that the kernel has end when they are
-/// done.
+/// Rule 75: a ring that the kernel refuses later passes its work to threads. Operations that the
+/// kernel already has end when they are done.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_ring_that_is_refused_later_gives_its_work_to_threads_epoll() {
@@ -486,7 +490,7 @@ fn a_ring_that_is_refused_later_gives_its_work_to_threads_epoll() {
     for id in &ids {
         reads.push(port.start(*id, Operation::read_at(room(1), 0)).unwrap());
     }
-    // The kernel has them once it has done a later write.
+    // When the kernel has done a later write, it has them too.
     let scratch = fs::File::from(system.file(b"").descriptor().try_clone_to_owned().unwrap());
     let file = port.associate_shared(SharedSource::new(scratch)).unwrap();
     port.start(file, Operation::write_at(b"one".to_vec(), 0)).unwrap();
@@ -495,7 +499,7 @@ fn a_ring_that_is_refused_later_gives_its_work_to_threads_epoll() {
     if !refuse_from_now_on(&[libc::SYS_io_uring_enter], libc::EPERM) {
         return;
     }
-    // Later operations are done by threads.
+    // Threads perform later operations.
     for _ in 0..20 {
         port.start(file, Operation::write_at(b"two".to_vec(), 0)).unwrap();
         assert_eq!(finished(&port, &system).error(), None);
@@ -505,7 +509,7 @@ fn a_ring_that_is_refused_later_gives_its_work_to_threads_epoll() {
     port.start(file, Operation::read_at(room(3), 0)).unwrap();
     assert_eq!(read(finished(&port, &system).into_parts().1), Ok(b"two".to_vec()));
     assert_eq!(port.stats().file_engine, "threads");
-    // The kernel has these, and cannot be asked to cancel the first. It ends when its bytes come.
+    // The kernel has these, and can't be asked to cancel the first. It ends when its bytes arrive.
     assert!(port.cancel(reads[0]).unwrap());
     assert_eq!(port.wait(&mut Batch::new(), system.quiet()).unwrap().count(), 0);
     for (place, bytes) in [b"a", b"b"].into_iter().enumerate() {
@@ -514,7 +518,7 @@ fn a_ring_that_is_refused_later_gives_its_work_to_threads_epoll() {
         assert_eq!(came.operation(), reads[place]);
         assert_eq!(read(came.into_parts().1), Ok(bytes.to_vec()));
     }
-    // The last one outlives its port, and ends with its pipe.
+    // The last operation outlives its port, and ends with its pipe.
     drop(port);
     assert!(has_thread("port-ring"));
     drop(writers);
@@ -523,7 +527,7 @@ fn a_ring_that_is_refused_later_gives_its_work_to_threads_epoll() {
     });
 }
 
-/// Rule 75: where a ring was asked for by name, operations fail with the kernel's code.
+/// Rule 75: if a ring was requested, operations fail with the kernel's code.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_ring_that_was_asked_for_and_is_refused_later_fails_operations_epoll() {
@@ -552,12 +556,12 @@ fn a_ring_that_was_asked_for_and_is_refused_later_fails_operations_epoll() {
     eventually(&system, "no thread is left", || !has_thread("port-ring"));
 }
 
-/// Whether this process has a thread of this name.
+/// Returns whether this process has a thread with this name.
 #[cfg(target_os = "linux")]
 fn has_thread(name: &str) -> bool {
     let tasks = fs::read_dir("/proc/self/task").unwrap();
     tasks.filter_map(Result::ok).any(|task| {
-        // It may have ended meanwhile.
+        // The thread may have exited meanwhile.
         let named = fs::read_to_string(task.path().join("comm")).unwrap_or_default();
         named.trim_end() == name
     })

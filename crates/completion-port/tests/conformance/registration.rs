@@ -1,4 +1,4 @@
-//! Rules 8 to 11 and 15: what a registration is, and whose descriptor it is.
+//! Rules 8 to 11 and 15: what a registration is, and which descriptors it may have.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -136,13 +136,13 @@ on_every_system! {
         assert!(!refused.error().is_on_another_port());
         let (error, key) = refused.into_parts();
         assert_eq!((error.call(), key), (Call::Register, "second"));
-        // The first one is untouched: its key, its filter.
+        // The first one is untouched: its key and its filter.
         assert_quiet(&port, system);
         theirs.write(b"x").unwrap();
         let held = ready(&port, system);
         assert_eq!((held.id(), *held.key(), held.events()), (id, "first", Events::IN));
         assert_quiet(&port, system);
-        // Also while the key is out with a handler, and while it is parked.
+        // The same while the key is out with a handler, and while it is parked.
         let again = Registration::new(&ours, "third", Interest::ALL, OneShot::Level);
         assert_eq!(port.register(again).unwrap_err().into_parts().1, "third");
         held.park().unwrap();
@@ -169,7 +169,7 @@ on_every_system! {
         assert_eq!(named(&port), Some(id));
         held.park().unwrap();
         assert_eq!(named(&port), Some(id));
-        // It is good for what the refusal is mostly about.
+        // The id can be used for the usual next step after a refusal.
         port.enable(named(&port).unwrap(), Interest::OUT, OneShot::Level).unwrap();
         assert_eq!(report(&port, system), Events::OUT);
         let number = closed(system);
@@ -202,7 +202,7 @@ on_every_system! {
             drop(event);
             let latter = system.event();
             if latter.number() != number {
-                // Another test was quicker.
+                // Another test took the number first.
                 continue;
             }
             assert_eq!(port.id_of(&latter), None, "the number names another object");
@@ -225,7 +225,8 @@ on_every_system! {
         theirs.write(b"x").unwrap();
         assert_eq!(report(&port, system), Events::IN);
         assert_quiet(&other, system);
-        // Removed here it is free there, at once: before the packet of the removal is taken.
+        // After its removal here, it can be registered there immediately, before the removal's
+        // packet is taken.
         port.remove(id).unwrap();
         register(&other, &ours, "elsewhere", Interest::IN, ONE_SHOT_LEVEL);
         assert_eq!(report(&other, system), Events::IN);
@@ -304,7 +305,7 @@ on_every_system! {
             drop(former);
             let latter = system.event();
             if latter.number() != number {
-                // Another test was quicker.
+                // Another test took the number first.
                 continue;
             }
             register(&other, &latter, "latter", Interest::IN, ONE_SHOT_LEVEL);

@@ -24,17 +24,17 @@ on_every_system! {
         assert_eq!(system.port::<(), ()>(3).concurrency(), 3);
     }
 
-    /// Rule 36: the limit of one.
+    /// Rule 36: the limit is one.
     fn at_most_one_of_eight_threads_runs(system: &System) {
         at_most(system, 1);
     }
 
-    /// Rule 36: two.
+    /// Rule 36: the limit is two.
     fn at_most_two_of_eight_threads_run(system: &System) {
         at_most(system, 2);
     }
 
-    /// Rule 36: four.
+    /// Rule 36: the limit is four.
     fn at_most_four_of_eight_threads_run(system: &System) {
         at_most(system, 4);
     }
@@ -64,8 +64,7 @@ on_every_system! {
         });
     }
 
-    /// Rule 37: threads are released in the opposite order of their coming, packets in that of
-    /// theirs.
+    /// Rule 37: the thread that arrived last is released first, for the packet that arrived first.
     fn the_thread_that_came_last_is_released_first(system: &System) {
         with_takers(system, 8, |scope, port, takers, gate| {
             takers.start(scope, 4, |_| gate.pass());
@@ -77,7 +76,8 @@ on_every_system! {
         });
     }
 
-    /// Rule 37: also where packets take long, so that several threads sleep in the kernel's wait.
+    /// Rule 37: the same where packets take long, so that several threads sleep in the kernel's
+    /// wait.
     fn a_crowd_in_the_kernels_wait_is_released_newest_first(system: &System) {
         system.not_on_wine("completion port that releases the newest thread first");
         system.several_threads_wait();
@@ -91,13 +91,13 @@ on_every_system! {
             for message in 0..4 {
                 port.post(message).unwrap();
                 assert_eq!(takers.hear("a message is taken"), (message, 3 - message));
-                // The others sleep, also the one that looks after the port from now on.
+                // The others sleep, including the one that is the watchdog from now on.
                 settle(system, &port, 3 - message);
             }
         });
     }
 
-    /// Rule 37: a thread that comes back while packets are queued is served before those that wait.
+    /// Rule 37: a thread that returns while packets are queued is served before waiting threads.
     fn a_thread_that_comes_back_takes_the_next_packet_itself(system: &System) {
         system.several_threads_wait();
         let port = system.port_without_detection::<(), usize>(1);
@@ -119,8 +119,8 @@ on_every_system! {
     }
 }
 
-/// Rule 37: of several threads in the kernel's wait the oldest is interrupted by a signal, which would
-/// make it the newest there.
+/// Rule 37: a signal interrupts the oldest of several threads in the kernel's wait. Restarting its
+/// wait would make it the newest there.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_signal_changes_nothing_in_the_order_of_a_crowd_epoll() {
@@ -148,16 +148,17 @@ fn a_signal_changes_nothing_in_the_order_of_a_crowd_epoll() {
             assert!(heard.try_recv().is_err());
             port.post(1).unwrap();
             if hear(on, &heard, "the message is taken") != 1 {
-                // A thread that wakes just then for another reason takes the message. A wrong order fails each time.
+                // A thread that wakes at that moment for another reason takes the message. A wrong
+                // order fails each time.
                 testkit::late();
             }
         });
     });
 }
 
-/// Eight threads run with messages, a part of which their handlers post; never more than `limit` of
-/// them at once. The handlers do not sleep, except for the port's own lock. A thread that is found
-/// waiting for that, because the machine is busy, may be one more when it goes on (rule 39).
+/// Eight threads run with messages, some of which their handlers post, and never more than `limit`
+/// at the same time. The handlers sleep only on the port's own lock. On a busy machine a thread may
+/// be found asleep there, and then be one too many when it continues (rule 39).
 fn at_most(on: &System, limit: usize) {
     const FROM_OUTSIDE: usize = 200;
     const ALL: usize = 2 * FROM_OUTSIDE;

@@ -39,7 +39,7 @@ on_every_system! {
         assert_eq!(ledger.alive(), 0);
     }
 
-    /// Rule 29: one that is enabled, disabled, a spent one-shot, or persistent.
+    /// Rule 29: the registration is enabled, disabled, a spent one-shot, or persistent.
     fn removal_works_in_every_state(system: &System) {
         system.not_by_polls("edge that is told once if it was not drained");
         let port = system.port::<&str, usize>(1);
@@ -83,8 +83,8 @@ on_every_system! {
         assert_eq!(port.stats().registered, 0);
     }
 
-    /// Rule 29: nothing of a registration is dequeued after its removal, and what is queued becomes
-    /// the removal.
+    /// Rule 29: no packet of a registration comes after its removal, and a queued one becomes the
+    /// removal.
     fn removal_of_a_queued_registration_replaces_its_packet(system: &System) {
         let port = system.port::<&str, usize>(1);
         let (ours, theirs) = system.unix_pair();
@@ -95,7 +95,7 @@ on_every_system! {
         assert_quiet(&port, system);
     }
 
-    /// Rule 29: whatever several threads do with clones of the key meanwhile.
+    /// Rule 29: this holds whatever several threads do with clones of the key meanwhile.
     fn removal_is_the_last_packet_of_a_persistent_key(system: &System) {
         system.several_threads_wait();
         let ledger = Ledger::default();
@@ -120,7 +120,7 @@ on_every_system! {
                     });
                 });
             }
-            // The byte is never read: packet after packet, to all of them.
+            // The byte is never read, so all threads get packet after packet.
             theirs.write(b"x").unwrap();
             eventually(system, "packets come", || reported.load(SeqCst) > 200);
             port.remove(id).unwrap();
@@ -136,8 +136,8 @@ on_every_system! {
         assert_eq!(ledger.alive(), 0);
     }
 
-    /// Rule 29: to remove again while the packet is on its way changes nothing; to enable then is
-    /// refused.
+    /// Rule 29: removing again while the packet is pending changes nothing, and enabling then
+    /// fails.
     fn removing_twice_makes_one_packet(system: &System) {
         let port = system.port::<&str, usize>(1);
         let (ours, _theirs) = system.unix_pair();
@@ -152,7 +152,7 @@ on_every_system! {
         assert_quiet(&port, system);
     }
 
-    /// Rule 29: once the last packet has been taken there is no such registration.
+    /// Rule 29: once the last packet has been taken, the registration does not exist.
     fn removing_what_has_ended_is_refused_and_makes_no_packet(system: &System) {
         let port = system.port::<&str, usize>(1);
         let (ours, theirs) = system.unix_pair();
@@ -165,7 +165,7 @@ on_every_system! {
             assert_eq!(refused(port.remove_and_wait(id, system.soon())), gone);
             assert_eq!(refused(port.disable(id)), gone);
             assert_eq!(refused(port.enable(id, Interest::IN, OneShot::Level)), gone);
-            // Nor does the old name become that of the next registration, which gets its place.
+            // The old id does not name the next registration either, which gets the same slot.
             let again = port.register(one_shot(&ours, "again")).unwrap();
             assert_ne!(again, id);
             assert_eq!(refused(port.remove(id)), gone);
@@ -178,7 +178,7 @@ on_every_system! {
         assert_quiet(&port, system);
     }
 
-    /// Rule 29: the number may be registered again before the old key has come back.
+    /// Rule 29: the number may be registered again before the old key is returned.
     fn a_descriptor_may_be_registered_again_before_its_removal_was_taken(system: &System) {
         let (here, there) = (system.port::<&str, usize>(1), system.port::<&str, usize>(1));
         let (ours, theirs) = system.unix_pair();
@@ -198,7 +198,7 @@ on_every_system! {
         drop(token);
     }
 
-    /// Rule 29: while the key is out, removal takes effect when it comes back.
+    /// Rule 29: while the key is out, the removal takes effect when the key returns.
     fn removal_while_the_key_is_out_takes_effect_when_it_comes_back(system: &System) {
         let port = system.port::<&str, usize>(1);
         let (ours, theirs) = system.unix_pair();
@@ -229,7 +229,7 @@ on_every_system! {
         }
     }
 
-    /// Rule 29: if it does not come back there is no packet.
+    /// Rule 29: if the key does not return, there is no packet.
     fn removal_of_a_key_that_the_handler_keeps_or_drops_makes_no_packet(system: &System) {
         let ledger = Ledger::default();
         let port = system.port::<Entry, usize>(1);
@@ -253,7 +253,7 @@ on_every_system! {
         assert_eq!(port.stats().registered, 0);
     }
 
-    /// Rule 29: a token that is dropped or gives its key away ends the registration.
+    /// Rule 29: a token that is dropped or gives up its key ends the registration.
     fn a_token_that_is_not_armed_again_ends_the_registration(system: &System) {
         let ledger = Ledger::default();
         let port = system.port::<Entry, usize>(1);
@@ -272,7 +272,8 @@ on_every_system! {
         assert_eq!(ledger.alive(), 0);
     }
 
-    /// Rule 29: the key itself comes back, and no packet, in every state in which the port has it.
+    /// Rule 29: in every state in which the port has the key, the call returns it and there is no
+    /// packet.
     fn remove_and_wait_gives_the_key_back_at_once(system: &System) {
         let ledger = Ledger::default();
         let port = system.port::<Entry, usize>(1);
@@ -320,7 +321,7 @@ on_every_system! {
         let id = queue(&port, system, &ours, write, key, other);
         collect(id, number);
         assert_eq!(port.stats().queued, 0);
-        // Persistent, queued for a check by its last packet.
+        // Persistent, and queued for a check by its last packet.
         let key = ledger.entry();
         let number = key.number;
         let id = port.register(repeated(&ours, key)).unwrap();
@@ -328,7 +329,7 @@ on_every_system! {
         collect(id, number);
     }
 
-    /// Rule 29: a packet that was handed to a thread which has not come to it is not delivered.
+    /// Rule 29: a packet in the batch of a thread that has not reached it is not delivered.
     fn remove_and_wait_takes_the_key_out_of_a_batch_that_is_out(system: &System) {
         let port = system.port::<usize, usize>(1);
         let sockets: Vec<_> = (0..3).map(|_| system.unix_pair()).collect();
@@ -346,8 +347,8 @@ on_every_system! {
         let other = (*first.key() + 1) % 3;
         let last = (other + 1) % 3;
         let (port, id, soon) = (&port, ids[last], system.soon());
-        // By another thread, while this one is in its batch; and by the thread itself, which gives
-        // its batch back first.
+        // Removed by another thread, while this one has a batch, and by this thread itself, which
+        // first returns its batch.
         thread::scope(|scope| {
             let removed = scope.spawn(move || port.remove_and_wait(id, soon).unwrap());
             assert_eq!(removed.join().unwrap(), last);
@@ -359,7 +360,7 @@ on_every_system! {
         assert_quiet(port, system);
     }
 
-    /// Rule 29: while the key is out it waits for it.
+    /// Rule 29: it waits for a key that is out.
     fn remove_and_wait_waits_for_a_key_that_is_out(system: &System) {
         let port = system.port::<&str, usize>(1);
         let (ours, theirs) = system.unix_pair();
@@ -401,7 +402,7 @@ on_every_system! {
         }
     }
 
-    /// Rule 29: after its time is over it is a removal like any other.
+    /// Rule 29: after the timeout it is a removal like any other.
     fn remove_and_wait_whose_time_is_over_is_an_ordinary_removal(system: &System) {
         let port = system.port::<&str, usize>(1);
         let (ours, theirs) = system.unix_pair();
@@ -434,8 +435,8 @@ on_every_system! {
             let mut batch = Batch::new();
             let packet = port.wait(&mut batch, None).unwrap().next();
             let Some(Packet::Ready(token)) = packet else { panic!("no packet") };
-            // Another thread has the key, and gives it back after it got a message: for that it
-            // needs this thread's seat.
+            // Another thread has the key, and returns it after it gets a message. For that it needs
+            // this thread's seat.
             scope.spawn(move || {
                 let mut batch = Batch::new();
                 let packet = port.wait(&mut batch, None).unwrap().next();
@@ -450,7 +451,8 @@ on_every_system! {
     }
 }
 
-/// Rule 29: virtual time is over when its clock says so, however long that takes.
+/// Rule 29: a timeout in virtual time passes when the virtual clock says so, however long that
+/// takes.
 #[test]
 fn remove_and_wait_waits_by_the_clock_of_its_kernel_sim() {
     const HOUR: Duration = Duration::from_secs(3600);
@@ -463,7 +465,7 @@ fn remove_and_wait_waits_by_the_clock_of_its_kernel_sim() {
             let id = port.register(one_shot(&ours, "key")).unwrap();
             (id, the_token(&port, on))
         };
-        // The automatic clock: an hour passes at once.
+        // The automatic clock: an hour passes immediately.
         let (id, token) = held();
         assert_eq!(refused(port.remove_and_wait(id, HOUR)), ErrorKind::TimedOut);
         assert_eq!(kernel.now(), HOUR);

@@ -14,7 +14,7 @@ use crate::kit::threads::{
 };
 
 on_every_system! {
-    /// Rule 38: a wait that ends for lack of time leaves its thread running.
+    /// Rule 38: a wait that times out leaves its thread running.
     fn a_thread_whose_time_is_over_counts_as_running(system: &System) {
         system.several_threads_wait();
         let port = system.port_without_detection::<(), usize>(1);
@@ -50,7 +50,7 @@ on_every_system! {
         });
     }
 
-    /// Rule 38: with every seat taken nothing is handed out, however the others ask.
+    /// Rule 38: while every seat is taken, nothing is delivered, however the other threads ask.
     fn with_every_seat_taken_nobody_gets_a_packet(system: &System) {
         with_takers(system, 1, |scope, port, takers, gate| {
             takers.start(scope, 1, |_| gate.pass());
@@ -62,8 +62,8 @@ on_every_system! {
             }
             assert_eq!(port.stats().queued, 2);
             gate.open();
-            // This thread runs as well now, because its time was over, until it waits again. Then
-            // it takes what the other one leaves.
+            // This thread also runs now, because its wait timed out, until it waits again. Then it
+            // takes what the other one leaves.
             let mut seen = vec![0];
             while seen.len() < 3 {
                 let packets = port.wait(&mut batch, Duration::ZERO).unwrap();
@@ -78,7 +78,7 @@ on_every_system! {
         });
     }
 
-    /// Rule 38: spinning is running, for however long.
+    /// Rule 38: a spinning thread counts as running, for however long.
     fn a_thread_that_spins_keeps_its_seat(system: &System) {
         with_takers(system, 1, |scope, port, takers, gate| {
             takers.start(scope, 2, |message| {
@@ -106,7 +106,7 @@ on_every_system! {
 
     /// Rule 38.
     fn a_thread_that_panics_frees_its_seat(system: &System) {
-        // Without the words that a panic prints.
+        // Without the message that a panic prints.
         a_seat_is_freed_by(system, two_ports(system), |_| resume_unwind(Box::new("on purpose")));
     }
 
@@ -129,7 +129,7 @@ on_every_system! {
             takers.start(scope, 2, |_| {});
             scope.spawn(move || {
                 assert_eq!(take(port), Some(0));
-                // Ends when the test gives up as well.
+                // Ends when the test gives up, too.
                 let _ = port.blocking(|| blocked.recv());
                 assert!(port.stats().running >= 1, "it runs again");
             });
@@ -143,7 +143,7 @@ on_every_system! {
         });
     }
 
-    /// Rule 38: the end of an inner block is not that of the outer one.
+    /// Rule 38: the end of an inner block does not end the outer one.
     fn blocking_within_blocking_ends_with_the_outer_one(system: &System) {
         system.several_threads_wait();
         let port = system.port_without_detection::<(), usize>(1);
@@ -191,7 +191,8 @@ on_every_system! {
         assert_eq!(port.wait(&mut batch, system.quiet()).unwrap().count(), 0);
     }
 
-    /// Rule 38: a thread that has no packets of the port may say so too, which changes nothing.
+    /// Rule 38: a thread without packets of the port may also announce a block, which changes
+    /// nothing.
     fn blocking_without_a_seat_changes_nothing(system: &System) {
         let port = system.port_without_detection::<(), usize>(1);
         let before = port.stats();
@@ -199,8 +200,8 @@ on_every_system! {
         assert_eq!(port.stats(), before);
     }
 
-    /// Rule 38: a thread that says that it blocks keeps no other packet of its batch from the
-    /// others.
+    /// Rule 38: when a thread announces a block, the other packets of its batch go to other
+    /// threads.
     fn what_a_blocking_thread_has_not_looked_at_goes_to_others(system: &System) {
         system.several_threads_wait();
         let port = system.port_without_detection::<(), usize>(1);

@@ -1,4 +1,4 @@
-//! Rule 6: packets that a thread has taken and does not come to go to other threads.
+//! Rule 6: packets that a thread was given and does not reach go to other threads.
 
 use std::sync::{Mutex, mpsc};
 use std::thread;
@@ -11,8 +11,9 @@ use crate::kit::operations::{Shared, room};
 use crate::kit::packets::each_packet;
 use crate::kit::threads::{End, Gate, hear, now, script, settle, take};
 
-/// A thread has a batch of operations, comes to the first one, and does `stick` before it looks for the next.
-/// Another thread gets the others, each once, and the first one none of them.
+/// A thread has a batch of operations, takes the first one, and calls `stick` before it looks for
+/// the next. Checks that another thread gets the others, each once, and that the first one gets
+/// none of them.
 fn the_others_are_done_elsewhere(
     system: &System,
     limit: usize,
@@ -30,7 +31,7 @@ fn the_others_are_done_elsewhere(
     for (number, far) in far[1..].iter().enumerate() {
         far.write(&[u8::try_from(number).unwrap()]).unwrap();
     }
-    // It has ended when it is found; the others are to be tried by the thread that comes to them.
+    // The first has ended when it is found. The thread that reaches the others tries them.
     operations.push(port.start(ids[0], Operation::send(b"sent".to_vec())).unwrap());
     let (say, heard) = mpsc::channel();
     let done = |packet: Packet<'_, Shared, u32>| {
@@ -45,7 +46,7 @@ fn the_others_are_done_elsewhere(
             let me = thread::current().id();
             script(system, me, false);
             let mut batch = Batch::new();
-            // All of it, since no other thread has come.
+            // The batch has all of them, since no other thread has arrived.
             let mut packets = port.wait(&mut batch, None).unwrap();
             assert_eq!(port.stats().queued, 0);
             said.send((done(packets.next().unwrap()), me)).unwrap();
@@ -77,13 +78,14 @@ fn the_others_are_done_elsewhere(
 }
 
 on_every_system! {
-    /// Rules 6 and 54: operations that a thread has taken, and does not come to since it spins, are tried by another one.
+    /// Rules 6 and 54: if a thread does not reach its operations because it spins, another one
+    /// tries them.
     fn operations_of_a_thread_that_spins_are_done_by_another_one(system: &System) {
         let gate = Gate::default();
         the_others_are_done_elsewhere(system, 2, || gate.pass(), || gate.open());
     }
 
-    /// Rules 6 and 54: the same of a thread that sleeps, at a port that lets one run.
+    /// Rules 6 and 54: the same for a thread that sleeps, on a port with one seat.
     fn operations_of_a_thread_that_sleeps_are_done_by_another_one(system: &System) {
         system.not_on_windows("call that reports a sleeping thread");
         let (go_on, told) = mpsc::channel::<()>();
@@ -96,8 +98,8 @@ on_every_system! {
         the_others_are_done_elsewhere(system, 1, sleep, || drop(go_on));
     }
 
-    /// Rule 6: what a caller has moved elsewhere cannot be taken back, so that it should take less at a time
-    /// where threads are found asleep.
+    /// Rule 6: packets that a caller has copied elsewhere can't be taken back, so where threads are
+    /// found asleep it should take fewer at a time.
     fn who_can_give_nothing_back_is_advised_to_take_less_where_threads_sleep(system: &System) {
         system.not_on_windows("call that reports a sleeping thread");
         system.several_threads_wait();
@@ -133,7 +135,8 @@ on_every_system! {
                     assert_eq!(hear(system, &heard, "a message is taken"), message);
                 }
                 let advised = port.raw().advised_room();
-                // What is advised rises again after a second, which a starved thread may have taken.
+                // The advised number rises again after a second, which a starved thread may have
+                // needed.
                 assert!(advised == 1 || now(system) - begun > Duration::from_millis(900), "{advised}");
                 go_on.send(()).unwrap();
                 settle(system, &port, 2);
@@ -148,8 +151,8 @@ on_every_system! {
     }
 }
 
-/// Rule 6: also if a thread waits now and then for a moment, so that the watchdog is always another
-/// thread, or the same one anew.
+/// Rule 6: the same if threads wait briefly from time to time, so that the watchdog changes
+/// constantly.
 #[test]
 fn packets_of_a_thread_that_does_not_go_on_are_taken_however_often_the_watch_changes_sim() {
     testkit::run(System::simulated, |on| {
@@ -196,8 +199,8 @@ fn packets_of_a_thread_that_does_not_go_on_are_taken_however_often_the_watch_cha
     });
 }
 
-/// On a port that lets two threads run, so many messages are posted. A thread takes several of them at time
-/// zero, and comes to the first one only: the others are taken from it while `act` runs.
+/// Posts `messages` to a port with two seats. A thread takes several of them at time zero and
+/// reaches only the first one. The others are taken from it while `act` runs.
 fn beside_a_thread_that_does_not_go_on(
     on: &System,
     messages: usize,
@@ -222,15 +225,15 @@ fn beside_a_thread_that_does_not_go_on(
             gate.pass();
             assert!(packets.next().is_none(), "the rest was taken");
         });
-        // Without moving the clock meanwhile.
+        // The clock does not advance meanwhile.
         heard.recv_timeout(on.soon()).expect("the first has a share");
         act(port, kernel);
         gate.open();
     });
 }
 
-/// Rule 6: a thread that spins with messages which it has moved elsewhere is noticed by another one that
-/// runs, though no seat is free; and then with a single message as well, for as long as it goes on.
+/// Rule 6: a running thread detects one that spins with messages that it has copied elsewhere,
+/// although no seat is free. A single message is then enough, for as long as the thread spins.
 #[test]
 fn who_can_give_nothing_back_is_advised_to_take_less_beside_a_thread_that_spins_sim() {
     testkit::run(System::simulated, |on| {
@@ -250,7 +253,7 @@ fn who_can_give_nothing_back_is_advised_to_take_less_beside_a_thread_that_spins_
                     say.send(taken).unwrap();
                     gate.pass();
                 });
-                // Without moving the clock meanwhile.
+                // The clock does not advance meanwhile.
                 assert_eq!(heard.recv_timeout(on.soon()), Ok(messages));
                 for milliseconds in [10, 1500] {
                     for message in 0..milliseconds {
@@ -267,8 +270,8 @@ fn who_can_give_nothing_back_is_advised_to_take_less_beside_a_thread_that_spins_
     });
 }
 
-/// Rule 6: no thread is idle, and one that comes to wait takes what another one does not come to, a good
-/// hundred microseconds after having seen it first.
+/// Rule 6: no thread is idle. One that comes to wait takes the packets that another one does not
+/// reach, a good hundred microseconds after it first saw them.
 #[test]
 fn who_comes_to_wait_takes_what_a_thread_that_does_not_go_on_has_left_sim() {
     testkit::run(System::simulated, |on| {
@@ -284,19 +287,20 @@ fn who_comes_to_wait_takes_what_a_thread_that_does_not_go_on_has_left_sim() {
                 let nothing = port.wait(&mut Batch::new(), Duration::ZERO).unwrap().count();
                 assert_eq!(nothing, 0, "it may just have been slow");
                 kernel.advance(Duration::from_micros(20));
-                // All of it: in one wait or in two, since the first thread counts as one at work.
+                // All of them, in one wait or in two, since the first thread counts as working.
                 assert_eq!([take(port), take(port), take(port)], [1, 2, 3].map(Some));
             },
         );
     });
 }
 
-/// Rule 37: what a thread has had for so long that it is due when another one begins to look after the port
-/// goes to that one at once.
+/// Rule 37: if a thread's packets are already overdue when another one becomes the watchdog, that
+/// one takes them immediately.
 #[test]
 fn what_is_overdue_when_a_thread_begins_to_watch_is_taken_at_once_sim() {
     testkit::run(System::simulated, |on| {
-        // There are two threads when the first one takes its share, so that it is timed.
+        // A second thread is present when the first one takes its share, so that the share is
+        // timed.
         let come = |port: &Port<(), usize>| {
             assert_eq!(port.wait(&mut Batch::new(), Duration::ZERO).unwrap().count(), 0);
         };

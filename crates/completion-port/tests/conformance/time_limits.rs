@@ -1,4 +1,4 @@
-//! Rule 7: a wait ends with a packet or when its time is over, never before.
+//! Rule 7: a wait ends with a packet or at its timeout, never earlier.
 
 use std::collections::BTreeSet;
 use std::sync::mpsc;
@@ -27,7 +27,7 @@ on_every_system! {
         let mut batch = Batch::new();
         for microseconds in [1, 300, 999, 1000, 1001, 1500, 10_000, 30_300] {
             let timeout = Duration::from_micros(microseconds);
-            // Something that no registration asked for is found on the way.
+            // The wait finds an unrequested event.
             theirs.write(b"x").unwrap();
             let before = now(system);
             assert_eq!(port.wait(&mut batch, timeout).unwrap().count(), 0);
@@ -44,7 +44,7 @@ on_every_system! {
         let (ours, theirs) = system.unix_pair();
         register(&port, &ours, "ours", Interest::HANGUP, PERSISTENT_LEVEL);
         let mut timeout = Duration::from_millis(60);
-        // The thread that writes may be late on a machine that is busy: once more then, with more time.
+        // On a busy machine the writing thread may be late. Then repeat it with more time.
         while !a_wait_goes_on(&port, system, &theirs, timeout) {
             timeout *= 2;
             assert!(timeout < system.soon(), "the time is over before anything is found");
@@ -68,7 +68,7 @@ on_every_system! {
 }
 
 /// A thread waits for `timeout`. Meanwhile `peer` is written to three times, which no registration
-/// asks for. False if the time was over before that.
+/// requests. Returns false if the wait timed out before that.
 fn a_wait_goes_on(port: &Port<&str, u32>, on: &System, peer: &Socket, timeout: Duration) -> bool {
     let _start = Instant::now();
     thread::scope(|scope| {
@@ -106,10 +106,9 @@ fn a_wait_goes_on(port: &Port<&str, u32>, on: &System, peer: &Socket, timeout: D
     })
 }
 
-/// Two threads wait on `port`, one in the kernel's wait and one parked, and both get signals all
-/// the time, until one of the waits has ended. One without a limit of time would not: there is a
-/// message for each after some hundreds of signals. Returns what each has taken, and how long that
-/// took.
+/// Two threads wait on `port`, one in the kernel's wait and one parked. Both constantly get signals
+/// until one of the waits has ended. A wait without a timeout would not end, so each thread gets a
+/// message after some hundred signals. Returns what each thread has taken, and how long that took.
 #[cfg(target_os = "linux")]
 fn wait_under_fire(port: &Port<&str, u32>, timeout: Option<Duration>) -> Vec<(Vec<u32>, Duration)> {
     const ROUNDS: u32 = 300;
@@ -120,7 +119,7 @@ fn wait_under_fire(port: &Port<&str, u32>, timeout: Option<Duration>) -> Vec<(Ve
         for _ in 0..2 {
             let (done, started) = (done.clone(), started.clone());
             scope.spawn(move || {
-                // SAFETY: gettid(2) demands nothing.
+                // SAFETY: gettid(2) has no requirements.
                 started.send(unsafe { libc::gettid() }).unwrap();
                 let start = Instant::now();
                 let mut batch = Batch::with_capacity(1);
@@ -172,8 +171,8 @@ fn signals_do_not_end_a_wait_before_its_time_on_epoll() {
     }
 }
 
-/// Rule 7: a process that is stopped and continued, again and again, by its child. The simulated kernel has no
-/// processes.
+/// Rule 7: a process is stopped and continued again and again, by its child. The simulated kernel
+/// has no processes.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_process_that_is_stopped_goes_on_with_its_waits_epoll() {
@@ -199,7 +198,7 @@ fn a_process_that_is_stopped_goes_on_with_its_waits_epoll() {
         let (say, heard) = mpsc::channel();
         let (runs, wait, port, on) = (&runs, &wait, &port, &on);
         let _end = End::of(port, [runs]);
-        // One runs, so that an idle one has to look after the port.
+        // One thread runs, so that an idle one must be the watchdog.
         let (begin, begun) = mpsc::channel();
         scope.spawn(move || {
             port.post(1).unwrap();
@@ -212,23 +211,23 @@ fn a_process_that_is_stopped_goes_on_with_its_waits_epoll() {
             let say = say.clone();
             scope.spawn(move || say.send((timeout, wait(timeout))).unwrap());
         }
-        // All wait, except for those whose time has ended already.
+        // All wait, except for those that have already timed out.
         let mut over = Vec::new();
         eventually(on, "all wait", || {
             over.extend(heard.try_iter());
             port.stats().parked + over.len() == 4
         });
         let Some(child) = fork() else {
-            // SAFETY: getppid(2) demands nothing.
+            // SAFETY: getppid(2) has no requirements.
             let parent = unsafe { libc::getppid() };
             for stop in 1..=STOPS {
                 for signal in [libc::SIGSTOP, libc::SIGCONT] {
-                    // SAFETY: kill(2) demands nothing of memory.
+                    // SAFETY: kill(2) accesses no memory.
                     unsafe { libc::kill(parent, signal) };
                     if stop == STOPS && signal == libc::SIGSTOP {
                         theirs.write(b"x").unwrap();
                     }
-                    // SAFETY: poll(2) reads nothing through a null pointer if there are no questions.
+                    // SAFETY: poll(2) reads nothing at a null pointer if the count is 0.
                     unsafe { libc::poll(std::ptr::null_mut(), 0, 2) };
                 }
             }
@@ -239,7 +238,8 @@ fn a_process_that_is_stopped_goes_on_with_its_waits_epoll() {
         while ended < 4 {
             let next = match over.pop() {
                 Some(next) => next,
-                // Then only the one that has no limit may be left, if another one has the packet of the socket.
+                // If another thread has the socket's packet, only the wait without a timeout may
+                // remain.
                 None if ready == 1 => match heard.recv_timeout(2 * LIMIT) {
                     Ok(next) => next,
                     Err(_) => {
@@ -262,8 +262,8 @@ fn a_process_that_is_stopped_goes_on_with_its_waits_epoll() {
     });
 }
 
-/// Rule 7 (see also 4 and 39): whatever the clock shows next. No test sets the clock of the real
-/// system.
+/// Rule 7 (see also 4 and 39): this holds whatever the clock shows next. No test sets the clock of
+/// the real system.
 #[test]
 fn a_clock_that_jumps_loses_nothing_sim() {
     const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
@@ -299,7 +299,8 @@ fn a_clock_that_jumps_loses_nothing_sim() {
             settle(on, port, 4);
             kernel.advance(CENTURY);
             assert_eq!(limited.join().unwrap(), (0, CENTURY));
-            // Two run, each with a second packet that it has not come to, and the clock jumps at each step.
+            // Two threads run, each with a second packet that it has not reached, and the clock
+            // jumps at each step.
             let mut seen = BTreeSet::new();
             for (number, theirs) in theirs.iter().enumerate() {
                 theirs.write(b"x").unwrap();

@@ -16,7 +16,7 @@ fn port_on<K>(on: &System) -> Arc<Port<K>> {
     Arc::new(on.port(1))
 }
 
-/// A registration that reports what `theirs` writes, and a token for its first report.
+/// Returns the token of the first report, after writing to `theirs`.
 #[track_caller]
 fn token_of<K>(port: &Arc<Port<K>>, on: &System, theirs: &Socket) -> OwnedReady<K> {
     theirs.write(b"x").unwrap();
@@ -28,13 +28,13 @@ fn owned<K: Source>(key: K) -> Registration<'static, K> {
     Registration::owned(key, Interest::IN, OneShot::Level)
 }
 
-/// Nothing is queued, and nothing comes.
+/// Checks that nothing is queued and nothing comes.
 #[track_caller]
 fn assert_quiet<K>(port: &Port<K>, on: &System) {
     assert_eq!(port.wait(&mut Batch::new(), on.quiet()).unwrap().count(), 0);
 }
 
-/// A key that says at its drop how many owners its port has then.
+/// A key that records, when it is dropped, how many owners its port has.
 struct Watching {
     socket: Socket,
     port: Weak<Port<Watching>>,
@@ -53,7 +53,7 @@ impl Drop for Watching {
     }
 }
 
-/// How a token is used up, and whether the key comes back by that.
+/// Uses up a token. Returns the key if the token does.
 type End = fn(OwnedReady<(Socket, Entry)>) -> Option<(Socket, Entry)>;
 
 const ENDS: [(&str, End); 5] = [
@@ -134,7 +134,8 @@ on_every_system! {
         assert_eq!(token.port().stats().registered, 2, "the port is there");
         assert!(owners.lock().unwrap().is_empty());
         drop(token);
-        // The token's own key while the port was there; then the port, and with it the other key.
+        // The token's own key is dropped while the port exists, and then the port drops the other
+        // key.
         assert_eq!(*owners.lock().unwrap(), [1, 0]);
         for peer in [theirs, idle_peer] {
             assert!(peer.read_within(system.soon(), 1).is_empty(), "the socket is closed");
@@ -149,7 +150,7 @@ on_every_system! {
                 let port = port_on(system);
                 let (ours, theirs) = system.tcp_pair();
                 let new = |key| Registration::new(&ours, key, Interest::IN, OneShot::Level);
-                // The key has a socket of its own beside the registered one.
+                // The key has a separate socket in addition to the registered one.
                 port.register(new((system.event(), ledger.entry()))).unwrap();
                 let token = token_of(&port, system, &theirs);
                 let last = if is_last { drop(port); None } else { Some(port) };

@@ -1,4 +1,4 @@
-//! Rule 39: a thread that sleeps without saying so loses its seat, and may exceed the limit afterwards.
+//! Rule 39: a thread that sleeps unannounced loses its seat, and may exceed the limit afterwards.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Mutex, mpsc};
@@ -29,8 +29,8 @@ on_every_system! {
         });
     }
 
-    /// Rule 39: a packet that the kernel has yet to report does not wait for a handler that blocks:
-    /// another thread asks the kernel.
+    /// Rule 39: a packet that the kernel has yet to report does not wait for a blocked handler:
+    /// another thread polls.
     fn a_block_that_nobody_announced_keeps_no_socket_waiting(system: &System) {
         system.not_on_windows("call that reports a sleeping thread");
         let (ours, theirs) = system.unix_pair();
@@ -46,7 +46,7 @@ on_every_system! {
         });
     }
 
-    /// Rule 39: the same of a thread that has its packet from the kernel's wait, and not from a post.
+    /// Rule 39: the same for a thread that got its packet from the kernel's wait, not from a post.
     fn who_blocks_is_noticed_though_it_has_come_from_the_kernels_wait(system: &System) {
         system.not_on_windows("call that reports a sleeping thread");
         let (ours, theirs) = system.unix_pair();
@@ -80,11 +80,11 @@ on_every_system! {
         });
     }
 
-    /// Rule 39: where no other thread waits, one that only looks in again and again notices it, whether the
-    /// packet is queued or still with the kernel.
+    /// Rule 39: if no other thread waits, one that only polls from time to time detects the block,
+    /// whether the packet is queued or not yet reported by the kernel.
     fn a_block_is_noticed_by_who_only_looks_in(system: &System) {
         system.not_on_windows("call that reports a sleeping thread");
-        // Time passes on a simulated kernel between two waits only.
+        // On a simulated kernel, time passes only between two waits.
         let times = [Duration::ZERO, Duration::from_micros(300), Duration::from_millis(1)];
         let times = if system.kernel().is_some() { &times[..1] } else { &times[..] };
         for (&time, is_queued) in times.iter().flat_map(|time| [(time, true), (time, false)]) {
@@ -109,7 +109,7 @@ on_every_system! {
         }
     }
 
-    /// Rule 39: a thread whose block is over runs, whatever the limit; then nothing is handed out
+    /// Rule 39: a thread whose block has ended runs, whatever the limit. Then nothing is delivered
     /// until there is room again.
     fn who_blocks_no_longer_may_exceed_the_limit(system: &System) {
         system.several_threads_wait();
@@ -140,7 +140,7 @@ on_every_system! {
             assert_eq!(port.stats().blocked, 0);
             port.post(2).unwrap();
             stays(system, 1, "nothing is handed out", || port.stats().queued == 1);
-            // One of the two comes back; the other one still has the only seat.
+            // One of the two returns. The other one still has the only seat.
             second.open();
             settle(system, &port, 2);
             stays(system, 2, "nothing is handed out", || port.stats().queued == 1);
@@ -151,22 +151,22 @@ on_every_system! {
         });
     }
 
-    /// Rule 39: the same if the block was not announced; then the port has to find out that it is
-    /// over. Here the thread that has blocked has the only seat.
+    /// Rule 39: the block was not announced, so the port must detect its end. Here the thread that
+    /// blocked has the only seat.
     fn who_blocked_unannounced_and_runs_again_has_the_only_seat(system: &System) {
         system.not_on_windows("call that reports a sleeping thread");
         who_blocked_runs_again(system, 1);
     }
 
-    /// Rule 39: and with another thread in the second of two seats.
+    /// Rule 39: the same with another thread in the second of two seats.
     fn who_blocked_unannounced_and_runs_again_has_one_of_two_seats(system: &System) {
         system.not_on_windows("call that reports a sleeping thread");
         who_blocked_runs_again(system, 2);
     }
 }
 
-/// Rule 39: a thread that was thought to sleep and takes its next packet is counted from then on,
-/// not only once another thread has looked. No time passes here, so none looks.
+/// Rule 39: a thread that was thought asleep counts as running again as soon as it takes its next
+/// packet, not only after another thread has checked. No time passes here, so no thread checks.
 #[test]
 fn who_comes_back_for_a_packet_is_counted_at_once_sim() {
     testkit::run(System::simulated, |on| {
@@ -200,7 +200,7 @@ fn who_comes_back_for_a_packet_is_counted_at_once_sim() {
     });
 }
 
-/// Rule 39: also where there is no descriptor left, and no thread has slept before.
+/// Rule 39: the same with no descriptor left, for a thread that has not slept before.
 #[cfg(target_os = "linux")]
 #[test]
 fn who_sleeps_for_the_first_time_is_found_with_no_descriptor_left_epoll() {
@@ -215,8 +215,8 @@ fn who_sleeps_for_the_first_time_is_found_with_no_descriptor_left_epoll() {
     each_block_is_noticed(&on, &ports, 1, leave_no_descriptor);
 }
 
-/// Rule 39: a thread that sleeps is asked about, also if the watch changes hands between any two looks, and
-/// the looks follow each other sooner than usual, because another thread sleeps for a moment again and again.
+/// Rule 39: a sleeping thread is checked even if the watchdog changes between any two scans, and
+/// the scans are more frequent than usual because another thread sleeps briefly again and again.
 #[test]
 fn who_sleeps_is_found_though_the_watch_changes_hands_all_the_time_sim() {
     const STEPS: usize = 40;
@@ -231,7 +231,7 @@ fn who_sleeps_is_found_though_the_watch_changes_hands_all_the_time_sim() {
             let port = &port;
             sockets.start(scope, 4);
             sockets.write(0);
-            // From now on this one has records.
+            // From now on the scheduler keeps records of this one.
             let (_, observed) = sockets.at_once();
             settle(on, port, 3);
             script(on, observed, true);
@@ -282,9 +282,9 @@ fn who_sleeps_is_found_though_the_watch_changes_hands_all_the_time_sim() {
     });
 }
 
-/// Rule 39: when the last running thread announces that it blocks, no thread will come back for the
-/// kernel's wait. The thread that is released for that is there at once, however long it has been
-/// the watchdog before.
+/// Rule 39: when the last running thread announces a block, no thread will return for the kernel's
+/// wait. The thread that is released for it is there immediately, however long it was the watchdog
+/// before.
 #[test]
 fn who_is_called_for_one_who_blocks_is_there_at_once_sim() {
     testkit::run(System::simulated, |on| {
@@ -318,19 +318,19 @@ fn who_is_called_for_one_who_blocks_is_there_at_once_sim() {
     });
 }
 
-/// What a thread says when it has got the packet of a socket.
+/// Sent by a thread that got the packet of a socket.
 const READY: usize = usize::MAX;
 
-/// A port whose message 0 makes its handler block without a word.
+/// A port whose message 0 makes its handler block unannounced.
 struct Blocked<'s> {
     on: &'s System,
     port: Port<(), usize>,
-    /// Keeps the handlers of message 1, and of message 0 once it blocks no longer.
+    /// Holds the handlers of message 1, and of message 0 after its block.
     gate: Gate,
     limit: usize,
-    /// Handlers of message 2, which wait for each other until as many run as there are seats.
+    /// The handlers of message 2, which wait for each other until as many run as there are seats.
     together: AtomicUsize,
-    /// The handler of message 0 blocks no longer.
+    /// The handler of message 0 no longer blocks.
     awake: AtomicBool,
     say: mpsc::Sender<usize>,
 }
@@ -344,7 +344,7 @@ impl<'s> Blocked<'s> {
         (Self { on, port, gate, limit, together, awake, say }, heard)
     }
 
-    /// Starts `others`, and a thread that blocks until what this returns is dropped.
+    /// Starts `others`, and a thread that blocks until the returned value is dropped.
     fn begin<'t>(
         &'t self,
         scope: &'t thread::Scope<'t, '_>,
@@ -379,7 +379,7 @@ impl<'s> Blocked<'s> {
             let message = match packets.next() {
                 Some(Packet::Posted(message)) => message,
                 Some(Packet::Ready(_)) => READY,
-                // Taken back before this thread came to it.
+                // Taken back before this thread reached it.
                 None => continue,
                 other => panic!("{other:?}"),
             };
@@ -397,15 +397,15 @@ impl<'s> Blocked<'s> {
     }
 }
 
-/// All of `limit` seats are taken, one of them by a thread that blocked and runs again: nothing is
-/// handed out.
+/// All `limit` seats are taken, one of them by a thread that blocked and runs again. Checks that
+/// nothing is delivered.
 fn who_blocked_runs_again(on: &System, limit: usize) {
     let (blocked, heard) = Blocked::on(on, limit);
     let port = &blocked.port;
     thread::scope(|scope| {
         let _end = End::of(port, [&blocked.gate]);
         let go_on = blocked.begin(scope, &heard, limit);
-        // The others take the seats, all at once, for which the block has to be noticed.
+        // The others take all seats at the same time, so the block must be detected.
         (0..limit).for_each(|_| port.post(2).unwrap());
         (0..limit).for_each(|_| assert_eq!(hear(on, &heard, "another one takes over"), 2));
         settle(on, port, limit);

@@ -1,4 +1,4 @@
-//! Rule 40: what a wait brings, and what is left of it.
+//! Rule 40: the packets of a wait, and those left in its iterator.
 
 use std::collections::HashSet;
 use std::sync::mpsc;
@@ -12,7 +12,7 @@ use crate::kit::descriptors::with_many_descriptors;
 use crate::kit::threads::{End, Gate, hear, let_be_told, settle, take};
 
 on_every_system! {
-    /// Rule 40: and an idle thread is released for it.
+    /// Rule 40: an idle thread is released for them.
     fn what_is_left_in_an_iterator_reaches_a_thread_that_waits(system: &System) {
         system.several_threads_wait();
         let port = system.port::<(), usize>(2);
@@ -27,7 +27,7 @@ on_every_system! {
                 }
             });
             settle(system, port, 1);
-            // The newest gets the message, does not want it, and does something else.
+            // The newest thread gets the message, drops it unread, and does something else.
             scope.spawn(move || {
                 drop(port.wait(&mut Batch::new(), None));
                 gate.pass();
@@ -38,7 +38,7 @@ on_every_system! {
         });
     }
 
-    /// Rule 40: what a thread does not take is the next thing that any thread takes.
+    /// Rule 40: the packets that a thread does not take are the next ones for any thread.
     fn what_is_left_in_an_iterator_goes_back_to_the_front(system: &System) {
         let port = system.port::<(), usize>(1);
         let mut batch = Batch::new();
@@ -52,7 +52,7 @@ on_every_system! {
         assert_eq!(port.wait(&mut batch, system.quiet()).unwrap().count(), 0);
     }
 
-    /// Rule 40: also if the thread leaves without having dropped its iterator.
+    /// Rule 40: the same if the thread leaves without having dropped its iterator.
     fn what_a_thread_leaves_behind_goes_back_to_the_front(system: &System) {
         let port = system.port::<(), usize>(1);
         (0..4).for_each(|message| port.post(message).unwrap());
@@ -66,12 +66,12 @@ on_every_system! {
             // The end of the scope does not wait until the thread has given up its seat.
             leaves.join().unwrap();
         });
-        // Messages 1 and 2 were handed to it, 3 was not.
+        // Messages 1 and 2 were assigned to it, and 3 was not.
         assert_eq!(messages(&port, system), [1, 2, 3]);
         assert_eq!(port.wait(&mut Batch::new(), system.quiet()).unwrap().count(), 0);
     }
 
-    /// Rule 40: two iterators of one thread have what it was handed between them.
+    /// Rule 40: two iterators of one thread share its assigned packets.
     fn two_iterators_of_one_thread_lose_nothing(system: &System) {
         let port = system.port::<(), usize>(1);
         (0..9).for_each(|message| port.post(message).unwrap());
@@ -97,7 +97,7 @@ on_every_system! {
         assert_eq!(port.wait(&mut first, system.quiet()).unwrap().count(), 0);
     }
 
-    /// Rule 40: an iterator whose thread has waited on another port since has lost its seat, and
+    /// Rule 40: an iterator whose thread has since waited on another port has lost its seat, and
     /// takes one again if it has to wait.
     fn an_iterator_may_be_used_after_a_wait_on_another_port(system: &System) {
         let (here, there) = (system.port::<(), usize>(1), system.port::<(), usize>(1));
@@ -107,7 +107,7 @@ on_every_system! {
         theirs.write(b"x").unwrap();
         let (mut batch, mut other) = (Batch::new(), Batch::new());
         let mut packets = here.wait(&mut batch, system.soon()).unwrap();
-        // What was handed out comes to nothing.
+        // The assigned packet is gone.
         here.remove_and_wait(id, system.soon()).unwrap();
         assert_eq!(there.wait(&mut other, Duration::ZERO).unwrap().count(), 0);
         assert_eq!((here.stats().running, there.stats().running), (0, 1));
@@ -125,7 +125,7 @@ on_every_system! {
         assert_eq!(here.wait(&mut batch, system.quiet()).unwrap().count(), 0);
     }
 
-    /// Rule 40: a packet, or nothing when the time is over, and not before.
+    /// Rule 40: a wait returns a packet, or nothing after its timeout, and never earlier.
     fn a_wait_ends_with_a_packet_or_with_its_time(system: &System) {
         let port = system.port::<(), usize>(1);
         let mut batch = Batch::new();
@@ -138,7 +138,7 @@ on_every_system! {
         }
         port.post(1).unwrap();
         assert_eq!(messages(&port, system), [1]);
-        // Without time it looks, and takes what there is.
+        // With a timeout of zero it polls, and takes the available packets.
         let (ours, theirs) = system.unix_pair();
         port.register(Registration::new(&ours, (), Interest::IN, OneShot::Level)).unwrap();
         assert_eq!(port.wait(&mut batch, Duration::ZERO).unwrap().count(), 0);
@@ -148,7 +148,7 @@ on_every_system! {
         assert_eq!(port.wait(&mut batch, Duration::ZERO).unwrap().count(), 0);
     }
 
-    /// Rule 40: without room nothing is taken, and nothing is waited for.
+    /// Rule 40: without room it takes nothing and does not wait.
     fn a_wait_without_room_returns_at_once_and_takes_nothing(system: &System) {
         let port = system.port::<(), usize>(1);
         port.post(1).unwrap();
@@ -159,14 +159,14 @@ on_every_system! {
         assert_eq!(port.wait(&mut none, None).unwrap().count(), 0);
     }
 
-    /// Rule 40: a thread that is alone leaves nothing to others.
+    /// Rule 40: the only thread leaves nothing to others.
     fn a_thread_that_is_alone_takes_all_that_is_ready_and_fits(system: &System) {
         system.not_by_the_dll("look that finds all that has come");
         let port = system.port::<usize, ()>(0);
-        // A thread that has waited here, and is gone, shares nothing.
+        // A thread that waited here and has exited takes no share.
         thread::scope(|scope| {
             let waits = || drop(port.wait(&mut Batch::new(), Duration::ZERO).unwrap());
-            // Joined: it gives its place up at its very end.
+            // Joined, because a thread gives up its seat at its very end.
             scope.spawn(waits).join().unwrap();
         });
         let _alone = with_many_descriptors();
@@ -190,7 +190,7 @@ on_every_system! {
                 ready.park().unwrap();
             }
         }
-        // However many there are. The batch keeps what it has grown to, so one look is enough.
+        // Whatever their number. The batch keeps its grown size, so one poll is enough.
         batch.set_capacity(usize::MAX);
         let mut polls = Vec::new();
         for _ in 0..4 {
@@ -215,12 +215,12 @@ on_every_system! {
         }
     }
 
-    /// Rule 40: what the kernel reports first, and no registration asked for, hides nothing.
+    /// Rule 40: unrequested events that the kernel reports first hide nothing.
     fn a_wait_without_time_finds_what_stands_behind_what_nobody_asked_for(system: &System) {
         let _alone = with_many_descriptors();
         for room in [1, 64] {
             let port = system.port::<usize, ()>(1);
-            // Each of them can be written to, which is news to the kernel.
+            // Each of them is writable, which is an edge to the kernel.
             let pairs: Vec<_> = (0..100).map(|_| system.unix_pair()).collect();
             for (key, (ours, _)) in pairs.iter().enumerate() {
                 let once = Registration::new(ours, key, Interest::IN, OneShot::Level);
@@ -235,7 +235,7 @@ on_every_system! {
         }
     }
 
-    /// Rule 40: a wait takes no more than there is room for; the rest is there for the next.
+    /// Rule 40: a wait takes at most as many packets as fit, and leaves the rest to the next wait.
     fn a_wait_takes_no_more_than_there_is_room_for(system: &System) {
         let port = system.port::<(), usize>(1);
         (0..5).for_each(|message| port.post(message).unwrap());
@@ -249,7 +249,7 @@ on_every_system! {
     }
 }
 
-/// The messages of one wait.
+/// Returns the messages of one wait.
 fn messages(port: &Port<(), usize>, on: &System) -> Vec<usize> {
     let mut batch = Batch::new();
     let packets = port.wait(&mut batch, on.soon()).unwrap();

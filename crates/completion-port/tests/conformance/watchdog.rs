@@ -1,4 +1,4 @@
-//! Rule 39: the idle thread that looks after a port whose other threads stay away.
+//! Rule 39: the idle thread that watches a port whose other threads stay away.
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Condvar, Mutex, mpsc};
@@ -21,8 +21,8 @@ use crate::kit::threads::{
 };
 
 on_every_system! {
-    /// Rule 39: while a long packet is handled the kernel itself releases a thread for the next one; up
-    /// to the limit.
+    /// Rule 39: while a long packet is handled, the kernel itself releases a thread for the next
+    /// one, up to the limit.
     fn sockets_with_long_handlers_are_taken_without_anybody_being_woken_by_the_port(system: &System) {
         system.several_threads_wait();
         let port = system.port::<usize, ()>(2);
@@ -46,12 +46,12 @@ on_every_system! {
         });
     }
 
-    /// Rule 39: while handlers run and no thread is in the kernel's wait, a watchdog looks.
+    /// Rule 39: while handlers run and no thread is in the kernel's wait, a watchdog polls.
     fn a_port_whose_handlers_do_not_come_back_is_not_deaf(system: &System) {
         an_unattended_port_is_looked_at(system, || {});
     }
 
-    /// Rule 39: with every seat taken packets are found, but not handed out.
+    /// Rule 39: while every seat is taken, packets are found but not delivered.
     fn with_every_seat_taken_packets_are_found_and_kept(system: &System) {
         system.several_threads_wait();
         let port = system.port::<usize, ()>(1);
@@ -72,8 +72,7 @@ on_every_system! {
     }
 }
 
-/// Rule 39: a wake that the kernel gives to another thread than the one that is to look after the port
-/// is not lost.
+/// Rule 39: a wake that the kernel gives to another thread than the future watchdog is not lost.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_signal_in_a_crowd_keeps_nobody_from_looking_after_the_port_epoll() {
@@ -94,14 +93,14 @@ fn a_signal_in_a_crowd_keeps_nobody_from_looking_after_the_port_epoll() {
                     while let Some(message) = take(port) {
                         say.send((message, name)).unwrap();
                         if message < 3 {
-                            // Sleeps without saying so.
+                            // Sleeps unannounced.
                             drop(gate.wait_while(open.lock().unwrap(), |open| !*open));
                         }
                     }
                 });
                 settle(on, port, name + 1);
             }
-            // The two that came first are in the kernel's wait, the others parked.
+            // The two that arrived first are in the kernel's wait, and the others are parked.
             interrupt_sleep(on, threads.lock().unwrap()[0]);
             assert!(heard.try_recv().is_err());
             for message in 1..=2 {
@@ -117,7 +116,8 @@ fn a_signal_in_a_crowd_keeps_nobody_from_looking_after_the_port_epoll() {
     });
 }
 
-/// Rule 39, to the millisecond: only a simulated kernel's clock stands still until it is moved.
+/// Rule 39: exact to the millisecond. Only a simulated kernel has a clock that stands still until
+/// it is advanced.
 #[test]
 fn a_thread_that_waits_looks_within_a_millisecond_sim() {
     testkit::run(System::simulated, |on| {
@@ -145,9 +145,9 @@ fn a_thread_that_waits_looks_within_a_millisecond_sim() {
     });
 }
 
-/// Rule 39: a thread that comes back for the next packet by itself is left to do so, whether the
-/// packet is still with the kernel or queued already. A millisecond begins anew whenever it does,
-/// and when that is over another thread looks.
+/// Rule 39: a thread that returns for the next packet is left alone, whether the packet is still
+/// with the kernel or already queued. Each return starts a new millisecond, after which another
+/// thread polls.
 #[test]
 fn who_comes_back_by_himself_is_left_to_do_so_sim() {
     testkit::run(System::simulated, |on| {
@@ -164,8 +164,7 @@ fn who_comes_back_by_himself_is_left_to_do_so_sim() {
                 settle(on, &port, 1);
                 kernel.advance(Duration::from_micros(600));
                 if queued {
-                    // The thread finds both when it comes back, and leaves one of them in the
-                    // queue.
+                    // The thread finds both when it returns, and leaves one of them in the queue.
                     sockets.write(1);
                     sockets.write(2);
                     sockets.gates[0].open();
@@ -179,7 +178,8 @@ fn who_comes_back_by_himself_is_left_to_do_so_sim() {
                 if !queued {
                     sockets.write(2);
                 }
-                // The other one's first millisecond is over, but not that since the first one was there.
+                // The other thread's first millisecond has passed, but not the one since the first
+                // thread returned.
                 kernel.advance(Duration::from_micros(400));
                 assert!(sockets.stay_silent(Duration::from_millis(50)), "too soon");
                 kernel.advance(Duration::from_micros(600));
@@ -191,8 +191,8 @@ fn who_comes_back_by_himself_is_left_to_do_so_sim() {
     });
 }
 
-/// Two threads wait. The one that takes the first socket does not come back, and the other one has to find the
-/// second, whatever was done before.
+/// Two threads wait. The one that takes the first socket does not return, and the other one must
+/// find the second, whatever happened before.
 fn an_unattended_port_is_looked_at(on: &System, before: impl FnOnce()) {
     on.several_threads_wait();
     let port = on.port::<usize, ()>(3);
@@ -201,7 +201,8 @@ fn an_unattended_port_is_looked_at(on: &System, before: impl FnOnce()) {
         let _end = sockets.end();
         sockets.start(scope, 2);
         before();
-        // The one in the kernel's wait goes off with the first; the other one takes its place.
+        // The thread in the kernel's wait leaves with the first packet, and the other one replaces
+        // it there.
         for socket in 0..2 {
             sockets.write(socket);
             assert_eq!(sockets.hear("somebody takes it").0, socket);
@@ -210,7 +211,7 @@ fn an_unattended_port_is_looked_at(on: &System, before: impl FnOnce()) {
     });
 }
 
-/// Rule 39: also where there is no descriptor left.
+/// Rule 39: the same with no descriptor left.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_port_is_looked_at_with_no_descriptor_left_epoll() {
@@ -220,8 +221,8 @@ fn a_port_is_looked_at_with_no_descriptor_left_epoll() {
     an_unattended_port_is_looked_at(&System::native(), leave_no_descriptor);
 }
 
-/// Rule 39 (see also 6): a thread that has had its packets for some microseconds keeps them, and its seat, however
-/// long ago the last look was.
+/// Rule 39 (see also 6): a thread that has had its packets for some microseconds keeps them and its
+/// seat, however long ago the last scan was.
 #[test]
 fn who_has_just_come_is_neither_robbed_nor_replaced_long_after_the_last_look_sim() {
     testkit::run(System::simulated, |on| {
@@ -258,8 +259,9 @@ fn who_has_just_come_is_neither_robbed_nor_replaced_long_after_the_last_look_sim
     });
 }
 
-/// Rule 39: the port is left to a thread that has lately come back. If it sleeps then it is found as soon as the
-/// millisecond is over in which it should have come back again; so is one that does not even look at its packets.
+/// Rule 39: the port is left to a thread that has recently returned. If that sleeps, it is found as
+/// soon as the millisecond has passed in which it should have returned again. The same holds for
+/// one that takes none of its packets.
 #[test]
 fn who_stays_away_after_the_port_was_left_to_it_is_found_a_millisecond_later_sim() {
     testkit::run(System::simulated, |on| {
@@ -294,7 +296,7 @@ fn who_stays_away_after_the_port_was_left_to_it_is_found_a_millisecond_later_sim
                 assert_eq!(sockets.at_once(), (1, first));
                 settle(on, port, 1);
                 script(on, first, true);
-                // The other thread looks, and sees that this one was there.
+                // The other thread polls, and sees that this one had returned.
                 kernel.advance(Duration::from_micros(400));
                 settle(on, port, 1);
                 kernel.advance(Duration::from_micros(599));
@@ -310,8 +312,8 @@ fn who_stays_away_after_the_port_was_left_to_it_is_found_a_millisecond_later_sim
     });
 }
 
-/// Rule 39: if a thread comes back in time, but has left a packet in the queue twice, another
-/// thread takes that packet.
+/// Rule 39: if a thread returns in time but has left a packet in the queue twice, another thread
+/// takes that packet.
 #[test]
 fn who_comes_back_in_time_but_never_to_the_end_is_helped_sim() {
     testkit::run(System::simulated, |on| {
@@ -328,7 +330,7 @@ fn who_comes_back_in_time_but_never_to_the_end_is_helped_sim() {
             (1..16).for_each(|socket| sockets.write(socket));
             for rounds in 0.. {
                 kernel.advance(Duration::from_micros(600));
-                // The thread that watches has looked, if it was time to: it sleeps again, or has a packet.
+                // The watchdog has polled if it was due: it sleeps again, or has a packet.
                 let mut taken = None;
                 eventually_without_time(on, "the thread that watches has looked", || {
                     taken = sockets.heard_already();
@@ -339,7 +341,7 @@ fn who_comes_back_in_time_but_never_to_the_end_is_helped_sim() {
                 if who != first {
                     break;
                 }
-                // Until no thread is on its way.
+                // Until every thread either runs or is parked.
                 while port.stats().running + port.stats().parked < 2 {
                     thread::yield_now();
                 }
@@ -350,7 +352,7 @@ fn who_comes_back_in_time_but_never_to_the_end_is_helped_sim() {
     });
 }
 
-/// Rule 39: a thread whose time is over takes what is queued, or asks the kernel, even if it has
+/// Rule 39: a thread whose wait times out takes what is queued, or polls the kernel, even if it has
 /// left both to others so far.
 #[test]
 fn who_leaves_a_packet_to_others_takes_it_when_his_time_is_over_sim() {
@@ -358,7 +360,7 @@ fn who_leaves_a_packet_to_others_takes_it_when_his_time_is_over_sim() {
         on.several_threads_wait();
         let kernel = on.kernel().unwrap();
         for queued in [false, true] {
-            // So that the first look is due a whole millisecond after the beginning.
+            // So that the first scan is due a whole millisecond after the beginning.
             kernel.advance(Duration::from_millis(2));
             let port = on.port::<usize, ()>(2);
             let sockets = Sockets::of(on, &port, 3);
@@ -393,8 +395,8 @@ fn who_leaves_a_packet_to_others_takes_it_when_his_time_is_over_sim() {
     });
 }
 
-/// Rule 39: while no thread runs, none looks. On the real system this is counted by
-/// `tests/syscalls.rs`; only a simulated kernel counts calls at no cost to them.
+/// Rule 39: while no thread runs, none polls. `tests/syscalls.rs` counts the calls on the real
+/// system. Only a simulated kernel counts them without affecting the threads.
 #[test]
 fn a_port_on_which_nothing_happens_makes_no_call_sim() {
     testkit::run(System::simulated, |on| {
@@ -422,7 +424,7 @@ fn a_port_on_which_nothing_happens_makes_no_call_sim() {
                 port.post(round).unwrap();
                 theirs.write(b"x").unwrap();
                 eventually(on, "both are taken", || taken.load(SeqCst) == 2 * round);
-                // The watchdog gives up once it has seen that nothing happens.
+                // The watchdog stops once it has seen that nothing happens.
                 for _ in 0..3 {
                     settle(on, &port, 4);
                     kernel.advance(Duration::from_millis(1));

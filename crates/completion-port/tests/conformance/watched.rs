@@ -1,4 +1,4 @@
-//! Rule 23: what was not asked for wakes no thread.
+//! Rule 23: an unrequested event wakes no thread.
 
 use std::sync::Barrier;
 use std::thread;
@@ -13,11 +13,11 @@ use crate::kit::packets::{
 use crate::kit::sockets::{POLLIN, await_facts, fill, make_room};
 use crate::kit::threads::{End, eventually, hear, settle};
 
-/// Sends and receipts of which none concerns the port.
+/// The number of sends and receives that don't affect the port.
 const ROUNDS: usize = 1000;
 
 on_every_system! {
-    /// Rule 23: room that a send uses up and gets back is no concern of a registration for IN.
+    /// Rule 23: room that a send uses up and gets back does not affect a registration for IN.
     fn a_datagram_socket_that_sends_wakes_no_thread_that_waits_for_data(system: &System) {
         for trigger in [ONE_SHOT_LEVEL, PERSISTENT_EDGE] {
             system.several_threads_wait();
@@ -46,7 +46,7 @@ on_every_system! {
         }
     }
 
-    /// Rule 23: that a new connection can be written to is no concern of a registration for IN.
+    /// Rule 23: that a new connection is writable does not affect a registration for IN.
     fn an_accepted_socket_that_is_registered_for_in_wakes_no_thread(system: &System) {
         system.several_threads_wait();
         let port = system.port::<u32, ()>(1);
@@ -72,8 +72,8 @@ on_every_system! {
         });
     }
 
-    /// Rules 12 and 23: a direction is asked for later, by a token or by the name, and whatever holds of it, or
-    /// comes to hold, is reported.
+    /// Rules 12 and 23: a direction is requested later, by a token or by id. Its current and future
+    /// conditions are reported.
     fn a_direction_that_is_asked_for_later_is_reported(system: &System) {
         for trigger in TRIGGERS {
             for (first, later) in [(Interest::IN, Interest::OUT), (Interest::NONE, Interest::ALL)] {
@@ -94,7 +94,7 @@ on_every_system! {
         }
     }
 
-    /// Rules 12 and 23: the direction does not hold yet when its handler asks for it.
+    /// Rules 12 and 23: the direction isn't ready yet when its handler requests it.
     fn a_token_asks_for_room_that_comes_later(system: &System) {
         for hinted in [false, true] {
             let port = system.port::<&str, ()>(1);
@@ -115,7 +115,8 @@ on_every_system! {
         }
     }
 
-    /// Rules 12 and 23: two threads ask for a direction each, one after the other, and both stay watched.
+    /// Rules 12 and 23: two threads each request one direction, one after the other, and both stay
+    /// watched.
     fn directions_that_are_asked_for_one_after_the_other_add_up(system: &System) {
         let port = port_on(system);
         let (ours, theirs) = system.tcp_pair();
@@ -133,14 +134,15 @@ on_every_system! {
             is_seen = port.wait(&mut batch, system.soon()).unwrap().any(|packet| {
                 matches!(packet, Packet::Notified(notified) if notified.events().is_in())
             });
-            // Where the system tells a little later, what held before is told once more meanwhile.
+            // A system that reports later may report an earlier condition once more meanwhile.
             assert!(is_seen || !system.tells_at_once() && begun.elapsed() < system.soon());
         }
     }
 
-    /// Rules 12 and 23: a thread asks for a direction by name just as the token comes back.
+    /// Rules 12 and 23: a thread requests a direction by id while the token returns.
     fn a_direction_is_asked_for_by_name_as_the_token_comes_back(system: &System) {
-        // The two meet at each place within a hundred rounds. A round takes a tenth of a second on Windows.
+        // Within a hundred rounds the two meet at each place. A round takes a tenth of a second on
+        // Windows.
         let rounds = if cfg!(windows) { 40 } else { 100 * effort() };
         for round in 0..rounds {
             let port = port_on(system);
@@ -168,7 +170,7 @@ on_every_system! {
         }
     }
 
-    /// Rule 23: polls that bring nothing are counted.
+    /// Rule 23: polls that return nothing are counted.
     fn a_poll_that_brings_nothing_is_counted(system: &System) {
         let port = port_on(system);
         let (ours, _theirs) = system.tcp_pair();

@@ -1,9 +1,13 @@
-//! The questions to Linux, and to the kernel that simulates it.
+//! The queries to Linux, and to the kernel that simulates it.
 //!
-//! A step's line tells what an edge-triggered `EPOLLIN | EPOLLOUT | EPOLLRDHUP` entry reported since the step
-//! before (`-`: nothing); what entries without `EPOLLOUT` (`in`), without `EPOLLIN` (`out`) and
-//! without either (`end`) reported; what `poll(2)` says now, what the ioctl `FIONREAD` says (`-`:
-//! not supported), and the state of a TCP socket that is or was connected.
+//! The line of a step has these fields:
+//! - what an edge-triggered `EPOLLIN | EPOLLOUT | EPOLLRDHUP` entry reported since the step before
+//!   (`-`: nothing)
+//! - what entries without `EPOLLOUT` (`in`), without `EPOLLIN` (`out`) and without either (`end`)
+//!   reported
+//! - the current result of `poll(2)`
+//! - the result of the ioctl `FIONREAD` (`-`: not supported)
+//! - the state of a TCP socket that is or was connected
 
 use std::fmt::Write as _;
 use std::io;
@@ -17,27 +21,27 @@ use super::{Recorder, objects_of_linux};
 
 pub(super) const RECORD: &str = include_str!("linux.txt");
 
-/// Why the system is compared with no record. Linux always is.
+/// Returns why there is no record to compare the system with. Linux always has one.
 pub(super) fn no_record(_: &System) -> Option<&'static str> {
     None
 }
 
-/// The kernel of the machine has settled if nothing comes for so long.
+/// The machine's kernel counts as settled after this long without an event.
 const QUIET: Duration = Duration::from_millis(3);
 
-/// How long to wait for what no record says.
+/// How long to wait without a record.
 pub(super) const PATIENCE: Duration = QUIET;
 
-/// An entry of a set stands for the object, as long as that has any descriptor.
+/// An epoll entry belongs to the object and lasts while that has any descriptor.
 pub(super) const WATCHES_OUTLIVE_HANDLES: bool = true;
 
-/// A listener that is shut listens no more, and can be connected.
+/// A listener that is shut down stops listening, and can be connected.
 pub(super) const LISTENERS_ARE_SHUT: bool = true;
 
-/// A listener with a backlog of 0 has room for one connection, and others wait.
+/// A listener with a backlog of 0 has room for one connection. Further connects wait.
 pub(super) const QUEUES_ARE_FULL: bool = true;
 
-/// The codes of the record, by their names.
+/// The error codes in the record, with their names.
 pub(super) const CODES: &[(i32, &str)] = &[
     (libc::EAGAIN, "EAGAIN"),
     (libc::ECONNABORTED, "ECONNABORTED"),
@@ -49,30 +53,31 @@ pub(super) const CODES: &[(i32, &str)] = &[
     (libc::EPIPE, "EPIPE"),
 ];
 
-/// The scenarios that are of Linux alone.
+/// Plays the scenarios that only Linux has.
 pub(super) fn play_others(r: &mut Recorder<'_>) {
     objects_of_linux::play(r);
 }
 
-/// Waits until something can be read or accepted, or the time is over. Nothing is on its way in a simulated kernel.
+/// Waits until something can be read or accepted, or until `limit` has passed. A simulated kernel
+/// has no delays.
 pub(super) fn await_readable(socket: &Socket, limit: Duration) {
     if socket.as_simulated().is_some() {
         return;
     }
     let mut question = libc::pollfd { fd: socket.number(), events: libc::POLLIN, revents: 0 };
     let limit = i32::try_from(limit.as_micros().div_ceil(1000)).expect("short");
-    // SAFETY: poll(2) reads and writes one question at the pointer.
+    // SAFETY: poll(2) reads and writes one `pollfd` at the pointer.
     // - valid: `question` lives until the call returns.
     checked(unsafe { libc::poll(&raw mut question, 1, limit) });
 }
 
-/// Edges of one watched descriptor.
+/// The edges of one watched descriptor.
 enum Set {
     Native(OwnedFd),
     Simulated(sim::Watcher),
 }
 
-/// What the sets that look at an object together watch for.
+/// The conditions that the four sets on an object watch for.
 fn wanted() -> [sim::Conditions; 4] {
     let (read, write) = (sim::Conditions::IN, sim::Conditions::OUT);
     [read | write, read, write, sim::Conditions::NONE]
@@ -95,9 +100,9 @@ impl Set {
                 Self::Simulated(watcher)
             }
             _ => {
-                // SAFETY: epoll_create1(2) demands nothing of memory.
+                // SAFETY: epoll_create1(2) accesses no memory.
                 let set = checked(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) });
-                // SAFETY: `from_raw_fd` demands an open descriptor that nobody else owns.
+                // SAFETY: `from_raw_fd` requires an open descriptor without another owner.
                 // - epoll_create1(2) has just returned it.
                 let set = unsafe { OwnedFd::from_raw_fd(set) };
                 let mut event = libc::epoll_event { events: ALWAYS | wanted.bits(), u64: 0 };
@@ -111,7 +116,8 @@ impl Set {
         }
     }
 
-    /// The union of what was reported since the last call and, on a real kernel, within `quiet`.
+    /// Returns the union of the edges since the last call and, on a real kernel, those that arrive
+    /// within `quiet`.
     fn edges(&self, quiet: Duration) -> u32 {
         match self {
             Self::Simulated(watcher) => {
@@ -140,10 +146,10 @@ impl Set {
     }
 }
 
-/// What is seen of the object that a scenario is about.
+/// Observes the object of a scenario.
 pub(super) struct Eyes {
     sets: [Set; 4],
-    /// What each of them has reported since the step before.
+    /// What each set has reported since the step before.
     edges: [u32; 4],
 }
 
@@ -152,7 +158,7 @@ impl Eyes {
         Self { sets: wanted().map(|wanted| Set::new(system, socket, wanted)), edges: [0; 4] }
     }
 
-    /// Looks what has come, until nothing more comes.
+    /// Collects edges until no more arrive.
     pub(super) fn look(&mut self) {
         let mut quiet = QUIET;
         for (edges, set) in self.edges.iter_mut().zip(&self.sets) {
@@ -161,7 +167,7 @@ impl Eyes {
         }
     }
 
-    /// What is to be seen of `socket` after `step`.
+    /// Describes the state of `socket` after `step`.
     pub(super) fn line(&self, step: &str, socket: &Socket) -> String {
         let (now, unread) = match socket.as_simulated() {
             Some(socket) => {
@@ -181,12 +187,12 @@ impl Eyes {
         format!("{line:width$} {}", state_name(state))
     }
 
-    /// What comes from now on is of the next step.
+    /// Assigns all further edges to the next step.
     pub(super) fn end_step(&mut self) {
         self.edges = [0; 4];
     }
 
-    /// Forgets the edges so far.
+    /// Discards the edges so far.
     pub(super) fn forget(&mut self) {
         for set in &self.sets {
             set.edges(QUIET);
@@ -199,13 +205,13 @@ impl Eyes {
 fn polled(number: RawFd) -> u32 {
     let events = libc::POLLIN | libc::POLLOUT | libc::POLLRDHUP;
     let mut question = libc::pollfd { fd: number, events, revents: 0 };
-    // SAFETY: poll(2) reads and writes one question at the pointer.
+    // SAFETY: poll(2) reads and writes one `pollfd` at the pointer.
     // - valid: `question` lives until the call returns.
     checked(unsafe { libc::poll(&raw mut question, 1, 0) });
     question.revents as u32
 }
 
-/// One read(2).
+/// Calls read(2) once.
 pub(super) fn read(socket: &Socket, buf: &mut [u8]) -> io::Result<usize> {
     socket.read(buf)
 }
@@ -229,8 +235,8 @@ pub(super) fn kind(socket: &Socket) -> &'static str {
     let mut kind: libc::c_int = 0;
     let mut size = libc::socklen_t::try_from(size_of_val(&kind)).expect("four");
     // SAFETY: getsockopt(2) writes at most `size` bytes at the value's pointer, and reads and
-    // writes the size at the other.
-    // - valid: both are locals of the right type, and `size` is that of the value.
+    // writes the size at the other pointer.
+    // - valid: both are locals of the right type, and `size` is the size of the value.
     let done = unsafe {
         libc::getsockopt(
             socket.number(),
@@ -247,17 +253,17 @@ pub(super) fn kind(socket: &Socket) -> &'static str {
     }
 }
 
-/// What `TCP_INFO` says of the state of a TCP socket.
+/// Returns the state of a TCP socket according to `TCP_INFO`.
 fn tcp_state(socket: &Socket) -> Option<u8> {
     if let Some(socket) = socket.as_simulated() {
         return socket.kernel().tcp_state(socket);
     }
-    // The state is the first byte of what TCP_INFO tells, and the kernel cuts the rest off.
+    // The state is the first byte of TCP_INFO, and the kernel truncates the rest.
     let mut state = 0_u8;
     let mut size: libc::socklen_t = 1;
     // SAFETY: getsockopt(2) writes at most `size` bytes at the value's pointer, and reads and
-    // writes the size at the other.
-    // - valid: both are locals of the right type, and `size` is that of the value.
+    // writes the size at the other pointer.
+    // - valid: both are locals of the right type, and `size` is the size of the value.
     let done = unsafe {
         libc::getsockopt(
             socket.number(),
@@ -270,7 +276,7 @@ fn tcp_state(socket: &Socket) -> Option<u8> {
     (done == 0).then_some(state)
 }
 
-/// The names of the kernel's tcp_states.h, from 1 on.
+/// The names in the kernel's tcp_states.h, from 1 on.
 const TCP_STATES: [&str; 12] = [
     "ESTABLISHED",
     "SYN_SENT",
@@ -286,19 +292,19 @@ const TCP_STATES: [&str; 12] = [
     "NEW_SYN_RECV",
 ];
 
-/// A state by its name.
+/// Returns the name of a state.
 fn state_name(state: u8) -> &'static str {
     TCP_STATES[usize::from(state) - 1]
 }
 
-/// Whether nothing is on its way to `socket` that it waits for by itself: the answer to its own end
-/// comes some 40 ms late if the peer has nothing else to say, and makes an edge of its own.
+/// Returns whether `socket` isn't waiting for an answer to its own FIN. That answer comes some 40
+/// ms late if the peer sends nothing else, and makes an edge.
 pub(super) fn is_settled(socket: &Socket) -> bool {
     let unanswered = ["FIN_WAIT1", "LAST_ACK", "CLOSING"];
     tcp_state(socket).is_none_or(|state| !unanswered.contains(&state_name(state)))
 }
 
-/// A set of conditions, in words.
+/// Describes a set of conditions in words.
 fn words(bits: u32) -> String {
     let names = [(0x1, "IN"), (0x4, "OUT"), (0x2000, "RDHUP"), (0x10, "HUP"), (0x8, "ERR")];
     let known = names.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, name)| *name);

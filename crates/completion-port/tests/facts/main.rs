@@ -1,17 +1,16 @@
-//! What a kernel says of its objects, step by step: recorded once, and checked against the kernel
-//! of this machine and, where that is Linux, against the simulated one. So a kernel that has
-//! changed is found, and so is a simulation that lies.
+//! Kernel behaviour step by step, recorded once. The tests compare the record with this machine's
+//! kernel and, if that is Linux, with the simulated one. So they detect both a changed kernel and a
+//! wrong simulation.
 //!
-//! The records are `linux.txt` and `wine.txt`. Each line is one step. What its fields are is said by
-//! `linux.rs` and `windows.rs`, which ask the kernels by calls of their own. A line `code of ...`
-//! is a call of the step that comes next, and the name of the code that it has failed with. A call
-//! that is expected to fail always has its line, also if it does not; another one has a line only
-//! if it fails.
+//! The records are `linux.txt` and `wine.txt`. Each line is one step. `linux.rs` and `windows.rs`
+//! describe its fields and query the kernels with their own calls. A line `code of ...` names a
+//! call of the following step, and the error code with which it failed. A call that is expected to
+//! fail always has such a line, even if it succeeds. Any other call has one only if it fails.
 //!
-//! If a test here fails it shows the lines that differ. With `FACTS_OUT` in the environment it also
-//! writes what it saw of the machine's kernel to the file of that name.
+//! A failing test shows the lines that differ. If `FACTS_OUT` is set in the environment, the test
+//! also writes its observations of the machine's kernel to that file.
 
-// The kernels that are asked.
+// The kernels with queries.
 #![cfg(any(target_os = "linux", windows))]
 
 use std::io;
@@ -33,19 +32,19 @@ use linux as kernel;
 #[cfg(windows)]
 use windows as kernel;
 
-/// How long to wait for a connect to be refused, where no record says what comes.
+/// How long to wait for a refused connect without a record.
 const CONNECTS: Duration = Duration::from_secs(3);
 
-/// What a line of a call begins with.
+/// The beginning of the line of a call.
 const CODE_OF: &str = "  code of ";
 
-/// Plays the scenarios on one system and writes down what it says.
+/// Plays the scenarios on one system and records what it reports.
 struct Recorder<'s> {
     system: &'s System,
     eyes: Option<kernel::Eyes>,
-    /// What the record says. `None`: there is no record of this kernel.
+    /// The rest of the record. `None`: this kernel has no record.
     expected: Option<Peekable<Box<dyn Iterator<Item = &'static str>>>>,
-    /// A connect has begun since the last step, and may be refused after a while.
+    /// A connect has begun since the last step, and may be refused later.
     is_connecting: bool,
     seen: Vec<String>,
     differing: Vec<String>,
@@ -66,7 +65,8 @@ impl<'s> Recorder<'s> {
         }
     }
 
-    /// The next line of the record, which is that of a call or is not. Empty if there is none.
+    /// Returns the next line of the record of the requested kind, either a call's or a step's.
+    /// Empty if there is none.
     fn expected(&mut self, is_call: bool) -> &'static str {
         let Some(expected) = &mut self.expected else { return "" };
         while let Some(line) = expected.peek() {
@@ -76,7 +76,7 @@ impl<'s> Recorder<'s> {
             if is_call {
                 break;
             }
-            // A call that has not failed, or was not made.
+            // A call that didn't fail, or wasn't made.
             self.differing.push(format!("recorded: {line}\n     now: "));
             expected.next();
         }
@@ -95,7 +95,7 @@ impl<'s> Recorder<'s> {
         self.write_down(format!("{CODE_OF}{call:28} {code}"), expected);
     }
 
-    /// Begins a scenario: `socket` is watched from now on.
+    /// Begins a scenario, and watches `socket` from now on.
     fn watch(&mut self, scenario: &str, socket: &Socket) {
         let expected = self.expected(false);
         self.write_down(format!("{scenario} [{}]", kernel::kind(socket)), expected);
@@ -103,20 +103,20 @@ impl<'s> Recorder<'s> {
         self.step("attached", socket);
     }
 
-    /// Writes down what is to be seen of `socket` after `step`.
+    /// Records the state of `socket` after `step`.
     fn step(&mut self, step: &str, socket: &Socket) {
         let expected = self.expected(false);
         let eyes = self.eyes.as_mut().expect("a scenario begins with `watch`");
         let begun = Instant::now();
         let is_as_recorded = self.expected.is_some() && self.differing.is_empty();
         let patience = match (is_as_recorded, self.is_connecting) {
-            // For what the record says.
+            // Wait for the recorded line.
             (true, _) => SOON,
             (false, true) => CONNECTS,
             (false, false) => kernel::PATIENCE,
         };
         let line = loop {
-            // Asked before the eyes look, so that what the answer makes is seen by them.
+            // Check this before collecting edges, so that the answer's edge is among them.
             let settled = kernel::is_settled(socket);
             eyes.look();
             let line = eyes.line(step, socket);
@@ -132,20 +132,19 @@ impl<'s> Recorder<'s> {
         self.write_down(line, expected);
     }
 
-    /// Ends a scenario: nothing is watched any more.
+    /// Ends a scenario, and watches nothing any more.
     fn part(&mut self) {
         self.eyes = None;
     }
 
-    /// Forgets what the eyes have seen so far.
+    /// Discards the edges so far.
     fn forget(&mut self) {
         if let Some(eyes) = &mut self.eyes {
             eyes.forget();
         }
     }
 
-    /// A call that is expected to fail. Its code is a line of the record, and so is that it has
-    /// not failed.
+    /// Records a call that is expected to fail: its error code, or that it succeeded.
     fn code<T>(&mut self, call: &str, done: io::Result<T>) {
         let code = match done {
             Ok(_) => "no error".to_owned(),
@@ -154,7 +153,7 @@ impl<'s> Recorder<'s> {
         self.write_down_call(call, &code);
     }
 
-    /// A call that is expected not to fail. If it does, its code is a line of the record.
+    /// Checks a call that is expected to succeed. Records its error code if it fails.
     fn done<T>(&mut self, call: &str, done: io::Result<T>) -> Option<T> {
         match done {
             Ok(done) => Some(done),
@@ -165,14 +164,14 @@ impl<'s> Recorder<'s> {
         }
     }
 
-    /// Takes the pending error, which is a line of the record.
+    /// Takes the pending error and records it.
     #[track_caller]
     fn taken_error(&mut self, socket: &Socket) {
         let error = socket.take_error().expect("a socket");
         self.code("SO_ERROR", error.map_or(Ok(()), Err));
     }
 
-    /// A connect, which may go on when it returns.
+    /// Starts a connect, which may still be in progress on return.
     fn connect(&mut self, socket: &Socket, address: &Address) {
         self.is_connecting = true;
         self.done("connect", socket.connect(address));
@@ -188,7 +187,7 @@ impl<'s> Recorder<'s> {
         assert_eq!(sent.unwrap_or(bytes.len()), bytes.len(), "there is room for a few bytes");
     }
 
-    /// Reads exactly so many bytes.
+    /// Reads exactly `count` bytes.
     fn take(&mut self, socket: &Socket, count: usize) {
         let end = Instant::now() + SOON;
         let mut bytes = vec![0; count];
@@ -217,7 +216,7 @@ impl<'s> Recorder<'s> {
         assert_eq!(count, 0, "there is nothing but the end");
     }
 
-    /// Fills what `socket` sends to, until the kernel has moved all it can.
+    /// Fills the path from `socket` to its peer, until the kernel moves no more data.
     fn fill(&mut self, socket: &Socket) -> usize {
         let mut sum = socket.fill();
         if socket.as_simulated().is_none() {
@@ -253,7 +252,7 @@ impl<'s> Recorder<'s> {
     }
 }
 
-/// The code of an error of the system, by its name.
+/// Returns the name of a system error code.
 fn name(error: &io::Error) -> String {
     let Some(code) = error.raw_os_error() else { return format!("no code: {error}") };
     let known = kernel::CODES.iter().find(|(known, _)| *known == code);
@@ -264,7 +263,7 @@ const TEN: &[u8] = b"0123456789";
 
 type Pair = fn(&System) -> (Socket, Socket);
 
-/// What TCP and AF_UNIX streams both go through, each in its own way.
+/// The scenarios for both TCP and AF_UNIX streams, which behave differently.
 fn stream(r: &mut Recorder<'_>, name: &str, pair: Pair) {
     let (a, b) = pair(r.system);
     r.watch(&format!("{name}: data"), &a);
@@ -411,7 +410,7 @@ fn stream(r: &mut Recorder<'_>, name: &str, pair: Pair) {
     r.step("peer drains", &a);
     r.code("read", kernel::read(&b, &mut [0]));
     sum = r.fill(&a);
-    // What the peer sends tells of more room, if it has made its buffer larger meanwhile.
+    // What the peer sends may announce more room, if its receive buffer has grown meanwhile.
     loop {
         r.send(&b, TEN);
         r.take(&a, 10);
@@ -434,7 +433,7 @@ fn stream(r: &mut Recorder<'_>, name: &str, pair: Pair) {
     r.part();
 }
 
-/// What is watched is the object, and not the descriptor by which it came to be watched.
+/// A watch belongs to the object, not to the descriptor with which it was created.
 fn duplicate(r: &mut Recorder<'_>, name: &str, pair: Pair) {
     let (a, b) = pair(r.system);
     r.watch(&format!("{name}: a duplicate"), &a);
@@ -453,7 +452,7 @@ fn duplicate(r: &mut Recorder<'_>, name: &str, pair: Pair) {
     r.step("all closed (poll: a bystander)", &bystander);
 }
 
-/// Writes to a peer that is closed; whether this is noticed yet depends on the protocol.
+/// Writes to a closed peer. Whether the write already fails depends on the protocol.
 fn send_into_nothing(socket: &Socket) {
     let _ = socket.write(TEN);
 }
@@ -730,7 +729,7 @@ fn the_kernel_of_this_machine_does_what_is_recorded() {
     testkit::run(System::native, play);
 }
 
-// It is held to the record of Linux.
+// The simulated kernel must match the record of Linux.
 #[cfg(target_os = "linux")]
 #[test]
 fn the_simulated_kernel_does_what_is_recorded() {

@@ -1,4 +1,4 @@
-//! The objects of Linux that Windows does not have, or has no polls for: sockets of AF_UNIX, pipes and counters.
+//! The Linux objects that Windows lacks or cannot poll: AF_UNIX sockets, pipes and counters.
 
 use std::net::Shutdown;
 
@@ -103,7 +103,7 @@ fn unix_datagrams(r: &mut Recorder<'_>) {
     r.step("peer closes", &a);
     r.code("write", a.write(TEN));
     r.step("send fails", &a);
-    // Whether this one makes an edge depends on the version of the kernel.
+    // Whether this one makes an edge depends on the kernel version.
     r.code("write", a.write(TEN));
 
     let (a, b) = system.unix_datagram_pair();

@@ -1,12 +1,14 @@
-//! The questions to Windows, by bare calls of the driver of sockets and of Winsock.
+//! The queries to Windows, with direct calls to the socket driver and to Winsock.
 //!
-//! A step's line tells what a poll by the driver with a time-out of 0 answers for everything that may be asked (`now`,
-//! which is by level); what the polls were answered with that were in flight since the step before, one for
-//! everything (`all`) and three for a part of it (`in`, `out`, `end`); what `WSAPoll` says, and what the ioctl
-//! `FIONREAD` says (`-`: it fails).
+//! The line of a step has these fields:
+//! - what a driver poll with a timeout of 0 reports for all conditions (`now`, level-triggered)
+//! - what the polls in flight since the step before reported: one for all conditions (`all`), and
+//!   three for parts (`in`, `out`, `end`)
+//! - the result of `WSAPoll`
+//! - the result of the ioctl `FIONREAD` (`-`: it fails)
 //!
-//! In flight are polls for those conditions only that did not hold at the end of the step before. A poll that is
-//! answered is followed by one for the rest of its conditions: what it tells is the sum of the answers.
+//! Polls are in flight only for conditions that did not hold at the end of the step before. After
+//! an answer, a poll for the remaining conditions follows. The line has the union of the answers.
 
 use std::fmt::Write as _;
 use std::io;
@@ -39,30 +41,30 @@ use super::Recorder;
 
 pub(super) const RECORD: &str = include_str!("wine.txt");
 
-/// Why the system is compared with no record.
+/// Returns why there is no record to compare the system with.
 pub(super) fn no_record(system: &System) -> Option<&'static str> {
     let why = "facts of Windows: there is a record of Wine alone; what was seen is printed";
     (!system.is_wine()).then_some(why)
 }
 
-/// The kernel has settled if nothing comes for so many milliseconds.
+/// The kernel counts as settled after this many milliseconds without an event.
 const QUIET: u32 = 3;
 
-/// How long to wait for what no record says.
+/// How long to wait without a record.
 pub(super) const PATIENCE: Duration = Duration::from_millis(100);
 
-/// What is watched is a handle: once it is closed nothing can be asked by it, and another handle of the same socket
-/// is one more thing to watch.
+/// A watch belongs to a handle. After that is closed, it can't be queried. Another handle of the
+/// same socket needs its own watch.
 pub(super) const WATCHES_OUTLIVE_HANDLES: bool = false;
 
-/// The shutdown of a listener is refused, since it is not connected. After it nothing is another way than before.
+/// The shutdown of a listener fails because it isn't connected, and changes nothing.
 pub(super) const LISTENERS_ARE_SHUT: bool = false;
 
-/// Where the queue of a listener is full, Windows refuses a connect, which so does not wait for room. How long the
-/// shortest queue is it chooses itself.
+/// If the queue of a listener is full, Windows refuses a connect instead of letting it wait for
+/// room. Windows chooses the length of the shortest queue itself.
 pub(super) const QUEUES_ARE_FULL: bool = false;
 
-/// The codes of Winsock, by their names.
+/// The Winsock error codes, with their names.
 pub(super) const CODES: &[(i32, &str)] = &[
     (WSAEADDRNOTAVAIL, "WSAEADDRNOTAVAIL"),
     (WSAEALREADY, "WSAEALREADY"),
@@ -81,7 +83,7 @@ pub(super) const CODES: &[(i32, &str)] = &[
     (WSAEWOULDBLOCK, "WSAEWOULDBLOCK"),
 ];
 
-/// The scenarios that are of Windows alone.
+/// Plays the scenarios that only Windows has.
 pub(super) fn play_others(r: &mut Recorder<'_>) {
     let (a, b) = r.system.tcp_pair();
     r.watch("tcp: closed while polls are in flight", &a);
@@ -91,7 +93,7 @@ pub(super) fn play_others(r: &mut Recorder<'_>) {
     r.part();
 }
 
-/// What a poll by the driver asks for and tells.
+/// The conditions of a driver poll.
 mod event {
     pub(super) const RECEIVE: u32 = 0x1;
     pub(super) const URGENT: u32 = 0x2;
@@ -118,7 +120,7 @@ mod event {
     pub(super) const ALL: u32 = 0x1ff;
 }
 
-/// What the polls in flight ask for.
+/// The conditions that the polls in flight ask for.
 const WANTED: [u32; 4] = [
     event::ALL,
     event::RECEIVE | event::URGENT | event::ACCEPT,
@@ -126,13 +128,13 @@ const WANTED: [u32; 4] = [
     event::DISCONNECT | event::ABORT | event::CONNECT_FAIL | event::LOCAL_CLOSE,
 ];
 
-/// The driver's code for a poll.
+/// The driver's control code for a poll.
 const POLL: u32 = 0x0001_2024;
 
-/// What the driver reads and writes: a poll of one socket.
+/// The driver's input and output: a poll of one socket.
 #[repr(C)]
 struct Info {
-    /// In units of 100 nanoseconds. The longest there is stands for no limit.
+    /// In units of 100 nanoseconds. The maximum means no timeout.
     timeout: i64,
     sockets: u32,
     is_exclusive: u32,
@@ -145,17 +147,17 @@ const INFO_SIZE: u32 = 32;
 
 const _: () = assert!(size_of::<Info>() == 32);
 
-/// What the driver may write to until it is done.
+/// The memory that the driver may write until the poll ends.
 #[repr(C)]
 struct Memory {
-    /// First, since its address is what a call is cancelled by.
+    /// First, because its address identifies the call for cancellation.
     status: IO_STATUS_BLOCK,
     info: Info,
 }
 
-/// Whether `event` is signalled within so many milliseconds.
+/// Waits up to `milliseconds` for `event`. Returns whether it is signalled.
 fn is_signalled(event: &OwnedHandle, milliseconds: u32) -> bool {
-    // SAFETY: WaitForSingleObject demands an open handle.
+    // SAFETY: WaitForSingleObject requires an open handle.
     // - open: it is borrowed.
     match unsafe { WaitForSingleObject(event.as_raw_handle(), milliseconds) } {
         WAIT_OBJECT_0 => true,
@@ -164,7 +166,7 @@ fn is_signalled(event: &OwnedHandle, milliseconds: u32) -> bool {
     }
 }
 
-/// The driver of sockets.
+/// The socket driver.
 struct Device(OwnedHandle);
 
 impl Device {
@@ -184,9 +186,11 @@ impl Device {
         let mut status =
             IO_STATUS_BLOCK { Anonymous: IO_STATUS_BLOCK_0 { Status: 0 }, Information: 0 };
         let mut handle: HANDLE = ptr::null_mut();
-        // SAFETY: NtCreateFile reads attributes, which point to a name of the length that it says, and writes a handle
-        // and a status. It takes no size and no extended attributes from null pointers.
-        // - valid: all four are locals, and so is the name's buffer, which has that length in bytes.
+        // SAFETY: NtCreateFile reads the attributes, which point to a name with its length, and
+        // writes a handle and a status. It accepts null pointers for the size and the extended
+        // attributes.
+        // - valid: all four are locals, and so is the name's buffer, which has that length in
+        //   bytes.
         let code = unsafe {
             NtCreateFile(
                 &raw mut handle,
@@ -203,33 +207,33 @@ impl Device {
             )
         };
         assert_eq!(code, STATUS_SUCCESS, "the driver is not there");
-        // SAFETY: `from_raw_handle` demands an open handle that nothing else owns.
-        // - the call above has written it just now.
+        // SAFETY: `from_raw_handle` requires an open handle without another owner.
+        // - the call above has just written it.
         Self(unsafe { OwnedHandle::from_raw_handle(handle) })
     }
 }
 
-/// A poll that the driver has, or has answered.
+/// A poll that the driver holds or has answered.
 struct Flight {
     device: Rc<Device>,
-    /// Signalled once the driver is done with the memory.
+    /// Signalled when the driver no longer uses the memory.
     event: OwnedHandle,
-    /// From `Box::into_raw`; freed by nothing but the drop.
+    /// From `Box::into_raw`. Freed only by `drop`.
     memory: *mut Memory,
     asked: u32,
-    /// The driver was done when it returned from the call.
+    /// Whether the poll has ended.
     is_over: bool,
 }
 
 impl Flight {
-    /// Asks whether one of `events` holds of `socket`, or, with a `timeout`, when it does. A poll that is refused is
-    /// the status that says why.
+    /// Polls `socket` for `events`, waiting up to `timeout`. Returns the driver's status if it
+    /// refuses.
     fn new(device: &Rc<Device>, socket: SOCKET, events: u32, timeout: i64) -> Result<Self, i32> {
-        // SAFETY: CreateEventW takes null for no attributes, and for no name.
+        // SAFETY: CreateEventW accepts null for the attributes and for the name.
         let event = unsafe { CreateEventW(ptr::null(), 1, 0, ptr::null()) };
         assert!(!event.is_null(), "{}", io::Error::last_os_error());
-        // SAFETY: `from_raw_handle` demands an open handle that nothing else owns.
-        // - the call above has returned it just now.
+        // SAFETY: `from_raw_handle` requires an open handle without another owner.
+        // - the call above has just returned it.
         let event = unsafe { OwnedHandle::from_raw_handle(event) };
         let memory = Box::into_raw(Box::new(Memory {
             status: IO_STATUS_BLOCK {
@@ -238,18 +242,19 @@ impl Flight {
             },
             info: Info { timeout, sockets: 1, is_exclusive: 0, socket, events, status: 0 },
         }));
-        // SAFETY: `&raw mut` of a field demands a pointer within an object.
-        // - `memory` is a box's, made just now.
+        // SAFETY: `&raw mut` of a field requires a pointer within an object.
+        // - `memory` has just been made from a box.
         let info = unsafe { &raw mut (*memory).info }.cast();
-        // SAFETY: `&raw mut` of a field demands a pointer within an object.
+        // SAFETY: `&raw mut` of a field requires a pointer within an object.
         // - as above.
         let block = unsafe { &raw mut (*memory).status };
-        // SAFETY: NtDeviceIoControlFile reads and writes as many bytes at the two pointers to buffers as it is told, and
-        // writes a status at the fifth argument, until it signals the event.
-        // - valid: all are of `memory`, which is freed by the drop of the flight, after the event is signalled, or below,
-        //   where the call is refused and keeps nothing;
-        // - not shared: what is there is read only after the event is signalled;
-        // - both handles are open, and stay so until then, since the flight owns them; no routine is given.
+        // SAFETY: NtDeviceIoControlFile reads and writes the given number of bytes at the two
+        // buffer pointers, and writes a status at the fifth argument, until it signals the event.
+        // - valid: all three point into `memory`, which is freed by `drop` after the event is
+        //   signalled, or below if the call is refused and keeps nothing;
+        // - not shared: the memory is read only after the event is signalled;
+        // - both handles stay open until then, since `Self` owns them, and no completion routine is
+        //   passed.
         let status = unsafe {
             NtDeviceIoControlFile(
                 device.0.as_raw_handle(),
@@ -264,10 +269,10 @@ impl Flight {
                 INFO_SIZE,
             )
         };
-        // The two highest bits are set of an error.
+        // The two highest bits are set in an error status.
         if status.cast_unsigned() >> 30 == 3 {
-            // SAFETY: `from_raw` demands a pointer of `into_raw` that nothing else uses.
-            // - it was made above, and a call that is refused keeps nothing.
+            // SAFETY: `from_raw` requires a pointer from `into_raw` that nothing else uses.
+            // - it was made above, and a refused call keeps nothing.
             drop(unsafe { Box::from_raw(memory) });
             return Err(status);
         }
@@ -275,21 +280,21 @@ impl Flight {
         Ok(Self { device: Rc::clone(device), event, memory, asked: events, is_over })
     }
 
-    /// Whether the driver is done within so many milliseconds.
+    /// Waits up to `milliseconds`. Returns whether the poll has ended.
     fn is_over(&mut self, milliseconds: u32) -> bool {
         self.is_over = self.is_over || is_signalled(&self.event, milliseconds);
         self.is_over
     }
 
-    /// What the driver has answered, if it has.
+    /// Waits up to `milliseconds`. Returns the driver's answer, or `None` if there is none yet.
     fn answer(&mut self, milliseconds: u32) -> Option<Result<u32, i32>> {
         if !self.is_over(milliseconds) {
             return None;
         }
-        // SAFETY: a read of the memory demands that it is valid and nobody writes there.
-        // - it is a box's, which the drop frees, and the driver is done with it.
+        // SAFETY: reading the memory requires that it is valid and that nothing writes to it.
+        // - it comes from a box that only `drop` frees, and the driver no longer uses it.
         let memory = unsafe { &*self.memory };
-        // SAFETY: a read of a union's field demands that what lies there is one of its type.
+        // SAFETY: reading a union's field requires a valid value of its type.
         // - the driver writes a status there, and this program wrote one before.
         let status = unsafe { memory.status.Anonymous.Status };
         Some(match status {
@@ -304,38 +309,39 @@ impl Flight {
 impl Drop for Flight {
     fn drop(&mut self) {
         if !self.is_over(0) {
-            // SAFETY: CancelIoEx demands an open file. It looks for a call that was made with this status, and does not
-            // touch what lies there.
-            // - open: the device is this one's.
+            // SAFETY: CancelIoEx requires an open file. It looks for a call with this status
+            // address, and doesn't access the memory there.
+            // - open: `self` owns a reference to the device.
             let _ = unsafe { CancelIoEx(self.device.0.as_raw_handle(), self.memory.cast::<_>()) };
-            // If that panics the memory stays the driver's for ever.
+            // If this panics, the driver keeps the memory forever.
             assert!(self.is_over(INFINITE), "the wait has no limit");
         }
-        // SAFETY: `from_raw` demands a pointer of `into_raw` that nothing else uses.
-        // - `new` has made it so, and the driver is done with it.
+        // SAFETY: `from_raw` requires a pointer from `into_raw` that nothing else uses.
+        // - `new` made it that way, and the driver no longer uses it.
         drop(unsafe { Box::from_raw(self.memory) });
     }
 }
 
-/// A poll for some conditions, again and again.
+/// Repeated polls for some conditions.
 struct Watch {
     wanted: u32,
     flight: Option<Flight>,
-    /// The sum of the answers since the step before.
+    /// The union of the answers since the step before.
     came: u32,
-    /// The status of one that is no answer.
+    /// The status of a poll that failed.
     failed: Option<i32>,
 }
 
 impl Watch {
-    /// Takes the answers that have come.
+    /// Takes the available answers.
     fn look(&mut self, device: &Rc<Device>, socket: Option<SOCKET>) {
         while let Some(flight) = &mut self.flight {
             match flight.answer(0) {
                 None => return,
                 Some(Ok(events)) => {
                     self.came |= events;
-                    // After an answer to nothing that was asked no other one is to be had.
+                    // If the answer has none of the requested conditions, the driver gives no other
+                    // one.
                     let rest = if flight.asked & events == 0 { 0 } else { flight.asked & !events };
                     self.flight = ask(device, socket, rest);
                 }
@@ -353,20 +359,20 @@ impl Watch {
     }
 }
 
-/// A poll without a limit, if it is for anything, and the socket is open.
+/// Starts a poll without a timeout, if there are events to ask for and the socket is open.
 fn ask(device: &Rc<Device>, socket: Option<SOCKET>, events: u32) -> Option<Flight> {
     let socket = socket.filter(|_| events != 0)?;
     Some(Flight::new(device, socket, events, i64::MAX).expect("a poll in flight"))
 }
 
-/// What is seen of the socket that a scenario is about.
+/// Observes the socket of a scenario.
 pub(super) struct Eyes {
     device: Rc<Device>,
-    /// As the driver knows it. `None`: it is closed, and nothing is asked about it any more, since another handle may
-    /// have its number.
+    /// The driver's handle. `None`: the socket is closed and can't be queried any more, since
+    /// another handle may have its number.
     socket: Option<SOCKET>,
     watches: [Watch; 4],
-    /// What held when the line was made.
+    /// The conditions that held when the line was written.
     now: u32,
 }
 
@@ -375,28 +381,28 @@ impl Eyes {
         let watches = WANTED.map(|wanted| Watch { wanted, flight: None, came: 0, failed: None });
         let device = Rc::new(Device::open());
         let mut eyes = Self { device, socket: Some(base(number(socket))), watches, now: 0 };
-        // All conditions are asked for at first, as if none held.
+        // At first, poll for all conditions, as if none held.
         eyes.end_step();
         eyes
     }
 
-    /// Looks what has come, until nothing more comes.
+    /// Collects answers until no more arrive.
     pub(super) fn look(&mut self) {
-        // SAFETY: Sleep demands nothing.
+        // SAFETY: Sleep has no requirements.
         unsafe { Sleep(QUIET) };
         for watch in &mut self.watches {
             watch.look(&self.device, self.socket);
         }
     }
 
-    /// What holds now.
+    /// Returns the current conditions.
     fn now(&self) -> u32 {
         let Some(socket) = self.socket else { return 0 };
         let mut poll = Flight::new(&self.device, socket, event::ALL, 0).expect("a poll");
         poll.answer(INFINITE).expect("the wait has no limit").expect("an answer")
     }
 
-    /// What is to be seen after `step` of the socket that the eyes are for.
+    /// Describes the state of the watched socket after `step`.
     pub(super) fn line(&mut self, step: &str, _: &Socket) -> String {
         self.now = self.now();
         let now = words(self.now, event::NAMES);
@@ -410,17 +416,18 @@ impl Eyes {
         )
     }
 
-    /// Puts polls in flight for what does not hold. What comes from now on is of the next step.
+    /// Starts polls for the conditions that don't hold. Assigns all further answers to the next
+    /// step.
     pub(super) fn end_step(&mut self) {
         for watch in &mut self.watches {
             (watch.came, watch.failed) = (0, None);
-            // First the former one is cancelled, and has ended.
+            // This cancels the previous poll and waits for its end.
             watch.flight = None;
             watch.flight = ask(&self.device, self.socket, watch.wanted & !self.now);
         }
     }
 
-    /// Forgets what has come so far.
+    /// Discards the answers so far.
     pub(super) fn forget(&mut self) {
         self.look();
         self.now = self.now();
@@ -428,7 +435,7 @@ impl Eyes {
     }
 }
 
-/// A set of conditions, in words.
+/// Describes a set of conditions in words.
 fn words(bits: u32, names: &[(u32, &str)]) -> String {
     let known = names.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, name)| *name);
     let mut words = known.collect::<Vec<_>>().join("|");
@@ -439,19 +446,20 @@ fn words(bits: u32, names: &[(u32, &str)]) -> String {
     if words.is_empty() { "-".to_owned() } else { words }
 }
 
-/// A socket as Winsock has it. A call about one that is closed fails.
+/// Returns the Winsock handle of a socket. A call with a closed one fails.
 fn number(socket: &Socket) -> SOCKET {
     usize::try_from(socket.descriptor().as_raw_socket()).expect("a handle")
 }
 
-/// The socket as the driver knows it, below whatever providers there are.
+/// Returns the driver's handle of a socket, below any layered providers.
 fn base(socket: SOCKET) -> SOCKET {
     let mut answer: SOCKET = INVALID_SOCKET;
     let size = u32::try_from(size_of::<SOCKET>()).expect("small");
     let mut written = 0;
-    // SAFETY: WSAIoctl writes at most `size` bytes at the pointer of the answer, and their number at the other one. It
-    // has no input, and is over when it returns, since it gets no OVERLAPPED.
-    // - valid for writes: both are locals, and `size` is that of `answer`.
+    // SAFETY: WSAIoctl writes at most `size` bytes at the pointer to the answer, and their number
+    // at the other one. It has no input, and completes before it returns because it gets no
+    // OVERLAPPED.
+    // - valid for writes: both are locals, and `size` is the size of `answer`.
     let done = unsafe {
         WSAIoctl(
             socket,
@@ -469,7 +477,7 @@ fn base(socket: SOCKET) -> SOCKET {
     answer
 }
 
-/// What WSAPoll tells, by names.
+/// The conditions of WSAPoll, with their names.
 const POLLED: &[(u32, &str)] = &[
     (POLLRDNORM.cast_unsigned() as u32, "RDNORM"),
     (POLLRDBAND.cast_unsigned() as u32, "RDBAND"),
@@ -479,10 +487,10 @@ const POLLED: &[(u32, &str)] = &[
     (POLLNVAL.cast_unsigned() as u32, "NVAL"),
 ];
 
-/// One WSAPoll.
+/// Calls WSAPoll once.
 fn poll(socket: SOCKET, events: i16, milliseconds: i32) -> i16 {
     let mut question = WSAPOLLFD { fd: socket, events, revents: 0 };
-    // SAFETY: WSAPoll reads and writes one question at the pointer.
+    // SAFETY: WSAPoll reads and writes one `WSAPOLLFD` at the pointer.
     // - valid: `question` lives until the call returns.
     let done = unsafe { WSAPoll(&raw mut question, 1, milliseconds) };
     assert!(done >= 0, "{}", io::Error::last_os_error());
@@ -493,19 +501,19 @@ fn polled(socket: SOCKET) -> u32 {
     poll(socket, POLLRDNORM | POLLRDBAND | POLLWRNORM, 0).cast_unsigned().into()
 }
 
-/// Waits until something can be read or accepted, or the time is over.
+/// Waits until something can be read or accepted, or until `limit` has passed.
 pub(super) fn await_readable(socket: &Socket, limit: Duration) {
     let limit = i32::try_from(limit.as_micros().div_ceil(1000)).expect("short");
     poll(number(socket), POLLRDNORM, limit);
 }
 
-/// One recv.
+/// Calls recv once.
 pub(super) fn read(socket: &Socket, buf: &mut [u8]) -> io::Result<usize> {
     let size = i32::try_from(buf.len()).expect("what is read at once is small");
     // SAFETY: recv writes at most `size` bytes at the pointer.
-    // - valid for writes: `buf` has that size, and is borrowed mutably over the call.
+    // - valid for writes: `buf` has that size, and is mutably borrowed during the call.
     let count = unsafe { recv(number(socket), buf.as_mut_ptr(), size, 0) };
-    // It is negative if the call has failed.
+    // A negative count means that the call failed.
     usize::try_from(count).map_err(|_| io::Error::last_os_error())
 }
 
@@ -520,8 +528,9 @@ fn unread(socket: SOCKET) -> Option<u32> {
 pub(super) fn kind(socket: &Socket) -> &'static str {
     let mut kind = 0_i32;
     let mut size = i32::try_from(size_of_val(&kind)).expect("four");
-    // SAFETY: getsockopt writes at most `size` bytes at the value's pointer, and reads and writes the size at the other.
-    // - valid: both are locals of the right type, and `size` is that of the value.
+    // SAFETY: getsockopt writes at most `size` bytes at the value's pointer, and reads and writes
+    // the size at the other pointer.
+    // - valid: both are locals of the right type, and `size` is the size of the value.
     let done = unsafe {
         getsockopt(number(socket), SOL_SOCKET, SO_TYPE, (&raw mut kind).cast(), &raw mut size)
     };
@@ -532,7 +541,7 @@ pub(super) fn kind(socket: &Socket) -> &'static str {
     }
 }
 
-/// No socket is known to wait for something by itself.
+/// No socket is known to wait for an answer.
 pub(super) fn is_settled(_: &Socket) -> bool {
     true
 }

@@ -1,4 +1,4 @@
-//! A handler that does not come back delays nobody but itself.
+//! A stuck handler delays no other connection.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -13,7 +13,7 @@ use testkit::{Obstacle, SOON, System, late};
 
 const CONNECTIONS: usize = 64;
 
-/// The others are served all the time while a handler is stuck: for so long, and so often.
+/// How long, and for how many rounds at least, the others are served while a handler is stuck.
 const STUCK: Duration = Duration::from_secs(1);
 const ROUNDS: usize = 20;
 
@@ -33,20 +33,20 @@ fn connections() -> (Vec<TcpStream>, Vec<TcpStream>) {
         .unzip()
 }
 
-/// What a handler does when it is told to, until it is let go.
+/// What the stuck handler does until the test releases it.
 #[derive(Clone, Copy, PartialEq)]
 enum Misbehaviour {
     Spins,
-    /// Without telling the port: it has to find out.
+    /// Without announcing it, so the port must detect it.
     Sleeps,
 }
 
-/// A handler that does not come back.
+/// A handler that does not return.
 struct Stuck {
     how: Misbehaviour,
     begun: AtomicBool,
     let_go: AtomicBool,
-    /// What a handler sleeps at.
+    /// What the handler sleeps on.
     obstacle: Obstacle,
 }
 
@@ -74,7 +74,7 @@ impl Stuck {
     }
 }
 
-/// Ends the threads when the test is over, also if it has failed.
+/// Ends the threads at the end of the test, even if it fails.
 struct End<'a>(&'a Port<TcpStream>, &'a Stuck);
 
 impl Drop for End<'_> {
@@ -116,10 +116,10 @@ fn echo(port: &Port<TcpStream>, stuck: &Stuck) {
     }
 }
 
-/// Sends a byte on every connection, the first of which makes its handler misbehave, and then on all
-/// others again and again. That handler is let go only when they have been answered: what waited for
-/// it would wait for ever. Returns how long the rounds took that it was stuck in, the fastest first, and before them
-/// how long the slowest of some took that nothing was stuck in.
+/// Sends a byte on every connection, then again and again on all but the first, whose handler is
+/// stuck. The handler is released only after the others were answered, so a packet that waited for
+/// it would never be handled. Returns the slowest of some rounds before it got stuck, and the times
+/// of the rounds during that, fastest first.
 fn rounds_beside_a_stuck_handler(
     threads: usize,
     concurrency: usize,
@@ -150,7 +150,7 @@ fn rounds_beside_a_stuck_handler(
         };
         usual = (0..ROUNDS).map(|_| make_round()).max().unwrap();
         let begun = Instant::now();
-        // All at once, so that they share batches with the one that gets stuck.
+        // No wait in between, so that the others share batches with the one that gets stuck.
         first.write_all(b"!").unwrap();
         while begun.elapsed() < STUCK || rounds.len() < ROUNDS {
             let is_stuck = stuck.begun.load(SeqCst);
@@ -176,7 +176,7 @@ fn assert_nobody_waits(threads: usize, concurrency: usize, how: Misbehaviour) {
         "{threads} threads, concurrency {concurrency}: {} rounds, {median:?}, at most {slowest:?}",
         rounds.len()
     );
-    // The slowest may have met a busy machine. Where most have, those before did so, too, and some are slow again.
+    // On a busy machine single rounds are slow, so compare the median, also with the rounds before.
     if median >= STUCK / 3 {
         assert!(usual >= median / 10, "the others waited {median:?}, and {usual:?} before");
         late();

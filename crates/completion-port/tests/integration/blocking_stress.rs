@@ -1,5 +1,5 @@
-//! Sixteen threads whose handlers sleep, fight for a lock, spin, post, panic and die, on every rung of
-//! block detection: everything is handled once, and no seat is lost.
+//! Sixteen threads whose handlers sleep, contend for a lock, spin, post, panic and die, with every
+//! method of block detection. Everything is handled once, and no seat is lost.
 
 #![cfg(any(unix, windows))]
 
@@ -21,7 +21,7 @@ const THREADS: usize = 16;
 const SOCKETS: usize = 16;
 const LIMITS: [usize; 3] = [1, 2, 4];
 
-/// Each deed comes some times for each limit of each rung.
+/// Enough for each deed to occur several times with each limit and method.
 fn messages() -> usize {
     300 * effort()
 }
@@ -34,12 +34,12 @@ fn bytes_each() -> usize {
 #[derive(Clone, Copy, Debug)]
 enum Deed {
     Spin(Duration),
-    /// Without a word to the port.
+    /// Unannounced.
     Sleep(Duration),
     Announce(Duration),
-    /// Holds the one lock for so long.
+    /// Holds the shared lock for this long.
     Lock(Duration),
-    /// Posts the message that stands so far behind.
+    /// Posts the message of the second half that corresponds to this one.
     Post,
     Panic,
     Die,
@@ -47,7 +47,7 @@ enum Deed {
 
 impl Deed {
     fn any(dice: &mut Dice) -> Self {
-        // Often short, sometimes longer than it takes to be found out.
+        // Usually short, sometimes longer than detection takes.
         let most = [100, 500, 5_000][usize::try_from(dice.roll(3)).unwrap()];
         let time = Duration::from_micros(1 + dice.roll(most));
         match dice.roll(40) {
@@ -61,16 +61,16 @@ impl Deed {
         }
     }
 
-    /// Whether it runs from beginning to end.
+    /// Returns whether it runs without blocking or ending.
     fn only_runs(self) -> bool {
         matches!(self, Self::Spin(_))
     }
 }
 
-/// The panic after which the thread goes on.
+/// The panic that the thread survives.
 struct Caught;
 
-/// The panic that ends it.
+/// The panic that ends the thread.
 struct Death;
 
 /// A socket whose peer counts up from zero.
@@ -87,17 +87,18 @@ impl Source for Counter {
 
 struct World {
     port: Port<Counter, usize>,
-    /// How many packets a wait may bring.
+    /// The capacity of each thread's batch.
     room: usize,
-    /// What a handler of bytes does.
+    /// Draws the deed of a handler of bytes.
     deed: fn(&mut Dice) -> Deed,
-    /// Of each message; the second half stands behind the first.
+    /// The deed of each message. The messages of the second half are posted by handlers of the
+    /// first.
     deeds: Vec<Deed>,
     taken: Vec<AtomicUsize>,
     messages: AtomicUsize,
     bytes: AtomicUsize,
     lock: Mutex<()>,
-    /// Handlers that run from beginning to end, and how many did so at once.
+    /// The handlers that are running without blocking, and the most at one time.
     inside: AtomicUsize,
     peak: AtomicUsize,
 }
@@ -142,13 +143,13 @@ impl World {
         self.deeds.len() / 2
     }
 
-    /// The message that the handler of `message` posts.
+    /// Returns the message that the handler of `message` posts.
     fn follower(&self, message: usize) -> Option<usize> {
         let posts = message < self.half() && matches!(self.deeds[message], Deed::Post);
         posts.then(|| message + self.half())
     }
 
-    /// Posts all that no handler posts.
+    /// Posts the messages that no handler posts.
     fn send_messages(&self) {
         let followers: Vec<_> = (0..self.half()).filter_map(|it| self.follower(it)).collect();
         for message in (0..self.deeds.len()).filter(|message| !followers.contains(message)) {
@@ -206,7 +207,7 @@ impl World {
             ready.read_drained();
         }
         let (before, after) = ((self.deed)(dice), (self.deed)(dice));
-        // With the key in the hand it must not be lost.
+        // A panic or death here would lose the key with its token.
         if !matches!(before, Deed::Panic | Deed::Die) {
             self.act(before);
         }
@@ -215,7 +216,8 @@ impl World {
         self.act(after);
     }
 
-    /// Handles packets until the port is closed. A panic is caught, and the thread goes on; or dies.
+    /// Handles packets until the port is closed. Catches each panic, and continues or lets the
+    /// thread die.
     fn serve(&self, mut dice: Dice) {
         let mut batch = Batch::with_capacity(self.room);
         loop {
@@ -246,7 +248,7 @@ impl World {
     }
 }
 
-/// Threads that serve, and are replaced when they die.
+/// Serving threads, which are replaced when they die.
 struct Crew {
     world: Arc<World>,
     dice: Dice,
@@ -284,7 +286,7 @@ impl Crew {
         }
     }
 
-    /// Waits until `condition` holds, with all threads at work.
+    /// Waits until `condition` holds. Replaces threads that die meanwhile.
     #[track_caller]
     fn until(&mut self, what: &str, condition: impl Fn(&World) -> bool) {
         let begun = Instant::now();
@@ -297,7 +299,7 @@ impl Crew {
     }
 }
 
-/// Writes to the sockets, a little to one and then to another.
+/// Writes to random sockets, a few bytes at a time.
 fn send_bytes(peers: &[Stream], dice: &mut Dice) {
     let mut sent = [0; SOCKETS];
     while sent != [bytes_each(); SOCKETS] {
@@ -311,14 +313,14 @@ fn send_bytes(peers: &[Stream], dice: &mut Dice) {
     }
 }
 
-/// What a run has shown.
+/// The observations of a run.
 struct Shown {
-    /// Handlers that only ran, at the same time.
+    /// The most handlers that ran at the same time without blocking.
     peak: usize,
     blocks_found: u64,
 }
 
-/// Sends everything, from two threads, and checks that it is handled once and that nothing is left.
+/// Sends everything from two threads. Checks that everything is handled once and nothing remains.
 fn stress(
     limit: usize,
     detection: BlockDetection,
@@ -373,7 +375,7 @@ fn stress(
     shown
 }
 
-/// The rungs that this machine has.
+/// The methods of block detection that this machine supports.
 fn rungs() -> Vec<BlockDetection> {
     let mut rungs =
         vec![BlockDetection::Automatic, BlockDetection::Announced, BlockDetection::Tick];
@@ -385,15 +387,16 @@ fn rungs() -> Vec<BlockDetection> {
     rungs
 }
 
-/// One packet at a time: then who has blocked comes back to the port before its next packet, and the
-/// handlers that only run are counted from the first to the last moment.
+/// With one packet at a time, a thread that has blocked returns to the port before its next packet.
+/// So the handlers that only run can be counted exactly.
 #[test]
 fn whatever_handlers_do_everything_is_handled_once_and_no_seat_is_lost() {
     let mut dice = Dice::new();
     for detection in rungs() {
         for limit in LIMITS {
             let shown = stress(limit, detection, 1, Deed::any, &mut dice);
-            // One more where a thread was found asleep in the port's own lock, on a busy machine.
+            // On a busy machine a thread may be found asleep in the port's own lock, which allows
+            // one more.
             let most = limit + usize::from(shown.blocks_found > 0);
             assert!(shown.peak <= most, "{} ran at once, the limit is {limit}", shown.peak);
             let finds = detection != BlockDetection::Announced;
@@ -402,7 +405,7 @@ fn whatever_handlers_do_everything_is_handled_once_and_no_seat_is_lost() {
     }
 }
 
-/// Several at a time, which are taken back from those who block.
+/// With several packets at a time, which are taken back from threads that block.
 #[test]
 fn whatever_handlers_of_batches_do_everything_is_handled_once_and_no_seat_is_lost() {
     let mut dice = Dice::new();
@@ -413,7 +416,7 @@ fn whatever_handlers_of_batches_do_everything_is_handled_once_and_no_seat_is_los
     }
 }
 
-/// Batches or not. A block that is found nevertheless, in the port's own lock, say, allows one more.
+/// With and without batches. A false block, for instance in the port's own lock, allows one more.
 #[test]
 fn no_more_handlers_run_than_may_where_all_of_them_only_run() {
     let mut dice = Dice::new();

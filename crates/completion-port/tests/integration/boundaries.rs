@@ -1,4 +1,4 @@
-//! Who may import whom: the layers of ARCHITECTURE.md, checked in the sources.
+//! Checks which modules may import which: the layers of ARCHITECTURE.md.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,8 @@ fn source() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
 }
 
-/// All sources below `folder` (or that one file), as path, with `/` on each system, and text without comments.
+/// Returns all sources below `folder`, or the one file: their paths, with `/` on every system, and
+/// their text without comments.
 fn sources(folder: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut waiting = vec![source().join(folder)];
@@ -36,11 +37,11 @@ fn assert_absent(folder: &str, words: &[&str]) {
     }
 }
 
-/// The modules of the crate. Each imports only from those before it.
+/// The modules of the crate. Each imports only modules before it.
 const MODULES: [&str; 9] =
     ["sync", "types", "memory", "state", "backend", "engine", "sys", "sim", "port"];
 
-/// The text before the unit tests of a file.
+/// Returns the part of a file before its unit tests.
 fn product(code: &str) -> &str {
     code.split("#[cfg(test)]\nmod tests {").next().unwrap()
 }
@@ -51,14 +52,14 @@ fn the_modules_import_in_one_direction() {
     let mut imports = 0;
     for (name, code) in sources("") {
         let (module, rest) = name.split_once('/').unwrap_or((&name, ""));
-        // The root names all of them. Tests of a module may use the modules above it.
+        // The root names all modules. A module's tests may use modules above it.
         if name == "lib.rs" || rest.split('/').any(|part| part == "tests" || part == "tests.rs") {
             continue;
         }
         let own = place(module).unwrap_or_else(|| panic!("{name} has no place in MODULES"));
         for path in product(&code).split("crate::").skip(1) {
             let imported = word_at_start(path);
-            // What a port makes is a socket of the system or of the simulated kernel.
+            // A port creates sockets of the system or of the simulated kernel.
             if (name.as_str(), imported) == ("types/source.rs", "sim") {
                 continue;
             }
@@ -92,7 +93,7 @@ fn system_calls_are_made_below_sys_only() {
     }
 }
 
-/// Where there is no back end, each name that a system does not have would be an error of its own.
+/// Without a back end, every name that a system lacks would be a separate error.
 #[test]
 fn what_not_every_system_has_is_named_in_the_folders_of_systems_only() {
     for (name, code) in sources("") {
@@ -128,7 +129,7 @@ fn a_back_end_imports_no_other() {
         ("sys/bsd", &["sys::bsd", "sys::unix"]),
         ("sys/unix", &["sys::unix"]),
         ("sys/windows", &["sys::windows"]),
-        // Reactors that run on a system and on the simulated kernel.
+        // Reactors for both a real system and the simulated kernel.
         ("sys/portable", &[]),
         ("sim", &[]),
         ("port", &[]),
@@ -149,7 +150,7 @@ fn the_target_system_is_named_in_one_place() {
     for (name, code) in sources("") {
         assert!(
             ["sys/mod.rs", "sys/portable/mod.rs", "types/fd.rs"].contains(&name.as_str())
-                // Systems that have much in common.
+                // These systems have much in common.
                 || name.starts_with("sys/bsd/")
                 || !["target_os", "cfg(windows)", "cfg(unix)"]
                     .iter()

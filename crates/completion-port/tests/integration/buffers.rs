@@ -1,4 +1,4 @@
-//! Buffers of operations, on sockets: many parts, and fewer bytes than there is room for.
+//! Buffers of socket operations: many parts, and fewer bytes than room.
 
 #![cfg(any(unix, windows))]
 
@@ -19,7 +19,7 @@ fn port<K: Source, B: Buffer>() -> Port<K, (), B> {
     Port::builder().buffers::<B>().build().unwrap()
 }
 
-/// The next packet, which is of an operation.
+/// Returns the next packet, which must be of an operation.
 fn next<'p, K: Source, B: Buffer>(port: &'p Port<K, (), B>) -> (Ready<'p, K, B>, Outcome<B>) {
     match port.wait(&mut Batch::with_capacity(1), None).unwrap().next() {
         Some(Packet::Completed(done)) => done.into_parts(),
@@ -27,7 +27,7 @@ fn next<'p, K: Source, B: Buffer>(port: &'p Port<K, (), B>) -> (Ready<'p, K, B>,
     }
 }
 
-/// Sends all of one buffer, of which a socket has not room for everything, and receives it into others.
+/// Sends all of a buffer that is larger than the socket's own, and receives it into other buffers.
 fn pass<B: Buffer>(buffer: B, all: &[u8], mut room: impl FnMut() -> B) {
     let port = port::<Stream, B>();
     let (near, far) = connected();
@@ -59,10 +59,10 @@ fn pass<B: Buffer>(buffer: B, all: &[u8], mut room: impl FnMut() -> B) {
 
 #[test]
 fn a_stream_takes_more_parts_than_one_system_call_does() {
-    // About twice as much as a socket takes at once.
+    // About twice as much as a socket buffers.
     let all = bytes(3000 * 150);
     pass(in_parts(&all, 150), &all, || (0..1500).map(|_| Vec::with_capacity(70)).collect());
-    // Hundreds of calls, each of which takes as many parts as it may.
+    // This takes hundreds of calls, each with as many parts as the system allows.
     let all = bytes(30_000);
     pass(in_parts(&all, 1), &all, || vec![Vec::with_capacity(1000)]);
     pass(in_parts(&all, 1), &all, || (0..2000).map(|_| Vec::with_capacity(1)).collect());
@@ -109,7 +109,7 @@ fn buffers_of_the_crate_bytes_are_sent_and_filled() {
     });
 }
 
-/// Datagrams that are never lost are those of AF_UNIX.
+/// Only AF_UNIX datagrams are never lost.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_datagram_is_spread_over_its_parts_and_is_not_sent_in_pieces() {

@@ -1,6 +1,6 @@
-//! Who is always ready starves nobody: hot sockets, hot posters and large batches.
+//! A source that is always ready starves no other: hot sockets, hot posters and large batches.
 //!
-//! What is bounded is the number of packets, not the time.
+//! The bounds are numbers of packets, not times.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -16,16 +16,16 @@ use completion_port::{
 };
 use testkit::{SOON, Socket, System, late, on_every_system};
 
-/// The packets that a wait brings at a time, few or many.
+/// Batch capacities, small and large.
 const ROOMS: [usize; 2] = [1, 64];
 
-/// Keys of sockets that are always readable; those of the others are smaller.
+/// Keys from here on belong to sockets that are always readable.
 const HOT: usize = 1_000;
 
-/// A post that is posted again whenever it is handled; the others are smaller.
+/// Messages from here on are posted again whenever they are handled.
 const AGAIN: usize = 1_000;
 
-/// Closes the port when the test is over, also if it has failed.
+/// Closes the port at the end of the test, even if it fails.
 struct End<'a>(&'a Port<usize, usize>, &'a AtomicBool);
 
 impl Drop for End<'_> {
@@ -35,7 +35,7 @@ impl Drop for End<'_> {
     }
 }
 
-/// Handles a packet: what is hot stays hot. Names what is not: a socket, or a post.
+/// Handles a packet, and keeps hot sources hot. Returns a packet of a cold source.
 fn handle(port: &Port<usize, usize>, packet: Packet<'_, usize, usize>) -> Option<Cold> {
     match packet {
         Packet::Ready(ready) => {
@@ -43,7 +43,7 @@ fn handle(port: &Port<usize, usize>, packet: Packet<'_, usize, usize>) -> Option
             if key < HOT {
                 return Some(Cold::Socket(key));
             }
-            // Nothing was read.
+            // Nothing was read, so it stays hot.
             ready.rearm().unwrap();
             None
         }
@@ -67,9 +67,9 @@ enum Cold {
     Post(usize),
 }
 
-/// Counts the packets that go before the ones that a test looks for: at most so many from when the system has told the port
-/// of those. A system that tells a little later is given time, more at each turn, and then they are counted anew: what
-/// starves still never comes.
+/// Counts the packets that precede the awaited ones. At most `most` are allowed once the system has
+/// reported readiness to the port. A system that reports later gets increasing pauses, and the
+/// count restarts after each. A starved packet would still never come.
 struct Turns {
     most: usize,
     packets: usize,
@@ -81,7 +81,7 @@ impl Turns {
         Self { most, packets: 0, pauses: 0..if system.tells_at_once() { 0 } else { 6 } }
     }
 
-    /// When a wait has brought so many, and `missing` was or is still to come.
+    /// Counts `packets` of one wait while `missing` had not yet come.
     #[track_caller]
     #[allow(clippy::disallowed_methods, reason = "nothing else says that the system has had time")]
     fn went_before(&mut self, packets: usize, missing: impl Debug) {
@@ -97,8 +97,8 @@ impl Turns {
     }
 }
 
-/// Takes packets, in batches of `room`, until all of `wanted` have come. Fails if that takes more
-/// than `most` packets.
+/// Takes packets, in batches of `room`, until all of `wanted` have come. Fails after more than
+/// `most` packets.
 #[track_caller]
 fn serve(
     system: &System,
@@ -127,7 +127,7 @@ fn port(system: &System) -> Port<usize, usize> {
     system.port(1)
 }
 
-/// A readable socket, which nobody reads.
+/// A readable socket from which nothing is read.
 fn hot(system: &System) -> [Socket; 2] {
     let (ours, theirs) = system.unix_pair();
     theirs.write(b"x").unwrap();
@@ -142,7 +142,8 @@ fn persistent(socket: &Socket, key: usize) -> Registration<'_, usize> {
     Registration::new(socket, key, Interest::IN, Persistent::Level)
 }
 
-/// While `hot` is there, each of some cold sockets and posts is served soon after it became ready.
+/// Checks that each of some cold sockets and posts is served soon after it became ready, alongside
+/// the hot sources that `register` adds.
 fn cold_ones_are_served(
     system: &System,
     hot_ones: usize,
@@ -160,7 +161,7 @@ fn cold_ones_are_served(
             theirs.write(b"x").unwrap();
             port.post(number).unwrap();
             let wanted = [Cold::Socket(number), Cold::Post(number)].into();
-            // One batch may be under way, another one was queued before.
+            // One batch may be in progress, and another may have been queued before.
             let most = 2 * room.min(hot_ones + 2) + 2 * hot_ones + 4;
             slowest = slowest.max(serve(system, &port, room, most, wanted));
         }
@@ -182,15 +183,16 @@ impl Source for Owner {
     }
 }
 
-/// Each peer of a hot socket has sent more than is ever received.
+/// A hot socket whose peer has sent more than is ever received.
 fn sated(system: &System, number: usize) -> (Owner, Socket) {
     let (ours, theirs) = system.unix_pair();
     assert!(theirs.fill() > 10_000);
     (Owner { number, socket: Arc::new(ours) }, theirs)
 }
 
-/// While hot sockets bring a byte whenever one is asked for, each of some quiet ones is served soon after its peer has
-/// sent something. `flights` receives of each hot socket are in flight; with none, its token goes on.
+/// Hot sockets always deliver a byte. Checks that each of some quiet ones is served soon after its
+/// peer sends. Each hot socket has `flights` receives in flight, or continues with its token if
+/// that is 0.
 fn quiet_ones_are_served(system: &System, hot_ones: usize, flights: usize) {
     let room = || Vec::with_capacity(1);
     for batch in ROOMS {
@@ -229,7 +231,7 @@ fn quiet_ones_are_served(system: &System, hot_ones: usize, flights: usize) {
                         Packet::Completed(done) => {
                             let (token, outcome) = done.into_parts();
                             let key = token.key().number;
-                            // Each goes on.
+                            // Each starts its next receive.
                             token.recv(room()).unwrap();
                             (key, outcome)
                         }
@@ -261,7 +263,7 @@ fn quiet_ones_are_served(system: &System, hot_ones: usize, flights: usize) {
 }
 
 on_every_system! {
-    /// Armed again at once, without having been read, and without a hint.
+    /// It is rearmed immediately, without a read or a hint.
     fn a_hot_socket_starves_nobody(system: &System) {
         cold_ones_are_served(system, 1, |port, sockets| {
             sockets.extend(hot(system));
@@ -269,7 +271,7 @@ on_every_system! {
         });
     }
 
-    /// One that is never disarmed.
+    /// It is never disarmed.
     fn a_hot_persistent_socket_starves_nobody(system: &System) {
         cold_ones_are_served(system, 1, |port, sockets| {
             sockets.extend(hot(system));
@@ -277,7 +279,7 @@ on_every_system! {
         });
     }
 
-    /// Several of each.
+    /// Several sockets of each kind.
     fn many_hot_sockets_starve_nobody(system: &System) {
         cold_ones_are_served(system, 10, |port, sockets| {
             sockets.extend((0..10).flat_map(|_| hot(system)));
@@ -288,14 +290,14 @@ on_every_system! {
         });
     }
 
-    /// Each handler of a message posts it again.
+    /// Each handler posts its message again.
     fn messages_that_are_posted_again_starve_nobody(system: &System) {
         cold_ones_are_served(system, 16, |port, _| {
             (0..16).for_each(|number| port.post(AGAIN + number).unwrap());
         });
     }
 
-    /// Both at once.
+    /// Hot sockets and hot messages together.
     fn hot_sockets_and_hot_messages_starve_nobody(system: &System) {
         cold_ones_are_served(system, 12, |port, sockets| {
             sockets.extend((0..4).flat_map(|_| hot(system)));
@@ -306,22 +308,22 @@ on_every_system! {
         });
     }
 
-    /// A connection that always has data, and whose handler receives on.
+    /// The connection always has data, and its handler continues to receive.
     fn a_connection_that_always_has_data_starves_no_operation(system: &System) {
         quiet_ones_are_served(system, 1, 0);
     }
 
-    /// Several of them.
+    /// Several such connections.
     fn many_connections_that_always_have_data_starve_no_operation(system: &System) {
         quiet_ones_are_served(system, 10, 0);
     }
 
-    /// And with sixteen receives in flight on each.
+    /// Sixteen receives are in flight on each connection.
     fn many_receives_that_are_always_done_starve_no_operation(system: &System) {
         quiet_ones_are_served(system, 2, 16);
     }
 
-    /// A thread that posts as fast as it may: so many messages are under way, no more.
+    /// One thread posts as fast as it can, with at most `WINDOW` messages queued.
     fn a_thread_that_posts_all_the_time_starves_no_socket(system: &System) {
         const WINDOW: usize = 64;
         let port = port(system);
@@ -336,7 +338,7 @@ on_every_system! {
                 while !over.load(SeqCst) {
                     if under_way.load(SeqCst) < WINDOW {
                         under_way.fetch_add(1, SeqCst);
-                        // The test may be over.
+                        // Fails if the test has ended.
                         let _ = port.post(0);
                     } else {
                         thread::yield_now();
@@ -377,10 +379,10 @@ on_every_system! {
         });
     }
 
-    /// Five hundred at once, beside a few that are always ready.
+    /// Five hundred sockets become ready at one time, next to a few that are always ready.
     fn many_cold_sockets_are_all_served_beside_hot_ones(system: &System) {
         const MANY: usize = 500;
-        // So that there are descriptors enough for one of these.
+        // One such test at a time, because the descriptors don't suffice for more.
         static ALONE: Mutex<()> = Mutex::new(());
         let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let port = port(system);
@@ -394,7 +396,7 @@ on_every_system! {
             port.register(make(ours, HOT + number)).unwrap();
         }
         (0..4).for_each(|number| port.post(AGAIN + number).unwrap());
-        // The hot ones are on their way.
+        // Start the hot ones.
         port.post(0).unwrap();
         serve(system, &port, 64, 100, [Cold::Post(0)].into());
         counters.iter().for_each(|counter| counter.signal(1).unwrap());
@@ -402,7 +404,7 @@ on_every_system! {
         println!("{MANY} were served within {packets} packets");
     }
 
-    /// Hot sockets share what there is.
+    /// Each hot socket gets about the same number of packets.
     fn hot_sockets_get_equal_shares(system: &System) {
         const SOCKETS: usize = 8;
         const EACH: usize = 100;
@@ -427,7 +429,7 @@ on_every_system! {
                         assert_eq!(handle(&port, packet), None);
                     }
                     if !are_told && shares.iter().all(|share| *share > 0) {
-                        // The system has told of all of them by now.
+                        // By now the system has reported all of them.
                         (are_told, shares) = (true, [0; SOCKETS]);
                     }
                 }
@@ -438,12 +440,14 @@ on_every_system! {
         }
     }
 
-    /// The same with several threads: each cold socket becomes ready in a handler of the hot one. That
-    /// takes so long that few of its packets go out while a thread is woken for the cold one.
+    /// Several threads serve, and each cold socket becomes ready in a handler of the hot one. The
+    /// handler takes long enough that few hot packets are handled while a thread is woken for the
+    /// cold one.
     fn a_hot_socket_starves_nobody_with_several_threads(system: &System) {
         const COLD: usize = 50;
         const LONG: Duration = Duration::from_micros(200);
-        // Where the system tells a little later, what starves still never comes.
+        // Some systems report readiness a little later. A starved socket would still never be
+        // served.
         let usually = if system.tells_at_once() { 100 } else { 1_000 };
         system.several_threads_wait();
         let port = system.port::<usize, usize>(2);
@@ -473,7 +477,8 @@ on_every_system! {
                             }
                             let number = woken.load(SeqCst);
                             if number < COLD && number == served.load(SeqCst) {
-                                // Its key is out with this thread: nobody else is here.
+                                // This thread holds the hot socket's key, so no other thread is
+                                // here.
                                 woken.store(number + 1, SeqCst);
                                 since.store(count, SeqCst);
                                 wakers[number].write(b"x").unwrap();
@@ -482,7 +487,7 @@ on_every_system! {
                             while begun.elapsed() < LONG {
                                 std::hint::spin_loop();
                             }
-                            // The test may be over.
+                            // Fails if the test has ended.
                             let _ = ready.rearm();
                         }
                     }
@@ -499,27 +504,27 @@ on_every_system! {
         });
         let mut waits = waits.into_inner().unwrap();
         waits.sort_unstable();
-        // Each was served. The longest of these waits may have met a busy machine.
+        // Each was served. A few of these waits may be long on a busy machine.
         let (usual, most) = (waits[waits.len() / 2], waits[waits.len() - 1]);
         println!("{usual} packets between readiness and packet, at most {most}");
         if usual > usually {
-            // A thread that is woken may have to wait for a processor.
+            // A woken thread may have to wait for a processor.
             late();
         }
     }
 
-    /// Four threads wait, and sixty-four sockets become ready at once.
+    /// Four threads wait, and sixty-four sockets become ready at one time.
     fn a_large_batch_is_shared_among_idle_threads(system: &System) {
         a_large_batch_is_shared(system, BlockDetection::Automatic);
     }
 
-    /// And without any look at who blocks.
+    /// The port detects no blocked threads.
     fn a_large_batch_is_shared_where_only_announced_blocks_count(system: &System) {
         a_large_batch_is_shared(system, BlockDetection::Announced);
     }
 }
 
-/// A long send to a peer that keeps pace lets messages pass all along; from its start, too.
+/// A long send to a peer that keeps up lets messages pass throughout, including from its start.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_send_of_all_to_a_fast_reader_lets_others_pass() {
@@ -529,9 +534,10 @@ fn a_send_of_all_to_a_fast_reader_lets_others_pass() {
     use completion_port::SharedSource;
 
     const PART: usize = 1 << 18;
-    // What two attempts send, and what the socket has room for.
+    // The amount that two attempts send, and the amount that the socket buffers.
     const MOST: u64 = (2 << 20) + (1 << 20);
-    // Either by the token or by name, and in one part or in many: ten times as much as may be sent at once.
+    // Started by the token or through its `SharedId`, with one part or many: ten times as much as
+    // one attempt may send.
     for (shares, parts, len) in [(false, 128, PART), (true, 128, PART), (false, 1, 1 << 25)] {
         let (near, far) = UnixStream::pair().unwrap();
         let all = parts as u64 * len as u64;
@@ -594,8 +600,9 @@ fn a_send_of_all_to_a_fast_reader_lets_others_pass() {
     }
 }
 
-/// A handler takes a millisecond; and the first one of each thread as long as it takes until each of
-/// the others has had one: else one that is fast would prove nothing on a machine that is busy.
+/// A handler takes a millisecond. The first handler of each thread also waits until every thread
+/// has had a packet. Otherwise a fast thread on a busy machine could take everything, which would
+/// prove nothing.
 fn a_large_batch_is_shared(system: &System, detection: BlockDetection) {
     const SOCKETS: usize = 64;
     const THREADS: usize = 4;

@@ -1,6 +1,6 @@
-//! Operations on files that end by a call, of which no packet tells; by either engine.
+//! File operations that end by a call instead of a packet, with either file engine.
 
-// Files are given by descriptors, closed behind the port's back, and shared with a forked child.
+// The files are given by descriptor, closed behind the port's back, and shared with a forked child.
 #![cfg(target_os = "linux")]
 
 use std::fs::File;
@@ -32,10 +32,11 @@ impl OpenFile for Opened {
     }
 }
 
-/// Some bytes, which tell of their end; told also if they are dropped instead.
+/// Bytes that report how their operation ended, or that they were dropped instead.
 struct Bytes(Vec<u8>, Sender<(Option<FileEnd>, Vec<u8>)>);
 
-// SAFETY: the memory is the vector's own, which a move of the value leaves where it is.
+// SAFETY: `Buffer` requires memory that stays in place when the value is moved.
+// - the memory is the vector's, on the heap.
 unsafe impl Buffer for Bytes {
     fn filled<'b>(&'b self, part: &mut dyn FnMut(&'b [u8])) {
         part(&self.0);
@@ -52,8 +53,8 @@ impl FileTask for Bytes {
     fn end(mut self, end: FileEnd) {
         let mut bytes = std::mem::take(&mut self.0);
         if bytes.is_empty() {
-            // SAFETY: `set_len` demands that so many elements are initialized, within the capacity.
-            // - the system has read so many into the room.
+            // SAFETY: `set_len` requires that many initialized elements within the capacity.
+            // - the system has read that many bytes into the spare capacity.
             unsafe { bytes.set_len(end.bytes) };
         }
         let _ = self.1.send((Some(end), bytes));
@@ -86,7 +87,8 @@ impl<'p> World<'p> {
         Bytes(bytes.into(), self.sender.clone())
     }
 
-    /// The end of the next operation, and its bytes. Behind it the task is dropped.
+    /// Returns the end of the next operation, and its bytes. Checks that the task is dropped
+    /// afterwards.
     fn end(&self) -> (FileEnd, Vec<u8>) {
         let (end, bytes) = self.receiver.recv_timeout(SOON).unwrap();
         assert_eq!(self.receiver.recv_timeout(SOON).unwrap(), (None, Vec::new()));
@@ -108,11 +110,11 @@ fn scratch(name: &str) -> (PathBuf, Arc<Opened>) {
 
 fn pipe() -> (Arc<Opened>, File) {
     let mut ends = [0; 2];
-    // SAFETY: pipe2(2) writes two numbers at the pointer.
-    // - valid for writes: it is a local.
+    // SAFETY: pipe2(2) writes two descriptors at the pointer.
+    // - valid for writes: it points to a local array of two.
     assert_eq!(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) }, 0);
-    // SAFETY: `from_raw_fd` demands a descriptor that has no other owner.
-    // - the call has made both just now.
+    // SAFETY: `from_raw_fd` requires a descriptor without another owner.
+    // - pipe2 has just created both.
     let [reader, writer] = ends.map(|end| File::from(unsafe { OwnedFd::from_raw_fd(end) }));
     (Arc::new(Opened { file: reader, has_positions: false }), writer)
 }
@@ -159,7 +161,7 @@ fn a_file_task_that_is_cancelled_ends_once() {
     let with_ring: completion_port::Result<Port<()>> =
         Port::builder().file_engine(FileEngine::Ring).build();
     if with_ring.is_err() {
-        // A thread does what it has begun to its end.
+        // A thread can't cancel what it has begun.
         return;
     }
     for writes in [false, true] {
@@ -189,7 +191,7 @@ fn file_tasks_that_nobody_waits_for_are_dropped_at_their_ends() {
         drop(tasks);
         writer.write_all(b"x").unwrap();
         assert_eq!(receiver.recv_timeout(SOON).unwrap(), (None, Vec::new()));
-        // The port waits for none.
+        // Dropping the port waits for no task.
         let tasks = port.raw().file_tasks();
         let (sender, receiver) = channel();
         let room = Bytes(Vec::with_capacity(8), sender);

@@ -1,4 +1,5 @@
-//! Tests that prove no single rule of the contract and can share a process, in one program: each program costs a link.
+//! Tests that prove no single rule of the contract and can share a process. One program saves link
+//! time.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 

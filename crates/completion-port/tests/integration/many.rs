@@ -1,5 +1,5 @@
-//! Very many registrations on one port, on the simulated kernel: how many are possible is a matter of memory.
-//! `REGISTRATIONS` says how many, if not [`USUAL`].
+//! Very many registrations on one port of the simulated kernel, where only memory limits their
+//! number. The environment variable `REGISTRATIONS` overrides [`USUAL`].
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,14 +11,15 @@ use completion_port::{
 };
 use testkit::Dice;
 
-/// Enough to see what costs more than its share, in a moment.
+/// Enough to reveal disproportionate costs, and still fast.
 const USUAL: usize = 5_000;
-/// Of so many registrations one is ready at a time.
+/// One in this many registrations is ready at a time.
 const SHARE: u64 = 100;
-/// Found here rather than by a test that never ends: what is there is there at once.
+/// A wait without blocking, so that a missing packet fails the test instead of hanging it.
+/// Everything is ready immediately.
 const AT_ONCE: Duration = Duration::ZERO;
 
-/// A key that owns its socket, and is counted.
+/// A counted key that owns its socket.
 #[derive(Debug)]
 struct Client {
     number: usize,
@@ -45,7 +46,7 @@ impl Drop for Client {
     }
 }
 
-/// A port with its registrations, and what can be sent to.
+/// A port with its registrations, and the addresses of their sockets.
 struct Crowd {
     port: Port<Client>,
     batch: Batch,
@@ -69,7 +70,7 @@ impl Crowd {
         Self { port, batch: Batch::new(), ids, addresses, sender }
     }
 
-    /// Sends something to each of them, takes what is reported, and checks that it is just that.
+    /// Sends a byte to each chosen socket, and checks that exactly these are reported.
     fn reach(&mut self, chosen: &BTreeSet<usize>) {
         for number in chosen {
             self.sender.send_to(b"x", self.addresses[*number]).unwrap();
@@ -97,7 +98,7 @@ impl Crowd {
         assert_eq!(left, BTreeSet::new(), "not reported");
     }
 
-    /// Takes packets until `count` keys have come back for good, each once.
+    /// Takes packets until `count` keys have been returned, each once.
     fn collect(&mut self, count: usize, back: &mut [bool]) {
         let mut left = count;
         while left > 0 {
@@ -128,7 +129,7 @@ fn come_and_go(size: usize, one_shot: bool) {
     }
     crowd.reach(&(0..size).collect());
 
-    // Half of them is removed one by one, the others by the port's end.
+    // Remove half of the registrations one by one, and the rest by a shutdown.
     let mut back = vec![false; size];
     for number in (0..size).step_by(2) {
         crowd.port.remove(crowd.ids[number]).unwrap();
@@ -143,7 +144,7 @@ fn come_and_go(size: usize, one_shot: bool) {
     assert_eq!((kernel.open_descriptors(), kernel.ports()), (0, 0));
 }
 
-/// How many registrations.
+/// Returns the number of registrations.
 fn size() -> usize {
     std::env::var("REGISTRATIONS").map_or(USUAL, |size| size.parse().unwrap())
 }
@@ -158,7 +159,7 @@ fn very_many_registrations_come_and_go_one_shot() {
     come_and_go(size(), true);
 }
 
-/// Without a packet.
+/// The keys are dropped without packets.
 #[test]
 fn a_port_that_is_dropped_drops_very_many_keys() {
     let kernel = sim::Kernel::new();

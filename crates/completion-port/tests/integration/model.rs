@@ -1,11 +1,12 @@
-//! Random programs against a plain model of the contract, on every back end.
+//! Compares random programs with a simple model of the contract, on every back end.
 //!
-//! One thread runs a program of registrations, traffic, closes, duplicates, posts of all three kinds and waits,
-//! and the model says after each wait what must have come and what may not have come. Several threads run
-//! random handlers, of which only what holds under any schedule is asked.
+//! One thread runs a program of registrations, traffic, closes, duplicates, posts of all three
+//! kinds, and waits. After each wait the model checks which packets must have come and which must
+//! not. In another test several threads run random handlers, and only rules that hold under any
+//! schedule are checked.
 //!
-//! Times are exact on the simulated kernel, whose clock the program moves. On a real one a message is either due
-//! at once or in some hours.
+//! Times are exact on the simulated kernel, whose clock the program advances. On a real system a
+//! message is due either immediately or in some hours.
 
 use std::collections::VecDeque;
 use std::io::ErrorKind as IoErrorKind;
@@ -24,7 +25,7 @@ use testkit::{Socket, System, effort};
 
 const SOCKETS: usize = 3;
 
-/// A key, or a message, that tells the model's bookkeeping when it is dropped.
+/// A key or a message, counted while it is alive.
 #[derive(Debug)]
 struct Key {
     number: u32,
@@ -73,18 +74,18 @@ enum Step {
         socket: usize,
         bytes: usize,
     },
-    /// All there is is read, wherever the key is.
+    /// Reads all data, whether or not the key is out.
     Drain {
         socket: usize,
     },
-    /// A byte is read.
+    /// Reads a byte.
     Read {
         socket: usize,
     },
     EndOfStream {
         socket: usize,
     },
-    /// A duplicate of the descriptor comes and goes.
+    /// Duplicates the descriptor and closes the duplicate.
     Duplicate {
         socket: usize,
     },
@@ -111,7 +112,7 @@ enum Step {
         interest: u8,
         trigger: Trigger,
     },
-    /// Also of one whose key is out, where that is wanted and there is one.
+    /// If `is_out` is set, a registration whose key is out, if there is one.
     EnableAlso {
         socket: usize,
         interest: u8,
@@ -126,20 +127,20 @@ enum Step {
     RemoveAndWait {
         socket: usize,
     },
-    /// The handler of the message posts so many more to its own thread, one after the other.
+    /// The handler of the message posts this many more to its own thread, one after the other.
     Post {
         followers: u32,
     },
     PostAfter,
-    /// A message for a time in so many milliseconds, or hours where the clock is real.
+    /// Posts a message for a time this many milliseconds later, or hours if the clock is real.
     PostAt {
         later: u32,
     },
-    /// One of the messages that were ever posted for a time is taken back, if it can be.
+    /// Cancels one of all the messages ever posted for a time, if it is still queued.
     CancelPost {
         timer: usize,
     },
-    /// So many milliseconds pass, where the clock is not real.
+    /// Advances a simulated clock by this many milliseconds.
     Pass {
         milliseconds: u32,
     },
@@ -201,7 +202,7 @@ fn interest_of(bits: u8) -> Interest {
     interest
 }
 
-/// What a packet may report of what is asked for.
+/// Returns the events that a packet may report for `interest`.
 fn reportable(interest: Interest) -> Events {
     let mut events = Events::NONE;
     for (part, event) in [
@@ -216,15 +217,15 @@ fn reportable(interest: Interest) -> Events {
     events
 }
 
-/// Where a registration stands, in the model.
+/// The state of a registration in the model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
     Absent,
     Enabled,
-    /// Disabled or parked: the key is with the port.
+    /// Disabled or parked: the port has the key.
     Idle,
     Held,
-    /// Its last packet is due; `held` if its key is out still.
+    /// Its last packet is due. `held` if its key is still out.
     Removing {
         held: bool,
     },
@@ -235,14 +236,14 @@ struct Model {
     id: Option<Id>,
     key: u32,
     interest: Interest,
-    /// What is asked for besides, until a packet reports it.
+    /// Requested by `enable_also`, until a packet reports it.
     also: Interest,
     trigger: Trigger,
     unread: usize,
     ended: bool,
-    /// Every condition that held at some moment since the registration was enabled.
+    /// Every condition that held at some time since the registration was enabled.
     held_since_enabled: Events,
-    /// A condition that was asked for began to hold while enabled, and still does: a packet is due.
+    /// A requested condition began to hold while enabled, and still holds, so a packet is due.
     owed: bool,
 }
 
@@ -262,7 +263,7 @@ impl Model {
         }
     }
 
-    /// What holds now and would be reported.
+    /// Returns the current conditions that a packet would report.
     fn condition(&self) -> Events {
         let asked = self.interest | self.also;
         let mut events = Events::NONE;
@@ -287,12 +288,12 @@ impl Model {
         self.owed = !self.held_since_enabled.is_empty();
     }
 
-    /// Whatever was asked for besides the filter becomes the filter.
+    /// Makes the interest from `enable_also` the filter.
     fn enable_for_that_alone(&mut self) {
         self.enable(self.also, self.trigger);
     }
 
-    /// More is asked for.
+    /// Adds to the interest from `enable_also`.
     fn enable_also(&mut self, interest: Interest) {
         self.also |= interest;
         match self.state {
@@ -306,7 +307,7 @@ impl Model {
         }
     }
 
-    /// A packet has come.
+    /// Records a packet.
     fn reported(&mut self, events: Events) {
         for (part, told) in [
             (Interest::IN, events.is_in()),
@@ -317,18 +318,18 @@ impl Model {
                 self.also = self.also - part;
             }
         }
-        // HANGUP, no longer asked for, may have hidden that a read would not block.
+        // A HANGUP that is no longer requested may have hidden that a read would not block.
         self.held_since_enabled |= self.condition();
         self.owed = false;
     }
 
-    /// The registration is over.
+    /// Ends the registration.
     fn end(&mut self) {
         self.state = State::Absent;
         self.also = Interest::NONE;
     }
 
-    /// Traffic has changed what holds.
+    /// Records that traffic has changed the conditions.
     fn changed(&mut self, arrived: bool) {
         let now = self.condition();
         if self.state == State::Enabled {
@@ -343,12 +344,12 @@ impl Model {
     }
 }
 
-/// A message that was posted for a time.
+/// A message posted for a time.
 struct Timer {
     id: TimerId,
     message: u32,
     due: Duration,
-    /// Neither taken nor taken back.
+    /// Neither taken nor cancelled.
     is_left: bool,
 }
 
@@ -360,12 +361,12 @@ struct World<'p> {
     models: Vec<Model>,
     tokens: VecDeque<(usize, Ready<'p, Key>)>,
     messages: VecDeque<(u32, u32)>,
-    /// Those that were posted to this thread itself; the last one is the next packet.
+    /// Messages posted to this thread itself. The last one is the next packet.
     following: Vec<(u32, u32)>,
     timers: Vec<Timer>,
-    /// How many messages handlers have posted to their thread.
+    /// The number of messages that handlers have posted to their thread.
     followed: usize,
-    /// The thread has waited, and so it runs here.
+    /// The thread has waited, so it is now one of the port's threads.
     runs: bool,
     alive: Arc<AtomicUsize>,
     next_key: u32,
@@ -377,7 +378,7 @@ impl<'p> World<'p> {
         self.tokens.remove(place)
     }
 
-    /// The model of a token that was armed or parked, unless it was to be removed.
+    /// Returns the model of a token that was armed or parked, unless it is being removed.
     fn returned(&mut self, socket: usize) -> Option<&mut Model> {
         let model = &mut self.models[socket];
         if let State::Removing { held } = &mut model.state {
@@ -387,7 +388,7 @@ impl<'p> World<'p> {
         Some(model)
     }
 
-    /// A new key or message.
+    /// Creates a key or a message.
     fn key(&mut self) -> Key {
         self.next_key += 1;
         Key::new(self.next_key, &self.alive)
@@ -397,7 +398,7 @@ impl<'p> World<'p> {
         self.system.kernel().map_or(Duration::ZERO, |kernel| kernel.now())
     }
 
-    /// Posts a message to this thread, whose handler posts so many more.
+    /// Posts a message to this thread, whose handler posts `followers` more.
     fn post_after(&mut self, followers: u32) {
         let message = self.key();
         let entry = (message.number, followers);
@@ -429,17 +430,17 @@ impl<'p> World<'p> {
                 assert_eq!(message.number, timer.message);
                 timer.is_left = false;
             }
-            // If its time is over it may be queued already.
+            // If its time has passed, it may already be queued.
             None => assert!(!timer.is_left || timer.due <= now, "{} is lost", timer.message),
         }
     }
 
-    /// A message has come.
+    /// Checks a message that has come.
     fn message(&mut self, message: &Key) {
         let number = message.number;
         let now = self.now();
         let timers = self.timers.iter_mut().filter(|timer| timer.is_left);
-        // Of those for one time the first one is found first.
+        // Among equal times, the first timer comes first.
         let first = timers.min_by_key(|timer| timer.due);
         if let Some(timer) = first.filter(|timer| timer.message == number) {
             assert!(timer.due <= now, "{number} came at {now:?}, and was for {:?}", timer.due);
@@ -491,7 +492,7 @@ impl<'p> World<'p> {
             Step::Duplicate { socket } => drop(self.near[socket].dup().unwrap()),
             Step::Rearm { token, with_hint } => {
                 let Some((socket, mut ready)) = self.token(token) else { return };
-                // Said only if it is true, as the contract demands.
+                // The contract demands that a hint is true.
                 if with_hint && self.models[socket].unread == 0 && !self.models[socket].ended {
                     let outcome = self.near[socket].read(&mut [0]);
                     assert_eq!(outcome.unwrap_err().kind(), IoErrorKind::WouldBlock);
@@ -582,7 +583,7 @@ impl<'p> World<'p> {
                 let model = &mut self.models[socket];
                 let Some(id) = model.id else { return };
                 if model.state == State::Held {
-                    return; // Would wait for this very thread.
+                    return; // return; // It would wait for this very thread.
                 }
                 let outcome = self.port.remove_and_wait(id, None);
                 match model.state {
@@ -627,14 +628,15 @@ impl<'p> World<'p> {
         let outcome = self.port.register(registration);
         let model = &mut self.models[socket];
         match model.state {
-            // What is being removed is no longer in the way.
+            // A registration that is being removed doesn't conflict.
             State::Absent => {
                 model.id = Some(outcome.unwrap());
                 model.key = number;
                 model.enable(interest, trigger);
             }
             State::Removing { .. } => {
-                // Registered beside the one that is leaving; ended at once, to keep the model plain.
+                // Registered while the old one is being removed. End it immediately, to keep the
+                // model simple.
                 let id = outcome.unwrap();
                 assert_eq!(self.port.remove_and_wait(id, None).unwrap().number, number);
             }
@@ -672,7 +674,7 @@ impl<'p> World<'p> {
         self.models[socket].changed(false);
     }
 
-    /// Takes packets until no more come, then compares what is left with the model.
+    /// Takes packets until no more come, then compares the rest with the model.
     fn wait(&mut self, room: usize) {
         let mut batch = Batch::with_capacity(room);
         for _ in 0..1000 {
@@ -685,7 +687,7 @@ impl<'p> World<'p> {
                 taken += 1;
                 self.packet(packet);
             }
-            // What a handler posts to its own thread comes behind a full batch, too.
+            // Messages that handlers post to their own thread come even after a full batch.
             assert!(taken <= room + self.followed - followed);
             if taken == 0 {
                 self.settle();
@@ -728,7 +730,7 @@ impl<'p> World<'p> {
         }
     }
 
-    /// Checks a packet's claims against the model.
+    /// Checks a packet against the model.
     fn reported(&mut self, id: Id, events: Events, key: u32) -> usize {
         let socket = self.models.iter().position(|model| model.id == Some(id)).unwrap();
         let model = &self.models[socket];
@@ -736,7 +738,7 @@ impl<'p> World<'p> {
         assert_eq!(key, model.key);
         assert!(!events.is_empty());
         let allowed = model.held_since_enabled;
-        // Edges may be reported again on enabling.
+        // Enabling may report an edge again.
         assert!(
             allowed.contains(events),
             "{events:?} was reported, but since it was enabled only {allowed:?} held"
@@ -750,7 +752,8 @@ impl<'p> World<'p> {
         socket
     }
 
-    /// What a sensible handler does with a persistent packet, so that a level one comes to rest.
+    /// Handles a persistent packet as a sensible handler does, so that a level registration becomes
+    /// quiet.
     fn handle(&mut self, socket: usize, id: Id) {
         self.drain(socket);
         let model = &mut self.models[socket];
@@ -763,7 +766,7 @@ impl<'p> World<'p> {
         }
     }
 
-    /// After a wait that came to an end, nothing may be due.
+    /// Checks that nothing is due after a wait that returned no more packets.
     fn settle(&mut self) {
         let (system, now) = (self.system, self.now());
         let is_due = |timer: &Timer| timer.is_left && timer.due <= now;
@@ -833,10 +836,10 @@ fn config() -> ProptestConfig {
     ProptestConfig { max_shrink_iters: 2_000, ..ProptestConfig::default() }
 }
 
-/// The model takes a system at its word: each edge is told once, and the end of a stream at once.
+/// The model assumes that each edge is reported once, and the end of a stream immediately.
 #[test]
 fn a_program_on_one_thread_sees_what_the_model_says_epoll() {
-    // Once for all programs.
+    // Checked once for all programs.
     if System::native().is_polled() {
         return testkit::skipped("this system has no edge that is told once if it was not drained");
     }
@@ -870,7 +873,7 @@ proptest! {
     }
 }
 
-/// What each thread does with a packet, by lot.
+/// What a thread does with a packet, chosen at random.
 #[derive(Clone, Copy, Debug)]
 enum Habit {
     ReadAllAndRearm,
@@ -879,7 +882,7 @@ enum Habit {
     Drop,
     Remove,
     RemoveAndRearm,
-    /// Asks for room besides, of the connection that it holds and of another one.
+    /// Calls `enable_also` for OUT on its own connection and on another one.
     AskAlso,
     /// Posts to its own thread, and for a time in a millisecond.
     PostMore,
@@ -924,10 +927,10 @@ fn scenarios() -> impl Strategy<Value = Scenario> {
         })
 }
 
-/// What the threads of a scenario share beside the port.
+/// What the threads of a scenario share besides the port.
 struct Hall {
     ids: Vec<Id>,
-    /// Messages that were accepted.
+    /// The number of messages that the port accepted.
     accepted: AtomicUsize,
     timers: Mutex<Vec<TimerId>>,
 }
@@ -1011,7 +1014,7 @@ fn run_scenario(system: &System, scenario: &Scenario) {
             port.shutdown().unwrap();
         });
         assert_eq!(port.stats().registered, 0, "{port:#?}");
-        // What was not due when the port was closed is still there.
+        // Messages that were not due when the port was closed can still be cancelled.
         let timers = hall.timers.lock().unwrap();
         let left = timers.iter().filter(|timer| port.cancel_post(**timer).is_some()).count();
         posted.fetch_add(left, SeqCst);
@@ -1046,7 +1049,7 @@ fn obey(port: &Port<Shared, usize>, hall: &Hall, mut ready: Ready<'_, Shared>, h
         Habit::AskAlso => {
             let other = hall.ids[(number + 1) % hall.ids.len()];
             for id in [id, other] {
-                // That one may have ended.
+                // The other registration may have ended.
                 let _ = port.enable_also(id, Interest::OUT);
             }
         }
@@ -1077,8 +1080,8 @@ fn obey(port: &Port<Shared, usize>, hall: &Hall, mut ready: Ready<'_, Shared>, h
     }
 }
 
-/// Scenarios take long, and a quarter of the usual number of them shows what is wrong with most. `PROPTEST_CASES` in the
-/// environment says how many there are, or `TEST_EFFORT`.
+/// A scenario takes long, so only a quarter of the usual number of cases runs by default.
+/// `PROPTEST_CASES` or `TEST_EFFORT` in the environment changes that.
 fn config_of_scenarios() -> ProptestConfig {
     let usual = ProptestConfig::default();
     let is_said = std::env::var_os("PROPTEST_CASES").is_some();

@@ -1,4 +1,4 @@
-//! How the system tells of readiness is chosen by the builder, where there is a choice.
+//! The builder chooses how the system reports readiness, where there is a choice.
 
 use std::net::UdpSocket;
 use std::time::Duration;
@@ -18,7 +18,7 @@ fn assert_refused(error: Error) {
     assert!(said.contains("the system does not offer it here"), "{said}");
 }
 
-/// A socket is reported by it, and a message wakes its wait.
+/// Checks that the port reports a socket, and that a message wakes its wait.
 fn assert_works(port: &Port<()>) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     port.register(Registration::new(&socket, (), Interest::IN, OneShot::Level)).unwrap();

@@ -1,4 +1,4 @@
-//! Defects that were found, one claim each, with a line on the cause.
+//! Fixed defects, one test each, with a line on the cause.
 
 #![cfg(any(unix, windows))]
 
@@ -20,7 +20,7 @@ use testkit::{LIMIT, SOON, Stream, System, connected, effort, on_every_system};
 #[cfg(target_os = "linux")]
 mod linux;
 
-/// Closes the port when the test is over, also if it has failed.
+/// Closes the port at the end of the test, even if it fails.
 struct End<'a, K, M>(&'a Port<K, M>);
 
 impl<K, M> Drop for End<'_, K, M> {
@@ -29,8 +29,8 @@ impl<K, M> Drop for End<'_, K, M> {
     }
 }
 
-/// Waits until `condition` holds; a simulated clock advances in steps of a millisecond, and no faster than the real
-/// one.
+/// Waits until `condition` holds. Advances a simulated clock in steps of a millisecond, no faster
+/// than the real one.
 #[track_caller]
 fn eventually(on: &System, what: &str, mut condition: impl FnMut() -> bool) {
     const STEP: Duration = Duration::from_millis(1);
@@ -47,14 +47,14 @@ fn eventually(on: &System, what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Tells a simulated kernel whether `thread` sleeps; the real one knows.
+/// Sets whether `thread` sleeps on a simulated kernel. A real kernel knows.
 fn script(on: &System, thread: ThreadId, asleep: bool) {
     if let Some(kernel) = on.kernel() {
         kernel.set_thread_asleep(thread, asleep);
     }
 }
 
-/// Takes messages, tells which, and returns when the port is closed.
+/// Takes messages and sends their numbers to `say` until the port is closed.
 fn take_all(port: &Port<(), usize>, say: &mpsc::Sender<usize>) {
     let mut batch = Batch::with_capacity(1);
     while let Ok(packets) = port.wait(&mut batch, None) {
@@ -76,8 +76,8 @@ fn assert_taken(on: &System, heard: &mpsc::Receiver<usize>, message: usize) {
 }
 
 on_every_system! {
-    /// A thread that came to a port all of whose seats were taken did not look after it if nobody
-    /// had been idle when they were taken, so that nobody ever noticed the block.
+    /// If no thread was idle when the last seat was taken, a thread that arrived later didn't watch
+    /// the port. So no thread ever noticed the block.
     fn who_comes_when_every_seat_is_taken_looks_after_the_port(system: &System) {
         system.several_threads_wait();
         system.not_on_windows("call that reports a sleeping thread");
@@ -94,7 +94,7 @@ on_every_system! {
                 assert_eq!(port.wait(&mut batch, None).unwrap().count(), 1);
                 script(system, thread::current().id(), true);
                 begun.send(0).unwrap();
-                // Without a word to the port.
+                // Unannounced.
                 let _ = blocked.recv();
                 script(system, thread::current().id(), false);
             });
@@ -106,8 +106,8 @@ on_every_system! {
         });
     }
 
-    /// Packets in the batch of a thread that was stuck with the first of them were never taken back
-    /// if the other threads came to the port only after the batch had been handed out.
+    /// A thread was stuck with the first packet of its batch. If the other threads came to the port
+    /// only after that batch was assigned, the rest of it was never taken back.
     fn who_comes_after_a_batch_was_handed_out_takes_back_what_is_stuck_in_it(system: &System) {
         system.several_threads_wait();
         let port = system.port::<(), usize>(2);
@@ -139,8 +139,8 @@ on_every_system! {
         assert_eq!(port.stats().queued, 0);
     }
 
-    /// A remover that waited for the key slept for ever if the slot was armed, and queued for a
-    /// check, between its look at the queues and its sleep.
+    /// If a slot was armed and queued for a check between the look of a waiting remover at the
+    /// queues and its sleep, the remover slept forever.
     fn a_remover_that_waits_gets_the_key_while_it_is_armed_again_and_again(system: &System) {
         system.several_threads_wait();
         let (ours, theirs) = system.unix_pair();
@@ -155,7 +155,8 @@ on_every_system! {
                 let _end = End(&port);
                 scope.spawn(|| {
                     let mut batch = Batch::new();
-                    // The byte is never read: armed, queued for a check, found ready, taken.
+                    // The byte is never read, so the registration is armed, queued for a check,
+                    // found ready and taken, again and again.
                     while let Ok(ready) = port.wait(&mut batch, None) {
                         for packet in ready {
                             packets.fetch_add(1, SeqCst);
@@ -169,11 +170,11 @@ on_every_system! {
                         }
                     }
                 });
-                // The fault came within some hundred removals.
+                // The fault occurred within some hundred removals.
                 let keys = 200 * u32::try_from(effort()).unwrap();
                 for key in 0..keys {
                     let id = port.register(make(key)).unwrap();
-                    // Every now and then when the other thread is in the middle of it.
+                    // Vary the moment, so that some removals meet the other thread halfway.
                     let wanted = packets.load(SeqCst) + usize::try_from(key % 4).unwrap();
                     while packets.load(SeqCst) < wanted {
                         thread::yield_now();
@@ -192,8 +193,8 @@ fn if_closed(refused: completion_port::Refused<u32>) -> Result<(), Error> {
 }
 
 on_every_system! {
-    /// `remove_and_wait` looks for its packet in the batches of other threads. What it took back there
-    /// was nobody's, and nobody was told.
+    /// `remove_and_wait` looks for its packet in the batches of other threads. It then gave the
+    /// other packets to no thread, and woke none.
     fn what_a_remover_takes_back_from_a_batch_is_handed_out(system: &System) {
         system.several_threads_wait();
         let port = &system.port::<&str, u32>(4);
@@ -211,7 +212,7 @@ on_every_system! {
                 let mut batch = Batch::new();
                 let packets = port.wait(&mut batch, None).unwrap();
                 say_taken.send(()).unwrap();
-                // Dropped without a look, when its packet is gone already.
+                // Drop the batch unread, after its packet was taken back.
                 gone.recv().unwrap();
                 drop(packets);
             });
@@ -247,8 +248,8 @@ impl Source for Moody {
     }
 }
 
-/// The key was moved out of the token before it was asked for its descriptor; if that panicked the
-/// registration was nobody's, and a shutdown was never over.
+/// The key was moved out of the token before it was asked for its descriptor. If that panicked, the
+/// registration had no owner, and a shutdown never ended.
 #[test]
 fn a_panic_in_as_source_while_a_key_is_armed_ends_its_registration() {
     let port = testkit::port_builder().build::<Moody, ()>().unwrap();
@@ -266,7 +267,7 @@ fn a_panic_in_as_source_while_a_key_is_armed_ends_its_registration() {
     assert_eq!(port.wait(&mut batch, None).unwrap_err().kind(), ErrorKind::Closed);
 }
 
-/// A check made for the end of a stream forgot an edge in the direction that nobody asked about then.
+/// A check for the end of a stream forgot an edge in the direction that was not being checked.
 #[test]
 fn an_edge_in_the_other_direction_survives_a_check() {
     let port = testkit::port_builder().build::<Stream, ()>().unwrap();
@@ -284,9 +285,10 @@ fn an_edge_in_the_other_direction_survives_a_check() {
     assert!(matches!(answer, Some(Packet::Ready(ready)) if ready.events() == Events::OUT));
 }
 
-/// A dropped port looked whether another thread held on to its engine, and let go of it if not. A thread
-/// that gave up its seat in between became the last one to hold on to it, and closed the port's descriptors
-/// some time later. That happened about once in two thousand times, which is as often as it is tried with `TEST_EFFORT=7`.
+/// When a port was dropped, it checked whether another thread still held its engine, and then
+/// released its own reference. A thread that gave up its seat in between became the last owner, and
+/// closed the port's descriptors some time later. That happened once in about two thousand times,
+/// the number of repetitions with `TEST_EFFORT=7`.
 #[test]
 fn a_port_is_gone_when_it_was_dropped_while_threads_exit() {
     const TIMES: usize = 300;
@@ -295,7 +297,7 @@ fn a_port_is_gone_when_it_was_dropped_while_threads_exit() {
     for _ in 0..TIMES * effort() {
         let port = Port::builder().build_simulated::<(), ()>(&kernel).unwrap();
         thread::scope(|scope| {
-            // The end of the scope does not wait until the threads have given up their seats.
+            // The end of the scope doesn't wait until the threads have given up their seats.
             for _ in 0..THREADS {
                 scope.spawn(|| port.wait(&mut Batch::new(), Duration::ZERO).map(Iterator::count));
             }
@@ -305,8 +307,8 @@ fn a_port_is_gone_when_it_was_dropped_while_threads_exit() {
     }
 }
 
-/// Nothing asked whether a name that operations were started by was that of a shared association: one of another
-/// port may be the same number as that of a registration here, whose key is a token's.
+/// No check rejected an id that was not of a shared association of this port. An id of another port
+/// may have the number of a registration here whose key belongs to a token.
 #[test]
 fn a_name_of_another_port_starts_nothing() {
     let (here, there) = (sim::Kernel::new(), sim::Kernel::new());
@@ -324,7 +326,7 @@ fn a_name_of_another_port_starts_nothing() {
     assert_eq!(second.stats().queued, 0);
 }
 
-/// The first operations of two ports had the same name, and could be cancelled at either.
+/// The first operations of two ports had the same id, so either port could cancel both.
 #[test]
 fn the_name_of_another_ports_operation_cancels_nothing() {
     let ports = [(); 2].map(|()| testkit::port_builder().build::<Stream, ()>().unwrap());
@@ -340,7 +342,8 @@ fn the_name_of_another_ports_operation_cancels_nothing() {
     assert!(ports[1].cancel(started[1]).unwrap(), "it is still in flight");
 }
 
-/// A send that a token had begun, and that a removal refused to go on, was told of as done.
+/// A send that a token had begun, and that could not continue because of a removal, was reported as
+/// done.
 #[test]
 fn a_send_that_a_removal_cuts_off_is_not_told_of_as_done() {
     let port = testkit::port_builder().build::<Stream, ()>().unwrap();
@@ -357,8 +360,8 @@ fn a_send_that_a_removal_cuts_off_is_not_told_of_as_done() {
     assert!(error.transferred() > 0 && error.transferred() < 1 << 24, "{error:?}");
 }
 
-/// Data and the end came with one edge. A short read was told of as a hint, and the receive behind it waited for an
-/// edge that the end does not bring any more.
+/// Data and the end of the stream came with one edge. A short read counted as a hint, and the next
+/// receive waited for an edge that the end no longer brings.
 #[test]
 fn a_receive_behind_a_hint_is_told_of_the_end() {
     let port = testkit::port_builder().build::<Stream, ()>().unwrap();

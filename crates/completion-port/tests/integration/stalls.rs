@@ -1,4 +1,4 @@
-//! `docs/STALLS.md` explains each line of what a port tells about itself.
+//! `docs/STALLS.md` explains each line of a port's dump.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ fn page() -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/STALLS.md")).unwrap()
 }
 
-/// The names in front of a colon, in their order.
+/// Returns the names before a colon, in order.
 fn labels(dump: &str) -> Vec<&str> {
     dump.lines()
         .filter_map(|line| Some(line.trim_start().split_once(": ")?.0))
@@ -17,8 +17,8 @@ fn labels(dump: &str) -> Vec<&str> {
         .collect()
 }
 
-/// The first block of the page that begins with that word is a dump of today's, and each of its lines is
-/// explained.
+/// Checks that the page's first block beginning with `word` has the lines of a current dump, and
+/// that each line is explained.
 fn is_explained(dump: &str, word: &str) {
     let page = page();
     let begin = page.find(&format!("```text\n{word} {{\n")).unwrap() + "```text\n".len();
@@ -46,6 +46,6 @@ fn each_line_of_a_dump_is_explained() {
 
 #[test]
 fn each_line_of_the_statistics_is_explained() {
-    // `ready` and the other kinds of packets stand in the row of `packets`.
+    // `ready` and the other kinds of packets are explained in the row `packets`.
     is_explained(&format!("{:#?}", Port::<()>::new().unwrap().stats()), "Stats");
 }

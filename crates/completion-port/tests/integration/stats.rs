@@ -1,4 +1,4 @@
-//! What a port tells about itself in numbers: each thread's part, and how long packets stand in the queue.
+//! The port's statistics: those of each thread, and how long packets wait in the queue.
 
 use std::sync::{Mutex, mpsc};
 use std::thread;
@@ -11,14 +11,15 @@ use completion_port::{
 };
 use testkit::{Dice, SOON, System, on_every_system};
 
-/// How many delays there are in the bucket of `delay`. The others must be empty but for `elsewhere`.
+/// Checks the number of delays in the bucket of `delay`. The other buckets hold `elsewhere` in
+/// total.
 #[track_caller]
 fn assert_in_bucket(delays: &QueueDelays, delay: Duration, count: u64, elsewhere: u64) {
     let (limit, found) = delays.buckets().find(|(limit, _)| *limit > delay).unwrap();
     assert_eq!((found, delays.count()), (count, count + elsewhere), "below {limit:?}: {delays:?}");
 }
 
-/// Waits until the port is as it should be.
+/// Waits until the statistics satisfy `is_so`.
 #[track_caller]
 fn until<K, M>(port: &Port<K, M>, is_so: impl Fn(&Stats) -> bool) {
     let deadline = Instant::now() + SOON;
@@ -56,7 +57,7 @@ fn a_delay_is_in_the_bucket_of_its_power_of_two() {
     assert_eq!(limits[20], Duration::from_nanos(1 << 20));
 }
 
-/// What a thread has in its batch goes on standing there until the thread comes to it.
+/// A packet in a thread's batch counts as waiting until the thread reaches it.
 #[test]
 fn a_packet_stands_until_its_thread_comes_to_it() {
     let kernel = Kernel::new();
@@ -68,13 +69,13 @@ fn a_packet_stands_until_its_thread_comes_to_it() {
     let mut batch = Batch::new();
     let mut packets = port.wait(&mut batch, Duration::ZERO).unwrap();
     assert!(packets.next().is_some());
-    // The handler of the first packet takes that long.
+    // The handler of the first packet takes this long.
     kernel.advance(Duration::from_millis(3));
     assert!(packets.next().is_some());
     drop(packets);
     assert_in_bucket(&port.queue_delays(), Duration::ZERO, 1, 1);
     assert_in_bucket(&port.queue_delays(), Duration::from_millis(3), 1, 1);
-    // What is left goes back to the queue, and has stood there all the time.
+    // The unread packets return to the queue. They have been waiting all along.
     port.post(3).unwrap();
     port.post(4).unwrap();
     drop(port.wait(&mut batch, Duration::ZERO).unwrap());
@@ -102,13 +103,13 @@ fn delays_are_measured_only_while_that_is_asked_for() {
     assert_eq!(pass(true, true), 1);
     assert_eq!(pass(true, false), 1, "taken after it ended");
     assert_eq!(pass(false, false), 1, "the figures stay");
-    // The cell of that message has a stamp of the former time, which must not count.
+    // The message's cell has an old timestamp, which must not count.
     assert_eq!(pass(false, true), 1);
     assert_eq!(pass(true, true), 2);
 }
 
 on_every_system! {
-    /// Whatever becomes of what is queued: each packet that is taken is counted, and nothing else.
+    /// Each packet taken is counted, and nothing else, whatever happens to queued packets.
     fn as_many_delays_are_counted_as_packets_are_taken(system: &System) {
         let port: Port<u32, u32> = system.port(2);
         port.measure_queue_delays(true);
@@ -154,7 +155,8 @@ on_every_system! {
         assert_eq!(port.queue_delays().count(), handled);
     }
 
-    /// Operations are counted as such, and measured like all other packets; what is done at once is none.
+    /// Completed operations are counted and measured like all other packets. An operation that
+    /// completes immediately makes no packet.
     fn operations_are_counted_where_they_make_packets(system: &System) {
         type Key = SharedSource<testkit::Socket>;
         let port: Port<Key, u32> = system.port(1);
@@ -182,7 +184,7 @@ on_every_system! {
                 }
                 assert!(handled > before, "{port:#?}");
             }
-            // Some take another thread's, or find nothing.
+            // No further packet comes.
             far.drain();
             assert_eq!(port.wait(&mut batch, Duration::ZERO).unwrap().count(), 0);
         }
@@ -193,7 +195,7 @@ on_every_system! {
         assert_eq!(port.queue_delays().count(), handled);
     }
 
-    /// The packets of the threads are those of the port, also after a thread has gone.
+    /// The threads' packets add up to the port's, even after a thread has exited.
     fn each_thread_has_its_part_in_the_statistics(system: &System) {
         system.several_threads_wait();
         let port: Port<(), u32> = system.port(1);

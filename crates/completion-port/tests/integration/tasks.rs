@@ -1,4 +1,4 @@
-//! Tasks: operations that the program carries out itself, and of which no packet tells.
+//! Tasks: operations that the program performs itself and that end without a packet.
 
 #![cfg(any(unix, windows))]
 
@@ -16,7 +16,7 @@ use completion_port::raw::{Attempt, Ending, Side, Task};
 use completion_port::{Batch, Buffer, OpId, Operation, Packet, Port, Started};
 use testkit::{SOON, Stream, connected, in_a_process_of_its_own, number};
 
-/// Reads a byte, and tells how it has ended; told also if it is dropped instead.
+/// Reads a byte, and reports how it ended or that it was dropped instead.
 struct ReadByte {
     socket: Arc<Stream>,
     byte: Option<u8>,
@@ -24,7 +24,8 @@ struct ReadByte {
     is_told: bool,
 }
 
-// SAFETY: there is no room.
+// SAFETY: `Buffer` has requirements for the memory of `filled` and `room`.
+// - there is no memory.
 unsafe impl Buffer for ReadByte {
     fn filled<'b>(&'b self, _: &mut dyn FnMut(&'b [u8])) {}
     unsafe fn room<'b>(&'b mut self, _: &mut dyn FnMut(&'b mut [MaybeUninit<u8>])) {}
@@ -61,7 +62,7 @@ impl Drop for ReadByte {
 
 type TaskPort = Port<u32, u32, ReadByte>;
 
-/// A port with an association, and what its tasks tell.
+/// A port with an association, and the reports of its tasks.
 struct Bench {
     port: Arc<TaskPort>,
     id: completion_port::SharedId,
@@ -116,7 +117,7 @@ fn tasks_of_one_side_are_done_in_order_by_a_call_that_takes_nothing() {
     }
     (&bench.far).write_all(b"abc").unwrap();
     for byte in *b"abc" {
-        // No packet tells of them.
+        // Tasks make no packets.
         while !bench.port.raw().has_packets(&mut Batch::new()).unwrap() {
             match bench.told.try_recv() {
                 Ok(told) => {
@@ -216,7 +217,7 @@ fn a_task_that_panics_has_failed() {
 
 #[test]
 fn what_is_tried_before_it_is_a_task_is_done_at_once_or_waits() {
-    // Where a subscriber hears of packets, nothing is tried before it is a task.
+    // With a subscriber to packet events, nothing is tried before it is a task.
     if !in_a_process_of_its_own("tasks::what_is_tried_before_it_is_a_task_is_done_at_once_or_waits")
     {
         return;
@@ -249,14 +250,14 @@ fn what_is_tried_before_it_is_a_task_is_done_at_once_or_waits() {
     assert_eq!(try_to_read(&bench), None);
     assert_eq!(attempts.get(), if cfg!(unix) { 0 } else { 1 });
     let first = bench.begin();
-    // The one that waits comes first.
+    // The waiting task comes first.
     (&bench.far).write_all(b"c").unwrap();
     assert_eq!(try_to_read(&bench), None);
     while !raw.has_packets(&mut Batch::new()).unwrap() && bench.told.try_recv().is_err() {
         thread::yield_now();
     }
     assert!(!bench.port.cancel(first).unwrap(), "it is done");
-    // Of the other side.
+    // The other side.
     assert!(raw.try_now(bench.id, Side::Out, |_| Attempt::Done));
     assert!(!raw.try_now(bench.id, Side::Out, |_| Attempt::OutOfResources));
     // An attempt that panics frees its turn.
@@ -292,13 +293,14 @@ fn a_registration_outlives_what_is_tried_before_it_is_a_task() {
     assert!(matches!(packets.next(), Some(Packet::Removed(_, 7))), "{packets:?}");
 }
 
-/// Does what a test says, and tells how it has ended.
+/// Performs what a test specifies, and reports how it ended.
 struct Does(Box<dyn FnMut() -> Attempt + Send>, Sender<Ending>);
 
-/// The same, with a first attempt that does not wait for readiness.
+/// A `Does` whose first attempt doesn't wait for readiness.
 struct Begins(Does);
 
-// SAFETY: there is no room.
+// SAFETY: `Buffer` has requirements for the memory of `filled` and `room`.
+// - there is no memory.
 unsafe impl Buffer for Begins {
     fn filled<'b>(&'b self, _: &mut dyn FnMut(&'b [u8])) {}
     unsafe fn room<'b>(&'b mut self, _: &mut dyn FnMut(&'b mut [MaybeUninit<u8>])) {}
@@ -319,7 +321,8 @@ impl Task for Begins {
     }
 }
 
-// SAFETY: there is no room.
+// SAFETY: `Buffer` has requirements for the memory of `filled` and `room`.
+// - there is no memory.
 unsafe impl Buffer for Does {
     fn filled<'b>(&'b self, _: &mut dyn FnMut(&'b [u8])) {}
     unsafe fn room<'b>(&'b mut self, _: &mut dyn FnMut(&'b mut [MaybeUninit<u8>])) {}
@@ -347,7 +350,7 @@ fn a_task_that_begins_unasked_is_tried_though_nothing_is_ready() {
         let started = port.raw().start_task(id, Side::In, Begins(does));
         started.map_err(|it| it.error()).unwrap()
     };
-    // Nothing ever comes, which this one finds out.
+    // Nothing ever arrives, which this attempt finds out.
     let Started::InFlight(first) = start(Attempt::Blocked) else { panic!("it waits") };
     let Started::InFlight(_) = start(Attempt::Done) else { panic!("it is not the first") };
     assert!(!port.raw().has_packets(&mut Batch::new()).unwrap());
@@ -369,7 +372,7 @@ fn what_a_task_has_waited_for_is_told_by_a_call() {
         let task = Does(attempt, sender.clone());
         port.raw().start_task(id, Side::Out, task).map_err(|it| it.error()).unwrap()
     };
-    // There is none.
+    // There is no such task.
     port.raw().retry(id, Side::Out);
     let it = Arc::clone(&is_there);
     let attempt = move || if it.load(SeqCst) { Attempt::Done } else { Attempt::OutOfResources };
@@ -377,10 +380,10 @@ fn what_a_task_has_waited_for_is_told_by_a_call() {
     port.raw().retry(id, Side::In);
     is_there.store(true, SeqCst);
     port.raw().retry(id, Side::Out);
-    // It would be tried again behind ten milliseconds; not so soon.
+    // Without `retry`, it would be tried again only after ten milliseconds.
     assert!(!port.raw().has_packets(&mut Batch::new()).unwrap());
     assert_eq!(told.try_recv(), Ok(Ending::Done));
-    // While it is tried: there is no other attempt in between.
+    // While a task is being tried, there is no other attempt.
     let (other, mut is_first) = (Arc::clone(&port), true);
     let attempt = move || {
         if !std::mem::take(&mut is_first) {
@@ -408,7 +411,7 @@ fn a_thread_that_waits_is_woken_for_what_a_task_has_waited_for() {
             packets.for_each(drop);
         }
     });
-    // It is hardly ever tried so soon otherwise, by a thread that happens to be awake. The machine may be busy.
+    // Otherwise only a thread that happens to be awake tries it this early, which is rare.
     let soon = Duration::from_millis(9);
     let is_prompt = || {
         let is_there = Arc::new(AtomicBool::new(false));
@@ -417,7 +420,7 @@ fn a_thread_that_waits_is_woken_for_what_a_task_has_waited_for() {
         let begun = Instant::now();
         let task = Does(Box::new(attempt), sender.clone());
         port.raw().start_task(id, Side::Out, task).map_err(|it| it.error()).unwrap();
-        // The thread that waits has been woken to hear when it is to be tried again; it sleeps by then.
+        // By now the waiting thread was woken to learn the retry time, and sleeps again.
         while begun.elapsed() < Duration::from_millis(3) {
             thread::yield_now();
         }
@@ -426,23 +429,25 @@ fn a_thread_that_waits_is_woken_for_what_a_task_has_waited_for() {
         assert_eq!(told.recv_timeout(SOON), Ok(Ending::Done));
         begun.elapsed() < soon
     };
-    // A thread that is woken may have to wait for a processor: on a busy machine few of them are prompt.
+    // A woken thread may have to wait for a processor, so on a busy machine few attempts are
+    // prompt.
     let prompt = (0..3_000).filter(|_| is_prompt()).take(10).count();
     assert_eq!(prompt, 10, "of three thousand");
     port.close();
     waiter.join().unwrap();
 }
 
-/// Reads a byte, and does not come back from its end before it may.
+/// Reads a byte. Its end blocks until the test lets it return.
 struct ReadsSlowly {
     socket: Arc<Stream>,
     byte: u8,
     sender: Sender<u8>,
-    /// Whom it tells that it is in its end, and who lets it come back.
+    /// Reports that the end has begun, and receives the permission to return.
     gate: Option<(Sender<()>, Receiver<()>)>,
 }
 
-// SAFETY: there is no room.
+// SAFETY: `Buffer` has requirements for the memory of `filled` and `room`.
+// - there is no memory.
 unsafe impl Buffer for ReadsSlowly {
     fn filled<'b>(&'b self, _: &mut dyn FnMut(&'b [u8])) {}
     unsafe fn room<'b>(&'b mut self, _: &mut dyn FnMut(&'b mut [MaybeUninit<u8>])) {}
@@ -494,10 +499,10 @@ fn ends_of_a_direction_come_in_the_order_of_the_bytes_however_many_threads_there
     start(None);
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
-        // Dropped first if a claim fails, which lets the thread end.
+        // Dropped first if an assertion fails, which lets the thread end.
         let let_end = let_end;
         (&far).write_all(b"ab").unwrap();
-        // Some systems tell of the bytes a little later.
+        // Some systems report the bytes a little later.
         let first = scope.spawn(|| {
             let begun = Instant::now();
             while !is_over.load(SeqCst) && begun.elapsed() < SOON {
@@ -506,7 +511,7 @@ fn ends_of_a_direction_come_in_the_order_of_the_bytes_however_many_threads_there
             }
         });
         is_in_end.recv().unwrap();
-        // What other threads do, and what is started meanwhile, stays behind the first task.
+        // Tasks that other threads try, or that are started meanwhile, end after the first task.
         let until = Instant::now() + Duration::from_millis(100);
         while Instant::now() < until {
             port.raw().drive(&mut Batch::new()).unwrap();

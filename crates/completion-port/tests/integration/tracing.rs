@@ -1,4 +1,4 @@
-//! Feature `tracing`: a subscriber is user code, and may do with a port what user code may do.
+//! Feature `tracing`: a subscriber is user code, and may call the port like other user code.
 
 use std::cell::Cell;
 use std::fmt::Write as _;
@@ -32,7 +32,8 @@ impl Visit for Line {
     }
 }
 
-/// Calls its function with each event of this library, unless that call is what emits it.
+/// Calls its function with each event of this library, except for events that the function itself
+/// causes.
 struct Listener<F>(F);
 
 impl<F: Fn(&str) + 'static> Subscriber for Listener<F>
@@ -67,8 +68,8 @@ fn listening(listen: impl Fn(&str) + Send + Sync + 'static, act: impl FnOnce() +
     let (done, end) = mpsc::channel::<()>();
     let test = thread::spawn(move || {
         let _done = done;
-        // Of a single subscriber `tracing` asks the calling thread, which has none while it is in an event,
-        // and remembers the answer for each place that emits one.
+        // With a single subscriber, `tracing` asks the calling thread, which has none while it
+        // handles an event, and caches the answer for each callsite.
         let _another = Dispatch::new(Listener(|_: &str| {}));
         subscriber::with_default(Listener(listen), act);
     });
@@ -77,7 +78,7 @@ fn listening(listen: impl Fn(&str) + Send + Sync + 'static, act: impl FnOnce() +
     test.join().unwrap();
 }
 
-/// Whether docs/STALLS.md has a row for each event with all of its fields.
+/// Checks that docs/STALLS.md has a row for each event, with all its fields.
 fn assert_explained(told: &[String]) {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/STALLS.md");
     let page = std::fs::read_to_string(page).unwrap();
@@ -98,7 +99,7 @@ fn one_shot(socket: &Socket) -> Registration<'_, u32> {
     Registration::new(socket, 7, Interest::IN, OneShot::Level)
 }
 
-/// Takes packets until one is of that kind.
+/// Takes packets until `is_it` returns true.
 fn take_until(port: &Port<u32, usize>, is_it: impl Fn(Packet<'_, u32, usize>) -> bool) {
     let mut batch = Batch::new();
     loop {
@@ -111,10 +112,11 @@ fn take_until(port: &Port<u32, usize>, is_it: impl Fn(Packet<'_, u32, usize>) ->
 }
 
 on_edge_triggered_systems! {
-    /// Whatever is locked by the calls that emit events, this would wait for it.
+    /// If the emitting call held a lock that registration or removal takes, this test would
+    /// deadlock.
     fn a_subscriber_may_register_and_remove_whatever_it_is_told(system: &System) {
         let port = Arc::new(system.port::<u32, usize>(1));
-        // As many as it takes to have one for each part of the table of descriptors.
+        // Enough for one in each part of the descriptor table.
         let others: Arc<Vec<_>> = Arc::new((0..64).map(|_| system.event()).collect());
         let (ours, theirs) = system.unix_pair();
         let (closed, owned) = (system.event(), system.event());
@@ -130,7 +132,7 @@ on_edge_triggered_systems! {
             }
         };
         let acting = Arc::clone(&port);
-        // Of a kqueue nothing outlives the number that it was made for.
+        // On kqueue, nothing outlives the descriptor number that it was created for.
         let has_stale_events = !system.is_kqueue();
         listening(listen, move || {
             let port = acting;
@@ -145,7 +147,7 @@ on_edge_triggered_systems! {
             theirs.write(b"x").unwrap();
             take_until(&port, |packet| matches!(packet, Packet::Ready(_)));
 
-            // A registration that has ended, of which the kernel goes on to tell.
+            // The registration has ended, but the kernel keeps reporting events.
             let lives_on = closed.dup().unwrap();
             port.register(one_shot(&closed)).unwrap();
             lives_on.signal(1).unwrap();
@@ -173,8 +175,8 @@ on_edge_triggered_systems! {
 }
 
 on_every_system! {
-    /// Whatever way it ends, and whether it makes a packet: each operation is started once, and completed or refused
-    /// once.
+    /// Each operation is started once, and completed or refused once, however it ends and whether
+    /// or not it makes a packet.
     fn each_operation_is_told_of_from_its_start_to_its_end(system: &System) {
         let told = Arc::new(Mutex::new(Vec::new()));
         let listen = {
@@ -191,25 +193,25 @@ on_every_system! {
                 done.into_parts().0
             };
             let token = port.associate(SharedSource::new(own)).unwrap();
-            // At once, without a packet.
+            // Completes immediately, without a packet.
             let sent = token.start_now(Operation::send(b"a".to_vec())).unwrap();
             let Started::Completed((token, _)) = sent else { panic!("there is room for it") };
-            // At once, with a packet.
+            // Completes immediately, with a packet.
             token.send(b"b".to_vec()).unwrap();
             let token = next(&mut batch);
-            // By an edge.
+            // Completes after an edge.
             token.recv(room()).unwrap();
             far.write(b"x").unwrap();
             let token = next(&mut batch);
-            // Cancelled.
+            // Is cancelled.
             let receive = token.recv(room()).unwrap();
             assert!(port.cancel(receive).unwrap());
             let token = next(&mut batch);
-            // The same of a shared association.
+            // The same steps on a shared association.
             let id = port.associate_shared(SharedSource::new(near)).unwrap();
             port.start_now(id, Operation::send(b"c".to_vec())).unwrap();
             port.start(id, Operation::recv_from(room())).unwrap();
-            // Refused, and called off, when the port is closed.
+            // Refused or cancelled because the port is closed.
             port.close();
             token.recv(room()).unwrap_err();
             port.start(id, Operation::send(b"d".to_vec())).unwrap_err();
@@ -249,8 +251,8 @@ on_every_system! {
         assert_explained(&told);
     }
 
-    /// Registered, reported, enabled by a token, by name and for one more report, refused, removed, ended: each event has the name that
-    /// the call has given.
+    /// Registered, reported, enabled by a token, through its `Id` and for one more report, refused,
+    /// removed, ended: each event has the id that the call returned.
     fn each_event_has_the_name_of_its_registration(system: &System) {
         let port = Arc::new(system.port::<u32, usize>(1));
         let event = system.event();
@@ -287,7 +289,8 @@ on_every_system! {
         let seen: Vec<String> = told
             .iter()
             .map(|line| {
-                // The number of the port differs from run to run, and how a mode is shown is not promised.
+                // The port's number differs between runs, and the format of a mode isn't part of
+                // the contract.
                 let parts = line.split_inclusive(['[', ']']).collect::<Vec<_>>().concat();
                 let mut fields = parts.split('[');
                 let mut kept = fields.next().unwrap().to_owned();
@@ -317,7 +320,8 @@ on_every_system! {
         assert_explained(&told);
     }
 
-    /// A thread that is woken is named by its seat; a panic of the subscriber keeps nobody asleep.
+    /// The event names the woken thread by its worker. A panic of the subscriber doesn't prevent
+    /// the wake-up.
     fn a_wake_is_told_whatever_the_subscriber_does(system: &System) {
         system.several_threads_wait();
         let port = Arc::new(system.port::<u32, usize>(1));
@@ -363,7 +367,7 @@ fn tells_of_a_thread_that_is_found_asleep(system: &System) {
         thread::spawn(move || {
             take_until(&port, |packet| {
                 let is_it = matches!(packet, Packet::Posted(1));
-                // It does not say that it sleeps.
+                // It sleeps unannounced.
                 let _ = question.recv();
                 is_it
             });

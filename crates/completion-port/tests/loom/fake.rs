@@ -1,4 +1,4 @@
-//! The kernel of the models.
+//! The simulated kernel of the models.
 
 use std::mem::MaybeUninit;
 use std::sync::Arc;
@@ -23,19 +23,20 @@ use crate::types::error::Fault;
 use crate::types::source::Descriptor;
 use crate::types::source::OwnedSource;
 
-/// A kernel of a few booleans. Waits with a limit wait without one: no model depends on time; unless
-/// it tells who sleeps, when a limit lets time pass, and the others go on.
+/// A kernel that consists of a few booleans. A wait ignores its timeout, since models don't depend
+/// on time. If the kernel reports who sleeps (`tells`), a wait with a timeout instead advances time
+/// and lets the other threads continue.
 pub(crate) struct Fake {
     state: loom::sync::Mutex<FakeState>,
     changed: loom::sync::Condvar,
     descriptors: Descriptors,
-    /// Whether it tells who sleeps: for the one thread that says so in its place.
+    /// Whether the kernel reports that `sleeper` sleeps. `asleep` says whether it does.
     tells: bool,
     is_one_shot: bool,
     sleeper: std::sync::OnceLock<thread::ThreadId>,
-    /// Whether that thread sleeps; it has done so for long.
+    /// Whether `sleeper` sleeps. If so, it has slept for a long time.
     pub(crate) asleep: AtomicBool,
-    /// Of no interest to the model, so that it is no thing that the checker follows.
+    /// A std atomic, so that loom doesn't explore accesses to it.
     microseconds: std::sync::atomic::AtomicU64,
 }
 
@@ -45,17 +46,17 @@ struct FakeState {
     woken: bool,
     readable: bool,
     name: u64,
-    /// What the descriptor is watched for, and until when; `None`: it is not.
+    /// What the descriptor is watched for, and until when. `None` if it isn't watched.
     wanted: Facts,
     until: Option<Until>,
-    /// Submitted and not started.
+    /// Submitted but not started.
     file_requests: Vec<FileRequest>,
-    /// Pending; and completed, but not taken.
+    /// Pending requests, and completed ones that were not taken.
     socket_requests: Vec<SocketRequest>,
     completed: Vec<SocketRequest>,
 }
 
-/// Whether an edge tells of the end of an operation.
+/// Returns whether the edge reports the end of an operation.
 fn is_of_operation(edge: &Edge) -> bool {
     let name = edge.name;
     #[allow(clippy::cast_possible_truncation, reason = "the lower half is the node")]
@@ -63,7 +64,7 @@ fn is_of_operation(edge: &Edge) -> bool {
 }
 
 impl FakeState {
-    /// What holds is an edge, if the descriptor is watched for it.
+    /// Adds an edge for the current readiness, if the descriptor is watched for it.
     fn look(&mut self) {
         if self.readable && self.until.is_some() && self.wanted.has(Facts::IN) {
             let name = self.name;
@@ -80,14 +81,14 @@ impl FakeState {
 
 pub(crate) struct Handle(pub(crate) Arc<Fake>);
 
-/// Parks as the real one does, on a lock and a condition: the checker's own `park` forgets an
-/// `unpark` that comes while the thread waits for a lock, or lets the others go on.
+/// Parks as the real thread does, with a lock and a condition variable. loom's own `park` forgets
+/// an `unpark` that comes while the thread waits for a lock or yields.
 struct LoomThread {
     thread: thread::ThreadId,
     unparked: loom::sync::Mutex<bool>,
     given: loom::sync::Condvar,
     fake: Arc<Fake>,
-    /// As the clock.
+    /// A std atomic, as for the clock.
     observed: std::sync::atomic::AtomicBool,
 }
 
@@ -154,12 +155,12 @@ impl Fake {
         }
     }
 
-    /// The calling thread is the one about which there is something to tell. Before it joins.
+    /// Makes the calling thread the one that may sleep. Call it before the thread joins.
     pub(crate) fn is_me(&self) {
         self.sleeper.set(thread::current().id()).unwrap();
     }
 
-    /// Lets the time of a wait with a limit pass, while the others go on.
+    /// Advances time by the timeout of a wait while the other threads continue.
     fn pass(&self, timeout: Duration) {
         let time = u64::try_from(timeout.as_micros()).unwrap();
         self.microseconds.fetch_add(time, SeqCst);
@@ -177,7 +178,7 @@ impl Fake {
         self.changed.notify_all();
     }
 
-    /// What the descriptor is watched for.
+    /// Returns what the descriptor is watched for.
     pub(crate) fn wanted(&self) -> Facts {
         self.state.lock().unwrap().wanted
     }
@@ -186,7 +187,7 @@ impl Fake {
         self.take();
     }
 
-    /// Reads what there is. False if there is nothing.
+    /// Reads all data. Returns false if there is none.
     pub(crate) fn take(&self) -> bool {
         std::mem::take(&mut self.state.lock().unwrap().readable)
     }
@@ -239,7 +240,7 @@ impl Reactor for Handle {
             state = self.0.changed.wait(state).unwrap();
         }
         let woken = std::mem::take(&mut state.woken);
-        // Like the real one it looks again at what it has noted, and reports what holds now.
+        // Like the real kernel, it rechecks the recorded edges and reports what holds now.
         let readable = state.readable;
         state.edges.retain(|edge| readable || is_of_operation(edge));
         if state.edges.iter().any(|edge| !is_of_operation(edge)) {
@@ -276,7 +277,7 @@ impl Reactor for Handle {
     }
 }
 
-/// The one descriptor carries nothing: each operation waits for what never comes.
+/// The one descriptor carries no data, so every operation waits forever.
 impl Sockets for Handle {
     fn make_nonblocking(&self, _descriptor: Descriptor) -> Result<(), Fault> {
         Ok(())
@@ -338,7 +339,7 @@ impl Submit<SocketTarget> for Handle {
         self.0.state.lock().unwrap().socket_requests.push(request);
     }
     fn flush(&self) {}
-    /// A pending request ends cancelled, and an edge reports it.
+    /// Ends a pending request as cancelled. An edge reports it.
     fn cancel(&self, id: u64) -> Option<SocketRequest> {
         self.0.end_socket_request(|request| {
             let is_this = request.id == id;
@@ -354,7 +355,7 @@ impl Submit<SocketTarget> for Handle {
     }
 }
 
-/// No model has a file but those that stand in for the back end themselves.
+/// No model has a file, except those that act as the back end themselves.
 impl Files for Handle {
     fn is_file(&self, _descriptor: Descriptor) -> bool {
         false
@@ -408,7 +409,7 @@ impl FileRef for File {
 }
 
 impl Fake {
-    /// Ends the first request that `is_it`. False if there is none.
+    /// Ends the first request for which `is_it` returns true. Returns false if there is none.
     pub(crate) fn end_socket_request(&self, is_it: impl FnMut(&mut SocketRequest) -> bool) -> bool {
         let mut state = self.state.lock().unwrap();
         let Some(place) = state.socket_requests.iter_mut().position(is_it) else { return false };
@@ -419,13 +420,13 @@ impl Fake {
         true
     }
 
-    /// How many socket requests the back end has.
+    /// Returns the number of socket requests that the back end holds.
     pub(crate) fn socket_requests(&self) -> usize {
         let state = self.state.lock().unwrap();
         state.socket_requests.len() + state.completed.len()
     }
 
-    /// Takes a submitted request that was not cancelled: the back end starts it.
+    /// Starts a submitted request that was not cancelled, and returns it.
     pub(crate) fn start_file_request(&self) -> Option<FileRequest> {
         self.state.lock().unwrap().file_requests.pop()
     }

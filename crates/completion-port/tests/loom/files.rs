@@ -1,5 +1,6 @@
-//! Operations on files at a port: requests that come back while they are cancelled, while the port is closed, and while
-//! their registration is removed. The back end has what was put until a thread of the model begins with it.
+//! Models operations on files: requests that complete while they are cancelled, while the port is
+//! closed, and while their registration is removed. The back end holds a submitted request until a
+//! thread of the model starts it.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -25,13 +26,13 @@ use crate::types::interest::Mode;
 
 const PLAN: Plan = Plan { call: Call::Sync, direction: Direction::Out, deadline: Moment::NEVER };
 
-/// A port with one association, of which nothing is ever ready.
+/// A port with one association that is never ready.
 struct Depot {
     engine: Arc<Engine>,
     fake: Arc<Fake>,
     name: u64,
     is_shared: bool,
-    /// The packets of operations: those that were done, and all.
+    /// Counts packets of successful operations, and packets of all operations.
     done: AtomicUsize,
     packets: AtomicUsize,
 }
@@ -65,7 +66,7 @@ impl Depot {
         FileRequest::new(self.engine.operation_of(op_index), target, FileKind::SyncAll, None)
     }
 
-    /// Starts an operation, which cannot be done at once.
+    /// Starts an operation that can't complete immediately.
     fn start(&self) -> Result<u64, ErrorKind> {
         self.start_until(Moment::NEVER)
     }
@@ -101,7 +102,7 @@ impl Depot {
         Ok(operation)
     }
 
-    /// What a thread of the back end does, once.
+    /// Completes one request, as a thread of the back end does.
     fn work(&self) {
         if let Some(request) = self.fake.start_file_request() {
             request.complete();
@@ -122,7 +123,7 @@ impl Depot {
         let Step::Ends(reason) = self.engine.turn(&op_ref, Some(worker)) else {
             panic!("its node comes once, when it has ended");
         };
-        // An operation that was cancelled before it was handed over has no request.
+        // An operation that was cancelled before it was submitted has no request.
         if let Some(request) = self.engine.take_completed_file(op_index) {
             assert_eq!(request.is_cancelled, reason != EndReason::Done);
             assert_eq!(request.id, self.engine.operation_of(op_index));
@@ -141,17 +142,17 @@ impl Depot {
         Some(Seen::Done(reason))
     }
 
-    /// Waits for a packet, and takes it.
+    /// Waits for a packet and takes it.
     fn wait(&self, worker: &Worker) -> Option<Seen> {
         wait_for(&self.engine, worker, || self.see_next(worker))
     }
 
-    /// The same for a thread that comes and goes.
+    /// Joins the port, takes one packet, and leaves.
     fn take_one(&self) -> Option<Seen> {
         visit(&self.engine, |worker| self.wait(worker))
     }
 
-    /// Takes packets until waits are over. The token of an operation that has ended is dropped.
+    /// Takes packets until `wait` returns `None`. Drops the token of each operation that has ended.
     fn serve(&self) {
         let worker = self.engine.join();
         while let Some(seen) = self.wait(&worker) {
@@ -163,7 +164,7 @@ impl Depot {
     }
 }
 
-/// Each kind of association.
+/// Runs `model` for each kind of association.
 fn everywhere(preemptions: usize, model: impl Fn(Arc<Depot>) + Copy + Send + Sync + 'static) {
     for is_shared in [false, true] {
         explore_within(preemptions, move || model(Depot::new(is_shared)));
@@ -196,7 +197,7 @@ fn a_job_that_is_cancelled_as_it_is_done_comes_back_once() {
     });
 }
 
-/// Waits go on until the back end has let go, or has given the request back.
+/// Waits continue until the back end has completed or returned the request.
 #[test]
 fn a_port_that_is_closed_hands_out_what_the_back_end_has() {
     everywhere(2, |depot| {
@@ -243,8 +244,8 @@ fn a_removal_comes_behind_what_the_back_end_has() {
     });
 }
 
-/// A deadline is over, or the request comes back first: there is one packet, which is never early. Of two requests the back end
-/// does one, or none.
+/// The deadline passes, or the request completes first. There is one packet, which is never early,
+/// and no request remains.
 #[test]
 fn a_deadline_calls_a_job_off_or_finds_it_done() {
     for is_shared in [false, true] {
@@ -265,7 +266,8 @@ fn a_deadline_calls_a_job_off_or_finds_it_done() {
     }
 }
 
-/// A thread that cancels an operation, and one that closes the port: its packet comes before the waits end.
+/// One thread cancels an operation and another closes the port. The packet comes before the waits
+/// end.
 #[test]
 fn what_is_cancelled_as_the_port_is_closed_is_handed_out() {
     everywhere(2, |depot| {
@@ -294,8 +296,8 @@ fn what_is_removed_as_the_port_is_closed_is_handed_out() {
     });
 }
 
-/// The port is dropped while its request comes back, or before that: the operation is left with the port, once, and what
-/// the back end had of it is dropped.
+/// The port is dropped before its request completes, or meanwhile. The operation remains with the
+/// port, once, and the back end's part of it is dropped.
 #[test]
 fn a_port_is_dropped_while_a_job_comes_back() {
     everywhere(2, |depot| {
@@ -315,7 +317,7 @@ fn a_port_is_dropped_while_a_job_comes_back() {
     });
 }
 
-/// The back end has it longer than the port lives.
+/// The back end holds the request longer than the port lives.
 #[test]
 fn a_job_that_comes_back_behind_its_port_is_dropped() {
     everywhere(2, |depot| {

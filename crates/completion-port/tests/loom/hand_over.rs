@@ -1,5 +1,5 @@
-//! How a seat goes from one thread to another: by a post, by the look of a thread that comes or watches at
-//! those who sleep, and at the end.
+//! Models how a seat passes from one thread to another: by a post, when a joining thread or the
+//! watchdog looks for sleeping threads, and when the port is closed.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::kit::{
 use crate::state::moment::Moment;
 use crate::types::config::BlockDetection;
 
-/// Joins, takes one message, and leaves; gives the number of the message's cell.
+/// Joins, takes one message, and leaves. Returns the number of the message's cell.
 fn take_one(engine: &Engine) -> u32 {
     let worker = engine.join();
     let cell = take_with(engine, &worker);
@@ -24,7 +24,7 @@ fn take_one(engine: &Engine) -> u32 {
 }
 
 fn take_with(engine: &Engine, worker: &Worker) -> u32 {
-    // A packet may be taken back before its thread comes to it.
+    // Another thread may take a packet back before this thread reaches it.
     loop {
         assert_eq!(engine.wait(worker, &mut scratch(), 1, None, &NoTasks), Waited::Packets);
         if let Some(taken) = next(engine, worker) {
@@ -34,7 +34,7 @@ fn take_with(engine: &Engine, worker: &Worker) -> u32 {
     }
 }
 
-/// Waits until so many threads are on the list of those to be released.
+/// Waits until `threads` threads are on the idle list.
 fn until_idle(engine: &Engine, threads: usize) {
     while engine.snapshot().threads.idle != threads {
         thread::yield_now();
@@ -50,7 +50,7 @@ fn assert_nobody_counted(engine: &Engine) {
     );
 }
 
-/// The calling thread runs with a message; it is the one that may fall asleep.
+/// The calling thread joins and takes a message. It is the one that may fall asleep.
 fn runs(engine: &Engine, fake: &Fake) -> Arc<Worker> {
     fake.is_me();
     let worker = engine.join();
@@ -59,9 +59,10 @@ fn runs(engine: &Engine, fake: &Fake) -> Arc<Worker> {
     worker
 }
 
-/// Explores `model`, which tells how many threads were found asleep: one is in some executions, and
-/// none in others. It is given how often its sleeper lets the others go on, which they do one after
-/// the other until each of them lets time pass.
+/// Explores `model`, which returns how many threads were found asleep. At least one execution must
+/// find a sleeper, and at least one must find none. `model` receives the number of times that its
+/// sleeper yields. The other threads then run one after the other until each of them lets time
+/// pass.
 #[track_caller]
 fn explore_both(preemptions: usize, model: impl Fn(usize) -> u64 + Copy + Sync + Send + 'static) {
     use std::sync::atomic::AtomicUsize;
@@ -78,7 +79,7 @@ fn explore_both(preemptions: usize, model: impl Fn(usize) -> u64 + Copy + Sync +
     assert!(missed > 0 && found > 0, "found in {found} executions, not in {missed}");
 }
 
-/// The thread that may sleep does so, for so many turns of the others.
+/// Sleeps on the thread that may do so, while it yields `turns` times.
 fn sleeps(fake: &Fake, turns: usize) {
     fake.asleep.store(true, SeqCst);
     (0..turns).for_each(|_| thread::yield_now());
@@ -94,7 +95,7 @@ fn a_post_gets_the_seat_of_a_thread_that_sleeps() {
             let other = spawn(&engine, take_one);
             fake.asleep.store(true, SeqCst);
             let poster = spawn(&engine, post);
-            // It sleeps for as long as the other one has not got the message.
+            // It sleeps until the other thread has received the message.
             other.join().unwrap();
             poster.join().unwrap();
             fake.asleep.store(false, SeqCst);
@@ -119,7 +120,8 @@ fn a_thread_that_wakes_while_its_seat_is_given_away_loses_nothing() {
                 post(engine);
                 engine.close();
             });
-            // At any moment of a tick, of the post, and of the other one's coming.
+            // This may coincide with any point of a tick, of the post, or of the other thread's
+            // arrival.
             sleeps(&fake, turns);
             assert!(next(&engine, &worker).is_none());
             let mut mine = 0;
@@ -165,7 +167,7 @@ fn what_a_sleeping_thread_has_not_looked_at_is_taken_once() {
 
 #[test]
 fn who_wakes_and_takes_its_next_packet_is_counted() {
-    // It may take it in the very moment in which it is found asleep.
+    // It may take the packet at the very moment at which it is found asleep.
     for detection in LOOKS {
         explore_both(2, move |turns| {
             let (engine, fake) = looking_engine(1, detection);
@@ -204,8 +206,8 @@ fn who_wakes_and_takes_its_next_packet_is_counted() {
 
 #[test]
 fn what_was_found_out_about_a_thread_is_not_counted_for_the_next_one_in_its_seat() {
-    // While the other one asks about the sleeper, that leaves, and the seat is taken again: with as much progress as the
-    // sleeper had made, and awake.
+    // While the other thread asks about the sleeper, the sleeper leaves and its seat is taken
+    // again. The new thread is awake and has made as much progress as the sleeper had.
     for detection in LOOKS {
         explore_both(2, move |turns| {
             let (engine, fake) = looking_engine(1, detection);
@@ -238,8 +240,9 @@ fn what_was_found_out_about_a_thread_is_not_counted_for_the_next_one_in_its_seat
 
 #[test]
 fn a_look_at_a_thread_that_leaves_gives_its_seat_away_once() {
-    // Two seats, one of which a sleeper has. Of two others one gets a message, posts two more, takes
-    // one of these, and has to look when it goes off and leaves the last one behind.
+    // There are two seats, one of which a sleeper has. One of the two other threads takes a
+    // message, posts two more, and takes one of these. It must look for sleepers when it leaves,
+    // because the last message stays queued.
     explore_both(1, |turns| {
         let (engine, fake) = looking_engine(2, BlockDetection::Switches);
         let worker = runs(&engine, &fake);
@@ -335,7 +338,7 @@ fn a_port_is_closed_while_the_seat_of_a_sleeper_is_given_away() {
                 post(engine);
                 engine.close();
             });
-            // It sleeps until the port is over for the other one.
+            // It sleeps until the other thread's waits have ended.
             let taken = other.join().unwrap();
             poster.join().unwrap();
             fake.asleep.store(false, SeqCst);

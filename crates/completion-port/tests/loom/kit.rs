@@ -1,4 +1,4 @@
-//! What the models share: how far they are explored, ports, threads, and what a thread does there.
+//! Code shared by the models: the bounds, ports, threads, and what a thread does at a port.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub(crate) fn explore(model: impl Fn() + Sync + Send + 'static) {
     explore_within(3, model);
 }
 
-/// The same for a model that is too large for the usual bound.
+/// Explores a model that is too large for the usual bound.
 pub(crate) fn explore_within(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     if builder.preemption_bound.is_none() {
@@ -41,12 +41,12 @@ pub(crate) const READ: Drained = Drained::READ;
 
 pub(crate) const NO_HINT: Drained = Drained::NONE;
 
-/// A port whose kernel tells nothing of threads that sleep.
+/// A port whose kernel doesn't report sleeping threads.
 pub(crate) fn engine(limit: usize) -> (Arc<Engine>, Arc<Fake>) {
     port(limit, BlockDetection::Automatic, Fake::new(false))
 }
 
-/// A port whose kernel tells which thread sleeps.
+/// A port whose kernel reports which thread sleeps.
 pub(crate) fn looking_engine(limit: usize, detection: BlockDetection) -> (Arc<Engine>, Arc<Fake>) {
     port(limit, detection, Fake::new(true))
 }
@@ -56,7 +56,7 @@ pub(crate) fn one_shot_engine(limit: usize) -> (Arc<Engine>, Arc<Fake>) {
     port(limit, BlockDetection::Automatic, Fake::one_shot(false))
 }
 
-/// The same, whose kernel tells which thread sleeps.
+/// A port whose kernel watches until the next edge and reports which thread sleeps.
 pub(crate) fn one_shot_looking_engine(limit: usize) -> (Arc<Engine>, Arc<Fake>) {
     port(limit, BlockDetection::Announced, Fake::one_shot(true))
 }
@@ -66,7 +66,7 @@ fn port(limit: usize, detection: BlockDetection, fake: Arc<Fake>) -> (Arc<Engine
     (Engine::new(limit, detection, backend).unwrap(), fake)
 }
 
-/// Starts a thread that acts on what it shares with the others.
+/// Starts a thread that runs `act` on the shared value.
 pub(crate) fn spawn<S: 'static, T: 'static>(
     shared: &Arc<S>,
     act: impl FnOnce(&S) -> T + 'static,
@@ -75,7 +75,7 @@ pub(crate) fn spawn<S: 'static, T: 'static>(
     thread::spawn(move || act(&shared))
 }
 
-/// A port on which the calling thread has the packet of a registration in its hands.
+/// A port on which the calling thread holds the packet of a registration.
 pub(crate) struct Handler {
     pub(crate) engine: Arc<Engine>,
     pub(crate) fake: Arc<Fake>,
@@ -97,14 +97,14 @@ impl Handler {
         handler
     }
 
-    /// Waits, and takes the first packet, if there is one.
+    /// Waits, and takes the first packet if there is one.
     pub(crate) fn wait(&self) -> (Waited, Option<Seen>) {
         let waited = self.engine.wait(&self.worker, &mut scratch(), 4, None, &NoTasks);
         let seen = (waited == Waited::Packets).then(|| see_next(&self.engine, &self.worker));
         (waited, seen.flatten())
     }
 
-    /// Arms the registration again: as a thread that has a seat, or as any other one.
+    /// Arms the registration again, either as a thread with a worker or as any other thread.
     pub(crate) fn rearm(&self, drained: Drained, with_worker: bool) {
         let slot = self.engine.slot(name_parts(self.name).0);
         let mine = || with_worker.then(|| Arc::clone(&self.worker));
@@ -117,12 +117,12 @@ pub(crate) fn post(engine: &Engine) {
     engine.begin_post(|_| true).unwrap().queue();
 }
 
-/// False if the port was closed first.
+/// Posts a message. Returns false if the port was closed first.
 pub(crate) fn try_to_post(engine: &Engine) -> bool {
     engine.begin_post(|_| true).map(|posting| posting.queue()).is_ok()
 }
 
-/// A port that has no tasks.
+/// A port without tasks.
 pub(crate) struct NoTasks;
 
 impl GoesOn for NoTasks {
@@ -135,8 +135,8 @@ pub(crate) fn scratch() -> Scratch {
     Scratch::with_room(4)
 }
 
-/// Waits until `see` finds something in what `worker` has been handed. It may turn out to be no packet, or be taken back
-/// before the thread comes to it.
+/// Waits until `see` returns something from the packets assigned to `worker`. An assigned node may
+/// make no packet, or another thread may take it back first.
 pub(crate) fn wait_for<T>(
     engine: &Engine,
     worker: &Worker,
@@ -151,7 +151,7 @@ pub(crate) fn wait_for<T>(
     None
 }
 
-/// What a thread does that comes to the port and leaves it again.
+/// Joins the port, runs `act`, and leaves.
 pub(crate) fn visit<T>(engine: &Engine, act: impl FnOnce(&Worker) -> T) -> T {
     let worker = engine.join();
     let done = act(&worker);
@@ -159,7 +159,7 @@ pub(crate) fn visit<T>(engine: &Engine, act: impl FnOnce(&Worker) -> T) -> T {
     done
 }
 
-/// The next packet of those that `worker` has been handed, as the iterator of a wait takes it.
+/// Takes the next packet assigned to `worker`, as the iterator of a wait does.
 pub(crate) fn next<'e>(engine: &'e Engine, worker: &Worker) -> Option<Taken<'e>> {
     match engine.next_ready(worker) {
         Ok((index, slot, events)) => {
@@ -169,7 +169,7 @@ pub(crate) fn next<'e>(engine: &'e Engine, worker: &Worker) -> Option<Taken<'e>>
     }
 }
 
-/// Waits and takes until the port is closed; gives the number of messages taken.
+/// Waits and takes messages until the port is closed. Returns their number.
 pub(crate) fn serve(engine: &Engine, room: usize) -> usize {
     let worker = engine.join();
     let mut scratch = scratch();
@@ -188,7 +188,7 @@ pub(crate) fn serve(engine: &Engine, room: usize) -> usize {
 /// What a packet was.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Seen {
-    /// Something to read for the registration of this name.
+    /// The registration of this name is readable.
     Ready(u64),
     Posted,
     /// The last packet of the registration of this name.
@@ -206,13 +206,13 @@ impl Seen {
     }
 }
 
-/// The next packet at hand.
+/// Takes the next available packet.
 pub(crate) fn see_next(engine: &Engine, worker: &Worker) -> Option<Seen> {
     next(engine, worker).map(Seen::of)
 }
 
-/// Waits for a packet, takes it and goes. If another thread has taken back what the wait was handed, it
-/// continues to wait, as the iterator of a wait does.
+/// Joins, waits for a packet, takes it, and leaves. If another thread has taken the assigned
+/// packets back, it continues to wait, as the iterator of a wait does.
 pub(crate) fn take_any(engine: &Engine) -> Seen {
     let worker = engine.join();
     let seen = loop {
@@ -225,7 +225,7 @@ pub(crate) fn take_any(engine: &Engine) -> Seen {
     seen
 }
 
-/// Waits for a message, takes it and goes.
+/// Joins, waits for a message, takes it, and leaves.
 pub(crate) fn take_one(engine: &Engine) {
     assert_eq!(take_any(engine), Seen::Posted);
 }
@@ -236,11 +236,11 @@ pub(crate) fn register(engine: &Engine, mode: Mode) -> u64 {
     engine.register(Call::Register, index, entry(mode), || None).unwrap()
 }
 
-/// The one descriptor, to be armed as `mode` says.
+/// Returns a registration of the one descriptor, armed with `mode`.
 pub(crate) fn entry(mode: Mode) -> NewRegistration {
     NewRegistration { descriptor: 3, mode, borrowed: false, associated: None, shared: false }
 }
 
-/// The ways to find out who sleeps.
+/// The ways to detect a sleeping thread.
 pub(crate) const LOOKS: [BlockDetection; 3] =
     [BlockDetection::Automatic, BlockDetection::Switches, BlockDetection::Tick];

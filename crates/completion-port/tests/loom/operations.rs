@@ -1,5 +1,6 @@
-//! Operations at a port: what is cancelled by its end, by removals and by deadlines, and what threads hand to each
-//! other. The kernel has one descriptor, of which a byte can be read or not.
+//! Models operations on a port: how port shutdown, removals and deadlines cancel them, and what
+//! threads pass to each other. The kernel has one descriptor, from which at most one byte can be
+//! read.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,15 +28,15 @@ use crate::types::interest::Direction;
 use crate::types::interest::Mode;
 use crate::types::interest::{Events, Interest};
 
-/// The token parks its registration.
+/// A return of the token that parks the registration.
 const PARKED: Return = Return { mode: None, timed: false, drained: NO_HINT };
 
-/// The cell of an operation, and what has become of it.
+/// The data of an operation, and its result.
 #[derive(Clone, Copy, Debug, Default)]
 struct OpData {
     is_there: bool,
     has_byte: bool,
-    /// It has ended while its token tried it, cancelled.
+    /// The operation was cancelled while its token tried it.
     is_cancelled: bool,
 }
 
@@ -45,22 +46,22 @@ struct Harbour {
     fake: Arc<Fake>,
     name: u64,
     is_shared: bool,
-    /// By the numbers of records.
+    /// By op index.
     data: [UnsafeCell<OpData>; 2],
     /// Whether the key is in its cell.
     key: UnsafeCell<bool>,
-    /// The packets of operations: those that were done, and all.
+    /// Counts packets of successful operations, and packets of all operations.
     done: AtomicUsize,
     packets: AtomicUsize,
 }
 
-/// What a packet was.
+/// What a call to `see_next` took.
 #[derive(Debug, PartialEq, Eq)]
 enum Seen {
     Done(EndReason),
     Ready(Events),
     Removed,
-    /// It is no packet: the registration of a descriptor that was closed has ended.
+    /// Not a packet: the registration of a closed descriptor has ended.
     Ended,
 }
 
@@ -89,15 +90,15 @@ impl Harbour {
 
     fn with_data<R>(&self, op_index: u32, act: impl FnOnce(&mut OpData) -> R) -> R {
         self.data[op_index as usize].with_mut(|data| {
-            // SAFETY: dereferencing demands that nobody else accesses the cell meanwhile.
-            // - that is what the model checks: loom reports any access that nothing orders.
+            // SAFETY: dereferencing requires that no other thread accesses the cell meanwhile.
+            // - The model checks exactly that: loom reports any unordered access.
             act(unsafe { &mut *data })
         })
     }
 
     fn load(&self, op_index: u32) {
         self.with_data(op_index, |data| {
-            assert!(!data.is_there, "the cell of a record is empty");
+            assert!(!data.is_there, "the cell of a free op index is empty");
             *data = OpData { is_there: true, ..OpData::default() };
         });
     }
@@ -109,7 +110,7 @@ impl Harbour {
         })
     }
 
-    /// The handler of a token uses the key, which stays where it is.
+    /// The handler that holds the token uses the key, which stays in its cell.
     fn use_key(&self) {
         self.key.with_mut(|key| {
             // SAFETY: as in `with_data`.
@@ -119,13 +120,13 @@ impl Harbour {
 
     fn clone_key(&self) {
         self.key.with(|key| {
-            // SAFETY: dereferencing demands that nobody writes to the cell meanwhile.
-            // - that is what the model checks: loom reports any access that nothing orders.
+            // SAFETY: dereferencing requires that no other thread writes to the cell meanwhile.
+            // - The model checks exactly that: loom reports any unordered access.
             assert!(unsafe { *key }, "the key is there to be cloned");
         });
     }
 
-    /// The key is moved out, and the registration ends.
+    /// Moves the key out and ends the registration.
     fn end(&self) {
         self.key.with_mut(|key| {
             // SAFETY: as in `with_data`.
@@ -134,8 +135,8 @@ impl Harbour {
         self.engine.free(self.name);
     }
 
-    /// Starts an operation, which the calling thread tries if it is told to; a token first tries it itself. A refused
-    /// one of a token ends the registration.
+    /// Starts an operation, which the calling thread tries if the engine asks for it. A token tries
+    /// the operation itself first. If a token's operation is refused, the registration ends.
     fn start(&self, deadline: Moment, worker: Option<&Worker>) -> Result<u64, ErrorKind> {
         if self.is_shared { self.share(deadline, worker) } else { self.take_off(deadline, worker) }
     }
@@ -197,7 +198,7 @@ impl Harbour {
                 return Ok(operation);
             };
             is_cancelled = reason != EndReason::Done;
-            // It has completed: the key is the token's.
+            // The operation has completed, so the token has the key.
             self.use_key();
             drained = NO_HINT;
             has_byte = self.unload(op_index).has_byte;
@@ -220,7 +221,7 @@ impl Harbour {
         kind
     }
 
-    /// The calling thread tries an operation. If that was started by a token and has ended, it has completed.
+    /// Tries an operation on the calling thread. A token's operation that ends has also completed.
     fn attempt(&self, op_ref: &OpRef<'_>, worker: Option<&Worker>) -> Step {
         loop {
             let attempted = self.with_data(op_ref.op_index, |data| {
@@ -247,7 +248,7 @@ impl Harbour {
         }
     }
 
-    /// The next packet at hand.
+    /// Takes the next available packet.
     fn see_next(&self, worker: &Worker) -> Option<Seen> {
         loop {
             match next(&self.engine, worker)? {
@@ -314,17 +315,17 @@ impl Harbour {
         Some(reason)
     }
 
-    /// Waits for a packet, and takes it.
+    /// Waits for a packet and takes it.
     fn wait(&self, worker: &Worker) -> Option<Seen> {
         wait_for(&self.engine, worker, || self.see_next(worker))
     }
 
-    /// The same for a thread that comes and goes.
+    /// Joins the port, takes one packet, and leaves.
     fn take_one(&self) -> Option<Seen> {
         visit(&self.engine, |worker| self.wait(worker))
     }
 
-    /// Takes packets until waits are over. The token of an operation that has ended is dropped.
+    /// Takes packets until `wait` returns `None`. Drops the token of each operation that has ended.
     fn serve(&self) {
         let worker = self.engine.join();
         while let Some(seen) = self.wait(&worker) {
@@ -340,7 +341,7 @@ impl Harbour {
     }
 }
 
-/// Each reactor, each kind of association.
+/// Runs `model` for each reactor and each kind of association.
 fn everywhere(model: impl Fn(Arc<Harbour>) + Copy + Send + Sync + 'static) {
     for is_shared in [false, true] {
         for is_one_shot in [false, true] {
@@ -358,7 +359,7 @@ fn an_operation_is_done_whenever_its_byte_comes() {
         let waiter = spawn(&harbour, Harbour::take_one);
         let kernel = spawn(&harbour.fake, Fake::arrive);
         harbour.start(Moment::NEVER, None).unwrap();
-        // Nothing else ever happens.
+        // Nothing else happens in this model, so only the edge can end the wait.
         assert_eq!(waiter.join().unwrap(), Some(Seen::Done(EndReason::Done)));
         kernel.join().unwrap();
     });
@@ -380,7 +381,8 @@ fn a_cancelled_operation_comes_out_of_a_wait_once() {
     });
 }
 
-/// The attempt may be for nothing, and meets the call: one of the two threads has the packet.
+/// The attempt may find nothing while `cancel_operation` runs. Exactly one of the two threads has
+/// the packet.
 #[test]
 fn an_operation_that_is_tried_for_nothing_is_cancelled_once() {
     everywhere(|harbour| {
@@ -396,7 +398,7 @@ fn an_operation_that_is_tried_for_nothing_is_cancelled_once() {
     });
 }
 
-/// Waits go on until the thread that closes the port has cancelled what waits.
+/// Waits continue until the closing thread has cancelled all waiting operations.
 #[test]
 fn a_port_that_is_closed_hands_out_what_waits() {
     for is_shared in [false, true] {
@@ -440,7 +442,8 @@ fn an_operation_that_is_started_while_the_port_is_closed_is_refused_or_called_of
     }
 }
 
-/// The bytes of an edge are gone by the time another thread acts on it, while the operation is started and the port closed.
+/// The bytes of an edge are gone when another thread acts on it, while the operation is started and
+/// the port is closed.
 #[test]
 fn an_operation_that_meets_an_edge_and_the_end_of_the_port_has_its_packet() {
     for is_shared in [false, true] {
@@ -458,7 +461,7 @@ fn an_operation_that_meets_an_edge_and_the_end_of_the_port_has_its_packet() {
     }
 }
 
-/// As above, beside a thread that waits: it is not sent away while the operation is tried.
+/// Another thread waits meanwhile. Its wait must not end while the operation is being tried.
 #[test]
 fn waits_go_on_while_an_operation_is_started_on_a_port_that_is_closed() {
     for is_shared in [false, true] {
@@ -474,7 +477,7 @@ fn waits_go_on_while_an_operation_is_started_on_a_port_that_is_closed() {
     }
 }
 
-/// The operation is done at its start: its packet is queued by a thread that does not wait.
+/// The operation succeeds at its start. A thread that isn't waiting queues its packet.
 #[test]
 fn waits_go_on_until_what_was_done_at_its_start_is_queued() {
     for is_shared in [false, true] {
@@ -491,7 +494,8 @@ fn waits_go_on_until_what_was_done_at_its_start_is_queued() {
     }
 }
 
-/// A thread that cancels an operation, and one that closes the port: its packet comes before the waits end.
+/// One thread cancels an operation and another closes the port. The packet comes before the waits
+/// end.
 #[test]
 fn what_is_called_off_as_the_port_is_closed_is_handed_out() {
     for is_shared in [false, true] {
@@ -509,7 +513,7 @@ fn what_is_called_off_as_the_port_is_closed_is_handed_out() {
     }
 }
 
-/// A thread removes the registration, beside the start of one more operation.
+/// One thread removes the registration while another starts a second operation.
 fn removed_behind_operations(harbour: &Arc<Harbour>) {
     harbour.start(Moment::NEVER, None).unwrap();
     let other = spawn(harbour, |harbour| harbour.start(Moment::NEVER, None).is_ok());
@@ -530,7 +534,7 @@ fn a_removal_comes_behind_the_packets_of_operations() {
     explore_within(2, || removed_behind_operations(&Harbour::of(engine(1), true)));
 }
 
-/// A thread removes the registration and waits for the key, beside the operation's packet.
+/// One thread removes the registration and waits for the key while the operation gets its packet.
 fn removed_as_it_is_awaited(harbour: &Arc<Harbour>) {
     harbour.start(Moment::NEVER, None).unwrap();
     let kernel = spawn(&harbour.fake, Fake::arrive);
@@ -538,11 +542,11 @@ fn removed_as_it_is_awaited(harbour: &Arc<Harbour>) {
         harbour.engine.collect(harbour.name, None).unwrap();
         harbour.end();
     });
-    // One packet comes, and this thread looks for no other.
+    // One packet comes, and this thread takes no other.
     let seen = harbour.take_one();
     assert!(matches!(seen, Some(Seen::Done(_))), "{seen:?}");
     if !harbour.is_shared {
-        // The token goes back.
+        // Return the token.
         let slot = harbour.engine.slot(name_parts(harbour.name).0);
         let nobody = || None;
         harbour.engine.put_back(Call::Rearm, slot, harbour.name, PARKED, nobody).unwrap();
@@ -561,8 +565,8 @@ fn a_remover_that_waits_gets_the_key_when_the_operations_have_landed() {
     }
 }
 
-/// The remover takes back what the other thread was handed, to look for the node: operations among it go back to the
-/// queue, and each still has its turn.
+/// The remover takes back another worker's chain to look for its node. The operations in the chain
+/// return to the queue, and each is still processed once.
 #[test]
 fn operations_in_a_chain_that_is_taken_back_come_out_once() {
     explore_within(2, || {
@@ -594,7 +598,8 @@ fn operations_in_a_chain_that_is_taken_back_come_out_once() {
     });
 }
 
-/// The remover has marked the registration, and goes on only when its slot is that of the next one.
+/// The remover has marked the registration, and continues only when the slot belongs to the next
+/// one.
 #[test]
 fn an_end_calls_off_nothing_of_the_next_registration() {
     explore_within(2, || {
@@ -612,19 +617,19 @@ fn an_end_calls_off_nothing_of_the_next_registration() {
     });
 }
 
-/// A registration whose descriptor is closed ends behind the packet of its operation, which this thread takes.
+/// Takes the packet of an operation whose descriptor is closed. The registration ends after it.
 fn ends_behind_its_operation(harbour: &Harbour) {
     let worker = harbour.engine.join();
     let seen = harbour.wait(&worker);
     assert!(matches!(seen, Some(Seen::Done(EndReason::Done | EndReason::Gone))), "{seen:?}");
     if harbour.is_shared {
-        // The thread that closes it may not have come to that yet.
+        // The closing thread may not have reached this step yet.
         assert_eq!(harbour.wait(&worker), Some(Seen::Ended));
     }
     harbour.engine.leave(&worker);
 }
 
-/// The token that its operation has brought finds out that the descriptor was closed.
+/// The token that the operation returned finds its descriptor closed.
 fn token_finds_it_closed(harbour: &Harbour) {
     if !harbour.is_shared {
         let slot = harbour.engine.slot(name_parts(harbour.name).0);
@@ -635,7 +640,7 @@ fn token_finds_it_closed(harbour: &Harbour) {
     }
 }
 
-/// Each registration that is there has packets for all its operations, and ends.
+/// All operations of the registration get their packets, and then it ends.
 #[test]
 fn what_is_in_flight_ends_when_its_descriptor_is_found_closed() {
     for is_shared in [false, true] {
@@ -654,8 +659,8 @@ fn what_is_in_flight_ends_when_its_descriptor_is_found_closed() {
     }
 }
 
-/// Its number is registered anew, and operations are started there, while those of the former registration fly: they
-/// end, and nothing of the new one does.
+/// The number is registered again and operations are started on it while those of the former
+/// registration are in flight. The former ones end, and the new one is unaffected.
 #[test]
 fn a_number_that_is_given_out_again_ends_what_was_in_flight_on_it() {
     for is_shared in [false, true] {
@@ -684,14 +689,14 @@ fn a_number_that_is_given_out_again_ends_what_was_in_flight_on_it() {
     }
 }
 
-/// The port is dropped: what is left of it are the key, and each operation whose packet was not taken, once.
+/// Drops the port. The key and each operation whose packet was not taken remain, once each.
 fn dropped_with_the_rest(harbour: &Harbour, started: usize) {
     let remains = harbour.engine.dismantle();
     assert!(remains.messages.is_empty());
     let packets = harbour.packets().0;
     assert_eq!(remains.operations.len(), started - packets, "{:?}", remains.operations);
     for op_index in remains.operations {
-        // It is there, and is taken once.
+        // Its data is present, and is taken once.
         harbour.unload(op_index);
     }
     for index in &remains.keys {
@@ -703,7 +708,8 @@ fn dropped_with_the_rest(harbour: &Harbour, started: usize) {
     assert!((0..3).all(|index| !harbour.engine.slot(index).word().is_live()));
 }
 
-/// A thread has found operations, or ended some, and has gone without looking at them, when the port is dropped.
+/// When the port is dropped, a thread has found or cancelled operations and left without processing
+/// them.
 #[test]
 fn a_port_is_dropped_with_operations_wherever_they_are() {
     for is_shared in [false, true] {
@@ -725,7 +731,7 @@ fn a_port_is_dropped_with_operations_wherever_they_are() {
                     started = 2;
                 }
                 harbour.engine.cancel_operation(operation).unwrap();
-                // No thread is at a port that is dropped.
+                // No thread uses a port that is being dropped.
                 kernel.join().unwrap();
                 waiter.join().unwrap();
                 dropped_with_the_rest(&harbour, started);
@@ -734,7 +740,8 @@ fn a_port_is_dropped_with_operations_wherever_they_are() {
     }
 }
 
-/// Another port registers the number meanwhile: what it cancels is dropped with the port all the same.
+/// Another port registers the number meanwhile. The operations that this cancels are still dropped
+/// with the port.
 #[test]
 fn a_port_is_dropped_while_another_one_claims_a_descriptor_with_operations() {
     for is_shared in [false, true] {
@@ -751,7 +758,8 @@ fn a_port_is_dropped_while_another_one_claims_a_descriptor_with_operations() {
     }
 }
 
-/// The first operation is cancelled while it is tried in vain: then the kernel has to be asked for the one behind it.
+/// The first operation is cancelled while its attempt finds nothing. The kernel must then be asked
+/// again for the next operation.
 #[test]
 fn behind_an_operation_that_is_cancelled_the_next_one_is_asked_for() {
     for is_one_shot in [false, true] {
@@ -762,7 +770,7 @@ fn behind_an_operation_that_is_cancelled_the_next_one_is_asked_for() {
             harbour.start(Moment::NEVER, None).unwrap();
             harbour.fake.arrive();
             let other = spawn(&harbour, move |harbour| {
-                // The edge may have been found by now, and the first operation be due.
+                // The edge may already have been found, so the first operation may be due.
                 let is_stolen = harbour.fake.take();
                 let _ = harbour.engine.cancel_operation(first);
                 if is_stolen {
@@ -778,12 +786,12 @@ fn behind_an_operation_that_is_cancelled_the_next_one_is_asked_for() {
     }
 }
 
-/// The time passes as soon as no thread has anything else to do.
+/// Time advances as soon as no thread has anything else to do.
 fn port_with_time() -> (Arc<Engine>, Arc<Fake>) {
     looking_engine(2, BlockDetection::Announced)
 }
 
-/// The same, whose kernel watches until the next edge.
+/// A `port_with_time` whose kernel watches only until the next edge.
 fn one_shot_port_with_time() -> (Arc<Engine>, Arc<Fake>) {
     one_shot_looking_engine(2)
 }
@@ -794,7 +802,7 @@ fn in_milliseconds(fake: &Fake, milliseconds: u64) -> Moment {
 
 #[test]
 fn the_deadlines_of_two_operations_are_both_kept() {
-    // The second one's is earlier, or later.
+    // The second deadline is earlier, or later.
     for other in [1, 9] {
         explore_within(2, move || {
             let harbour = Harbour::of(port_with_time(), true);
@@ -813,8 +821,8 @@ fn the_deadlines_of_two_operations_are_both_kept() {
 }
 
 impl Harbour {
-    /// The token arms the registration until so many milliseconds are over, and says nothing of what it has read. Gives
-    /// the deadline.
+    /// The token arms the registration for `after` milliseconds, without hints. Returns the
+    /// deadline.
     fn arm_until(&self, after: u64, worker: Option<&Arc<Worker>>) -> Moment {
         let (index, _) = name_parts(self.name);
         let at = in_milliseconds(&self.fake, after);
@@ -828,7 +836,7 @@ impl Harbour {
         at
     }
 
-    /// Waits for what comes of an arming, and closes the port behind it. `None` if another thread has taken it.
+    /// Waits for the packet of an arming, then closes the port. `None` if another thread took it.
     fn take_last(&self, worker: &Worker) -> Option<Seen> {
         let seen = self.wait(worker);
         if seen.is_some() {
@@ -838,7 +846,7 @@ impl Harbour {
     }
 }
 
-/// A token is armed with a deadline, goes on to another one, and so on, while the timer rings for the former one.
+/// A token is armed with one deadline and then with another while the timer of the first expires.
 #[test]
 fn a_deadline_that_is_moved_while_its_timer_rings_is_kept() {
     for (first, second) in [(1, 5), (5, 1), (1, 0)] {
@@ -859,8 +867,8 @@ fn a_deadline_that_is_moved_while_its_timer_rings_is_kept() {
     }
 }
 
-/// The timer rings while the slot is queued, for a check that finds nothing. The thread that finds that, and not the one
-/// for which the timer rings, goes on with the deadline.
+/// The timer expires while the slot is queued for a check that finds nothing. The thread that does
+/// the check handles the deadline, not the one that handles the timer.
 #[test]
 fn a_deadline_that_is_over_during_a_check_in_vain_is_kept() {
     for port in [port_with_time, one_shot_port_with_time] {
@@ -872,7 +880,7 @@ fn a_deadline_that_is_over_during_a_check_in_vain_is_kept() {
             harbour.arm_until(9, None);
             assert_eq!(harbour.wait(&worker), Some(Seen::Ready(Events::IN)));
             harbour.fake.read();
-            // It is over at once. The check is left to the next wait.
+            // The deadline passes immediately. The check is deferred to the next wait.
             let at = harbour.arm_until(0, Some(&worker));
             let other = spawn(&harbour, |harbour| {
                 visit(&harbour.engine, |worker| harbour.take_last(worker))
@@ -885,7 +893,8 @@ fn a_deadline_that_is_over_during_a_check_in_vain_is_kept() {
     }
 }
 
-/// The token starts the next operation, with another deadline, while the timer rings for that of the one before.
+/// The token starts the next operation with another deadline while the timer of the previous one
+/// expires.
 #[test]
 fn the_deadline_of_the_next_operation_is_kept_while_the_timer_rings() {
     for (first, second) in [(1, 5), (5, 1), (1, 1), (1, 0)] {
@@ -921,7 +930,7 @@ fn readiness_is_reported_beside_operations_that_end() {
         let worker = harbour.engine.join();
         let first = harbour.wait(&worker).unwrap();
         if first == Seen::Done(EndReason::Cancelled) {
-            // The byte is left, and readiness of it is reported.
+            // The byte is still there, and its readiness is reported.
             assert_eq!(harbour.wait(&worker), Some(Seen::Ready(Events::IN)));
         }
         kernel.join().unwrap();
@@ -929,7 +938,7 @@ fn readiness_is_reported_beside_operations_that_end() {
     });
 }
 
-/// For each reactor, a shared association.
+/// Runs `model` for each reactor, with a shared association.
 fn shared(model: impl Fn(Arc<Harbour>) + Copy + Send + Sync + 'static) {
     for is_one_shot in [false, true] {
         explore_within(2, move || {
@@ -939,7 +948,8 @@ fn shared(model: impl Fn(Arc<Harbour>) + Copy + Send + Sync + 'static) {
     }
 }
 
-/// Without a record, an attempt that takes all there is meets the next byte, of which another thread hears.
+/// A direct attempt takes everything, and then another byte arrives. Another thread must receive
+/// its edge.
 #[test]
 fn what_is_tried_without_a_record_loses_no_edge() {
     shared(|harbour| {
@@ -956,7 +966,7 @@ fn what_is_tried_without_a_record_loses_no_edge() {
     });
 }
 
-/// The attempt may find nothing; the operation that is started then is done.
+/// If the direct attempt finds nothing, the operation that is started next ends successfully.
 #[test]
 fn what_is_tried_without_a_record_and_started_then_is_done() {
     shared(|harbour| {
@@ -978,7 +988,7 @@ fn what_is_tried_without_a_record_and_started_then_is_done() {
     });
 }
 
-/// An operation that is started during the attempt waits, and is tried after it.
+/// An operation that is started during a direct attempt waits, and is tried after it.
 #[test]
 fn what_is_tried_without_a_record_is_followed_by_what_waits_behind_it() {
     shared(|harbour| {
@@ -986,7 +996,7 @@ fn what_is_tried_without_a_record_is_followed_by_what_waits_behind_it() {
         let other = spawn(&harbour, |harbour| {
             harbour.share(Moment::NEVER, None).unwrap();
         });
-        // It leaves the byte to the other one.
+        // The attempt leaves the byte to the operation.
         harbour
             .engine
             .try_directly(harbour.name, Direction::In, |_| SocketAttempt::Done(Rest::Unknown));
@@ -995,7 +1005,7 @@ fn what_is_tried_without_a_record_is_followed_by_what_waits_behind_it() {
     });
 }
 
-/// The key is given back after it.
+/// The key is returned after the attempt.
 #[test]
 fn what_is_tried_without_a_record_does_not_outlive_its_registration() {
     for comes in [false, true] {

@@ -1,5 +1,6 @@
-//! The operations of one registration: the slot's word, the operation queues beside it, and the phases of each operation, as
-//! docs/design/OPERATIONS.md has them. The kernel is two counters: how many bytes can be received, and how many sent.
+//! Models the operations of one registration: the slot's word, the operation queues, and the phase
+//! of each operation (docs/design/OPERATIONS.md). The kernel is two counters: the bytes that can be
+//! received, and the room for sends.
 
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ use crate::types::interest::Direction;
 use crate::types::interest::Mode;
 use crate::types::interest::{Events, Interest};
 
-/// What an operation takes at most.
+/// The most bytes that one attempt takes.
 const ROOM: usize = 2;
 
 /// The number of the poll that finds all edges.
@@ -29,10 +30,10 @@ const POLL: u32 = 9;
 const IN: Direction = Direction::In;
 const OUT: Direction = Direction::Out;
 
-/// An operation, as the library keeps it in its cell.
+/// The data of an operation, in a cell as in the library.
 #[derive(Clone, Copy, Debug, Default)]
 struct OpData {
-    /// How many bytes it has taken, and how many had been taken before.
+    /// The bytes this operation has taken, and the bytes taken before it.
     taken: usize,
     first: usize,
     packets: usize,
@@ -42,19 +43,19 @@ struct Board {
     slot: Slot,
     queues: Mutex<OpQueues>,
     ops: [Op; 2],
-    /// The link of the slot's node is the slot's own.
+    /// The data of `ops`, by the same index.
     data: [UnsafeCell<OpData>; 2],
     key: UnsafeCell<u32>,
-    /// The nodes of operations that are due or have ended.
+    /// Nodes of operations that are due or have ended.
     queue: Mutex<Vec<Node>>,
-    /// Nodes of the slot that were won and not yet dealt with.
+    /// Counts slot nodes that a thread owns and has not yet processed.
     won: AtomicUsize,
-    /// A remover that waits for the key was told to look.
+    /// Counts wake-ups of a remover that waits for the key.
     told: AtomicUsize,
-    /// What can be taken, and what has been, by direction.
+    /// By direction: the bytes (or room) available, and those already taken.
     there: [AtomicUsize; 2],
     gone: [AtomicUsize; 2],
-    /// The socket has errors, each of which fails one attempt that finds nothing to take.
+    /// Pending socket errors. Each fails one attempt that finds nothing to take.
     errors: AtomicUsize,
     is_shared: bool,
 }
@@ -71,14 +72,14 @@ impl OpTable for Board {
     }
 }
 
-/// Flights by their numbers.
+/// The nodes of the two operations.
 const FIRST: Node = OP;
 const SECOND: Node = OP | 1;
-/// The record of a connect that has ended.
+/// The op index of a connect that has ended.
 const BEFORE: u32 = 9;
 
 impl Board {
-    /// An association, with so many bytes to be received that are known of.
+    /// An association with `there` bytes known to be receivable.
     fn new(is_shared: bool, there: usize) -> Self {
         let slot = Slot::default();
         let mode = Mode { interest: Interest::NONE, edge: false, one_shot: !is_shared };
@@ -110,12 +111,12 @@ impl Board {
         Arc::new(Self::new(true, there))
     }
 
-    /// The calling thread has the token.
+    /// The calling thread holds the token.
     fn held(there: usize) -> Arc<Self> {
         Arc::new(Self::new(false, there))
     }
 
-    /// The same, where nothing can be received, as an operation has found out that still waits for it.
+    /// Nothing can be received, and the first operation has found that out and waits.
     fn waiting(is_shared: bool) -> Arc<Self> {
         let board = Arc::new(Self::new(is_shared, 0));
         assert_eq!(board.start(FIRST, IN), Ok(Step::Waits));
@@ -124,30 +125,30 @@ impl Board {
 
     fn with_data<R>(&self, node: Node, act: impl FnOnce(&mut OpData) -> R) -> R {
         self.data[(node & !OP) as usize].with_mut(|data| {
-            // SAFETY: dereferencing demands that nobody else accesses the cell meanwhile.
-            // - that is what the model checks: loom reports any access that nothing orders.
+            // SAFETY: dereferencing requires that no other thread accesses the cell meanwhile.
+            // - The model checks exactly that: loom reports any unordered access.
             act(unsafe { &mut *data })
         })
     }
 
-    /// The handler of a token has the key to itself.
+    /// The handler that holds the token has exclusive use of the key.
     fn use_key(&self) {
         self.key.with_mut(|key| {
-            // SAFETY: dereferencing demands that nobody else accesses the cell meanwhile.
-            // - that is what the model checks: loom reports any access that nothing orders.
+            // SAFETY: dereferencing requires that no other thread accesses the cell meanwhile.
+            // - The model checks exactly that: loom reports any unordered access.
             assert_eq!(unsafe { *key }, 7, "the key is where it belongs");
         });
     }
 
     fn clone_key(&self) {
         self.key.with(|key| {
-            // SAFETY: dereferencing demands that nobody writes to the cell meanwhile.
-            // - that is what the model checks: loom reports any access that nothing orders.
+            // SAFETY: dereferencing requires that no other thread writes to the cell meanwhile.
+            // - The model checks exactly that: loom reports any unordered access.
             assert_eq!(unsafe { *key }, 7, "the key is there to be cloned");
         });
     }
 
-    /// The registration has ended, and the key is moved out.
+    /// Moves the key out once the registration has ended.
     fn take_key(&self) {
         self.use_key();
         self.key.with_mut(|key| {
@@ -179,7 +180,7 @@ impl Board {
         }
     }
 
-    /// The lone operation, if there is one.
+    /// Returns the node of the lone operation, or `FIRST` if there is none.
     fn own(&self) -> Node {
         if self.op(SECOND).is_lone() { SECOND } else { FIRST }
     }
@@ -191,13 +192,13 @@ impl Board {
 
     // ---- the kernel ----
 
-    /// More can be taken, and the kernel says so.
+    /// Makes more bytes available and delivers the kernel's edge.
     fn arrive(&self, direction: Direction, bytes: usize) {
         self.there[direction as usize].fetch_add(bytes, SeqCst);
         self.edge(direction.facts());
     }
 
-    /// The socket has an error, and the kernel says so, and no more.
+    /// Adds an error to the socket. The kernel reports only `ERR`.
     fn fail(&self) {
         self.errors.fetch_add(1, SeqCst);
         self.edge(Facts::ERR);
@@ -222,7 +223,7 @@ impl Board {
         }
     }
 
-    /// What an operation of this direction comes to.
+    /// Performs one attempt in `direction`.
     fn take(&self, direction: Direction, data: &mut OpData) -> Tried {
         let queue = direction as usize;
         let there = self.there[queue].load(SeqCst);
@@ -235,7 +236,7 @@ impl Board {
             return Tried::Blocked;
         }
         let taken = there.min(ROOM);
-        // More may have come since; it is not seen, as in the kernel.
+        // More may have arrived since the load. As in the kernel, this attempt doesn't see it.
         self.there[queue].fetch_sub(taken, SeqCst);
         let first = self.gone[queue].fetch_add(taken, SeqCst);
         (data.taken, data.first) = (taken, first);
@@ -248,7 +249,7 @@ impl Board {
         self.start_until(node, direction, Moment::NEVER)
     }
 
-    /// A token first tries the operation itself, if that looks worth while.
+    /// Starts an operation. A token first tries it itself if the direction looks ready.
     fn start_until(
         &self,
         node: Node,
@@ -299,7 +300,7 @@ impl Board {
         })
     }
 
-    /// The token has done the operation itself.
+    /// Queues an operation that the token has already performed.
     fn lend_ended(&self, node: Node, drained: Drained) -> Step {
         self.op(node).begin_ended(0);
         self.slot.lend_ended(drained);
@@ -307,7 +308,7 @@ impl Board {
         Step::Ends(EndReason::Done)
     }
 
-    /// The calling thread tries an operation. If that was started by a token and has ended, it has completed.
+    /// Tries an operation on the calling thread. A token's operation that ends has also completed.
     fn attempt(&self, node: Node) -> Step {
         let direction = self.op(node).direction();
         loop {
@@ -337,7 +338,7 @@ impl Board {
         }
     }
 
-    /// What the engine does with a lone operation that would have to wait.
+    /// Does what the engine does with a lone operation that would block.
     fn blocked_alone(&self, node: Node) -> Step {
         let op = self.op(node);
         if let Some(reason) = op.cancelled() {
@@ -362,7 +363,8 @@ impl Board {
         self.use_key();
     }
 
-    /// A thread takes the first node of the queue, if there is one. Gives the operation whose packet it has taken by that.
+    /// Processes queued nodes until one yields a packet. Returns that operation, or `None` if the
+    /// queue is empty.
     fn serve(&self) -> Option<(Node, EndReason)> {
         loop {
             let mut queue = self.queue.lock().unwrap();
@@ -414,7 +416,7 @@ impl Board {
         self.note(next);
     }
 
-    /// Whether it has not ended before.
+    /// Cancels an operation. Returns false if it had already ended.
     fn cancel(&self, node: Node, reason: EndReason) -> bool {
         let mut queues = self.queues.lock().unwrap();
         if let Some(uses) = self.op(node).lone_use() {
@@ -462,7 +464,7 @@ impl Board {
         self.note(next);
     }
 
-    /// The operation entry's timer rings. Gives the moment when it is to ring again.
+    /// Handles an expired timer of the `OpEntry`. Returns when the timer must expire next.
     fn ring(&self, now: Moment) -> Moment {
         let mut due = NodeList::new();
         let mut queues = self.queues.lock().unwrap();
@@ -484,7 +486,7 @@ impl Board {
         again
     }
 
-    /// The registration is to end; `collects` if the caller waits for the key.
+    /// Removes the registration. `collects` means that the caller waits for the key.
     fn remove(&self, collects: bool) -> Removal {
         let removal = self.slot.remove(0, collects).unwrap();
         match removal {
@@ -497,7 +499,7 @@ impl Board {
         removal
     }
 
-    /// The descriptor was found closed, or its number was given out again.
+    /// Ends the registration because its descriptor was found closed or its number was reused.
     fn retire(&self) -> Removal {
         let removal = self.slot.retire(0);
         match removal {
@@ -508,7 +510,7 @@ impl Board {
         removal
     }
 
-    /// The slot's node has its turn.
+    /// Processes the slot's node.
     fn turn_of_slot(&self) -> NodeTurn {
         assert_eq!(self.won.swap(0, SeqCst), 1);
         loop {
@@ -530,9 +532,9 @@ impl Board {
         }
     }
 
-    // ---- what always holds, when all threads are done ----
+    // ---- invariants that hold once all threads are done ----
 
-    /// All nodes that were queued have their turns. What can be taken has been.
+    /// Processes all queued nodes, then checks that no operation waits while bytes are available.
     fn settle(&self) {
         while self.serve().is_some() {}
         let queues = self.queues.lock().unwrap();
@@ -548,12 +550,12 @@ impl Board {
         assert_eq!(queues.in_flight() > 0 || is_lone, self.slot.word().is_lent());
     }
 
-    /// What waits is cancelled, and nothing is left. Gives what became of each operation.
+    /// Cancels the waiting operations and checks that none remains. Returns the data of both.
     fn finish(&self) -> [OpData; 2] {
         self.settle();
         self.call_all_off(EndReason::Cancelled);
         self.settle();
-        assert_eq!(self.queues.lock().unwrap().in_flight(), 0, "a flight has no packet");
+        assert_eq!(self.queues.lock().unwrap().in_flight(), 0, "an operation has no packet");
         [FIRST, SECOND].map(|node| self.with_data(node, |data| *data))
     }
 
@@ -565,7 +567,7 @@ impl Board {
 #[test]
 fn an_edge_that_meets_a_start_is_not_lost() {
     for is_shared in [false, true] {
-        // Known ready without reason, or known to be not ready.
+        // The direction is thought ready though it isn't, or is known not to be ready.
         for is_known in [false, true] {
             explore(move || {
                 let board = Arc::new(Board::new(is_shared, 0));
@@ -580,7 +582,7 @@ fn an_edge_that_meets_a_start_is_not_lost() {
     }
 }
 
-/// An error that a socket has without anything to read or room to write.
+/// The socket has an error but no data to read and no room to write.
 #[test]
 fn an_error_that_meets_a_start_is_not_lost() {
     for is_shared in [false, true] {
@@ -604,7 +606,7 @@ fn errors_that_meet_attempts_of_another_thread_are_not_lost() {
         explore(move || {
             let board = Board::waiting(is_shared);
             board.edge(Facts::IN);
-            // There was nothing behind that edge: the attempt blocks.
+            // The first edge brought no bytes, so the attempt blocks.
             let worker = spawn(&board, |board| board.serve());
             let kernel = spawn(&board, |board| board.fail());
             kernel.join().unwrap();
@@ -621,7 +623,7 @@ fn edges_that_meet_attempts_of_another_thread_are_not_lost() {
         explore(move || {
             let board = Board::waiting(is_shared);
             board.edge(Facts::IN);
-            // There was nothing behind that edge: the attempt blocks.
+            // The first edge brought no bytes, so the attempt blocks.
             let worker = spawn(&board, |board| board.serve());
             let kernel = spawn(&board, |board| board.arrive(IN, 1));
             kernel.join().unwrap();
@@ -632,8 +634,8 @@ fn edges_that_meet_attempts_of_another_thread_are_not_lost() {
     }
 }
 
-/// The attempt has taken all, says so, and an edge comes: to an operation queue that is empty by then, perhaps. The next
-/// operation must know.
+/// The attempt takes everything and clears `READY` while an edge arrives, perhaps when the
+/// operation queue is already empty. The next operation must see that edge.
 #[test]
 fn an_edge_that_meets_the_end_of_the_last_attempt_is_remembered() {
     for is_shared in [false, true] {
@@ -654,7 +656,7 @@ fn an_edge_that_meets_the_end_of_the_last_attempt_is_remembered() {
     }
 }
 
-/// The same of an attempt for which the edge before has come.
+/// The first edge made the operation due. A second one arrives as its attempt ends.
 #[test]
 fn an_edge_that_meets_the_end_of_an_attempt_for_another_edge_is_remembered() {
     for is_shared in [false, true] {
@@ -675,7 +677,7 @@ fn an_edge_that_meets_the_end_of_an_attempt_for_another_edge_is_remembered() {
     }
 }
 
-/// The same, where the token goes on with readiness: what the edge says is reported.
+/// After the operation, the token arms for readiness. The edge must be reported.
 #[test]
 fn an_edge_that_meets_the_end_of_an_attempt_is_reported_to_the_token_that_arms() {
     explore(|| {
@@ -693,7 +695,7 @@ fn an_edge_that_meets_the_end_of_an_attempt_is_reported_to_the_token_that_arms()
 
 #[test]
 fn the_next_operation_goes_on_where_one_has_ended() {
-    // Two in one operation queue; what comes is enough for both, by one edge.
+    // Two operations share a queue, and one edge brings enough for both.
     explore(|| {
         let board = Board::waiting(true);
         assert_eq!(board.start(SECOND, IN), Ok(Step::Waits));
@@ -754,7 +756,7 @@ fn two_directions_go_on_without_each_other() {
 #[test]
 fn a_cancelled_operation_has_its_packet_and_takes_nothing() {
     for is_shared in [false, true] {
-        // It waits, or it is due and blocks, or it has bytes to take.
+        // The operation waits, is due and blocks, or is due and has bytes to take.
         for (notifies, bytes) in [(false, 0), (true, 0), (true, 1)] {
             explore(move || {
                 let board = Board::waiting(is_shared);
@@ -779,7 +781,7 @@ fn a_cancelled_operation_has_its_packet_and_takes_nothing() {
     }
 }
 
-/// The operation behind the cancelled one must not be forgotten.
+/// The operation after the cancelled one must not be forgotten.
 #[test]
 fn what_stands_behind_a_cancelled_operation_goes_on() {
     explore(|| {
@@ -797,8 +799,8 @@ fn what_stands_behind_a_cancelled_operation_goes_on() {
     });
 }
 
-/// The first operation is cancelled while it is tried, and an edge comes behind the answer of the kernel: it is for the
-/// next one, or for an operation to come.
+/// The first operation is cancelled while it is tried, and an edge arrives after the kernel's
+/// answer. The edge belongs to the next operation, which may not have started yet.
 #[test]
 fn an_edge_behind_the_attempt_of_what_is_called_off_is_kept() {
     for is_followed in [false, true] {
@@ -807,7 +809,7 @@ fn an_edge_behind_the_attempt_of_what_is_called_off_is_kept() {
             if is_followed {
                 assert_eq!(board.start(SECOND, IN), Ok(Step::Waits));
             }
-            // There is nothing behind that edge.
+            // This edge brings no bytes.
             board.edge(Facts::IN);
             let worker = spawn(&board, |board| board.serve());
             let kernel = spawn(&board, |board| board.arrive(IN, 1));
@@ -846,14 +848,15 @@ fn the_deadline_of_an_operation_ends_it_once_and_takes_nothing() {
                 if deadline == later {
                     assert_eq!(reason, EndReason::Done, "it was not over");
                     let is_known = again == later || again == Moment::NEVER;
-                    assert!(is_known, "the timer rings again: {again:?}");
+                    assert!(is_known, "the timer is set again: {again:?}");
                 }
             });
         }
     }
 }
 
-/// An attempt that found no descriptor, say, is made again at its time, or at an edge.
+/// An attempt that lacked a resource, such as a descriptor, is repeated at its retry time or at an
+/// edge.
 #[test]
 fn an_operation_that_lacks_something_is_tried_again_once() {
     let at = Moment::from_nanoseconds(5);
@@ -886,8 +889,8 @@ fn an_operation_that_lacks_something_is_tried_again_once() {
     });
 }
 
-/// An operation that has to begin without an edge is tried when the one before it leaves the operation queue, however that happens. A
-/// check may have found the direction not ready in between.
+/// An operation that must begin without an edge is tried when the one before it leaves the queue,
+/// for whatever reason. A check may have found the direction not ready in between.
 #[test]
 fn what_has_to_be_begun_is_tried_when_the_operation_before_it_leaves() {
     let at = Moment::from_nanoseconds(5);
@@ -898,7 +901,7 @@ fn what_has_to_be_begun_is_tried_when_the_operation_before_it_leaves() {
             assert_eq!(board.start_until(FIRST, IN, deadline), Ok(Step::Waits));
             board.op(SECOND).mark_unasked(true);
             assert_eq!(board.start(SECOND, IN), Ok(Step::Waits));
-            // Enough for both, and no edge reports it.
+            // Enough for both operations, and no edge reports it.
             board.there[0].store(2 * ROOM, SeqCst);
             let ender = spawn(&board, move |board| {
                 if is_late {
@@ -919,7 +922,8 @@ fn what_has_to_be_begun_is_tried_when_the_operation_before_it_leaves() {
     }
 }
 
-/// What it lacks comes at any moment of its attempt or behind that, and is told then: it does not wait for its time.
+/// The missing resource becomes available during the attempt or after it, and `pull_in` announces
+/// it. The operation must not wait for its retry time.
 #[test]
 fn an_operation_that_lacks_nothing_any_more_does_not_wait_for_its_time() {
     let (now, late) = (Moment::from_nanoseconds(5), Moment::from_nanoseconds(1_000));
@@ -956,7 +960,8 @@ fn an_operation_that_lacks_nothing_any_more_does_not_wait_for_its_time() {
     });
 }
 
-/// A connect's turn comes while another thread abandons the one before it. The connect does not wait until its time is up.
+/// Another thread abandons a connect while the next one is tried. The next connect must not wait
+/// for its retry time.
 #[test]
 fn a_connect_does_not_wait_when_the_one_before_it_is_abandoned() {
     let (now, late) = (Moment::from_nanoseconds(5), Moment::from_nanoseconds(1_000));
@@ -992,7 +997,7 @@ fn a_connect_does_not_wait_when_the_one_before_it_is_abandoned() {
         };
         abandoner.join().unwrap();
         if step == Step::Waits {
-            // Its node is queued, before its time.
+            // Its node is queued before its retry time.
             assert_eq!(board.queue.lock().unwrap().pop(), Some(FIRST));
             assert!(board.op(FIRST).begin());
             assert_eq!(entry.clear_for_connect(|| true), Clearance::Clear);
@@ -1013,9 +1018,9 @@ fn the_key_leaves_with_the_last_flight_if_its_registration_is_removed() {
             board.settle();
             assert_eq!(board.packets(FIRST), 1);
             assert_eq!(board.packets(SECOND), usize::from(is_started));
-            assert!(!board.slot.word().is_lent(), "each flight has landed");
+            assert!(!board.slot.word().is_lent(), "each operation has completed");
             if collects {
-                // It was owned at once, or the remover was told.
+                // The remover owned the key immediately, or it was woken.
                 if board.slot.word().is_live() {
                     let collected = board.slot.collect(0);
                     assert!(collected == Some(Ok(())) || collected.is_none(), "{collected:?}");
@@ -1028,8 +1033,8 @@ fn the_key_leaves_with_the_last_flight_if_its_registration_is_removed() {
     }
 }
 
-/// The operations have their packets, whatever each has come to, and the registration ends behind them: at the turn of its
-/// node, or where its token comes back.
+/// Each operation has its packet, whatever its end reason. The registration ends after them: when
+/// its node is processed, or when its token returns.
 #[test]
 fn the_key_leaves_with_the_last_flight_if_its_descriptor_was_closed() {
     for is_shared in [false, true] {
@@ -1051,7 +1056,7 @@ fn the_key_leaves_with_the_last_flight_if_its_descriptor_was_closed() {
                     (taken > 0, taken > 0)
                 );
             }
-            assert!(!board.slot.word().is_lent(), "each flight has landed");
+            assert!(!board.slot.word().is_lent(), "each operation has completed");
             if is_shared {
                 assert_eq!(board.start(SECOND, IN), Err(Refusal::NotRegistered));
                 assert_eq!(board.turn_of_slot(), NodeTurn::Gone);
@@ -1064,7 +1069,7 @@ fn the_key_leaves_with_the_last_flight_if_its_descriptor_was_closed() {
     }
 }
 
-/// Readiness is queued as well, which is not reported any more: the registration ends once.
+/// A readiness packet is queued too, and is no longer reported. The registration ends once.
 #[test]
 fn a_closed_descriptor_with_flights_and_a_queued_packet_ends_once() {
     explore(|| {
@@ -1079,7 +1084,7 @@ fn a_closed_descriptor_with_flights_and_a_queued_packet_ends_once() {
                 board.clone_key();
                 board.note(board.slot.cloned(Events::NONE));
             }
-            // Its turn is still to come.
+            // The node has not been processed yet.
             NodeTurn::Gone => board.won.store(1, SeqCst),
             turn => assert_eq!(turn, NodeTurn::Nothing),
         });
@@ -1093,8 +1098,8 @@ fn a_closed_descriptor_with_flights_and_a_queued_packet_ends_once() {
     });
 }
 
-/// Readiness is queued as well: whichever turn comes last, the registration ends once, and a remover that waits is
-/// told to look.
+/// A readiness packet is queued too. Whichever node is processed last, the registration ends once,
+/// and a remover that waits is woken.
 #[test]
 fn a_removal_with_flights_and_a_queued_packet_comes_once() {
     for collects in [false, true] {
@@ -1103,7 +1108,7 @@ fn a_removal_with_flights_and_a_queued_packet_comes_once() {
             assert_eq!(board.start(FIRST, OUT), Ok(Step::Waits));
             board.note(board.slot.enable(0, PERSISTENT, || Drained::READ, POLL - 1).unwrap());
             board.arrive(IN, 1);
-            // What the remover finds when it looks, before it sleeps.
+            // Record what the remover sees when it looks before it sleeps.
             let remover = spawn(&board, move |board| {
                 let removal = board.remove(collects);
                 (removal, board.slot.word().is_lent())
@@ -1118,7 +1123,7 @@ fn a_removal_with_flights_and_a_queued_packet_comes_once() {
                     board.told.fetch_add(1, SeqCst);
                 }
                 NodeTurn::Removed => {
-                    // Its turn is still to come.
+                    // The node has not been processed yet.
                     board.won.store(1, SeqCst);
                 }
                 turn => assert_eq!(turn, NodeTurn::Nothing),
@@ -1130,7 +1135,7 @@ fn a_removal_with_flights_and_a_queued_packet_comes_once() {
             assert_eq!(board.packets(FIRST), 1);
             assert_ne!(removal, Removal::Already);
             if collects && removal == Removal::Marked {
-                // It finds the node in the queue, or nothing has it.
+                // The remover finds the node in the queue, or no thread owns it.
                 assert!(!was_lent || board.told.load(SeqCst) > 0, "the remover sleeps on");
                 if board.won.load(SeqCst) == 0 {
                     assert_eq!(board.slot.collect(0), Some(Ok(())));
@@ -1158,7 +1163,7 @@ fn a_token_that_an_operation_has_used_meets_its_removal() {
             kernel.join().unwrap();
             board.settle();
             assert_eq!(board.packets(FIRST), usize::from(started.is_ok()), "{started:?}");
-            // The token is the handler's now, whatever became of the operation.
+            // Whatever ended the operation, the handler now holds the token.
             assert!(board.slot.word().is_held());
             let next = board.slot.put_back(None, false, NO_HINT, POLL);
             assert_eq!(next, if collects { SlotStep::Collect } else { SlotStep::Queue });
@@ -1173,7 +1178,7 @@ fn a_token_that_an_operation_has_used_meets_its_removal() {
     }
 }
 
-/// The key belongs to the operation alone, and then to the token: no packet is made of the other direction.
+/// The operation owns the key alone, and then the token does. The other direction makes no packet.
 #[test]
 fn a_registration_whose_key_an_operation_has_is_not_enabled() {
     for mode in [LEVEL, PERSISTENT] {
@@ -1193,7 +1198,8 @@ fn a_registration_whose_key_an_operation_has_is_not_enabled() {
     }
 }
 
-/// The key is in its cell when a thread begins to enable the registration, and with an operation when it does so.
+/// The key is in its cell when a thread begins to enable the registration. An operation may own it
+/// by the time the thread enables.
 #[test]
 fn a_registration_is_not_enabled_behind_the_start_of_an_operation() {
     explore(|| {
@@ -1214,8 +1220,8 @@ fn a_registration_is_not_enabled_behind_the_start_of_an_operation() {
     });
 }
 
-/// Readiness of a direction in which operations are in flight is theirs. When the last of them has ended, what is
-/// left is reported.
+/// While operations are in flight, readiness of their direction belongs to them. When the last one
+/// ends, the remaining readiness is reported.
 #[test]
 fn readiness_that_the_last_operation_leaves_is_reported() {
     explore(|| {
@@ -1236,7 +1242,8 @@ fn readiness_that_the_last_operation_leaves_is_reported() {
     });
 }
 
-/// An edge at an urgent mark concerns both directions; room is reported all the same, since the receive may go on to wait.
+/// An edge at an urgent mark concerns both directions. Room is reported even so, since the receive
+/// may keep waiting.
 #[test]
 fn room_beside_an_urgent_mark_is_reported_while_a_receive_waits() {
     explore(|| {
@@ -1283,7 +1290,7 @@ impl Board {
         board
     }
 
-    /// The deadline is over. Whether a packet is on its way by that.
+    /// Reports that the deadline has passed. Returns whether a packet will follow.
     fn expire(&self) -> bool {
         match self.slot.expire() {
             Expiry::Claimed => {
@@ -1317,7 +1324,8 @@ fn a_deadline_that_meets_an_edge_makes_one_packet_with_both_or_either() {
     });
 }
 
-/// The timer rings for a deadline that a handler is about to move: the packet was taken, and the slot is armed anew.
+/// The timer expires for a deadline that a handler is about to move: the packet was taken, and the
+/// slot is armed again.
 #[test]
 fn a_deadline_that_is_not_over_after_all_is_given_back_and_hides_no_edge() {
     explore(|| {
@@ -1349,7 +1357,7 @@ fn a_deadline_meets_the_removal_of_its_registration() {
                 if removal == Removal::Marked && !collects {
                     assert_eq!(board.turn_of_slot(), NodeTurn::Removed);
                 } else if removal == Removal::Marked {
-                    // The remover takes the node out of the queue, or it has its turn.
+                    // The remover takes the node out of the queue, or the node is processed.
                     assert_eq!(board.turn_of_slot(), NodeTurn::Collect);
                     assert_eq!(board.slot.collect(0), Some(Ok(())));
                 }

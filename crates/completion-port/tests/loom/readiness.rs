@@ -1,4 +1,5 @@
-//! Edges that reach the thread of a port, and that are reported for what they still are then.
+//! Models edges that reach a thread of the port, and checks that only current readiness is
+//! reported.
 
 use std::iter;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use crate::types::error::ErrorKind;
 use crate::types::interest::Mode;
 use crate::types::interest::{Events, Interest};
 
-/// Two threads wait. There is an edge and there is a post, and nothing else ever happens.
+/// Two threads wait. There is one edge and one post, and nothing else happens.
 #[test]
 fn an_edge_and_a_post_both_reach_a_crowd() {
     explore_within(2, || {
@@ -54,8 +55,8 @@ fn an_edge_and_a_post_both_reach_the_thread_in_the_kernels_wait() {
     });
 }
 
-/// A thread that only asks whether there is a packet may find an edge, or use up a wake, for which another
-/// one is about to sleep in the kernel's wait.
+/// A thread that polls without waiting may find an edge or use up a wake. Another thread that is
+/// about to sleep in the kernel's wait must not miss it.
 #[test]
 fn who_asks_for_packets_takes_nothing_from_a_thread_that_waits() {
     for is_edge in [false, true] {
@@ -76,15 +77,15 @@ fn who_asks_for_packets_takes_nothing_from_a_thread_that_waits() {
             } else {
                 post(&engine)
             }
-            // Nothing else ever happens.
+            // Nothing else happens in this model.
             waiter.join().unwrap();
             asker.join().unwrap();
         });
     }
 }
 
-/// A thread that only asks may have what is left of a closed port in its hands: to check it, without the
-/// lock. Waits go on until it is put back, and end if nothing comes of it.
+/// A thread that polls may be checking the last node of a closed port, without holding the lock.
+/// Waits continue until it has queued the node again, and end if the check finds nothing.
 #[test]
 fn a_closed_port_is_not_over_while_a_thread_that_asks_checks_what_is_left() {
     for is_left in [true, false] {
@@ -116,7 +117,7 @@ fn data_that_a_handler_left_behind_is_found_by_the_next_wait() {
         let handler = Handler::of_a_port(1);
         let Handler { fake, name, .. } = &handler;
         let kernel = spawn(fake, |fake| {
-            // All was read, and more arrives: before or after the handler arms.
+            // Everything was read, and more arrives before or after the handler arms.
             fake.read();
             fake.arrive();
         });
@@ -128,8 +129,8 @@ fn data_that_a_handler_left_behind_is_found_by_the_next_wait() {
 
 #[test]
 fn an_edge_that_a_wait_found_before_its_data_was_read_makes_no_packet() {
-    // As above, with the numbers that the engine gives: a poll finds the edge, the handler reads
-    // the data, says so and arms, and only then is the edge delivered.
+    // As above, with poll numbers from the engine: a poll finds the edge; the handler reads the
+    // data, gives a hint and arms; only then is the edge delivered.
     explore(|| {
         let handler = Handler::of_a_port(2);
         let Handler { engine, fake, .. } = &handler;
@@ -149,7 +150,8 @@ fn an_edge_that_a_wait_found_before_its_data_was_read_makes_no_packet() {
 
 #[test]
 fn an_answer_that_a_wait_found_before_its_data_was_read_makes_no_packet() {
-    // The same of a one-shot reactor, which is asked anew when the registration is enabled by its name.
+    // The same race with a one-shot reactor, which is asked again when the registration is enabled
+    // by name.
     explore(|| {
         let (engine, fake) = one_shot_engine(2);
         let name = register(&engine, LEVEL);
@@ -164,12 +166,12 @@ fn an_answer_that_a_wait_found_before_its_data_was_read_makes_no_packet() {
         fake.read();
         let enabled = engine.enable(name, LEVEL, || NO_HINT, || None);
         let seen = other.join().unwrap();
-        // Otherwise the other thread has taken the packet before.
+        // Otherwise the other thread had taken the packet before.
         assert!(enabled.is_err() || seen.is_none(), "nothing could be read since it was enabled");
     });
 }
 
-/// A registration asks for IN that asked for nothing before, while there comes something to read.
+/// A registration with an empty interest asks for IN while data arrives.
 fn what_comes_while_it_is_asked_for_is_reported(engine: &Arc<Engine>, fake: &Arc<Fake>) {
     const NOTHING: Mode = Mode { interest: Interest::NONE, ..LEVEL };
     let name = register(engine, NOTHING);
@@ -198,8 +200,7 @@ fn a_one_shot_reactor_reports_what_comes_while_it_is_asked_for() {
     });
 }
 
-/// Two threads ask for a direction each. Whichever is the later one, what it asks for is watched, and what the
-/// other one asked for stays watched.
+/// Two threads each ask for one direction. Whichever comes second, both directions are watched.
 #[test]
 fn directions_that_two_threads_ask_for_add_up() {
     const NOTHING: Mode = Mode { interest: Interest::NONE, ..LEVEL };
@@ -235,14 +236,14 @@ fn a_handler_arms_a_one_shot_reactor_while_more_comes() {
     }
 }
 
-/// A thread notes the edge of a registration while another one enables that with another trigger. The edge ended the
-/// watch, so the reactor is asked again.
+/// A thread records the edge of a registration while another one enables it with a different
+/// trigger. The edge ended the watch, so the reactor must be asked again.
 #[test]
 fn a_one_shot_reactor_is_asked_for_what_is_enabled_while_its_edge_is_noted() {
     for mode in [PERSISTENT, PERSISTENT_EDGE] {
         explore(move || {
             let (engine, fake) = one_shot_engine(2);
-            // True: the packet brings a clone.
+            // Returns true if the packet brings a clone of the key.
             let take = |engine: &Engine, worker: &Worker| match next(engine, worker)? {
                 Taken::Ready(..) => Some(false),
                 Taken::Notified(name, _) => {
@@ -262,14 +263,14 @@ fn a_one_shot_reactor_is_asked_for_what_is_enabled_while_its_edge_is_noted() {
             if is_persistent {
                 fake.read();
                 visit(&engine, |worker| {
-                    // Takes the pending edges.
+                    // Take the pending edges.
                     while engine.wait(worker, &mut scratch(), 4, Some(Moment::ZERO), &NoTasks)
                         == Waited::Packets
                     {
                         take(&engine, worker);
                     }
                     fake.arrive();
-                    // Nothing else ever happens.
+                    // Nothing else happens in this model.
                     assert_eq!(wait_for(&engine, worker, || take(&engine, worker)), Some(true));
                 });
             }
@@ -277,8 +278,8 @@ fn a_one_shot_reactor_is_asked_for_what_is_enabled_while_its_edge_is_noted() {
     }
 }
 
-/// A thread asks a one-shot reactor about a registration that ends meanwhile. Its slot, its number and what the
-/// kernel watches are the next one's by then.
+/// A thread asks a one-shot reactor about a registration that ends meanwhile. By then the slot, the
+/// number and the kernel's watch belong to the next registration.
 #[test]
 fn a_one_shot_reactor_is_asked_about_no_other_registration_of_the_slot() {
     explore(|| {

@@ -1,4 +1,5 @@
-//! Registrations that end while another thread makes them, arms them, or waits for their keys.
+//! Models registrations that end while another thread creates them, arms them, or waits for their
+//! keys.
 
 use std::time::Duration;
 
@@ -60,7 +61,7 @@ fn a_remover_that_gives_up_waiting_leaves_an_ordinary_removal() {
             spawn(engine, move |engine| engine.collect(name, Some(Duration::ZERO)).is_ok());
         handler.rearm(NO_HINT, false);
         if !remover.join().unwrap() {
-            // Its time was over first: the key comes with the last packet instead.
+            // The timeout passed first, so the last packet brings the key instead.
             assert_eq!(handler.wait(), (Waited::Packets, Some(Seen::Removed(name))));
         }
         engine.free(name);

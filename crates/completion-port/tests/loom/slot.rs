@@ -1,4 +1,5 @@
-//! The word of a slot alone: edges, arming, checks, removal, and who may touch the key when.
+//! Models the word of a slot alone: edges, arming, checks, removal, and who may access the key
+//! when.
 
 use std::sync::Arc;
 
@@ -15,13 +16,13 @@ use crate::sync;
 use crate::types::interest::Mode;
 use crate::types::interest::{Events, Interest};
 
-/// A slot with its key, which the checker watches: two accesses that nothing orders are reported.
+/// A slot and its key. loom reports two unordered accesses to the key.
 struct Cell {
     slot: Slot,
     key: UnsafeCell<Option<u32>>,
-    /// Nodes won and not yet dealt with: what the queue would have.
+    /// Counts slot nodes that a thread owns and has not yet processed. Replaces the queue.
     won: AtomicUsize,
-    /// Whether the kernel would say that a read (a write) does not block.
+    /// Whether the kernel would report that a read or a write doesn't block.
     readable: AtomicBool,
     writable: AtomicBool,
 }
@@ -41,7 +42,7 @@ impl Cell {
         }
     }
 
-    /// The same with its packet taken and the key out.
+    /// A registered slot whose packet was taken. The key is out.
     fn held(mode: Mode) -> Self {
         let cell = Self::registered(mode);
         assert_eq!(cell.deliver(Facts::IN), SlotStep::Queue);
@@ -62,13 +63,13 @@ impl Cell {
         self.deliver_at(facts, 9)
     }
 
-    /// What the kernel would say.
+    /// Returns what the kernel would report.
     fn facts(&self) -> Facts {
         let facts = if self.readable.load(SeqCst) { Facts::IN } else { Facts::NONE };
         if self.writable.load(SeqCst) { facts | Facts::OUT } else { facts }
     }
 
-    /// There is something to read, and the kernel says so.
+    /// Makes data available and delivers the kernel's edge.
     fn arrive(&self) {
         self.readable.store(true, SeqCst);
         self.deliver(Facts::IN);
@@ -99,16 +100,16 @@ impl Cell {
 
     fn take_key(&self) -> u32 {
         self.key.with_mut(|key| {
-            // SAFETY: dereferencing demands that nobody else accesses the cell meanwhile.
-            // - that is what the model checks: loom reports any access that nothing orders.
+            // SAFETY: dereferencing requires that no other thread accesses the cell meanwhile.
+            // - The model checks exactly that: loom reports any unordered access.
             unsafe { (*key).take() }.expect("the key is taken out once")
         })
     }
 
     fn put_key(&self, key: u32) {
         self.key.with_mut(|place| {
-            // SAFETY: dereferencing demands that nobody else accesses the cell meanwhile.
-            // - that is what the model checks: loom reports any access that nothing orders.
+            // SAFETY: dereferencing requires that no other thread accesses the cell meanwhile.
+            // - The model checks exactly that: loom reports any unordered access.
             let before = unsafe { (*place).replace(key) };
             assert_eq!(before, None, "the cell is empty while the key is out");
         });
@@ -116,13 +117,13 @@ impl Cell {
 
     fn clone_key(&self) -> u32 {
         self.key.with(|key| {
-            // SAFETY: dereferencing demands that nobody writes to the cell meanwhile.
-            // - that is what the model checks: loom reports any access that nothing orders.
+            // SAFETY: dereferencing requires that no other thread writes to the cell meanwhile.
+            // - The model checks exactly that: loom reports any unordered access.
             unsafe { *key }.expect("the key is there to be cloned")
         })
     }
 
-    /// The same with its packet taken and the key left in its cell.
+    /// A registered slot whose packet was taken. The key stays in its cell.
     fn parked(mode: Mode) -> Self {
         let cell = Self::registered(mode);
         assert_eq!(cell.deliver(Facts::IN), SlotStep::Queue);
@@ -130,12 +131,12 @@ impl Cell {
         cell
     }
 
-    /// Does what a thread does whose turn it is with the node: checks, then takes.
+    /// Processes the node as its owner does: checks, then takes.
     fn turn(&self) -> NodeTurn {
         self.turn_by(|| self.slot.hand().map_or_else(|| self.slot.take(), NodeTurn::Held))
     }
 
-    /// The same for one that clones the key before, and leaves a one-shot registration parked.
+    /// Like `turn`, but first clones the key and leaves a one-shot registration parked.
     fn turn_without_token(&self, before: impl Fn()) -> NodeTurn {
         self.turn_by(|| {
             before();
@@ -205,8 +206,9 @@ fn an_edge_that_meets_enabling_by_name_is_neither_lost_nor_told_twice() {
     }
 }
 
-/// Who has found a descriptor drained may enable it after another thread has taken a packet of later
-/// data: the count of packets, raised before each turn, tells.
+/// A thread that has found a descriptor drained may enable it after another thread has taken a
+/// packet of later data. The packet count, which is raised before each node is processed, reveals
+/// that the hint is out of date.
 #[test]
 fn a_hint_from_before_a_packet_hides_nothing_from_who_took_it() {
     explore(|| {
@@ -225,7 +227,7 @@ fn a_hint_from_before_a_packet_hides_nothing_from_who_took_it() {
         let hint = || if packets.load(SeqCst) == 0 { READ } else { NO_HINT };
         cell.note(cell.slot.enable(0, LEVEL, hint, 5).unwrap());
         assert_eq!(taker.join().unwrap(), NodeTurn::Held(Events::IN));
-        // The taker has read nothing, and enables it.
+        // The taker has read nothing, and enables the registration.
         cell.note(cell.slot.enable(0, LEVEL, || NO_HINT, 5).unwrap());
         assert_eq!(cell.won.load(SeqCst), 1);
         assert_eq!(cell.turn(), NodeTurn::Held(Events::IN));
@@ -234,16 +236,16 @@ fn a_hint_from_before_a_packet_hides_nothing_from_who_took_it() {
 
 #[test]
 fn remembered_readiness_arms_but_never_reports_unchecked() {
-    // The first way in which cached readiness could break a level packet: it is from before.
+    // First way in which remembered readiness could falsify a level packet: the edge is old.
     explore(|| {
         let cell = Arc::new(Cell::held(LEVEL));
-        let late =             // An edge of data that the handler has read already: nothing is readable.
-spawn(&cell, |cell| cell.deliver(Facts::IN));
+        // An edge of data that the handler has already read: nothing is readable.
+        let late = spawn(&cell, |cell| cell.deliver(Facts::IN));
         let armed = cell.put_back(Some(LEVEL), NO_HINT);
         assert_ne!(armed, SlotStep::Queue);
         late.join().unwrap();
         if cell.won.load(SeqCst) == 1 && armed == SlotStep::Recheck {
-            // Whether the stale edge came before or after, the kernel's word decides.
+            // Whether the stale edge came before or after, the kernel's answer decides.
             let turn = cell.turn();
             if turn == NodeTurn::Nothing {
                 assert_eq!(cell.won.load(SeqCst), 0);
@@ -254,8 +256,8 @@ spawn(&cell, |cell| cell.deliver(Facts::IN));
 
 #[test]
 fn an_edge_polled_before_arming_is_checked() {
-    // The second way: the kernel found the edge, the handler read the data and armed, and only then
-    // is the edge delivered.
+    // Second way: the kernel found the edge, the handler read the data and armed, and only then is
+    // the edge delivered.
     explore(|| {
         let cell = Arc::new(Cell::held(LEVEL));
         cell.readable.store(true, SeqCst);
@@ -274,7 +276,7 @@ fn an_edge_polled_before_arming_is_checked() {
         };
         // Another thread begins a poll meanwhile, where several may.
         poll.fetch_add(1, SeqCst);
-        // The handler reads all there is, and says so.
+        // The handler reads all data and gives a hint.
         cell.readable.store(false, SeqCst);
         cell.put_key(7);
         sync::fence(SeqCst);
@@ -298,7 +300,7 @@ fn an_edge_that_overtakes_a_check_is_not_lost() {
     for mode in [LEVEL, PERSISTENT, EDGE] {
         explore(move || {
             let cell = Arc::new(Cell::registered(mode));
-            // Something to check: remembered readiness that no longer holds.
+            // There is something to check: remembered readiness that no longer holds.
             assert_eq!(cell.deliver(Facts::IN | Facts::RDHUP), SlotStep::Recheck);
             let kernel = spawn(&cell, Cell::arrive);
             let first = cell.turn();
@@ -315,7 +317,8 @@ fn an_edge_that_overtakes_a_check_is_not_lost() {
 
 #[test]
 fn whatever_comes_during_a_check_makes_it_be_repeated() {
-    // Not only IN and OUT: a hang-up or an error that nobody had seen when the kernel was asked.
+    // Not only IN and OUT: also a hang-up or an error that did not exist yet when the kernel was
+    // asked.
     const ENDS: Mode = Mode { interest: Interest::HANGUP, edge: false, one_shot: true };
     const ERRORS: Mode = Mode { interest: Interest::NONE, edge: true, one_shot: false };
     for (mode, late) in
@@ -341,7 +344,7 @@ fn whatever_comes_during_a_check_makes_it_be_repeated() {
             let mut checked = ask();
             kernel.join().unwrap();
             if checked == Checked::Nothing {
-                // The node was given back before the news: the edge must have won it.
+                // The node was released before the news arrived, so the edge must own it.
                 assert_eq!(cell.won.load(SeqCst), 1);
                 checked = ask();
             }
@@ -367,7 +370,7 @@ fn whatever_comes_during_a_check_makes_it_be_repeated() {
 
 #[test]
 fn what_comes_during_a_check_of_a_disabled_slot_is_found_when_it_is_enabled() {
-    // Neither is there a further edge for an error, nor for an end that data came before.
+    // Neither an error nor an end that follows data brings a further edge.
     for late in [Facts::ERR, Facts::RDHUP, Facts::HUP] {
         explore(move || {
             let cell = Arc::new(Cell::registered(LEVEL));
@@ -420,8 +423,8 @@ fn an_edge_is_reported_however_often_its_registration_is_enabled_meanwhile() {
     });
 }
 
-/// Another connection's handler has queued something for this one, and has room reported, while the handler
-/// of this one has just found the queue empty.
+/// Another connection's handler queues data for this connection and requests a report of room,
+/// while this connection's handler has just found the queue empty.
 #[test]
 fn a_request_for_room_that_meets_arming_is_not_lost() {
     for mode in [Some(LEVEL), Some(EDGE), None] {
@@ -447,7 +450,7 @@ fn a_request_for_room_that_meets_arming_is_not_lost() {
                         cell.deliver(Facts::OUT);
                     })
                 });
-                // It is empty, says the handler, perhaps too soon.
+                // The handler reports the queue as empty, perhaps too soon.
                 let seen = queue.load(SeqCst);
                 cell.put_back(mode, READ);
                 other.join().unwrap();
@@ -509,7 +512,7 @@ fn enabling_and_disabling_against_an_edge_leave_nothing_behind() {
         cell.note(cell.slot.enable(0, LEVEL, || NO_HINT, 5).unwrap());
         kernel.join().unwrap();
         disabler.join().unwrap();
-        // Whatever happened, one more enabling must find the data.
+        // Whatever happened, enabling once more must find the data.
         cell.note(cell.slot.enable(0, LEVEL, || NO_HINT, 5).unwrap());
         assert_eq!(cell.won.load(SeqCst), 1);
         assert_eq!(cell.turn(), NodeTurn::Held(Events::IN));
@@ -623,14 +626,14 @@ fn an_edge_of_the_former_registration_never_reaches_the_next_one() {
     explore(|| {
         let cell = Arc::new(Cell::held(LEVEL));
         let late = spawn(&cell, |cell| cell.slot.deliver(0, Facts::IN, 9, || 9));
-        // The token is dropped, the slot given up and used again.
+        // The token is dropped, and the slot is freed and used again.
         cell.slot.free();
         let generation = cell.slot.register(4, LEVEL, false);
         assert_eq!(generation, 1);
         assert_eq!(cell.slot.put_back(Some(LEVEL), false, NO_HINT, 5), SlotStep::Nothing);
         let delivery = late.join().unwrap();
         assert!(matches!(delivery, Delivery::Stale | Delivery::Noted(SlotStep::Nothing)));
-        // The new registration is silent: an edge of its own must be the first to win the node.
+        // The new registration is idle: its own edge must be the first to own the node.
         assert_eq!(
             cell.slot.deliver(generation, Facts::IN, 9, || 9),
             Delivery::Noted(SlotStep::Queue),

@@ -1,6 +1,6 @@
-//! Operations on sockets that the back end performs: requests that complete while they are cancelled, while the port is
-//! closed, and while their registration is removed. The back end has what was handed over until a thread of the model ends
-//! it, and tells of that by an edge.
+//! Models operations on sockets that the back end performs: requests that complete while they are
+//! cancelled, while the port is closed, and while their registration is removed. The back end holds
+//! a submitted request until a thread of the model ends it, which an edge reports.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,13 +23,13 @@ use crate::types::interest::Direction;
 use crate::types::interest::Interest;
 use crate::types::interest::Mode;
 
-/// A port with one association, of which nothing is ever ready.
+/// A port with one association that is never ready.
 struct Quay {
     engine: Arc<Engine>,
     fake: Arc<Fake>,
     name: u64,
     is_shared: bool,
-    /// The packets of operations.
+    /// Counts packets of operations.
     packets: AtomicUsize,
 }
 
@@ -53,7 +53,7 @@ impl Quay {
         Arc::new(Self { engine, fake, name, is_shared, packets: AtomicUsize::new(0) })
     }
 
-    /// Starts an operation, which cannot be done at once.
+    /// Starts an operation that can't complete immediately.
     fn start(&self) -> Result<u64, ErrorKind> {
         self.start_until(Moment::NEVER)
     }
@@ -90,7 +90,8 @@ impl Quay {
         Ok(operation)
     }
 
-    /// The operation was tried in vain. If it has ended, its packet is queued.
+    /// Submits an operation after an attempt that found nothing. If the operation has ended
+    /// instead, queues its packet.
     fn submit(&self, op_ref: &OpRef<'_>) {
         let engine = &self.engine;
         let op_index = op_ref.op_index;
@@ -103,12 +104,12 @@ impl Quay {
         }
     }
 
-    /// What the kernel does, once.
+    /// Completes one request, as the kernel does.
     fn work(&self) {
         self.fake.end_socket_request(|_| true);
     }
 
-    /// The kernel does not begin.
+    /// Declines one request: the kernel doesn't start it.
     fn decline(&self) {
         self.fake.end_socket_request(|request| {
             request.target.is_declined = true;
@@ -132,7 +133,7 @@ impl Quay {
         let request = engine.take_completed_socket(op_index);
         let reason = match step {
             Step::Try => {
-                // It was declined, or stood behind another one.
+                // The request was declined, or the operation waited after another one.
                 assert!(request.is_none_or(|request| request.target.is_declined));
                 self.submit(&op_ref);
                 engine.count_operation(worker, false);
@@ -159,17 +160,17 @@ impl Quay {
         Some(Seen::Done(reason))
     }
 
-    /// Waits for a packet, and takes it.
+    /// Waits for a packet and takes it.
     fn wait(&self, worker: &Worker) -> Option<Seen> {
         wait_for(&self.engine, worker, || self.see_next(worker))
     }
 
-    /// The same for a thread that comes and goes.
+    /// Joins the port, takes one packet, and leaves.
     fn take_one(&self) -> Option<Seen> {
         visit(&self.engine, |worker| self.wait(worker))
     }
 
-    /// Takes packets until waits are over. The token of an operation that has ended is dropped.
+    /// Takes packets until `wait` returns `None`. Drops the token of each operation that has ended.
     fn serve(&self) {
         let worker = self.engine.join();
         while let Some(seen) = self.wait(&worker) {
@@ -181,7 +182,7 @@ impl Quay {
     }
 }
 
-/// Each kind of association.
+/// Runs `model` for each kind of association.
 fn everywhere(preemptions: usize, model: impl Fn(Arc<Quay>) + Copy + Send + Sync + 'static) {
     for is_shared in [false, true] {
         explore_within(preemptions, move || model(Quay::new(is_shared)));
@@ -214,12 +215,12 @@ fn an_operation_that_is_cancelled_as_it_is_done_comes_back_once() {
     });
 }
 
-/// It is handed over by a thread that has not done so when another one cancels it.
+/// One thread cancels an operation that another thread has not submitted yet.
 #[test]
 fn an_operation_that_is_cancelled_as_it_is_handed_over_ends() {
     explore_within(2, || {
         let quay = Quay::new(true);
-        // The name of the first use of the first record.
+        // The name of the first operation: op index 0, first use.
         let operation = u64::from(quay.engine.of_this_port()) << 32;
         let starter = spawn(&quay, |quay| quay.start().unwrap());
         let is_cancelled = quay.engine.cancel_operation(operation).unwrap();
@@ -282,7 +283,7 @@ fn an_operation_that_is_cancelled_as_the_system_declines_it_ends() {
     });
 }
 
-/// Waits go on until the system has let go.
+/// Waits continue until the system has completed or cancelled the request.
 #[test]
 fn a_port_that_is_closed_hands_out_what_the_system_has() {
     everywhere(2, |quay| {
@@ -338,7 +339,7 @@ fn a_removal_comes_behind_what_the_system_has() {
     });
 }
 
-/// A deadline is over, or the transfer comes back first: there is one packet, which is never early.
+/// The deadline passes, or the transfer completes first. There is one packet, which is never early.
 #[test]
 fn a_deadline_calls_an_operation_off_or_finds_it_done() {
     for is_shared in [false, true] {
@@ -359,7 +360,8 @@ fn a_deadline_calls_an_operation_off_or_finds_it_done() {
     }
 }
 
-/// The operation is left with the port, and the system is asked for it before the keys go.
+/// The operation remains with the port. The system is asked to cancel it before the keys are
+/// dropped.
 #[test]
 fn a_port_is_dropped_with_what_the_system_has() {
     everywhere(2, |quay| {

@@ -1,4 +1,4 @@
-//! Threads that wait for messages: none sleeps beside a message that is meant for it.
+//! Models threads that wait for messages: no thread sleeps while a message is queued for it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +34,8 @@ fn a_post_reaches_a_thread_even_if_nothing_else_ever_happens() {
             assert!(matches!(next(engine, &worker), Some(Taken::Posted(_))));
         });
         post(&engine);
-        // No close: a lost wake-up would leave the waiter asleep, which the checker reports.
+        // The model doesn't close the port: a lost wake-up would leave the waiter asleep, which
+        // loom reports.
         waiter.join().unwrap();
     });
 }
@@ -88,7 +89,7 @@ fn a_thread_that_says_it_blocks_hands_its_seat_over() {
         post(&engine);
         assert_eq!(engine.wait(&worker, &mut scratch(), 1, None, &NoTasks), Waited::Packets);
         assert!(matches!(next(&engine, &worker), Some(Taken::Posted(_))));
-        // The other one must get the second message while this thread sleeps.
+        // The other thread must get the second message while this one sleeps.
         assert!(engine.begin_blocking(&worker));
         other.join().unwrap();
         engine.end_blocking(&worker);
@@ -107,8 +108,7 @@ fn closing_ends_every_wait() {
     });
 }
 
-/// Two threads wait, in the kernel's wait as far as they like, and take what comes until the port is
-/// closed.
+/// Two threads wait, possibly in the kernel's wait, and take messages until the port is closed.
 fn crowd(meanwhile: impl FnOnce(&Engine, &Fake)) -> usize {
     let (engine, fake) = engine(3);
     engine.expect(Duration::from_millis(1));
@@ -164,7 +164,8 @@ fn packets_taken_back_from_a_thread_are_taken_once() {
                 engine.give_back(&worker);
                 let mine = engine.join();
                 let mut taken = 0;
-                // A thread at work counts on the other one for a part of what there is.
+                // A running thread takes only its share and leaves the rest to the other one, so
+                // one wait may not take everything.
                 while engine.wait(&mine, &mut scratch(), 2, Some(Moment::ZERO), &NoTasks)
                     == Waited::Packets
                 {

@@ -1,6 +1,7 @@
-//! What is known of every key and message, and what must hold of it under any interleaving.
+//! Records every key and message, and checks what must hold under any interleaving.
 //!
-//! The ledger is no part of what is simulated: its lock is no point, and no thread waits for it.
+//! The ledger isn't part of the simulation: its lock is no point, and no thread of a run waits for
+//! it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -15,14 +16,14 @@ use crate::types::interest::{Events, Interest};
 use crate::types::source::{BorrowedSource, Source};
 use crate::{OneShot, Persistent};
 
-/// The poster of messages that come in any order.
+/// The poster of messages whose order isn't checked.
 pub(crate) const NO_ORDER: usize = usize::MAX;
 
-/// Where a registration stands, as its calls and packets say.
+/// The state of a registration, according to its calls and packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     Enabled,
-    /// Disabled, parked, or spent without a token.
+    /// Disabled, parked, or a one-shot registration whose packet came without a token.
     Off,
     Held,
     Over,
@@ -31,33 +32,33 @@ pub(crate) enum Standing {
 #[derive(Debug)]
 pub(crate) struct Facts {
     pub(crate) id: Option<Id>,
-    /// Of the key: as many as there are clones, itself included.
+    /// The number of live clones of the key, including the original.
     alive: i64,
     pub(crate) standing: Standing,
     pub(crate) interest: Interest,
     pub(crate) trigger: AnyTrigger,
-    /// What was asked for besides, and was not reported since.
+    /// Requested by `enable_also` and not reported since.
     also: Interest,
-    /// It was armed by its name, perhaps while the handler of another packet had yet to read.
+    /// It was armed by `enable`, perhaps before the handler of another packet had read.
     pub(crate) is_armed_by_name: bool,
-    /// It was asked for something besides while it may have been off: its filter is another one then.
+    /// `enable_also` was called while it may have been off, so its filter differs from `interest`.
     pub(crate) has_another_filter: bool,
-    /// How often it was armed, or was about to be; tokens and packets of it.
+    /// How often it was armed or was about to be, its tokens, and its packets.
     arms: u64,
     tokens: u64,
     pub(crate) packets: u64,
-    /// When its last packet came that had no token.
+    /// When its last packet without a token came.
     reported: u64,
-    /// A token of it is out.
+    /// One of its tokens is out.
     is_out: bool,
-    /// When it was removed, or its last packet came.
+    /// Whether it was removed, and when its last packet came.
     pub(crate) removing: bool,
     ended: Option<u64>,
     /// When a call last changed it, or began to.
     changed: u64,
-    /// How many calls by its name have begun that enable or disable it.
+    /// The number of calls begun that enable or disable it through its `Id`.
     calls: u64,
-    /// Calls overlapped so that its standing is not known.
+    /// Calls overlapped, so its standing is unknown.
     pub(crate) is_doubtful: bool,
     pub(crate) socket: Weak<Socket>,
 }
@@ -74,8 +75,8 @@ struct Letter {
     poster: usize,
     fate: Fate,
     alive: bool,
-    /// If it was posted for a time to come: it comes no earlier, and is due by then at the latest, once that
-    /// is known.
+    /// For a message posted for a later time: the earliest time at which it may come and, once
+    /// known, the time at which it is due.
     time: Option<(Duration, Option<Duration>)>,
 }
 
@@ -84,21 +85,21 @@ struct Book {
     time: u64,
     keys: BTreeMap<u32, Facts>,
     letters: Vec<Letter>,
-    /// Threads with packets, or with a seat that they do not wait on.
+    /// Threads that process packets, or that occupy a seat without waiting.
     at_work: usize,
-    /// Those of them that sleep.
+    /// The sleeping threads among `at_work`.
     asleep: usize,
     /// The number of the last message that each thread took from each poster.
     orders: BTreeMap<(usize, usize), usize>,
     notes: VecDeque<String>,
 }
 
-/// What a run promises besides what always holds.
+/// What one run guarantees beyond the rules that always hold.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Exact {
-    /// At most so many threads are at work.
+    /// The maximum number of threads at work.
     pub(crate) at_work: Option<usize>,
-    /// One thread takes all messages, and leaves none for others.
+    /// One thread takes all messages and leaves none to others.
     pub(crate) order: bool,
 }
 
@@ -132,7 +133,7 @@ impl Ledger {
         book
     }
 
-    /// What is known of operations. The book is not opened before it.
+    /// The log of operations. Lock it before the book, never after.
     pub(crate) fn log(&self) -> MutexGuard<'_, Log> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -149,7 +150,7 @@ impl Ledger {
         }
     }
 
-    /// A moment, to be compared with later ones.
+    /// Returns the current logical time, for later comparison.
     pub(crate) fn now(&self) -> u64 {
         self.open().time
     }
@@ -205,7 +206,7 @@ impl Ledger {
         }
     }
 
-    /// A registration has its name; packets may have come before.
+    /// Records the `Id` of a registration. Packets may have come before.
     pub(crate) fn registered(&self, key: u32, id: Id) {
         let mut book = self.open();
         let is_new = book.keys.values().all(|facts| facts.id != Some(id));
@@ -216,7 +217,8 @@ impl Ledger {
         }
     }
 
-    /// A packet has come to a call that began at `began`; `token`: the key is out with it.
+    /// Records a packet from a call that began at `began`. `token` means that the key is out with
+    /// it.
     pub(crate) fn packet(&self, key: u32, events: Events, began: u64, token: bool) {
         let mut book = self.open();
         let time = book.time;
@@ -253,8 +255,8 @@ impl Ledger {
         }
     }
 
-    /// A packet without a token has come of what was one-shot: it is spent. The moment, for
-    /// [`Ledger::deadline_timer`].
+    /// Records the packet, without a token, of a one-shot registration, which is off afterwards.
+    /// Returns the time, for [`Ledger::deadline_timer`].
     pub(crate) fn spent(&self, key: u32, began: u64) -> u64 {
         let mut book = self.open();
         let time = book.time;
@@ -274,8 +276,8 @@ impl Ledger {
         time
     }
 
-    /// The handler of what was spent at `spent` is about to arm it again by its name. Which call that is, for
-    /// [`Ledger::armed`].
+    /// The handler of a packet recorded at `spent` is about to arm the registration through its
+    /// `Id`. Returns the number of that call, for [`Ledger::armed`].
     pub(crate) fn deadline_timer(
         &self,
         key: u32,
@@ -291,12 +293,13 @@ impl Ledger {
         })
     }
 
-    /// That call has returned. If another one has begun meanwhile, either of the two may have come last.
+    /// That call has returned. If another call began meanwhile, either of the two may have taken
+    /// effect last.
     pub(crate) fn armed(&self, key: u32, call: u64) {
         self.with(key, |facts| facts.is_doubtful |= facts.calls != call);
     }
 
-    /// The token is about to be given back, and the registration to be armed or not.
+    /// The token is about to be returned, which arms the registration if `armed` is set.
     pub(crate) fn giving_back(&self, key: u32, armed: Option<(Interest, AnyTrigger)>) {
         let mut book = self.open();
         let time = book.time;
@@ -313,13 +316,13 @@ impl Ledger {
         }
     }
 
-    /// The token is about to be given to an operation.
+    /// The token is about to be passed to an operation.
     pub(crate) fn lending(&self, key: u32) {
         self.giving_back(key, None);
         self.with(key, |facts| facts.arms += 1);
     }
 
-    /// A call has given a token.
+    /// A call has returned a token.
     pub(crate) fn lent_back(&self, key: u32) {
         self.packet(key, Events::NONE, self.now(), true);
     }
@@ -353,8 +356,9 @@ impl Ledger {
         }
     }
 
-    /// One more report is about to be asked for. Each condition of it may get a packet: one that a packet does not report
-    /// stays owed, and enables what is spent or parked once more.
+    /// `enable_also` is about to be called. Each of its conditions may get its own packet: a
+    /// condition that one packet does not report stays requested, and enables a parked registration
+    /// again.
     pub(crate) fn asking_also(&self, key: u32, interest: Interest) {
         let parts = [Interest::IN, Interest::OUT, Interest::HANGUP];
         let parts = parts.into_iter().filter(|part| interest.contains(*part)).count();
@@ -365,12 +369,13 @@ impl Ledger {
         });
     }
 
-    /// It was refused.
+    /// The call to `enable_also` was refused.
     pub(crate) fn asked_in_vain(&self, key: u32) {
         self.with(key, |facts| facts.also = Interest::NONE);
     }
 
-    /// A call changes the registration from outside. The moment, for [`Ledger::changed`].
+    /// A call is about to change the registration from outside. Returns the time, for
+    /// [`Ledger::changed`].
     pub(crate) fn changing(&self, key: u32, arms: bool) -> u64 {
         let mut book = self.open();
         let time = book.time;
@@ -378,7 +383,7 @@ impl Ledger {
         facts.arms += u64::from(arms);
         facts.calls += 1;
         facts.is_armed_by_name |= arms;
-        // Overlaps with another one: that one sees that this has changed something.
+        // An overlapping call sees that this one has changed something.
         facts.changed = time;
         time
     }
@@ -402,7 +407,8 @@ impl Ledger {
             }
             Change::Disabled => {
                 facts.has_another_filter |= !facts.also.is_empty();
-                // A token that is out keeps it. A thread may have asked just before or after.
+                // If a token is out, it stays out. Another thread may have called `enable_also`
+                // just before or after.
                 facts.also = Interest::NONE;
                 if facts.standing == Standing::Enabled {
                     facts.standing = Standing::Off;
@@ -412,7 +418,8 @@ impl Ledger {
         }
     }
 
-    /// Nothing is known any more of what `of` says: its descriptor was closed, for instance.
+    /// Marks the registrations that `of` selects as doubtful, for instance because their descriptor
+    /// was closed.
     pub(crate) fn doubt(&self, of: impl Fn(&Facts) -> bool) {
         for facts in self.open().keys.values_mut() {
             if of(facts) {
@@ -423,7 +430,8 @@ impl Ledger {
 
     // ---- messages ----
 
-    /// A new message. Those of one poster keep their order, except where it is [`NO_ORDER`].
+    /// Creates a message. Messages of one poster keep their order, unless the poster is
+    /// [`NO_ORDER`].
     pub(crate) fn letter(self: &Arc<Self>, poster: usize) -> Message {
         let mut book = self.open();
         book.letters.push(Letter { poster, fate: Fate::Made, alive: true, time: None });
@@ -436,14 +444,15 @@ impl Ledger {
         self.open().letters[message].fate = Fate::Queued;
     }
 
-    /// A message is about to be posted for a `time`.
+    /// A message is about to be posted for `time`.
     pub(crate) fn posting_at(&self, message: usize, time: Duration) {
         let mut book = self.open();
         book.letters[message].fate = Fate::Queued;
         book.letters[message].time = Some((time, None));
     }
 
-    /// It was posted, for that time at the latest, and may be a look of the watchdog late.
+    /// The message was posted and is due at `time` at the latest, plus one scan interval of the
+    /// watchdog.
     pub(crate) fn posted_at(&self, message: usize, time: Duration) {
         let latest = Some(time + Duration::from_millis(1));
         self.open().letters[message].time.as_mut().expect("it was posted for a time").1 = latest;
@@ -480,7 +489,7 @@ impl Ledger {
 
     // ---- threads ----
 
-    /// A thread begins to work with packets.
+    /// A thread begins to process packets.
     pub(crate) fn works(&self, has_packet: bool) {
         let mut book = self.open();
         book.at_work += 1;
@@ -495,36 +504,36 @@ impl Ledger {
         self.open().at_work -= 1;
     }
 
-    /// A thread that works begins to sleep, or ends that.
+    /// A thread at work begins to sleep (`by` is 1) or stops sleeping (`by` is -1).
     pub(crate) fn sleeps(&self, by: isize) {
         let mut book = self.open();
         book.asleep = book.asleep.checked_add_signed(by).unwrap();
     }
 
-    /// Whether all threads that work sleep.
+    /// Returns whether all threads at work are asleep.
     pub(crate) fn all_sleep(&self) -> bool {
         let book = self.open();
         book.at_work == book.asleep
     }
 
-    /// Whether all threads that take packets wait for some.
+    /// Returns whether all threads that take packets are waiting.
     pub(crate) fn all_wait(&self) -> bool {
         self.open().at_work == 0
     }
 
     // ---- what is due ----
 
-    /// The packets that are due and that no thread was given.
+    /// Lists the packets that are due and that no thread has received.
     pub(crate) fn due(&self, kernel: &Kernel) -> Vec<String> {
         let mut due = Vec::new();
         let mut waiting = Vec::new();
-        // No point while the book is open: another thread may want it.
+        // There must be no point while the book is open: another thread may need it.
         let (now, held) = (kernel.now(), kernel.held_files());
         for (number, facts) in &self.open().keys {
             if facts.is_doubtful || facts.standing == Standing::Held {
                 continue;
             }
-            // A removal waits for what the kernel has.
+            // A removal waits for the operations that the kernel holds.
             if facts.removing && facts.standing != Standing::Over && held == 0 {
                 due.push(format!("key {number} was removed, and its last packet did not come"));
             } else if facts.standing == Standing::Enabled && is_level(facts.trigger) {
@@ -555,7 +564,7 @@ impl Ledger {
         due
     }
 
-    /// Fails if a packet is due, though all threads wait and nothing can happen but that time goes on.
+    /// Fails if a packet is due although all threads wait and only time can pass.
     pub(crate) fn check_all_was_told(&self, kernel: &Kernel) {
         let due = self.due(kernel);
         if !due.is_empty() {
@@ -563,7 +572,8 @@ impl Ledger {
         }
     }
 
-    /// Registrations that are enabled for certain: which must tell of what comes now. With their packets.
+    /// Returns the registrations that are certainly enabled for IN, with their packet counts. They
+    /// must report new data.
     pub(crate) fn attentive(&self) -> Vec<(u32, u64, Weak<Socket>)> {
         let book = self.open();
         let enabled = book.keys.iter().filter(|(_, facts)| {
@@ -575,7 +585,7 @@ impl Ledger {
         enabled.map(|(number, facts)| (*number, facts.packets, facts.socket.clone())).collect()
     }
 
-    /// At the end, when nothing is left that could have a key or a message.
+    /// Checks, at the end, that no key, message or operation was lost or leaked.
     pub(crate) fn check_all_is_gone(&self, may_leave_messages: bool, may_leave_operations: bool) {
         let mut left = Vec::new();
         self.log().check(may_leave_operations, &mut left);
@@ -589,7 +599,7 @@ impl Ledger {
             if letter.alive {
                 left.push(format!("message {number} was leaked"));
             }
-            // A port that ends does not wait for a time to come.
+            // A port that is shut down doesn't wait for messages posted for a later time.
             if letter.fate != Fate::Taken && letter.time.is_none() && !may_leave_messages {
                 left.push(format!("message {number} was lost"));
             }
@@ -603,7 +613,7 @@ impl Ledger {
         }
     }
 
-    /// What happened last, and all registrations.
+    /// Describes the last events and all registrations.
     pub(crate) fn report(&self) -> String {
         let Ok(book) = self.book.try_lock() else { return String::new() };
         let mut text = String::new();
@@ -640,7 +650,7 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// The registered socket, unless it was closed.
+    /// Returns the registered socket, unless it was closed.
     pub(crate) fn socket(&self) -> Option<Arc<Socket>> {
         self.owned.clone().or_else(|| self.ledger.with(self.number, |facts| facts.socket.upgrade()))
     }

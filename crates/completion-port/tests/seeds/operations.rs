@@ -1,12 +1,13 @@
-//! Operations in a run: associations, what is started on them, and what must hold of that under any interleaving.
+//! Operations in a run: associations, the operations started on them, and the rules that must hold
+//! under any interleaving.
 //!
-//! An association owns the near end of a pair. The peer sends bytes that count up, so that a receive shows which
-//! bytes it has; each send is of bytes that name it.
-//!
-//! Or it owns a listener, and its operations are accepts. A client may reset its connection.
-//!
-//! Or it owns a datagram socket, or a socket that is to be connected first: to a listener which answers, to one whose
-//! queue is full, or to nothing.
+//! An association owns one of:
+//! - the near end of a pair. The peer sends bytes that count up, so a receive shows which bytes it
+//!   got. The bytes of each send name that send.
+//! - a listener, whose operations are accepts. A client may reset its connection.
+//! - a datagram socket.
+//! - a socket that must first be connected: to a listener that answers, to one whose queue is full,
+//!   or to an unused address.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::MaybeUninit;
@@ -29,32 +30,33 @@ use crate::{
     SharedId, Started,
 };
 
-/// The bytes of one direction: each of them has a number of its own.
+/// The most bytes in one direction: each byte has a distinct value.
 const MOST_BYTES: usize = 250;
-/// How many operations an association has: their numbers are bytes.
+/// The most operations of one association: their numbers are bytes.
 const MOST_OPS: usize = 120;
-/// How late a deadline may be kept: a look of the watchdog, and the pause after it.
+/// How late a deadline may be: one scan interval of the watchdog and the pause after it.
 const LATE: Duration = Duration::from_millis(2);
 
-/// One end of a pair is associated, the other is the peer's; or a listener is.
+/// An association and its peer, or an associated listener.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) key: u32,
-    /// What its operations are started by, if it is shared.
+    /// The id for starting operations, if the association is shared.
     pub(crate) shared: Option<SharedId>,
     pub(crate) id: Id,
     kind: Kind,
-    /// Its peer, if that is there; a thread that resets the connection takes it out.
+    /// The peer, if there is one. A thread that resets the connection takes it out.
     far: Mutex<Option<Arc<Socket>>>,
-    /// Where it is connected to. A peer that is not there yet comes out of it.
+    /// The target of the connection. A peer that doesn't exist yet is accepted from it.
     door: Option<Door>,
     is_connected: AtomicBool,
-    /// How many bytes the peer has sent; and what it has received. A thread that is at it has taken it out.
+    /// The number of bytes that the peer has sent, and the bytes that it has received. A thread
+    /// that is updating one of them has taken it out.
     sent: Mutex<Option<usize>>,
     received: Mutex<Option<Vec<u8>>>,
 }
 
-/// What the socket of an association is.
+/// The kind of socket that an association has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Stream,
@@ -62,13 +64,13 @@ enum Kind {
     Datagrams,
 }
 
-/// What a socket is to be connected to.
+/// The target of a connect.
 #[derive(Debug)]
 struct Door {
     address: sim::Address,
-    /// `None`: nothing is there.
+    /// `None`: the address is unused.
     listener: Option<Arc<Socket>>,
-    /// What the queue of the listener is full of.
+    /// The socket that fills the listener's queue.
     filler: Option<Socket>,
 }
 
@@ -80,7 +82,7 @@ enum Sort {
     Receive,
     ReceiveFrom,
     Send,
-    /// As on a file.
+    /// A file write.
     Write,
 }
 
@@ -110,23 +112,24 @@ impl Sort {
 enum Fate {
     Started,
     Refused,
-    /// Its packet was taken, or its outcome has come back from the start.
+    /// Its packet was taken, or the start returned its outcome.
     Ended,
 }
 
-/// What is known of an operation.
+/// An operation in the log.
 #[derive(Debug)]
 struct Op {
     key: u32,
     sort: Sort,
     fate: Fate,
-    /// When its start was called, and had returned.
+    /// When its start was called, and when that returned.
     began: u64,
     started: Option<u64>,
-    /// When it is to end at the latest: no earlier than that, and, once that is known, when it is late.
+    /// Its deadline: the earliest time at which it may time out and, once known, the time after
+    /// which it is late.
     earliest: Option<Duration>,
     latest: Option<Duration>,
-    /// Its place among the bytes of its direction, and how many those are.
+    /// The offset of its bytes in their direction, and their number.
     bytes: Option<(usize, usize)>,
     has_buffer: bool,
 }
@@ -136,26 +139,26 @@ struct Op {
 struct Client {
     /// The listener's key.
     key: u32,
-    /// `None`: it has reset its connection.
+    /// `None`: the client has reset its connection.
     socket: Option<Arc<Socket>>,
     address: sim::Address,
-    /// An operation has brought its connection.
+    /// An operation has accepted its connection.
     is_accepted: bool,
 }
 
-/// What is known of all operations.
+/// The log of all operations.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
     clients: Vec<Client>,
     ops: Vec<Op>,
-    /// By keys: operations of each direction that were started, and the number of the last one.
+    /// By key: the number of operations started, and the number of the last one.
     counts: BTreeMap<u32, usize>,
     last: BTreeMap<u32, usize>,
-    /// By the names of operations, once their starts have returned.
+    /// By `OpId`, once the starts have returned.
     names: BTreeMap<OpId, usize>,
 }
 
-/// A buffer that is given back, whatever happens.
+/// A buffer that must be dropped, whatever happens.
 #[derive(Debug)]
 pub(crate) struct Tray {
     number: usize,
@@ -174,7 +177,8 @@ impl Drop for Tray {
     }
 }
 
-// SAFETY: the room is that of the vector, which promises the same.
+// SAFETY: `Buffer` requires stable memory and truthful lengths.
+// - the memory is the vector's, whose own implementation promises the same.
 unsafe impl Buffer for Tray {
     fn filled<'b>(&'b self, part: &mut dyn FnMut(&'b [u8])) {
         point();
@@ -183,18 +187,20 @@ unsafe impl Buffer for Tray {
 
     unsafe fn room<'b>(&'b mut self, part: &mut dyn FnMut(&'b mut [MaybeUninit<u8>])) {
         point();
-        // SAFETY: the room is that of the vector, and the caller's promise holds for it.
+        // SAFETY: the caller must write only initialized bytes.
+        // - the memory is the vector's, so the caller's promise to `room` holds for it.
         unsafe { self.bytes.room(part) };
     }
 
     unsafe fn set_filled(&mut self, len: usize) {
-        // SAFETY: the room is that of the vector, and what the caller says of it holds.
+        // SAFETY: the first `len` bytes must be initialized.
+        // - the memory is the vector's, so the caller's promise to `set_filled` holds for it.
         unsafe { self.bytes.set_filled(len) };
     }
 }
 
 impl Log {
-    /// Operations that were started, and have not ended.
+    /// Lists the operations that were started and have not ended.
     fn in_flight(&self) -> Vec<OpRef> {
         let ops = self.ops.iter().enumerate();
         let in_flight = ops
@@ -208,7 +214,8 @@ impl Log {
         number.map(|(number, op)| format!("operation {number}: {op:?}\n")).collect()
     }
 
-    /// At the end: nothing is lost and nothing swapped.
+    /// Checks, at the end, that no operation, buffer or byte was lost and that no bytes were
+    /// swapped.
     pub(crate) fn check(&self, may_leave: bool, left: &mut Vec<String>) {
         for (number, op) in self.ops.iter().enumerate() {
             if op.has_buffer {
@@ -230,7 +237,7 @@ impl Log {
             let mut latest_start = 0;
             for op in ops {
                 let (first, count) = op.bytes.expect("filtered above");
-                // A datagram may have been cut, or lost for want of room.
+                // A datagram may have been truncated, or dropped because the buffer was full.
                 let is_whole = first == next || op.sort == Sort::ReceiveFrom && first > next;
                 if !is_whole && !may_leave {
                     left.push(format!(
@@ -256,13 +263,13 @@ struct OpRef {
 }
 
 impl Ledger {
-    /// What is due of operations: they have not ended though they could.
+    /// Adds the operations that could end but have not.
     pub(crate) fn due_operations(&self, kernel: &Kernel, due: &mut Vec<String>) {
         let in_flight = self.log().in_flight();
         for OpRef { number, key, sort, latest } in in_flight {
             if sort == Sort::Write && kernel.held_files() > 0 {
-                // Perhaps this one. What was not begun is given back when it is cancelled, which
-                // `FileScript::Queued` is about; the claims look at that.
+                // The kernel may hold this write. A write that was not begun ends when it is
+                // cancelled. That case (`FileScript::Queued`) is left to the conformance tests.
                 continue;
             }
             let (socket, is_removed) =
@@ -297,20 +304,20 @@ impl Ledger {
 }
 
 impl World {
-    /// An association, and its first operation, or its first arming.
+    /// Associates one end of a pair, and starts its first operation or arms it.
     pub(crate) fn associate(&self, is_shared: bool, start: Start) {
         let (near, far) = self.pair();
         self.associate_one(near, (Kind::Stream, Some(far), None), is_shared, start);
     }
 
-    /// The same of a datagram socket.
+    /// Associates a datagram socket, and starts its first operation or arms it.
     fn associate_datagrams(&self, is_shared: bool, start: Start) {
         let near = Arc::new(self.kernel.udp_bound().unwrap());
         let far = Some(Arc::new(self.kernel.udp_bound().unwrap()));
         self.associate_one(near, (Kind::Datagrams, far, None), is_shared, start);
     }
 
-    /// The same of a socket whose operations are connects, until one of them has succeeded.
+    /// Associates an unconnected socket. Its operations are connects until one of them succeeds.
     fn dial(&self, is_shared: bool, way: Dial, start: Start) {
         let near = Arc::new(self.kernel.tcp_fresh().unwrap());
         let door = match way {
@@ -324,7 +331,7 @@ impl World {
             Dial::Silent => {
                 let listener = self.kernel.tcp_listener(0).unwrap();
                 let filler = self.kernel.tcp_fresh().unwrap();
-                // It is in progress, as far as it can be.
+                // The connect stays in progress and fills the queue.
                 let _ = filler.connect(listener.address());
                 let listener = Arc::new(listener);
                 Door { address: listener.address(), listener: Some(listener), filler: Some(filler) }
@@ -344,7 +351,7 @@ impl World {
         let key = self.ledger.key(Some(Arc::clone(&near)), &near, Interest::NONE, trigger);
         let number = key.number;
         drop(near);
-        // What of its readiness is reported depends on its operations.
+        // Which readiness is reported depends on the operations.
         self.ledger.with(number, |facts| facts.is_doubtful = true);
         self.ledger.note(|| format!("  key {number} is associated"));
         let link = |shared, id| {
@@ -411,7 +418,7 @@ impl World {
         let listener = self.ledger.with(link.key, |facts| facts.socket.upgrade());
         let Some(listener) = listener else { return };
         let socket = Arc::new(self.kernel.tcp_fresh().unwrap());
-        // It is known before it is accepted.
+        // Record the client before it can be accepted.
         let client = Client {
             key: link.key,
             socket: Some(Arc::clone(&socket)),
@@ -423,11 +430,11 @@ impl World {
         log.clients.push(client);
         drop(log);
         self.ledger.note(|| format!("  client {number} connects to key {}", link.key));
-        // Refused, if the listener has just been closed.
+        // Refused if the listener has just been closed.
         let _ = socket.connect(listener.address());
     }
 
-    /// A client resets its connection, or the peer of an association does.
+    /// Resets the connection of a client, or of an association's peer.
     fn reset(&self, which: usize) {
         let Some(link) = self.any_link(which) else { return };
         if link.kind == Kind::Listener {
@@ -446,12 +453,12 @@ impl World {
         }
     }
 
-    /// An operation has brought a connection.
+    /// Records a connection that an operation has accepted.
     fn accepted(&self, key: u32, peer: Option<&Address>) {
         let mut log = self.ledger.log();
         let mut clients = log.clients.iter_mut().enumerate();
         let Some(peer) = peer else {
-            // Of one that has reset its connection no more is known.
+            // The peer's address is unknown, so a client must have reset its connection.
             if !clients.any(|(_, client)| client.key == key && client.socket.is_none()) {
                 fail("a connection of no client was accepted");
             }
@@ -464,7 +471,7 @@ impl World {
         }
     }
 
-    /// Does one of the steps that are about operations.
+    /// Performs a step that concerns operations.
     pub(crate) fn operate(&self, step: Step) {
         match step {
             Step::Associate { shared, start } => self.associate(shared, start),
@@ -527,11 +534,12 @@ impl World {
         }
     }
 
-    /// The operation of this start, and its number. `None` if the association has had enough.
+    /// Creates the operation of `start`. Returns it with its number, or `None` if the association
+    /// has reached its limit.
     fn operation(&self, link: &Link, start: Start) -> Option<(usize, Operation<Tray>)> {
         let deadline = start.microseconds.map(Duration::from_micros);
         let earliest = deadline.map(|after| self.kernel.now() + after);
-        // No point while it is open: another thread may want it.
+        // There must be no point while the log is open: another thread may need it.
         let mut log = self.ledger.log();
         let count = log.counts.entry(link.key).or_default();
         if *count == MOST_OPS {
@@ -594,7 +602,7 @@ impl World {
         let mut log = self.ledger.log();
         let op = &mut log.ops[number];
         op.started = Some(moment);
-        // It counts from some time during the call.
+        // The deadline counts from some moment during the call.
         op.latest = start.microseconds.map(|after| now + Duration::from_micros(after));
         log.names.extend(operation.map(|name| (name, number)));
         drop(log);
@@ -655,13 +663,14 @@ impl World {
         }
     }
 
-    /// The handler of a token of an association goes on: with an operation, or by arming it.
+    /// Continues in the handler of an association's token: starts an operation or arms the
+    /// registration.
     pub(crate) fn go_on(&self, link: &Link, token: Ready<'_, Key, Tray>, start: Start) {
         let key = link.key;
         if start.arms {
             self.ledger.giving_back(key, Some((Interest::IN, AnyTrigger::OneShot(OneShot::Level))));
             let armed = match start.microseconds {
-                // Its interest is that of an association: nothing but a deadline or a hang-up is reported.
+                // With an association's interest, only a deadline or a hang-up is reported.
                 Some(after) => token.rearm_until(Duration::from_micros(after)),
                 None => token.rearm_as(Interest::IN, OneShot::Level),
             };
@@ -732,7 +741,7 @@ impl World {
         }
     }
 
-    /// The number of an operation by its name. Its packet may come before the start has returned.
+    /// Returns the number of an operation. Waits if its packet has come before its start returned.
     fn number_of(&self, operation: OpId) -> usize {
         loop {
             let number = self.ledger.log().names.get(&operation).copied();
@@ -744,7 +753,7 @@ impl World {
         }
     }
 
-    /// An operation has ended. True if its association is to end as well.
+    /// Checks the outcome of an operation. Returns true if the association must end too.
     fn ended(&self, link: &Link, number: usize, outcome: Outcome<Tray>) -> bool {
         let now = self.kernel.now();
         let error = outcome.error();
@@ -811,17 +820,17 @@ impl World {
                     fail(&format!("operation {number} timed out at {now:?}, for {earliest:?}"));
                 }
             }
-            // As it must: a socket is no file.
+            // Expected: a socket is not a file.
             Some(ErrorKind::Other) if sort == Sort::Write => {}
-            // A client has reset its connection; or nothing is there to be connected to.
+            // A client has reset its connection, or the connect's address is unused.
             Some(ErrorKind::Other) if link.kind == Kind::Listener || sort == Sort::Connect => {}
-            // It was forgotten; or the peer is gone.
+            // The registration was forgotten, or the peer is gone.
             Some(_) => return true,
         }
         is_over
     }
 
-    /// The token of an operation that has ended is used up.
+    /// Uses the token of an operation that has ended.
     pub(crate) fn after(&self, link: &Link, token: Ready<'_, Key, Tray>, ends: bool) {
         turns::linger();
         if ends || self.ends.load(SeqCst) || turns::lot_below(12) == 0 {
@@ -879,7 +888,7 @@ impl World {
         }
     }
 
-    /// Readiness of an association was reported, without a token: it is asked for no more.
+    /// Readiness of an association was reported without a token. Disables or removes it.
     pub(crate) fn handle_notified_link(&self, link: &Link) {
         if link.shared.is_some() {
             self.start_shared(link, Start::by_lot());
@@ -889,7 +898,7 @@ impl World {
         }
     }
 
-    /// The first packet may come before the association is known.
+    /// Waits for the link of `key`: the first packet may come before the link is recorded.
     fn wait_for_link(&self, key: u32) -> Arc<Link> {
         loop {
             if let Some(link) = self.link_of(key) {
@@ -900,7 +909,8 @@ impl World {
         }
     }
 
-    /// What the peers have received: each send's bytes stand together. Clients go.
+    /// Checks that the bytes of each send are contiguous in what the peers received. Drops all
+    /// clients.
     pub(crate) fn check_links(&self) {
         let clients = std::mem::take(&mut self.ledger.log().clients);
         drop(clients);
@@ -921,14 +931,14 @@ impl World {
 }
 
 impl Door {
-    /// A connect can succeed.
+    /// Returns whether a connect can succeed.
     fn answers(&self) -> bool {
         self.listener.is_some() && self.filler.is_none()
     }
 }
 
 impl Link {
-    /// What the next operation is.
+    /// Returns the kind of the next operation.
     fn sort_of(&self, start: Start) -> Sort {
         match (self.kind, start.send) {
             (Kind::Listener, _) => Sort::Accept,
@@ -940,7 +950,7 @@ impl Link {
         }
     }
 
-    /// The peer, unless it is not there yet, or not any more.
+    /// Returns the peer, or `None` if there is none yet or any more.
     fn peer(&self) -> Option<Arc<Socket>> {
         let far = self.far.lock().unwrap().clone();
         let Some(Door { listener: Some(listener), filler: None, .. }) = &self.door else {
@@ -949,7 +959,7 @@ impl Link {
         if far.is_some() {
             return far;
         }
-        // No point while the lock is held: another thread may want it.
+        // There must be no point while the lock is held: another thread may need it.
         let accepted = Arc::new(listener.accept().ok()?);
         let peer =
             Arc::clone(self.far.lock().unwrap().get_or_insert_with(|| Arc::clone(&accepted)));
@@ -957,7 +967,7 @@ impl Link {
         Some(peer)
     }
 
-    /// The peer reads what there is.
+    /// Reads all data at the peer.
     fn hear(&self) {
         let Some(far) = self.peer() else { return };
         let Some(mut received) = self.received.lock().unwrap().take() else { return };
@@ -973,7 +983,7 @@ impl Link {
     }
 }
 
-/// The connection is reset as soon as no thread is at its socket.
+/// Resets the connection once no thread uses its socket.
 fn reset_when_closed(socket: Option<Arc<Socket>>) {
     if let Some(socket) = socket {
         socket.dup().unwrap().reset();

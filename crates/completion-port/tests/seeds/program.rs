@@ -1,4 +1,5 @@
-//! What the threads of a run do, drawn from a seed. Each part has a number, so that parts can be left out.
+//! The actions of the threads of a run, drawn from a seed. Each part has a number, so that a
+//! reduction can leave parts out.
 
 use crate::port::raw::AnyTrigger;
 use crate::sim::FileScript;
@@ -8,7 +9,7 @@ use crate::{BlockDetection, OneShot, Persistent};
 
 pub(crate) const PLACES: usize = 3;
 
-/// What a thread does that is no handler.
+/// A step of a thread that is not a handler.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
     /// Registers the socket of a place, or a new one that the key owns.
@@ -24,19 +25,19 @@ pub(crate) enum Step {
         place: usize,
         bytes: usize,
     },
-    /// This thread reads all there is, while handlers may do so, too.
+    /// Reads all data. Handlers may read at the same time.
     Drain {
         place: usize,
     },
-    /// The peer ends its writing half.
+    /// The peer shuts down writing.
     HalfClose {
         place: usize,
     },
-    /// Closes both ends, and opens a pair that has their numbers.
+    /// Closes both ends and opens a pair that reuses their numbers.
     Reopen {
         place: usize,
     },
-    /// A duplicate of the socket comes and goes.
+    /// Duplicates the socket and closes the duplicate.
     Duplicate {
         place: usize,
     },
@@ -68,11 +69,11 @@ pub(crate) enum Step {
     PostAt {
         microseconds: u64,
     },
-    /// Takes a message back whose time has not come.
+    /// Cancels a message that was posted for a later time.
     Cancel {
         which: usize,
     },
-    /// Waits itself, with a limit. May forget the batch.
+    /// Waits with a timeout. May forget the batch.
     Wait {
         microseconds: u64,
         room: usize,
@@ -82,12 +83,12 @@ pub(crate) enum Step {
     Mail {
         armed: bool,
     },
-    /// Associates a socket, and starts something on it.
+    /// Associates a socket and starts an operation on it.
     Associate {
         shared: bool,
         start: Start,
     },
-    /// Starts something on a shared association.
+    /// Starts an operation on a shared association.
     Start {
         which: usize,
         start: Start,
@@ -97,14 +98,14 @@ pub(crate) enum Step {
         which: usize,
         bytes: usize,
     },
-    /// It ends its stream.
+    /// The peer of an association ends its stream.
     Hush {
         which: usize,
     },
     CancelOperation {
         which: usize,
     },
-    /// Associates a listener, and starts an accept on it.
+    /// Associates a listener and starts an accept on it.
     Listen {
         shared: bool,
         start: Start,
@@ -113,12 +114,12 @@ pub(crate) enum Step {
     Connect {
         which: usize,
     },
-    /// Associates a datagram socket, and starts something on it.
+    /// Associates a datagram socket and starts an operation on it.
     AssociateDatagrams {
         shared: bool,
         start: Start,
     },
-    /// Associates a socket that is to be connected, and starts that.
+    /// Associates an unconnected socket and starts a connect.
     Dial {
         shared: bool,
         way: Dial,
@@ -128,7 +129,7 @@ pub(crate) enum Step {
     Reset {
         which: usize,
     },
-    /// The kernel ends the operations on files that it has.
+    /// The kernel ends the file operations that it holds.
     ReleaseFiles,
     HasPackets,
     Look {
@@ -139,28 +140,28 @@ pub(crate) enum Step {
     },
 }
 
-/// What becomes of a connect.
+/// The result of a connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dial {
     Answered,
     Refused,
-    /// Nothing answers.
+    /// Neither accepted nor refused.
     Silent,
 }
 
 /// An operation, or an arming.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Start {
-    /// It sends; all of its bytes if that is true. `None`: it receives.
+    /// `Some`: a send, of all its bytes if true. `None`: a receive.
     pub(crate) send: Option<bool>,
     pub(crate) bytes: usize,
-    /// Its deadline.
+    /// The deadline.
     pub(crate) microseconds: Option<u64>,
-    /// An outcome at once is returned at once.
+    /// The start returns the outcome if the operation completes immediately.
     pub(crate) at_once: bool,
-    /// Where there is a token, that is armed instead.
+    /// If there is a token, arm it instead.
     pub(crate) arms: bool,
-    /// It writes as to a file, which the socket is none of: it fails when the kernel lets it end.
+    /// A file write. It fails when the kernel ends it, since the socket is not a file.
     pub(crate) on_file: bool,
 }
 
@@ -176,13 +177,13 @@ impl Start {
         }
     }
 
-    /// By the turns of the run.
+    /// Draws a start from the run's own random numbers.
     pub(crate) fn by_lot() -> Self {
         Self::drawn(lot_below)
     }
 }
 
-/// What a handler does with one packet.
+/// What a handler does with a packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Habit {
     ReadAll,
@@ -190,7 +191,7 @@ pub(crate) enum Habit {
     ReadOne,
     ReadNothing,
     RearmAs(Interest, AnyTrigger),
-    /// Arms by the changes of the next call.
+    /// Arms through the `Changes` of the next call.
     Process,
     Park,
     ParkAndEnable,
@@ -200,18 +201,19 @@ pub(crate) enum Habit {
     RemoveAndDrop,
     PassOn,
     Blocking(u64),
-    /// Sleeps without a word.
+    /// Sleeps unannounced.
     Sleep(u64),
-    /// Computes for so long.
+    /// Computes for this many microseconds.
     Busy(u64),
     Post,
-    /// Posts so many messages to its own thread.
+    /// Posts this many messages to its own thread.
     PostAfter(usize),
-    /// Has a registration report room, this one or another, and rearms as it was.
+    /// Calls `enable_also` for OUT on this or another registration, and rearms unchanged.
     Wake(usize),
-    /// Leaves what is in the rest of the batch.
+    /// Leaves the rest of the batch unread.
     Leave,
-    /// The same, and forgets the batch, so that only the next wait or the thread's end gives the rest back.
+    /// Leaves the rest and forgets the batch, so that only the next wait or the thread's exit
+    /// returns the rest.
     Forget,
 }
 
@@ -219,7 +221,7 @@ pub(crate) enum Habit {
 pub(crate) struct Worker {
     pub(crate) number: usize,
     pub(crate) room: usize,
-    /// The time limits of the first waits, in microseconds; the other waits have none.
+    /// The timeouts of the first waits, in microseconds. The other waits have none.
     pub(crate) limits: Vec<u64>,
     pub(crate) habits: Vec<Habit>,
 }
@@ -240,10 +242,10 @@ pub(crate) struct Program {
     pub(crate) tcp: bool,
     /// Packets come without tokens.
     pub(crate) cloned: bool,
-    /// What becomes of operations on files.
+    /// How the kernel treats file operations.
     pub(crate) files: FileScript,
     pub(crate) end: End,
-    /// The end comes while the actors are still at it.
+    /// The port ends while the actors are still running.
     pub(crate) ends_early: bool,
     pub(crate) workers: Vec<Worker>,
     pub(crate) actors: Vec<Vec<Step>>,
@@ -269,20 +271,21 @@ fn interest(lot: &mut Lot) -> Interest {
     }
 }
 
-/// How likely each kind of step is, so that runs differ by more than by the order of steps.
+/// Draws a step. Each theme weights the kinds of steps differently, so that runs differ by more
+/// than the order of steps.
 fn steps_of(lot: &mut Lot, theme: usize) -> Step {
     let place = lot.below(PLACES);
     let which = lot.below(8);
     let kind = match theme {
-        // Messages, and little else.
+        // Mostly messages.
         0 => lot.pick(&[1, 3, 11, 11, 11, 11, 11, 12, 14, 16, 17, 17, 18]),
-        // Traffic on registrations that stay.
+        // Traffic on lasting registrations.
         1 => lot.pick(&[0, 1, 1, 1, 1, 1, 2, 3, 11, 13, 16, 17]),
-        // Calls by name.
+        // Calls that take an `Id`.
         2 => lot.pick(&[0, 0, 1, 1, 1, 6, 6, 7, 8, 9, 10, 13, 16, 19, 19]),
-        // Numbers that are closed.
+        // Closed numbers.
         3 => lot.pick(&[0, 0, 1, 1, 4, 4, 5, 6, 8, 13, 15, 16]),
-        // Handlers alone read and arm: level packets and hints are exact.
+        // Only handlers read and arm, so level packets and hints are exact.
         4 | 5 => lot.pick(&[0, 0, 1, 1, 1, 1, 1, 1, 1, 3, 3, 5, 11, 13, 16, 19]),
         _ => lot.below(20),
     };
@@ -320,7 +323,7 @@ fn steps_of(lot: &mut Lot, theme: usize) -> Step {
     }
 }
 
-/// Steps with operations, among those that an actor has.
+/// Inserts steps with operations into an actor's steps.
 fn add_operations(lot: &mut Lot, steps: &mut Vec<Step>) {
     for _ in 0..2 + lot.below(20) {
         let which = lot.below(4);
@@ -341,7 +344,7 @@ fn add_operations(lot: &mut Lot, steps: &mut Vec<Step>) {
     }
 }
 
-/// Steps with listeners, among those that an actor has.
+/// Inserts steps with listeners into an actor's steps.
 fn add_listeners(lot: &mut Lot, steps: &mut Vec<Step>) {
     for _ in 0..4 + lot.below(24) {
         let which = lot.below(3);
@@ -358,7 +361,7 @@ fn add_listeners(lot: &mut Lot, steps: &mut Vec<Step>) {
     steps.insert(0, Step::Listen { shared: !lot.once_in(3), start });
 }
 
-/// Steps with connects, datagrams and resets, among those that an actor has.
+/// Inserts steps with connects, datagrams and resets into an actor's steps.
 fn add_connections(lot: &mut Lot, steps: &mut Vec<Step>) {
     for _ in 0..4 + lot.below(20) {
         let which = lot.below(5);
@@ -422,7 +425,7 @@ fn habit(lot: &mut Lot, sleeps: bool, reads: bool) -> Habit {
     }
 }
 
-/// Programs that have found a fault, under some of so many schedules.
+/// Programs that found a fault, each with the number of schedules to run.
 pub(crate) fn known() -> Vec<(Program, u64)> {
     let register = |place, trigger| Step::Register {
         place,
@@ -448,7 +451,8 @@ pub(crate) fn known() -> Vec<(Program, u64)> {
         workers: vec![one_worker(&[Habit::ReadAll])],
         actors: vec![],
     };
-    // A handler enables a registration while another thread enables it with another trigger. Either call may come last.
+    // A handler enables a registration while another thread enables it with another trigger. Either
+    // call may come last.
     let armed_by_two = |one_shot_kernel, first, trigger| Program {
         one_shot_kernel,
         cloned: true,
@@ -466,8 +470,8 @@ pub(crate) fn known() -> Vec<(Program, u64)> {
         ],
         ..plain.clone()
     };
-    // An operation times out before it was tried, and a check has just found that the socket is not ready. The next
-    // connect must begin all the same.
+    // An operation times out before it was tried, and a check has just found the socket not ready.
+    // The next connect must still begin.
     let send = |microseconds, at_once| Start {
         send: Some(true),
         bytes: 3,
@@ -485,7 +489,8 @@ pub(crate) fn known() -> Vec<(Program, u64)> {
         ]],
         ..plain.clone()
     };
-    // A connect's turn comes while another thread abandons the previous one, which has timed out.
+    // The next connect is tried while another thread abandons the previous one, which has timed
+    // out.
     let abandons = Program {
         tcp: true,
         limit: 3,
@@ -520,7 +525,7 @@ impl Program {
         let lot = &mut Lot::new(seed, 0);
         let theme = lot.below(8);
         let calm = lot.once_in(3);
-        // Most handlers read and go on.
+        // Most handlers read and continue.
         let reads = lot.once_in(2);
         let sleeps = !calm && !lot.once_in(3);
         let workers = 1 + lot.below(4);
@@ -554,7 +559,7 @@ impl Program {
                 steps
             })
             .collect();
-        // Drawn apart: the other programs stay what they are.
+        // Drawn from a separate stream, so that the rest of each program stays unchanged.
         let more = &mut Lot::new(seed, 9);
         if more.once_in(3) {
             for steps in &mut actors {
@@ -607,14 +612,14 @@ impl Program {
         }
     }
 
-    /// How many parts there are that can be left out.
+    /// Returns the number of parts that can be left out.
     pub(crate) fn parts(&self) -> usize {
         let habits: usize = self.workers.iter().map(|worker| worker.habits.len() + 1).sum();
         habits + self.actors.iter().map(Vec::len).sum::<usize>() + self.actors.len()
     }
 
-    /// The program without some of its parts. Threads come first, so that what can be left out at one stroke
-    /// is tried first.
+    /// Returns the program without some of its parts. Threads come first, so that a reduction tries
+    /// the largest parts first.
     pub(crate) fn without(&self, left_out: &[usize]) -> Self {
         let mut number = 0;
         let mut is_in = || {
@@ -651,34 +656,36 @@ impl Program {
         self.actors.iter().flatten().any(|step| is_so(*step))
     }
 
-    /// How many threads run with packets is exact: none sleeps, be it in `remove_and_wait`, and none waits
-    /// in vain.
+    /// Returns whether the number of running threads is exact: no thread sleeps, not even in
+    /// `remove_and_wait`, and no wait times out.
     pub(crate) fn keeps_its_limit(&self) -> bool {
         !self.has(|habit| matches!(habit, Habit::Blocking(_) | Habit::Sleep(_) | Habit::Drop))
             && !self.does(|step| matches!(step, Step::Wait { .. }))
             && self.workers.iter().all(|worker| worker.limits.is_empty())
     }
 
-    /// Messages may be dropped with the port: it is abandoned, or a thread that was the last to give back what
-    /// it had not looked at waits no more.
+    /// Returns whether messages may be dropped with the port: it is abandoned, or the last thread
+    /// with unread packets waits no more.
     pub(crate) fn may_leave_messages(&self) -> bool {
         let waits_once = |step| matches!(step, Step::Wait { forgets: true, .. });
         self.end == End::Abandon || self.ends_early && self.does(waits_once)
     }
 
-    /// So may operations; and those that a thread which takes no packets was just starting when the port was closed.
+    /// As `may_leave_messages`. An operation may also remain if a thread that takes no packets was
+    /// starting it when the port was closed.
     pub(crate) fn may_leave_operations(&self) -> bool {
         self.may_leave_messages() || self.ends_early && self.end == End::Close
     }
 
-    /// One thread alone takes packets.
+    /// Returns whether only one thread takes packets.
     pub(crate) fn keeps_order(&self) -> bool {
         self.workers.len() == 1 && !self.does(|step| matches!(step, Step::Wait { .. }))
     }
 
-    /// Only handlers read, and only they arm: then a level packet is exact, and a hint is true.
+    /// Returns whether only handlers read and arm. A level packet is then exact, and a hint is
+    /// true.
     pub(crate) fn handlers_alone_arm(&self) -> bool {
-        // A request for one more report waits for the token, but where there is none it arms.
+        // `enable_also` waits for a token that is out, but without tokens it arms.
         let arms = |step| self.cloned && matches!(step, Step::EnableAlso { .. });
         let wakes = |habit| self.cloned && matches!(habit, Habit::Wake(_));
         !self.does(|step| {

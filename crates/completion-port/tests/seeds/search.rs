@@ -1,4 +1,4 @@
-//! Runs seeds in processes of their own, and reduces a program that fails.
+//! Runs seeds in child processes, and reduces a program that fails.
 
 use std::env;
 use std::io::Read as _;
@@ -11,10 +11,10 @@ use crate::program::{Program, known};
 use crate::turns::{self, Lot, fail};
 use crate::world;
 
-/// A run that takes longer hangs in a loop without a point.
+/// A run that takes longer is in a loop without a point.
 const LONGEST: Duration = Duration::from_secs(60);
 const LONGEST_REPORT: Duration = Duration::from_secs(5);
-/// How many schedules are tried of a program from which something was left out.
+/// How many schedules each reduced program is tried with.
 const SCHEDULES: u64 = 24;
 /// How many processes a reduction may start.
 const MOST_TRIALS: usize = 400;
@@ -29,7 +29,7 @@ fn numbers_of(name: &str) -> Vec<usize> {
     text.split(',').filter(|part| !part.is_empty()).map(|part| part.parse().unwrap()).collect()
 }
 
-/// The seeds that are asked for: first, and behind the last.
+/// Returns the requested seeds as a half-open range.
 fn range() -> (u64, u64) {
     if let Some(seed) = number_of("SEED") {
         return (seed, seed + 1);
@@ -41,7 +41,7 @@ fn range() -> (u64, u64) {
     (0, if cfg!(debug_assertions) { 100 } else { 2_000 })
 }
 
-/// What one process does.
+/// What one child process runs.
 #[derive(Clone, Debug, Default)]
 struct Job {
     from: u64,
@@ -50,7 +50,7 @@ struct Job {
     left_out: Vec<usize>,
     schedules: (u64, u64),
     notes: bool,
-    /// One of [`known`], instead of that of a seed.
+    /// A program from [`known`] instead of a seed's.
     known: Option<usize>,
 }
 
@@ -71,13 +71,13 @@ impl Job {
             .unwrap()
     }
 
-    /// What the process said, if it failed.
+    /// Returns the output of the process if it failed.
     fn failure(&self) -> Option<String> {
         outcome(self.start())
     }
 }
 
-/// What a process said, if it failed.
+/// Returns the output of a process if it failed.
 fn outcome(mut child: Child) -> Option<String> {
     let mut said = String::new();
     child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
@@ -87,7 +87,7 @@ fn outcome(mut child: Child) -> Option<String> {
     (!status.success()).then(|| format!("{said}{errors}({status})\n"))
 }
 
-/// What stands behind `word` in the last line of `text` that begins with it.
+/// Returns the number after `word` in the last line of `text` that begins with it.
 fn said_last(text: &str, word: &str) -> Option<u64> {
     let line = text.lines().rev().find_map(|line| line.strip_prefix(word))?;
     line.split_whitespace().next()?.parse().ok()
@@ -133,7 +133,7 @@ pub(crate) fn search() {
     println!("{} seeds", to - from);
 }
 
-/// Runs the programs that have found a fault before.
+/// Runs the programs that once found a fault.
 pub(crate) fn replay_what_is_known() {
     for (number, (program, schedules)) in known().iter().enumerate() {
         let job = Job {
@@ -154,7 +154,7 @@ fn show(seed: u64, left_out: &[usize]) -> String {
     format!("{:#?}", Program::of_seed(seed).without(left_out))
 }
 
-/// Leaves out what the failure does not need, and reports it.
+/// Reduces the program to the parts that the failure needs, and reports it.
 fn reduce(seed: u64, said: String) -> ! {
     let parts = Program::of_seed(seed).parts();
     let mut left_out: Vec<usize> = Vec::new();
@@ -219,7 +219,7 @@ fn reduce(seed: u64, said: String) -> ! {
     );
 }
 
-/// The seed and the schedule that run now.
+/// The current seed and schedule.
 static SEED: AtomicU64 = AtomicU64::new(0);
 static SCHEDULE: AtomicU64 = AtomicU64::new(0);
 static RUNS: AtomicU64 = AtomicU64::new(0);
@@ -227,7 +227,7 @@ static RUNS: AtomicU64 = AtomicU64::new(0);
 static POINTS: AtomicU64 = AtomicU64::new(0);
 static PACKETS: AtomicU64 = AtomicU64::new(0);
 
-/// What one more run has done.
+/// Adds the counts of one more run.
 pub(crate) fn count(points: u64, packets: u64) {
     POINTS.fetch_add(points, SeqCst);
     PACKETS.fetch_add(packets, SeqCst);
@@ -252,7 +252,7 @@ pub(crate) fn run_as_told() {
         let (mut seen, mut since) = (0, Instant::now());
         loop {
             thread::park_timeout(Duration::from_secs(1));
-            // The dump of a port whose lists are broken may have no end.
+            // The dump of a port whose lists are corrupt may never end.
             let longest = if turns::has_failed() { LONGEST_REPORT } else { LONGEST };
             let runs = RUNS.load(SeqCst);
             if runs != seen {

@@ -1,5 +1,6 @@
-//! What `src/sync/mod.rs` is to the library: the standard library's primitives, each of which is a point where
-//! another thread may go on. Memory is sequentially consistent here; `tests/loom.rs` is about the rest.
+//! Replaces `src/sync/mod.rs`: the standard library's primitives, each use of which is a point
+//! where another thread may run. Memory is sequentially consistent here. `tests/loom.rs` checks
+//! weaker orderings.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{self, Ordering};
@@ -107,7 +108,7 @@ pub(crate) struct Mutex<T>(sync::Mutex<T>);
 #[derive(Debug)]
 pub(crate) struct MutexGuard<'m, T> {
     mutex: &'m Mutex<T>,
-    /// There until it is dropped.
+    /// `None` only while it is being dropped.
     guard: Option<sync::MutexGuard<'m, T>>,
 }
 
@@ -186,13 +187,13 @@ impl Condvar {
             let inner = self.0.wait(inner).unwrap_or_else(PoisonError::into_inner);
             return Ok(MutexGuard { mutex, guard: Some(inner) });
         }
-        // There is no point between the two, so that no notice is missed.
+        // There is no point between these two calls, so no notification is missed.
         drop(guard);
         block(address(self));
         Ok(mutex.lock_at_once())
     }
 
-    /// Of real time; no thread of a run calls it.
+    /// Waits in real time. No thread of a run calls it.
     pub(crate) fn wait_timeout<'m, T>(
         &self,
         mut guard: MutexGuard<'m, T>,
@@ -219,7 +220,7 @@ impl Condvar {
 #[derive(Debug, Default)]
 pub(crate) struct RwLock<T>(sync::RwLock<T>);
 
-/// A guard of either kind.
+/// A guard for reading or writing.
 #[derive(Debug)]
 pub(crate) struct RwLockGuard<G> {
     address: usize,

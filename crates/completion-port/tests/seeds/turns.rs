@@ -1,9 +1,9 @@
-//! Threads of which one runs at a time. Which one goes on is drawn from a seed at every point where threads
-//! meet: so a seed replays a run.
+//! Threads of which one runs at a time. At every point where threads interact, the seed determines
+//! which one runs next, so a seed replays a run.
 //!
-//! The threads are real ones, so that their local values and the ends of those are real, too. A thread runs
-//! while it has the turn. It passes the turn on at a *point*, or where it blocks. Threads that belong to no
-//! run pass through: for them there are no points.
+//! The threads are real, so their thread-local values and destructors are real too. A thread runs
+//! while it has the turn. It passes the turn on at a *point*, or where it blocks. Threads outside a
+//! run have no points.
 
 use std::cell::Cell;
 use std::fmt::Write as _;
@@ -13,7 +13,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
-/// Numbers by lot, the same for the same seed.
+/// A deterministic random number generator.
 #[derive(Clone, Debug)]
 pub(crate) struct Lot(u64);
 
@@ -24,7 +24,7 @@ impl Lot {
         lot
     }
 
-    /// SplitMix64.
+    /// Returns the next number (SplitMix64).
     pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
@@ -33,12 +33,12 @@ impl Lot {
         mixed ^ (mixed >> 31)
     }
 
-    /// Less than `bound`.
+    /// Returns a number below `bound`.
     pub(crate) fn below(&mut self, bound: usize) -> usize {
         usize::try_from(self.next() % bound as u64).unwrap()
     }
 
-    /// True once in `times`.
+    /// Returns true with probability 1/`times`.
     pub(crate) fn once_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }
@@ -48,13 +48,15 @@ impl Lot {
     }
 }
 
-/// How the next thread is drawn.
+/// How the next thread is chosen.
 #[derive(Clone, Copy, Debug)]
 enum Draw {
-    /// Any thread that can run, once in so many points; otherwise the thread goes on.
+    /// Any thread that can run, with probability 1/`once_in` at each point. Otherwise the current
+    /// thread continues.
     Any { once_in: usize },
-    /// The thread of the highest rank that can run. Once in so many points the thread that runs becomes the
-    /// lowest. So a thread may be held up for long at one place, while all others run.
+    /// The ready thread with the highest rank. With probability 1/`once_in` at each point, the
+    /// current thread gets the lowest rank. A thread may thus be delayed for long at one place
+    /// while all others run.
     Rank { once_in: usize },
 }
 
@@ -63,12 +65,12 @@ enum Status {
     Ready,
     /// Waits for the lock or condition at this address.
     Blocked(usize),
-    /// Until the virtual time.
+    /// Sleeps until this virtual time.
     Asleep(Duration),
     Joins(usize),
-    /// Waits until no other thread can run but the clock.
+    /// Waits until no other thread but the clock can run.
     Quiet,
-    /// Waits until no other thread can run: the clock.
+    /// Waits until no other thread can run. Only the clock does.
     Idle,
     Over,
 }
@@ -86,12 +88,13 @@ struct Run {
     current: usize,
     lot: Lot,
     draw: Draw,
-    /// The clock may go on once in so many points, though threads can run.
+    /// At each point, the clock may run with probability 1/`ticks_once_in` though other threads
+    /// can.
     ticks_once_in: usize,
     lowest: u64,
     points: u64,
     most_points: u64,
-    /// Of all turns so far.
+    /// A hash of all turns so far.
     hash: u64,
 }
 
@@ -102,19 +105,20 @@ const ALL_BLOCK: &str = "all threads block, and no time is awaited";
 static RUN: Mutex<Option<Run>> = Mutex::new(None);
 static TURN: [(Mutex<bool>, Condvar); MOST_THREADS] =
     [const { (Mutex::new(false), Condvar::new()) }; MOST_THREADS];
-/// Whether the system lets threads begin, and end their local values, one at a time: Windows holds the lock of its
-/// loader then. A thread that waits for its turn in such an end would keep the thread that has the turn from beginning
-/// or ending. So a thread comes to its end, or starts another one, only with [`LOADER`], which is the run's own.
+/// Whether the system serializes the start and the exit of threads, including the destructors of
+/// thread-local values. Windows does, under its loader lock. A thread that waited for its turn in
+/// such a destructor would keep the thread that has the turn from starting or ending another one.
+/// So a thread holds [`LOADER`], a lock of the run, while it exits or starts a thread.
 const ENDS_ONE_AT_A_TIME: bool = cfg!(windows);
 static LOADER: AtomicBool = AtomicBool::new(false);
-/// The run has failed, and one thread reports that.
+/// The run has failed, and one thread reports it.
 static FAILED: AtomicBool = AtomicBool::new(false);
-/// Prints what is reported of a failed run beside the threads.
+/// Prints the rest of a failure report, after the threads.
 static REPORT: Mutex<Option<Box<dyn Fn() + Send>>> = Mutex::new(None);
 
 thread_local! {
     static ME: Cell<usize> = const { Cell::new(NONE) };
-    /// The first local value of a thread, and so the last one to end.
+    /// The first thread-local value to be created, and so the last to be destroyed.
     static END: End = const { End };
 }
 
@@ -124,7 +128,7 @@ impl Drop for End {
     fn drop(&mut self) {
         let me = ME.replace(NONE);
         if me == NONE {
-            // The process ends.
+            // The process is exiting.
             return;
         }
         let mut guard = run();
@@ -149,7 +153,7 @@ fn run() -> MutexGuard<'static, Option<Run>> {
     RUN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The address of [`LOADER`], by which threads block for it.
+/// The address by which threads block for [`LOADER`].
 fn loader() -> usize {
     std::ptr::from_ref(&LOADER) as usize
 }
@@ -192,7 +196,7 @@ impl Run {
         (0..self.entries.len()).filter(|number| ready(&self.entries[*number])).collect()
     }
 
-    /// The thread that runs next: any, or another one than `but`, if there is another.
+    /// Chooses the thread that runs next: not `but`, unless no other thread can run.
     fn draw_next(&mut self, but: Option<usize>) -> usize {
         let mut ready = self.ready();
         if let Some(but) = but
@@ -217,7 +221,7 @@ impl Run {
         self.entries[number].rank = self.lowest;
     }
 
-    /// The thread that has the turn after a point of `me`.
+    /// Chooses the thread that gets the turn at a point of `me`.
     fn at_point(&mut self, me: usize) -> usize {
         if self.lot.once_in(self.ticks_once_in) {
             let idle = |entry: &WorkerEntry| entry.status == Status::Idle;
@@ -238,7 +242,7 @@ impl Run {
     }
 }
 
-/// Passes the turn from `me` to `next`, and waits for the next one.
+/// Passes the turn from `me` to `next`, and waits to get it back.
 fn pass(mut guard: MutexGuard<'_, Option<Run>>, me: usize, next: usize) {
     let run = guard.as_mut().unwrap();
     run.hash = (run.hash.rotate_left(5) ^ next as u64).wrapping_mul(0x0100_0000_01B3);
@@ -255,7 +259,7 @@ fn pass(mut guard: MutexGuard<'_, Option<Run>>, me: usize, next: usize) {
     await_turn(me);
 }
 
-/// A place where another thread may go on.
+/// A place where another thread may run.
 pub(crate) fn point() {
     let me = ME.get();
     if me == NONE || FAILED.load(SeqCst) {
@@ -274,7 +278,7 @@ pub(crate) fn point() {
     }
 }
 
-/// Lets another thread go on, if there is one.
+/// Lets another thread run, if one can.
 pub(crate) fn yield_now() {
     let me = ME.get();
     if me == NONE {
@@ -288,7 +292,7 @@ pub(crate) fn yield_now() {
     pass(guard, me, next);
 }
 
-/// User code that takes a while: others may do much meanwhile.
+/// Simulates user code that takes a while: other threads may do a lot meanwhile.
 pub(crate) fn linger() {
     if lot_below(3) == 0 {
         (0..=lot_below(24)).for_each(|_| yield_now());
@@ -310,7 +314,7 @@ fn suspend(status: Status) {
     pass(guard, me, next);
 }
 
-/// Whether the calling thread belongs to a run.
+/// Returns whether the calling thread belongs to a run.
 pub(crate) fn is_inside() -> bool {
     ME.get() != NONE
 }
@@ -321,7 +325,7 @@ pub(crate) fn block(address: usize) {
     suspend(Status::Blocked(address));
 }
 
-/// Threads that block for `address` can run again: all, or one by lot.
+/// Wakes the threads blocked at `address`: all of them, or a random one.
 pub(crate) fn wake(address: usize, all: bool) {
     if !is_inside() {
         return;
@@ -339,12 +343,12 @@ pub(crate) fn wake(address: usize, all: bool) {
     }
 }
 
-/// Sleeps until [`time_is`] is called with `until`, or later.
+/// Sleeps until [`time_is`] is called with `until` or a later time.
 pub(crate) fn sleep_until(until: Duration) {
     suspend(Status::Asleep(until));
 }
 
-/// Threads whose sleep is over can run again.
+/// Wakes the threads whose sleep has ended.
 pub(crate) fn time_is(now: Duration) {
     for entry in &mut run().as_mut().unwrap().entries {
         if matches!(entry.status, Status::Asleep(until) if until <= now) {
@@ -353,8 +357,8 @@ pub(crate) fn time_is(now: Duration) {
     }
 }
 
-/// Waits until no other thread can run, or until it is time to let the clock go on all the same. True if no
-/// other thread can run.
+/// Waits until no other thread can run, or until the clock may run anyway. Returns true if no other
+/// thread can run.
 pub(crate) fn idle() -> bool {
     suspend(Status::Idle);
     let mut guard = run();
@@ -363,23 +367,23 @@ pub(crate) fn idle() -> bool {
     run.ready().len() == 1
 }
 
-/// Waits until no thread can run but the calling one and the clock.
+/// Waits until only the calling thread and the clock can run.
 pub(crate) fn quiet() {
     suspend(Status::Quiet);
     run().as_mut().unwrap().entries[ME.get()].status = Status::Ready;
 }
 
-/// Whether a thread beside the calling one can run.
+/// Returns whether another thread can run.
 pub(crate) fn another_can_run() -> bool {
     run().as_ref().unwrap().ready().len() > 1
 }
 
-/// A number by the lot of the run.
+/// Returns a random number of the run.
 pub(crate) fn lot_below(bound: usize) -> usize {
     run().as_mut().unwrap().lot.below(bound)
 }
 
-/// How many points there were so far.
+/// Returns the number of points so far.
 pub(crate) fn points() -> u64 {
     run().as_ref().map_or(0, |run| run.points)
 }
@@ -442,7 +446,8 @@ pub(crate) fn spawn(name: String, act: impl FnOnce() + Send + 'static) -> Joiner
     Joiner { number, thread }
 }
 
-/// Runs `main` and the threads that it starts, as `seed` says. Returns what tells this run from others.
+/// Runs `main` and the threads that it starts, with turns drawn from `seed`. Returns a hash that
+/// identifies the sequence of turns.
 pub(crate) fn simulate(seed: u64, most_points: u64, main: impl FnOnce()) -> u64 {
     let mut lot = Lot::new(seed, 1);
     let draw = if lot.once_in(2) {
@@ -474,12 +479,12 @@ pub(crate) fn simulate(seed: u64, most_points: u64, main: impl FnOnce()) -> u64 
     run().take().unwrap().hash
 }
 
-/// What prints the part of a report that comes after the state of the threads.
+/// Sets the function that prints the rest of a failure report, after the threads.
 pub(crate) fn report_with(report: impl Fn() + Send + 'static) {
     *REPORT.lock().unwrap() = Some(Box::new(report));
 }
 
-/// The run has failed, and so the process ends: threads that are in the midst of things cannot be ended.
+/// Reports the failure of the run and ends the process, since threads can't be stopped halfway.
 pub(crate) fn fail(why: &str) -> ! {
     if FAILED.swap(true, SeqCst) {
         end_process();
@@ -510,7 +515,7 @@ pub(crate) fn has_failed() -> bool {
 
 fn end_process() -> ! {
     use std::io::Write as _;
-    // The local values of this thread end now, and are no part of the run any more.
+    // This thread's local values are dropped now, outside the run.
     ME.set(NONE);
     let _ = std::io::stdout().flush();
     std::process::exit(3);

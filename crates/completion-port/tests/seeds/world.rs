@@ -1,4 +1,4 @@
-//! Runs a program: its port, its sockets, its threads and its clock.
+//! Runs a program: its port, sockets, threads and clock.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::Shutdown;
@@ -20,16 +20,16 @@ use crate::{
 
 type Token = OwnedReady<Key, Message, Tray>;
 
-/// Time in which a port does whatever it is to do: dozens of looks of the watchdog.
+/// Enough time for a port to do everything that is due: dozens of scan intervals of the watchdog.
 const LONG: Duration = Duration::from_millis(60);
-/// What a thread that waits does not do for so long is never done, or only when another thread comes.
+/// A waiting thread that hasn't acted for this long never will, unless another thread arrives.
 const LATE: Duration = Duration::from_millis(10);
-/// After so many packets of a registration its handlers end it.
+/// After this many packets of a registration, its handlers end it.
 const MOST_PACKETS: u64 = 30;
-/// Without a thread that can run, for so long: no thread waits for a time.
+/// If no thread can run for this long, no thread waits for a time.
 const FOR_EVER: Duration = Duration::from_secs(100);
 
-/// A pair of sockets; the near one belongs to a key, if it is not here.
+/// A pair of sockets. If `near` is `None`, a key owns that end.
 #[derive(Default)]
 struct Place {
     near: Option<Arc<Socket>>,
@@ -42,37 +42,37 @@ pub(crate) struct World {
     pub(crate) ledger: Arc<Ledger>,
     program: Program,
     places: [Mutex<Place>; PLACES],
-    /// All that were ever registered.
+    /// All registrations so far.
     pub(crate) known: Mutex<Vec<(u32, Id)>>,
     pub(crate) links: Mutex<Vec<Arc<Link>>>,
-    /// The names of operations that were started.
+    /// The ids of operations that were started.
     pub(crate) operations: Mutex<Vec<OpId>>,
     mail: Mutex<VecDeque<Token>>,
     timers: Mutex<Vec<TimerId>>,
     /// The port is about to be closed.
     pub(crate) ends: AtomicBool,
-    /// No thread is left but the one that ends the run.
+    /// Only the thread that ends the run is left.
     over: AtomicBool,
 }
 
-/// What a thread has at hand that waits.
+/// The state of a thread that waits for packets.
 #[derive(Default)]
 struct Hands<'p> {
-    /// It has a seat at which it does not wait.
+    /// It occupies a seat and isn't waiting.
     is_working: bool,
-    /// What its next call applies, and what the ledger is told then.
+    /// The changes for its next call, and what to record in the ledger then.
     changes: Changes<'p, Key, Tray>,
     rearms: Vec<(u32, Interest, AnyTrigger)>,
 }
 
-/// What a read found.
+/// The result of a read.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Read {
-    /// All that there was, and then it would have blocked.
+    /// All data, and then it would have blocked.
     All(usize),
     Some,
     Nothing,
-    /// The end of the stream, an error, or a socket that is closed.
+    /// The end of the stream, an error, or a closed socket.
     Over,
 }
 
@@ -97,7 +97,7 @@ pub(crate) fn expect(kind: ErrorKind, among: &[ErrorKind], call: &str) {
     }
 }
 
-/// What a token's return or an enabling may be refused for.
+/// The errors with which returning a token or enabling may fail.
 pub(crate) const REFUSALS: [ErrorKind; 7] = [
     ErrorKind::Closed,
     ErrorKind::BadDescriptor,
@@ -123,7 +123,7 @@ impl World {
         (Arc::new(near), Arc::new(far))
     }
 
-    /// The sockets of a place from now on. Those from before are closed, unless another thread uses one.
+    /// Replaces the sockets of a place. The former ones are closed unless another thread uses them.
     fn set_place(&self, place: usize, near: Option<Arc<Socket>>, far: Arc<Socket>) {
         let new = Place { near, far: Some(far) };
         let former = std::mem::replace(&mut *self.places[place].lock().unwrap(), new);
@@ -132,7 +132,7 @@ impl World {
 
     fn which(&self, which: usize) -> Option<(u32, Id)> {
         let known = self.known.lock().unwrap();
-        // The newest ones come first: others may be long gone.
+        // Count from the newest: the others may be long gone.
         let place = which.checked_rem(known.len())?;
         Some(known[known.len() - 1 - place])
     }
@@ -141,7 +141,7 @@ impl World {
         turns::sleep_until(self.kernel.now() + Duration::from_micros(time));
     }
 
-    // ---- what an actor does ----
+    // ---- the steps of an actor ----
 
     fn act<'p>(&'p self, actor: usize, step: Step, hands: &mut Hands<'p>) {
         self.ledger.note(|| format!("{step:?}"));
@@ -415,9 +415,9 @@ impl World {
         }
     }
 
-    // ---- what a worker does ----
+    // ---- the loop of a worker ----
 
-    /// One wait and what it brings. False once the port is closed.
+    /// Waits once and handles the packets. Returns false once the port is closed.
     fn wait<'p>(
         &'p self,
         worker: usize,
@@ -470,7 +470,7 @@ impl World {
         true
     }
 
-    /// Changes that were refused, or that no call has applied.
+    /// Ends the registrations of changes that were refused or never applied.
     fn end_refused(&self, hands: &mut Hands<'_>) {
         for refused in hands.changes.refused() {
             let (error, key) = refused.into_parts();
@@ -536,7 +536,7 @@ impl World {
         }
     }
 
-    /// What a handler does before it looks at the packet.
+    /// Runs what the handler does before it looks at the packet.
     fn before(&self, worker: usize, habit: Habit) {
         turns::linger();
         match habit {
@@ -558,7 +558,7 @@ impl World {
                 turns::time_is(self.kernel.now());
                 point();
             }
-            // Not for ever, if each handler posts.
+            // Otherwise handlers would keep each other busy forever.
             Habit::Post if turns::lot_below(2) == 0 => self.post(10 + worker),
             Habit::PostAfter(count) if turns::lot_below(2 * count) == 0 => {
                 (0..count).for_each(|_| self.post_after());
@@ -589,7 +589,7 @@ impl World {
             ready.key().socket().map_or(Read::Over, |socket| self.look(&socket, events, room));
         self.check_is_exact(key, found, events, trigger);
         let is_over = found == Read::Over || packets > MOST_PACKETS;
-        // What is always ready would be reported for ever.
+        // Otherwise a registration that is always ready would report forever.
         let goes_on = if interest.contains(Interest::OUT) || events.is_hangup() {
             Some((Interest::IN, AnyTrigger::OneShot(OneShot::Level)))
         } else if has_another_filter {
@@ -668,8 +668,9 @@ impl World {
         }
     }
 
-    /// What a level packet says was true since the registration was armed; and only its handlers read. One that
-    /// was persistent before may have a handler still, which has a clone of the key and reads.
+    /// Checks that a level packet was true at some time since the registration was armed, if only
+    /// its handlers read. A registration that used to be persistent is excluded: another handler
+    /// with a clone of its key may still read.
     fn check_is_exact(&self, key: u32, found: Read, events: Events, trigger: AnyTrigger) {
         if found == Read::Nothing
             && events.is_in()
@@ -746,11 +747,11 @@ impl World {
                 break;
             }
         }
-        // Tokens that no call takes any more: the changes go.
+        // The tokens in `hands` were not returned by any call. Dropping the changes drops them.
         self.ledger.note(|| "ends".to_owned());
     }
 
-    // ---- the clock, and the end ----
+    // ---- the clock and the end ----
 
     fn tick(&self) {
         let mut step = Duration::from_micros(50);
@@ -788,8 +789,9 @@ impl World {
         }
     }
 
-    /// What is due, and since when no packet was taken: `late` from the last time. No thread can run, and so nothing may be due
-    /// if all threads wait; and nothing for long if a thread that waits may run.
+    /// Returns the due packets, each with the time since which no packet was taken. `late` is the
+    /// previous result. No thread can run, so nothing may be due if all threads wait, and nothing
+    /// for long if a waiting thread may run.
     fn look_for_what_is_due(
         &self,
         now: Duration,
@@ -800,7 +802,7 @@ impl World {
             return BTreeMap::new();
         }
         let stats = self.port.stats();
-        // Each packet may take its time.
+        // Each packet may take its time, so any packet taken restarts the measurement.
         let taken = format!("{} packets were taken", stats.packets.total());
         let due = self.ledger.due(&self.kernel);
         let is_late = late.contains_key(&taken);
@@ -822,10 +824,11 @@ impl World {
         due.into_iter().chain([(taken, now)]).collect()
     }
 
-    /// Waits until the handlers have done what there is to do.
+    /// Waits until the handlers have no more work.
     fn rest(&self) {
         for _ in 0..1_000 {
-            // What handlers start then is held again, until none starts any more.
+            // File operations that handlers start meanwhile are held again, so repeat until there
+            // are none.
             self.kernel.release_files();
             turns::sleep_until(self.kernel.now() + LONG);
             turns::quiet();
@@ -836,7 +839,8 @@ impl World {
         fail("handlers do not come to rest");
     }
 
-    /// When all is quiet: what is due has been told, and what comes now is told.
+    /// Checks, while all threads are quiet, that everything due was reported and that new data is
+    /// reported.
     fn check_the_quiet(&self) {
         self.rest();
         self.ledger.check_all_was_told(&self.kernel);
@@ -874,7 +878,7 @@ impl World {
     }
 }
 
-/// Runs a program, with the turns of its threads as `schedule` says.
+/// Runs a program, with turns drawn from `schedule`.
 pub(crate) fn run(program: &Program, schedule: u64, writes_notes: bool) -> u64 {
     turns::simulate(schedule, 3_000_000, || run_inside(program, writes_notes))
 }
@@ -934,7 +938,7 @@ fn run_inside(program: &Program, writes_notes: bool) {
     let actors: Vec<Joiner> = (program.actors.iter().cloned().enumerate())
         .map(|(number, steps)| {
             let act = move |world: &World| {
-                // Once it has waited it has a seat until it exits.
+                // Once it has waited, it occupies a seat until it exits.
                 let mut hands = Hands::default();
                 for step in steps {
                     world.act(number, step, &mut hands);
@@ -984,7 +988,7 @@ fn run_inside(program: &Program, writes_notes: bool) {
     let World { port, places, links, .. } = world;
     drop(Arc::into_inner(port).unwrap());
     drop((places, links));
-    // Buffers that the kernel has had beyond the port.
+    // The kernel may hold buffers longer than the port lives.
     kernel.release_files();
     ledger.check_all_is_gone(program.may_leave_messages(), program.may_leave_operations());
     if kernel.open_descriptors() != 0 || kernel.ports() != 0 {

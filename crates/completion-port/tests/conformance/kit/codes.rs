@@ -1,4 +1,4 @@
-//! Codes of errors, by the names that they have on Unix.
+//! Error codes, under their Unix names.
 
 use testkit::System;
 
@@ -14,22 +14,24 @@ pub(crate) use windows::{
     ENOMEM, ENOSPC, ENOTSOCK, EPERM,
 };
 
-/// What a system has for something that cannot be watched.
+/// Returns the system's code for a descriptor that can't be watched.
 pub(crate) fn not_pollable(on: &System) -> i32 {
     if cfg!(windows) && on.kernel().is_none() { ENOTSOCK } else { EPERM }
 }
 
-/// What a system has for a number that names nothing. Winsock says the same of what is no socket.
+/// Returns the system's code for a number that names nothing. Winsock uses the same code for
+/// something that is not a socket.
 pub(crate) fn bad_descriptor(on: &System) -> i32 {
     if cfg!(windows) && on.kernel().is_none() { ENOTSOCK } else { EBADF }
 }
 
-/// What a socket has whose datagram has reached nobody.
+/// Returns the system's code for a socket whose datagram reached no receiver.
 pub(crate) fn unreachable(on: &System) -> i32 {
     if cfg!(windows) && on.kernel().is_none() { ECONNRESET } else { ECONNREFUSED }
 }
 
-/// Whether it is what a socket has for who sends behind his own end, or that of the connection.
+/// Returns whether the code reports a send after the socket's own shutdown, or after the end of the
+/// connection.
 pub(crate) fn is_broken_pipe(code: Option<i32>) -> bool {
     #[cfg(unix)]
     let codes = [libc::EPIPE];
@@ -54,6 +56,6 @@ mod windows {
     pub(crate) const ENOBUFS: i32 = 10055;
     pub(crate) const EISCONN: i32 = 10056;
     pub(crate) const ECONNREFUSED: i32 = 10061;
-    /// Of a simulated socket, WSAECONNABORTED and WSAESHUTDOWN.
+    /// A simulated socket's code, WSAECONNABORTED and WSAESHUTDOWN.
     pub(super) const BROKEN_PIPE: [i32; 3] = [109, 10053, 10058];
 }

@@ -1,17 +1,17 @@
-//! Handlers that take virtual time, in several threads at once.
+//! Handlers that take virtual time, on several threads at the same time.
 //!
 //! The threads of a [`Crew`] wait on one port of a simulated kernel. A handler that takes some
-//! microseconds computes nothing: [`Crew::work`] notes until when it works, and keeps its thread from
-//! going on until the kernel's clock shows that. The test's own thread moves the clock:
+//! microseconds computes nothing. [`Crew::work`] records until when it works, and blocks its thread
+//! until the kernel's clock shows that time. The test's own thread advances the clock:
 //!
-//! 1. [`Crew::settle`] waits until each thread of the crew either sleeps in the simulated kernel, with
-//!    nothing to get up for, or works. Nothing changes then until the clock does.
-//! 2. [`Crew::pass`] moves the clock to the moment at which the first of the handlers is done, or by a
-//!    small step if that is sooner, and lets those threads go on whose time is over.
+//! 1. [`Crew::settle`] waits until each thread either works, or sleeps in the simulated kernel with
+//!    nothing to wake it. Nothing changes then until the clock does.
+//! 2. [`Crew::pass`] advances the clock to the first end of a handler, or by a small step if that
+//!    is earlier, and releases the threads whose handlers have ended.
 //!
-//! So as many handlers run at the same time as the port lets, on however few processors; what the
-//! library itself does takes no time; and one run is like the other, except for which of several threads
-//! that go on at the same moment is the faster one.
+//! So as many handlers run at the same time as the port allows, however few processors there are.
+//! The library itself takes no virtual time. Runs are alike, except for the order of threads that
+//! continue at the same moment.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -24,9 +24,9 @@ use testkit::SOON;
 pub(crate) struct Crew<'k> {
     kernel: &'k sim::Kernel,
     state: Mutex<State>,
-    /// Told when every thread that has a packet in its hands works.
+    /// Notified when every thread that has a packet works.
     at_work: Condvar,
-    /// Told, for each thread, when its work is over.
+    /// Notifies each thread when its work has ended.
     done: Vec<Condvar>,
 }
 
@@ -34,15 +34,17 @@ pub(crate) struct Crew<'k> {
 struct State {
     /// Until when each thread works, if it does.
     until: Vec<Option<Duration>>,
-    /// Threads that work, and those that have a packet in their hands, which the former are among.
+    /// The number of working threads, and of threads that have a packet, which include the working
+    /// ones.
     working: usize,
     outside: usize,
-    /// The test is over: no thread works any more.
+    /// The test has ended, so no thread works any more.
     over: bool,
 }
 
 impl<'k> Crew<'k> {
-    /// A crew of `size` threads, each of which is to [`Crew::serve`]. The clock must be the manual one.
+    /// Creates `size` threads, each of which must call [`Crew::serve`]. The kernel must use the
+    /// manual clock.
     pub(crate) fn new(kernel: &'k sim::Kernel, size: usize) -> Self {
         Self {
             kernel,
@@ -57,7 +59,7 @@ impl<'k> Crew<'k> {
         }
     }
 
-    /// How many threads the crew has.
+    /// Returns the number of threads.
     pub(crate) fn size(&self) -> usize {
         self.done.len()
     }
@@ -66,8 +68,8 @@ impl<'k> Crew<'k> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What thread `me` of the crew does: it hands each packet of `port` to `handle`, at most `room` of
-    /// them in a batch, until the port is closed. To the port it runs whenever it is not in a wait.
+    /// Runs thread `me`: passes each packet of `port` to `handle`, with at most `room` packets in a
+    /// batch, until the port is closed. For the port, the thread runs whenever it is not in a wait.
     pub(crate) fn serve<K, M>(
         &self,
         me: usize,
@@ -79,7 +81,7 @@ impl<'k> Crew<'k> {
         let mut batch = Batch::with_capacity(room);
         self.go_to_wait();
         while let Ok(packets) = port.wait(&mut batch, None) {
-            // To ask for the next packet is to wait as well, if all that there were are gone.
+            // Asking for the next packet counts as a wait too, since all the others may be gone.
             for packet in packets {
                 self.state().outside += 1;
                 handle(me, packet);
@@ -88,22 +90,22 @@ impl<'k> Crew<'k> {
         }
     }
 
-    /// A thread of the crew has nothing in its hands, and asks the port for more.
+    /// The thread has no packet, and asks the port for more.
     fn go_to_wait(&self) {
         let mut state = self.state();
         state.outside -= 1;
         self.tell(&state);
     }
 
-    /// Wakes the thread that moves the clock, if it may be its turn.
+    /// Wakes the thread that advances the clock, if it may continue.
     fn tell(&self, state: &State) {
         if state.working == state.outside {
             self.at_work.notify_all();
         }
     }
 
-    /// The handler of thread `me` takes so much virtual time. Returns when that has passed, or at once
-    /// when the test is over.
+    /// The handler of thread `me` takes `time`. Returns when that virtual time has passed, or
+    /// immediately when the test has ended.
     pub(crate) fn work(&self, me: usize, time: Duration) {
         let mut state = self.state();
         if state.over {
@@ -117,8 +119,8 @@ impl<'k> Crew<'k> {
         }
     }
 
-    /// Waits until every thread of the crew works, or sleeps in a wait with nothing to get up for. How
-    /// many of them work.
+    /// Waits until every thread works, or sleeps in a wait with nothing to wake it. Returns the
+    /// number of working threads.
     #[track_caller]
     pub(crate) fn settle(&self) -> usize {
         let begun = Instant::now();
@@ -136,8 +138,8 @@ impl<'k> Crew<'k> {
             }
             let working = state.working;
             drop(state);
-            // A thread that works goes on working, since only `pass` ends that. So a thread that is on
-            // its way is in neither number, and no thread is in both.
+            // Only `pass` ends the work of a thread. So a thread in transit is in neither number,
+            // and no thread is in both.
             if working + self.kernel.sleeping() == self.size() {
                 return working;
             }
@@ -146,8 +148,8 @@ impl<'k> Crew<'k> {
         }
     }
 
-    /// Moves the clock to the next end of a thread's work, but not further than by `most`, and lets
-    /// those threads go on whose work is over. How much time has passed.
+    /// Advances the clock to the next end of a handler, at most by `most`, and releases the threads
+    /// whose handlers have ended. Returns the time that has passed.
     pub(crate) fn pass(&self, most: Duration) -> Duration {
         let mut guard = self.state();
         let state = &mut *guard;
@@ -165,7 +167,7 @@ impl<'k> Crew<'k> {
         time
     }
 
-    /// Ends the work of all threads, now and for ever: the test is over.
+    /// Ends the work of all threads for good, because the test has ended.
     pub(crate) fn end(&self) {
         let mut state = self.state();
         state.over = true;

@@ -1,4 +1,4 @@
-//! Numbers of descriptors that must be free, taken again, or used up.
+//! Descriptor numbers that must be free, reused or used up.
 
 #[cfg(unix)]
 use std::fs::File;
@@ -14,7 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use completion_port::{BorrowedSource, Source};
 use testkit::{Socket, System};
 
-/// From now on this process can open no descriptor.
+/// Prevents this process from opening any more descriptors.
 #[cfg(target_os = "linux")]
 pub(crate) fn leave_no_descriptor() {
     let lowest_free = File::open("/dev/null").unwrap().as_raw_fd();
@@ -27,31 +27,31 @@ pub(crate) fn leave_no_descriptor() {
     assert_eq!(refused, Some(libc::EMFILE));
 }
 
-/// Runs a scenario in which a descriptor's number must be given out again at once, until no other
-/// thread of the process was quicker.
+/// Repeats a scenario in which a descriptor's number must be reused immediately, until no other
+/// thread of the process takes it first.
 pub(crate) fn until_undisturbed(mut scenario: impl FnMut() -> Option<()>) {
     for _ in 0..1000 {
         if scenario().is_some() {
             return;
         }
     }
-    // No page says in which order Windows gives numbers out.
+    // Windows doesn't document the order in which it reuses numbers.
     if cfg!(windows) {
         testkit::lacking("numbers that are given out again at once");
     }
     panic!("somebody else always took the number");
 }
 
-/// Held by a test that opens hundreds of descriptors at once, or that closes one whose number is to stay
+/// Locked by a test that opens hundreds of descriptors, or that closes one whose number must stay
 /// unused.
 pub(crate) fn with_many_descriptors() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A pair whose numbers are beyond those that other threads of the process are given, so that they
-/// stay unused once they are closed. As long as the third value is kept: the next such pair might get the
-/// same numbers.
+/// Returns a pair whose numbers are above those that other threads of the process get, so that they
+/// stay unused after a close. Keep the third value meanwhile: otherwise the next such pair might
+/// get the same numbers.
 pub(crate) fn pair_out_of_the_way(on: &System) -> (Socket, Socket, MutexGuard<'static, ()>) {
     let alone = with_many_descriptors();
     let _below: Vec<_> = (0..200).map(|_| on.event()).collect();
@@ -59,7 +59,7 @@ pub(crate) fn pair_out_of_the_way(on: &System) -> (Socket, Socket, MutexGuard<'s
     (ours, theirs, alone)
 }
 
-/// Closes `old` and opens a counter under its number.
+/// Closes `old` and opens a counter. Returns `None` if it has another number.
 pub(crate) fn reopen(on: &System, old: Socket) -> Option<Socket> {
     let number = old.number();
     drop(old);
@@ -67,10 +67,10 @@ pub(crate) fn reopen(on: &System, old: Socket) -> Option<Socket> {
     (new.number() == number).then_some(new)
 }
 
-/// A source whose number names nothing, and is given to no other test meanwhile.
+/// Returns a source whose number names nothing, and which no other test gets meanwhile.
 pub(crate) fn closed(on: &System) -> Numbered {
     static NEXT: AtomicI32 = AtomicI32::new(700);
-    // Far above the numbers in use, and another one each time.
+    // Far above the numbers in use, and different each time.
     let least = NEXT.fetch_add(1, Relaxed);
     match on.kernel() {
         Some(kernel) => Numbered::Simulated(kernel.borrow_number(least)),
@@ -80,32 +80,32 @@ pub(crate) fn closed(on: &System) -> Numbered {
 
 #[cfg(windows)]
 fn closed_descriptor(least: i32) -> Borrowed<'static> {
-    // Numbers of handles are multiples of four, and far fewer than these are in use.
+    // Handle numbers are multiples of four, and those in use are far lower.
     let number = RawSocket::try_from(least).unwrap() << 12;
-    // SAFETY: `borrow_raw` demands a number that is not -1, of a socket that stays open.
+    // SAFETY: `borrow_raw` requires a number other than -1, of a socket that stays open.
     // - not -1: it is the number above;
-    // - it is *not* open: that is what is tested. The port takes the number and asks the system about it,
-    //   which refuses; nothing is done with a socket of another part of the program.
+    // - it is *not* open, which is the point of the test. The port only asks the system about the
+    //   number, and the system refuses. No socket of another part of the program is used.
     unsafe { Borrowed::borrow_raw(number) }
 }
 
 #[cfg(unix)]
 fn closed_descriptor(least: i32) -> Borrowed<'static> {
     let open = File::open("/dev/null").unwrap();
-    // SAFETY: fcntl(2) with F_DUPFD_CLOEXEC demands nothing of memory.
+    // SAFETY: fcntl(2) with F_DUPFD_CLOEXEC accesses no memory.
     let number = unsafe { libc::fcntl(open.as_raw_fd(), libc::F_DUPFD_CLOEXEC, least) };
     assert!(number >= least, "{}", io::Error::last_os_error());
-    // SAFETY: `from_raw_fd` demands an open descriptor that nothing else owns.
+    // SAFETY: `from_raw_fd` requires an open descriptor without another owner.
     // - fcntl(2) has just returned it.
     drop(unsafe { OwnedFd::from_raw_fd(number) });
-    // SAFETY: `borrow_raw` demands a number that is not -1, of a descriptor that stays open.
-    // - not -1: it was a descriptor's once;
-    // - it is *not* open: that is what is tested. The port takes the number and asks the kernel about it,
-    //   which refuses; nothing is done with a descriptor of another part of the program.
+    // SAFETY: `borrow_raw` requires a number other than -1, of a descriptor that stays open.
+    // - not -1: it was the number of a descriptor;
+    // - it is *not* open, which is the point of the test. The port only asks the kernel about the
+    //   number, and the kernel refuses. No descriptor of another part of the program is used.
     unsafe { Borrowed::borrow_raw(number) }
 }
 
-/// A source that is its number alone.
+/// A source that consists of a number only.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Numbered {
     Native(Borrowed<'static>),
@@ -121,7 +121,7 @@ impl Source for Numbered {
     }
 }
 
-/// A key that names a socket by its number, also when that is closed behind its back.
+/// Returns a key that names a socket by number, even after that is closed behind its back.
 pub(crate) fn numbered(on: &System, socket: &Socket) -> Numbered {
     match on.kernel() {
         Some(kernel) => Numbered::Simulated(kernel.borrow_number(socket.number())),
@@ -130,10 +130,11 @@ pub(crate) fn numbered(on: &System, socket: &Socket) -> Numbered {
             let number = socket.number();
             #[cfg(windows)]
             let number = RawSocket::try_from(socket.number()).unwrap();
-            // SAFETY: `borrow_raw` demands a number that is not -1, of a descriptor that stays open.
+            // SAFETY: `borrow_raw` requires a number other than -1, of a descriptor that stays
+            // open.
             // - not -1: the socket is open;
-            // - it is *closed* by the test: that is what is tested. The port asks the kernel about the number, and does
-            //   nothing with what it names then.
+            // - the test *closes* it, which is the point of the test. The port only asks the kernel
+            //   about the number, and uses nothing that the number may then name.
             Numbered::Native(unsafe { Borrowed::borrow_raw(number) })
         }
     }

@@ -1,10 +1,11 @@
-//! Operations on files: what their packets bring.
+//! File operations, and the outcomes in their packets.
 
 use completion_port::{Error, Outcome};
 #[cfg(target_os = "linux")]
 use testkit::{HangingDisk, System, in_a_process_of_its_own, skipped};
 
-/// The system of this machine with each of its file engines. One that it has not is skipped, by the name of the test.
+/// Returns this machine's system with each of its file engines. Skips a missing engine and reports
+/// that.
 #[cfg(target_os = "linux")]
 pub(crate) fn native() -> impl Iterator<Item = System> {
     [System::native_with_ring(), System::native_with_threads()].into_iter().filter(|system| {
@@ -16,8 +17,9 @@ pub(crate) fn native() -> impl Iterator<Item = System> {
     })
 }
 
-/// A disk that hangs where a read begins at `place`, in the process of its own in which the test `name` runs once more.
-/// `None` in the first one, and where none is to be had, which is said.
+/// Returns a disk that hangs when a read begins at `place`, in the child process in which the test
+/// `name` runs again. Returns `None` in the parent, and where no such disk is available, which it
+/// reports.
 #[cfg(target_os = "linux")]
 pub(crate) fn hanging_disk(name: &str, place: u32) -> Option<HangingDisk> {
     if !in_a_process_of_its_own(name) {
@@ -27,12 +29,12 @@ pub(crate) fn hanging_disk(name: &str, place: u32) -> Option<HangingDisk> {
     disk.inspect_err(|error| skipped(format_args!("no system call can be held: {error}"))).ok()
 }
 
-/// So many bytes, of which no two neighbouring pages are the same.
+/// Returns `len` bytes in which no two neighbouring pages are equal.
 pub(crate) fn page(len: usize) -> Vec<u8> {
     (0..len).map(|place| u8::try_from((place + place / 251) % 256).unwrap()).collect()
 }
 
-/// The bytes of a read.
+/// Returns the bytes of a read.
 #[track_caller]
 pub(crate) fn read(outcome: Outcome) -> Result<Vec<u8>, Error> {
     match outcome {
@@ -45,7 +47,7 @@ pub(crate) fn read(outcome: Outcome) -> Result<Vec<u8>, Error> {
     }
 }
 
-/// How much a write has written.
+/// Returns the number of bytes written.
 #[track_caller]
 pub(crate) fn written<B>(outcome: &Outcome<B>) -> Result<usize, Error> {
     match outcome {
@@ -54,7 +56,7 @@ pub(crate) fn written<B>(outcome: &Outcome<B>) -> Result<usize, Error> {
     }
 }
 
-/// What having a file put on the disk has come to.
+/// Returns the result of a sync.
 #[track_caller]
 pub(crate) fn synced<B>(outcome: &Outcome<B>) -> Result<(), Error> {
     match outcome {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use completion_port::{BorrowedSource, Source};
 use testkit::Socket;
 
-/// Keeps account of values that must be dropped once, and not be forgotten.
+/// Tracks values that must be dropped exactly once.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Ledger(Arc<Book>);
 
@@ -16,22 +16,22 @@ pub(crate) struct Ledger(Arc<Book>);
 pub(crate) struct Book {
     last: AtomicU64,
     alive: Mutex<BTreeSet<u64>>,
-    /// Entries that were dropped though they were not alive.
+    /// The number of entries that were dropped though they were not alive.
     faults: AtomicUsize,
-    /// The next drop, or the next clone, panics.
+    /// Whether the next drop, or the next clone, panics.
     drop_panics: AtomicBool,
     clone_panics: AtomicBool,
 }
 
 impl Ledger {
-    /// A new value, alive until it is dropped.
+    /// Creates a value that is alive until it is dropped.
     pub(crate) fn entry(&self) -> Entry {
         let number = self.0.last.fetch_add(1, SeqCst);
         self.0.alive.lock().unwrap().insert(number);
         Entry { number, ledger: self.clone() }
     }
 
-    /// How many values are alive.
+    /// Returns the number of live values.
     #[track_caller]
     pub(crate) fn alive(&self) -> usize {
         assert_eq!(self.0.faults.load(SeqCst), 0, "a value was dropped twice");
@@ -47,7 +47,7 @@ impl Ledger {
     }
 }
 
-/// A value that its ledger knows. Any two are equal only if they are the same.
+/// A value that its ledger tracks. Two values are equal only if they are the same.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) number: u64,
@@ -74,7 +74,7 @@ impl Drop for Entry {
     }
 }
 
-/// A key that owns its socket, and is known to a ledger.
+/// A key that owns its socket, and that the ledger counts.
 #[derive(Debug)]
 pub(crate) struct Owner {
     pub(crate) socket: Socket,

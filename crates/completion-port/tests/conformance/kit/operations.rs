@@ -1,4 +1,4 @@
-//! Operations: their buffers, and what their packets bring.
+//! Operations: their buffers, and the outcomes in their packets.
 
 use std::mem::MaybeUninit;
 use std::time::Duration;
@@ -12,33 +12,33 @@ use crate::kit::ledger::{Entry, Ledger};
 
 pub(crate) const MILLISECOND: Duration = Duration::from_millis(1);
 
-/// Later than any test ends.
+/// Longer than any test.
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 
 /// A key of which packets bring clones.
 pub(crate) type Shared = SharedSource<Socket>;
 
-/// A port with sockets as keys, and numbers as messages.
+/// Creates a port with sockets as keys and numbers as messages.
 pub(crate) fn sockets_on(on: &System) -> Port<Socket, u32> {
     on.port(1)
 }
 
-/// A port with shared sockets as keys, and numbers as messages.
+/// Creates a port with shared sockets as keys and numbers as messages.
 pub(crate) fn shared_on(on: &System) -> Port<Shared, u32> {
     on.port(1)
 }
 
-/// A buffer with room for so many bytes.
+/// Creates an empty buffer with a capacity of `bytes`.
 pub(crate) fn room(bytes: usize) -> Vec<u8> {
     Vec::with_capacity(bytes)
 }
 
-/// More bytes than the buffers of a connection have room for.
+/// Returns more bytes than the buffers of a connection hold.
 pub(crate) fn much(on: &System) -> usize {
     if on.kernel().is_some() { 1_000_000 } else { 20_000_000 }
 }
 
-/// A buffer that a ledger knows.
+/// A buffer that a ledger counts.
 #[derive(Debug)]
 pub(crate) struct Noted {
     bytes: Vec<u8>,
@@ -51,25 +51,27 @@ impl Noted {
     }
 }
 
-// SAFETY: the room is that of what it is made of, which promises the same.
+// SAFETY: `Buffer` requires stable memory and truthful lengths.
+// - the memory is the vector's, whose own implementation promises the same.
 unsafe impl Buffer for Noted {
     fn filled<'b>(&'b self, part: &mut dyn FnMut(&'b [u8])) {
         self.bytes.filled(part);
     }
 
     unsafe fn room<'b>(&'b mut self, part: &mut dyn FnMut(&'b mut [MaybeUninit<u8>])) {
-        // SAFETY: the room is that of the vector, and the caller's promise holds for it.
+        // SAFETY: the caller must write only initialized bytes.
+        // - the memory is the vector's, so the caller's promise to `room` holds for it.
         unsafe { self.bytes.room(part) };
     }
 
     unsafe fn set_filled(&mut self, len: usize) {
-        // SAFETY: `set_filled` demands that the first bytes of the room are initialized.
-        // - the room is that of these bytes, and the caller says so.
+        // SAFETY: `set_filled` requires that the first `len` bytes are initialized.
+        // - the memory is the vector's, so the caller's promise to `set_filled` holds for it.
         unsafe { self.bytes.set_filled(len) };
     }
 }
 
-/// The only packet that a wait brings.
+/// Returns the packet of a wait, which must bring exactly one.
 #[track_caller]
 pub(crate) fn next<'p, K, M, B: Buffer>(
     port: &'p Port<K, M, B>,
@@ -82,7 +84,7 @@ pub(crate) fn next<'p, K, M, B: Buffer>(
     packet
 }
 
-/// What a packet is.
+/// Returns the kind of a packet.
 pub(crate) fn sort<K, M, B>(packet: &Packet<'_, K, M, B>) -> &'static str {
     match packet {
         Packet::Ready(_) => "ready",
@@ -95,7 +97,7 @@ pub(crate) fn sort<K, M, B>(packet: &Packet<'_, K, M, B>) -> &'static str {
     }
 }
 
-/// The only packet that a wait brings, which must be that of an operation of a token.
+/// Returns the packet of a wait, which must bring exactly one, of a token's operation.
 #[track_caller]
 pub(crate) fn done<'p, K, M, B: Buffer>(
     port: &'p Port<K, M, B>,
@@ -111,7 +113,7 @@ pub(crate) fn done<'p, K, M, B: Buffer>(
     }
 }
 
-/// The only packet that a wait brings, which must be that of an operation of a shared association.
+/// Returns the packet of a wait, which must bring exactly one, of a shared association's operation.
 #[track_caller]
 pub(crate) fn finished<'p, K, M, B: Buffer>(
     port: &'p Port<K, M, B>,
@@ -123,7 +125,7 @@ pub(crate) fn finished<'p, K, M, B: Buffer>(
     }
 }
 
-/// The outcome of the only packet that a wait brings, which must be that of an operation.
+/// Returns the outcome in the packet of a wait, which must bring exactly one, of an operation.
 #[track_caller]
 pub(crate) fn outcome<K, M, B: Buffer>(port: &Port<K, M, B>, on: &System) -> Outcome<B> {
     match next(port, on) {
@@ -133,7 +135,7 @@ pub(crate) fn outcome<K, M, B: Buffer>(port: &Port<K, M, B>, on: &System) -> Out
     }
 }
 
-/// The next packets, of however many waits: just so many.
+/// Returns the next packets from any number of waits, which must be exactly `count`.
 #[track_caller]
 pub(crate) fn all<'p, K, M, B: Buffer>(
     port: &'p Port<K, M, B>,
@@ -152,7 +154,7 @@ pub(crate) fn all<'p, K, M, B: Buffer>(
     packets
 }
 
-/// No packet comes.
+/// Checks that no packet comes.
 #[track_caller]
 pub(crate) fn silent<K, M, B: Buffer>(port: &Port<K, M, B>, on: &System) {
     let mut batch = Batch::new();
@@ -161,13 +163,13 @@ pub(crate) fn silent<K, M, B: Buffer>(port: &Port<K, M, B>, on: &System) {
     assert!(sorts.is_empty(), "nothing was to come, but {sorts:?} did");
 }
 
-/// Why an operation has failed.
+/// Returns why an operation has failed.
 #[track_caller]
 pub(crate) fn why(error: Option<Error>) -> ErrorKind {
     error.expect("it has not failed").kind()
 }
 
-/// What a receive has brought.
+/// Returns the result and the buffer of a receive.
 #[track_caller]
 pub(crate) fn received<B>(outcome: Outcome<B>) -> (Result<usize, ErrorKind>, B) {
     match outcome {
@@ -176,7 +178,7 @@ pub(crate) fn received<B>(outcome: Outcome<B>) -> (Result<usize, ErrorKind>, B) 
     }
 }
 
-/// The bytes of a receive that has succeeded.
+/// Returns the bytes of a successful receive.
 #[track_caller]
 pub(crate) fn bytes(outcome: Outcome) -> Vec<u8> {
     let (result, buffer) = received(outcome);
@@ -184,7 +186,7 @@ pub(crate) fn bytes(outcome: Outcome) -> Vec<u8> {
     buffer
 }
 
-/// How much a send has sent.
+/// Returns the number of bytes sent.
 #[track_caller]
 pub(crate) fn sent<B>(outcome: &Outcome<B>) -> Result<usize, Error> {
     match outcome {
@@ -193,7 +195,7 @@ pub(crate) fn sent<B>(outcome: &Outcome<B>) -> Result<usize, Error> {
     }
 }
 
-/// The connection that an accept has brought.
+/// Returns the accepted connection.
 #[track_caller]
 pub(crate) fn accepted<B>(outcome: Outcome<B>, on: &System) -> Result<Socket, ErrorKind> {
     match outcome {
@@ -204,7 +206,7 @@ pub(crate) fn accepted<B>(outcome: Outcome<B>, on: &System) -> Result<Socket, Er
     }
 }
 
-/// What a connect has come to.
+/// Returns the result of a connect.
 #[track_caller]
 pub(crate) fn connected<B>(outcome: &Outcome<B>) -> Result<(), Error> {
     match outcome {
@@ -213,7 +215,7 @@ pub(crate) fn connected<B>(outcome: &Outcome<B>) -> Result<(), Error> {
     }
 }
 
-/// Whether two sockets are connected to each other.
+/// Checks that two sockets are connected to each other.
 #[track_caller]
 pub(crate) fn assert_connected(first: &Socket, second: &Socket, on: &System) {
     first.write(b"across").unwrap();

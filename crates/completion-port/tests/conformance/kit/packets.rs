@@ -1,4 +1,4 @@
-//! One thread at one port: registers a socket, takes the next packet, and checks what it is.
+//! One thread and one port: registers a socket, takes the next packet, and checks it.
 
 use std::fmt::Debug;
 use std::thread;
@@ -12,7 +12,7 @@ use testkit::{Socket, System};
 
 use crate::kit::threads::let_be_told;
 
-/// Hands each packet to `take`, in batches such as this one, until the port is closed.
+/// Passes each packet to `take`, using this batch, until the port is closed.
 pub(crate) fn each_packet<'p, K, M, B: Buffer>(
     port: &'p Port<K, M, B>,
     mut batch: Batch,
@@ -23,7 +23,7 @@ pub(crate) fn each_packet<'p, K, M, B: Buffer>(
     }
 }
 
-/// The packet of a wait that must bring just one.
+/// Returns the packet of a wait, which must bring exactly one.
 #[track_caller]
 pub(crate) fn the_one<'p, K, M>(port: &'p Port<K, M>, on: &System) -> Packet<'p, K, M> {
     let mut batch = Batch::new();
@@ -64,7 +64,7 @@ pub(crate) fn refused<T>(outcome: Result<T, Error>) -> ErrorKind {
     outcome.map(drop).expect_err("it should be refused").kind()
 }
 
-/// The reason, and the key that came back with it.
+/// Returns the reason of a refusal, and the returned key.
 #[track_caller]
 pub(crate) fn given_back<T, K>(outcome: Result<T, Refused<K>>) -> (ErrorKind, K) {
     let (error, key) = outcome.map(drop).expect_err("it should be refused").into_parts();
@@ -79,8 +79,8 @@ pub(crate) fn repeated<'s, K: Clone>(socket: &'s Socket, key: K) -> Registration
     Registration::new(socket, key, Interest::IN, Persistent::Level)
 }
 
-/// Registers `socket` and makes it ready, so that its packet stands in the queue, not taken: the
-/// one of another socket, with the key `other`, is taken first.
+/// Registers `socket` and makes it ready, so that its packet is queued and not taken. First takes
+/// the packet of another socket, with the key `other`.
 #[track_caller]
 pub(crate) fn queue<K>(
     port: &Port<K, usize>,
@@ -129,8 +129,8 @@ pub(crate) const PERSISTENT_EDGE: Trigger = Trigger::Always(Persistent::Edge);
 pub(crate) const TRIGGERS: [Trigger; 4] =
     [ONE_SHOT_LEVEL, ONE_SHOT_EDGE, PERSISTENT_LEVEL, PERSISTENT_EDGE];
 
-/// Calls `act` with each trigger. On a real system each call has a separate thread, because checking that nothing happens
-/// takes real time there.
+/// Calls `act` with each trigger. On a real system each call has a separate thread, because
+/// checking that nothing happens takes real time there.
 pub(crate) fn for_each_trigger(on: &System, act: impl Fn(Trigger) + Sync) {
     if on.kernel().is_some() {
         return TRIGGERS.into_iter().for_each(act);
@@ -143,7 +143,7 @@ pub(crate) fn for_each_trigger(on: &System, act: impl Fn(Trigger) + Sync) {
     });
 }
 
-/// A port for one thread, with names as keys and numbers as messages.
+/// Creates a port for one thread, with names as keys and numbers as messages.
 pub(crate) fn port_on(on: &System) -> Port<&'static str, u32> {
     on.port(1)
 }
@@ -164,7 +164,7 @@ pub(crate) fn register<K: Clone, M>(
     .unwrap()
 }
 
-/// Enables a registration whose key is with the port.
+/// Enables a registration whose key the port has.
 #[track_caller]
 pub(crate) fn enable<K: Clone, M>(port: &Port<K, M>, id: Id, interest: Interest, trigger: Trigger) {
     match trigger {
@@ -174,7 +174,7 @@ pub(crate) fn enable<K: Clone, M>(port: &Port<K, M>, id: Id, interest: Interest,
     .unwrap();
 }
 
-/// The next packet, which must come soon.
+/// Returns the next packet, which must come soon.
 #[track_caller]
 pub(crate) fn packet<'p, K, M>(port: &'p Port<K, M>, on: &System) -> Packet<'p, K, M> {
     let mut batch = Batch::new();
@@ -182,7 +182,7 @@ pub(crate) fn packet<'p, K, M>(port: &'p Port<K, M>, on: &System) -> Packet<'p, 
     packets.next().expect("a packet was to come")
 }
 
-/// The next packet, which must be that of a one-shot registration.
+/// Returns the next packet, which must be a one-shot registration's.
 #[track_caller]
 pub(crate) fn ready<'p, K, M>(port: &'p Port<K, M>, on: &System) -> Ready<'p, K> {
     match packet(port, on) {
@@ -191,7 +191,7 @@ pub(crate) fn ready<'p, K, M>(port: &'p Port<K, M>, on: &System) -> Ready<'p, K>
     }
 }
 
-/// The next packet, which must be that of a persistent registration.
+/// Returns the next packet, which must be a persistent registration's.
 #[track_caller]
 pub(crate) fn notified<K, M>(port: &Port<K, M>, on: &System) -> Notified<K> {
     match packet(port, on) {
@@ -200,13 +200,14 @@ pub(crate) fn notified<K, M>(port: &Port<K, M>, on: &System) -> Notified<K> {
     }
 }
 
-/// What the next packet reports, without [`Events::WRITE_CLOSED`]; a one-shot registration is left disabled.
+/// Returns the events of the next packet without [`Events::WRITE_CLOSED`]. Leaves a one-shot
+/// registration disabled.
 #[track_caller]
 pub(crate) fn report<K, M>(port: &Port<K, M>, on: &System) -> Events {
     whole_report(port, on) - Events::WRITE_CLOSED
 }
 
-/// All that the next packet reports; a one-shot registration is left disabled.
+/// Returns all events of the next packet. Leaves a one-shot registration disabled.
 #[track_caller]
 pub(crate) fn whole_report<K, M>(port: &Port<K, M>, on: &System) -> Events {
     let events = match packet(port, on) {
@@ -222,7 +223,7 @@ pub(crate) fn whole_report<K, M>(port: &Port<K, M>, on: &System) -> Events {
     events
 }
 
-/// Nothing comes.
+/// Checks that no packet comes.
 #[track_caller]
 pub(crate) fn assert_quiet<K: Debug, M: Debug>(port: &Port<K, M>, on: &System) {
     let mut batch = Batch::new();
@@ -232,7 +233,7 @@ pub(crate) fn assert_quiet<K: Debug, M: Debug>(port: &Port<K, M>, on: &System) {
     }
 }
 
-/// A wait finds packets and leaves them all in the queue, where there are `count` of them then.
+/// Waits for packets and drops them unread, after which `count` of them must be queued.
 #[track_caller]
 pub(crate) fn leave_queued<K, M>(port: &Port<K, M>, on: &System, count: usize) {
     let mut batch = Batch::new();
@@ -240,8 +241,8 @@ pub(crate) fn leave_queued<K, M>(port: &Port<K, M>, on: &System, count: usize) {
     assert_eq!(port.stats().queued, count, "packets in the queue");
 }
 
-/// Takes what is reported of `socket`, by whatever trigger it was registered with, and calls `handle` each
-/// time, until that says that it has everything.
+/// Takes the reports of `socket`, whatever its trigger, and calls `handle` for each until that
+/// returns true.
 pub(crate) fn serve<K: Clone>(
     port: &Port<K, u32>,
     on: &System,
@@ -268,7 +269,7 @@ pub(crate) fn serve<K: Clone>(
     }
 }
 
-/// The next packet, which must be the last one of a registration.
+/// Returns the next packet, which must be a removal.
 #[track_caller]
 pub(crate) fn removed<K, M>(port: &Port<K, M>, on: &System) -> (completion_port::Id, K) {
     match packet(port, on) {
@@ -277,7 +278,7 @@ pub(crate) fn removed<K, M>(port: &Port<K, M>, on: &System) -> (completion_port:
     }
 }
 
-/// The messages of a batch that must have nothing else in it.
+/// Returns the messages of a batch, which must have nothing else.
 #[track_caller]
 pub(crate) fn messages<'p, K: 'p>(packets: impl Iterator<Item = Packet<'p, K, u32>>) -> Vec<u32> {
     packets
@@ -288,7 +289,7 @@ pub(crate) fn messages<'p, K: 'p>(packets: impl Iterator<Item = Packet<'p, K, u3
         .collect()
 }
 
-/// What a packet is, for keys and messages that cannot be printed.
+/// Returns the kind of a packet, for keys and messages that can't be printed.
 pub(crate) fn kind<K, M>(packet: &Packet<'_, K, M>) -> &'static str {
     match packet {
         Packet::Ready(_) => "a one-shot packet",

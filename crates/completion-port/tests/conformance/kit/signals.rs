@@ -1,4 +1,4 @@
-//! Signals that change nothing but that they interrupt a call.
+//! Signals that only interrupt calls.
 
 use testkit::System;
 use testkit::scheduler::ThreadNumber;
@@ -15,14 +15,14 @@ pub(crate) fn interrupt_sleep(on: &System, thread: ThreadNumber) {
 
 pub(crate) extern "C" fn ignore(_signal: libc::c_int) {}
 
-/// Installs a handler that does nothing, and does not have interrupted calls restarted.
+/// Installs a handler that does nothing, and that leaves interrupted calls interrupted.
 pub(crate) fn catch_signals() {
     let mut mask = std::mem::MaybeUninit::uninit();
     // SAFETY: sigemptyset(3) writes a set at the pointer.
     // - valid for writes: `mask` is a local.
     let done = unsafe { libc::sigemptyset(mask.as_mut_ptr()) };
     assert_eq!(done, 0);
-    // SAFETY: `assume_init` demands a value.
+    // SAFETY: `assume_init` requires a valid value.
     // - sigemptyset(3) has succeeded, and so has written it.
     let sa_mask = unsafe { mask.assume_init() };
     let handler: extern "C" fn(libc::c_int) = ignore;
@@ -32,16 +32,16 @@ pub(crate) fn catch_signals() {
         sa_flags: 0,
         sa_restorer: None,
     };
-    // SAFETY: sigaction(2) reads an action at the first pointer, whose handler must be sound to run
-    // at any moment.
-    // - valid for reads: `action` is a local; the null pointer stands for no answer;
+    // SAFETY: sigaction(2) reads an action at the first pointer, and writes nothing to a null
+    // pointer. The handler must be sound to run at any moment.
+    // - valid for reads: `action` is a local;
     // - sound: the handler does nothing.
     let done = unsafe { libc::sigaction(libc::SIGUSR1, &raw const action, std::ptr::null_mut()) };
     assert_eq!(done, 0);
 }
 
-/// Sends a thread of this process a signal.
+/// Sends a signal to a thread of this process.
 pub(crate) fn interrupt(thread: libc::pid_t) {
-    // SAFETY: tgkill(2) demands nothing of memory; a thread that is gone is refused.
+    // SAFETY: tgkill(2) accesses no memory, and fails for a thread that is gone.
     unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), thread, libc::SIGUSR1) };
 }

@@ -1,4 +1,4 @@
-//! The sockets of a test: which kinds there are, and what the system says of one.
+//! Sockets for tests: their kinds, and their state according to the system.
 
 use std::io;
 use std::thread;
@@ -10,14 +10,14 @@ use crate::kit::threads::eventually;
 
 pub(crate) type Pair = fn(&System) -> (Socket, Socket);
 
-/// Two connected sockets that carry streams.
+/// Two connected stream sockets.
 pub(crate) const STREAMS: [Pair; 2] = [System::tcp_pair, System::unix_pair];
 
-/// Something to read from and its other end, of every kind.
+/// A readable end and its peer, of every kind.
 #[cfg(not(target_os = "linux"))]
 pub(crate) const READERS: [Pair; 2] = [System::tcp_pair, System::udp_pair];
 
-/// Something to read from and its other end, of every kind.
+/// A readable end and its peer, of every kind.
 #[cfg(target_os = "linux")]
 pub(crate) const READERS: [Pair; 5] = [
     System::tcp_pair,
@@ -27,7 +27,7 @@ pub(crate) const READERS: [Pair; 5] = [
     System::pipe,
 ];
 
-/// What poll(2) says of `socket` now.
+/// Returns the current result of poll(2) for `socket`.
 pub(crate) fn facts(socket: &Socket) -> u32 {
     if let Some(socket) = socket.as_simulated() {
         return socket.kernel().facts(socket).bits();
@@ -45,7 +45,7 @@ pub(crate) const POLLHUP: u32 = 0x10;
 
 pub(crate) const POLLRDHUP: u32 = 0x2000;
 
-/// Waits until all of `wanted` holds of `socket`: until what was sent has arrived.
+/// Waits until all of `wanted` holds for `socket`, that is, until sent data has arrived.
 #[track_caller]
 pub(crate) fn await_facts(socket: &Socket, on: &System, wanted: u32) {
     let end = Instant::now() + on.soon();
@@ -55,8 +55,8 @@ pub(crate) fn await_facts(socket: &Socket, on: &System, wanted: u32) {
     }
 }
 
-/// Waits until the end of the peer has arrived at `socket`, behind so many bytes. Windows tells nobody of an end behind
-/// bytes: there the bytes are what is waited for.
+/// Waits until the peer's end has arrived at `socket`, after `unread` bytes. Windows does not
+/// report an end after unread bytes, so there this waits for the bytes.
 #[track_caller]
 pub(crate) fn await_end_behind(unread: usize, socket: &Socket, on: &System) {
     if cfg!(windows) && on.kernel().is_none() {
@@ -66,7 +66,7 @@ pub(crate) fn await_end_behind(unread: usize, socket: &Socket, on: &System) {
     }
 }
 
-/// Waits until so many bytes can be read from `socket`.
+/// Waits until exactly `wanted` bytes can be read from `socket`.
 #[track_caller]
 pub(crate) fn await_unread(socket: &Socket, on: &System, wanted: usize) {
     let end = Instant::now() + on.soon();
@@ -76,9 +76,10 @@ pub(crate) fn await_unread(socket: &Socket, on: &System, wanted: usize) {
     }
 }
 
-/// Writes until nothing more goes in, also after the kernel has moved all that it can. The other end of a TCP connection
-/// puts off its last acknowledgement by 40 ms, and then there is room for a few bytes once more. This counts looks
-/// and not time: on a busy machine they take longer, as the kernel's work does.
+/// Writes until nothing more fits, even after the kernel has moved all that it can. The other end
+/// of a TCP connection delays its last acknowledgement by 40 ms, after which there is room for a
+/// few more bytes. This counts attempts instead of time: on a busy machine they take longer, as
+/// does the kernel's work.
 #[allow(clippy::disallowed_methods, reason = "what it waits for is that nothing happens")]
 pub(crate) fn fill(socket: &Socket) {
     let calm = if socket.as_simulated().is_some() { 1 } else { 100 };
@@ -91,8 +92,8 @@ pub(crate) fn fill(socket: &Socket) {
     }
 }
 
-/// Reads at `peer` until there is room at `socket` again, which was filled. Over TCP there is more under way than fits in
-/// at the other end.
+/// Reads at `peer` until the filled `socket` has room again. With TCP, more data is in transit than
+/// fits at the other end.
 #[track_caller]
 pub(crate) fn make_room(socket: &Socket, peer: &Socket, on: &System) {
     let end = Instant::now() + on.soon();
@@ -104,7 +105,7 @@ pub(crate) fn make_room(socket: &Socket, peer: &Socket, on: &System) {
     }
 }
 
-/// The peer finds that its connection was closed, or reset.
+/// Checks that the peer finds its connection closed or reset.
 #[track_caller]
 pub(crate) fn assert_end_seen(peer: &Socket, on: &System) {
     eventually(on, "the connection is closed", || match peer.read(&mut [0; 4]) {

@@ -1,5 +1,5 @@
-//! Threads that take packets one after the other and say so, as most tests of the concurrency value need
-//! them.
+//! Threads that take packets one by one and report them, as most tests of the concurrency value
+//! need.
 
 use std::cell::Cell;
 use std::sync::{Mutex, mpsc};
@@ -13,8 +13,8 @@ use crate::kit::threads::{End, Gate, hear, settle, take};
 
 /// Threads that take the messages of a port one by one.
 ///
-/// They have numbers from 0, in the order in which they come to wait. A thread says which message it has
-/// taken, with its own number, and then handles it.
+/// They are numbered from 0, in the order in which they begin to wait. A thread reports each
+/// message that it takes, with its own number, and then handles it.
 pub(crate) struct Takers<'a> {
     on: &'a System,
     port: &'a Port<(), usize>,
@@ -29,7 +29,7 @@ impl<'a> Takers<'a> {
         Self { on, port, started: Cell::new(0), say, heard }
     }
 
-    /// Starts so many threads, each when all those before it wait.
+    /// Starts `threads` threads, each when all earlier ones wait.
     pub(crate) fn start<'t>(
         &self,
         scope: &'t Scope<'t, '_>,
@@ -51,31 +51,33 @@ impl<'a> Takers<'a> {
         }
     }
 
-    /// The next message that is taken, with the number of its thread. The time goes on until then.
+    /// Returns the next message taken, with the number of its thread. A simulated clock advances
+    /// meanwhile.
     #[track_caller]
     pub(crate) fn hear(&self, what: &str) -> (usize, usize) {
         hear(self.on, &self.heard, what)
     }
 
-    /// The next message that is taken, for which no time has to pass.
+    /// Returns the next message taken, without advancing a simulated clock.
     #[track_caller]
     pub(crate) fn at_once(&self, what: &str) -> (usize, usize) {
         self.heard.recv_timeout(self.on.soon()).expect(what)
     }
 
-    /// The next message that has been taken already.
+    /// Returns the next message that has already been taken.
     pub(crate) fn heard_already(&self) -> Option<(usize, usize)> {
         self.heard.try_recv().ok()
     }
 
-    /// No thread has taken a message that was not heard of.
+    /// Returns whether no unreported message has been taken.
     pub(crate) fn are_silent(&self) -> bool {
         self.heard.try_recv().is_err()
     }
 }
 
-/// Runs `test` with a port that lets `limit` threads run, with takers on it that `test` starts, and with a gate for
-/// their handlers. When it is over, or has failed, the gate is opened and the takers end.
+/// Runs `test` with a port that lets `limit` threads run, takers for `test` to start, and a gate
+/// for their handlers. At the end of the test, even if it fails, opens the gate and ends the
+/// takers.
 pub(crate) fn with_takers(
     on: &System,
     limit: usize,
@@ -93,8 +95,8 @@ pub(crate) fn with_takers(
 
 /// Sockets that are registered with a port, and threads that take their packets.
 ///
-/// The sockets have numbers from 0, which are their keys. A thread says whose packet it has, and runs with
-/// it until the gate of that socket is open.
+/// The sockets are numbered from 0, which are their keys. A thread reports which socket's packet it
+/// has, and runs with it until that socket's gate is open.
 pub(crate) struct Sockets<'a> {
     on: &'a System,
     port: &'a Port<usize, ()>,
@@ -107,7 +109,7 @@ pub(crate) struct Sockets<'a> {
 }
 
 impl<'a> Sockets<'a> {
-    /// Registers so many sockets, one-shot and level-triggered, for what they have to read.
+    /// Registers `sockets` sockets for IN, one-shot and level-triggered.
     pub(crate) fn of(on: &'a System, port: &'a Port<usize, ()>, sockets: usize) -> Self {
         let (ours, theirs): (Vec<_>, Vec<_>) = (0..sockets).map(|_| on.unix_pair()).unzip();
         for (key, socket) in ours.iter().enumerate() {
@@ -118,17 +120,17 @@ impl<'a> Sockets<'a> {
         Self { on, port, _ours: ours, theirs, gates, say, heard }
     }
 
-    /// Ends the threads when it is dropped.
+    /// Returns a guard that ends the threads when it is dropped.
     pub(crate) fn end(&self) -> End<'_, usize, ()> {
         End::of(self.port, &self.gates)
     }
 
-    /// Starts so many threads, each when those before it wait. They take one packet at a time.
+    /// Starts `threads` threads, each when all earlier ones wait. They take one packet at a time.
     pub(crate) fn start<'t>(&'t self, scope: &'t Scope<'t, '_>, threads: usize) {
         self.start_with_room(scope, threads, 1);
     }
 
-    /// The same, with room for so many packets in the batch of a thread.
+    /// Starts threads as `start` does, with a batch capacity of `room`.
     pub(crate) fn start_with_room<'t>(
         &'t self,
         scope: &'t Scope<'t, '_>,
@@ -138,7 +140,8 @@ impl<'a> Sockets<'a> {
         self.start_and_then(scope, threads, room, || {});
     }
 
-    /// The same, with something that each thread does with a packet behind the gate.
+    /// Starts threads as `start_with_room` does. Each calls `then` with a packet after it has
+    /// passed the gate.
     pub(crate) fn start_and_then<'t>(
         &'t self,
         scope: &'t Scope<'t, '_>,
@@ -164,47 +167,48 @@ impl<'a> Sockets<'a> {
         }
     }
 
-    /// Gives a socket something to read.
+    /// Makes a socket readable.
     #[track_caller]
     pub(crate) fn write(&self, socket: usize) {
         self.theirs[socket].write(b"x").unwrap();
     }
 
-    /// The handlers that run go on, and those that come do not stop.
+    /// Lets running handlers continue, and later ones pass.
     pub(crate) fn open_all(&self) {
         self.gates.iter().for_each(Gate::open);
     }
 
-    /// The next socket whose packet is taken, and by which thread. The time goes on until then.
+    /// Returns the next socket whose packet is taken, and the thread that took it. A simulated
+    /// clock advances meanwhile.
     #[track_caller]
     pub(crate) fn hear(&self, what: &str) -> (usize, ThreadId) {
         hear(self.on, &self.heard, what)
     }
 
-    /// The next socket whose packet is taken, for which no time has to pass.
+    /// Returns the next socket whose packet is taken, without advancing a simulated clock.
     #[track_caller]
     pub(crate) fn at_once(&self) -> (usize, ThreadId) {
         self.heard.recv_timeout(self.on.soon()).expect("a thread takes the packet of a socket")
     }
 
-    /// The next socket whose packet has been taken already.
+    /// Returns the next socket whose packet has already been taken.
     pub(crate) fn heard_already(&self) -> Option<(usize, ThreadId)> {
         self.heard.try_recv().ok()
     }
 
-    /// No thread takes a packet within so much real time.
+    /// Returns whether no thread takes a packet within this real time.
     pub(crate) fn stay_silent(&self, time: Duration) -> bool {
         self.heard.recv_timeout(time).is_err()
     }
 
-    /// No thread has taken a packet that was not heard of.
+    /// Returns whether no unreported packet has been taken.
     pub(crate) fn are_silent(&self) -> bool {
         self.heard.try_recv().is_err()
     }
 }
 
-/// Each port has one seat and two threads. Again and again the handler of one sleeps without a word, until the
-/// other thread has its seat.
+/// Checks ports with one seat and two threads each. Again and again one handler sleeps unannounced
+/// until the other thread has its seat.
 pub(crate) fn each_block_is_noticed(
     on: &System,
     ports: &[Port<(), usize>],

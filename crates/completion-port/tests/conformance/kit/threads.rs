@@ -1,7 +1,7 @@
-//! Threads that wait on a port: how a test starts them, hears of them, and ends them.
+//! Threads that wait on a port: how a test starts them, hears from them, and ends them.
 //!
-//! A handler that *runs* spins here, and one that *blocks* waits for a channel: on the real system
-//! the port looks at the thread, and a simulated kernel is told.
+//! A handler that *runs* spins, and one that *blocks* waits for a channel. On a real system the
+//! port examines the thread. The test scripts a simulated kernel.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{LazyLock, mpsc};
@@ -15,7 +15,7 @@ use completion_port::{Batch, Buffer, Packet, Port};
 use testkit::scheduler::{ThreadNumber, all_sleep};
 use testkit::{LIMIT, System};
 
-/// What keeps a handler running until the test opens it.
+/// Keeps a handler running until the test opens it.
 #[derive(Default)]
 pub(crate) struct Gate(AtomicBool);
 
@@ -24,7 +24,7 @@ impl Gate {
         self.0.store(true, SeqCst);
     }
 
-    /// Spins until the gate is open; the thread counts as running all the time.
+    /// Spins until the gate is open. The thread counts as running all the time.
     pub(crate) fn pass(&self) {
         let begun = Instant::now();
         while !self.0.load(SeqCst) {
@@ -33,7 +33,7 @@ impl Gate {
         }
     }
 
-    /// The same, without a single call of the system.
+    /// Spins as `pass` does, without any system call.
     pub(crate) fn pass_without_a_call(&self) {
         let begun = Instant::now();
         while !self.0.load(SeqCst) {
@@ -43,7 +43,7 @@ impl Gate {
     }
 }
 
-/// Ends a port's threads when the test is over, also if it has failed.
+/// Ends a port's threads at the end of the test, even if it fails.
 pub(crate) struct End<'a, K, M> {
     port: &'a Port<K, M>,
     gates: Vec<&'a Gate>,
@@ -62,9 +62,9 @@ impl<K, M> Drop for End<'_, K, M> {
     }
 }
 
-/// Waits until `condition` holds, bounded by [`System::soon`]; time goes on in steps of a
-/// millisecond on a simulated kernel, and no faster than it really does, so that a thread which gets no
-/// processor for a while does not find that much more time has passed than it could take.
+/// Waits until `condition` holds, at most for [`System::soon`]. A simulated clock advances in steps
+/// of a millisecond, no faster than real time. Otherwise much virtual time might pass while a
+/// thread gets no processor.
 #[track_caller]
 pub(crate) fn eventually(on: &System, what: &str, mut condition: impl FnMut() -> bool) {
     const STEP: Duration = Duration::from_millis(1);
@@ -82,7 +82,8 @@ pub(crate) fn eventually(on: &System, what: &str, mut condition: impl FnMut() ->
     }
 }
 
-/// Where the system tells the port of what has happened a little later: it has, once so many packets are queued. None is taken.
+/// If the system reports events with a delay, waits until `count` packets are queued. Takes none of
+/// them.
 #[track_caller]
 pub(crate) fn let_be_told<K, M, B: Buffer>(port: &Port<K, M, B>, on: &System, count: usize) {
     if on.tells_at_once() {
@@ -95,13 +96,13 @@ pub(crate) fn let_be_told<K, M, B: Buffer>(port: &Port<K, M, B>, on: &System, co
     });
 }
 
-/// The time by the clock of `on`.
+/// Returns the time according to the clock of `on`.
 pub(crate) fn now(on: &System) -> Duration {
     static BEGUN: LazyLock<Instant> = LazyLock::new(Instant::now);
     on.kernel().map_or_else(|| BEGUN.elapsed(), |kernel| kernel.now())
 }
 
-/// Checks that `condition` holds all the time for [`System::quiet`], while `waiting` threads wait.
+/// Checks that `condition` holds throughout [`System::quiet`], while `waiting` threads wait.
 #[track_caller]
 pub(crate) fn stays(on: &System, waiting: usize, what: &str, mut condition: impl FnMut() -> bool) {
     match on.kernel() {
@@ -127,10 +128,11 @@ pub(crate) fn stays(on: &System, waiting: usize, what: &str, mut condition: impl
     }
 }
 
-/// Waits until exactly `count` threads wait on `port`, and sleep. No time passes on a simulated kernel.
+/// Waits until exactly `count` threads wait on `port` and sleep. A simulated clock does not
+/// advance.
 ///
-/// A thread counts as waiting some time before it sleeps in the kernel, and the kernel releases threads in the order in
-/// which they went to sleep.
+/// A thread counts as waiting some time before it sleeps in the kernel, and the kernel releases
+/// threads in the order in which they fell asleep.
 #[track_caller]
 pub(crate) fn settle<K, M>(on: &System, port: &Port<K, M>, count: usize) {
     let begun = Instant::now();
@@ -143,7 +145,8 @@ pub(crate) fn settle<K, M>(on: &System, port: &Port<K, M>, count: usize) {
     }
 }
 
-/// Whether all threads that wait on `port` sleep in the kernel of this machine. [`settle`] asks a simulated one.
+/// Returns whether all threads that wait on `port` sleep in this machine's kernel. [`settle`] asks
+/// a simulated one.
 #[cfg(target_os = "linux")]
 fn who_waits_sleeps<K, M>(on: &System, port: &Port<K, M>) -> bool {
     let threads = port.thread_stats().into_iter();
@@ -152,26 +155,27 @@ fn who_waits_sleeps<K, M>(on: &System, port: &Port<K, M>) -> bool {
     on.kernel().is_some() || all_sleep(&numbers.map(ThreadNumber::of).collect::<Vec<_>>())
 }
 
-/// Other systems do not tell.
+/// Other systems don't report that.
 #[cfg(not(target_os = "linux"))]
 fn who_waits_sleeps<K, M>(_: &System, _: &Port<K, M>) -> bool {
     true
 }
 
-/// Takes one message; `None` once the port is closed.
+/// Takes one message. Returns `None` once the port is closed.
 pub(crate) fn take<M>(port: &Port<impl Sized, M>) -> Option<M> {
     let mut batch = Batch::with_capacity(1);
     loop {
         match port.wait(&mut batch, None).ok()?.next() {
             Some(Packet::Posted(message)) => return Some(message),
             Some(_) => panic!("no message, but something else"),
-            // Taken back before this thread came to it, and the port was closed then.
+            // Another thread took the packet back before this one reached it, and the port may be
+            // closed.
             None => {}
         }
     }
 }
 
-/// The message that a thread tells the test, which waits for it on either clock.
+/// Returns the next value that a thread sends to the test, waiting on either clock.
 #[track_caller]
 pub(crate) fn hear<T>(on: &System, heard: &mpsc::Receiver<T>, what: &str) -> T {
     let mut said = None;
@@ -182,15 +186,14 @@ pub(crate) fn hear<T>(on: &System, heard: &mpsc::Receiver<T>, what: &str) -> T {
     said.unwrap()
 }
 
-/// Marks `thread` as one that sleeps in the kernel, or does not, where the port cannot see for
-/// itself.
+/// Marks `thread` as asleep or awake in a simulated kernel, where the port can't find out itself.
 pub(crate) fn script(on: &System, thread: ThreadId, asleep: bool) {
     if let Some(kernel) = on.kernel() {
         kernel.set_thread_asleep(thread, asleep);
     }
 }
 
-/// As [`eventually`], but a simulated clock stands still.
+/// Waits as [`eventually`] does, without advancing a simulated clock.
 #[track_caller]
 pub(crate) fn eventually_without_time(
     on: &System,
@@ -204,8 +207,7 @@ pub(crate) fn eventually_without_time(
     }
 }
 
-/// Lets a thread, which then leaves, take so many packets that take so long that the port expects the
-/// next ones to be long as well.
+/// Lets a thread take enough long packets for the port to expect long ones. The thread then leaves.
 pub(crate) fn make_packets_long<K: Send, M: Send + Default>(on: &System, port: &Port<K, M>) {
     const PACKET: Duration = Duration::from_micros(50);
     let handle = || match on.kernel() {
@@ -230,8 +232,8 @@ pub(crate) fn make_packets_long<K: Send, M: Send + Default>(on: &System, port: &
     });
 }
 
-/// On the first of two ports, each with a limit of one, a thread takes a packet and does `what` with
-/// the second; then another thread gets the next packet.
+/// On the first of two ports with a limit of one each, a thread takes a packet and calls `what`
+/// with the second port. Checks that another thread then gets the next packet.
 pub(crate) fn a_seat_is_freed_by(
     on: &System,
     [port, other]: [Port<(), usize>; 2],
@@ -263,15 +265,15 @@ pub(crate) fn a_seat_is_freed_by(
         port.post(1).unwrap();
         stays(on, 1, "the seat is taken", || port.stats().queued == 1);
         gate.open();
-        // Known at once: the clock of a simulated kernel stands still.
+        // The port knows immediately: a simulated clock does not advance.
         assert_eq!(heard.recv_timeout(on.soon()).expect("the seat is not freed"), 1);
-        // Where the first one sleeps on its way out, the second one need not wait for it to be gone.
+        // If the first thread sleeps while it exits, the second need not wait until it is gone.
         eventually(on, "only the second is left", || {
             let stats = port.stats();
             (stats.parked, stats.running, stats.queued) == (1, 0, 0)
         });
         other.close();
-        // A panic was the test's own.
+        // Any panic is the test's own.
         let _ = first.join();
     });
 }

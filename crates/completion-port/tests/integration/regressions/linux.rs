@@ -1,4 +1,5 @@
-//! Defects that only Linux shows: numbers are given out at once there, and pipes opened anew by their names.
+//! Fixed defects that only Linux shows: it reuses numbers immediately, and lets pipes be reopened
+//! by path.
 
 use std::fs::File;
 use std::io::Write;
@@ -11,8 +12,8 @@ use completion_port::{
     Batch, FileEngine, Interest, OneShot, Operation, Outcome, Packet, Port, Registration,
 };
 
-/// Of a file the kernel does not say whether it is in the set already. The port said so instead, of a registration the
-/// descriptor of which had been closed.
+/// The kernel doesn't report whether a file is already in the set. The port wrongly reported that
+/// it was, because of a registration whose descriptor had been closed.
 #[test]
 fn a_file_gets_the_number_of_a_socket_that_was_closed() {
     let any = || File::open("/proc/self/exe").unwrap();
@@ -28,13 +29,14 @@ fn a_file_gets_the_number_of_a_socket_that_was_closed() {
             drop(port.associate(file).unwrap());
             return;
         }
-        // Another test was faster to take the number.
+        // Another test took the number first.
     }
     panic!("the number was never the file's");
 }
 
-/// A pipe that the program has made non-blocking failed a read at once, where threads did it. An offset beyond all others
-/// failed the first read, though a pipe has no positions.
+/// With threads as the file engine, a read of a pipe that the program had made non-blocking failed
+/// immediately. An offset above the maximum also failed the first read, though a pipe has no
+/// positions.
 #[test]
 fn a_read_of_a_non_blocking_pipe_waits() {
     const O_NONBLOCK: i32 = 0o4000;
