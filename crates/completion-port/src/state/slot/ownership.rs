@@ -314,8 +314,8 @@ impl Word {
         }
     }
 
-    /// Enables the slot only for what is requested in addition to its filter. Its key must be in
-    /// its cell.
+    /// Enables the slot only for the events that were requested in addition to its filter. Its key
+    /// must be in its cell.
     fn enabled_for_that_alone(self, poll: u32) -> (Self, SlotStep) {
         self.enabled(Mode { interest: self.besides(), ..self.mode() }, poll)
     }
