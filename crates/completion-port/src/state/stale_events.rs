@@ -24,8 +24,8 @@ impl StaleEvents {
         self.count += count;
     }
 
-    /// Returns whether there are so many stale events, compared with `registrations`, that the set
-    /// should be replaced.
+    /// Returns whether the set should be replaced: most of its edges are stale, given this many
+    /// `registrations`.
     #[inline]
     pub(crate) fn are_many(&self, registrations: usize) -> bool {
         self.count > MANY.max(registrations)
