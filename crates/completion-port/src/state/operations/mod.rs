@@ -23,7 +23,7 @@
 //! | `alone` | the steps of a lone operation |
 //! | `list` | operations in the order of their starts |
 //! | `queue` | one direction of a registration |
-//! | `queues` | all operations of a registration: in operation queues, on files, and carried out by the system |
+//! | `queues` | all operations of a registration: in queues, on files, or done by the system |
 //! | `entry` | the state of a registration's operations besides its slot |
 
 mod alone;

@@ -22,7 +22,7 @@ pub(super) enum Phase {
     Ended = 4,
     /// The back end has it.
     Submitted = 5,
-    /// The word of its slot says whether it waits or a thread has its node.
+    /// It waits, or a thread has its node: see the word of its slot.
     Lone = 6,
 }
 
@@ -188,8 +188,8 @@ impl Op {
         self.claim.store(claim(self.uses(), reason), Relaxed);
     }
 
-    /// Sets the end reason of this use, unless one is set already. Returns false if the use is
-    /// over.
+    /// Sets the end reason of this use, unless one is set already. Returns false if this use has
+    /// ended.
     pub(super) fn set_reason_if_none(&self, uses: u32, reason: EndReason) -> bool {
         let (expected, wanted) = (claim(uses, EndReason::Done), claim(uses, reason));
         match self.claim.compare_exchange(expected, wanted, AcqRel, Acquire) {
