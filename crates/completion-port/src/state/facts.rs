@@ -6,8 +6,8 @@ use super::moment::Moment;
 use crate::types::interest::{Direction, Interest};
 use crate::types::source::Descriptor;
 
-/// What a kernel says of a descriptor at one moment, in the terms of `epoll_ctl(2)` and `poll(2)`.
-/// The bits are those of the former, so that an edge needs no translation on Linux.
+/// What a kernel reports of a descriptor at one moment, in the terms of `epoll_ctl(2)` and
+/// `poll(2)`. The bits are those of the former, so that an edge needs no translation on Linux.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 #[repr(transparent)]
 pub(crate) struct Facts(u32);
@@ -145,8 +145,7 @@ impl Direction {
     }
 }
 
-/// An edge from the kernel: the facts that hold now, and the name chosen by the back end's caller.
-/// The layout is that of Linux.
+/// An edge from the kernel, in the memory layout of Linux.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 #[cfg_attr(target_arch = "x86_64", repr(packed))]
@@ -157,7 +156,7 @@ pub(crate) struct Edge {
     pub(crate) name: u64,
 }
 
-/// A question to the kernel about what holds now, and its answer.
+/// A question to the kernel about the current facts, and its answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Probe {
     /// The descriptor in question.

@@ -26,9 +26,9 @@ impl Op {
         self.phase() == Phase::Lone
     }
 
-    /// Returns why the lone operation must end, unless it ends on its own first. The caller must
-    /// have changed the slot's word before; a thread that cancels it changes the word afterwards.
-    /// So at least one of the two sees the other.
+    /// Returns why the lone operation must end, unless it ends on its own first. A thread that
+    /// cancels it sets the end reason before it changes the slot's word. A thread that releases its
+    /// node changes the word before it calls this. So at least one of the two sees the other.
     #[inline]
     pub(crate) fn cancelled(&self) -> Option<EndReason> {
         Some(self.reason()).filter(|reason| *reason != EndReason::Done)

@@ -173,8 +173,9 @@ impl Schedule {
         looks
     }
 
-    /// Starts the search, after any look. The worker is parked if others have arrived since it last
-    /// left and will soon return.
+    /// Starts the search, after a look if there was one, and decides whether the worker rests. It
+    /// rests only if another worker has arrived since it left, no message is waiting, and the
+    /// others suffice according to the controller.
     #[inline]
     fn begin(&self, turn: &mut Turn, port: &impl SchedulePort) {
         turn.asked = self.asked;
@@ -289,7 +290,8 @@ impl Schedule {
             (Some(_), _) => return None,
             _ => {
                 let worker = self.workers.appoint()?;
-                // If this is the last worker in the kernel's wait, it must go back there.
+                // The watchdog must not defer if a worker is in the kernel's wait: it may be the
+                // watchdog itself, which must go back there.
                 self.watchdog.is_appointed(self.workers.in_kernel() == 0);
                 worker
             }

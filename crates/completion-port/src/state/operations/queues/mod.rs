@@ -181,8 +181,8 @@ impl OpQueues {
             }
             queue.note_edge();
             if !slot.word().is_known_ready(direction.facts()) {
-                // An attempt that ended after the slot noted the edge has found the direction
-                // blocked before that edge.
+                // An attempt that ended after the slot noted the edge has cleared this, although
+                // what it found is older than the edge.
                 slot.know(direction.facts(), true);
             }
             due[direction as usize] = queue.next_due(ops);

@@ -80,7 +80,7 @@ impl Does {
     }
 }
 
-/// A virtual thread, in the place of its worker's number.
+/// A virtual thread. Its index is the number of its worker.
 #[derive(Debug)]
 pub(super) struct Thread {
     pub(super) does: Does,
