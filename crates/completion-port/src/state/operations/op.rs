@@ -37,8 +37,8 @@ pub(crate) enum EndReason {
     Gone = 3,
 }
 
-/// One operation. Changes require the lock of its registration's [`OpEntry`], with these
-/// exceptions:
+/// One operation. Changes require the lock of its registration's [`OpEntry`](super::OpEntry), with
+/// these exceptions:
 /// - The link and the step from due to tried belong to the thread that has the node.
 /// - The thread that starts it sets beforehand whether it is a task.
 /// - A lone operation is started and completed without the lock, by the thread that owns its node.
@@ -49,7 +49,7 @@ pub(crate) enum EndReason {
 pub(crate) struct Op {
     /// The next node of the list that it is in.
     pub(crate) link: AtomicU32,
-    /// The previous operation in the [`OpList`] that it is in.
+    /// The previous operation in the [`OpList`](super::list::OpList) that it is in.
     back: AtomicU32,
     /// The slot of its registration.
     slot: AtomicU32,

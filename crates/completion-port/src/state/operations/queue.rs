@@ -20,7 +20,7 @@ pub(super) struct OpQueue {
     begun: u32,
     /// When to try the first operation again, if it needs something that no edge announces.
     retry: Moment,
-    /// The resource that no edge announces became available during the current attempt.
+    /// A resource that no edge announces became available during the current attempt.
     is_pulled_in: bool,
 }
 
@@ -161,8 +161,8 @@ impl OpQueue {
     }
 
     /// Makes the first waiting operation due if its retry is at `now` or earlier, or if it waits
-    /// only for its turn. Returns its node, which the caller queues, and otherwise the time of its
-    /// retry.
+    /// only for its turn. Returns its node or `NIL`, and the time of a later retry. The caller
+    /// queues the node.
     pub(super) fn ring(&mut self, ops: &impl OpTable, now: Moment) -> (Node, Moment) {
         let mut due = NIL;
         if self.retry <= now || self.begins_unasked(ops) {

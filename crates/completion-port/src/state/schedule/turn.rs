@@ -28,7 +28,8 @@ pub(crate) enum Action {
     Check,
     /// Ask the kernel for edges without waiting. With `grow`, make room for more edges first.
     Ask { grow: bool },
-    /// Ask the system about another worker, and pass the answer to [`Schedule::answer`].
+    /// Ask the system about another worker, and pass the answer to
+    /// [`Schedule::answer`](super::Schedule::answer).
     Query(Query),
     /// Sleep in the kernel's wait for edges, for at most this long.
     Poll(Option<Duration>),

@@ -194,7 +194,9 @@ impl Word {
         if ended || facts.any(Facts::ERR | Facts::HUP | Facts::URGENT) {
             word = word.with(RECHECK);
         }
-        // Every edge is news, unless it answers a question to a one-shot reactor.
+        // An error or hang-up is new if the kernel says so, or if it watches a direction that is in
+        // use. A one-shot reactor counts as watching none, since it repeats them whenever it is
+        // asked.
         let is_news = facts.has(Facts::NEWS) || word.wanted_directions().any(word.watched());
         if facts.any(Facts::ERR | Facts::HUP) && is_news {
             word = word.without(REPORTED);
