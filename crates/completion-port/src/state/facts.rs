@@ -1,4 +1,4 @@
-//! The words in which a back end reports to the engine what a kernel said.
+//! The types with which a back end reports to the engine what a kernel said.
 
 use std::fmt;
 
@@ -6,14 +6,14 @@ use super::moment::Moment;
 use crate::types::interest::{Direction, Interest};
 use crate::types::source::Descriptor;
 
-/// What a kernel says of a descriptor at one moment, in the words of `epoll_ctl(2)` and `poll(2)`, with the
-/// bits of the former, so that on Linux an edge needs no translation.
+/// What a kernel reports of a descriptor at one moment, in the terms of `epoll_ctl(2)` and
+/// `poll(2)`. The bits are those of the former, so that an edge needs no translation on Linux.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 #[repr(transparent)]
 pub(crate) struct Facts(u32);
 
 impl Facts {
-    /// Nothing holds.
+    /// No fact holds.
     pub(crate) const NONE: Self = Self(0);
     /// A read or an accept would not block.
     pub(crate) const IN: Self = Self(0x1);
@@ -21,70 +21,72 @@ impl Facts {
     pub(crate) const OUT: Self = Self(0x4);
     /// The peer has shut its writing half, or the whole connection.
     pub(crate) const RDHUP: Self = Self(0x2000);
-    /// Both halves are shut, the other end of a pipe is gone, or a stream was never connected.
+    /// Both halves are shut, the other end of a pipe is closed, or a stream was never connected.
     pub(crate) const HUP: Self = Self(0x10);
     /// An error is pending.
     pub(crate) const ERR: Self = Self(0x8);
     /// The number names nothing: the descriptor was closed.
     pub(crate) const CLOSED: Self = Self(0x20);
-    /// Urgent data has come, and its mark was not read past: a read stops at the mark, whatever
-    /// lies behind it.
+    /// Urgent data has arrived, and nobody has read past its mark. A read stops at the mark, even
+    /// if more data follows.
     pub(crate) const URGENT: Self = Self(0x2);
 
-    /// The error or the hang-up reported with this is new: an edge-triggered kernel reports each of them once.
+    /// The error or hang-up reported with this is new. An edge-triggered kernel reports each of
+    /// them once.
     pub(crate) const NEWS: Self = Self(1 << 16);
 
-    /// What is not simply readiness.
+    /// Every fact other than readiness.
     pub(crate) const RARE: Self = Self(!(Self::IN.0 | Self::OUT.0));
 
-    /// The bits.
     #[allow(dead_code, reason = "for systems whose kernel has the same bits")]
     pub(crate) const fn bits(self) -> u32 {
         self.0
     }
 
-    /// The facts that tell of an interest's directions.
+    /// Returns the facts for the directions of an interest.
     #[inline]
     pub(crate) const fn asked_by(interest: Interest) -> Self {
         Self::of_directions((interest.bits() & 0b11) as u64)
     }
 
-    /// Whether every fact of `other` is among these.
+    /// Returns whether every fact of `other` is among these.
     pub(crate) const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// The directions in which something is ready, as the bits of an interest in them.
+    /// Returns the ready directions, as bits of an interest.
     #[inline]
     pub(crate) const fn directions(self) -> u32 {
         self.0 & Self::IN.0 | (self.0 & Self::OUT.0) >> 1
     }
 
-    /// The facts for an interest's directions, which are its lowest bits.
+    /// Returns the facts for the directions in the lowest bits of an interest.
     #[inline]
     pub(crate) const fn of_directions(bits: u64) -> Self {
         Self((bits & 0b01) as u32 | ((bits & 0b10) as u32) << 1)
     }
 
-    /// Whether the object is connected, listening or needs no connection: a stream that is being connected
-    /// shows nothing, one that is not connected a hang-up.
+    /// Returns whether the object is connected, listening or needs no connection. A connecting
+    /// stream shows nothing, and an unconnected one a hang-up.
     pub(crate) const fn tell_of_life(self) -> bool {
         self.any(Self(Self::IN.0 | Self::OUT.0)) && !self.any(Self::HUP)
     }
 
-    /// Whether a file of the kernel that [reports changes](crate::backend::reactor::Reactor::reports_changes) may say this.
+    /// Returns whether these facts may come from a kernel file that [reports
+    /// changes](crate::backend::reactor::Reactor::reports_changes).
     #[inline]
     pub(crate) const fn may_be_change(self) -> bool {
         self.any(Self(Self::ERR.0 | Self::URGENT.0)) && !self.any(Self(Self::HUP.0 | Self::RDHUP.0))
     }
 
-    /// What such a file has reported: to a registration that `reads`, that it can be read again.
+    /// Translates an edge of such a file. A registration that `reads` learns that the file can be
+    /// read again.
     pub(crate) const fn of_change(self, reads: bool) -> Self {
         let hidden = if reads { Self::ERR.0 | Self::URGENT.0 } else { Self::URGENT.0 };
         Self(self.0 & !hidden | if reads { Self::IN.0 } else { 0 })
     }
 
-    /// Whether any fact of `other` is among these.
+    /// Returns whether any fact of `other` is among these.
     pub(crate) const fn any(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
@@ -143,68 +145,67 @@ impl Direction {
     }
 }
 
-/// One edge that the kernel reported: what holds now, and the name given at the back end. It lies as
-/// Linux writes it.
+/// An edge from the kernel, in the memory layout of Linux.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 #[cfg_attr(target_arch = "x86_64", repr(packed))]
 pub(crate) struct Edge {
-    /// What the kernel reported.
+    /// The facts that the kernel reported.
     pub(crate) facts: Facts,
     /// The name given when the descriptor was attached.
     pub(crate) name: u64,
 }
 
-/// One question "what holds now?", and its answer.
+/// A question to the kernel about the current facts, and its answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Probe {
-    /// The descriptor asked about.
+    /// The descriptor in question.
     pub(crate) descriptor: Descriptor,
     /// The answer; [`Facts::CLOSED`] if the number names nothing.
     pub(crate) facts: Facts,
 }
 
-/// What kind of object a descriptor names, as far as hang-ups depend on it.
+/// The kind of object that a descriptor names. The meaning of a hang-up depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DescriptorKind {
-    /// A socket that carries a stream.
+    /// A stream socket.
     Stream,
-    /// A socket that carries a sequence of records over a connection. A record may be empty, and then nothing tells it from
-    /// the end but the order in which they are read.
+    /// A socket for sequences of records over a connection. A record may be empty. Only the order
+    /// of reading tells such a record from the end.
     Records,
-    /// A socket that carries datagrams.
+    /// A datagram socket.
     Datagram,
-    /// Not a socket: a pipe, a terminal, an event, timer, signal or process descriptor.
+    /// Not a socket: a pipe, a terminal, or an event, timer, signal or process descriptor.
     NoSocket,
 }
 
 impl DescriptorKind {
-    /// Whether it is a socket that has a connection.
+    /// Returns whether this is a socket that has a connection.
     pub(crate) const fn is_connected(self) -> bool {
         matches!(self, Self::Stream | Self::Records)
     }
 }
 
-/// What has ended of a descriptor whose unread bytes are asked about.
+/// Which end a check has seen before it asks for the number of unread bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AtEnd {
-    /// The peer's half, or both.
+    /// The peer has ended its half, or both.
     Peer,
-    /// The own reading half.
+    /// This process has shut its reading half.
     Own,
-    /// An error is pending, which a read may take.
+    /// An error is pending, which a read may clear.
     Failed,
 }
 
-/// Whether a thread is on a processor, or would be if one were free.
+/// Whether a thread is runnable or asleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(dead_code, reason = "for systems that tell")]
 pub(crate) enum Presence {
     /// It runs, or was preempted.
     Awake,
-    /// It sleeps in the kernel, since that time on the back end's clock.
+    /// It sleeps in the kernel.
     Asleep {
-        /// When it went to sleep.
+        /// When it went to sleep, on the back end's clock.
         since: Moment,
     },
 }

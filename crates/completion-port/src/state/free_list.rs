@@ -1,11 +1,11 @@
-//! Which numbers of an [arena](crate::memory::arena) are free.
+//! The free numbers of an [arena](crate::memory::arena).
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::queue::{Links, NIL, Node, POSTED};
 use crate::memory::arena::FIRST;
 
-/// Numbers that are linked with each other, from the first to the last.
+/// Numbers that are linked to each other, from `first` to `last`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Linked {
     pub(crate) first: u32,
@@ -13,7 +13,8 @@ pub(crate) struct Linked {
     pub(crate) count: usize,
 }
 
-/// Which numbers of an arena are free: those given back, newest first, then those never used.
+/// The free numbers of an arena. Returned numbers are used first, the newest before the others, and
+/// then those that were never used.
 #[derive(Debug)]
 pub(crate) struct FreeList {
     first: Node,
@@ -26,8 +27,8 @@ impl FreeList {
         Self { first: NIL, unused: 0, in_use: 0 }
     }
 
-    /// A free number; `reserve` is asked before one is used for the first time. `mark` turns the
-    /// number into the node's name.
+    /// Takes a free number. Calls `reserve` before a number is used for the first time. `mark`
+    /// turns the number into a node.
     #[inline]
     pub(crate) fn take(
         &mut self,
@@ -51,14 +52,14 @@ impl FreeList {
         Some(number)
     }
 
-    /// Gives a number back.
+    /// Returns a number to the list.
     pub(crate) fn give_back(&mut self, links: &impl Links, mark: Node, number: u32) {
         links.link(number | mark).store(self.first, Relaxed);
         self.first = number;
         self.in_use -= 1;
     }
 
-    /// Gives all of these numbers back; the first of them is taken first.
+    /// Returns several numbers to the list. The first of them is taken first.
     #[inline]
     pub(crate) fn give_back_all(&mut self, links: &impl Links, mark: Node, numbers: Linked) {
         links.link(numbers.last | mark).store(self.first, Relaxed);
@@ -66,18 +67,18 @@ impl FreeList {
         self.in_use -= numbers.count;
     }
 
-    /// Gives a number up for good: it is never taken again.
+    /// Retires a number: it is never taken again.
     pub(crate) fn retire(&mut self) {
         self.in_use -= 1;
     }
 
-    /// How many numbers are in use.
+    /// Returns how many numbers are in use.
     #[inline]
     pub(crate) fn in_use(&self) -> usize {
         self.in_use
     }
 
-    /// All numbers below this one have been used at some time.
+    /// Returns the lowest number that was never used.
     pub(crate) fn highest(&self) -> u32 {
         self.unused
     }

@@ -1,7 +1,8 @@
-//! What the port knows, without a system call, a clock or a type of any system.
+//! The state of a port, without system calls, clocks or types of any system.
 //!
-//! Facts and times come in as arguments; what is to be done comes back as a value. The tables in
-//! docs/design/SLOT.md and THREADS.md specify [`slot`] and [`schedule`]; the model checker runs both.
+//! Facts and times are arguments, and the next step for the caller is a return value. The tables in
+//! docs/design/SLOT.md and docs/design/THREADS.md specify [`slot`] and [`schedule`]. The model
+//! checker runs both.
 
 pub(crate) mod deadline;
 pub(crate) mod facts;

@@ -1,12 +1,12 @@
-//! A point in time, so that none is mistaken for a span.
+//! A point in time, as a type that cannot be confused with a duration.
 
 use std::ops::{Add, AddAssign, Sub};
 use std::time::Duration;
 
-/// What a host's clock shows: nanoseconds since some fixed moment, enough for 584 years.
+/// A reading of a host's clock: nanoseconds since some fixed moment, enough for 584 years.
 ///
-/// A span between two moments is a [`Duration`]; where a policy calculates with spans they are nanoseconds in
-/// a `u64`. Sums and differences stop at the first and the last moment instead of wrapping.
+/// The time between two moments is a [`Duration`], or nanoseconds in a `u64` where a policy
+/// calculates with it. Sums and differences saturate at the first and last moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Moment(u64);
 
@@ -17,37 +17,37 @@ impl Moment {
     /// Later than any other moment.
     pub(crate) const NEVER: Self = Self(u64::MAX);
 
-    /// The moment this many nanoseconds after the fixed one.
+    /// Returns the moment this many nanoseconds after the fixed one.
     #[inline]
     pub(crate) const fn from_nanoseconds(nanoseconds: u64) -> Self {
         Self(nanoseconds)
     }
 
-    /// Nanoseconds since the fixed moment, for an atomic or for arithmetic.
+    /// Returns the nanoseconds since the fixed moment, for an atomic or for arithmetic.
     #[inline]
     pub(crate) const fn nanoseconds(self) -> u64 {
         self.0
     }
 
-    /// The time from `earlier` to this moment; zero if `earlier` is the later one.
+    /// Returns the time since `earlier`, or zero if `earlier` is later.
     #[inline]
     pub(crate) const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.nanoseconds_since(earlier))
     }
 
-    /// The same in nanoseconds.
+    /// Returns the nanoseconds since `earlier`, or zero if `earlier` is later.
     #[inline]
     pub(crate) const fn nanoseconds_since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// The moment this many nanoseconds after this one.
+    /// Returns the moment this many nanoseconds later.
     #[inline]
     pub(crate) const fn after(self, nanoseconds: u64) -> Self {
         Self(self.0.saturating_add(nanoseconds))
     }
 
-    /// This moment and a span; `None` if no clock shows that.
+    /// Adds a duration. Returns `None` if the result is out of range.
     pub(crate) fn checked_add(self, span: Duration) -> Option<Self> {
         let nanoseconds = u64::try_from(span.as_nanos()).ok()?;
         self.0.checked_add(nanoseconds).map(Self)

@@ -1,16 +1,16 @@
-//! A first-in first-out list of nodes that lie elsewhere.
+//! A first-in first-out list of nodes that are stored elsewhere.
 //!
-//! A node is a slot or a posted message, named by a number; the list uses the link that lies beside
-//! it. So queueing a packet allocates nothing, and the queue never has more nodes than there are
-//! registrations and posted messages. A node stands in one list at a time. The owner of the node
-//! (see [`slot`](super::slot)) decides in which.
+//! A node is a slot, a posted message or an operation, identified by a number. The list uses the
+//! link stored with the node, so queueing a packet never allocates, and the queue never has more
+//! nodes than there are registrations, messages and operations. A node is in one list at a time.
+//! The owner of the node (see [`slot`](super::slot)) decides in which.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::sync::AtomicU32;
 
-/// The number of a node: a slot's index, a posted message's with [`POSTED`] set, or an operation's with
-/// [`OP`].
+/// The number of a node: a slot's index, a posted message's with [`POSTED`] set, or an operation's
+/// with [`OP`].
 pub(crate) type Node = u32;
 
 /// No node.
@@ -19,42 +19,43 @@ pub(crate) const NIL: Node = u32::MAX;
 /// Set in the number of a posted message.
 pub(crate) const POSTED: Node = 1 << 31;
 
-/// Set in the number of an operation: [`POSTED`], so that one look tells that a node is no slot, and a bit
-/// that no message's number has.
+/// Set in the number of an operation: [`POSTED`], so that a single test tells a slot from any other
+/// node, and a bit that no message's number has.
 pub(crate) const OP: Node = POSTED | 1 << 30;
 
-/// Set, beside [`POSTED`], in the number of a message that tells of an operation: no thread has posted it to
-/// have it handled by another one.
+/// Set, together with [`POSTED`], in the number of a message that reports an operation. No thread
+/// has posted it for another thread to handle.
 pub(crate) const TELLS: Node = 1 << 29;
 
-/// Of operations there are fewer than this.
+/// Operations have numbers below this.
 pub(crate) const MOST: u32 = 1 << 30;
 
-/// Records of operations have numbers below this. The two numbers above mean something else in an operation queue.
+/// An `Op` has an index below this. The two numbers from here on mean something else in an
+/// operation queue.
 pub(crate) const MOST_OPS: u32 = MOST - 2;
 
-/// Of messages there are fewer than this.
+/// Messages have numbers below this.
 pub(crate) const MOST_MESSAGES: u32 = TELLS;
 
-/// The cell of a message, from its node.
+/// Returns the cell of a message, from its node.
 #[inline]
 pub(crate) fn cell_of(node: Node) -> u32 {
     node & !(POSTED | TELLS)
 }
 
-/// Whether a node that is no slot is an operation.
+/// Returns whether a node that is not a slot is an operation.
 #[inline]
 pub(crate) fn is_op(node: Node) -> bool {
     node & OP == OP && node != NIL
 }
 
-/// Where the links lie.
+/// Access to the links of nodes.
 pub(crate) trait Links {
-    /// The link of `node`.
+    /// Returns the link of `node`.
     fn link(&self, node: Node) -> &AtomicU32;
 }
 
-/// A list that is being made by a thread that has the link of each node at hand.
+/// Builds a list in a thread that already has a reference to each node's link.
 #[derive(Debug)]
 pub(crate) struct NodeListBuilder<'l> {
     list: NodeList,
@@ -66,7 +67,7 @@ impl<'l> NodeListBuilder<'l> {
         Self { list: NodeList::new(), last: None }
     }
 
-    /// Puts `node` at the end.
+    /// Appends `node`.
     #[inline]
     pub(crate) fn push(&mut self, node: Node, link: &'l AtomicU32) {
         link.store(NIL, Relaxed);
@@ -79,14 +80,14 @@ impl<'l> NodeListBuilder<'l> {
         self.list.len += 1;
     }
 
-    /// The list as it is.
+    /// Returns the finished list.
     #[inline]
     pub(crate) fn into_list(self) -> NodeList {
         self.list
     }
 }
 
-/// A list of nodes, in order. The links are not part of it: every call is given them.
+/// An ordered list of nodes. The links are not part of it: every method takes them as an argument.
 #[derive(Debug)]
 pub(crate) struct NodeList {
     head: Node,
@@ -109,7 +110,7 @@ impl NodeList {
         self.len == 0
     }
 
-    /// Puts `node` at the end.
+    /// Appends `node`.
     #[inline]
     pub(crate) fn push(&mut self, links: &impl Links, node: Node) {
         links.link(node).store(NIL, Relaxed);
@@ -122,7 +123,7 @@ impl NodeList {
         self.len += 1;
     }
 
-    /// Takes the first node.
+    /// Removes and returns the first node.
     #[inline]
     pub(crate) fn pop(&mut self, links: &impl Links) -> Option<Node> {
         if self.head == NIL {
@@ -137,8 +138,8 @@ impl NodeList {
         Some(node)
     }
 
-    /// Takes the first `count` nodes, or all if there are fewer.
-    // Each wait does this: a call would cost as much as what is called.
+    /// Removes and returns the first `count` nodes, or all if there are fewer.
+    // Each wait does this: the function call would cost as much as its body.
     #[inline(always)]
     pub(crate) fn split(&mut self, links: &impl Links, count: usize) -> Self {
         if count == 0 {
@@ -158,8 +159,8 @@ impl NodeList {
         Self { head, tail, len: count }
     }
 
-    /// Puts all of `other` at the end, in its order.
-    // As `split`.
+    /// Appends all nodes of `other`, in their order.
+    // For the same reason as `split`.
     #[inline(always)]
     pub(crate) fn append(&mut self, links: &impl Links, other: Self) {
         if other.head == NIL {
@@ -174,20 +175,20 @@ impl NodeList {
         self.len += other.len;
     }
 
-    /// Puts all of `other` in front, in its order.
+    /// Prepends all nodes of `other`, in their order.
     pub(crate) fn prepend(&mut self, links: &impl Links, mut other: Self) {
         let rest = std::mem::replace(self, Self::new());
         other.append(links, rest);
         *self = other;
     }
 
-    /// The first node, for a list that is handed over by its head alone: a chain.
+    /// Returns the first node, which alone represents the list: a chain.
     #[inline]
     pub(crate) fn into_head(self) -> Node {
         self.head
     }
 
-    /// The list that begins with `head`, which no other thread has.
+    /// Rebuilds the list that begins with `head`. No other thread may have it.
     pub(crate) fn from_head(links: &impl Links, head: Node) -> Self {
         if head == NIL {
             return Self::new();
@@ -203,18 +204,19 @@ impl NodeList {
         }
     }
 
-    /// Whether the first node is a posted message, and not one that tells of an operation.
+    /// Returns whether the first node is a posted message, except one that reports an operation.
     #[inline]
     pub(crate) fn begins_with_post(&self) -> bool {
         self.head & (OP | TELLS) == POSTED
     }
 
-    /// Whether `holds` is true of some node.
+    /// Returns whether `holds` is true for any node.
     pub(crate) fn any(&self, links: &impl Links, holds: impl Fn(Node) -> bool) -> bool {
         Self::any_from(links, self.head, holds)
     }
 
-    /// The same of the list that begins with `head`, which no other thread changes meanwhile.
+    /// Returns whether `holds` is true for any node of the list that begins with `head`. No other
+    /// thread may change the list during the call.
     pub(crate) fn any_from(links: &impl Links, head: Node, holds: impl Fn(Node) -> bool) -> bool {
         let mut here = head;
         while here != NIL && !holds(here) {
@@ -223,7 +225,7 @@ impl NodeList {
         here != NIL
     }
 
-    /// The numbers of all nodes, in order, for a dump.
+    /// Returns the numbers of all nodes in order, for a dump.
     pub(crate) fn nodes(&self, links: &impl Links) -> Vec<Node> {
         let mut nodes = Vec::with_capacity(self.len);
         let mut here = self.head;
@@ -234,7 +236,7 @@ impl NodeList {
         nodes
     }
 
-    /// Takes `node` out of the middle; false if it is not there. Walks the list.
+    /// Walks the list and removes `node`. Returns false if it is not there.
     pub(crate) fn unlink(&mut self, links: &impl Links, node: Node) -> bool {
         let mut before = NIL;
         let mut here = self.head;

@@ -1,14 +1,14 @@
 //! Edges of ended registrations, and which thread replaces the kernel's set because of them.
 
-/// So many of them, and more than there are registrations, are no longer worth looking at.
+/// If there are more stale events than this, and more than registrations, the set is replaced.
 const MANY: usize = 1024;
 
-/// Reports of the kernel's set about ended registrations.
+/// Counts the edges that the kernel's set reports for ended registrations.
 #[derive(Debug)]
 pub(crate) struct StaleEvents {
-    /// Stale events since the last replacement of the set, or the last attempt.
+    /// Stale events since the set was last replaced, or a replacement last failed.
     count: usize,
-    /// A thread replaces the set.
+    /// A thread is replacing the set.
     is_replacing: bool,
     replacements: u64,
 }
@@ -18,25 +18,28 @@ impl StaleEvents {
         Self { count: 0, is_replacing: false, replacements: 0 }
     }
 
-    /// A poll has brought so many.
+    /// Adds the stale events of a poll.
     #[inline]
     pub(crate) fn add(&mut self, count: usize) {
         self.count += count;
     }
 
-    /// Whether most reports of the set are stale events, beside `registrations`.
+    /// Returns whether the set should be replaced: most of its edges are stale, given this many
+    /// `registrations`.
     #[inline]
     pub(crate) fn are_many(&self, registrations: usize) -> bool {
         self.count > MANY.max(registrations)
     }
 
-    /// Whether a thread replaces the set. Until it has, no other one sleeps there.
+    /// Returns whether a thread is replacing the set. Until it is done, no other thread sleeps
+    /// there.
     #[inline]
     pub(crate) fn is_replacing(&self) -> bool {
         self.is_replacing
     }
 
-    /// Whether the calling thread is to replace the set. One thread does, and calls [`StaleEvents::end_replacing`].
+    /// Returns whether the calling thread must replace the set. It is the only one, and calls
+    /// [`StaleEvents::end_replacing`] afterwards.
     #[inline]
     pub(crate) fn begin_replacing(&mut self, registrations: usize) -> bool {
         let begins = !self.is_replacing && self.are_many(registrations);
@@ -44,13 +47,14 @@ impl StaleEvents {
         begins
     }
 
-    /// The thread has replaced the set. If it could not, a thread tries again after as many more stale events.
+    /// Ends a replacement of the set. If it failed, a thread tries again after as many further
+    /// stale events.
     pub(crate) fn end_replacing(&mut self, is_done: bool) {
         (self.count, self.is_replacing) = (0, false);
         self.replacements += u64::from(is_done);
     }
 
-    /// How often the set was replaced.
+    /// Returns how often the set was replaced.
     pub(crate) fn replacements(&self) -> u64 {
         self.replacements
     }

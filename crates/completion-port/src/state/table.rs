@@ -1,9 +1,9 @@
-//! Which port of the process holds which descriptor number.
+//! Which port of the process has which descriptor number.
 //!
-//! A descriptor has one registration, on one port. The table remembers which. The kernel tells
-//! whether an entry is stale: the number was closed without being removed first, and perhaps given
-//! out again. A thread holds the lock of a number over the system call that attaches or detaches
-//! it, so that table and kernel agree about each number at any time.
+//! A descriptor has one registration, on one port, and the table stores which. An entry becomes
+//! stale if the number is closed without being removed first; it may then be reused. The kernel
+//! reveals that. A thread holds the lock of a number during the system call that attaches or
+//! detaches it, so the table and the kernel always agree about each number.
 
 use std::array;
 use std::sync::{Arc, PoisonError, Weak};
@@ -13,26 +13,26 @@ use crate::types::error::ErrorKind;
 use crate::types::error::Fault;
 use crate::types::source::Descriptor;
 
-/// Locks of the table; a number's lock is chosen by its lowest bits.
+/// The number of locks of the table. A number's lowest bits select its lock.
 const SHARDS: usize = 16;
 
 /// A port, as the table sees it.
 pub(crate) trait Holder: Send + Sync {
-    /// Whether the port's kernel set has what `descriptor` names now, which the registration `name` of the port
-    /// has claimed.
+    /// Returns whether the port's kernel set contains the object that `descriptor` names now, as
+    /// claimed by the port's registration `name`.
     fn watches(&self, descriptor: Descriptor, name: u64) -> bool;
 
-    /// Whether the registration `name` of the port goes on.
+    /// Returns whether the port's registration `name` still exists.
     fn is_live(&self, name: u64) -> bool;
 
     /// Ends the registration `name`, whose descriptor was closed without being removed. Called
-    /// with no lock of the table held.
+    /// without any lock of the table.
     fn retire(&self, name: u64);
 }
 
 #[derive(Clone, Copy)]
 struct TableEntry {
-    /// The port's number; 0 if no port holds the descriptor.
+    /// The port's number; 0 if no port has the descriptor.
     port: u64,
     name: u64,
 }
@@ -43,13 +43,13 @@ const FREE: TableEntry = TableEntry { port: 0, name: 0 };
 pub(crate) enum Claim {
     /// The system refused.
     Refused(Fault),
-    /// This port has it already, by the registration of this name.
+    /// The registration of this name on the same port has it.
     Here(u64, Fault),
     /// Another port of the process has it.
     Elsewhere,
 }
 
-/// The table of one kernel: there is one for the process, and one for each simulated kernel.
+/// The table for one kernel: there is one for the process, and one for each simulated kernel.
 pub(crate) struct Descriptors {
     shards: [Mutex<Vec<TableEntry>>; SHARDS],
     ports: Mutex<Ports>,
@@ -65,7 +65,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Descriptors {
-    /// An empty table.
+    /// Creates an empty table.
     pub(crate) fn new() -> Self {
         Self {
             shards: array::from_fn(|_| Mutex::new(Vec::new())),
@@ -73,7 +73,7 @@ impl Descriptors {
         }
     }
 
-    /// Takes a port in and gives it its number, which is never 0 and never given twice.
+    /// Adds a port and returns its number, which is never 0 and never reused.
     pub(crate) fn enter(&self, holder: Weak<dyn Holder>) -> u64 {
         let mut ports = locked(&self.ports);
         ports.last += 1;
@@ -82,7 +82,7 @@ impl Descriptors {
         number
     }
 
-    /// Forgets a port. Its descriptors must have been released.
+    /// Removes a port. Its descriptors must have been released.
     pub(crate) fn leave(&self, port: u64) {
         locked(&self.ports).live.retain(|(number, _)| *number != port);
     }
@@ -96,11 +96,13 @@ impl Descriptors {
             .and_then(|(_, holder)| holder.upgrade())
     }
 
-    /// Claims `descriptor` for the registration `name` of `port`. `attach` asks the kernel;
-    /// `adopt` is asked instead if the kernel's set has what the number names, but no registration
-    /// does: the number was closed, and then made to name the same object again. If there is no
-    /// memory to note the claim, `detach` undoes either. All are called with the number's lock
-    /// held. A stale registration of the number is retired.
+    /// Claims `descriptor` for the registration `name` of `port`.
+    ///
+    /// `attach` adds the descriptor to the kernel's set. If the set already contains the object,
+    /// but no registration has it, `adopt` is called as well: the number was closed and then made
+    /// to name the same object again. If there is no memory to store the claim, `detach` undoes
+    /// either. All three are called with the number's lock held. A stale registration of the number
+    /// is retired.
     pub(crate) fn claim(
         &self,
         descriptor: Descriptor,
@@ -124,7 +126,8 @@ impl Descriptors {
             Err(fault) if fault.kind == ErrorKind::AlreadyRegistered => {
                 let live = former.port == port
                     && holder.as_ref().is_some_and(|holder| {
-                        // Of a file the kernel has not said so: the former one may be of a number that was closed.
+                        // For a file, this error does not come from the kernel: the former
+                        // registration may belong to a number that was closed.
                         holder.is_live(former.name) && holder.watches(descriptor, former.name)
                     });
                 if live {
@@ -135,7 +138,7 @@ impl Descriptors {
             outcome => outcome.map_err(Claim::Refused)?,
         }
         if entries.len() <= place {
-            // Not earlier: a number that names nothing may be of any size.
+            // Grow only now: a number that names nothing can have any value.
             let more = place + 1 - entries.len();
             if entries.try_reserve(more).is_err() {
                 detach();
@@ -151,8 +154,8 @@ impl Descriptors {
         Ok(())
     }
 
-    /// Gives `descriptor` up if it is still held by the registration `name` of `port`. `detach`
-    /// tells the kernel; it is called with the number's lock held, and only then.
+    /// Releases `descriptor` if the registration `name` of `port` still has it. Only then, `detach`
+    /// is called to remove it from the kernel's set, with the number's lock held.
     pub(crate) fn release(
         &self,
         descriptor: Descriptor,
@@ -171,15 +174,16 @@ impl Descriptors {
         }
     }
 
-    /// The registration of `port` that has `descriptor`, by its name.
+    /// Returns the name of the registration of `port` that has `descriptor`.
     pub(crate) fn find(&self, descriptor: Descriptor, port: u64) -> Option<u64> {
         let (shard, place) = Self::place(descriptor).ok()?;
         let entries = locked(&self.shards[shard]);
         entries.get(place).filter(|entry| entry.port == port).map(|entry| entry.name)
     }
 
-    /// Whether the registration `name` of `port` has `descriptor` still, and `watches` says that its
-    /// set has what the number names now. `watches` is called with the number's lock held.
+    /// Returns whether the registration `name` of `port` still has `descriptor`, and `watches`
+    /// confirms that the port's set contains the object that the number names now. `watches` is
+    /// called with the number's lock held.
     pub(crate) fn holds(
         &self,
         descriptor: Descriptor,

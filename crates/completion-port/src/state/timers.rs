@@ -1,37 +1,38 @@
-//! What is to happen at a time to come: a heap, earliest first.
+//! The timers of a port: a heap, earliest first.
 //!
-//! A posted message is named by its cell. A slot has two timers at most, its *timers*: one for the deadline of its
-//! arming, and one for whatever its operations wait for. The heap knows where each stands, so that one is taken out
-//! without a search and nothing is left behind.
+//! The timer of a posted message is identified by the message's cell. A slot has at most two
+//! timers: one for the deadline of its arming and one for its operations. The heap knows the place
+//! of each timer, so removing one needs no search and leaves no stale entry.
 
 use super::moment::Moment;
 
-/// A timer of this heap. No other one ever has the same name, and none of another port of the same kernel: see
+/// Identifies a timer of this heap. Names are unique, also among the ports of one kernel: see
 /// [`Timers::new`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct TimerName {
-    /// The cell of a message; or [`SLOT_TIMER`], perhaps [`OF_OPERATIONS`], and the number of a slot.
+    /// The cell of a message, or the number of a slot with [`SLOT_TIMER`] and perhaps
+    /// [`OF_OPERATIONS`] set.
     cell: u32,
-    /// They count up.
+    /// Counts up from name to name.
     number: u64,
 }
 
-/// Set in the number of a slot, to tell it from that of a cell.
+/// Set in the number of a slot, to tell it from a cell.
 const SLOT_TIMER: u32 = 1 << 31;
-/// Besides, if it is the timer of operations.
+/// Set in addition for the timer of a slot's operations.
 const OF_OPERATIONS: u32 = 1 << 30;
 
 /// Which of the two timers of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SlotTimer {
-    /// That of its arming.
+    /// The timer for the deadline of its arming.
     DeadlineTimer,
-    /// That of its operations.
+    /// The timer of its operations.
     Operations,
 }
 
 impl SlotTimer {
-    /// What stands in a name for this timer of `slot`.
+    /// Returns the number that identifies this timer of `slot` in a name.
     fn of(self, slot: u32) -> u32 {
         match self {
             Self::DeadlineTimer => SLOT_TIMER | slot,
@@ -40,10 +41,10 @@ impl SlotTimer {
     }
 }
 
-/// What is due.
+/// A timer that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
-    /// The message in this cell.
+    /// The timer of the message in this cell.
     Message(u32),
     /// A timer of this slot.
     SlotTimer(SlotTimer, u32),
@@ -56,22 +57,22 @@ struct TimerEntry {
 }
 
 impl TimerEntry {
-    /// Of several for the same moment the one goes first that was set first.
+    /// Timers for the same moment are due in the order in which they were set.
     fn rank(&self) -> (Moment, u64) {
         (self.at, self.name.number)
     }
 }
 
-/// Timers, by when they are due.
+/// The heap of timers.
 #[derive(Debug)]
 pub(crate) struct Timers {
     heap: Vec<TimerEntry>,
-    /// Where the timer of a cell stands, by cells; [`NOWHERE`] if it has none.
+    /// For each cell, the place of its timer in the heap, or [`NOWHERE`].
     places: Vec<u32>,
-    /// The same for the timers of slots.
+    /// For each slot, the place of its timer of either kind.
     of_deadlines: Vec<u32>,
     of_operations: Vec<u32>,
-    /// How many entries are timers.
+    /// How many entries are timers of slots.
     slot_timers_set: usize,
     next_number: u64,
 }
@@ -79,8 +80,8 @@ pub(crate) struct Timers {
 const NOWHERE: u32 = u32::MAX;
 
 impl Timers {
-    /// Timers whose names begin with this number. Where others begin with one that is far from it, a name of
-    /// theirs means nothing here.
+    /// Creates an empty heap whose names are numbered from `next_number`. If other heaps begin far
+    /// from this number, their names never match here.
     pub(crate) const fn new(next_number: u64) -> Self {
         Self {
             heap: Vec::new(),
@@ -92,26 +93,26 @@ impl Timers {
         }
     }
 
-    /// When the first one is due; [`Moment::NEVER`] if there is none.
+    /// Returns when the first timer is due; [`Moment::NEVER`] if there is none.
     #[inline]
     pub(crate) fn next(&self) -> Moment {
         self.heap.first().map_or(Moment::NEVER, |first| first.at)
     }
 
-    /// How many messages wait for their time.
+    /// Returns how many messages have a timer.
     pub(crate) fn messages(&self) -> usize {
         self.heap.len() - self.slot_timers_set
     }
 
-    /// Makes sure that a timer can be set for `cell`. False if there is no memory.
+    /// Makes room for a timer of `cell`. Returns false if there is no memory.
     pub(crate) fn reserve(&mut self, cell: u32) -> bool {
         Self::reserve_up_to(&mut self.places, cell) && self.reserve_entries()
     }
 
-    /// Makes sure that this timer can be set, however often, for `slot` and all slots before. False if there is no
-    /// memory.
+    /// Makes room for this timer of `slot` and of all slots before it, however often it is set.
+    /// Returns false if there is no memory.
     pub(crate) fn reserve_slot_timer(&mut self, timer: SlotTimer, slot: u32) -> bool {
-        // No system has so many descriptors.
+        // No system has this many descriptors.
         slot < OF_OPERATIONS
             && Self::reserve_up_to(self.slot_timers(timer), slot)
             && self.reserve_entries()
@@ -129,13 +130,13 @@ impl Timers {
         true
     }
 
-    /// Makes room for an entry of each cell and of each timer.
+    /// Makes room for an entry for every cell and every timer of a slot.
     fn reserve_entries(&mut self) -> bool {
         let wanted = self.places.len() + self.of_deadlines.len() + self.of_operations.len();
         self.heap.try_reserve(wanted.saturating_sub(self.heap.len())).is_ok()
     }
 
-    /// Sets a timer of `slot`, or moves it. There is room for it.
+    /// Sets or moves a timer of `slot`. There must be room for it.
     pub(crate) fn set_slot_timer(&mut self, timer: SlotTimer, slot: u32, at: Moment) {
         match self.slot_timers(timer)[slot as usize] {
             NOWHERE => {
@@ -151,7 +152,7 @@ impl Timers {
         }
     }
 
-    /// Sets a timer for `cell`, which has none, and for which there is room.
+    /// Sets a timer for `cell`, which must not have one. There must be room for it.
     pub(crate) fn set(&mut self, cell: u32, at: Moment) -> TimerName {
         let name = TimerName { cell, number: self.next_number };
         self.next_number += 1;
@@ -160,7 +161,7 @@ impl Timers {
         name
     }
 
-    /// Takes the first timer, if that is due at `now`.
+    /// Removes and returns the first timer if it is due at `now`.
     pub(crate) fn take_due(&mut self, now: Moment) -> Option<Due> {
         let first =
             self.heap.first().filter(|first| first.at <= now && first.at != Moment::NEVER)?;
@@ -175,7 +176,8 @@ impl Timers {
         })
     }
 
-    /// Takes a timer out, due or not. `None` if it is not there any more; otherwise its cell.
+    /// Removes the timer of a message and returns its cell. Returns `None` if the timer is no
+    /// longer there.
     pub(crate) fn cancel(&mut self, name: TimerName) -> Option<u32> {
         let place = self.places.get(name.cell as usize).copied().filter(|it| *it != NOWHERE)?;
         if self.heap[place as usize].name != name {
@@ -185,12 +187,12 @@ impl Timers {
         Some(name.cell)
     }
 
-    /// The cells of all messages, in no order.
+    /// Returns the cells of all messages that have a timer, in no order.
     pub(crate) fn cells(&self) -> impl Iterator<Item = u32> + '_ {
         self.heap.iter().map(|entry| entry.name.cell).filter(|cell| cell & SLOT_TIMER == 0)
     }
 
-    /// Where the timers of slots stand.
+    /// Returns the places of this kind of timer.
     fn slot_timers(&mut self, timer: SlotTimer) -> &mut Vec<u32> {
         match timer {
             SlotTimer::DeadlineTimer => &mut self.of_deadlines,
@@ -198,7 +200,7 @@ impl Timers {
         }
     }
 
-    /// Where the place of this cell's or timer's entry is noted.
+    /// Returns where the place of this timer is stored.
     #[inline]
     fn noted(&mut self, cell: u32) -> &mut u32 {
         if cell & SLOT_TIMER == 0 {
@@ -227,7 +229,7 @@ impl Timers {
         }
     }
 
-    /// Moves the entry at `place` to the front as far as it belongs.
+    /// Moves the entry at `place` towards the front, to where it belongs.
     fn rise(&mut self, mut place: usize) {
         while place > 0 {
             let above = (place - 1) / 2;
@@ -241,7 +243,7 @@ impl Timers {
         self.note(place);
     }
 
-    /// Moves the entry at `place` to the back as far as it belongs.
+    /// Moves the entry at `place` towards the back, to where it belongs.
     fn sink(&mut self, mut place: usize) {
         loop {
             let below = 2 * place + 1..(2 * place + 3).min(self.heap.len());
@@ -256,7 +258,7 @@ impl Timers {
         self.note(place);
     }
 
-    /// The entry at `place` stands there.
+    /// Stores the place of the entry at `place`.
     #[allow(clippy::cast_possible_truncation, reason = "there are fewer entries than cells")]
     fn note(&mut self, place: usize) {
         *self.noted(self.heap[place].name.cell) = place as u32;
@@ -293,7 +295,7 @@ mod tests {
         assert_eq!(timers.take_due(Moment::NEVER), None);
         assert_eq!(timers.cancel(name), Some(0));
         assert_eq!(timers.cancel(name), None);
-        // Another one in the same cell is not the first one.
+        // Another timer of the same cell has another name.
         timers.set(0, moment(1));
         assert_eq!(timers.cancel(name), None);
     }
@@ -309,7 +311,7 @@ mod tests {
         let message = timers.set(3, moment(5));
         timers.set_slot_timer(SlotTimer::DeadlineTimer, 3, moment(9));
         timers.set_slot_timer(SlotTimer::Operations, 3, moment(4));
-        // Moved, and there is room for the slots before.
+        // This moves the timer; and there is room for all slots before 3.
         timers.set_slot_timer(SlotTimer::DeadlineTimer, 3, moment(6));
         timers.set_slot_timer(SlotTimer::DeadlineTimer, 2, moment(1));
         assert_eq!((timers.messages(), timers.next()), (1, moment(1)));
@@ -327,7 +329,7 @@ mod tests {
         #[test]
         fn it_does_what_a_sorted_list_does(steps in vec((0..4_u8, 0..40_u32, 0..50_u64), 1..200)) {
             let mut timers = Timers::new(7);
-            // When, number, cell.
+            // The moment and the name.
             let mut plain: Vec<(u64, TimerName)> = Vec::new();
             let mut ended = Vec::new();
             for (step, cell, at) in steps {

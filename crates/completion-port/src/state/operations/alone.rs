@@ -1,7 +1,8 @@
-//! Lone operations: those that a token has started and that wait for edges alone. The slot's word says how one stands,
-//! so each step costs one exchange of that word, and no lock.
+//! Lone operations: those that were started by a token and wait only for edges. The slot's word has
+//! their state, so each step costs one exchange of that word and takes no lock.
 //!
-//! The steps of the word are in `state/slot/alone.rs`. docs/design/OPERATIONS.md has the table of both.
+//! `state/slot/alone.rs` has the steps of the word. docs/design/OPERATIONS.md has the table of
+//! both.
 
 use super::op::{EndReason, Op, OpTable, Phase};
 use super::queues::OpQueues;
@@ -10,8 +11,8 @@ use crate::state::queue::Node;
 use crate::types::interest::Direction;
 
 impl Op {
-    /// The operation of this token is in flight from here on, unless that is refused, and lone. Its operation entry has its deadline
-    /// already.
+    /// Makes this the lone operation of a token, unless the start is refused later. Its `OpEntry`
+    /// must have its deadline already.
     #[inline]
     pub(crate) fn begin_alone(&self, slot: u32, direction: Direction, deadline: Moment) {
         self.place(slot, deadline);
@@ -19,35 +20,37 @@ impl Op {
         self.set(Phase::Lone);
     }
 
-    /// Whether the slot's word says how it stands.
+    /// Returns whether the slot's word has its state.
     #[inline]
     pub(crate) fn is_lone(&self) -> bool {
         self.phase() == Phase::Lone
     }
 
-    /// Why the lone operation is to end, unless it comes to an end of its own. The thread that has cancelled it says so
-    /// to the slot afterwards, which the caller has asked before.
+    /// Returns why the lone operation must end, unless it ends on its own first. A thread that
+    /// cancels it sets the end reason before it changes the slot's word. A thread that releases its
+    /// node changes the word before it calls this. So at least one of the two sees the other.
     #[inline]
     pub(crate) fn cancelled(&self) -> Option<EndReason> {
         Some(self.reason()).filter(|reason| *reason != EndReason::Done)
     }
 
-    /// Cancels the lone operation that the record was used for as `uses` says, if nothing has before. False if it has
-    /// completed. Afterwards the caller claims its node. The caller has the lock of the operation entry.
+    /// Cancels the lone operation of this use, unless an end reason is set already. Returns false
+    /// if that operation has completed. The caller has the lock of the `OpEntry`, and claims the
+    /// node afterwards.
     pub(crate) fn cancel_alone(&self, uses: u32, reason: EndReason) -> bool {
         self.set_reason_if_none(uses, reason)
     }
 
-    /// The caller has claimed the node of a lone operation, and queues it. If the operation is cancelled it has ended by
-    /// that; it may be another one than the caller thought.
+    /// Ends the operation if it is cancelled. The caller has claimed the node of a lone operation
+    /// and queues it. This may be a later operation than the one that the caller meant to cancel.
     pub(crate) fn end_if_cancelled(&self) {
         if self.is_cancelled() {
             self.set(Phase::Ended);
         }
     }
 
-    /// The use of the record, if its operation is lone. What is read of it afterwards is this one's, or that of a later
-    /// one.
+    /// Returns the use of this `Op` if its operation is lone. Whatever the caller reads afterwards
+    /// belongs to this use or to a later one.
     pub(crate) fn lone_use(&self) -> Option<u32> {
         let uses = self.uses_before();
         self.is_lone().then_some(uses)
@@ -55,8 +58,8 @@ impl Op {
 }
 
 impl OpQueues {
-    /// The lone operation `node` that the caller has tried goes on here, as the active one. `has_new_edge`: an edge has
-    /// come since it was last begun.
+    /// Continues the lone operation `node`, which the caller has tried, as the active one of its
+    /// operation queue. `has_new_edge`: an edge has arrived since the attempt began.
     pub(crate) fn adopt(&mut self, ops: &impl OpTable, node: Node, has_new_edge: bool) {
         let op = ops.op(node);
         self.queue(op.direction()).adopt(node, has_new_edge);

@@ -1,4 +1,4 @@
-//! What a registration has beside its slot, once an operation needs it.
+//! The state of a registration's operations besides its slot.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -13,50 +13,53 @@ use crate::sync::{AtomicBool, AtomicU8, AtomicU32, Mutex};
 /// See [`OpEntry::note_rare`].
 const RARE_TOLD: u8 = 1 << 2;
 
-/// What a registration has beside its slot, once an operation needs it.
+/// The state of a registration's operations besides its slot. Created when an operation first needs
+/// it.
 #[derive(Debug)]
 pub(crate) struct OpEntry {
     pub(crate) queues: Mutex<OpQueues>,
-    /// When the first of the operations is to end or to be tried again.
+    /// The earliest moment at which an operation must end or be tried again.
     timer: DeadlineTimer,
-    /// There is room for the operation entry's timer.
+    /// There is room for the timer of this entry.
     pub(crate) has_timer: AtomicBool,
-    /// How the descriptor carries bytes, in the back end's terms, plus one; 0: not asked yet.
+    /// How the descriptor transfers bytes, as a number of the back end plus one; 0 if unknown.
     transport: AtomicU8,
-    /// With a one-shot reactor: whether more than readiness was told since it was last asked for an edge ([`RARE_TOLD`]),
-    /// and which directions it watches lastingly since then. Asked for and changed under the lock of the descriptor's
-    /// number, but that `RARE_TOLD` is set at any time.
+    /// With a one-shot reactor: whether it has reported more than readiness since it was last asked
+    /// for an edge ([`RARE_TOLD`]), and which directions it has watched permanently since then.
+    /// Read and changed under the lock of the descriptor's number, except that `RARE_TOLD` may be
+    /// set at any time.
     lasting: AtomicU8,
-    /// The record that the operations of registrations with tokens use in turn; `NIL` if there is none. The operation entry
-    /// keeps it.
+    /// The op index that operations started by tokens use in turn; `NIL` if there is none. It stays
+    /// here for later registrations.
     own: AtomicU32,
-    /// The record of the connect that the system has of this descriptor, though the operation may have ended; or
-    /// [`NO_CONNECT`], [`ABANDONING`] or [`ABANDONED`].
+    /// The op index of the connect that the system is carrying out for this descriptor, even if the
+    /// operation has ended; or [`NO_CONNECT`], [`ABANDONING`] or [`ABANDONED`].
     connect: AtomicU32,
     /// The descriptor was made non-blocking.
     pub(crate) is_nonblocking: AtomicBool,
-    /// The descriptor is a file's, which nothing watches.
+    /// The descriptor is that of a file, which nothing watches.
     pub(crate) is_file: AtomicBool,
-    /// Whether reads are tried at once: 0 if it is not known yet, 1 if not, 2 if so.
+    /// Whether reads are tried immediately: 0 if unknown, 1 if not, 2 if so.
     reads_now: AtomicU8,
 }
 
-/// In place of a record, which is less: the system has no connect of the descriptor.
+/// Not an op index, which is smaller: the system has no connect for this descriptor.
 const NO_CONNECT: u32 = u32::MAX;
 
-/// It has one, which a thread is just giving up.
+/// The system has a connect, and a thread is abandoning it.
 const ABANDONING: u32 = u32::MAX - 1;
 
-/// It had one that was cancelled, and cannot be given up: the descriptor is not connected any more.
+/// The system had a connect that was cancelled but could not be abandoned. The descriptor can no
+/// longer be connected.
 const ABANDONED: u32 = u32::MAX - 2;
 
 /// Whether a connect may begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Clearance {
     Clear,
-    /// Another thread is giving up an earlier connect. It pulls this one in when that is done.
+    /// Another thread is abandoning an earlier connect. It makes this one retry when that is done.
     NotYet,
-    /// An earlier one was cancelled, and may still be under way.
+    /// An earlier connect was cancelled, and may still be in progress.
     Never,
 }
 
@@ -78,13 +81,14 @@ impl Default for OpEntry {
 }
 
 impl OpEntry {
-    /// When the first of the operations is to end or to be tried again.
+    /// Returns the earliest deadline or retry of the operations, with its timer.
     #[inline]
     pub(crate) fn timer(&self) -> &DeadlineTimer {
         &self.timer
     }
 
-    /// How the descriptor carries bytes, in the back end's terms. `ask` tells if it was not asked yet.
+    /// Returns how the descriptor transfers bytes, as a number of the back end. Calls `ask` if that
+    /// is unknown.
     #[inline]
     pub(crate) fn transport(&self, ask: impl FnOnce() -> u8) -> u8 {
         match self.transport.load(Relaxed).checked_sub(1) {
@@ -97,7 +101,7 @@ impl OpEntry {
         }
     }
 
-    /// Whether a read from the file is tried at once. `ask` tells if it was not asked yet.
+    /// Returns whether a read from the file is tried immediately. Calls `ask` if that is unknown.
     #[inline]
     pub(crate) fn reads_now(&self, ask: impl FnOnce() -> bool) -> bool {
         match self.reads_now.load(Relaxed) {
@@ -110,24 +114,25 @@ impl OpEntry {
         }
     }
 
-    /// It has turned out that no read from the file is done at once.
+    /// Notes that reads from the file cannot be done immediately.
     pub(crate) fn stop_reading_now(&self) {
         self.reads_now.store(1, Relaxed);
     }
 
-    /// A one-shot reactor has told of more than readiness. That may hold on, though no attempt comes to anything: it would
-    /// be told of again at once, and again, if it were asked for one edge at a time.
+    /// Notes that a one-shot reactor has reported more than readiness. That fact may persist
+    /// although every attempt blocks. If the reactor were asked for one edge at a time, it would
+    /// report it again and again.
     pub(crate) fn note_rare(&self) {
         self.lasting.fetch_or(RARE_TOLD, Relaxed);
     }
 
-    /// The one-shot reactor is asked for one edge, or has a new set.
+    /// Notes that the one-shot reactor is asked for one edge, or has a new set.
     pub(crate) fn watch_briefly(&self) {
         self.lasting.store(0, Relaxed);
     }
 
-    /// Which directions operations and the registration want a one-shot reactor to watch, if that is to watch lastingly.
-    /// `Some(None)`: it does already.
+    /// Returns the directions that a one-shot reactor should watch permanently, if any.
+    /// `Some(None)` means that it already does.
     pub(crate) fn to_watch_lastingly(&self, wanted: Facts) -> Option<Option<Facts>> {
         let lasting = self.lasting.load(Relaxed);
         if lasting & RARE_TOLD == 0 {
@@ -137,24 +142,24 @@ impl OpEntry {
         Some(if watched.has(wanted) { None } else { Some(wanted | watched) })
     }
 
-    /// The one-shot reactor watches these directions lastingly.
+    /// Notes that the one-shot reactor watches these directions permanently.
     pub(crate) fn watch_lastingly(&self, wanted: Facts) {
         #[allow(clippy::cast_possible_truncation, reason = "two bits")]
         self.lasting.fetch_or(wanted.directions() as u8, Relaxed);
     }
 
-    /// The record that operations of a registration with tokens use, if there is one.
+    /// Returns the op index that operations started by tokens use, if there is one.
     #[inline]
     pub(crate) fn own(&self) -> Option<Node> {
         Some(self.own.load(Relaxed)).filter(|own| *own != NIL)
     }
 
-    /// The operation entry keeps a record for operations of registrations with tokens. The caller has the token.
+    /// Keeps an op index for operations started by tokens. The caller has the token.
     pub(crate) fn keep(&self, own: Node) {
         self.own.store(own, Relaxed);
     }
 
-    /// The operation entry is a new registration's.
+    /// Resets the entry for a new registration.
     pub(crate) fn begin(&self) {
         self.timer.move_deadline(Moment::NEVER);
         self.transport.store(0, Relaxed);
@@ -165,8 +170,9 @@ impl OpEntry {
         self.reads_now.store(0, Relaxed);
     }
 
-    /// A connect is about to begin. The system may have an earlier one, whose operation was cancelled: `abandon` gives
-    /// that up, and says whether that could be done. Only one connect at a time is tried.
+    /// Prepares for a connect. The system may still have an earlier one whose operation was
+    /// cancelled. `abandon` then abandons that and returns whether it succeeded. Connects are tried
+    /// one at a time.
     pub(crate) fn clear_for_connect(&self, abandon: impl FnOnce() -> bool) -> Clearance {
         match self.connect.load(Acquire) {
             NO_CONNECT => Clearance::Clear,
@@ -177,25 +183,26 @@ impl OpEntry {
                 match self.connect.load(Acquire) {
                     NO_CONNECT => Clearance::Clear,
                     ABANDONED => Clearance::Never,
-                    // The thread that has the packet of that one gives it up.
+                    // The thread that has the packet of that connect abandons it.
                     _ => Clearance::NotYet,
                 }
             }
         }
     }
 
-    /// The system has the connect of `op_index` from here on.
+    /// Notes that the system has the connect of `op_index`.
     pub(crate) fn connect_begun(&self, op_index: u32) {
         self.connect.store(op_index, Release);
     }
 
-    /// The connect that was under way, which is being tried, has come to an end.
+    /// Notes that the connect in progress has ended. The caller has just tried it.
     pub(crate) fn connect_ended(&self) {
         self.connect.store(NO_CONNECT, Release);
     }
 
-    /// Cancels the connect of `op_index`: `abandon` gives it up, and returns whether that succeeded. Returns false and changes
-    /// nothing if the connect was given up before, or another thread is giving it up.
+    /// Cancels the connect of `op_index`: `abandon` abandons it and returns whether that succeeded.
+    /// Returns false and changes nothing if the connect is no longer in progress, or if another
+    /// thread is abandoning it.
     pub(crate) fn abandon_connect(&self, op_index: u32, abandon: impl FnOnce() -> bool) -> bool {
         let is_ours = self.connect.compare_exchange(op_index, ABANDONING, AcqRel, Acquire).is_ok();
         if is_ours {
@@ -206,5 +213,5 @@ impl OpEntry {
     }
 }
 
-/// The operation entries of a port, by the numbers of slots.
+/// The operation entries of a port, indexed by slot.
 pub(crate) type OpEntries = Arena<OpEntry>;

@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::op::OpTable;
 use crate::state::queue::{NIL, Node};
 
-/// Flights in the order of their starts. Each may leave before the others, however many there are.
+/// A doubly linked list of operations in the order of their starts. Removing any of them takes
+/// constant time.
 #[derive(Debug)]
 pub(super) struct OpList {
     first: Node,
@@ -24,7 +25,7 @@ impl OpList {
         Some(self.first).filter(|first| *first != NIL)
     }
 
-    /// The one behind `node`, which is in the list.
+    /// Returns the operation after `node`, which must be in the list.
     pub(super) fn next(ops: &impl OpTable, node: Node) -> Option<Node> {
         Some(ops.op(node).link.load(Relaxed)).filter(|next| *next != NIL)
     }
@@ -33,7 +34,7 @@ impl OpList {
         self.first == NIL
     }
 
-    /// Puts `node` at the end.
+    /// Appends `node`.
     pub(super) fn enter(&mut self, ops: &impl OpTable, node: Node) {
         let op = ops.op(node);
         op.link.store(NIL, Relaxed);
@@ -46,7 +47,7 @@ impl OpList {
         self.len += 1;
     }
 
-    /// Puts `node` in front of the others.
+    /// Prepends `node`.
     pub(super) fn enter_first(&mut self, ops: &impl OpTable, node: Node) {
         let op = ops.op(node);
         op.link.store(self.first, Relaxed);
@@ -59,14 +60,14 @@ impl OpList {
         self.len += 1;
     }
 
-    /// Takes the first one.
+    /// Removes and returns the first operation.
     pub(super) fn pop(&mut self, ops: &impl OpTable) -> Option<Node> {
         let first = self.first()?;
         self.leave(ops, first);
         Some(first)
     }
 
-    /// Takes `node`, which is in the list.
+    /// Removes `node`, which must be in the list.
     pub(super) fn leave(&mut self, ops: &impl OpTable, node: Node) {
         let op = ops.op(node);
         let (back, next) = (op.back(), op.link.load(Relaxed));

@@ -1,28 +1,30 @@
-//! Operations in flight: those of one registration, by direction, and the order in which they are tried.
+//! The operations of one registration, by direction, and the order in which they are tried.
 //!
-//! In one direction of one registration operations are tried one at a time, in the order in which they were
-//! started. So bytes are never swapped between two receives, and sends do not interleave. An operation that
-//! cannot go on waits at the head of its operation queue until an edge says that it is worth trying again.
+//! In each direction of a registration, operations are tried one at a time, in the order of their
+//! starts. So two receives never swap bytes, and sends do not interleave. An operation that cannot
+//! continue waits at the head of its operation queue until an edge indicates that another attempt
+//! is worthwhile.
 //!
-//! Operations on files have no operation queue: they say where in the file they begin, and do not wait for each other. What
-//! cannot be done at once is *handed* to the back end, until it comes back.
+//! Operations on files have no operation queue: each one specifies its position in the file, and
+//! they do not wait for each other. An operation that cannot be done immediately is *submitted* to
+//! the back end until it completes.
 //!
-//! An operation that a token starts is the only one of its registration. As long as it only waits for edges it has no
-//! place in an operation queue: it is *lone*, and the slot's word says how it stands. What waits for something else besides goes on
-//! in its operation queue.
+//! An operation started by a token is the only one of its registration. While it waits only for
+//! edges, it has no place in an operation queue: it is *lone*, and its state is in the slot's word.
+//! If it must wait for something else as well, it moves to its operation queue.
 //!
-//! What an operation is, and what becomes of it, its caller knows. A [`Op`] says where it stands, and is the
-//! node by which it is queued: when it is to be tried, and again when it has ended. docs/design/OPERATIONS.md has
-//! the table of its phases.
+//! The caller knows the work of an operation and its result. An [`Op`] holds the operation's state,
+//! and is the node by which it is queued, first for an attempt and again when it has ended.
+//! docs/design/OPERATIONS.md has the table of its phases.
 //!
-//! | file | what it has |
+//! | file | contents |
 //! |---|---|
-//! | `op` | one operation: its phase, and why it has ended |
+//! | `op` | one operation: its phase and its end reason |
 //! | `alone` | the steps of a lone operation |
 //! | `list` | operations in the order of their starts |
 //! | `queue` | one direction of a registration |
-//! | `queues` | all operations of a registration: the steps of those in operation queues, of those on files, and of those that the system carries out |
-//! | `entry` | what a registration has beside its slot |
+//! | `queues` | all operations of a registration: in queues, on files, or done by the system |
+//! | `entry` | the state of a registration's operations besides its slot |
 
 mod alone;
 mod entry;

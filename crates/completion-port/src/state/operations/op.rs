@@ -1,4 +1,4 @@
-//! One operation: where it stands, and why it has ended.
+//! One operation: its phase and its end reason.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -7,29 +7,29 @@ use crate::state::queue::{Links, Node};
 use crate::sync::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 use crate::types::interest::Direction;
 
-/// Where an operation stands.
+/// The phase of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// It is none.
+    /// Not in use.
     Free = 0,
-    /// It stands in its operation queue.
+    /// In its operation queue.
     Waiting = 1,
-    /// Its node is on its way to the thread that is to try it.
+    /// Its node is on its way to the thread that will try it.
     Due = 2,
-    /// A thread tries it.
+    /// A thread is trying it.
     Tried = 3,
-    /// It is over; its node is on its way to the thread that takes the packet.
+    /// Ended: its node is on its way to the thread that takes the packet.
     Ended = 4,
     /// The back end has it.
     Submitted = 5,
-    /// The word of its slot says whether it waits, or its node is with a thread.
+    /// It waits, or a thread has its node: see the word of its slot.
     Lone = 6,
 }
 
-/// Why an operation has ended, or is to end at the next opportunity.
+/// Why an operation has ended, or must end at the next opportunity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EndReason {
-    /// The operation has come to an end of its own.
+    /// The operation has ended on its own.
     Done = 0,
     Cancelled = 1,
     TimedOut = 2,
@@ -37,30 +37,33 @@ pub(crate) enum EndReason {
     Gone = 3,
 }
 
-/// One operation. It is changed under the lock of its registration's [`OpEntry`], with these exceptions:
-/// - the link and the step from due to tried belong to the thread that has its node;
-/// - the thread that starts it says beforehand whether it is a task;
-/// - a lone one is started and completed without the lock, by the thread that owns its node; it is cancelled with the
-///   lock, by one exchange of its claim;
-/// - the thread that closes the port has it awaited, under the lock, and the thread that has its node ends that
-///   without it.
+/// One operation. Changes require the lock of its registration's [`OpEntry`](super::OpEntry), with
+/// these exceptions:
+/// - The link and the step from due to tried belong to the thread that has the node.
+/// - The thread that starts it sets beforehand whether it is a task.
+/// - A lone operation is started and completed without the lock, by the thread that owns its node.
+///   It is cancelled with the lock, by one exchange of its claim.
+/// - The thread that closes the port marks it as awaited, with the lock. The thread that has the
+///   node clears that mark without the lock.
 #[derive(Debug, Default)]
 pub(crate) struct Op {
-    /// The next node of the list that it stands in.
+    /// The next node of the list that it is in.
     pub(crate) link: AtomicU32,
-    /// The operation before it in the [`OpList`] that it stands in.
+    /// The previous operation in the [`OpList`](super::list::OpList) that it is in.
     back: AtomicU32,
     /// The slot of its registration.
     slot: AtomicU32,
-    /// How often the record was used, which is part of the operation's name, and the end reason: see [`claim`].
+    /// The number of previous uses of this `Op`, which is part of the operation's name, and the end
+    /// reason: see [`claim`].
     claim: AtomicU64,
     phase: AtomicU8,
     direction: AtomicU8,
-    /// The waits of a port that was closed meanwhile go on until its packet is taken.
+    /// The waits of a closed port continue until its packet is taken.
     is_awaited: AtomicBool,
-    /// It is a task, which no packet tells of. Said before each start.
+    /// It is a task, which makes no packet. Set before each start.
     is_task: AtomicBool,
-    /// Its first attempt waits for nothing but its turn in its operation queue: a connect, or a task that says so. Said before each start by name.
+    /// Its first attempt waits only for its turn in the operation queue, because it is a connect or
+    /// a task that requests this. Set before each start by the registration's name.
     begins_unasked: AtomicBool,
     deadline: AtomicU64,
 }
@@ -77,17 +80,18 @@ impl Op {
         (claim >> u32::BITS) as u32
     }
 
-    /// How often the record was used. What the caller reads of it afterwards is of this use, or of a later one.
+    /// Returns the number of previous uses. Whatever the caller reads afterwards belongs to this
+    /// use or to a later one.
     pub(super) fn uses_before(&self) -> u32 {
         (self.claim.load(Acquire) >> u32::BITS) as u32
     }
 
-    /// It has not been used yet; `first` stands for its first use.
+    /// Sets the use count, before the first use.
     pub(crate) fn begin_uses(&self, first: u32) {
         self.claim.store(claim(first, EndReason::Done), Relaxed);
     }
 
-    /// Where an operation of the next use stands, and when it has to end.
+    /// Sets the slot and the deadline of the next use.
     #[inline]
     pub(super) fn place(&self, slot: u32, deadline: Moment) {
         self.slot.store(slot, Relaxed);
@@ -99,11 +103,12 @@ impl Op {
         self.direction.store(direction as u8, Relaxed);
     }
 
-    /// Its node has come to the calling thread, which is to try it. False if that is not all there is to it: then
-    /// [`OpQueues::turn`](super::OpQueues::turn) tells.
+    /// Begins an attempt in the calling thread, which has taken its node. Returns false if more is
+    /// needed than that: then [`OpQueues::turn`](super::OpQueues::turn) decides.
     #[inline]
     pub(crate) fn begin(&self) -> bool {
-        // What is due is changed by no other thread but for the end reason, which is looked at again after the attempt.
+        // While it is due, no other thread changes anything except the end reason, which is read
+        // again after the attempt.
         let is_due = self.phase() == Phase::Due && self.reason() == EndReason::Done;
         if is_due {
             self.set(Phase::Tried);
@@ -111,19 +116,20 @@ impl Op {
         is_due
     }
 
-    /// Its node has come to the calling thread. How it has ended, if it has: that is settled, and nothing else is left
-    /// to do in its operation queue.
+    /// Returns the end reason if it has ended, to the thread that has taken its node. The reason is
+    /// final, and nothing remains to do in the operation queue.
     #[inline]
     pub(crate) fn end(&self) -> Option<EndReason> {
         (self.phase() == Phase::Ended).then(|| self.reason())
     }
 
-    /// The next operation of this record is a task, or is none.
+    /// Sets whether the next operation that uses this `Op` is a task.
     pub(crate) fn mark_task(&self, is_task: bool) {
         self.is_task.store(is_task, Relaxed);
     }
 
-    /// Whether the first attempt at the next operation of this record waits for its turn alone, and for no edge.
+    /// Sets whether the first attempt at the next operation waits only for its turn, and not for an
+    /// edge.
     pub(crate) fn mark_unasked(&self, begins_unasked: bool) {
         self.begins_unasked.store(begins_unasked, Relaxed);
     }
@@ -132,18 +138,18 @@ impl Op {
         self.begins_unasked.load(Relaxed)
     }
 
-    /// Whether it is a task.
+    /// Returns whether it is a task.
     #[inline]
     pub(crate) fn is_task(&self) -> bool {
         self.is_task.load(Relaxed)
     }
 
-    /// Whether it is an operation now.
+    /// Returns whether it is in use.
     pub(crate) fn is_in_flight(&self) -> bool {
         self.phase() != Phase::Free
     }
 
-    /// Whether the back end has it.
+    /// Returns whether the back end has it.
     pub(crate) fn is_submitted(&self) -> bool {
         self.phase() == Phase::Submitted
     }
@@ -163,7 +169,8 @@ impl Op {
 
     #[inline]
     pub(super) fn set(&self, phase: Phase) {
-        // What was stored before is seen by a thread that sees this, without the operation entry's lock too.
+        // A thread that sees this phase also sees everything stored before it, even without the
+        // lock of the `OpEntry`.
         self.phase.store(phase as u8, Release);
     }
 
@@ -181,7 +188,8 @@ impl Op {
         self.claim.store(claim(self.uses(), reason), Relaxed);
     }
 
-    /// Says why the operation of this use is to end, if nothing has before. False if the record is used for another one.
+    /// Sets the end reason of this use, unless one is set already. Returns false if this use has
+    /// ended.
     pub(super) fn set_reason_if_none(&self, uses: u32, reason: EndReason) -> bool {
         let (expected, wanted) = (claim(uses, EndReason::Done), claim(uses, reason));
         match self.claim.compare_exchange(expected, wanted, AcqRel, Acquire) {
@@ -190,17 +198,20 @@ impl Op {
         }
     }
 
-    /// The operation was done by its token, and its packet is about to be queued.
+    /// Marks an operation as ended that its token has done itself. Its packet is about to be
+    /// queued.
     #[inline]
     pub(crate) fn begin_ended(&self, slot: u32) {
         self.slot.store(slot, Relaxed);
         self.set(Phase::Ended);
     }
 
-    /// Its packet is taken. Of a lone one the slot is told afterwards.
+    /// Ends this use, because its packet is taken. For a lone operation, this happens before the
+    /// slot's word changes.
     #[inline]
     pub(crate) fn complete(&self) {
-        // In this order: a thread that sees the next claim sees this phase, or that of the next operation.
+        // The order matters: a thread that sees the next claim also sees this phase, or that of the
+        // next use.
         self.set(Phase::Free);
         self.claim.store(claim(self.uses().wrapping_add(1), EndReason::Done), Release);
     }
@@ -214,23 +225,25 @@ impl Op {
         Moment::from_nanoseconds(self.deadline.load(Relaxed))
     }
 
-    /// Whether it is to end, unless it comes to an end of its own. It becomes so under the operation entry's lock.
+    /// Returns whether it must end unless it ends on its own first. This becomes true with the lock
+    /// of the `OpEntry` held.
     pub(crate) fn is_cancelled(&self) -> bool {
         self.reason() != EndReason::Done
     }
 
-    /// Its packet is taken. Whether it was awaited.
+    /// Clears the awaited mark, because its packet is taken. Returns whether it was set.
     #[inline]
     pub(crate) fn stop_awaiting(&self) -> bool {
         self.is_awaited.load(Relaxed) && self.is_awaited.swap(false, Relaxed)
     }
 
-    /// Its packet is awaited from here on. False if it was before.
+    /// Marks its packet as awaited. Returns false if it was already.
     pub(crate) fn start_awaiting(&self) -> bool {
         !self.is_awaited.swap(true, AcqRel)
     }
 
-    /// The same where no other thread may complete it meanwhile.
+    /// Marks its packet as awaited, if no other thread can complete it at the same time. Returns
+    /// false if it was already.
     pub(super) fn start_awaiting_in_place(&self) -> bool {
         !self.is_awaited.swap(true, Relaxed)
     }
@@ -239,7 +252,7 @@ impl Op {
         self.deadline() <= now && self.deadline() != Moment::NEVER
     }
 
-    /// The operation before it in the list that it stands in.
+    /// Returns the previous operation in the list that it is in.
     pub(super) fn back(&self) -> Node {
         self.back.load(Relaxed)
     }
@@ -249,15 +262,15 @@ impl Op {
     }
 }
 
-/// The bits of a claim that are the end reason; the uses stand in the upper half.
+/// The bits of a claim that hold the end reason. The upper half holds the uses.
 const REASON: u64 = 0b11;
 
-/// What an operation's claim says.
+/// Makes a claim of a use and its end reason.
 fn claim(uses: u32, reason: EndReason) -> u64 {
     u64::from(uses) << u32::BITS | reason as u64
 }
 
-/// Where operations lie, and their links.
+/// Access to operations and their links.
 pub(crate) trait OpTable: Links {
     fn op(&self, node: Node) -> &Op;
 }

@@ -1,25 +1,26 @@
-//! The operations of one direction of a registration: those that wait, and the one that is active.
+//! The operations of one direction of a registration: the waiting ones, and the active one.
 
 use super::list::OpList;
 use super::op::{OpTable, Phase};
 use crate::state::moment::Moment;
 use crate::state::queue::{MOST_OPS, NIL, Node, OP};
 
-/// In place of the node of an active operation: a thread tries work without a record, see [`OpQueues::begin_direct`](super::OpQueues::begin_direct).
+/// Takes the place of the active operation while a thread makes a direct attempt, see
+/// [`OpQueues::begin_direct`](super::OpQueues::begin_direct).
 pub(super) const CALLER: Node = MOST_OPS | OP;
 
 /// The operations of one direction.
 #[derive(Debug)]
 pub(super) struct OpQueue {
     waiting: OpList,
-    /// The operation that is due or being tried, or [`CALLER`]; `NIL` if there is none.
+    /// The operation that is due, being tried or submitted, or [`CALLER`]; `NIL` if there is none.
     active: Node,
-    /// How many edges concerned the operation queue, and how many had before the attempt began.
+    /// How many edges have concerned the queue, in total and before the current attempt began.
     edges: u32,
     begun: u32,
-    /// When the first one is to be tried again, for want of what no edge tells of.
+    /// When to try the first operation again, if it needs something that no edge announces.
     retry: Moment,
-    /// What no edge tells of has come while the active one is tried.
+    /// A resource that no edge announces became available during the current attempt.
     is_pulled_in: bool,
 }
 
@@ -35,7 +36,7 @@ impl OpQueue {
         }
     }
 
-    /// The operation that is due or being tried, or [`CALLER`]; `NIL` if there is none.
+    /// Returns the active operation, or [`CALLER`]; `NIL` if there is none.
     pub(super) fn active(&self) -> Node {
         self.active
     }
@@ -48,24 +49,25 @@ impl OpQueue {
         self.active == NIL && self.waiting.is_empty()
     }
 
-    /// The operation that is due or being tried, if there is one.
+    /// Returns the active operation, if there is one.
     pub(super) fn active_op(&self) -> Option<Node> {
         if self.active == NIL || self.active == CALLER { None } else { Some(self.active) }
     }
 
-    /// Whether the operation that is to be tried next is to be tried though the direction is not known to be ready. It may
-    /// have been tried before: then it finds that it has to wait once more.
+    /// Returns whether the next operation must be tried although the direction is not known ready.
+    /// It may have been tried before, and then finds that it must wait again.
     pub(super) fn begins_unasked(&self, ops: &impl OpTable) -> bool {
         let first = self.waiting.first();
         self.active == NIL && first.is_some_and(|first| ops.op(first).begins_unasked())
     }
 
-    /// Whether its first operation waits for an edge, and not for some time to pass.
+    /// Returns whether the first operation waits for an edge rather than for a moment.
     pub(super) fn waits_for_edge(&self) -> bool {
         self.active == NIL && !self.waiting.is_empty() && self.retry == Moment::NEVER
     }
 
-    /// The operation that is to be tried next, if none is: its node is to be queued.
+    /// Makes the first waiting operation due, unless another one is active. The caller queues the
+    /// node that this returns.
     pub(super) fn next_due(&mut self, ops: &impl OpTable) -> Node {
         if self.active != NIL {
             return NIL;
@@ -76,7 +78,7 @@ impl OpQueue {
         first
     }
 
-    /// `node` is to be tried: an operation, or [`CALLER`].
+    /// Makes `node`, an operation or [`CALLER`], the active one.
     pub(super) fn begin(&mut self, node: Node) {
         self.active = node;
         self.begun = self.edges;
@@ -84,42 +86,43 @@ impl OpQueue {
         self.is_pulled_in = false;
     }
 
-    /// The lone operation `node`, which was tried, goes on as the active one.
+    /// Makes the lone operation `node`, which was tried, the active one.
     pub(super) fn adopt(&mut self, node: Node, has_new_edge: bool) {
         (self.active, self.retry) = (node, Moment::NEVER);
         self.begun = self.edges.wrapping_sub(u32::from(has_new_edge));
     }
 
-    /// The active one is tried again: edges so far are no news to it.
+    /// Begins another attempt: edges so far are no longer new.
     pub(super) fn begin_again(&mut self) {
         self.begun = self.edges;
     }
 
-    /// Whether no edge came since the attempt at the active one began.
+    /// Returns whether no edge has arrived since the attempt began.
     pub(super) fn is_newest(&self) -> bool {
         self.edges == self.begun
     }
 
-    /// An edge concerns the operation queue.
+    /// Counts an edge that concerns the queue.
     pub(super) fn note_edge(&mut self) {
         self.edges = self.edges.wrapping_add(1);
     }
 
-    /// The active one has left the operation queue.
+    /// Removes the active operation from the queue.
     pub(super) fn clear(&mut self) {
         self.active = NIL;
     }
 
-    /// An operation waits behind the others.
+    /// Appends an operation.
     pub(super) fn enter(&mut self, ops: &impl OpTable, node: Node) {
         if self.is_empty() {
-            // Of one that has been cancelled.
+            // A previous operation, which was cancelled, may have left this.
             self.retry = Moment::NEVER;
         }
         self.waiting.enter(ops, node);
     }
 
-    /// The active one, `node`, waits before the others: for an edge, and no longer than until `retry`.
+    /// Moves the active operation, `node`, to the front of the waiting ones. It waits for an edge,
+    /// but at most until `retry`.
     pub(super) fn wait_first(&mut self, ops: &impl OpTable, node: Node, retry: Moment) {
         self.clear();
         self.retry = retry;
@@ -127,18 +130,19 @@ impl OpQueue {
         self.waiting.enter_first(ops, node);
     }
 
-    /// An operation that waits leaves the operation queue.
+    /// Removes a waiting operation.
     pub(super) fn leave(&mut self, ops: &impl OpTable, node: Node) {
         self.waiting.leave(ops, node);
     }
 
-    /// The first one that waits leaves the operation queue.
+    /// Removes and returns the first waiting operation.
     pub(super) fn pop(&mut self, ops: &impl OpTable) -> Option<Node> {
         self.waiting.pop(ops)
     }
 
-    /// What no edge tells of is there at `now`. True if the first one that waits is to be tried then. One that is being
-    /// tried just now is tried once more, should it have to wait for that.
+    /// Notes that a resource that no edge announces is available at `now`. Returns true if the
+    /// first waiting operation should be tried then. An attempt in progress is repeated if it finds
+    /// that the resource is missing.
     pub(super) fn pull_in(&mut self, now: Moment) -> bool {
         self.is_pulled_in = self.active != NIL;
         if self.is_pulled_in || self.waiting.is_empty() {
@@ -156,8 +160,9 @@ impl OpQueue {
         self.is_pulled_in = false;
     }
 
-    /// The first one that waits, if its time has come by `now` or it waits for its turn alone: its node is to be queued.
-    /// Returns when it is to be tried otherwise as well.
+    /// Makes the first waiting operation due if its retry is at `now` or earlier, or if it waits
+    /// only for its turn. Returns its node or `NIL`, and the time of a later retry. The caller
+    /// queues the node.
     pub(super) fn ring(&mut self, ops: &impl OpTable, now: Moment) -> (Node, Moment) {
         let mut due = NIL;
         if self.retry <= now || self.begins_unasked(ops) {

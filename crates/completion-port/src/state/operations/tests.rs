@@ -1,4 +1,4 @@
-//! What keeps the order of operations, without a slot's other states; the model checker has the rest.
+//! The order of operations, without a slot's other states. The model checker covers those.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
@@ -11,7 +11,7 @@ use crate::state::slot::{Slot, SlotStep};
 use crate::sync::AtomicU32;
 use crate::types::interest::{Direction, Interest, Mode};
 
-/// Counts how often an operation is looked at.
+/// Counts how often an operation is accessed.
 struct Counting {
     ops: Vec<Op>,
     looks: AtomicUsize,
@@ -30,7 +30,7 @@ impl OpTable for Counting {
     }
 }
 
-/// A shared association without operations, and so many records.
+/// A shared association without operations, and with room for `ops` of them.
 fn shared(ops: usize) -> (Counting, Slot, OpQueues) {
     let ops = (0..ops).map(|_| Op::default()).collect();
     let slot = Slot::default();
@@ -50,7 +50,7 @@ fn an_operation_is_called_off_without_a_look_at_those_in_front_of_it() {
             let step = queues.start(&all, *node, 0, Direction::In, Moment::NEVER, false);
             assert_eq!(step, Step::Waits);
         }
-        // From the end, from the middle and from the beginning.
+        // The last one, one from the middle, and the first one.
         let (middle, last) = (nodes[8], nodes[15]);
         for node in [last, middle, nodes[0]] {
             all.looks.store(0, Relaxed);
@@ -59,7 +59,8 @@ fn an_operation_is_called_off_without_a_look_at_those_in_front_of_it() {
             assert!(all.looks.load(Relaxed) < 10, "{:?} looks", all.looks);
             assert!(queues.cancel(&all, &slot, node, EndReason::Cancelled, 0).is_none());
         }
-        // What is left is due in the order of its start, and what has to wait once more comes first again.
+        // The others are due in the order of their starts, and one that has to wait again comes
+        // first again.
         let (mut due, is_missed) = queues.notify_ready(&all, &slot, Facts::IN);
         assert!(!is_missed);
         let mut order = Vec::new();
@@ -112,7 +113,8 @@ fn a_connect_that_was_called_off_is_given_up_once() {
         entry.abandon_connect(3, never);
         entry.connect_begun(3);
         entry.abandon_connect(4, never);
-        // Whoever comes first: the next connect, or the packet. The other has to try again meanwhile.
+        // The next connect and the packet race to abandon the connect. The loser must try again
+        // later.
         let is_clear = entry.clear_for_connect(|| {
             entry.abandon_connect(3, never);
             true
@@ -125,11 +127,12 @@ fn a_connect_that_was_called_off_is_given_up_once() {
             true
         });
         assert_eq!(entry.clear_for_connect(never), Clearance::Clear);
-        // What has ended by itself needs it not.
+        // A connect that has ended on its own is not abandoned.
         entry.connect_begun(5);
         entry.connect_ended();
         entry.abandon_connect(5, never);
-        // Where it cannot be done there is no other connect until the descriptor is another registration's.
+        // If abandoning fails, there is no other connect until the descriptor belongs to another
+        // registration.
         entry.connect_begun(6);
         assert_eq!(entry.clear_for_connect(|| false), Clearance::Never);
         entry.abandon_connect(6, never);

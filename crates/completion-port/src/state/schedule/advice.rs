@@ -1,52 +1,51 @@
-//! How many packets a thread takes at a time if it cannot give any back.
+//! How many packets a thread should take at a time if it cannot return them to the queue.
 //!
-//! A batch goes to an idle thread if the thread that has it sleeps or is stuck. Packets that a
-//! caller has moved into memory of its own cannot. So where threads have slept or been stuck
-//! lately, such a caller takes a single packet at a time, and step by step more while they do not.
+//! If a worker sleeps or is stuck, its remaining packets go to an idle worker. Packets that a
+//! caller has moved into its own memory cannot. So if workers have recently slept or been stuck,
+//! such a caller takes one packet at a time, and gradually more while no worker does so again.
 
 use std::time::Duration;
 
 use super::Moment;
 
-/// The highest limit. Each one is four times the one before.
+/// The highest limit. Each limit is four times the previous one.
 const MOST: u32 = 64;
 
-/// The limit rises if no thread has been found asleep or stuck for so long. That time becomes four
-/// times as long whenever the rise was too soon, but not longer than the second number. If nothing
-/// has happened for that long, it is the first number again.
+/// The limit rises after this time without a worker that was asleep or stuck. If a rise was too
+/// early, the time is quadrupled, up to the second value. After that long without such a worker, it
+/// is reset to the first value.
 const CALM: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(64)];
 
-/// How often, at most, the port asks whether a thread is still stuck.
+/// How often, at most, the port checks for stuck workers.
 pub(crate) const LOOK: Duration = Duration::from_millis(1);
 
-/// A thread that does not come back for so long is stuck, and not just preempted. In nanoseconds,
-/// as the crew counts.
+/// A worker that does not return for this long is stuck rather than preempted. In nanoseconds, as
+/// in the controller.
 pub(crate) const AWAY: u64 = 6_000_000;
 
-/// What a thread takes, at most. Guarded by the port's lock.
+/// The limit on the number of packets, guarded by the port's lock.
 #[derive(Debug)]
 pub(crate) struct Advice {
     room: u32,
-    /// When a thread was last found asleep or stuck, or the limit was last raised.
+    /// When a worker was last found asleep or stuck, or when the limit last rose.
     at: Moment,
-    /// How long it stays as it is; zero if it was never lowered.
+    /// How long the limit stays; zero if it was never lowered.
     calm: Duration,
 }
 
 impl Advice {
-    /// There is no limit.
+    /// No limit.
     pub(crate) const ALL: u32 = u32::MAX;
 
     pub(crate) fn new() -> Self {
         Self { room: Self::ALL, at: Moment::ZERO, calm: Duration::ZERO }
     }
 
-    /// The limit.
     pub(crate) fn room(&self) -> u32 {
         self.room
     }
 
-    /// A thread has been found asleep.
+    /// Lowers the limit to one, because a worker was found asleep or stuck.
     pub(crate) fn lower(&mut self, now: Moment) {
         if self.calm.is_zero() || now.since(self.at) >= CALM[1] {
             self.calm = CALM[0];
@@ -57,11 +56,12 @@ impl Advice {
         self.at = now;
     }
 
-    /// A thread that took several packets has not come back for a while: perhaps it is stuck.
+    /// Lowers the limit a little, because a worker that took several packets has not returned for a
+    /// while and may be stuck.
     pub(crate) fn suspect(&mut self, now: Moment) {
         if self.room == Self::ALL {
             if now.since(self.at) >= CALM[1] {
-                // What was before is forgotten.
+                // Earlier events no longer matter.
                 self.calm = Duration::ZERO;
             }
             self.room = MOST;
@@ -69,8 +69,8 @@ impl Advice {
         }
     }
 
-    /// Raises the limit if it is time to. Now and then it is asked whether a thread `is_away` with what it
-    /// took; if so, the limit goes down.
+    /// Raises the limit if it is time to. First calls `is_away`, from time to time, to find out
+    /// whether a worker is stuck with its packets. If so, the limit goes down.
     pub(crate) fn look(&mut self, now: Moment, is_away: impl FnOnce() -> bool) {
         let calm = now.since(self.at);
         if calm >= LOOK && is_away() {
@@ -88,7 +88,7 @@ mod tests {
 
     const SECOND: Duration = CALM[0];
 
-    /// So long after the beginning.
+    /// The moment this long after the beginning.
     fn at(time: Duration) -> Moment {
         Moment::ZERO + time
     }

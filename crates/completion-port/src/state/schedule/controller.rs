@@ -1,157 +1,160 @@
-//! How many threads work on what is queued: how much each one takes, when one more is called, and
-//! when a thread that comes back goes to rest.
+//! The concurrency controller: how many packets a worker takes, when it wakes another one, and when
+//! a returning worker is parked.
 //!
-//! A wake is the most expensive thing that a port does. But a thread that is not woken leaves a
-//! processor idle while packets stand. Two rules decide, and a third one checks their result:
+//! A wake-up is the most expensive thing a port does, but a worker that is not woken leaves a
+//! processor idle while packets wait. Two rules decide, and a third one checks their result:
 //!
-//! * *Burst*: what is queued is worth a wake if the threads at work would take longer for it than a
-//!   wake takes.
-//! * *Sustained*: a thread that has not gone idle for a while, and has always found more than one
-//!   packet, is one thread too few, however little is queued. It calls one more; so their number doubles
-//!   in each such while.
-//! * *Trial*: more threads are not faster where others need the processors, or where handlers are
-//!   in each other's way. From time to time half of the threads, or twice as many, do the work for
-//!   a stretch, in turn with the present number. The greater number stays only if it gets more
-//!   done. The result of a trial is the *crew*: the number of threads that come to work by the two
-//!   rules. Beyond it one more is called only for what would stand much longer otherwise.
+//! * *Burst*: queued packets are worth a wake-up if the active workers would need longer for them
+//!   than the wake-up takes.
+//! * *Sustained*: if a worker has not been idle for a while and has found more than one packet each
+//!   time, one worker is missing, however short the queue. It wakes another one, so the number of
+//!   workers doubles in each such period.
+//! * *Trial*: more workers are not faster if other threads need the processors or if handlers
+//!   contend. From time to time the controller runs half or twice as many workers, alternating with
+//!   the current number. The larger number stays only if it gets more done. The result of a trial
+//!   is `size`, the number of workers that the first two rules may activate. Beyond `size`, another
+//!   worker is woken only for packets that would otherwise wait much longer.
 //!
-//! Nothing here knows a clock or a thread. Moments come in as arguments. Spans are nanoseconds in a `u64`, since
-//! they are multiplied and divided by numbers of packets and of threads.
+//! This module knows neither a clock nor threads: moments are arguments. Durations are nanoseconds
+//! in a `u64`, since they are multiplied and divided by numbers of packets and workers.
 
 use super::Moment;
 
-/// The time from a wake until the thread runs. What the threads at work get done in this time is
-/// not worth a wake.
+/// The time from a wake-up until the thread runs. Work that the running workers finish within this
+/// time is not worth a wake-up.
 const WAKE: u64 = 25_000;
 
-/// What is queued must not stand longer than this and [`WAKE`] together while a thread could be called
-/// for it.
+/// Queued packets must not wait longer than this plus [`WAKE`] while an idle worker could be woken
+/// for them.
 const STAND: u64 = 75_000;
 
-/// The same where a trial has shown that more threads get no more done, since the others at work or
-/// the clients need the processors.
+/// The limit that replaces [`STAND`] once a trial has shown that more workers get no more done,
+/// because other threads or the clients need the processors.
 const STAND_IN_VAIN: u64 = 200_000;
 
-/// If packets take longer than this, each packet that is left behind is worth a wake. And the
-/// kernel's wait is not left empty, since a packet that comes meanwhile would wait for a handler to
-/// end.
+/// If packets take longer than this, every packet left in the queue is worth a wake-up. A thread
+/// then also stays in the kernel's wait, since a packet that arrives in the meantime would have to
+/// wait for a handler to finish.
 const LONG: u64 = 15_000;
 
-/// If a thread has had packets for so long, they go to an idle thread, however long handlers were
-/// thought to take.
+/// A worker that has held packets for this long loses them to an idle worker, whatever the estimate
+/// of a packet's duration was.
 const OVERDUE: u64 = 900_000;
 
-/// A single thread at work takes no more than its part of what is queued, or this.
+/// A lone worker takes at most its fair part of the queue, or this many packets if that is more.
 const PART: usize = 16;
 
-/// A thread that has been busy for so long calls another one even for the few packets that it
-/// leaves each time.
+/// A worker that has been busy for this long wakes another one even if it leaves only a few packets
+/// each time.
 const SUSTAINED: u64 = 150_000;
 
-/// How long each number of threads is tried at a time.
+/// The length of an interval: how long a trial runs each number of workers at a time.
 const STRETCH: u64 = 1_000_000;
 
-/// The beginning of a stretch, in which threads come and go, and nothing is counted.
+/// The first part of an interval is not measured, since workers are still waking up or being
+/// parked.
 const CHANGE: u64 = STRETCH / 4;
 
-/// A trial is over after so many pairs of stretches, one with each number of threads. It is over
-/// after one pair already if the greater number works now and has shown to be better: a processor
-/// that idles costs more than a trial.
+/// A trial ends after this many pairs of intervals, one for each number of workers. It ends after
+/// the first pair if the larger number was in use before the trial and did better: an idle
+/// processor costs more than a wrong result.
 const PAIRS: u8 = 2;
 
-/// The pauses: before the first trial; after a trial that has changed the number; the longest one
-/// while all threads may work; and the longest one while fewer do. After a trial without a change
-/// the pause is twice the one before.
+/// The pauses between trials: before the first trial, after a trial that changed the number, the
+/// longest one while all workers are in use, and the longest one while fewer are. Each trial
+/// without a change doubles the pause.
 const PAUSES: [u64; 4] = [2_000_000, 16_000_000, 1_000_000_000, 128_000_000];
 
-/// What a thread takes of the queue when it goes off to its handlers.
+/// The part of the queue that a worker takes when it leaves for its handlers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Share {
-    /// How many packets.
     pub(crate) packets: usize,
-    /// One more thread is to be called for the rest.
+    /// Another worker should be woken for the rest.
     pub(crate) call: bool,
 }
 
-/// What the thread that divides the queue sees.
+/// The state of the port as the worker that divides the queue sees it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View {
-    /// Packets in the queue, its own among them.
+    /// Packets in the queue, including those that this worker will take.
     pub(crate) queued: usize,
-    /// How many it has room for.
+    /// How many packets this worker has room for.
     pub(crate) room: usize,
-    /// Other threads at work: those that run, search, or are on their way.
+    /// Other active workers: they run, search, or were called and are not awake yet.
     pub(crate) others: usize,
-    /// Threads that could be called.
+    /// Idle workers that could be woken.
     pub(crate) helpers: usize,
-    /// Threads that may run at once, as far as there are any.
+    /// How many workers may run at a time: the concurrency value, or the number of workers if that
+    /// is lower.
     pub(crate) threads: usize,
     /// Packets that the port has handed out so far.
     pub(crate) handed: u64,
 }
 
-/// What is known of the thread of a seat.
+/// What the controller knows of one worker.
 #[derive(Clone, Copy, Debug, Default)]
 struct WorkerLoad {
-    /// Since when the thread has been busy, and has always found more than one packet.
+    /// Since when the worker has been busy, always finding more than one packet.
     busy_since: Option<Moment>,
-    /// When the thread last took packets. Noted only if the port had another thread then, and
-    /// either that was at work or there were several packets.
+    /// When the worker last took packets. Recorded only if the port has several workers, and either
+    /// another one was active or several packets were queued.
     took_at: Option<Moment>,
 }
 
-/// The policy of a port, guarded by its lock.
+/// The controller of a port, guarded by the port's lock.
 #[derive(Debug)]
 pub(crate) struct Controller {
-    /// What a packet takes, in nanoseconds: a running median, more or less, since some packets take a
-    /// thousand times as long as the others.
+    /// The estimated time per packet, in nanoseconds. It approximates a running median, since some
+    /// packets take a thousand times as long as others.
     packet: u64,
     /// The concurrency value.
     limit: usize,
-    /// How many threads come to work by the two rules.
+    /// How many workers the burst and sustained rules may activate.
     size: usize,
     loads: Vec<WorkerLoad>,
-    /// A packet that was left in the queue: how many packets will have been handed out when its
-    /// turn comes, and when it was seen there.
+    /// Packets that were left in the queue: the value of `handed` at which all of them are handed
+    /// out, and when they were seen.
     stands: Option<(u64, Moment)>,
-    /// When several threads were last at work and left something.
+    /// When several workers were last active and packets were left over.
     busy_at: Option<Moment>,
     trial: Trial,
-    /// How long the pause before the present or last trial was.
+    /// The length of the pause before the current or the last trial.
     pause: u64,
-    /// Whether the last trial ended with the greater number.
+    /// Whether the last trial ended with the larger number.
     grew: bool,
 }
 
 #[derive(Debug)]
 enum Trial {
-    /// No trial before this time. It is set when there is first something to try.
+    /// No trial starts before this moment. `None` until there is something to try.
     Pause {
         until: Option<Moment>,
     },
     Running(Intervals),
 }
 
-/// A trial that is under way.
+/// A running trial.
 #[derive(Debug)]
 struct Intervals {
-    /// The two numbers of threads, and which of them worked before the trial.
+    /// The two numbers of workers that are compared, and the number before the trial.
     numbers: [usize; 2],
     before: usize,
-    /// How many threads might run when the trial began.
+    /// How many workers could run when the trial began.
     threads: usize,
-    /// Which of them works in this stretch, when it began, and how many pairs are over.
+    /// The index into `numbers` for the current interval, when the interval began, and how many
+    /// pairs are complete.
     which: usize,
     begun: Moment,
     pairs: u8,
-    /// When, and with how many packets handed out, counting began; `None` before that.
+    /// When measuring began, and the value of `handed` then. `None` while the interval is still
+    /// settling.
     counted_from: Option<(Moment, u64)>,
-    /// What each number did so far: packets, and the time for them.
+    /// The total for each number so far: packets, and the time measured.
     done: [(u64, u64); 2],
 }
 
 impl Controller {
-    /// A crew of as many threads as there may be.
+    /// Creates a controller whose `size` is the concurrency value.
     pub(crate) fn new(limit: usize) -> Self {
         Self {
             packet: 8_000,
@@ -166,19 +169,19 @@ impl Controller {
         }
     }
 
-    /// A packet took `packet` nanoseconds.
+    /// Updates the estimate: a packet took `packet` nanoseconds.
     pub(crate) fn note(&mut self, packet: u64) {
         let step = self.packet / 8 + 1;
         self.packet = packet.clamp(self.packet.saturating_sub(step), self.packet + step);
     }
 
-    /// Whether a packet takes longer than a wake.
+    /// Returns whether a packet takes about as long as a wake-up or longer, see [`LONG`].
     #[inline]
     pub(crate) fn is_long(&self) -> bool {
         self.packet >= LONG
     }
 
-    /// There is a seat of this number, whose thread is not at work.
+    /// Adds a worker, which is not active yet.
     pub(crate) fn worker(&mut self, worker: usize) {
         if self.loads.len() <= worker {
             self.loads.resize(worker + 1, WorkerLoad::default());
@@ -186,14 +189,14 @@ impl Controller {
         self.rest(worker);
     }
 
-    /// The thread of `worker` is not at work: it has found nothing to do, or sleeps, or is gone.
+    /// Notes that the worker is idle, blocked or gone.
     #[inline]
     pub(crate) fn rest(&mut self, worker: usize) {
         self.loads[worker] = WorkerLoad::default();
     }
 
-    /// How many threads at work have not come back for longer than `least`. They are not expected
-    /// to take anything soon.
+    /// Counts the workers that took packets more than `least` ago and have not returned since. They
+    /// are not expected to take more soon.
     pub(crate) fn absent(&self, now: Moment, least: u64) -> usize {
         let is_absent = |load: &&WorkerLoad| {
             load.took_at.is_some_and(|took| now.nanoseconds_since(took) > least)
@@ -201,40 +204,40 @@ impl Controller {
         self.loads.iter().filter(is_absent).count()
     }
 
-    /// When what the thread of `worker` took, if it took several packets, is to go to an idle one; `None` if it
-    /// is not known when that thread took it.
+    /// Returns when the packets of `worker` become overdue. `None` if the controller does not know
+    /// when the worker took them.
     pub(crate) fn overdue_at(&self, worker: usize) -> Option<Moment> {
         self.loads[worker].took_at.map(|took| took.after(OVERDUE))
     }
 
-    /// Whether that time has come. If the thread ran alone when it took the packets, the time of
-    /// that is not known: it counts from now on.
+    /// Returns whether the packets of `worker` are overdue. If the worker was alone when it took
+    /// them, the time is unknown and counts from now.
     pub(crate) fn is_overdue(&mut self, worker: usize, now: Moment) -> bool {
         let took = *self.loads[worker].took_at.get_or_insert(now);
         now.nanoseconds_since(took) >= OVERDUE
     }
 
-    /// How long `packets` stand, at most, if `threads` work on them.
+    /// Estimates how long the last of `packets` waits if `threads` workers handle them.
     fn standing(&self, packets: usize, threads: usize) -> u64 {
         packets as u64 * self.packet / threads.max(1) as u64
     }
 
-    /// How long what is queued may stand while so many `workers` are at work.
+    /// Returns how long queued packets may wait while this many `workers` are active.
     fn patience(&self, workers: usize) -> u64 {
-        // A trial has shown nothing yet.
+        // A running trial has not shown anything yet.
         let is_tried = matches!(self.trial, Trial::Running(_));
         if workers < self.size || is_tried { STAND } else { STAND_IN_VAIN }
     }
 
-    /// Whether `packets` that are left to `workers` threads are worth a wake.
+    /// Returns whether `packets` left to `workers` workers are worth a wake-up.
     pub(crate) fn is_worth_a_wake(&self, packets: usize, workers: usize) -> bool {
         let most = if workers < self.size { WAKE } else { self.patience(workers) };
         packets > 0 && (self.is_long() || self.standing(packets, workers) > most)
     }
 
-    /// Whether the thread of `worker`, which comes back soon, leaves what is queued, and what comes next, to
-    /// `others` at work, which come back as often as it does itself. They have enough for one that is
-    /// called again to come in time.
+    /// Returns whether the returning `worker` may be parked, leaving the queue and new events to
+    /// the `others`. This requires that enough of the others are active and return as often as this
+    /// worker does, and that so little is queued that a worker woken later would still be in time.
     pub(crate) fn leaves(
         &self,
         worker: usize,
@@ -253,11 +256,13 @@ impl Controller {
             && self.loads[worker].took_at.is_some_and(|took| now.nanoseconds_since(took) <= SOON)
     }
 
-    /// Whether a thread that finds nothing sleeps in the kernel's wait as one more, beside
-    /// `in_kernel` others and those that run and `search`. The kernel wakes it there for the next
-    /// packet, and no running thread has to. While packets are long, no other thread would come for
-    /// that packet soon. If they are short, the next thread that comes back takes several, so there
-    /// is work for one more only where several threads have not sufficed lately.
+    /// Returns whether a worker that finds nothing may sleep in the kernel's wait next to
+    /// `in_kernel` others, while others are running and `searching`. The kernel then wakes it for
+    /// the next event, and no running worker has to.
+    ///
+    /// While packets are long, no other worker would return soon for that event. While packets are
+    /// short, the next worker to return takes several, so another sleeper is useful only if several
+    /// workers were not enough lately.
     pub(crate) fn may_join(
         &self,
         in_kernel: usize,
@@ -274,16 +279,16 @@ impl Controller {
             && in_kernel + running + searching < self.size + self.absent(now, OVERDUE).min(running)
     }
 
-    /// What the thread of `worker` takes if it is the only one that may run.
+    /// Returns how many packets `worker` takes if no other worker may run.
     #[inline]
     pub(crate) fn take_alone(&mut self, worker: usize, queued: usize, room: usize) -> usize {
-        // The time is not noted, since that would mean to read the clock.
+        // Recording the time would cost a clock read.
         self.loads[worker].took_at = None;
         queued.min(room)
     }
 
-    /// What the thread of `worker` takes, and whether it calls another one. `now` is called only
-    /// where time matters.
+    /// Returns what `worker` takes, and whether it wakes another worker. Calls `now` only where the
+    /// time matters.
     pub(crate) fn divide(
         &mut self,
         worker: usize,
@@ -305,12 +310,12 @@ impl Controller {
         }
         let now = now();
         self.loads[worker].took_at = Some(now);
-        // A thread that does not come back takes no part of what is queued.
+        // An absent worker will not take its part of the queue.
         let others = others - self.absent(now, OVERDUE).min(others);
         let view = View { others, ..view };
         let mut share = if self.is_long() || self.has_stood(view, now) {
-            // A thread that takes less comes back sooner, and no packet waits for a handler without
-            // need.
+            // Take little, to return soon: otherwise packets wait for a handler although other
+            // workers could take them.
             let packets = queued.div_ceil(2 * threads).min(room);
             Share { packets, call: packets < queued }
         } else {
@@ -330,7 +335,7 @@ impl Controller {
         share
     }
 
-    /// The same for packets that are handled sooner than a thread is woken.
+    /// Divides packets that take less time than a wake-up.
     fn divide_short(&mut self, worker: usize, view: View, now: Moment) -> Share {
         let View { queued, room, others, helpers, threads, .. } = view;
         let workers = others + 1;
@@ -341,7 +346,7 @@ impl Controller {
         let is_helped = helpers > 0 && (sustained || burst);
         let part = match (is_helped, workers) {
             (true, _) => with_help,
-            // The thread comes back for the rest, and polls in between.
+            // The worker returns for the rest, and polls in between.
             (false, 1) => queued.div_ceil(threads).max(PART),
             (false, _) => queued.div_ceil(workers),
         };
@@ -350,8 +355,8 @@ impl Controller {
         Share { packets, call }
     }
 
-    /// Whether the first packet of the queue was seen there long ago: then handlers take longer
-    /// than they were thought to.
+    /// Returns whether the first queued packet was seen long ago. If so, handlers take longer than
+    /// estimated.
     fn has_stood(&mut self, view: View, now: Moment) -> bool {
         let View { queued, others, handed, .. } = view;
         let most = self.patience(others + 1);
@@ -364,16 +369,16 @@ impl Controller {
         }
     }
 
-    /// No running thread has come back for so long that each packet found now may have stood for a
-    /// while. That holds until so many packets are `handed` out.
+    /// Notes that no running worker has returned recently, so any packet found now may have waited
+    /// a while. Applies until the port has handed out `handed` packets.
     pub(crate) fn was_unattended(&mut self, handed: u64) {
         self.stands = Some((handed, Moment::ZERO));
     }
 
-    /// Whether the thread of `worker` has been busy for long enough to call another one.
+    /// Returns whether `worker` has been busy for long enough to wake another worker.
     fn is_sustained(&mut self, worker: usize, now: Moment) -> bool {
         let long_enough = match &self.trial {
-            // A trial is to show which number does more, not how soon threads come.
+            // A trial measures throughput, not how quickly workers become active.
             Trial::Running(_) => 0,
             Trial::Pause { .. } => SUSTAINED,
         };
@@ -381,8 +386,8 @@ impl Controller {
         now.nanoseconds_since(since) >= long_enough
     }
 
-    /// Goes on with the trial, or begins one. `threads` is how many may run, as far as there are
-    /// any; `handed` is how many packets have been handed out.
+    /// Continues the running trial or begins one. `threads` is how many workers may run at a time,
+    /// `handed` how many packets the port has handed out.
     fn advance(&mut self, now: Moment, threads: usize, handed: u64) {
         match &mut self.trial {
             Trial::Pause { until: None } => {
@@ -411,13 +416,13 @@ impl Controller {
         }
     }
 
-    /// Begins a trial: of half of the present number of threads, or of twice as many.
+    /// Begins a trial with half or twice the current number of workers.
     fn begin(&mut self, now: Moment, threads: usize) {
         let before = self.size.min(threads);
         let up = before == 1 || before < threads && self.grew;
         let numbers =
             if up { [before, (2 * before).min(threads)] } else { [before.div_ceil(2), before] };
-        // First the number that does not work now.
+        // The number that is not in use now goes first.
         let which = usize::from(up);
         self.size = numbers[which];
         self.trial = Trial::Running(Intervals {
@@ -432,20 +437,20 @@ impl Controller {
         });
     }
 
-    /// Ends a trial. From now on `size` threads come to work. If that is as many as there are, all
-    /// work from now on, also if more threads come to the port.
+    /// Ends a trial and sets `size`. If `size` covers all current workers, it becomes the
+    /// concurrency value, so that workers that join later run as well.
     fn end(&mut self, size: usize, threads: usize, now: Moment) {
         self.size = if size >= threads { self.limit } else { size };
         self.trial = Trial::Pause { until: Some(now.after(self.pause)) };
     }
 }
 
-/// What became of a stretch. The number says how many threads are to work next.
+/// The outcome of an interval, with the number of workers to run next.
 enum IntervalEnd {
     Same,
     SlotStep(usize),
     Over(usize),
-    /// Threads have had so little to do that the trial shows nothing.
+    /// The workers had so little to do that the trial shows nothing.
     Void,
 }
 
@@ -470,7 +475,7 @@ impl Intervals {
         *time += now.nanoseconds_since(from);
         let worked = self.numbers[self.which];
         if worked == self.before {
-            // The other number has had its turn first.
+            // The other number had its interval first.
             self.pairs += 1;
             let better = self.numbers[usize::from(self.is_greater_better())];
             let stays = better == self.before && better == self.numbers[1];
@@ -484,8 +489,8 @@ impl Intervals {
         IntervalEnd::SlotStep(self.numbers[self.which])
     }
 
-    /// Whether the additional threads get at least an eighth done of what they would if no thread
-    /// were in another's way.
+    /// Returns whether the additional workers add at least an eighth of the throughput that they
+    /// would add with perfect scaling.
     fn is_greater_better(&self) -> bool {
         let [lower, higher] = self.numbers.map(|number| number as u128);
         let [less, more] = self.done.map(|(packets, time)| (u128::from(packets), u128::from(time)));
@@ -506,7 +511,8 @@ mod tests {
         Moment::from_nanoseconds(nanoseconds)
     }
 
-    /// A crew at a port with so many threads, all of which may run, where packets take `packet`.
+    /// A controller for this many workers, all of which may run, with packets of `packet`
+    /// nanoseconds.
     fn controller(threads: usize, packet: u64) -> Controller {
         let mut controller = Controller::new(threads);
         (0..threads).for_each(|worker| controller.worker(worker));
@@ -514,7 +520,7 @@ mod tests {
         controller
     }
 
-    /// What a thread sees that has come back, beside `others` at work and others that are idle.
+    /// The view of a worker that has just returned: `others` are active and the rest are idle.
     fn view(threads: usize, queued: usize, others: usize) -> View {
         let helpers = threads - others - 1;
         View { queued, room: 64, others, helpers, threads, handed: 0 }
@@ -546,10 +552,10 @@ mod tests {
 
     #[test]
     fn a_burst_is_worth_a_wake_if_its_half_takes_longer_than_a_wake() {
-        // Half of ten packets of 5 us are 25 us, of twelve 30.
+        // Half of ten packets of 5 us takes 25 us, half of twelve 30 us.
         assert_eq!(divide(&mut controller(2, 5_000), view(2, 10, 0)), (10, false));
         assert_eq!(divide(&mut controller(2, 5_000), view(2, 12, 0)), (6, true));
-        // Two threads do in 15 us what one does in 30.
+        // Two workers need 15 us for what takes one 30 us.
         assert_eq!(divide(&mut controller(4, 5_000), view(4, 12, 1)), (6, false));
         assert_eq!(divide(&mut controller(4, 5_000), view(4, 18, 1)), (6, true));
     }
@@ -575,7 +581,7 @@ mod tests {
             taken.map(|it| (it.packets, it.call)),
             [(1, true), (1, true), (1, false), (5, false)]
         );
-        // Also what another thread has seen in the queue before.
+        // Packets that another worker has seen in the queue count as well.
         taken = [0, 0, STAND, STAND + 1]
             .map(|now| controller.divide(0, View { room: 1, ..view(4, 5, 0) }, || at(now)));
         assert_eq!(taken.map(|it| it.call), [false, false, false, true]);
@@ -622,7 +628,8 @@ mod tests {
         assert_eq!(divide(&mut controller(2, 5_000), view), (4, true));
     }
 
-    /// One thread always finds two packets of a microsecond, and goes off with both: no burst.
+    /// One worker always finds two packets of a microsecond each and takes both, so there is no
+    /// burst.
     #[test]
     fn a_thread_that_is_never_idle_calls_one_more_after_a_while() {
         let mut controller = controller(2, 1_000);
@@ -650,8 +657,8 @@ mod tests {
         }
     }
 
-    /// Threads, packets of `packet`, and a queue that is never empty: what they do in parallel is as much
-    /// as `speed` of one thread. Time goes by until `end`; the number of threads at work is recorded.
+    /// A simulation of workers with packets of `packet` nanoseconds and a queue that is never
+    /// empty. Together, the workers are as fast as `speed` single ones.
     struct Work {
         controller: Controller,
         threads: usize,
@@ -681,7 +688,7 @@ mod tests {
                     let now = self.now;
                     if others > 0 && self.controller.leaves(worker, self.queued, others, || at(now))
                     {
-                        // Which one it is makes no difference here.
+                        // Which worker is parked makes no difference here.
                         self.workers -= 1;
                         self.controller.rest(self.workers);
                         break;
@@ -805,9 +812,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever has happened: a thread takes at least one packet and no more than there are and
-        /// it has room for, calls no thread where none is idle, and leaves nothing that would stand
-        /// for long.
+        /// A worker always takes at least one packet, and no more than are queued or than it has
+        /// room for. It wakes no worker if none is idle, and leaves nothing that would wait too
+        /// long.
         #[test]
         fn nothing_stands_for_long_while_a_thread_is_idle(
             threads in 2_usize..20,
@@ -842,8 +849,8 @@ mod tests {
             }
         }
 
-        /// A thread goes to rest only where others are at work, and leaves them nothing that would stand
-        /// for long.
+        /// A worker is parked only if others are active, and leaves them nothing that would wait
+        /// too long.
         #[test]
         fn a_thread_leaves_only_what_others_soon_take(
             packet in 100_u64..60_000,

@@ -1,10 +1,10 @@
-//! Which thread does what. This module alone decides which thread takes packets, how the others
-//! sleep, which one is woken, and which one is the watchdog.
+//! The schedule: which worker takes packets, how the others sleep, which one is woken, and which
+//! one is the watchdog.
 //!
-//! Nothing here calls the system or sleeps. Each thing that happens at the port is a method of
-//! [`Schedule`], called with the port's lock held. What the schedule has to know of the port it
-//! asks its [`SchedulePort`]. What is to be done comes back as a value. A thread in a wait calls
-//! [`Schedule::next`] again and again, and does what that says.
+//! Nothing here calls the system or sleeps. Each event at the port is a method of [`Schedule`],
+//! called with the port's lock held. The schedule asks its [`SchedulePort`] about the port, and
+//! returns what the caller must do. A thread in a wait calls [`Schedule::next`] repeatedly and does
+//! what it returns.
 
 mod advice;
 mod controller;
@@ -32,14 +32,14 @@ use self::workers::WorkerTable;
 pub(crate) use self::workers::{Status, WorkerNumber};
 use super::moment::Moment;
 
-/// How many edges a thread asks the kernel for at once. A thread that runs alone may ask for more
-/// later; where several may run, one would wait for the edges of another.
+/// How many edges a worker requests from the kernel at a time. A worker that runs alone may request
+/// more later. If several may run, a larger batch would keep edges from the others.
 pub(crate) const USUAL_EDGES: usize = 64;
 
-/// One quota in so many is measured: reading the clock costs as much as a packet.
+/// One share in this many is measured: reading the clock costs as much as a packet.
 pub(crate) const SAMPLED: u32 = 32;
 
-/// The threads of a port, and what decides about them.
+/// The workers of a port, and the policies that decide about them.
 #[derive(Debug)]
 pub(crate) struct Schedule {
     workers: WorkerTable,
@@ -49,23 +49,24 @@ pub(crate) struct Schedule {
     sleepers: Sleepers,
     /// When the next timer is due; [`Moment::NEVER`] if there is none.
     due: Moment,
-    /// The thread that sleeps no longer than until this moment, when a timer was due as it went to sleep.
+    /// The worker that sleeps no longer than until this moment, because a timer was due then when
+    /// it went to sleep.
     carrier: Option<(WorkerNumber, Moment)>,
-    /// There may be a timer or a carrier; each wait finds out.
+    /// There may be a timer or a carrier. Each wait updates this.
     watches_time: bool,
-    /// Seats whose threads were handed several packets, and may still have some.
+    /// Which workers were handed several packets, and may still have some; and how many they are.
     loaded: Vec<bool>,
     loads: usize,
-    /// How often the kernel was asked for edges; wraps.
+    /// How often the kernel was asked for edges. Wraps around.
     asked: u32,
     /// Packets handed out so far.
     handed: u64,
-    /// Threads that were woken, and those of them that were called to search and found nothing.
+    /// How many workers were woken, and how many of them were called to search but found nothing.
     wakes: u64,
     spurious: u64,
 }
 
-/// Numbers for statistics.
+/// Statistics.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Figures {
     pub(crate) running: usize,
@@ -77,8 +78,8 @@ pub(crate) struct Figures {
 }
 
 impl Schedule {
-    /// The schedule of a port that lets `limit` threads run at once. `begin` is where counters that
-    /// wrap begin.
+    /// Creates the schedule of a port that lets `limit` workers run at a time. Counters that wrap
+    /// around start at `begin`.
     pub(crate) fn new(limit: usize, begin: u32) -> Self {
         Self {
             workers: WorkerTable::new(limit),
@@ -98,9 +99,10 @@ impl Schedule {
         }
     }
 
-    // ---- what threads do ----
+    // ---- events of workers ----
 
-    /// A thread takes a seat. Whatever it does next moves its progress on from `progress`.
+    /// Adds a worker. Its progress counter is at `progress` and changes with everything that the
+    /// worker does.
     pub(crate) fn join(&mut self, is_observed: bool, progress: u32) -> WorkerNumber {
         let worker = self.workers.join();
         if self.loaded.len() <= worker {
@@ -115,7 +117,7 @@ impl Schedule {
         worker
     }
 
-    /// The thread of `worker` has gone for good; what it had not come to is in the queue again.
+    /// Removes a worker. Its remaining packets must be back in the queue.
     pub(crate) fn leave(&mut self, worker: WorkerNumber, port: &impl SchedulePort) -> Option<Wake> {
         self.unload(worker);
         self.sleepers.worker(worker);
@@ -124,8 +126,8 @@ impl Schedule {
         self.relieve(port)
     }
 
-    /// The thread of `turn` comes to wait, and has nothing in its hands: what was left has been taken back.
-    /// `packet` is what each of its packets took, if that was measured, in nanoseconds.
+    /// Begins the wait of `turn`. The worker's remaining packets must be back in the queue.
+    /// `packet` is the measured time per packet of its last share in nanoseconds, if any.
     #[allow(clippy::inline_always, reason = "part of each wait")]
     #[inline(always)]
     pub(crate) fn arrive(
@@ -147,10 +149,12 @@ impl Schedule {
         self.begin(turn, port);
     }
 
-    /// Whether the thread of `turn`, which has just come, looks after the port. Another one has a quota
-    /// that it may be stuck with, and perhaps there is no watchdog. Most likely that thread was preempted,
-    /// which would last for a millisecond or more. Or looks have lately found sleepers (`hurries`), and one
-    /// that runs with a single packet may sleep as well.
+    /// Begins a look if the arriving worker of `turn` should make one before anything else, and
+    /// returns whether it does.
+    ///
+    /// Another worker may be stuck with its share, and there may be no watchdog. Most likely that
+    /// worker was preempted, which would last a millisecond or more. With `hurries`, recent looks
+    /// have found sleepers, and a worker that runs with a single packet may be asleep as well.
     #[inline(never)]
     fn looks_first(
         &mut self,
@@ -169,8 +173,9 @@ impl Schedule {
         looks
     }
 
-    /// The thread has looked after the port. It leaves the port to the threads at work if others
-    /// have come since it went off, and if they will soon come again.
+    /// Starts the search, after a look if there was one, and decides whether the worker rests. It
+    /// rests only if another worker has arrived since it left, no message is waiting, and the
+    /// others suffice according to the controller.
     #[inline]
     fn begin(&self, turn: &mut Turn, port: &impl SchedulePort) {
         turn.asked = self.asked;
@@ -182,16 +187,16 @@ impl Schedule {
         }
     }
 
-    /// The thread of `worker` says that it is about to block. `None` if it is not counted anyway; otherwise
-    /// what it had not come to is in the queue again.
+    /// Notes that `worker` is about to block. Returns `None` if it is not counted anyway. Otherwise
+    /// its remaining packets go back to the queue.
     pub(crate) fn block(
         &mut self,
         worker: WorkerNumber,
         port: &mut impl SchedulePort,
     ) -> Option<Option<Wake>> {
         if self.workers.status(worker) == Status::FoundAsleep {
-            // The thread was found asleep, and is awake. From here on it says itself that it
-            // blocks.
+            // The worker was found asleep but is awake. From here on, it announces its blocking
+            // itself.
             self.found_awake(worker, port);
         }
         if !self.workers.block(worker, true) {
@@ -202,22 +207,22 @@ impl Schedule {
         Some(self.relieve(port))
     }
 
-    /// The thread of `worker` blocks no longer.
+    /// Notes that `worker` no longer blocks.
     pub(crate) fn unblock(&mut self, worker: WorkerNumber) {
         self.workers.unblock(worker);
     }
 
-    /// Whether the thread of `worker` is counted as one that runs.
+    /// Returns whether `worker` counts as running.
     pub(crate) fn is_running(&self, worker: WorkerNumber) -> bool {
         self.workers.status(worker) == Status::Running
     }
 
-    /// Whether the thread of `worker` was handed a packet while it slept, and has not woken up yet.
+    /// Returns whether `worker` was handed a packet while it slept and is not awake yet.
     pub(crate) fn is_given(&self, worker: WorkerNumber) -> bool {
         self.workers.status(worker) == Status::Given
     }
 
-    /// What the thread of `worker` was handed and has not come to goes back to the front of the queue.
+    /// Moves the remaining packets of `worker` back to the front of the queue.
     #[inline]
     pub(crate) fn take_back(&mut self, worker: WorkerNumber, port: &mut impl SchedulePort) -> bool {
         self.unload(worker);
@@ -232,17 +237,17 @@ impl Schedule {
         }
     }
 
-    // ---- what happens to the queue ----
+    // ---- events of the queue ----
 
-    /// A packet was put at the end of the queue by a thread that does not take it.
+    /// Reacts to a packet that was appended to the queue by a thread that does not take it.
     #[inline]
     pub(crate) fn queued(&mut self, port: &mut impl SchedulePort) -> Option<Wake> {
         if !self.workers.has_room() && self.workers.idle() > 0 {
             self.scan(port);
         }
         if self.workers.presumed_blocked() > 0 {
-            // A thread that was found asleep may run again. The thread that comes for the packet
-            // checks that first.
+            // A worker that was found asleep may be running again. The worker that is called for
+            // the packet checks that first.
             return self.call().or_else(|| self.look_after(port));
         }
         match self.workers.give() {
@@ -255,7 +260,7 @@ impl Schedule {
         }
     }
 
-    /// The thread of `worker`, which runs, has put a packet in front of what it has left.
+    /// Counts a packet that the running `worker` has put in front of its remaining packets.
     pub(crate) fn kept(&mut self, worker: WorkerNumber, port: &impl SchedulePort) -> Option<Wake> {
         self.handed += 1;
         if !std::mem::replace(&mut self.loaded[worker], true) {
@@ -264,7 +269,7 @@ impl Schedule {
         self.look_after(port)
     }
 
-    /// A timer was set for the moment `at`, before all others.
+    /// Notes a new timer for `at`, which is earlier than all others.
     pub(crate) fn timer_set(&mut self, at: Moment) -> Option<Wake> {
         self.due = at;
         self.watches_time = true;
@@ -273,17 +278,20 @@ impl Schedule {
         }
         let worker = match (self.workers.watching(), self.carrier) {
             (Some(_), _) if self.watchdog.comes_by(at) => return None,
-            // The watchdog or the carrier sleeps past `at`: it is woken, and goes to sleep anew.
+            // The watchdog or the carrier sleeps past `at`: wake it, and it goes back to sleep for
+            // less time.
             (Some(worker), _) | (None, Some((worker, _)))
                 if self.workers.status(worker) == Status::Idle =>
             {
                 worker
             }
-            // The watchdog is awake already, and goes to sleep anew.
+            // The watchdog is already awake, and will take the timer into account when it goes back
+            // to sleep.
             (Some(_), _) => return None,
             _ => {
                 let worker = self.workers.appoint()?;
-                // If no thread is left in the kernel's wait but this one, it goes back there.
+                // The watchdog must not defer if a worker is in the kernel's wait: it may be the
+                // watchdog itself, which must go back there.
                 self.watchdog.is_appointed(self.workers.in_kernel() == 0);
                 worker
             }
@@ -291,24 +299,24 @@ impl Schedule {
         Some(self.wake(worker))
     }
 
-    /// The next timer is due at the moment `due`, which is no earlier than before.
+    /// Updates when the next timer is due. It is no earlier than before.
     pub(crate) fn next_timer(&mut self, due: Moment) {
         self.due = due;
     }
 
-    /// Whether the port waits for a time to come.
+    /// Returns whether the port has timers.
     pub(crate) fn has_timers(&self) -> bool {
         self.due != Moment::NEVER
     }
 
-    /// Whether a thread sleeps no longer than until the next timer is due.
+    /// Returns whether a worker sleeps no longer than until the next timer is due.
     #[inline]
     fn is_carried(&self) -> bool {
         self.due == Moment::NEVER || self.carrier.is_some_and(|(_, until)| until <= self.due)
     }
 
-    /// Something that has to be checked was left to the next wait, or packets were left in the
-    /// queue that are not worth a wake.
+    /// Appoints a watchdog if needed, because a check was left to the next wait, or because packets
+    /// stay in the queue that are not worth a wake-up.
     #[inline]
     pub(crate) fn look_after(&mut self, port: &impl SchedulePort) -> Option<Wake> {
         let is_attended = self.is_attended(port) && self.is_carried();
@@ -316,13 +324,13 @@ impl Schedule {
             return None;
         }
         let worker = self.workers.appoint()?;
-        // If all that is missing is a thread that carries a timer, this one need not leave the kernel's wait.
+        // If only a carrier for a timer is missing, this worker need not leave the kernel's wait.
         self.watchdog.is_appointed(!self.is_attended(port));
         Some(self.wake(worker))
     }
 
-    /// The calling thread goes off to user code. It calls another thread if it leaves too much
-    /// behind.
+    /// The calling worker leaves for user code. Calls another worker if too much stays in the
+    /// queue.
     pub(crate) fn depart(&mut self, port: &mut impl SchedulePort) -> Option<Wake> {
         let left = port.ready();
         if left > 0 && self.workers.idle() > 0 && !self.workers.has_room() {
@@ -332,7 +340,7 @@ impl Schedule {
         self.depart_calling(is_much || left > 0 && port.begins_with_post(), port)
     }
 
-    /// The calling thread goes off to user code. It calls another thread if that is `wanted`.
+    /// The calling worker leaves for user code. Calls another worker if `wanted`.
     #[inline]
     pub(crate) fn depart_calling(
         &mut self,
@@ -343,13 +351,14 @@ impl Schedule {
         called.or_else(|| self.look_after(port))
     }
 
-    /// The port has ended: the next one of the threads that still wait.
+    /// Dismisses the next waiting worker, because the port has ended.
     pub(crate) fn dismiss(&mut self) -> Option<Wake> {
         let worker = self.workers.call_anyway()?;
         Some(self.wake(worker))
     }
 
-    /// A seat has become free. Calls another thread to search if there may be something to find.
+    /// Reacts to a place under the concurrency value becoming free: calls a worker to search if
+    /// there may be something to find.
     fn relieve(&mut self, port: &impl SchedulePort) -> Option<Wake> {
         let is_quiet = port.ready() == 0 && port.unchecked() == 0;
         if is_quiet && self.workers.in_kernel() > 0 {
@@ -368,33 +377,34 @@ impl Schedule {
         Wake { worker, in_kernel: self.workers.is_in_kernel(worker) }
     }
 
-    /// Whether a thread is in the kernel's wait, and nothing else is left to be done.
+    /// Returns whether a worker is in the kernel's wait and nothing else needs attention.
     #[inline]
     fn is_attended(&self, port: &impl SchedulePort) -> bool {
         self.workers.in_kernel() > 0 && self.is_quiet(port)
     }
 
-    /// Whether every packet found so far is being handled.
+    /// Returns whether every packet found so far is being handled.
     #[inline]
     fn is_quiet(&self, port: &impl SchedulePort) -> bool {
         port.ready() == 0 && port.unchecked() == 0 && self.loads == 0
     }
 
-    // ---- what others ask ----
+    // ---- queries ----
 
-    /// How many packets a thread takes at a time if it cannot give any back.
+    /// Returns how many packets a thread should take at a time if it cannot return them to the
+    /// queue.
     pub(crate) fn advise(&mut self, now: Moment) -> u32 {
         let Self { advice, controller, .. } = self;
         advice.look(now, || controller.absent(now, AWAY) > 0);
         advice.room()
     }
 
-    /// The threads and what they do, for hunting stalls.
+    /// Returns the state of the workers, for diagnosing stalls.
     pub(crate) fn workers(&self) -> &dyn fmt::Debug {
         &self.workers
     }
 
-    /// What the thread of `worker` does.
+    /// Returns what `worker` is doing.
     pub(crate) fn status(&self, worker: WorkerNumber) -> Status {
         self.workers.status(worker)
     }

@@ -1,40 +1,41 @@
-//! How often a thread looks for threads that sleep, where it has to ask the system about each of them.
+//! How often looks search for sleeping workers if they must ask the system about each of them.
 //!
-//! A thread that sleeps keeps its seat until a look finds it, and each look takes processor time.
-//! So a look that finds one makes the time to the next look much shorter, and a look that finds
-//! none makes it a little longer. However often threads fall asleep, that costs at most twice as much
-//! as the best period for it would, looks and sleepers that are found late taken together.
+//! A sleeping worker keeps its place under the concurrency value until a look finds it, and each
+//! look takes processor time. So a look that finds a sleeper makes the period much shorter, and a
+//! look that finds none makes it a little longer. However often workers fall asleep, the total cost
+//! of looks and of sleepers found late is at most twice what it would be with the best fixed
+//! period.
 //!
-//! * No more than a tick passes between two looks.
-//! * No less than [`SHORTEST`] passes, and no less than [`REST`] times what the last look has
-//!   taken, up to a tick. So looking takes no more than a ninth of the time of one processor, as
-//!   long as it can be done in an eighth of a tick at all.
-//! * Where no look finds a thread asleep, a tick passes between two looks again after 43 of them.
+//! * The period is at most a tick.
+//! * It is at least [`SHORTEST`] and at least [`REST`] times the duration of the last look, up to a
+//!   tick. So looks take at most a ninth of one processor, provided that a look takes at most an
+//!   eighth of a tick.
+//! * After 43 looks without a sleeper, the period is a tick again.
 
 use std::time::Duration;
 
 use super::watchdog::TICK;
 
-/// The shortest time between two looks. A thread is asked about if it has made no progress from
-/// one look to the next. So one that sleeps for less than this keeps its seat: a wake costs as much.
+/// The shortest period. A look asks about a worker that has made no progress since the previous
+/// look. So a worker that sleeps for less than this stays counted: a wake-up costs as much.
 pub(super) const SHORTEST: Duration = Duration::from_micros(75);
 
-/// A look that finds a sleeper makes the time to the next one so many times shorter.
+/// A look that finds a sleeper divides the period by this.
 const SHORTER: u32 = 4;
 
-/// A look that finds none makes it longer by one part in so many.
+/// A look that finds none adds this fraction to the period: one part in 16.
 const LONGER: u32 = 16;
 
-/// After a look that has taken some time, so many times as long passes until the next one.
+/// The pause after a look is at least this many times its duration.
 const REST: u32 = 8;
 
-/// The time between looks.
+/// The period of looks.
 #[derive(Debug)]
 pub(super) struct Pace {
     period: Duration,
-    /// What the last look has taken demands at least so much.
+    /// The shortest period that the duration of the last look permits.
     rest: Duration,
-    /// The system has said of a thread that it sleeps, since the last look ended.
+    /// The system has reported a sleeper since the last look ended.
     has_found: bool,
 }
 
@@ -45,24 +46,24 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// How long after a look the next one comes.
+    /// Returns the time from one look to the next.
     pub(super) fn period(&self) -> Duration {
         self.period.max(self.rest).min(TICK)
     }
 
-    /// Whether looks have lately found threads asleep, so that they come sooner than a tick after
-    /// each other unless they take too long.
+    /// Returns whether recent looks have found sleepers. The period is then shorter than a tick,
+    /// unless looks take too long.
     #[inline]
     pub(super) fn hurries(&self) -> bool {
         self.period < TICK
     }
 
-    /// The system has said of a thread that it sleeps.
+    /// Notes that the system has reported a sleeper.
     pub(super) fn found(&mut self) {
         self.has_found = true;
     }
 
-    /// A look has ended. `took`: for how long it was under way, also if it was interrupted.
+    /// Notes that a look has ended. `took` is its total duration, including interruptions.
     pub(super) fn looked(&mut self, took: Duration) {
         self.rest = took.saturating_mul(REST);
         self.period = if std::mem::take(&mut self.has_found) {
@@ -81,7 +82,7 @@ mod tests {
 
     const MICROSECOND: Duration = Duration::from_micros(1);
 
-    /// A look that takes no time, and finds a thread asleep or not.
+    /// Makes a look that takes no time and may find a sleeper. Returns the new period.
     fn look(pace: &mut Pace, finds: bool) -> Duration {
         if finds {
             pace.found();
@@ -132,9 +133,9 @@ mod tests {
         }
     }
 
-    /// Threads fall asleep every so often, and the next look but one finds each. What looks cost with
-    /// the wakes for them, and what threads cost that keep seats while they sleep, is together at most
-    /// twice what it is with the best period that there is.
+    /// Workers fall asleep at a steady rate, and each sleeper is found by the next look but one.
+    /// The total cost of looks, with their wake-ups, and of sleepers that are still counted is at
+    /// most twice that of the best fixed period.
     #[test]
     fn looks_and_sleepers_that_are_found_late_cost_little_together() {
         const LOOK: f64 = 8.0;
@@ -156,7 +157,7 @@ mod tests {
                 pace.looked(Duration::ZERO);
             }
             let cost = (looks * LOOK + waste) / now;
-            // Each sleeper is found after one and a half of a period in the middle.
+            // On average, a sleeper is found after one and a half periods.
             let period = (f64::from(between) * LOOK / 1.5).sqrt().clamp(75.0, 1_000.0);
             let best = LOOK / period + 1.5 * period / f64::from(between);
             assert!(cost < 2.0 * best, "one in {between} us: {cost:.4}, {best:.4} at best");
@@ -164,7 +165,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the looks find and take: the time to the next one is within its bounds.
+        /// Whatever looks find and however long they take, the period stays within its bounds.
         #[test]
         fn the_bounds_hold(looks in prop::collection::vec((any::<bool>(), 0_u32..300), 1..200)) {
             let mut pace = Pace::default();

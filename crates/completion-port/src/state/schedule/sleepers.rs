@@ -1,9 +1,9 @@
-//! Which of the threads that are counted sleep without having said so.
+//! Which running workers sleep without having announced it.
 //!
-//! There are two ways. A thread may be *observed*: the scheduler keeps a record of its sleeps.
-//! Every thread that comes to the port, and the watchdog, read that record without a call. About
-//! the other threads the watchdog asks the system, if they have made no progress since its last
-//! look.
+//! There are two ways to find out. A worker may be *observed*: the system's scheduler keeps a sleep
+//! record of its thread, which every arriving worker and the watchdog read without a system call.
+//! The watchdog asks the system about the other workers if they have made no progress since its
+//! last look.
 
 use std::time::Duration;
 
@@ -13,36 +13,36 @@ use super::workers::{Status, WorkerNumber};
 use super::{Moment, Query, Schedule, SchedulePort};
 use crate::state::facts::Presence;
 
-/// A thread that sleeps no longer than this goes on being counted: a wake-up costs as much.
+/// A worker that sleeps for no longer than this stays counted: a wake-up costs as much.
 const GRACE: Duration = Duration::from_micros(100);
 
-/// For so long after a thread was found asleep, others are thought likely to follow.
+/// For this long after a worker was found asleep, others are likely to follow.
 const LIKELY: Duration = Duration::from_millis(100);
 
-/// What is known of threads that sleep.
+/// What is known of sleeping workers.
 #[derive(Debug, Default)]
 pub(super) struct Sleepers {
-    /// For each seat: its progress and how long its thread had run when the system was last asked
-    /// about it.
+    /// For each worker, its progress and its processor time when the system was last asked about
+    /// it.
     ran: Vec<Option<(u32, Duration)>>,
-    /// Seats whose threads are observed, and how many there are.
+    /// Which workers are observed, and how many they are.
     observed: Vec<bool>,
     observers: usize,
-    /// When one was last found asleep.
+    /// When a worker was last found asleep.
     found_at: Option<Moment>,
-    /// How often the system is asked about threads that do not move.
+    /// How often the system is asked about workers without progress.
     pub(super) pace: Pace,
-    /// When the system was last asked about those that were found asleep.
+    /// When the system was last asked about workers that were found asleep.
     asked_at: Moment,
-    /// How many were found asleep so far.
+    /// How often workers were found asleep so far.
     found: u64,
-    /// Of the threads that had just begun to sleep at the last scan: when the first one will have
-    /// slept for long enough.
+    /// When the first of the workers that had just fallen asleep at the last scan will have slept
+    /// for [`GRACE`].
     due: Option<Moment>,
 }
 
 impl Sleepers {
-    /// The thread of this seat is not observed: it is another one from now on, or gone.
+    /// Resets `worker`, which is new or gone: it is not observed.
     pub(super) fn worker(&mut self, worker: WorkerNumber) {
         if self.observed.len() <= worker {
             self.observed.resize(worker + 1, false);
@@ -52,19 +52,19 @@ impl Sleepers {
         self.observers -= usize::from(std::mem::take(&mut self.observed[worker]));
     }
 
-    /// The thread of `worker` is observed.
+    /// Notes that `worker` is observed.
     pub(super) fn observe(&mut self, worker: WorkerNumber) {
         self.observers += usize::from(!std::mem::replace(&mut self.observed[worker], true));
     }
 
-    /// A look that began at `begun` has ended.
+    /// Notes that a look that began at `begun` has ended.
     pub(super) fn end_look(&mut self, begun: Moment, port: &impl SchedulePort) {
         let took = if self.pace.hurries() { port.now().since(begun) } else { Duration::ZERO };
         self.pace.looked(took);
     }
 
-    /// How long the thread of `worker` had run when the system was last asked about it, if its `progress`
-    /// was the same.
+    /// Returns the processor time of `worker` when the system was last asked about it, if its
+    /// `progress` was the same then.
     pub(super) fn ran(&self, worker: WorkerNumber, progress: u32) -> Option<Duration> {
         self.ran[worker].filter(|(seen, _)| *seen == progress).map(|(_, ran)| ran)
     }
@@ -75,8 +75,8 @@ impl Sleepers {
 }
 
 impl Schedule {
-    /// How long after a look the next one comes, and how long the watchdog may leave the port to
-    /// the threads that run. Less than usual where threads have been found asleep.
+    /// Returns the time from one look to the next, which is also how long the watchdog may leave
+    /// the port to the running workers. It is shorter if workers were recently found asleep.
     pub(super) fn until_next_look(&self, now: Moment) -> Duration {
         let Sleepers { observers, found_at, due, ref pace, .. } = self.sleepers;
         let is_likely = observers > 0 && found_at.is_some_and(|found| now < found + LIKELY);
@@ -87,7 +87,7 @@ impl Schedule {
         due.filter(|due| now < *due).map_or(tick, |due| due.since(now).min(tick))
     }
 
-    /// Stops counting the running threads whose records say that they sleep.
+    /// Stops counting the running workers that are asleep according to their sleep records.
     #[inline]
     pub(super) fn scan(&mut self, port: &mut impl SchedulePort) {
         if self.sleepers.observers > 0 {
@@ -126,14 +126,14 @@ impl Schedule {
         }
     }
 
-    /// The thread of `worker`, if it was found asleep, is awake.
+    /// Counts `worker`, which was found asleep, as running again.
     pub(super) fn found_awake(&mut self, worker: WorkerNumber, port: &mut impl SchedulePort) {
         port.presume_asleep(worker, false);
         self.workers.unblock(worker);
     }
 
-    /// Counts those again that were found asleep and whose records say that they are awake. A thread that
-    /// has come back to the port has said so itself.
+    /// Counts workers again that were found asleep but are awake according to their sleep records.
+    /// Workers that have returned to the port are counted already.
     #[inline]
     pub(super) fn recount(&mut self, port: &mut impl SchedulePort) {
         if self.workers.presumed_blocked() > 0 && self.sleepers.observers > 0 {
@@ -152,7 +152,7 @@ impl Schedule {
         }
     }
 
-    /// Whether it is time to ask the system again about those that were found asleep.
+    /// Returns whether it is time to ask the system again about workers that were found asleep.
     #[inline]
     pub(super) fn may_requery(&mut self, port: &impl SchedulePort) -> bool {
         self.workers.presumed_blocked() > 0 && self.may_requery_now(port)
@@ -168,7 +168,7 @@ impl Schedule {
         true
     }
 
-    /// The questions to the system about threads that were found asleep and have no record.
+    /// Adds the questions about workers that were found asleep and have no sleep record.
     #[inline(never)]
     pub(crate) fn begin_requery(&mut self, queries: &mut Vec<Query>, port: &mut impl SchedulePort) {
         self.recount(port);
@@ -184,8 +184,8 @@ impl Schedule {
         }
     }
 
-    /// The answer to `query`: how long processors `ran` the thread, and whether it sleeps, if the system
-    /// tells. `is_observed`: it is from now on.
+    /// Applies the answer to `query`: the worker's processor time `ran` and whether it sleeps, if
+    /// known. `is_observed`: the worker is observed from now on.
     pub(crate) fn answer(
         &mut self,
         query: Query,

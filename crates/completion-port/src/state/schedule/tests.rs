@@ -1,5 +1,6 @@
-//! The policy without threads, clock or kernel: each row of the table in docs/design/THREADS.md, the rules
-//! below that table, and random programs. The driver checks after each step what always holds.
+//! The schedule without threads, clock or kernel: each row of the table in docs/design/THREADS.md,
+//! the rules below that table, and random programs. After each step, the driver checks the
+//! invariants.
 
 #![allow(clippy::unwrap_used, reason = "tests, also where a fuzzer plays them")]
 #![cfg_attr(
@@ -22,7 +23,7 @@ use super::watchdog::{STUCK, TICK};
 use super::{Query, Schedule, SchedulePort, Status, Waited, WorkerNumber};
 
 impl Schedule {
-    /// Pretends that every packet so far took this long: for models in which no time passes.
+    /// Pretends that every packet so far took this long, for models in which no time passes.
     pub(crate) fn expect(&mut self, packet: Duration) {
         let packet = u64::try_from(packet.as_nanos()).unwrap_or(u64::MAX);
         (0..100).for_each(|_| self.controller.note(packet));
@@ -30,18 +31,18 @@ impl Schedule {
 }
 
 const MICROSECOND: Duration = Duration::from_micros(1);
-/// How long a packet takes that is worth a wake, and one that is not.
+/// The duration of a packet that is worth a wake-up, and of one that is not.
 const LONG: Duration = Duration::from_micros(30);
 const SHORT: Duration = MICROSECOND;
 
-/// A port whose threads have just joined, and whose packets are thought to take this long.
+/// A port whose workers have just joined, and where packets seem to take this long.
 fn rig(limit: usize, threads: usize, packet: Duration) -> Rig {
     let mut rig = Rig::new(limit, threads);
     rig.schedule.expect(packet);
     rig
 }
 
-/// The thread of `worker` waits, and finds a packet that was queued for it.
+/// `worker` waits, and finds a packet that was queued for it.
 fn take_one(rig: &mut Rig, worker: WorkerNumber) {
     rig.put(1);
     rig.run_wait(worker);
@@ -67,7 +68,8 @@ fn parks(rig: &Rig, worker: WorkerNumber) -> bool {
         && rig.schedule.workers.watching() != Some(worker)
 }
 
-/// Whether the thread of `worker` is the watchdog, and sleeps until its next look outside the kernel's wait.
+/// Returns whether `worker` is the watchdog and sleeps outside the kernel's wait until its next
+/// look.
 fn watches(rig: &Rig, worker: WorkerNumber) -> bool {
     matches!(rig.port.threads[worker].does, Does::Parks(..))
         && rig.schedule.workers.watching() == Some(worker)
@@ -77,7 +79,7 @@ fn is_out(rig: &Rig, worker: WorkerNumber) -> bool {
     matches!(rig.port.threads[worker].does, Does::Out)
 }
 
-/// Thread 0 was found asleep with a packet in its hand, and thread 1 has taken that.
+/// Worker 0 was found asleep while it had a packet left, and worker 1 has taken that packet.
 fn found_asleep(observes: bool) -> Rig {
     let mut rig = rig(1, 3, SHORT);
     rig.port.observes = observes;

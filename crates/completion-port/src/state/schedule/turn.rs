@@ -1,4 +1,4 @@
-//! One wait of one thread: what it remembers, and what it is told to do.
+//! One wait of one worker: its state and its next action.
 
 use std::time::Duration;
 
@@ -8,59 +8,62 @@ use crate::state::moment::Moment;
 /// How a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waited {
-    /// The thread has been handed packets.
+    /// The worker was handed packets.
     Packets,
-    /// The time is over.
+    /// The time ran out.
     TimedOut,
-    /// The port is closed and nothing is left in it.
+    /// The port is closed and empty.
     Closed,
-    /// The system refuses to report what is ready, and nothing was queued. The engine alone returns it, and has the fault.
+    /// The system refuses to report what is ready, and nothing was queued. Only the engine returns
+    /// this, and it has the error.
     Failed,
 }
 
-/// What a thread in a wait does next.
+/// What a worker in a wait does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// It returns to its caller, and wakes another thread if there is one for it to wake.
+    /// Return to the caller, and wake another worker if given.
     Return(Waited, Option<Wake>),
-    /// It asks the kernel about registrations that are only remembered.
+    /// Ask the kernel about registrations that need a check.
     Check,
-    /// It asks the kernel for edges without waiting. With `grow` it first makes room for more edges.
+    /// Ask the kernel for edges without waiting. With `grow`, make room for more edges first.
     Ask { grow: bool },
-    /// It asks the system about another thread, and passes the answer to [`Schedule::answer`].
+    /// Ask the system about another worker, and pass the answer to
+    /// [`Schedule::answer`](super::Schedule::answer).
     Query(Query),
-    /// It sleeps in the kernel's wait for edges, for at most so long.
+    /// Sleep in the kernel's wait for edges, for at most this long.
     Poll(Option<Duration>),
-    /// It sleeps until another thread wakes it, for at most so long.
+    /// Sleep until another worker wakes this one, for at most this long.
     Park(Option<Duration>),
 }
 
-/// Another thread to be woken once the lock is given up.
+/// Another worker, which must be woken after the lock is released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) struct Wake {
     pub(crate) worker: WorkerNumber,
-    /// It sleeps in the kernel's wait; otherwise it is parked.
+    /// The worker sleeps in the kernel's wait. Otherwise it is parked.
     pub(crate) in_kernel: bool,
 }
 
-/// A question to the system about the thread of `worker`.
+/// A question to the system about `worker`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Query {
     pub(crate) worker: WorkerNumber,
-    /// It runs and has not moved on from this; otherwise it was found asleep.
+    /// The progress at which the worker, which counts as running, seems stuck. `None` if it was
+    /// found asleep before.
     pub(crate) stuck_at: Option<u32>,
-    /// How long processors had run it when the system was last asked about it, if its progress was
-    /// the same then.
+    /// The worker's processor time when the system was last asked about it, if its progress was the
+    /// same then.
     pub(crate) ran: Option<Duration>,
 }
 
 impl Query {
-    /// Whether the thread sleeps, if the time tells for which processors `ran` it so far.
+    /// Returns whether the worker sleeps, if its processor time so far, `ran`, settles that.
     ///
-    /// One that was found asleep and has not run since sleeps, or has been woken and does not run
-    /// yet. One that has not moved on and has run since the last question was awake then; whether it
-    /// is now the next look tells.
+    /// A worker that was found asleep and has not run since is still asleep, or has been woken but
+    /// not scheduled yet. A worker that made no progress but has run since the last question was
+    /// awake then. The next look shows whether it still is.
     #[must_use]
     pub(crate) fn is_settled_by(self, ran: Option<Duration>) -> Option<bool> {
         let has_run = ran? > self.ran?;
@@ -68,39 +71,39 @@ impl Query {
     }
 }
 
-/// What a thread remembers during a wait.
+/// The state of a worker during a wait.
 #[derive(Debug)]
 pub(crate) struct Turn {
     pub(super) me: WorkerNumber,
     pub(super) room: usize,
     pub(super) deadline: Option<Moment>,
-    /// It has just come, and may look after the port first.
+    /// The worker has just arrived, and may make a look first.
     pub(super) is_new: bool,
-    /// It was called to search, and has found nothing so far.
+    /// The worker was called to search and has found nothing so far.
     pub(super) called: bool,
-    /// It leaves the port to the threads at work.
+    /// The worker leaves the port to the active workers.
     pub(super) rests: bool,
-    /// Its time has ended, and it has looked for threads that sleep.
+    /// The worker's time has run out, and it has looked for sleepers.
     pub(super) has_looked: bool,
-    /// How often the kernel had been asked when the thread came, or last began anew.
+    /// The value of `Schedule::asked` when the worker arrived or last started over.
     pub(super) asked: u32,
-    /// How often it asked once more for what there was no room for.
+    /// How often the worker asked again for edges that there was no room for.
     pub(super) further: usize,
     pub(super) looking: Looking,
-    /// It has not asked yet whether a timer is due, since it came or last slept.
+    /// The worker has not checked for due timers since it arrived or last slept.
     pub(super) asks_time: bool,
-    /// The system refuses to report what is ready: the thread takes what is queued, and returns.
+    /// The system refuses to report what is ready: the worker takes what is queued and returns.
     pub(super) is_refused: bool,
 }
 
 impl Turn {
-    /// Whether the system has refused to report what is ready.
+    /// Returns whether the system has refused to report what is ready.
     #[inline]
     pub(crate) fn is_refused(&self) -> bool {
         self.is_refused
     }
 
-    /// The thread of `me` comes to wait for at most `room` packets, until `deadline` (`None`: no limit).
+    /// Begins a wait of `me` for at most `room` packets, until `deadline` if there is one.
     #[inline]
     pub(crate) fn new(me: WorkerNumber, room: usize, deadline: Option<Moment>) -> Self {
         Self {
@@ -120,21 +123,22 @@ impl Turn {
     }
 }
 
-/// How far a thread has come in looking after the port.
+/// The stage of a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Looking {
     No,
-    /// It asks about threads that do not move, then goes on with what follows a look.
+    /// The worker asks about workers without progress. Sleepers come next.
     Stuck {
         now: Moment,
         is_first: bool,
         asks: bool,
     },
-    /// It asks about threads that were found asleep, then ends the look.
+    /// The worker asks about workers that were found asleep, then ends the look.
     Asleep {
         now: Moment,
         is_first: bool,
     },
-    /// The same, but before packets are handed out: no look ends with it.
+    /// The worker asks about workers that were found asleep, before it takes packets. This is not a
+    /// look.
     BeforeTaking,
 }

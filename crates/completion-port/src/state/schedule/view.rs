@@ -4,65 +4,68 @@ use super::WorkerNumber;
 use crate::state::facts::Presence;
 use crate::state::moment::Moment;
 
-/// What the schedule sees of a port, and does to its queue. No method calls the system, except that the clock
-/// may be read.
+/// The port, as the schedule sees it, and its queue. No method makes a system call, except that
+/// `now` may read the clock.
 pub(crate) trait SchedulePort {
-    /// The time by the clock of the back end.
+    /// Returns the time on the back end's clock.
     fn now(&self) -> Moment;
 
-    /// Packets in the queue.
+    /// Returns how many packets are queued.
     fn ready(&self) -> usize;
 
-    /// Whether the first of them was posted.
+    /// Returns whether the first queued packet is a posted message.
     fn begins_with_post(&self) -> bool;
 
-    /// Registrations that the kernel has to be asked about before they can be queued.
+    /// Returns how many registrations need a check with the kernel before they can be queued.
     fn unchecked(&self) -> usize;
 
-    /// Cells that hold a posted message whose time has come, or have not been given back yet.
+    /// Returns how many cells hold a posted message that is due or whose cell is not free again
+    /// yet.
     fn posts(&self) -> usize;
 
-    /// Registrations.
+    /// Returns how many registrations there are.
     fn registered(&self) -> usize;
 
-    /// Whether the port has ended: no wait brings anything any more.
+    /// Returns whether the port has ended, so that no wait returns packets any more.
     fn is_over(&self) -> bool;
 
-    /// Whether the port still takes what the kernel reports.
+    /// Returns whether the port still accepts edges from the kernel.
     fn takes_edges(&self) -> bool;
 
-    /// Whether the kernel's set is being replaced.
+    /// Returns whether the kernel's set is being replaced.
     fn is_replacing(&self) -> bool;
 
-    /// Whether the set should be replaced, because most of its reports are about ended registrations.
+    /// Returns whether the set should be replaced, because most of its edges are for ended
+    /// registrations.
     fn is_full_of_stale_events(&self) -> bool;
 
-    /// Whether threads that sleep without saying so are to be found.
+    /// Returns whether the port detects workers that sleep without an announcement.
     fn detects(&self) -> bool;
 
-    /// A number that moves on with each packet and each wait of the thread of `worker`.
+    /// Returns a number that changes with every packet and every wait of `worker`.
     fn progress(&self, worker: WorkerNumber) -> u32;
 
-    /// Whether the thread of `worker` sleeps, as far as that is known without a system call.
+    /// Returns whether `worker` sleeps, if that is known without a system call.
     fn presence(&self, worker: WorkerNumber) -> Option<Presence>;
 
-    /// The thread of `worker` is thought to be asleep from now on, or awake.
+    /// Notes whether `worker` is presumed asleep.
     fn presume_asleep(&mut self, worker: WorkerNumber, asleep: bool);
 
-    /// Hands so many packets of the queue to the thread in whose wait this is called.
+    /// Hands this many queued packets to the worker in whose wait this is called.
     fn take(&mut self, packets: usize);
 
-    /// Hands the first packet of the queue to the idle thread of `worker`.
+    /// Hands the first queued packet to the idle `worker`.
     fn give(&mut self, worker: WorkerNumber);
 
-    /// What the thread of `worker` was handed and has not come to goes back to the front of the queue. False
-    /// if there was nothing.
+    /// Moves the remaining packets of `worker` back to the front of the queue. Returns false if
+    /// there were none.
     fn take_back(&mut self, worker: WorkerNumber) -> bool;
 
-    /// A thread that cannot give packets back takes at most so many at a time from now on.
+    /// Limits how many packets a thread takes at a time from now on if it cannot return them to the
+    /// queue.
     fn advise(&mut self, room: u32);
 
-    /// What the thread of `from` was handed while it slept goes to the thread in whose wait this is
+    /// Moves the packets that `from` was handed while it slept to the worker in whose wait this is
     /// called.
     fn adopt(&mut self, from: WorkerNumber);
 }

@@ -1,4 +1,4 @@
-//! A thread in a wait: what it does next, and when it goes to the kernel.
+//! A worker in a wait: what it does next, and when it goes to the kernel.
 
 use std::time::Duration;
 
@@ -8,9 +8,11 @@ use super::{Schedule, SchedulePort, Status, USUAL_EDGES, WorkerNumber};
 use crate::state::moment::Moment;
 
 impl Schedule {
-    /// What the thread of `turn` does next. `queries` is room for questions, empty at first. `is_filled`: the
-    /// kernel had as many edges as there was room for. `queue_due` queues the messages that are due at a moment, and
-    /// returns when the next one is due; [`Moment::NEVER`] if there is none.
+    /// Decides what the worker of `turn` does next.
+    ///
+    /// `queries` is a buffer for questions, empty at first. `is_filled`: the kernel's last answer
+    /// filled all the room for edges. `queue_due` queues the messages that are due at a moment and
+    /// returns when the next one is due, or [`Moment::NEVER`].
     #[allow(clippy::inline_always, reason = "part of each wait")]
     #[inline(always)]
     pub(crate) fn next<S: SchedulePort>(
@@ -51,7 +53,7 @@ impl Schedule {
             let left = turn.deadline.map(|deadline| deadline.since(now));
             if left == Some(Duration::ZERO) {
                 if leaves {
-                    // This is the thread's last chance to find something, in the queue or with the
+                    // This is the worker's last chance to find something, in the queue or in the
                     // kernel.
                     self.watchdog.defers = false;
                     turn.rests = false;
@@ -82,8 +84,8 @@ impl Schedule {
         }
     }
 
-    /// The thread of `turn` ends a look that it has begun, and finds out why it is awake. Returns what it does if it
-    /// need not search.
+    /// Continues a look that has begun, then finds out why the worker is awake. Returns the next
+    /// action if the worker need not search.
     #[allow(clippy::inline_always, reason = "part of each wait")]
     #[inline(always)]
     fn answer_call(
@@ -119,8 +121,7 @@ impl Schedule {
         None
     }
 
-    /// Whether the thread of `turn` leaves what there is to find, in the queue and with the kernel, to the threads that
-    /// run.
+    /// Returns whether the worker leaves the queue and the kernel's events to the running workers.
     #[inline]
     fn leaves(&self, turn: &Turn) -> bool {
         turn.rests
@@ -130,7 +131,8 @@ impl Schedule {
                 && !self.controller.is_long()
     }
 
-    /// The thread of `turn` may take what is queued. Returns what it does, or `None` if it looks once more what that is.
+    /// Lets the worker take what is queued. Returns its next action, or `None` if it must look at
+    /// the queue again.
     #[allow(clippy::inline_always, reason = "part of each wait")]
     #[inline(always)]
     fn take(
@@ -149,20 +151,20 @@ impl Schedule {
             turn.looking = Looking::BeforeTaking;
             return None;
         }
-        // Left-over packets must not keep newer ones from being found. So each wait asks
+        // Packets that are left over must not keep newer ones from being found. So each wait asks
         // the kernel once, even if the queue is not empty.
         if self.asked == turn.asked && self.may_ask(port) {
             return Some(self.ask(false));
         }
-        // Where other threads may run, the next one that comes finds the edges that are
-        // still with the kernel.
+        // If other workers may run, the next one to arrive finds the edges that the kernel still
+        // has.
         if is_filled && self.workers.may_run() == 1 && self.may_ask_further(turn, turn.room, port) {
             return Some(self.ask(true));
         }
         Some(Action::Return(Waited::Packets, self.claim(turn, port)))
     }
 
-    /// The thread of `turn`, which finds nothing, becomes the watchdog if the port needs one.
+    /// Makes the worker, which finds nothing, the watchdog if the port needs one.
     #[allow(clippy::inline_always, reason = "part of each wait")]
     #[inline(always)]
     fn watch_if_unattended(
@@ -180,8 +182,8 @@ impl Schedule {
         }
     }
 
-    /// The time of the thread of `turn` is over, at `now`. Returns what it does, or `None` if it looks for threads that
-    /// sleep first.
+    /// Ends the worker's wait, whose time has run out at `now`. Returns the next action, or `None`
+    /// if the worker looks for sleepers first.
     #[allow(clippy::inline_always, reason = "part of each wait")]
     #[inline(always)]
     fn time_out(
@@ -196,7 +198,7 @@ impl Schedule {
             && !self.workers.has_room()
             && self.watchdog.is_stale(now, self.until_next_look(now))
         {
-            // Threads may sleep that are counted, and perhaps no thread waits for long
+            // Workers that count as running may be asleep, and perhaps no worker waits for long
             // enough to be the watchdog.
             turn.has_looked = true;
             self.begin_look(turn, now, queries, port);
@@ -210,7 +212,7 @@ impl Schedule {
         Some(Action::Return(Waited::TimedOut, self.depart(port)))
     }
 
-    /// The thread of `turn` goes to sleep: in the kernel's wait if it `polls`.
+    /// Puts the worker to sleep, in the kernel's wait if it `polls`.
     #[allow(clippy::inline_always, reason = "part of each wait")]
     #[inline(always)]
     fn sleep(
@@ -225,7 +227,7 @@ impl Schedule {
         self.controller.rest(turn.me);
         if polls {
             if watches {
-                // What it finds there it takes itself.
+                // The watchdog takes what it finds there itself.
                 self.watchdog.defers = false;
             }
             self.asked = self.asked.wrapping_add(1);
@@ -236,8 +238,8 @@ impl Schedule {
         Action::Park(timeout)
     }
 
-    /// The system refuses to tell the thread of `turn` what there is. It stops asking, and returns with what is queued,
-    /// or without a packet as if its time were over.
+    /// Notes that the system refuses to report what is ready to this worker. The worker stops
+    /// asking, and returns with queued packets, or without a packet as if its time had run out.
     #[cold]
     pub(crate) fn refuse(&self, turn: &mut Turn) {
         turn.is_refused = true;
@@ -245,7 +247,7 @@ impl Schedule {
         turn.asked = self.asked.wrapping_sub(1);
     }
 
-    /// The thread of `turn`, which is in a wait, is awake: it carries no timer, and queues what is due.
+    /// Queues the messages that are due. The worker is awake, so it is no longer the carrier.
     #[inline(never)]
     fn queue_due_timers<S: SchedulePort>(
         &mut self,
@@ -264,7 +266,7 @@ impl Schedule {
         if self.due <= now {
             let due = queue_due(port, now);
             self.next_timer(due);
-            // A message is not left to the threads that run.
+            // Messages are not left to the running workers.
             turn.rests = false;
             if self.workers.watching() == Some(turn.me) {
                 self.watchdog.defers = false;
@@ -272,7 +274,7 @@ impl Schedule {
         }
     }
 
-    /// The thread takes its quota of what is queued. Returns which other thread it wakes.
+    /// Takes the worker's share of the queue. Returns which other worker it wakes.
     #[allow(clippy::inline_always, reason = "part of each wait")]
     #[inline(always)]
     fn claim(&mut self, turn: &Turn, port: &mut impl SchedulePort) -> Option<Wake> {
@@ -299,13 +301,13 @@ impl Schedule {
         self.depart_calling(call || port.begins_with_post(), port)
     }
 
-    /// Whether a thread asks the kernel for edges without sleeping there.
+    /// Returns whether a worker asks the kernel for edges without sleeping there.
     #[inline]
     pub(crate) fn may_ask(&self, port: &impl SchedulePort) -> bool {
         port.registered() > 0 && self.workers.in_kernel() == 0 && port.takes_edges()
     }
 
-    /// Whether a thread that has packets to put at the end of the queue asks the kernel for edges first.
+    /// Returns whether a worker asks the kernel for edges before it appends packets to the queue.
     #[inline]
     pub(crate) fn asks(&mut self, port: &impl SchedulePort) -> bool {
         let asks = self.may_ask(port);
@@ -321,8 +323,8 @@ impl Schedule {
         Action::Ask { grow }
     }
 
-    /// Whether the thread asks the kernel, which may have more to report than there was room for,
-    /// once more, so as to have that many packets.
+    /// Returns whether the worker asks the kernel again to reach this many packets. The kernel may
+    /// have more edges than there was room for.
     #[cold]
     fn may_ask_further(&self, turn: &mut Turn, packets: usize, port: &impl SchedulePort) -> bool {
         let is_short = port.ready() + port.unchecked() < packets;
@@ -330,11 +332,11 @@ impl Schedule {
         is_short && turn.further <= most_further(port) && self.may_ask(port)
     }
 
-    /// Whether the thread of `me` may enter the kernel's wait, perhaps as one more beside others.
+    /// Returns whether `me` may enter the kernel's wait, perhaps in addition to others.
     ///
-    /// No more threads enter the wait while the set is about to be replaced, since a thread that
-    /// sleeps in the old set gets no edges of the new one. The kernel releases the thread that
-    /// entered last, so only the newest one enters.
+    /// No other worker may enter while the set is about to be replaced, since a thread that sleeps
+    /// in the old set gets no edges from the new one. The kernel wakes the thread that entered
+    /// last, so only the newest waiting worker may enter.
     #[inline]
     fn may_poll(&self, me: WorkerNumber, port: &impl SchedulePort) -> bool {
         if self.workers.in_kernel() == 0 {
@@ -354,26 +356,26 @@ impl Schedule {
             && !port.is_full_of_stale_events()
     }
 
-    /// Threads that sleep in the kernel's wait.
+    /// Returns how many workers sleep in the kernel's wait.
     pub(crate) fn in_kernel(&self) -> usize {
         self.workers.in_kernel()
     }
 
-    /// How many threads may run at once: the concurrency value, or the number of threads if that is
-    /// lower.
+    /// Returns how many workers may run at a time: the concurrency value, or the number of workers
+    /// if that is lower.
     pub(crate) fn may_run(&self) -> usize {
         self.workers.may_run()
     }
 
-    /// The thread of `me` has come out of the kernel's wait.
+    /// Notes that `me` has left the kernel's wait.
     #[inline]
     pub(crate) fn end_in_kernel(&mut self, me: WorkerNumber) {
         self.workers.end_in_kernel(me);
     }
 
-    /// A wake has brought the thread of `me` out of the kernel's wait. If several threads sleep
-    /// there, the kernel chooses which one it wakes. If this thread was not meant, it adopts the
-    /// wake-up of one that was. Returns whether another wake is due.
+    /// Handles a wake-up that brought `me` out of the kernel's wait. If several threads sleep
+    /// there, the kernel chooses which one it wakes. If another worker was meant, `me` adopts its
+    /// wake-up. Returns whether another wake-up is due.
     #[inline(never)]
     pub(crate) fn woken(&mut self, me: WorkerNumber, port: &mut impl SchedulePort) -> bool {
         if !self.workers.is_awaited(me)
@@ -387,17 +389,17 @@ impl Schedule {
             && !self.watchdog.has_begun()
             && self.workers.is_in_kernel(watching)
         {
-            // The wake was meant to start the watchdog. So this thread looks after the port, or
-            // appoints another watchdog when it goes off.
+            // The wake-up was meant to start the watchdog. So this worker attends to the port
+            // instead, or appoints another watchdog when it leaves.
             self.workers.resign();
         }
-        // The kernel may merge two wakes into one.
+        // The kernel may merge two wake-ups into one.
         self.workers.awaited().is_some()
     }
 }
 
-/// How often the kernel is asked once more at most, by which all it has is found: each descriptor is
-/// found once, unless something happens to it meanwhile.
+/// Returns how often the kernel is asked again at most. That is enough to find everything it has,
+/// since it reports each descriptor once unless there are new events.
 pub(crate) fn most_further(port: &impl SchedulePort) -> usize {
     port.registered() / USUAL_EDGES + 1
 }

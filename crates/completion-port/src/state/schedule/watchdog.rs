@@ -1,5 +1,6 @@
-//! The watchdog: the idle thread that looks after the port, so that what the kernel reports is
-//! always found. Where threads may be stuck, a thread that comes to wait looks as well.
+//! The watchdog: the idle worker that attends to the port, so that kernel events are always found.
+//! It makes a *look* at short intervals. If workers may be stuck, an arriving worker makes looks as
+//! well.
 
 use std::time::Duration;
 
@@ -7,41 +8,42 @@ use super::turn::Looking;
 use super::workers::{Status, WorkerNumber};
 use super::{Action, Moment, Query, Schedule, SchedulePort, Turn};
 
-/// How long an idle thread lets a port go unattended.
+/// The longest time for which an idle worker leaves a port unattended.
 pub(crate) const TICK: Duration = Duration::from_millis(1);
 
-/// A thread that has had several packets for so long without coming to the next one is stuck, or
-/// preempted. A thread that comes to wait looks for such threads if none has looked for so long.
+/// A worker that has held several packets for this long without starting the next one is stuck or
+/// preempted. An arriving worker makes a look for such workers if there was none for this long.
 pub(super) const STUCK: Duration = Duration::from_micros(150);
 
 /// How soon the watchdog's second look follows its first.
 const SOON: Duration = Duration::from_micros(250);
 
-/// What the watchdog remembers. The seats know which thread it is.
+/// The state of the watchdog. [`WorkerTable`](super::WorkerTable) knows which worker it is.
 #[derive(Debug, Default)]
 pub(super) struct Watchdog {
-    /// The progress of each seat at the last look.
+    /// The progress of each worker at the last look.
     seen: Vec<u32>,
-    /// When the watchdog looks next; `None` if it has not begun.
+    /// When the watchdog makes its next look; `None` if it has not begun.
     due: Option<Moment>,
-    /// The watchdog began with what another thread had seen before, so `seen` is older than its
+    /// The watchdog began with the progress that another worker noted, so `seen` is older than its
     /// appointment.
     is_outdated: bool,
-    /// When a thread last looked.
+    /// When a worker last made a look.
     last_look: Moment,
-    /// No look asks the system about threads that do not move before this time.
+    /// Until this moment, looks do not ask the system about workers without progress.
     next_query: Moment,
-    /// When a thread other than the watchdog last polled, if that still matters.
+    /// When a worker other than the watchdog last polled, if that still matters.
     last_poll: Option<Moment>,
-    /// It leaves the port to the threads that run, since they come back by themselves.
+    /// The watchdog leaves the port to the running workers, since they return on their own.
     pub(super) defers: bool,
-    /// How many packets had been handed out at the last look, and how many together with those in the queue.
+    /// The number of packets handed out by the last look, and that number plus the packets queued
+    /// then.
     handed: u64,
     queued: u64,
 }
 
 impl Watchdog {
-    /// There is a seat of this number, whose thread moves on from `progress` with whatever it does.
+    /// Adds a worker whose progress is at `progress`.
     pub(super) fn worker(&mut self, worker: WorkerNumber, progress: u32) {
         if self.seen.len() <= worker {
             self.seen.resize(worker + 1, 0);
@@ -49,8 +51,8 @@ impl Watchdog {
         self.seen[worker] = progress;
     }
 
-    /// A thread is the watchdog from now on, and has not begun. If it `defers`, it leaves the port
-    /// to the threads that run.
+    /// Notes that a watchdog was appointed, which has not begun. If it `defers`, it leaves the port
+    /// to the running workers.
     pub(super) fn is_appointed(&mut self, defers: bool) {
         self.due = None;
         self.defers = defers;
@@ -60,7 +62,7 @@ impl Watchdog {
         self.due.is_some()
     }
 
-    /// Whether the watchdog looks by the moment `at`.
+    /// Returns whether the watchdog makes a look by the moment `at`.
     pub(super) fn comes_by(&self, at: Moment) -> bool {
         self.due.is_some_and(|due| due <= at)
     }
@@ -69,14 +71,15 @@ impl Watchdog {
         self.due.is_some_and(|due| due <= now)
     }
 
-    /// Whether no thread has looked for so long.
+    /// Returns whether there was no look for this long.
     pub(super) fn is_stale(&self, now: Moment, time: Duration) -> bool {
         now >= self.last_look + time
     }
 }
 
 impl Schedule {
-    /// When the watchdog looks next. If it begins now, it notes the progress of each seat.
+    /// Returns when the watchdog makes its next look. If it begins now, this notes the progress of
+    /// each worker.
     pub(super) fn next_look(&mut self, now: Moment, port: &impl SchedulePort) -> Moment {
         if let Some(due) = self.watchdog.due {
             return due;
@@ -90,16 +93,15 @@ impl Schedule {
             self.watchdog.last_look = now;
             self.watchdog.last_poll = None;
         }
-        // Otherwise another thread has noted the progress not long ago. If each new watchdog began
-        // anew where it often changes, it would never find a thread stuck.
+        // Otherwise another worker noted the progress recently. If every new watchdog noted it
+        // again, a port whose watchdog changes often would never find a stuck worker.
         self.watchdog.is_outdated = !begins;
         let due = self.no_later_than_overdue(self.watchdog.last_look + tick);
         self.watchdog.due = Some(due);
         due
     }
 
-    /// The time `due`, or the earlier time at which packets that a thread holds are to go to
-    /// another thread.
+    /// Returns `due`, or the moment at which a worker's packets become overdue if that is earlier.
     fn no_later_than_overdue(&self, due: Moment) -> Moment {
         if self.loads == 0 || !self.workers.has_room() {
             return due;
@@ -109,8 +111,8 @@ impl Schedule {
         overdue.map_or(due, |overdue| overdue.min(due))
     }
 
-    /// The thread of `turn`, which is the watchdog or has come to wait, looks after the port. It
-    /// takes back what stuck threads hold, and finds out which counted threads sleep.
+    /// Begins a look by the worker of `turn`, which is the watchdog or has just arrived. A look
+    /// takes packets back from stuck workers and finds out which running workers sleep.
     #[inline(never)]
     pub(super) fn begin_look(
         &mut self,
@@ -120,14 +122,16 @@ impl Schedule {
         port: &mut impl SchedulePort,
     ) {
         let watchdog = &mut self.watchdog;
-        // First: a thread that comes while this one looks without the lock must not look at once.
+        // Set this first: a worker that arrives while this one works without the lock must not
+        // begin a look as well.
         watchdog.last_look = now;
         let asks = now >= watchdog.next_query;
         if asks {
             watchdog.next_query = now + self.sleepers.pace.period();
         }
-        // At the watchdog's first look most threads that seem stuck have moved since they were
-        // seen. The second look tells, and asks the system about those that have not.
+        // At the watchdog's first look, most workers that seem stuck have moved since their
+        // progress was noted. The second look settles that, and asks the system about those that
+        // have not.
         let is_first = std::mem::take(&mut watchdog.is_outdated) && watchdog.is_due(now);
         if is_first {
             watchdog.next_query = watchdog.next_query.min(now + SOON);
@@ -150,7 +154,7 @@ impl Schedule {
                 port.advise(self.advice.room());
             }
             if is_stuck && asks && port.detects() && port.presence(worker).is_none() {
-                // Where looks are rare, one that leaves a thread to the next one costs a tick.
+                // If looks are rare, leaving a worker to the next look costs a whole tick.
                 let hurries = self.sleepers.pace.hurries();
                 let ran = if hurries { self.sleepers.ran(worker, progress) } else { None };
                 queries.push(Query { worker, stuck_at: Some(progress), ran });
@@ -159,7 +163,7 @@ impl Schedule {
         turn.looking = Looking::Stuck { now, is_first, asks };
     }
 
-    /// The thread of `turn` goes on looking, and does this next; `None` once it has done.
+    /// Continues the look of `turn` and returns its next action, or `None` when it is done.
     #[inline(never)]
     pub(super) fn go_on_looking(
         &mut self,
@@ -187,7 +191,7 @@ impl Schedule {
     }
 
     /// Ends a look: sets the time of the next one, and whether the watchdog leaves the port to the
-    /// threads that run.
+    /// running workers.
     fn end_look(
         &mut self,
         now: Moment,
@@ -196,13 +200,12 @@ impl Schedule {
     ) -> Option<Action> {
         self.sleepers.end_look(now, port);
         let tick = self.until_next_look(now);
-        // A hurry is about threads that sleep. Those that run are left alone for as long as with
-        // records.
+        // Short periods are for finding sleepers. Running workers are left alone for as long as
+        // they would be with sleep records.
         let away = tick.max(TICK / 4);
         let mut due = now + if is_first { tick.min(SOON) } else { tick };
-        // If a thread polled not long ago and runs, the watchdog leaves it to that thread to poll
-        // again. It does not if that poll was nearly a tick ago, since the time left is not worth
-        // another look.
+        // If a running worker polled recently, the watchdog leaves the next poll to it. It does not
+        // if nearly a tick has passed since, because the remaining time is not worth another look.
         let runs = self.workers.running() > 0;
         let polled = self.watchdog.last_poll;
         let polled = polled.filter(|polled| runs && now + away / 4 <= *polled + away);
@@ -211,8 +214,7 @@ impl Schedule {
             let found = port.ready() + port.registered();
             self.controller.was_unattended(self.handed + found as u64);
         }
-        // The watchdog does not defer either if something is still queued that was queued at the
-        // last look.
+        // The watchdog does not defer either if a packet of the last look is still queued.
         let is_overdue = self.is_overdue(port);
         // A watchdog in the kernel's wait takes what it finds there itself.
         let polls =
@@ -220,15 +222,16 @@ impl Schedule {
         self.watchdog.defers = polled.is_some() && !is_overdue && !polls;
         if let Some(polled) = polled {
             due = due.min(polled + away);
-            // A thread that has not come back by then is asked about, as after a whole tick.
+            // If the worker has not returned by then, the look asks about it, as after a whole
+            // tick.
             let pause = self.sleepers.pace.period();
             self.watchdog.next_query = self.watchdog.next_query.min(polled + pause);
         }
         self.watchdog.due = Some(self.no_later_than_overdue(due));
         let is_calm = self.handed == std::mem::replace(&mut self.watchdog.handed, self.handed);
         if self.workers.has_room() {
-            // From here this thread takes what is queued, or enters the kernel's wait if no thread
-            // is in it. It stays the watchdog as long as the port is busy.
+            // From here on, this worker takes what is queued, or enters the kernel's wait if no
+            // worker is there. It stays the watchdog while the port is busy.
             if is_calm && self.is_quiet(port) {
                 self.workers.resign();
             }
@@ -237,7 +240,7 @@ impl Schedule {
         self.may_ask(port).then(|| self.ask(false))
     }
 
-    /// The thread of `me` has polled the set, in the kernel's wait or without waiting.
+    /// Notes that `me` has polled the set, in the kernel's wait or without waiting.
     #[allow(clippy::inline_always, reason = "part of each wait")]
     #[inline(always)]
     pub(crate) fn polled(&mut self, me: WorkerNumber, port: &impl SchedulePort) {
@@ -246,7 +249,7 @@ impl Schedule {
         }
     }
 
-    /// Whether something is queued that was queued at the last look.
+    /// Returns whether a packet that was queued at the last look is still queued.
     fn is_overdue(&mut self, port: &impl SchedulePort) -> bool {
         let queued = self.handed + port.ready() as u64;
         self.handed < std::mem::replace(&mut self.watchdog.queued, queued)

@@ -1,45 +1,44 @@
-//! Which threads may run: the concurrency value, the threads that wait, and which of them is
-//! released next.
+//! The table of workers: the concurrency value, which workers wait, and which one is woken next.
 //!
-//! Every method is called with the engine's lock held. Nothing here sleeps or wakes a thread: what
-//! is to be done comes back as a value.
+//! Every method is called with the port's lock held. Nothing here sleeps or wakes a thread: the
+//! caller does what a method returns.
 
 use std::fmt;
 
-/// A thread's place at the port.
+/// The number of a worker.
 pub(crate) type WorkerNumber = usize;
 
-/// What the thread of a seat is doing, as far as the port knows.
+/// What the port believes a worker is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
-    /// No thread has this seat.
+    /// The number is free.
     Vacant,
-    /// In user code, not counted: the thread has never taken a packet, or its wait found the port
-    /// closed.
+    /// In user code and not counted: the worker has never taken a packet, or its last wait found
+    /// the port closed.
     Away,
     /// In user code with packets, or after a wait that timed out: counted.
     Running,
-    /// Sleeps in the kernel for a reason of its own, not counted. The thread itself has said so,
-    /// and will say when it is over.
+    /// Blocked in user code and not counted. The worker announced that, and will announce the end.
     Blocked,
-    /// The same, but the thread has not said so: other threads have to find out when it is over.
+    /// Blocked in user code and not counted, without an announcement. Other workers must find out
+    /// when it ends.
     FoundAsleep,
     /// In a wait, looking for packets.
     Searching,
-    /// In a wait, on the list of those to be released: parked, or in the kernel's wait.
+    /// In a wait, on the list of idle workers: parked or in the kernel's wait.
     Idle,
     /// Taken off that list to search, but not awake yet.
     Called,
-    /// Taken off that list with a packet in hand, and counted, but not awake yet.
+    /// Taken off that list and handed a packet, so counted, but not awake yet.
     Given,
 }
 
-/// What is known of the thread of a seat.
+/// The state of one worker.
 struct WorkerState {
     status: Status,
-    /// How often threads had come to wait when it last went off.
+    /// The value of `arrivals` when the worker last left for user code.
     arrivals_before: u64,
-    /// When it last began to sleep in a wait, as a count of `beginnings`.
+    /// The value of `beginnings` when the worker last began to sleep in a wait.
     since: u64,
 }
 
@@ -50,31 +49,31 @@ impl fmt::Debug for WorkerState {
     }
 }
 
-/// The threads at one port.
+/// The workers of a port.
 #[derive(Debug)]
 pub(crate) struct WorkerTable {
     limit: usize,
-    /// Threads that have a place.
+    /// How many workers there are.
     joined: usize,
     running: usize,
     searching: usize,
     called: usize,
-    /// How often threads have come to wait.
+    /// How often workers have begun a wait.
     arrivals: u64,
-    /// Threads that are blocked without having said so.
+    /// How many workers are [`Status::FoundAsleep`].
     presumed: usize,
     places: Vec<WorkerState>,
-    /// The threads that wait, the newest last.
+    /// The waiting workers, newest last.
     idle: Vec<WorkerNumber>,
-    /// How often threads have begun to sleep in a wait.
+    /// How often workers have begun to sleep in a wait.
     beginnings: u64,
-    /// The threads in the kernel's wait.
+    /// The workers in the kernel's wait.
     in_kernel: Vec<WorkerNumber>,
     watching: Option<WorkerNumber>,
 }
 
 impl WorkerTable {
-    /// A port that lets `limit` threads run at once.
+    /// Creates the table of a port that lets `limit` workers run at a time.
     pub(crate) fn new(limit: usize) -> Self {
         Self {
             limit,
@@ -92,12 +91,12 @@ impl WorkerTable {
         }
     }
 
-    /// A place for one more thread.
+    /// Adds a worker.
     pub(crate) fn join(&mut self) -> WorkerNumber {
         let vacant = self.places.iter().position(|place| place.status == Status::Vacant);
         let number = vacant.unwrap_or_else(|| {
             self.places.push(WorkerState { status: Status::Vacant, arrivals_before: 0, since: 0 });
-            // So that going idle never allocates.
+            // Reserve now, so that going idle never allocates.
             self.idle.reserve(self.places.len());
             self.in_kernel.reserve(self.places.len());
             self.places.len() - 1
@@ -107,7 +106,7 @@ impl WorkerTable {
         number
     }
 
-    /// The thread of `worker` has gone for good.
+    /// Removes `worker`.
     pub(crate) fn leave(&mut self, worker: WorkerNumber) {
         self.stop_counting(worker);
         self.places[worker].status = Status::Vacant;
@@ -126,7 +125,7 @@ impl WorkerTable {
         self.places.iter().map(|place| place.status).enumerate()
     }
 
-    /// Threads that are counted against the concurrency value.
+    /// Returns how many workers count against the concurrency value.
     pub(crate) fn running(&self) -> usize {
         self.running
     }
@@ -136,28 +135,28 @@ impl WorkerTable {
         self.idle.len()
     }
 
-    /// Whether one more thread may be handed packets.
+    /// Returns whether another worker may be handed packets.
     #[inline]
     pub(crate) fn has_room(&self) -> bool {
         self.running < self.limit
     }
 
-    /// Threads at work: those that run, search, or were called and are on their way.
+    /// Returns how many workers are active: they run, search, or were called and are not awake yet.
     #[inline]
     pub(crate) fn at_work(&self) -> usize {
         self.running + self.searching + self.called
     }
 
-    /// The same without the thread of `worker`, which is in a wait.
+    /// Counts the active workers without `worker`, which is in a wait.
     #[inline]
     pub(crate) fn others_at_work(&self, worker: WorkerNumber) -> usize {
         self.at_work() - usize::from(self.places[worker].status == Status::Searching)
     }
 
-    /// Threads that could be released beside the one that asks, which is about to run itself.
+    /// Returns how many workers could be woken in addition to `worker`, which is about to run.
     #[inline]
     pub(crate) fn helpers(&self, worker: WorkerNumber) -> usize {
-        // A thread that searches is going to take a seat.
+        // A searching worker will take a place under the concurrency value.
         if self.others_at_work(worker) + 1 >= self.limit {
             return 0;
         }
@@ -165,13 +164,14 @@ impl WorkerTable {
         self.idle.len() - me
     }
 
-    /// How many threads may run at once: the concurrency value, or the number of threads if that is
-    /// lower.
+    /// Returns how many workers may run at a time: the concurrency value, or the number of workers
+    /// if that is lower.
     pub(crate) fn may_run(&self) -> usize {
         self.limit.min(self.joined)
     }
 
-    /// The thread of `worker` has come to wait. Whether another one has come since it went off.
+    /// Begins a wait of `worker`. Returns whether another worker has begun one since `worker` last
+    /// left.
     #[inline]
     pub(crate) fn arrive(&mut self, worker: WorkerNumber) -> bool {
         self.stop_counting(worker);
@@ -183,7 +183,7 @@ impl WorkerTable {
         others_came
     }
 
-    /// The thread of `worker` takes packets, or its wait is over: it is counted from now on.
+    /// Lets `worker` leave with packets or after a timeout, and counts it from now on.
     #[inline]
     pub(crate) fn run(&mut self, worker: WorkerNumber) {
         self.unlist(worker);
@@ -203,7 +203,7 @@ impl WorkerTable {
         place.arrivals_before = self.arrivals;
     }
 
-    /// The wait of the thread of `worker` finds that there will be no more packets.
+    /// Ends the wait of `worker`, because the port has no more packets.
     pub(crate) fn dismiss(&mut self, worker: WorkerNumber) {
         self.stop_counting(worker);
         if self.watching == Some(worker) {
@@ -212,13 +212,13 @@ impl WorkerTable {
         self.places[worker].status = Status::Away;
     }
 
-    /// Threads that were seen asleep without having said so, and may be awake again.
+    /// Returns how many workers were found asleep. They may be awake again.
     #[inline]
     pub(crate) fn presumed_blocked(&self) -> usize {
         self.presumed
     }
 
-    /// The thread of `worker` is about to sleep in the wait.
+    /// Notes that `worker` is about to sleep in its wait.
     #[inline]
     pub(crate) fn rest(&mut self, worker: WorkerNumber) {
         let place = &mut self.places[worker];
@@ -231,7 +231,7 @@ impl WorkerTable {
         }
     }
 
-    /// The thread of `worker` was called and is awake now.
+    /// Notes that `worker`, if it was called, is awake.
     pub(crate) fn answer(&mut self, worker: WorkerNumber) {
         if self.places[worker].status == Status::Called {
             self.called -= 1;
@@ -240,9 +240,8 @@ impl WorkerTable {
         }
     }
 
-    /// Takes the newest idle thread off the list, to search. `None` if no thread is idle, if there
-    /// is no room beside the threads that search already, or if a called thread is still on its
-    /// way.
+    /// Takes the newest idle worker off the list to search. Returns `None` if no worker is idle, if
+    /// the active workers use up the concurrency value, or if a called worker is not awake yet.
     pub(crate) fn call(&mut self) -> Option<WorkerNumber> {
         if self.called > 0 || self.at_work() >= self.limit {
             return None;
@@ -250,7 +249,7 @@ impl WorkerTable {
         self.call_anyway()
     }
 
-    /// Takes the newest idle thread off the list, to search, whatever the limit.
+    /// Takes the newest idle worker off the list to search, whatever the concurrency value.
     pub(crate) fn call_anyway(&mut self) -> Option<WorkerNumber> {
         let worker = self.idle.pop()?;
         self.called += 1;
@@ -258,8 +257,9 @@ impl WorkerTable {
         Some(worker)
     }
 
-    /// Takes the newest idle thread off the list, to be handed a packet, and counts it. `None` if
-    /// no thread is idle, if there is no room, or if a called thread will find the packet.
+    /// Takes the newest idle worker off the list to hand it a packet, and counts it. Returns `None`
+    /// if no worker is idle, if the concurrency value is used up, or if a called worker will find
+    /// the packet.
     pub(crate) fn give(&mut self) -> Option<WorkerNumber> {
         if self.called > 0 || !self.has_room() {
             return None;
@@ -270,7 +270,7 @@ impl WorkerTable {
         Some(worker)
     }
 
-    /// How many threads are in the kernel's wait.
+    /// Returns how many workers are in the kernel's wait.
     #[inline]
     pub(crate) fn in_kernel(&self) -> usize {
         self.in_kernel.len()
@@ -281,9 +281,9 @@ impl WorkerTable {
         self.in_kernel.contains(&worker)
     }
 
-    /// Whether every thread in the kernel's wait began to wait before the thread of `worker`, which
-    /// is in a wait. The kernel releases the thread that came to it last, which is then the newest
-    /// here as well.
+    /// Returns whether every worker in the kernel's wait began its sleep before `worker`, which is
+    /// in a wait. The kernel wakes the thread that entered last, which will then be the newest here
+    /// as well.
     pub(crate) fn is_newest_poller(&self, worker: WorkerNumber) -> bool {
         self.places[worker].status != Status::Idle
             || self
@@ -292,13 +292,13 @@ impl WorkerTable {
                 .all(|other| self.places[*other].since < self.places[worker].since)
     }
 
-    /// The thread of `worker` enters the kernel's wait.
+    /// Notes that `worker` enters the kernel's wait.
     #[inline]
     pub(crate) fn begin_in_kernel(&mut self, worker: WorkerNumber) {
         self.in_kernel.push(worker);
     }
 
-    /// The thread of `worker` has left the kernel's wait.
+    /// Notes that `worker` has left the kernel's wait.
     #[inline]
     pub(crate) fn end_in_kernel(&mut self, worker: WorkerNumber) {
         if self.in_kernel.last() == Some(&worker) {
@@ -308,18 +308,18 @@ impl WorkerTable {
         }
     }
 
-    /// A thread in the kernel's wait that was taken off the list and is not awake yet.
+    /// Returns a worker in the kernel's wait that was taken off the list and is not awake yet.
     pub(crate) fn awaited(&self) -> Option<WorkerNumber> {
         self.in_kernel.iter().copied().find(|worker| self.is_awaited(*worker))
     }
 
-    /// Whether the thread of `worker` was taken off the list and is not awake yet.
+    /// Returns whether `worker` was taken off the list and is not awake yet.
     pub(crate) fn is_awaited(&self, worker: WorkerNumber) -> bool {
         matches!(self.places[worker].status, Status::Called | Status::Given)
     }
 
-    /// The thread of `worker`, which is in a wait, adopts the wake-up of `absent`: it gets the status
-    /// of `absent`, which goes back to where it was in the list.
+    /// Lets `worker`, which is in a wait, adopt the wake-up of `absent`: it gets the status of
+    /// `absent`, which returns to its old place in the list.
     pub(crate) fn adopt_wakeup(&mut self, worker: WorkerNumber, absent: WorkerNumber) {
         self.unlist(worker);
         self.searching -= 1;
@@ -330,21 +330,21 @@ impl WorkerTable {
         self.idle.insert(place, absent);
     }
 
-    /// The watchdog: the idle thread that looks after the port at short intervals.
+    /// Returns the watchdog: the idle worker that attends to the port at short intervals.
     #[inline]
     pub(crate) fn watching(&self) -> Option<WorkerNumber> {
         self.watching
     }
 
-    /// Appoints the watchdog: the newest parked thread, or a thread in the kernel's wait if no
-    /// other is idle. `None` if no thread is idle.
+    /// Appoints the watchdog: the newest parked worker, or a worker in the kernel's wait if no
+    /// other is idle. Returns `None` if no worker is idle.
     pub(crate) fn appoint(&mut self) -> Option<WorkerNumber> {
         let parked = self.idle.iter().rev().copied().find(|worker| !self.is_in_kernel(*worker));
         self.watching = parked.or_else(|| self.idle.last().copied());
         self.watching
     }
 
-    /// The thread of `worker`, which is in a wait, is the watchdog from now on.
+    /// Makes `worker`, which is in a wait, the watchdog.
     pub(crate) fn watch(&mut self, worker: WorkerNumber) {
         self.watching = Some(worker);
     }
@@ -353,7 +353,7 @@ impl WorkerTable {
         self.watching = None;
     }
 
-    /// A running thread blocks. False if it is not counted anyway.
+    /// Notes that `worker` blocks. Returns false if it is not counted anyway.
     pub(crate) fn block(&mut self, worker: WorkerNumber, announced: bool) -> bool {
         if self.places[worker].status != Status::Running {
             return false;
@@ -364,7 +364,7 @@ impl WorkerTable {
         true
     }
 
-    /// A blocked thread runs again; the limit may be exceeded by that.
+    /// Notes that a blocked worker runs again, which may exceed the concurrency value.
     pub(crate) fn unblock(&mut self, worker: WorkerNumber) {
         let status = self.places[worker].status;
         if matches!(status, Status::Blocked | Status::FoundAsleep) {

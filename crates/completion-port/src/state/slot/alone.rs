@@ -1,6 +1,8 @@
-//! The operation of a token that waits for edges alone: a *lone* one. Each of its steps is one exchange of the word.
+//! Lone operations: an operation started by a token that waits only for edges. Each of its steps is
+//! one exchange of the word.
 //!
-//! What the operation itself remembers meanwhile is in `state/operations/alone.rs`; docs/design/OPERATIONS.md has the table.
+//! `state/operations/alone.rs` has the steps of the `Op` itself. docs/design/OPERATIONS.md has the
+//! table of both.
 
 use super::ownership::{Delivery, Refusal, SlotStep};
 use super::readiness::Drained;
@@ -11,19 +13,19 @@ use super::{
 use crate::state::facts::Facts;
 
 impl Word {
-    /// Whether an operation that a token has started waits, or is tried, by this word alone.
+    /// Returns whether an operation started by a token waits, or is tried, by this word alone.
     #[inline]
     pub(crate) fn is_lone(self) -> bool {
         self.0 & LONE == LONE
     }
 
-    /// The direction in which a lone operation waits.
+    /// Returns the direction in which a lone operation waits.
     pub(crate) fn waits_alone(self) -> Facts {
         if self.is_lone() && !self.has(QUEUED) { self.flying() } else { Facts::NONE }
     }
 
-    /// The handler's token gives the key to an operation of this direction, which is in flight from here on by this
-    /// word alone; the caller has its node. Returns whether it is to be tried.
+    /// Lends the key from a handler's token to an operation of this direction. The operation is now
+    /// lone, and the caller owns its node. Returns whether to try it.
     #[inline]
     pub(super) fn lent_alone(
         self,
@@ -41,35 +43,35 @@ impl Word {
         Ok((word.begun_alone(), word.is_worth_another_attempt(bits)))
     }
 
-    /// Whether an operation of these directions, which its token may have tried before, is to be tried: one of them is
-    /// ready, as far as is known, or an error or an end has come since the token has.
+    /// Returns whether to try an operation of these directions that its token may have tried
+    /// before: a direction is known ready, or an error or an end arrived after the token's attempt.
     #[inline]
     fn is_worth_another_attempt(self, directions: u64) -> bool {
         self.has(directions << READY_SHIFT | directions << EDGES_SHIFT)
     }
 
-    /// The edges of the direction of the lone operation.
+    /// Returns the edge bits for the direction of the lone operation.
     #[inline]
     fn edges_alone(self) -> u64 {
         (self.0 & FLYING) >> FLYING_SHIFT << EDGES_SHIFT
     }
 
-    /// Whether an edge has come since the lone operation was last begun.
+    /// Returns whether an edge has arrived since the last attempt at the lone operation began.
     #[inline]
     pub(super) fn has_new_edge_alone(self) -> bool {
         self.has(self.edges_alone())
     }
 
-    /// The lone operation is about to be tried.
+    /// Notes that an attempt at the lone operation begins.
     #[inline]
     pub(super) fn begun_alone(self) -> Self {
         self.without(self.edges_alone())
     }
 
-    /// The edge, which was noted, may concern the lone operation.
+    /// Updates the lone operation for an edge that was noted.
     #[inline]
     pub(super) fn edge_noted_alone(self, facts: Facts) -> (Self, Delivery) {
-        // Nothing is reported meanwhile, and so nothing checked.
+        // Nothing is reported while the operation is outstanding, so nothing needs a check.
         let word = self.without(UNCHECKED);
         let is_rare = facts.any(Facts::RARE);
         let concerned = if is_rare { word.flying() } else { word.flying() & facts };
@@ -84,8 +86,8 @@ impl Word {
         }
     }
 
-    /// The short way of [`Word::delivered`] for the slot of a lone operation that waits: the caller owns its node then.
-    /// `None` in any other case.
+    /// Fast path of [`Word::delivered`] while a lone operation waits: the caller then owns its
+    /// node. Returns `None` in any other case.
     #[inline]
     pub(super) fn queued_alone(self, generation: u32, facts: Facts) -> Option<Self> {
         if !(self.is_lone() && self.names(generation)) || facts.any(Facts::RARE) {
@@ -97,8 +99,8 @@ impl Word {
         }
     }
 
-    /// The lone operation was tried, and would have to wait. Returns whether it is to be tried again; it waits
-    /// otherwise.
+    /// Notes that the attempt would have blocked. Returns whether to try again. If not, the
+    /// operation waits.
     #[inline]
     pub(super) fn blocked_alone(self) -> (Self, bool) {
         if self.has_new_edge_alone() {
@@ -108,8 +110,8 @@ impl Word {
         (self.without(QUEUED | ready), false)
     }
 
-    /// The packet of the lone operation is taken: the key is the packet's. If it is `dry`, the operation has taken what
-    /// was there when it began.
+    /// Returns the key to the packet of the lone operation. `dry`: the operation has drained its
+    /// direction, as of the beginning of the attempt.
     #[inline]
     pub(super) fn completed_alone(self, dry: bool) -> Self {
         let is_dry = dry && !self.has_new_edge_alone();
@@ -118,27 +120,28 @@ impl Word {
         word.without(LENT | QUEUED | EDGES | FLYING)
     }
 
-    /// The caller takes the node of a lone operation, if no other thread has it. Returns whether that is so.
+    /// Claims the node of a lone operation if no thread has it. Returns whether it did.
     pub(super) fn claimed_alone(self) -> (Self, bool) {
         if self.is_lone() && !self.has(QUEUED) { (self.with(QUEUED), true) } else { (self, false) }
     }
 
-    /// The lone operation goes on in its operation queue. Returns whether an edge has come since it was last begun.
+    /// Moves the lone operation to its operation queue. Returns whether an edge has arrived since
+    /// the last attempt began.
     pub(super) fn queued_up(self) -> (Self, bool) {
         (self.without(HELD | QUEUED), self.has_new_edge_alone())
     }
 }
 
 impl Slot {
-    /// The short way of [`Slot::deliver`] where a lone operation waits: the caller owns the operation's node now and queues
-    /// it. False, and nothing has changed, in any other case.
+    /// Fast path of [`Slot::deliver`] while a lone operation waits: the caller now owns the
+    /// operation's node and queues it. Returns false and changes nothing in any other case.
     #[inline]
     pub(crate) fn queue_alone(&self, generation: u32, facts: Facts) -> bool {
         self.change_if(|word| Some((word.queued_alone(generation, facts)?, ()))).is_some()
     }
 
-    /// The token gives its key to an operation of this direction, which waits by the slot's word alone. The caller has the
-    /// operation's node. True if it is to be tried.
+    /// Lends the token's key to a lone operation of this direction. The caller owns the operation's
+    /// node. Returns true if the caller must try it.
     #[inline]
     pub(crate) fn lend_alone(&self, direction: Facts, drained: Drained) -> Result<bool, Refusal> {
         self.change(|word| match word.lent_alone(direction, drained) {
@@ -147,13 +150,14 @@ impl Slot {
         })
     }
 
-    /// The operation is refused: if it has the key, and the caller its node, the token has the key again.
+    /// Undoes [`Slot::lend_alone`] for an operation that is refused: if the operation has the key,
+    /// and so the caller its node, the token has the key again.
     pub(crate) fn unlend_alone(&self) {
         self.change(|word| (if word.is_lone() { word.completed_alone(false) } else { word }, ()));
     }
 
-    /// The caller, who has the node of the lone operation, is about to try it: edges from now on may be newer than what
-    /// it finds.
+    /// Prepares for an attempt by the caller, which owns the node: an edge that arrives from now on
+    /// may be newer than the result.
     #[inline]
     pub(crate) fn begin_alone(&self) {
         if self.word().has_new_edge_alone() {
@@ -161,32 +165,35 @@ impl Slot {
         }
     }
 
-    /// The caller has tried the lone operation, or has just started it, and it would have to wait. True if it is to be tried again, since an edge
-    /// came meanwhile; otherwise the caller has its node no longer.
+    /// Notes that an attempt would have blocked, or would block if made at the start. Returns true
+    /// if an edge arrived in the meantime and the caller must try again. Otherwise the caller no
+    /// longer owns the node.
     #[inline]
     pub(crate) fn block_alone(&self) -> bool {
         self.change(Word::blocked_alone)
     }
 
-    /// The lone operation has ended, and the caller, who has its node, takes its packet: the key is the caller's. If it
-    /// is `dry` the operation has taken what was there.
+    /// Returns the key from the lone operation to the caller, which owns its node and takes its
+    /// packet. `dry`: the operation has drained its direction.
     #[inline]
     pub(crate) fn complete_alone(&self, dry: bool) {
         self.change(|word| (word.completed_alone(dry), ()));
     }
 
-    /// A lone operation is cancelled. True if the caller has its node by that, and queues it.
+    /// Claims the node of a lone operation that was cancelled. Returns true if the caller now owns
+    /// the node and queues it.
     pub(crate) fn claim_alone(&self) -> bool {
         self.change(Word::claimed_alone)
     }
 
-    /// What the calling thread has done is seen by the threads that change the word from here on.
+    /// Makes everything that the calling thread has done visible to threads that change the word
+    /// from now on.
     pub(crate) fn touch(&self) {
         self.change(|word| (word, ()));
     }
 
-    /// The lone operation, whose node the caller has, goes on in its operation queue. True if an edge has come since it was last
-    /// begun.
+    /// Moves the lone operation, whose node the caller owns, to its operation queue. Returns true
+    /// if an edge has arrived since the last attempt began.
     pub(crate) fn leave_alone(&self) -> bool {
         self.change(Word::queued_up)
     }

@@ -1,16 +1,16 @@
-//! One registration: an atomic word, and every transition that it can make.
+//! One registration: an atomic word and all of its transitions.
 //!
-//! A transition is a pure function from word to word; [`Slot`] repeats it until its compare-and-swap
-//! succeeds. Each module answers one question:
+//! A transition is a pure function from word to word. [`Slot`] retries it until its
+//! compare-and-swap succeeds. Each module answers one question:
 //!
-//! - [`alone`]: how far is the operation that waits by this word alone?
+//! - [`alone`]: what is the state of the operation that waits by this word alone?
 //! - [`operations`]: which operations have the key?
 //! - [`ownership`]: which thread or token owns the node, and so the key?
 //! - [`readiness`]: what does the slot remember of the kernel?
 //! - [`report`]: what does a packet report?
 //!
-//! Imports among them go down this list only. The word and its table of bits, which all but `report` share, are in this
-//! file. Nothing outside this folder knows where a bit is.
+//! A module imports only modules further down this list. This file has the word and its table of
+//! bits, which all but `report` share. Nothing outside this folder knows the position of a bit.
 
 mod alone;
 mod operations;
@@ -32,18 +32,19 @@ pub(crate) use ownership::{Checked, Delivery, Expiry, NodeTurn, Refusal, Removal
 pub(crate) use readiness::Drained;
 pub(crate) use report::{Answer, depends_on_kind, depends_on_unread};
 
-// The table of bits. docs/design/SLOT.md says what sets and clears each, and which are reserved.
+// The table of bits. docs/design/SLOT.md lists what sets and clears each of them.
 
-/// The generation stands above the bits; it changes whenever a slot is given up.
+/// The position of the generation, above all other bits. It changes whenever the slot is freed.
 pub(crate) const GENERATION: u32 = 44;
-/// How many generations a slot has. Each is used once: a name that has ended never comes back.
+/// The number of generations of a slot. Each is used once, so the name of an ended registration is
+/// never reused.
 pub(crate) const GENERATIONS: u32 = 1 << (u64::BITS - GENERATION);
 
 // What the registration asks for.
 
 /// The event filter: one bit each for IN, OUT and HANGUP, as in [`Interest`].
 const FILTER: u64 = 0b111;
-/// Those for IN and OUT.
+/// The filter bits for IN and OUT.
 const DIRECTIONS: u64 = 0b11;
 /// Edge-triggered rather than level-triggered.
 const EDGE: u64 = 1 << 3;
@@ -52,45 +53,49 @@ const ONE_SHOT: u64 = 1 << 4;
 
 // The owner of the node.
 
-/// Packets may be made. Never together with `HELD`, `REMOVING` or `CLOSED`; and unless `QUEUED` is set as
-/// well, nothing is pending and nothing unchecked.
+/// The registration may report. Never set together with `HELD`, `REMOVING` or `CLOSED`. While
+/// `QUEUED` is clear, nothing is pending or unchecked.
 const ENABLED: u64 = 1 << 5;
-/// The node is on its way to a thread. Together with [`LONE`] it is the operation's node, which is on its way to a
-/// thread, or with the one that tries the operation.
+/// The node is on its way to a thread. Together with [`LONE`], it is the operation's node, and it
+/// is on its way to a thread or with the thread that tries the operation.
 const QUEUED: u64 = 1 << 12;
-/// To be removed: the next packet is the last one.
+/// The registration is being removed: the next packet is the last one.
 const REMOVING: u64 = 1 << 13;
-/// The key is out with a handler, unless `LENT` is set as well. Nothing is pending and nothing unchecked; never together
-/// with `QUEUED` but for [`LONE`].
+/// A handler has the key, unless `LENT` is set as well. Nothing is pending or unchecked. Never set
+/// together with `QUEUED`, except for [`LONE`].
 const HELD: u64 = 1 << 14;
 /// The slot is in use.
 const LIVE: u64 = 1 << 15;
-/// A thread waits for the removed key itself; no packet is made. Only together with `REMOVING`.
+/// A thread waits for the removed key itself, so no packet is made. Set only together with
+/// `REMOVING`.
 const COLLECTED: u64 = 1 << 18;
-/// The descriptor was closed without being removed: the key is dropped, no packet is made. Never together
-/// with `REMOVING`.
+/// The descriptor was closed without being removed: the key is dropped, and no packet is made.
+/// Never set together with `REMOVING`.
 const CLOSED: u64 = 1 << 19;
 /// The key does not own the descriptor, which may be closed at any time.
 const BORROWED: u64 = 1 << 20;
 
-// What is remembered of the kernel.
+// What the slot remembers of the kernel.
 
-/// As far as is known, a read (a write) would not block.
+/// By direction: a read or write is believed not to block.
 const READY: u64 = DIRECTIONS << READY_SHIFT;
 const READY_SHIFT: u32 = 6;
-/// An edge came since the last packet was taken, by direction.
+/// By direction: an edge arrived after the last packet was taken.
 const EDGES: u64 = DIRECTIONS << EDGES_SHIFT;
 const EDGES_SHIFT: u32 = 8;
-/// A check has found that the peer has ended the stream. After a short read no further edge may
-/// report that.
+/// A check has found that the peer ended the stream. After a short read, no further edge may report
+/// that.
 const HALF_CLOSED: u64 = 1 << 10;
-/// An error, a hang-up, urgent data or an end of either side was seen: enabling the slot asks the kernel.
+/// The kernel reported an error, a hang-up, urgent data, or an end of either side. Enabling the
+/// slot asks the kernel.
 const RECHECK: u64 = 1 << 11;
-/// What is pending must be checked with the kernel before it is reported.
+/// The pending events must be checked with the kernel before they are reported.
 const UNCHECKED: u64 = 1 << 16;
-/// The socket was seen connected or listening, so a hang-up is its end, and not that of a connect.
+/// The socket was seen connected or listening, so a hang-up means that it has ended, and not that
+/// it is connecting.
 const ALIVE: u64 = 1 << 17;
-/// The mask of the pending packet: IN, OUT, HANGUP, WRITE_CLOSED and, in the highest of the five bits, ERR.
+/// The mask of the pending packet: IN, OUT, HANGUP, WRITE_CLOSED and, in the highest of the five
+/// bits, ERR.
 const PENDING: u64 = 0b1_1111 << PENDING_SHIFT;
 const PENDING_SHIFT: u32 = 21;
 const PENDING_ERR: u64 = 0b1_0000 << PENDING_SHIFT;
@@ -98,39 +103,43 @@ const PENDING_ERR: u64 = 0b1_0000 << PENDING_SHIFT;
 const POLL: u64 = (POLLS as u64 - 1) << ARMED_AT;
 const POLLS: u32 = 1 << 6;
 const ARMED_AT: u32 = 26;
-/// A packet has reported what the registration did not ask for; none does so again until the slot is
-/// enabled. It stands above the other bits, since the short ways only clear it.
+/// A packet has reported something that the registration did not ask for. No other packet does so
+/// until the slot is enabled again. This bit may be above bit 31, since the fast paths never test
+/// it.
 const REPORTED: u64 = 1 << 32;
-/// How far up the two bits stand of the directions that the kernel has been asked for. It reports no change of
-/// another one.
+/// The position of two bits: the directions that the kernel watches. It reports changes in these
+/// only.
 const WATCHED_SHIFT: u32 = 33;
-/// A one-shot reactor watches the descriptor until it is detached, since the last edge was nothing to report.
+/// A one-shot reactor watches the descriptor until it is detached, because the last edge had
+/// nothing to report.
 const LASTING: u64 = 1 << 35;
 
-// What was asked for besides.
+// What is requested in addition to the filter.
 
-/// What the registration is to report besides its filter, until a packet has reported it: one bit each for IN,
-/// OUT and HANGUP. Only together with `ENABLED` or `HELD`, or where the registration is about to end.
+/// What the registration reports in addition to its filter, until a packet has reported it: one bit
+/// each for IN, OUT and HANGUP. Set only together with `ENABLED` or `HELD`, or while the
+/// registration is ending.
 const ALSO: u64 = FILTER << ALSO_SHIFT;
 const ALSO_SHIFT: u32 = 36;
 
 // What operations and deadlines need.
 
-/// Operations of this direction are in flight: they wait, or one is being tried. Readiness of the direction is
-/// theirs, and is not reported. Only together with `LENT`.
+/// By direction: operations are outstanding. They wait, or one is being tried. Readiness of the
+/// direction belongs to them and is not reported. Set only together with `LENT`.
 const FLYING: u64 = DIRECTIONS << FLYING_SHIFT;
 const FLYING_SHIFT: u32 = 39;
-/// Operations have the key, until the last of their packets is taken: it stays in its cell and is not moved out.
-/// Where the registration has tokens, that is one operation, which alone has the key: never together with `ENABLED`
-/// then, and with `HELD` and `QUEUED` as [`LONE`] only.
+/// Operations have the key until the packet of the last one is taken: the key stays in its cell and
+/// is not moved out. If the registration has tokens, there is one operation, which has the key to
+/// itself. `LENT` is then never set together with `ENABLED`, and together with `HELD` or `QUEUED`
+/// only as part of [`LONE`].
 const LENT: u64 = 1 << 41;
-/// An operation that a token has started has the key, and waits for an edge, or is tried, by this word alone: it has
-/// no place in an operation queue.
+/// An operation started by a token has the key. It waits for an edge, or is tried, by this word
+/// alone, without a place in an operation queue.
 const LONE: u64 = HELD | LENT;
-/// The arming has a deadline. Only together with `ENABLED`.
+/// The arming has a deadline. Set only together with `ENABLED`.
 const TIMED: u64 = 1 << 42;
-/// The deadline is over: the next packet tells. Only together with `QUEUED`, or where the registration is about
-/// to end.
+/// The deadline has expired, and the next packet reports it. Set only together with `QUEUED`, or
+/// while the registration is ending.
 const LATE: u64 = 1 << 43;
 
 /// A value of the word.
@@ -138,7 +147,7 @@ const LATE: u64 = 1 << 43;
 pub(crate) struct Word(u64);
 
 impl Word {
-    /// A free slot's word.
+    /// Returns the word of a free slot.
     #[inline]
     fn free(generation: u32) -> Self {
         Self(u64::from(generation) << GENERATION)
@@ -168,27 +177,27 @@ impl Word {
         self.has(LIVE)
     }
 
-    /// Whether this is the registration that `generation` names.
+    /// Returns whether `generation` names this registration.
     #[inline]
     fn names(self, generation: u32) -> bool {
         self.is_live() && self.generation() == generation
     }
 
-    /// What packets report: the filter, and what was asked for besides, but for the directions that operations
-    /// have.
+    /// Returns what packets report: the filter and the additional request, without the directions
+    /// that belong to operations.
     #[inline]
     pub(crate) fn interest(self) -> Interest {
         let flying = self.0 >> FLYING_SHIFT & DIRECTIONS;
         Interest::from_bits(((self.0 | self.0 >> ALSO_SHIFT) & FILTER & !flying) as u8)
     }
 
-    /// What was asked for besides the filter.
+    /// Returns what is requested in addition to the filter.
     #[inline]
     fn besides(self) -> Interest {
         Interest::from_bits((self.0 >> ALSO_SHIFT & FILTER) as u8)
     }
 
-    /// The directions in which operations are in flight.
+    /// Returns the directions with outstanding operations.
     pub(crate) fn flying(self) -> Facts {
         Facts::of_directions(self.0 >> FLYING_SHIFT & DIRECTIONS)
     }
@@ -255,11 +264,11 @@ impl fmt::Debug for Word {
     }
 }
 
-/// A registration's word and its links. Its key lies beside it, in an arena of the port.
+/// A registration's word and its link. The key is in a separate arena of the port.
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
     word: AtomicU64,
-    /// The next node of the queue or batch that this one stands in, and of the list of free slots.
+    /// The next node in the queue, the batch, or the list of free slots that this slot is in.
     pub(crate) link: AtomicU32,
     /// The descriptor's number, as bits.
     descriptor: AtomicU32,
@@ -276,8 +285,8 @@ impl Slot {
         self.descriptor.load(Relaxed).cast_signed()
     }
 
-    /// Repeats `step` until no other thread changed the word meanwhile, or `step` returns `None`: then
-    /// nothing has changed.
+    /// Retries `step` until no other thread changes the word in between. If `step` returns `None`,
+    /// the word stays unchanged.
     #[inline]
     fn change_if<R>(&self, step: impl Fn(Word) -> Option<(Word, R)>) -> Option<R> {
         let mut word = self.word.load(Acquire);
@@ -290,14 +299,15 @@ impl Slot {
         }
     }
 
-    /// Repeats `step` until no other thread changed the word meanwhile. The word is written even if it stays
-    /// as it is: the thread that changes it next sees what this thread saw of the kernel.
+    /// Retries `step` until no other thread changes the word in between. The exchange happens even
+    /// if the word stays the same: the thread that changes it next then sees what this thread saw
+    /// of the kernel.
     #[inline]
     fn change<R>(&self, step: impl Fn(Word) -> (Word, R)) -> R {
         self.change_if(|word| Some(step(word))).expect("every word has an answer")
     }
 
-    /// A request about the registration that `generation` names.
+    /// Applies a request to the registration that `generation` names.
     fn request<R>(
         &self,
         generation: u32,
@@ -309,49 +319,51 @@ impl Slot {
         })
     }
 
-    /// The first generation of a slot that was never used, below [`GENERATIONS`]. No other thread knows the
-    /// slot.
+    /// Sets the first generation, below [`GENERATIONS`], of a slot that was never used. No other
+    /// thread may know the slot yet.
     pub(crate) fn begin_with(&self, generation: u32) {
         self.change(|_| (Word::free(generation), ()));
     }
 
-    /// A free slot becomes a registration, held by the caller until it puts the key back. Returns its
-    /// generation.
+    /// Makes a registration of a free slot and returns its generation. The caller holds the slot
+    /// until it puts the key back.
     pub(crate) fn register(&self, descriptor: i32, mode: Mode, is_borrowed: bool) -> u32 {
         self.descriptor.store(descriptor.cast_unsigned(), Relaxed);
         self.change(|word| (word.registered(mode, is_borrowed), word.generation()))
     }
 
-    /// The kernel has been asked for these directions as well. The caller holds the lock of the descriptor's
-    /// number, under which the slot's registration is the one that has the number.
+    /// Notes that the kernel watches these directions as well. The caller holds the lock of the
+    /// descriptor's number, so that the number belongs to this registration.
     pub(crate) fn watch(&self, wanted: Facts) {
         self.change(|word| (word.watching(wanted), ()));
     }
 
-    /// Whatever enables the slot asks the kernel. With a one-shot reactor it stays so.
+    /// Makes the next enabling ask the kernel. With a one-shot reactor, every enabling does.
     pub(crate) fn suspect(&self) {
         self.change(|word| (word.suspected(), ()));
     }
 
-    /// What is done with a one-shot reactor instead of a check: the node is given back, and what was remembered
-    /// is forgotten; the kernel is asked afterwards, and its answer is an edge. False, and the caller still owns
-    /// the node, if its turn needs no answer. Only the owner of the node calls it.
+    /// Prepares for asking a one-shot reactor, which replaces a check: releases the node and
+    /// forgets what the slot remembers. The caller asks the kernel afterwards, and the answer is an
+    /// edge. Returns false, and the caller still owns the node, if the node needs no answer. Only
+    /// the owner of the node may call it.
     pub(crate) fn await_edge(&self) -> bool {
         self.change(Word::awaiting_edge)
     }
 
-    /// A one-shot reactor is to watch the descriptor until it is detached. False if it does.
+    /// Notes that a one-shot reactor watches the descriptor until it is detached. Returns false if
+    /// it does already, or need not.
     pub(crate) fn make_lasting(&self, generation: u32) -> bool {
         self.change_if(|word| Some((word.lasting(generation)?, ()))).is_some()
     }
 
-    /// The slot is given up. Only the owner of the node or of the token may call it.
+    /// Frees the slot. Only the owner of the node or of the token may call it.
     pub(crate) fn free(&self) {
         self.change(|word| (word.freed(), ()));
     }
 
-    /// The kernel has reported an edge, found by poll number `poll`; `newest` gives the highest
-    /// number so far.
+    /// Applies an edge from the kernel, found by poll number `poll`. `newest` returns the highest
+    /// poll number so far.
     pub(crate) fn deliver(
         &self,
         generation: u32,
@@ -362,8 +374,8 @@ impl Slot {
         self.change(|word| word.delivered(generation, facts, poll, &newest))
     }
 
-    /// The short way of [`Slot::deliver`]: the caller owns the node now and queues a packet. False, and
-    /// nothing has changed, in all but the common case.
+    /// Fast path of [`Slot::deliver`]: the caller now owns the node and queues a packet. Returns
+    /// false and changes nothing if this is not the common case.
     #[inline]
     pub(crate) fn queue(
         &self,
@@ -375,21 +387,22 @@ impl Slot {
         self.change_if(|word| Some((word.queued(generation, facts, poll, &newest)?, ()))).is_some()
     }
 
-    /// Whether a request about the registration that `generation` names would not be refused now.
+    /// Returns whether a request about the registration that `generation` names would be accepted
+    /// now.
     pub(crate) fn admits(&self, generation: u32) -> Result<(), Refusal> {
         self.word().admits(generation)
     }
 
-    /// Whether [`Slot::enable`] would not be refused now.
+    /// Returns whether [`Slot::enable`] would be accepted now.
     pub(crate) fn may_enable(&self, generation: u32) -> Result<(), Refusal> {
         let word = self.word();
         word.admits(generation)?;
         if word.is_away() { Err(Refusal::Held) } else { Ok(()) }
     }
 
-    /// Enables a registration whose key is neither with a handler nor with an operation that a token has started.
-    /// `drained` gives what [`Slot::put_back`] takes; it is
-    /// called after the word was read, and must be true of the state that this word describes.
+    /// Enables a registration whose key is neither with a handler nor with an operation started by
+    /// a token. `drained` returns the hint that [`Slot::put_back`] takes. It is called after the
+    /// word was read, and must be true for the state that this word describes.
     pub(crate) fn enable(
         &self,
         generation: u32,
@@ -403,8 +416,8 @@ impl Slot {
         })
     }
 
-    /// The short way of [`Slot::enable`], where the kernel has been asked for all of `mode` already. False, and nothing
-    /// has changed, in all but the common case.
+    /// Fast path of [`Slot::enable`], if the kernel already watches everything in `mode`. Returns
+    /// false and changes nothing if this is not the common case.
     #[inline]
     pub(crate) fn enable_plainly(
         &self,
@@ -417,8 +430,8 @@ impl Slot {
         self.change_if(|word| Some((step(word)?, ()))).is_some()
     }
 
-    /// Asks for more than the filter says, until a packet has reported it. A held slot is armed for it when its
-    /// key comes back.
+    /// Requests `interest` in addition to the filter, until a packet has reported it. If the slot
+    /// is held, it is armed for this when its key returns.
     pub(crate) fn enable_also(
         &self,
         generation: u32,
@@ -428,13 +441,14 @@ impl Slot {
         self.request(generation, |word| Ok(word.enabled_also(interest, poll)))
     }
 
-    /// Disables a registration; a queued packet of it is dropped when its turn comes.
+    /// Disables a registration. A packet of it that is already queued is dropped when it is
+    /// dequeued.
     pub(crate) fn disable(&self, generation: u32) -> Result<(), Refusal> {
         self.request(generation, |word| Ok((word.disabled(), ())))
     }
 
-    /// Marks a registration for removal; `collects` if the caller waits for the key itself. A caller that
-    /// gets [`Removal::Owned`] owns the node.
+    /// Marks a registration for removal. `collects`: the caller waits for the key itself. A caller
+    /// that gets [`Removal::Owned`] owns the node.
     pub(crate) fn remove(&self, generation: u32, collects: bool) -> Result<Removal, Refusal> {
         let mark = if collects { COLLECTED } else { 0 };
         self.change(|word| match word.admits(generation) {
@@ -447,8 +461,8 @@ impl Slot {
         })
     }
 
-    /// The thread that waited for the key claims the node, or gives up waiting (`None` as long as node or
-    /// key has another owner).
+    /// Claims the node for the thread that waits for the key. Returns `None` while the node or the
+    /// key has another owner, and an error once the registration has ended.
     pub(crate) fn collect(&self, generation: u32) -> Option<Result<(), Refusal>> {
         self.change(|word| {
             if word.admits(generation) == Err(Refusal::NotRegistered) {
@@ -459,8 +473,8 @@ impl Slot {
         })
     }
 
-    /// The thread that waited for the key waits no longer: the removal becomes an ordinary one.
-    /// True if the key is in its cell and the caller owns the node now.
+    /// Ends the wait for the key, so that the removal becomes an ordinary one. Returns true if the
+    /// key is in its cell and the caller now owns the node.
     pub(crate) fn stop_collecting(&self, generation: u32) -> bool {
         self.change(|word| {
             let waits = word.names(generation) && word.has(COLLECTED);
@@ -468,13 +482,14 @@ impl Slot {
         })
     }
 
-    /// The descriptor was closed without being removed. A caller that gets [`Removal::Owned`] owns the
-    /// node.
+    /// Ends a registration whose descriptor was closed without being removed. A caller that gets
+    /// [`Removal::Owned`] owns the node.
     pub(crate) fn retire(&self, generation: u32) -> Removal {
         self.request(generation, |word| Ok(word.ending(CLOSED, 0))).unwrap_or(Removal::Already)
     }
 
-    /// The token gives its key back, and arms the slot; with a deadline if it is `timed`.
+    /// Returns the key from its token and arms the slot, with a deadline if `timed`. A `mode` of
+    /// `None` parks it.
     #[inline]
     pub(crate) fn put_back(
         &self,
@@ -486,8 +501,8 @@ impl Slot {
         self.change(|word| word.returned(mode, timed, drained, poll))
     }
 
-    /// The short way of [`Slot::put_back`]: armed with `mode`, or as it was if that is `None`. False, and
-    /// nothing has changed, in all but the common case.
+    /// Fast path of [`Slot::put_back`]: arms the slot with `mode`, or as before if that is `None`.
+    /// Returns false and changes nothing if this is not the common case.
     #[inline]
     pub(crate) fn rearm(
         &self,
@@ -499,55 +514,58 @@ impl Slot {
         self.change_if(|word| Some((word.rearmed(mode, timed, drained, poll)?, ()))).is_some()
     }
 
-    /// The deadline of the arming is over.
+    /// Reports that the deadline of the arming has expired.
     pub(crate) fn expire(&self) -> Expiry {
         self.change(Word::expired)
     }
 
-    /// The deadline that [`Slot::expire`] was told of is not the arming's. True if the caller, who owns the node
-    /// by that, queues it all the same; it owns the node no longer otherwise.
+    /// Takes [`Slot::expire`] back, because the deadline was not that of this arming. Returns true
+    /// if the caller still owns the node and queues it for something else. Otherwise the node is
+    /// released.
     pub(crate) fn expire_not(&self) -> bool {
         self.change(Word::expired_not)
     }
 
-    /// A check is about to be made: edges from now on are newer than its answer may be.
+    /// Prepares for a check: an edge that arrives from now on may be newer than the answer.
     pub(crate) fn begin_check(&self) {
         self.change(|word| (word.asking(), ()));
     }
 
-    /// An edge of a one-shot reactor, found by poll number `poll`, is the answer to a check. False, and nothing has
-    /// changed, if the slot was armed since that poll began. Only the owner of the node calls it.
+    /// Accepts an edge from a one-shot reactor, found by poll number `poll`, as the answer to a
+    /// check. Returns false and changes nothing if the slot was armed after that poll began. Only
+    /// the owner of the node may call it.
     pub(crate) fn begin_answer(&self, poll: u32, newest: u32) -> bool {
         self.change_if(|word| Some((word.answered(poll, newest)?, ()))).is_some()
     }
 
-    /// The answer to a check. Only the owner of the node calls it.
+    /// Applies the answer to a check. Only the owner of the node may call it.
     pub(crate) fn check(&self, answer: Answer) -> Checked {
         self.change(|word| word.checked(answer))
     }
 
-    /// The node's turn has come. Only the owner of the node calls it.
+    /// Decides what the dequeued node reports. Only the owner of the node may call it.
     pub(crate) fn take(&self) -> NodeTurn {
         self.change(Word::taken)
     }
 
-    /// The short way of [`Slot::take`], for [`NodeTurn::Held`]. `None`, and nothing has changed, in all but the
-    /// common case.
+    /// Fast path of [`Slot::take`] for [`NodeTurn::Held`]. Returns `None` and changes nothing if
+    /// this is not the common case.
     #[inline]
     pub(crate) fn hand(&self) -> Option<Events> {
         self.change_if(Word::handed)
     }
 
-    /// The node's turn has come. Only the owner of the node calls it, after it has cloned the key: after
-    /// [`NodeTurn::Held`] node and key are the caller's no longer. A one-shot packet is [`NodeTurn::Cloned`] if what was
-    /// asked for besides has to be checked next.
+    /// Decides what the dequeued node reports, and parks a one-shot registration. Only the owner of
+    /// the node may call it, after it has cloned the key: with [`NodeTurn::Held`], the caller no
+    /// longer owns node and key. A one-shot packet is [`NodeTurn::Cloned`] if an additional request
+    /// must be checked next.
     #[inline]
     pub(crate) fn take_and_park(&self) -> NodeTurn {
         self.change(Word::taken_and_parked)
     }
 
-    /// The short way of [`Slot::take_and_park`], for [`NodeTurn::Held`]: the registration's generation as well. `None`, and
-    /// nothing has changed, in all but the common case.
+    /// Fast path of [`Slot::take_and_park`] for [`NodeTurn::Held`]; also returns the registration's
+    /// generation. Returns `None` and changes nothing if this is not the common case.
     #[inline]
     pub(crate) fn hand_and_park(&self) -> Option<(u32, Events)> {
         self.change_if(|word| {
@@ -556,8 +574,9 @@ impl Slot {
         })
     }
 
-    /// The key of a persistent packet has been cloned. Only the owner of the node calls it.
-    /// `unreported` if the key could not be cloned, and the packet is lost.
+    /// Continues after the key of a persistent packet was cloned. `unreported` has the events of a
+    /// packet that was lost because the key could not be cloned. Only the owner of the node may
+    /// call it.
     pub(crate) fn cloned(&self, unreported: Events) -> SlotStep {
         self.change(|word| word.cloned(unreported))
     }

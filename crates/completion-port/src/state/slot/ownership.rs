@@ -1,19 +1,22 @@
-//! The owner of a slot's *node*: the right to touch the slot's key cell and to link the slot into a queue.
+//! Ownership of a slot's *node*: the right to touch the slot's key cell and to link the slot into a
+//! queue.
 //!
-//! - While neither `QUEUED` nor `HELD` is set, the node has no owner, and the key rests in its cell.
-//! - While `QUEUED` is set, one thread at a time owns the node: first the thread that set the bit by a
-//!   compare-and-swap, then the one that takes the slot off the queue, until one of them clears the bit.
+//! - While neither `QUEUED` nor `HELD` is set, the node has no owner, and the key is in its cell.
+//! - While `QUEUED` is set, one thread at a time owns the node: first the thread that set the bit
+//!   with a compare-and-swap, then the thread that takes the slot off the queue, until one of them
+//!   clears the bit.
 //! - While `HELD` is set, the token of a packet owns the node.
-//! - While `LENT` is set, operations have the key. Of a registration with tokens that is one operation, and it
-//!   owns the node. Otherwise their packets bring clones of the key, and the slot may be queued besides; but
-//!   no thread moves the key out.
-//! - While `LONE` is set, that one operation is queued by its own node, and `QUEUED` says whether a thread has that.
+//! - While `LENT` is set, operations have the key. If the registration has tokens, that is one
+//!   operation, and it owns the node. Otherwise the operations' packets carry clones of the key,
+//!   and the slot may be queued as well, but no thread moves the key out.
+//! - While `LONE` is set, that one operation is queued by its own node, and `QUEUED` means that a
+//!   thread has this node.
 //!
-//! So at any time at most one thread may touch the key, and a slot stands in a queue at most once.
+//! So at any time at most one thread may touch the key, and a slot is in at most one queue.
 //!
-//! This module leaves to [`readiness`](super::readiness) what the slot remembers. The short ways alone
-//! ([`Word::queued`], [`Word::rearmed`], [`Word::handed`]) test and change bits of both: each does so with
-//! one instruction.
+//! [`readiness`](super::readiness) handles what the slot remembers. Only the fast paths
+//! ([`Word::queued`], [`Word::rearmed`], [`Word::handed`]) test and change bits of both modules
+//! here, so that each needs a single instruction.
 
 use super::readiness::Drained;
 use super::report::Answer;
@@ -26,86 +29,86 @@ use crate::state::facts::Facts;
 use crate::types::interest::Mode;
 use crate::types::interest::{Events, Interest};
 
-/// What a transition leaves to be done.
+/// What the caller of a transition does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SlotStep {
-    /// Nothing.
     Nothing,
-    /// The caller owns the node now and queues a packet.
+    /// The caller now owns the node and queues a packet.
     Queue,
-    /// The caller owns the node now and queues it for a check with the kernel.
+    /// The caller now owns the node and queues it for a check with the kernel.
     Recheck,
     /// The key is back in its cell, where a thread waits for it.
     Collect,
-    /// The descriptor was closed: the key stays with the caller, which frees the slot.
+    /// The descriptor was closed: the caller keeps the key and frees the slot.
     Gone,
 }
 
-/// What an edge from the kernel did.
+/// The effect of an edge from the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Delivery {
-    /// The slot has been given up since; the kernel still reports the old descriptor.
+    /// The slot was freed, but the kernel still reports the old descriptor.
     Stale,
-    /// The slot remembers it.
+    /// The slot remembers the edge.
     Noted(SlotStep),
-    /// The same, and it concerns operations in flight, of these directions.
+    /// The slot remembers the edge, and operations of these directions must be notified.
     NotifyOps(SlotStep, Facts),
-    /// The slot remembers it. The caller has the node of the lone operation by that, and queues it.
+    /// The slot remembers the edge. The caller now owns the node of the lone operation and queues
+    /// it.
     Due,
 }
 
 /// Why a request about a registration is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// There is no such registration, or it has ended.
+    /// The registration does not exist, or has ended.
     NotRegistered,
-    /// It is being removed.
+    /// The registration is being removed.
     Removing,
-    /// Its key is out with a handler, or with an operation.
+    /// A handler or an operation has the key.
     Held,
 }
 
-/// What a request for removal found.
+/// The effect of a request for removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Removal {
-    /// The caller owns the node now.
+    /// The caller now owns the node.
     Owned,
     /// The owner of the node completes the removal.
     Marked,
-    /// The registration is being removed already.
+    /// The registration is already being removed.
     Already,
 }
 
-/// What a slot says when a deadline is over.
+/// The effect of an expired deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expiry {
-    /// It is not armed with a deadline.
+    /// The slot is not armed with a deadline.
     Untimed,
-    /// The caller owns the node now, and queues the packet that tells so.
+    /// The caller now owns the node and queues the packet that reports the expiry.
     Claimed,
-    /// It is armed with a deadline, and its node is queued already.
+    /// The slot is armed with a deadline, but its node is already queued.
     Queued,
 }
 
-/// What a check found. Unless it is `Nothing`, the caller still owns the node.
+/// The result of a check. Unless it is `Nothing`, the caller still owns the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Checked {
-    /// Nothing to report; the node has been given back.
+    /// There is nothing to report, and the node was released.
     Nothing,
-    /// The node is to be handed out.
+    /// The node has something to report.
     Hot,
-    /// An edge overtook the answer.
+    /// An edge arrived before the answer was applied, so the check must be repeated.
     Again,
 }
 
-/// What a node turned out to be when its turn came.
+/// What a dequeued node reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NodeTurn {
-    /// Nothing to report: the node has been given back.
+    /// There is nothing to report, and the node was released.
     Nothing,
-    /// What is pending must be checked first; the caller still owns the node.
+    /// The pending events must be checked first. The caller still owns the node.
     Check,
-    /// A one-shot packet: the key is the caller's now.
+    /// A one-shot packet: the key is now the caller's.
     Held(Events),
     /// A persistent packet: the caller still owns the node, clones the key, and then calls
     /// [`Slot::cloned`](super::Slot::cloned).
@@ -114,17 +117,17 @@ pub(crate) enum NodeTurn {
     Removed,
     /// The descriptor was closed: the caller owns node and key, and frees the slot.
     Gone,
-    /// The key was left in its cell for a thread that waits for it; the node has been given back.
+    /// The key stays in its cell for a thread that waits for it, and the node was released.
     Collect,
 }
 
 impl Word {
-    /// Whether the key is out with a handler.
+    /// Returns whether a handler has the key.
     pub(crate) fn is_held(self) -> bool {
         self.0 & LONE == HELD
     }
 
-    /// The directions that were asked for, if an edge is to queue the slot.
+    /// Returns the requested directions if an edge would queue the slot.
     pub(crate) fn armed_directions(self) -> Facts {
         let is_armed = self.has(ENABLED) && !self.has(QUEUED);
         if is_armed { Facts::asked_by(self.interest()) } else { Facts::NONE }
@@ -134,12 +137,12 @@ impl Word {
         self.has(ENABLED)
     }
 
-    /// Whether it is enabled until a deadline.
+    /// Returns whether the slot is enabled with a deadline.
     pub(crate) fn is_timed(self) -> bool {
         self.has(ENABLED) && self.has(TIMED)
     }
 
-    /// Whether the key is out: with a handler, or with an operation that was started by a token.
+    /// Returns whether a handler, or an operation started by a token, has the key.
     pub(super) fn is_away(self) -> bool {
         self.has(HELD) || (self.has(LENT) && self.has(ONE_SHOT))
     }
@@ -152,18 +155,18 @@ impl Word {
         self.has(REMOVING | CLOSED)
     }
 
-    /// Whether the node's turn brings a packet, without a check.
+    /// Returns whether the dequeued node makes a packet without a check.
     pub(crate) fn is_due(self) -> bool {
         let is_removed = self.has(REMOVING) && !self.has(LENT);
         !self.has(CLOSED | COLLECTED) && (is_removed || self.next() == SlotStep::Queue)
     }
 
-    /// Whether the node's turn asks for a check.
+    /// Returns whether the dequeued node needs a check.
     pub(crate) fn is_unclear(self) -> bool {
         self.next() == SlotStep::Recheck
     }
 
-    /// What is due while the slot is enabled: a packet, a check, or nothing.
+    /// Returns what an enabled slot needs next: a packet, a check, or nothing.
     fn next(self) -> SlotStep {
         if !self.has(ENABLED) {
             SlotStep::Nothing
@@ -176,7 +179,7 @@ impl Word {
         }
     }
 
-    /// Whether `generation` names a registration that has not ended and is not about to.
+    /// Returns whether `generation` names a registration that has not ended and is not ending.
     pub(super) fn admits(self, generation: u32) -> Result<(), Refusal> {
         if !self.names(generation) || self.has(CLOSED) {
             Err(Refusal::NotRegistered)
@@ -187,30 +190,30 @@ impl Word {
         }
     }
 
-    /// The caller becomes the owner of the node if it has none. Returns whether that is so.
+    /// Claims the node if it has no owner. Returns whether it did.
     pub(super) fn claimed(self) -> (Self, bool) {
         if self.has(HELD | QUEUED | LENT) { (self, false) } else { (self.with(QUEUED), true) }
     }
 
-    /// The caller becomes the owner of the node if it has none and something is pending.
+    /// Claims the node if something is pending and the node has no owner.
     pub(super) fn roused(self) -> (Self, SlotStep) {
         let next = if self.has(QUEUED) { SlotStep::Nothing } else { self.next() };
         if next == SlotStep::Nothing { (self, next) } else { (self.with(QUEUED), next) }
     }
 
-    /// A free slot becomes a registration, held by the thread that makes it.
+    /// Makes a registration of a free slot, held by the calling thread.
     pub(super) fn registered(self, mode: Mode, is_borrowed: bool) -> Self {
         let word = Self::free(self.generation()).with(LIVE | HELD).with_mode(mode);
         if is_borrowed { word.with(BORROWED) } else { word }
     }
 
-    /// The slot is given up: a new generation, and nothing else.
+    /// Frees the slot: a new generation, and no other bits.
     pub(super) fn freed(self) -> Self {
         Self::free((self.generation() + 1) % GENERATIONS)
     }
 
-    /// The kernel has reported an edge, found by poll number `poll`; `newest` gives the highest
-    /// number so far.
+    /// Applies an edge from the kernel, found by poll number `poll`. `newest` returns the highest
+    /// poll number so far.
     pub(super) fn delivered(
         self,
         generation: u32,
@@ -226,7 +229,7 @@ impl Word {
             return word.edge_noted_alone(facts);
         }
         let is_rare = facts.any(Facts::RARE);
-        // An end or an error is the operations' first. It is recalled when they are done.
+        // Operations get an end or an error first. The slot recalls it when they are done.
         let ends = facts.any(Facts::ERR | Facts::HUP | Facts::RDHUP);
         let is_weighed = word.has(ENABLED) && !(ends && word.has(FLYING));
         let word = if is_weighed { word.weighing(facts, poll, newest) } else { word };
@@ -239,8 +242,8 @@ impl Word {
         }
     }
 
-    /// The short way of [`Word::delivered`]: the registration is armed, and a direction that it asks for is
-    /// ready; the caller owns the node then. `None` in any other case.
+    /// Fast path of [`Word::delivered`]: the registration is armed, and a direction in its filter
+    /// is ready. The caller then owns the node. Returns `None` in any other case.
     #[inline]
     pub(super) fn queued(
         self,
@@ -271,13 +274,14 @@ impl Word {
         Some(self.noting(facts).expecting(wanted).with(QUEUED))
     }
 
-    /// The slot is enabled with `mode`, without a deadline; its key is in its cell.
+    /// Enables the slot with `mode` and without a deadline. Its key must be in its cell.
     pub(super) fn enabled(self, mode: Mode, poll: u32) -> (Self, SlotStep) {
         self.without(TIMED | LATE).with(ENABLED).with_mode(mode).recalling(poll).roused()
     }
 
-    /// The short way of [`Word::enabled`], behind [`Word::dried`] and for the registration that `generation` names:
-    /// nothing that it remembers must be checked. `None` in any other case.
+    /// Fast path of [`Word::dried`] followed by [`Word::enabled`], for the registration that
+    /// `generation` names: nothing that the slot remembers must be checked. Returns `None` in any
+    /// other case.
     #[inline]
     pub(super) fn enabled_plainly(
         self,
@@ -295,13 +299,13 @@ impl Word {
         Some(word.without(TIMED | LATE | PENDING).with(ENABLED).armed(poll))
     }
 
-    /// More than the filter is asked for, until a packet has reported it.
+    /// Requests `interest` in addition to the filter, until a packet has reported it.
     pub(super) fn enabled_also(self, interest: Interest, poll: u32) -> (Self, SlotStep) {
         let also = u64::from(interest.bits()) << ALSO_SHIFT;
         if interest.is_empty() {
             (self, SlotStep::Nothing)
         } else if self.is_away() {
-            // The key's return arms the slot for it.
+            // When the key returns, the slot is armed for this.
             (self.with(also), SlotStep::Nothing)
         } else if self.has(ENABLED) {
             self.with(also).recalling(poll).roused()
@@ -310,18 +314,19 @@ impl Word {
         }
     }
 
-    /// The slot, whose key is in its cell, is enabled for nothing but what was asked for besides its filter.
+    /// Enables the slot only for the events that were requested in addition to its filter. Its key
+    /// must be in its cell.
     fn enabled_for_that_alone(self, poll: u32) -> (Self, SlotStep) {
         self.enabled(Mode { interest: self.besides(), ..self.mode() }, poll)
     }
 
-    /// Packets are made no more. A held slot stays as it is.
+    /// Disables the slot. A held slot stays as it is.
     pub(super) fn disabled(self) -> Self {
         if self.is_away() { self } else { self.without(ENABLED | ALSO) }
     }
 
-    /// The registration ends for the reason that `bit` says. The caller becomes the owner of the node if it
-    /// has none; otherwise `mark` is left for the owner.
+    /// Ends the registration, for the reason that `bit` encodes. The caller claims the node if it
+    /// has no owner. Otherwise `mark` is set for the owner.
     pub(super) fn ending(self, bit: u64, mark: u64) -> (Self, Removal) {
         match self.without(ENABLED).with(bit).claimed() {
             (word, true) => (word, Removal::Owned),
@@ -329,8 +334,8 @@ impl Word {
         }
     }
 
-    /// The handler's token gives the key back and arms the slot (`mode`), with a deadline if it is `timed`, or
-    /// parks it (`None`).
+    /// Returns the key from a handler's token. Arms the slot with `mode`, and with a deadline if
+    /// `timed`, or parks it if `mode` is `None`.
     pub(super) fn returned(
         self,
         mode: Option<Mode>,
@@ -359,9 +364,9 @@ impl Word {
         }
     }
 
-    /// The short way of [`Word::returned`]: the slot is armed with `mode`, or with the one it has, and
-    /// nothing that it remembers must be checked. `None` in any other case; also where the former arming had no
-    /// deadline and this one has, or the other way round.
+    /// Fast path of [`Word::returned`]: arms the slot with `mode`, or with its current mode, and
+    /// nothing that it remembers must be checked. Returns `None` in any other case, also if only
+    /// one of the old and the new arming has a deadline.
     #[inline]
     pub(super) fn rearmed(
         self,
@@ -380,8 +385,8 @@ impl Word {
         Some(word.without(HELD).with(ENABLED).armed(poll))
     }
 
-    /// The kernel is about to be asked by a one-shot reactor, and answers by an edge: the node is given back
-    /// for that, unless its turn needs no answer.
+    /// Releases the node, because a one-shot reactor is about to ask the kernel and the answer will
+    /// be an edge. Keeps the node if it needs no answer.
     pub(super) fn awaiting_edge(self) -> (Self, bool) {
         if self.is_removing() || !self.has(ENABLED) {
             (self, false)
@@ -392,16 +397,17 @@ impl Word {
         }
     }
 
-    /// A one-shot reactor is to watch the descriptor until it is detached. `None` if it does, or need not.
+    /// Notes that a one-shot reactor watches the descriptor until it is detached. Returns `None` if
+    /// it does already, or need not.
     pub(super) fn lasting(self, generation: u32) -> Option<Self> {
         let needs = self.names(generation) && self.has(ENABLED) && !self.has(LASTING);
         needs.then(|| self.with(LASTING))
     }
 
-    /// The kernel has answered a check.
+    /// Applies the kernel's answer to a check.
     pub(super) fn checked(self, answer: Answer) -> (Self, Checked) {
         if self.is_removing() {
-            // The turn asks for nothing else.
+            // A node that ends its registration needs no answer.
             return (self, Checked::Hot);
         }
         match self.knowing(answer) {
@@ -413,11 +419,11 @@ impl Word {
         }
     }
 
-    /// The node's turn has come.
+    /// Decides what the dequeued node reports.
     #[inline]
     pub(super) fn taken(self) -> (Self, NodeTurn) {
         if self.has(LENT) && self.is_removing() {
-            // The thread that takes the packet of the last operation goes on with the removal.
+            // The thread that takes the packet of the last operation continues the removal.
             return (self.without(QUEUED | LATE), NodeTurn::Nothing);
         }
         if self.has(CLOSED) {
@@ -449,8 +455,9 @@ impl Word {
         }
     }
 
-    /// The short way of [`Word::taken`]: a one-shot, level-triggered packet of something that was asked for,
-    /// after which the kernel need not be asked. `None` in any other case.
+    /// Fast path of [`Word::taken`]: a one-shot, level-triggered packet reports something that the
+    /// filter asks for, and the kernel need not be asked afterwards. Returns `None` in any other
+    /// case.
     #[inline]
     pub(super) fn handed(self) -> Option<(Self, Events)> {
         const SPECIAL: u64 =
@@ -465,13 +472,14 @@ impl Word {
         Some((word, Events::from_bits(pending as u8)))
     }
 
-    /// The node's turn has come, and its key has been cloned: a one-shot registration is left as if
-    /// its handler had parked it at once.
+    /// Decides what the dequeued node reports, after its key was cloned. A one-shot registration is
+    /// left as if its handler had parked it immediately.
     #[inline]
     pub(super) fn taken_and_parked(self) -> (Self, NodeTurn) {
         match self.taken() {
             (word, NodeTurn::Held(events)) => {
-                // Armed again only for what was asked for besides: as of the moment when that was done.
+                // This arms the slot again only for an additional request, as of the moment of that
+                // request.
                 match word.returned(None, false, Drained::NONE, self.armed_at()) {
                     (word, SlotStep::Nothing) => (word, NodeTurn::Held(events)),
                     // The caller still owns the node, and `cloned` queues it.
@@ -482,14 +490,14 @@ impl Word {
         }
     }
 
-    /// The short way of [`Word::taken_and_parked`], as [`Word::handed`] is that of [`Word::taken`].
+    /// Fast path of [`Word::taken_and_parked`], under the conditions of [`Word::handed`].
     #[inline]
     pub(super) fn handed_and_parked(self) -> Option<(Self, Events)> {
         self.handed().map(|(word, events)| (word.without(HELD), events))
     }
 
-    /// The key of a persistent packet has been cloned; the node is given back or queued again.
-    /// `unreported` if the key could not be cloned.
+    /// Continues after the key of a persistent packet was cloned: releases the node or queues it
+    /// again. `unreported` has the events that are lost if the key could not be cloned.
     pub(super) fn cloned(self, unreported: Events) -> (Self, SlotStep) {
         if self.is_removing() {
             return (self, SlotStep::Queue);
@@ -497,7 +505,8 @@ impl Word {
         if !self.has(ENABLED) {
             return (self.without(QUEUED | PENDING | LATE), SlotStep::Nothing);
         }
-        // Unless the trigger is an edge, the condition may still hold: the kernel is asked first.
+        // Unless the trigger is an edge, the condition may still hold, so the kernel is asked
+        // first.
         let is_clear = self.has(EDGE) && unreported.is_empty();
         let word = if is_clear { self } else { self.with(UNCHECKED) };
         match word.next() {
@@ -506,7 +515,7 @@ impl Word {
         }
     }
 
-    /// The deadline of the arming is over.
+    /// Notes that the deadline of the arming has expired.
     pub(super) fn expired(self) -> (Self, Expiry) {
         if !self.has(ENABLED) || !self.has(TIMED) {
             (self, Expiry::Untimed)
@@ -517,8 +526,8 @@ impl Word {
         }
     }
 
-    /// The deadline is not over after all. Returns whether there is something else to report; if not, the node
-    /// is given back.
+    /// Takes the expiry back. Returns whether there is something else to report. If not, the node
+    /// is released.
     pub(super) fn expired_not(self) -> (Self, bool) {
         let word = self.without(LATE);
         if word.is_removing() || word.next() != SlotStep::Nothing {

@@ -1,9 +1,9 @@
-//! What a slot remembers of the kernel: readiness that edges and checks have found, and what of it the next
-//! packet would report.
+//! What a slot remembers of the kernel: the readiness that edges and checks have found, and the
+//! events that the next packet would report.
 //!
-//! Nothing here depends on the owner of the node. The only bit of ownership that this module reads is
-//! `QUEUED`: while the node is queued, a check may be under way. Of the other modules it imports
-//! [`report`](super::report) alone.
+//! Nothing here depends on the owner of the node. The only bit of ownership that this module reads
+//! is `QUEUED`: while the node is queued, a check may be in progress. The only other module that it
+//! imports is [`report`](super::report).
 
 use super::report::Answer;
 use super::{
@@ -15,22 +15,22 @@ use crate::state::facts::Facts;
 use crate::types::interest::Direction;
 use crate::types::interest::{Events, Interest};
 
-/// By how much ERR is further up in [`Events`] than in the pending mask.
+/// How much higher ERR is in [`Events`] than in the pending mask.
 const ERR_SHIFT: u32 = 2;
 
-/// What a handler says that it has drained, by direction.
+/// A handler's hint: the directions that it has drained.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Drained(u8);
 
 impl Drained {
-    /// The handler says nothing.
+    /// No hint.
     pub(crate) const NONE: Self = Self(0);
-    /// Reading would block.
+    /// A read would block.
     pub(crate) const READ: Self = Self(1);
-    /// Writing would block.
+    /// A write would block.
     pub(crate) const WRITE: Self = Self(2);
 
-    /// That this direction is drained.
+    /// Returns the hint that this direction is drained.
     #[inline]
     pub(crate) const fn of(direction: Direction) -> Self {
         match direction {
@@ -39,13 +39,13 @@ impl Drained {
         }
     }
 
-    /// Of each direction whether it is drained.
+    /// Returns the hint for both directions.
     #[inline]
     pub(crate) const fn of_both(read: bool, write: bool) -> Self {
         Self((read as u8 * Self::READ.0) | (write as u8 * Self::WRITE.0))
     }
 
-    /// What either of the two says.
+    /// Combines two hints.
     #[inline]
     pub(crate) const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -53,127 +53,129 @@ impl Drained {
 }
 
 impl Word {
-    /// Whether the peer is known to have ended the stream.
+    /// Returns whether the peer is known to have ended the stream.
     pub(crate) fn is_half_closed(self) -> bool {
         self.has(HALF_CLOSED)
     }
 
-    /// Whether the socket was seen connected or listening.
+    /// Returns whether the socket was seen connected or listening.
     pub(crate) fn is_alive(self) -> bool {
         self.has(ALIVE)
     }
 
-    /// What the next packet reports.
+    /// Returns what the next packet reports.
     #[inline]
     pub(super) fn pending(self) -> Events {
         let pending = ((self.0 & PENDING) >> PENDING_SHIFT) as u8;
         Events::from_bits(pending & 0b1111 | (pending & 0b1_0000) << ERR_SHIFT)
     }
 
-    /// The next packet reports `events` as well.
+    /// Adds `events` to the next packet.
     #[inline]
     pub(super) fn expecting(self, events: Events) -> Self {
         let bits = u64::from(events.bits());
         self.with((bits & 0b1111 | bits >> ERR_SHIFT & 0b1_0000) << PENDING_SHIFT)
     }
 
-    /// What was asked for of that which is ready.
+    /// Returns the ready directions among those that packets report.
     #[inline]
     pub(super) fn wanted(self, facts: Facts) -> Events {
         let asked = u64::from(self.interest().bits());
         Events::from_bits((u64::from(facts.directions()) & asked & DIRECTIONS) as u8)
     }
 
-    /// The same for a slot of which no more was asked for than the filter says.
+    /// Returns the ready directions among those in the filter. Equals [`Word::wanted`] if nothing
+    /// else is requested and no operations are outstanding.
     #[inline]
     pub(super) fn filtered(self, facts: Facts) -> Events {
         Events::from_bits((u64::from(facts.directions()) & self.0 & DIRECTIONS) as u8)
     }
 
-    /// Whether a direction that was asked for is ready, as far as is known.
+    /// Returns whether a direction that packets report is known ready.
     #[inline]
     pub(super) fn is_ready(self) -> bool {
         self.0 >> READY_SHIFT & u64::from(self.interest().bits()) & DIRECTIONS != 0
     }
 
-    /// Whether the filter asks for a direction that is ready, as far as is known, or that the kernel has not
-    /// been asked for.
+    /// Returns whether the filter has a direction that is known ready, or that the kernel does not
+    /// watch.
     #[inline]
     pub(super) fn is_ready_or_unwatched(self) -> bool {
         (self.0 >> READY_SHIFT | !(self.0 >> WATCHED_SHIFT)) & self.0 & DIRECTIONS != 0
     }
 
-    /// Whether an edge may be older than the arming of the slot, and so a level packet untrue: the kernel
-    /// found it by poll number `poll`, and the slot was armed at that one or later. `newest` gives the
-    /// highest number so far. A slot that was armed long ago may count as armed since, because the numbers
-    /// come round again.
+    /// Returns whether an edge may be older than the arming, so that a level-triggered packet for
+    /// it could be false. That is so if the kernel found the edge in poll number `poll`, and the
+    /// slot was armed during that poll or later. `newest` returns the highest poll number so far.
+    /// Since the numbers wrap around, a slot that was armed long ago may seem to be armed later.
+    /// That only costs a check.
     #[inline]
     pub(crate) fn may_predate(self, poll: u32, newest: impl Fn() -> u32) -> bool {
         !self.has(EDGE) && self.was_armed_since(poll, newest())
     }
 
-    /// Whether the slot was armed since poll number `poll` began, or may have been; `newest` is the highest number so
-    /// far.
+    /// Returns whether the slot was, or may have been, armed since poll number `poll` began.
+    /// `newest` is the highest poll number so far.
     #[inline]
     fn was_armed_since(self, poll: u32, newest: u32) -> bool {
         newest.wrapping_sub(self.armed_at()) % POLLS <= newest.wrapping_sub(poll)
     }
 
-    /// The number of the poll at which the slot was armed, modulo [`POLLS`].
+    /// Returns the number of the poll at which the slot was armed, modulo [`POLLS`].
     #[inline]
     pub(super) fn armed_at(self) -> u32 {
         ((self.0 & POLL) >> ARMED_AT) as u32
     }
 
-    /// What the kernel has been asked for.
+    /// Returns the directions that the kernel watches.
     #[inline]
     pub(crate) fn watched(self) -> Facts {
         Facts::of_directions(self.0 >> WATCHED_SHIFT & DIRECTIONS)
     }
 
-    /// What the kernel has to be asked for, before the slot is armed with the filter that it has; `None` if
-    /// it has been.
+    /// Returns the directions that the kernel must watch before the slot is armed for `wanted`,
+    /// including those it watches already. `None` if it watches all of `wanted`.
     #[inline]
     pub(crate) fn unwatched(self, wanted: Facts) -> Option<Facts> {
         let watched = self.watched();
         if watched.has(wanted) { None } else { Some(wanted | watched) }
     }
 
-    /// The directions that were asked for, and those in which operations are in flight.
+    /// Returns the directions that packets report and those with outstanding operations.
     pub(crate) fn wanted_directions(self) -> Facts {
         Facts::of_directions(u64::from(self.interest().bits()) & DIRECTIONS) | self.flying()
     }
 
-    /// Whether the direction is ready, as far as is known.
+    /// Returns whether the direction is known ready.
     pub(crate) fn is_known_ready(self, direction: Facts) -> bool {
         self.has(u64::from(direction.directions()) << READY_SHIFT)
     }
 
-    /// Whether an operation of this direction is worth trying: it is ready, as far as is known, or an end, an error or
-    /// urgent data was seen, that no further edge may tell of.
+    /// Returns whether an operation of this direction is worth an attempt: the direction is known
+    /// ready, or there was an end, an error or urgent data, which no further edge may report.
     pub(crate) fn may_be_ready(self, direction: Facts) -> bool {
         self.is_known_ready(direction) || !self.is_plain()
     }
 
-    /// The direction is ready, as far as is known; or it is not.
+    /// Notes whether the direction is ready.
     pub(super) fn knowing_of(self, direction: Facts, ready: bool) -> Self {
         let bits = u64::from(direction.directions()) << READY_SHIFT;
         if ready { self.with(bits) } else { self.without(bits) }
     }
 
-    /// Whether a read that has brought less than was asked for has left nothing behind: no end, no error and no
+    /// Returns whether a short read proves that nothing is left to read, because no end, error or
     /// urgent data was seen.
     pub(crate) fn is_plain(self) -> bool {
         !self.has(RECHECK | HALF_CLOSED)
     }
 
-    /// The kernel has been asked for these directions as well.
+    /// Notes that the kernel watches these directions as well.
     #[inline]
     pub(super) fn watching(self, wanted: Facts) -> Self {
         self.with(u64::from(wanted.directions()) << WATCHED_SHIFT)
     }
 
-    /// The kernel has reported an edge.
+    /// Notes an edge from the kernel.
     #[inline]
     pub(super) fn noting(self, facts: Facts) -> Self {
         let directions = u64::from(facts.directions());
@@ -181,27 +183,29 @@ impl Word {
         if facts.any(Facts::RARE) { word.noting_rare(facts) } else { word.with(ALIVE) }
     }
 
-    /// The edge says more than that something is ready. It concerns both directions: an attempt of either may come to
-    /// something that it would not have come to before.
+    /// Notes an edge with more than readiness. It counts for both directions, since an attempt in
+    /// either may now have a different result.
     #[cold]
     fn noting_rare(self, facts: Facts) -> Self {
         let mut word = if facts.tell_of_life() { self.with(ALIVE) } else { self };
         word = word.with(EDGES);
-        // With urgent data a short read does not prove that nothing is left.
+        // With urgent data, a short read does not prove that nothing is left.
         let ended = facts.has(Facts::RDHUP) && !word.is_half_closed();
         if ended || facts.any(Facts::ERR | Facts::HUP | Facts::URGENT) {
             word = word.with(RECHECK);
         }
-        // An edge is news, unless a one-shot reactor was asked for it.
+        // An error or hang-up is new if the kernel says so, or if it watches a direction that is in
+        // use. A one-shot reactor counts as watching none, since it repeats them whenever it is
+        // asked.
         let is_news = facts.has(Facts::NEWS) || word.wanted_directions().any(word.watched());
         if facts.any(Facts::ERR | Facts::HUP) && is_news {
             word = word.without(REPORTED);
         }
-        // A check may be under way, and its answer be older than this edge.
+        // If a check is in progress, its answer may be older than this edge.
         if word.has(QUEUED) { word.with(UNCHECKED) } else { word }
     }
 
-    /// An edge of an enabled slot was noted: what the next packet reports of it.
+    /// Updates the pending packet of an enabled slot for an edge that was noted.
     pub(super) fn weighing(self, facts: Facts, poll: u32, newest: impl Fn() -> u32) -> Self {
         let fresh = self.wanted(facts) - self.pending();
         let unclear = facts.any(Facts::ERR | Facts::HUP | Facts::RDHUP);
@@ -212,23 +216,23 @@ impl Word {
         }
     }
 
-    /// A handler has drained a direction: it is ready no more, unless an edge that came since the packet was
-    /// taken proves that wrong.
+    /// Applies a handler's hint: drained directions are no longer ready, unless an edge since the
+    /// packet was taken disproves it.
     #[inline]
     pub(super) fn dried(self, drained: Drained) -> Self {
         let dry = u64::from(drained.0) & !(self.0 >> EDGES_SHIFT);
         self.without(dry << READY_SHIFT)
     }
 
-    /// The slot is armed at `poll`, and nothing has been reported since.
+    /// Notes that the slot is armed at `poll` and nothing has been reported since.
     #[inline]
     pub(super) fn armed(self, poll: u32) -> Self {
         let armed_at = u64::from(poll) << ARMED_AT & POLL;
         self.without(UNCHECKED | REPORTED | POLL).with(armed_at)
     }
 
-    /// The slot is armed at `poll`. Whatever its trigger, the next packet reports what holds: what the
-    /// slot remembers is checked first.
+    /// Arms the slot at `poll`. The next packet reports the current state, whatever the trigger, so
+    /// remembered readiness must be checked first.
     pub(super) fn recalling(self, poll: u32) -> Self {
         let ends = Interest::IN | Interest::HANGUP;
         let unclear = self.has(RECHECK)
@@ -238,34 +242,37 @@ impl Word {
         if unclear { word.with(UNCHECKED) } else { word }
     }
 
-    /// Enabling the slot asks the kernel, and takes no short way. With a one-shot reactor that is always so.
+    /// Makes the next enabling ask the kernel and bypass the fast paths. With a one-shot reactor,
+    /// this is always so.
     pub(super) fn suspected(self) -> Self {
         self.with(RECHECK)
     }
 
-    /// Nothing is remembered of the kernel but what it will not say again.
+    /// Forgets everything that the kernel will report again.
     pub(super) fn forgetting(self) -> Self {
         self.without(READY | EDGES | HALF_CLOSED | UNCHECKED | PENDING | LASTING)
     }
 
-    /// Whether a one-shot reactor watches the descriptor until it is detached.
+    /// Returns whether a one-shot reactor watches the descriptor until it is detached.
     pub(crate) fn is_lasting(self) -> bool {
         self.has(LASTING)
     }
 
-    /// The kernel is about to be asked: edges from now on may be newer than its answer.
+    /// Prepares for asking the kernel: an edge that arrives from now on may be newer than its
+    /// answer.
     pub(super) fn asking(self) -> Self {
         self.without(EDGES | UNCHECKED)
     }
 
-    /// The kernel has answered a one-shot reactor by an edge, found by poll number `poll`. `None` if the slot was armed
-    /// since that poll began, whatever its trigger: the reactor has not been asked for that arming yet.
+    /// Accepts an edge from a one-shot reactor, found by poll number `poll`, as its answer. Returns
+    /// `None` if the slot was armed since that poll began, whatever its trigger, because the
+    /// reactor has not been asked for that arming yet.
     pub(super) fn answered(self, poll: u32, newest: u32) -> Option<Self> {
         if self.was_armed_since(poll, newest) { None } else { Some(self.asking()) }
     }
 
-    /// The kernel has answered. Returns what the next packet reports, or `None` if an edge came after the
-    /// question: it may be newer than the answer.
+    /// Applies the kernel's answer. Returns what the next packet reports, or `None` if an edge that
+    /// arrived after the question may be newer than the answer.
     pub(super) fn knowing(self, answer: Answer) -> (Self, Option<Events>) {
         if self.has(UNCHECKED) {
             return (self, None);
@@ -281,7 +288,8 @@ impl Word {
         if answer.is_edge {
             word = word.suspected();
         }
-        // A direction that the answer lacks, and that no edge brought since the question, is not ready.
+        // A direction is not ready if it is missing in the answer and no edge since the question
+        // has brought it.
         let kept = word.0 >> READY_SHIFT & word.0 >> EDGES_SHIFT & DIRECTIONS;
         word = word.without(READY).with((directions | kept) << READY_SHIFT);
         if word.0 & kept & !directions != 0 {
@@ -292,12 +300,12 @@ impl Word {
         } else {
             word.wanted(answer.facts)
         };
-        // News since the packet, like an edge: a hint from before it proves nothing.
+        // These events are news since the packet, like an edge: an earlier hint proves nothing.
         let news = u64::from(events.bits()) & DIRECTIONS;
         (word.without(PENDING).expecting(events).with(news << EDGES_SHIFT), Some(events))
     }
 
-    /// The answer says more than that something is ready. Returns the directions that are.
+    /// Applies an answer with more than readiness. Returns the ready directions.
     #[cold]
     fn knowing_rare(self, answer: Answer) -> (Self, u64) {
         let facts = answer.facts;
@@ -316,11 +324,11 @@ impl Word {
         (word, (facts.directions() & !unready).into())
     }
 
-    /// A packet has reported `events`.
+    /// Notes that a packet has reported `events`.
     #[inline]
     pub(super) fn having_reported(self, events: Events) -> Self {
-        // The edges of a level registration only prove whether a hint is true of this packet; those of
-        // an edge registration are news until a packet reports them.
+        // The edges of a level-triggered registration only serve to disprove a hint about this
+        // packet. Those of an edge-triggered registration are news until a packet reports them.
         let asked = u64::from(self.interest().bits());
         let news = if self.has(EDGE) { asked & DIRECTIONS } else { DIRECTIONS };
         let reported = u64::from(events.bits());
@@ -331,8 +339,8 @@ impl Word {
         if word.has(RECHECK) { word.having_reported_rare(events) } else { word }
     }
 
-    /// If the last check has found a stream that was connected or listening and is fresh again, the packet
-    /// has reported its end: from here on the stream counts as one that was never used.
+    /// If the last check found a stream that was connected or listening and is fresh again, this
+    /// packet has reported its end. From here on, the stream counts as unused.
     #[cold]
     fn having_reported_rare(self, events: Events) -> Self {
         let is_fresh = !self.has(READY | HALF_CLOSED) && !events.is_err();
@@ -348,7 +356,7 @@ mod tests {
 
     const STREAM: Option<DescriptorKind> = Some(DescriptorKind::Stream);
 
-    /// An enabled slot that asks for `interest`.
+    /// An enabled slot with this interest.
     fn enabled(interest: Interest) -> Word {
         let mode = Mode { interest, edge: false, one_shot: false };
         Word(ENABLED).with_mode(mode)
@@ -357,7 +365,7 @@ mod tests {
     #[test]
     fn a_hang_up_is_no_sign_of_life() {
         let word = enabled(Interest::OUT).with(QUEUED);
-        // A connect that is under way shows nothing, a stream that is not connected a hang-up.
+        // A connecting stream shows nothing, and an unconnected one a hang-up.
         for silent in [Facts::NONE, Facts::OUT | Facts::HUP, Facts::IN | Facts::HUP] {
             let answer = Answer { kind: STREAM, ..silent.into() };
             assert!(!word.knowing(answer).0.has(ALIVE), "{silent:?}");
@@ -382,7 +390,7 @@ mod tests {
 
     #[test]
     fn an_error_of_a_connection_with_no_room_leaves_it_alive() {
-        // The system's queue of errors, for instance: nothing else holds.
+        // For example, the socket's error queue: no other fact holds.
         let live = enabled(Interest::OUT).with(ALIVE).noting(Facts::ERR);
         let (failed, events) = live.asking().knowing(Facts::ERR.into());
         assert_eq!(events, Some(Events::ERR));
@@ -398,7 +406,7 @@ mod tests {
         let (own, events) = word.knowing(own);
         assert_eq!(events, Some(Events::NONE));
         assert!(!own.is_half_closed());
-        // An edge with the same facts may be the peer's.
+        // An edge with the same facts may come from the peer.
         assert!(own.noting(facts).has(RECHECK));
         let (ended, events) = word.knowing(facts.into());
         assert_eq!(events, Some(Events::IN));
@@ -412,7 +420,7 @@ mod tests {
         assert!(events.is_none() && word.has(UNCHECKED));
         assert_eq!(word.asking().knowing(Facts::NONE.into()).1, Some(Events::NONE));
         assert!(asked.noting(Facts::ERR).knowing(Facts::NONE.into()).1.is_none());
-        // The filter does not ask for room, so the answer may be older than that edge.
+        // The filter does not ask for OUT, so the answer may be older than that edge.
         let (word, events) = asked.noting(Facts::OUT).knowing(Facts::NONE.into());
         assert_eq!(events, Some(Events::NONE));
         assert!(word.with_mode(Mode { interest: Interest::OUT, ..word.mode() }).is_ready());

@@ -1,7 +1,7 @@
-//! What a packet reports: a pure function from the kernel's answer, the event filter and what is known of
-//! the socket to [`Events`].
+//! What a packet reports: a pure function from the kernel's answer, the event filter and the known
+//! state of the socket to [`Events`].
 //!
-//! This module knows neither the word nor the other two.
+//! This module imports neither the word nor any other module of this folder.
 
 use crate::state::facts::{DescriptorKind, Facts};
 use crate::types::interest::{Events, Interest};
@@ -9,22 +9,23 @@ use crate::types::interest::{Events, Interest};
 /// The kernel's answer to a check.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answer {
-    /// What holds.
+    /// The facts that hold.
     pub(crate) facts: Facts,
-    /// The kind of the object; `None`: not asked.
+    /// The kind of the descriptor. `None` if the check did not ask.
     pub(crate) kind: Option<DescriptorKind>,
-    /// How many bytes can be read; `None`: not asked, or not known.
+    /// How many bytes can be read. `None` if unknown, or if the check did not ask.
     pub(crate) unread: Option<usize>,
-    /// The facts show an end, but this process shut a half of its own; the peer goes on.
+    /// The facts show an end, but it is this process that shut one half. The peer's half is open.
     pub(crate) is_own_end: bool,
-    /// A stream that has failed, and is hung up, was connected before.
+    /// The stream has failed and is hung up, but was connected before.
     pub(crate) was_connected: bool,
-    /// It is the edge of a one-shot reactor. The slot remembers nothing by it that would spare a question.
+    /// The answer is an edge from a one-shot reactor. The slot keeps nothing of it that would save
+    /// a later question.
     pub(crate) is_edge: bool,
 }
 
 impl From<Facts> for Answer {
-    /// An answer that says nothing but what holds.
+    /// Makes an answer that contains only the facts.
     fn from(facts: Facts) -> Self {
         Self {
             facts,
@@ -37,33 +38,34 @@ impl From<Facts> for Answer {
     }
 }
 
-/// Whether these are the facts of a stream socket that was never connected: hung up, and yet neither of its
-/// halves was shut.
+/// Returns whether these facts are those of a stream socket that was never connected: hung up,
+/// although neither half was shut.
 fn looks_fresh(facts: Facts) -> bool {
     facts.has(Facts::HUP) && !facts.any(Facts::RDHUP | Facts::ERR | Facts::IN)
 }
 
-/// Whether the meaning of `facts` depends on the kind of descriptor.
+/// Returns whether the meaning of `facts` depends on the kind of descriptor.
 pub(crate) fn depends_on_kind(interest: Interest, facts: Facts) -> bool {
     let ended = facts.any(Facts::HUP | Facts::RDHUP);
     let is_reported = interest.contains(Interest::HANGUP) || interest == Interest::NONE;
     looks_fresh(facts) || (ended && is_reported)
 }
 
-/// Whether the meaning of `facts` to `interest` depends on the number of unread bytes.
+/// Returns whether the meaning of `facts` for `interest` depends on the number of unread bytes.
 pub(crate) fn depends_on_unread(interest: Interest, facts: Facts) -> bool {
     interest.contains(Interest::IN | Interest::HANGUP) && facts.any(Facts::HUP | Facts::RDHUP)
 }
 
 impl Answer {
-    /// Whether this is the state of a stream socket that was never connected, or is so no more.
+    /// Returns whether this is the state of a stream socket that is not connected, and never was or
+    /// no longer is.
     pub(super) fn is_fresh(self) -> bool {
         looks_fresh(self.facts) && self.kind.is_some_and(DescriptorKind::is_connected)
     }
 
-    /// What a packet reports to a registration that asks for `interest`. `is_reported`: a packet has
-    /// reported already what the registration did not ask for. `is_alive`: the socket was seen connected
-    /// or listening.
+    /// Returns what a packet reports to a registration with this `interest`. `is_reported`: a
+    /// packet has already reported events that the registration did not ask for. `is_alive`: the
+    /// socket was seen connected or listening.
     pub(super) fn report(self, interest: Interest, is_reported: bool, is_alive: bool) -> Events {
         let Self { facts, kind, unread, is_own_end, .. } = self;
         if self.is_fresh() && !is_alive {
@@ -80,13 +82,13 @@ impl Answer {
             asked |= end;
         }
         if interest.contains(Interest::IN) && (facts.has(Facts::IN) || hung_up) {
-            // The end of a stream makes a read return at once. A registration that asks for HANGUP
-            // learns of the end by that, so IN then means data only. IN also means data only after
+            // At the end of a stream, a read returns immediately. A registration with HANGUP learns
+            // of the end from that event, so IN then means data only. IN also means data only after
             // this process has shut its reading half.
             let is_data = if is_own_end {
                 unread.is_some_and(|unread| unread > 0)
             } else {
-                // An empty record counts no bytes.
+                // An empty record does not count as unread bytes.
                 !asked.is_hangup() || unread != Some(0) || kind == Some(DescriptorKind::Records)
             };
             if is_data {
@@ -170,7 +172,7 @@ mod tests {
             let answer = Answer { kind, unread, ..ends.into() };
             assert_eq!(answer.report(Interest::IN | Interest::HANGUP, false, true), expected);
             assert_eq!(answer.report(Interest::IN, false, true), Events::IN);
-            // The end of this process' own reading half is none of the peer's.
+            // The end of this process's own reading half is not an end of the peer.
             let own = Answer { is_own_end: true, ..answer };
             assert_eq!(own.report(Interest::ALL, false, true), expected - Events::HANGUP);
         }

@@ -1,4 +1,5 @@
-//! Every transition keeps the rules of the table of bits, and each short way does what the long one does.
+//! Every transition keeps the rules of the table of bits, and each fast path does what the general
+//! path does.
 
 use proptest::prelude::*;
 
@@ -9,7 +10,7 @@ fn words() -> impl Strategy<Value = Word> {
     (0..u64::MAX).prop_map(|bits| keeping_the_rules(Word(bits).with(LIVE)))
 }
 
-/// The word itself if it keeps the rules of the table of bits.
+/// Clears bits of the word until it keeps the rules of the table of bits.
 fn keeping_the_rules(mut word: Word) -> Word {
     if word.has(ENABLED) {
         word = word.without(HELD | REMOVING | CLOSED);
@@ -46,7 +47,7 @@ fn keeping_the_rules(mut word: Word) -> Word {
     if word.has(QUEUED) && !word.is_lone() { word } else { word.without(LATE) }
 }
 
-/// What the kernel may report.
+/// Facts that the kernel may report.
 fn facts() -> impl Strategy<Value = Facts> {
     prop::collection::vec(0..7_usize, 0..4).prop_map(|chosen| {
         let all = [
@@ -73,7 +74,7 @@ fn hints() -> impl Strategy<Value = Drained> {
     prop::sample::select(vec![Drained::NONE, Drained::READ, Drained::WRITE])
 }
 
-/// What a transition is told, besides the word.
+/// Arguments of a transition, besides the word.
 #[derive(Clone, Copy, Debug)]
 struct Choices {
     facts: Facts,
@@ -91,7 +92,7 @@ impl Choices {
     }
 }
 
-/// Where requests and edges lead.
+/// The words that requests and edges lead to.
 fn after_requests(word: Word, choices: Choices) -> Vec<Word> {
     let Choices { facts, mode, drained, poll, ago, choice, .. } = choices;
     let newest = || poll.wrapping_add(ago);
@@ -115,7 +116,7 @@ fn after_requests(word: Word, choices: Choices) -> Vec<Word> {
     reached
 }
 
-/// Where the owner of the node leads.
+/// The words that the owner of the node leads to.
 fn after_turns(word: Word, choices: Choices) -> Vec<Word> {
     let Choices { facts, choice, .. } = choices;
     let answer = Answer { is_own_end: choice, ..facts.into() };
@@ -142,7 +143,8 @@ fn after_turns(word: Word, choices: Choices) -> Vec<Word> {
     reached
 }
 
-/// Where the holder of the token leads, and operations that are started by name.
+/// The words that the holder of the token leads to, and operations started by the registration's
+/// name.
 fn after_the_token(word: Word, choices: Choices) -> Vec<Word> {
     let Choices { mode, drained, poll, choice, .. } = choices;
     let direction = choices.direction();
@@ -164,7 +166,7 @@ fn after_the_token(word: Word, choices: Choices) -> Vec<Word> {
     reached
 }
 
-/// Where ends of operations lead.
+/// The words that the end of an operation leads to.
 fn after_operations(word: Word, choices: Choices) -> Vec<Word> {
     let mut reached = Vec::new();
     if word.has(LENT) && !word.is_lone() {
@@ -199,7 +201,7 @@ proptest! {
         }
     }
 
-    /// The short way of arming does what the long one does.
+    /// The fast path of arming does what the general path does.
     #[test]
     fn the_common_case_of_arming_is_no_other(
         word in words(), drained in hints(), poll: u32, other in modes(),
@@ -214,7 +216,7 @@ proptest! {
         }
     }
 
-    /// The short ways of an edge and of a turn do what the long ones do, whatever the word.
+    /// The fast paths of an edge do what the general path does, whatever the word.
     #[test]
     fn the_common_case_of_an_edge_is_no_other(
         word in words(), is_stale: bool, facts in facts(), poll: u32, ago in 0..200_u32,
@@ -252,7 +254,7 @@ proptest! {
         }
     }
 
-    /// The short way of enabling does what the long one does, and refuses what that refuses.
+    /// The fast path of enabling does what the general path does, and refuses what that refuses.
     #[test]
     fn the_common_case_of_enabling_is_no_other(
         word in words(), is_stale: bool, drained in hints(), poll: u32, mode in modes(),
@@ -271,7 +273,7 @@ proptest! {
         }
     }
 
-    /// What is said of a turn beforehand is what it turns out to be.
+    /// What the word predicts of the dequeued node is true.
     #[test]
     fn what_is_due_makes_a_packet(word in words()) {
         let (_, turn) = word.taken();
@@ -344,7 +346,7 @@ fn what_was_asked_for_besides_is_reported_once_and_changes_no_filter() {
     assert_eq!(turn, NodeTurn::Held(Events::OUT));
     assert_eq!((held.interest(), held.mode().interest), (Interest::IN, Interest::IN));
 
-    // A packet that reports something else leaves it, through the arming with whatever filter.
+    // A packet with other events keeps the additional request, and so does arming with any filter.
     let (queued, _) = asked.delivered(0, Facts::IN, 5, || 5);
     let (held, turn) = queued.taken();
     assert_eq!((turn, held.besides()), (NodeTurn::Held(Events::IN), Interest::OUT));
@@ -353,7 +355,7 @@ fn what_was_asked_for_besides_is_reported_once_and_changes_no_filter() {
     let (armed, next) = held.returned(Some(hangup), false, Drained::READ, 6);
     assert_eq!((next, armed.interest()), (SlotStep::Nothing, Interest::HANGUP | Interest::OUT));
 
-    // A key that comes back to be parked is armed for that alone.
+    // A key that is returned to be parked arms the slot for the additional request alone.
     let (asked, next) = also_out(held.without(ALSO));
     assert_eq!((next, asked.has(ENABLED)), (SlotStep::Nothing, false));
     let (armed, next) = asked.returned(None, false, Drained::READ, 6);
@@ -377,7 +379,7 @@ fn what_is_not_watched_yet_is_not_armed_for() {
     assert!(word.rearmed(Some(mode(Interest::NONE)), false, Drained::NONE, 3).is_some());
     for interest in [Interest::OUT, Interest::ALL] {
         assert!(word.rearmed(Some(mode(interest)), false, Drained::NONE, 3).is_none());
-        // What is watched already is kept.
+        // Directions that are watched already stay watched.
         assert_eq!(word.unwatched(Facts::asked_by(interest)), Some(Facts::IN | Facts::OUT));
     }
     let widened = word.watching(Facts::IN | Facts::OUT);

@@ -1,4 +1,4 @@
-//! Work that the call that asks for it tries itself, before there is a record of it.
+//! Direct attempts: a call tries its own work before there is an `Op` for it.
 
 use super::{FollowUp, OpQueues, Tried};
 use crate::state::operations::op::OpTable;
@@ -7,8 +7,9 @@ use crate::state::slot::{Slot, SlotStep};
 use crate::types::interest::Direction;
 
 impl OpQueues {
-    /// The calling thread is about to try work without a record, in one direction of a shared registration. Returns false
-    /// and changes nothing if the work would have to wait for its turn or for an edge, or if the slot refuses it.
+    /// Begins a direct attempt in one direction of a shared registration. Returns false and changes
+    /// nothing if the work would have to wait for its turn or for an edge, or if the slot refuses
+    /// it.
     pub(crate) fn begin_direct(
         &mut self,
         slot: &Slot,
@@ -28,7 +29,7 @@ impl OpQueues {
         begins
     }
 
-    /// The caller has tried work without a record, which leaves the operation queue.
+    /// Ends the caller's direct attempt, which leaves the operation queue.
     pub(crate) fn tried_direct(
         &mut self,
         ops: &impl OpTable,
@@ -45,7 +46,8 @@ impl OpQueues {
         (follow_up, self.completed(slot))
     }
 
-    /// Work without a record has ended. Returns what the slot asks for if nothing else is in flight.
+    /// Counts a direct attempt as completed. Returns the slot's next step if nothing else is
+    /// outstanding.
     fn completed(&mut self, slot: &Slot) -> SlotStep {
         self.in_flight -= 1;
         if self.in_flight == 0 { slot.complete_last() } else { SlotStep::Nothing }

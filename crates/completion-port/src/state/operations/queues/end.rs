@@ -1,4 +1,5 @@
-//! Operations of operation queues that end before they are done: cancelled, or because of their deadlines.
+//! Operations in operation queues that end before they are done: cancelled, or after their
+//! deadlines.
 
 use super::{FollowUp, OpQueues};
 use crate::state::moment::Moment;
@@ -9,8 +10,8 @@ use crate::state::slot::{Slot, SlotStep};
 use crate::types::interest::Direction;
 
 impl OpQueues {
-    /// Ends an operation as `reason` says, or has it ended at the next opportunity. If its node is the caller's to
-    /// queue, that is told by [`FollowUp::due`]. `None` if it has ended already.
+    /// Ends an operation for this `reason`, or makes it end at the next opportunity. If the caller
+    /// must queue its node, [`FollowUp::due`] has the node. Returns `None` if it has already ended.
     pub(crate) fn cancel(
         &mut self,
         ops: &impl OpTable,
@@ -29,20 +30,20 @@ impl OpQueues {
                 let next = self.drop_ref_if_empty(slot, direction, poll);
                 Some(FollowUp { due: node, next })
             }
-            // For one that was handed over the caller asks the back end.
+            // If the operation is submitted, the caller asks the back end.
             Phase::Due | Phase::Tried | Phase::Submitted => {
                 if op.reason() == EndReason::Done {
                     op.set_reason(reason);
                 }
                 Some(FollowUp::NONE)
             }
-            // Of a lone one the caller asks the slot.
+            // If the operation is lone, the caller asks the slot.
             Phase::Free | Phase::Ended | Phase::Lone => None,
         }
     }
 
-    /// Ends all operations, or has them ended at the next opportunity. Those whose nodes are to be queued are
-    /// put at the end of `ended`.
+    /// Ends all operations, or makes them end at the next opportunity. Appends the nodes that the
+    /// caller must queue to `ended`.
     pub(crate) fn cancel_all(
         &mut self,
         ops: &impl OpTable,
@@ -63,7 +64,7 @@ impl OpQueues {
                 op.set(Phase::Ended);
                 ended.push(ops, node);
             }
-            // Work without a record is not cancelled: the call that tries it is about to end.
+            // A direct attempt is not cancelled, since it is about to end.
             if let Some(active) = queue.active_op()
                 && ops.op(active).reason() == EndReason::Done
             {
@@ -77,9 +78,9 @@ impl OpQueues {
         outcome
     }
 
-    /// The operation entry's timer has rung: ends the operations whose deadlines are over at `now`, and has those tried again
-    /// that waited for that. Nodes that are to be queued are put at the end of `due`. Returns when the timer is to
-    /// ring again.
+    /// Handles the expiry of the entry's timer: ends the operations whose deadlines have expired at
+    /// `now`, and makes those due that must be tried again. Appends the nodes that the caller must
+    /// queue to `due`. Returns when the timer must expire next.
     pub(crate) fn ring(
         &mut self,
         ops: &impl OpTable,
@@ -98,7 +99,7 @@ impl OpQueues {
             let mut next = queue.waiting().first();
             while let Some(node) = next {
                 let op = ops.op(node);
-                // Before the node is put elsewhere.
+                // Read this before the node moves to another list.
                 next = OpList::next(ops, node);
                 if op.is_over(now) {
                     queue.leave(ops, node);

@@ -1,4 +1,4 @@
-//! Operations on files, which wait for no edge and for no other operation.
+//! Operations on files, which wait neither for edges nor for other operations.
 
 use super::{OpQueues, Step};
 use crate::state::moment::Moment;
@@ -7,7 +7,7 @@ use crate::state::operations::op::{EndReason, OpTable, Phase};
 use crate::state::queue::{Node, NodeList};
 
 impl OpQueues {
-    /// The operation `node` on a file is in flight, and the caller tries it.
+    /// Starts the operation `node` on a file. The caller tries it.
     pub(crate) fn start_file(
         &mut self,
         ops: &impl OpTable,
@@ -21,8 +21,8 @@ impl OpQueues {
         self.files.enter(ops, node);
     }
 
-    /// The operation on a file that the caller has tried is not done, and goes to the back end; unless it has been
-    /// cancelled meanwhile.
+    /// Marks the operation on a file, which the caller has tried but could not finish, as
+    /// submitted, unless it was cancelled in the meantime.
     pub(crate) fn submit(&mut self, ops: &impl OpTable, node: Node) -> Step {
         let op = ops.op(node);
         match op.reason() {
@@ -37,7 +37,7 @@ impl OpQueues {
         }
     }
 
-    /// An operation on a file has ended: as it says itself, or cancelled. Its node is the caller's.
+    /// Ends an operation on a file that is done or cancelled. The caller has its node.
     pub(crate) fn end_file(&mut self, ops: &impl OpTable, node: Node, reason: EndReason) {
         self.files.leave(ops, node);
         let op = ops.op(node);
@@ -45,21 +45,22 @@ impl OpQueues {
         op.set(Phase::Ended);
     }
 
-    /// The back end has let go of an operation on a file, which was done, or was cancelled before that. Its node is
-    /// the caller's.
+    /// Ends an operation on a file that the back end has completed. `was_cancelled`: the back end
+    /// has not done it. The caller has its node.
     pub(crate) fn complete_file(&mut self, ops: &impl OpTable, node: Node, was_cancelled: bool) {
         let reason = match (was_cancelled, ops.op(node).reason()) {
             (false, _) => EndReason::Done,
-            // The back end has ended by itself.
+            // The back end itself has shut down.
             (true, EndReason::Done) => EndReason::Cancelled,
             (true, reason) => reason,
         };
         self.end_file(ops, node, reason);
     }
 
-    /// Cancels all operations on files, or those whose deadlines are over at `now`. Each one that the back end
-    /// has is passed to `cancel`, once: true if the back end has given it back, so that it ends. Its node is put at
-    /// the end of `ended` then. Returns the first deadline of the others, if those count.
+    /// Cancels all operations on files, or only those whose deadlines have expired at `now`. Calls
+    /// `cancel` once for each operation that the back end has. If that returns true, the back end
+    /// no longer has the operation, which ends, and its node is appended to `ended`. Returns the
+    /// earliest deadline of the others if `now` is given.
     pub(crate) fn cancel_files(
         &mut self,
         ops: &impl OpTable,
@@ -72,7 +73,7 @@ impl OpQueues {
         let mut next = self.files.first();
         while let Some(node) = next {
             let op = ops.op(node);
-            // Before the node may be put elsewhere.
+            // Read this before the node can move to another list.
             next = OpList::next(ops, node);
             if op.reason() != EndReason::Done {
                 continue;

@@ -1,7 +1,7 @@
 //! All operations of one registration, and what each event does to them.
 //!
-//! A step that needs more than its own state returns what that is: a node to be queued, a slot to be looked after. The
-//! caller does it after it has given up the lock.
+//! A step may require more than a change of this state: a node that must be queued, or a slot that
+//! needs attention. It returns that, and the caller does it after it has released the lock.
 
 mod direct;
 mod end;
@@ -19,35 +19,35 @@ use crate::state::queue::{NIL, Node, NodeList, OP};
 use crate::state::slot::{Slot, SlotStep};
 use crate::types::interest::Direction;
 
-/// What an attempt has come to.
+/// The result of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tried {
-    /// The operation has come to its end. `dry`: it has taken what was there.
+    /// The operation is done. `dry`: it has drained its direction.
     Done { dry: bool },
     /// It would have to wait for an edge.
     Blocked,
-    /// It is to be tried again at this moment, or at an edge before.
+    /// It must be tried again at this moment, or at an earlier edge.
     OutOfResources(Moment),
 }
 
-/// What becomes of an operation that was to be tried, or was tried.
+/// What happens to an operation next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// It is to be tried, by the caller.
+    /// The caller tries it.
     Try,
     /// It waits.
     Waits,
-    /// It has ended; the caller takes its packet, or queues its node.
+    /// It has ended: the caller takes its packet or queues its node.
     Ends(EndReason),
 }
 
-/// What a change leaves to be done besides.
+/// What the caller must do after a change.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub(crate) struct FollowUp {
-    /// This operation is to be tried next: its node is to be queued. `NIL`: none.
+    /// The operation to be tried next, whose node the caller queues. `NIL` if there is none.
     pub(crate) due: Node,
-    /// What the slot asks for.
+    /// The slot's next step.
     pub(crate) next: SlotStep,
 }
 
@@ -60,15 +60,16 @@ pub(crate) struct OpQueues {
     queues: [OpQueue; 2],
     /// Operations on files that have not ended.
     files: OpList,
-    /// Flights whose packets have not been taken.
+    /// How many operations have packets that are not taken yet.
     in_flight: u32,
-    /// The registration is shared: operations are started by its name, and any number of them are in flight.
+    /// The registration is shared: any number of operations may be outstanding, and they are
+    /// started by its name.
     pub(crate) is_shared: bool,
 }
 
 impl fmt::Debug for OpQueues {
-    /// For each direction how many wait, and the node of the one that is due or being tried; and how many have packets
-    /// to come in all.
+    /// Shows, for each direction, how many operations wait and which one is active, and then how
+    /// many packets are not taken yet.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (queue, name) in self.queues.iter().zip(["in", "out"]) {
             write!(f, "{name} {} waiting", queue.waiting().len())?;
@@ -98,8 +99,9 @@ impl OpQueues {
         &mut self.queues[direction as usize]
     }
 
-    /// The directions in which operations wait for an edge. Where the first one waits for some time to pass, an edge
-    /// would have it tried for nothing, and a one-shot reactor would bring one at once, again and again.
+    /// Returns the directions in which operations wait for an edge. An operation that waits for a
+    /// moment is not included: an edge would have it tried for nothing, and a one-shot reactor
+    /// would report edges again and again.
     pub(crate) fn blocked(&self) -> Facts {
         let mut blocked = Facts::NONE;
         for direction in Direction::BOTH {
@@ -114,19 +116,19 @@ impl OpQueues {
         self.in_flight
     }
 
-    /// The packet of one more operation is to be taken.
+    /// Counts another operation whose packet is not taken yet.
     pub(super) fn count_one_more(&mut self) {
         self.in_flight += 1;
     }
 
-    /// The slot is a new registration.
+    /// Resets the state for a new registration.
     pub(crate) fn begin(&mut self, is_shared: bool) {
         debug_assert!(self.in_flight == 0, "a slot is given up when nothing is in flight");
         *self = Self { is_shared, ..Self::default() };
     }
 
-    /// The operation `node` is in flight. True if the caller is to try it: nothing else of its direction is in
-    /// operation, and that is ready as far as is known.
+    /// Starts the operation `node`. The caller must try it if it is the only one of its direction,
+    /// and that is believed ready or the operation need not wait for an edge.
     pub(crate) fn start(
         &mut self,
         ops: &impl OpTable,
@@ -157,9 +159,10 @@ impl OpQueues {
         self.in_flight += 1;
     }
 
-    /// An edge concerns the operations of these directions, as the slot has said when it noted the edge. Returns
-    /// the operations that are to be tried, and whether no operation of one of these is in flight any more: the
-    /// slot is to note the edge again then, which an attempt may have overtaken.
+    /// Applies an edge to the operations of the directions in `flying`, which the slot returned
+    /// when it noted the edge. Returns the operations to try, and whether one of these directions
+    /// no longer has any operations. In that case, the caller must note the edge in the slot again,
+    /// because an attempt may have ended in between.
     pub(crate) fn notify_ready(
         &mut self,
         ops: &impl OpTable,
@@ -178,7 +181,8 @@ impl OpQueues {
             }
             queue.note_edge();
             if !slot.word().is_known_ready(direction.facts()) {
-                // An attempt that ended since the slot noted the edge has found otherwise before.
+                // An attempt that ended after the slot noted the edge has cleared this, although
+                // what it found is older than the edge.
                 slot.know(direction.facts(), true);
             }
             due[direction as usize] = queue.next_due(ops);
@@ -186,14 +190,14 @@ impl OpQueues {
         (due, is_missed)
     }
 
-    /// What operations of this direction may have waited for, and no edge tells of, is there at `now`. True if the first
-    /// one that waits is to be tried when the operation entry's timer rings. One that is being tried just now is tried once more,
-    /// should it have to wait for that.
+    /// Notes that a resource that no edge announces is available at `now`. Returns true if the
+    /// first waiting operation of this direction should be tried when the entry's timer expires. An
+    /// attempt in progress is repeated if it finds that the resource is missing.
     pub(crate) fn pull_in(&mut self, direction: Direction, now: Moment) -> bool {
         self.queue(direction).pull_in(now)
     }
 
-    /// The node of an operation has come to a thread.
+    /// Decides what the calling thread does with an operation whose node it has taken.
     pub(crate) fn turn(
         &mut self,
         ops: &impl OpTable,
@@ -212,8 +216,8 @@ impl OpQueues {
         }
     }
 
-    /// The caller has tried an operation that was started by a token, and takes its packet: it has ended. `dry`: it has
-    /// taken what was there.
+    /// Ends an operation started by a token that the caller has tried and whose packet it takes.
+    /// `dry`: the operation has drained its direction.
     pub(crate) fn tried_and_completed(&mut self, op: &Op, slot: &Slot, dry: bool) {
         let direction = op.direction();
         let queue = self.queue(direction);
@@ -223,7 +227,7 @@ impl OpQueues {
         slot.complete(if is_dry { direction.facts() } else { Facts::NONE });
     }
 
-    /// The caller has tried an operation.
+    /// Applies the result of the caller's attempt.
     pub(crate) fn tried(
         &mut self,
         ops: &impl OpTable,
@@ -267,14 +271,14 @@ impl OpQueues {
         }
     }
 
-    /// The operation that was due or tried has ended.
+    /// Ends the active operation.
     fn end_active(&mut self, ops: &impl OpTable, slot: &Slot, node: Node, poll: u32) -> FollowUp {
         let op = ops.op(node);
         op.set(Phase::Ended);
         self.clear_active(ops, slot, op.direction(), poll)
     }
 
-    /// The operation that was due or tried has left its operation queue.
+    /// Removes the active operation, which has ended, from its queue.
     fn clear_active(
         &mut self,
         ops: &impl OpTable,
@@ -284,15 +288,15 @@ impl OpQueues {
     ) -> FollowUp {
         self.queue(direction).clear();
         let next = self.drop_ref_if_empty(slot, direction, poll);
-        // As at a start: after an end or an error there may be no further edge.
+        // As at a start, an end or an error counts as ready: there may be no further edge.
         let is_ready = slot.word().may_be_ready(direction.facts());
         let queue = self.queue(direction);
         let is_due = is_ready || queue.begins_unasked(ops);
         FollowUp { due: if is_due { queue.next_due(ops) } else { NIL }, next }
     }
 
-    /// Flights that have waited were cancelled: those behind them that wait for their turn alone are due. Their nodes are
-    /// put at the end of `due`.
+    /// Makes operations due that wait only for their turn, after those before them were cancelled.
+    /// Appends their nodes to `due`.
     pub(crate) fn begin_unasked(&mut self, ops: &impl OpTable, due: &mut NodeList) {
         for queue in &mut self.queues {
             if queue.begins_unasked(ops) {
@@ -309,14 +313,15 @@ impl OpQueues {
         }
     }
 
-    /// The packet of an operation that is being tried, was handed over, or has just ended need not stand in a queue yet: it is
-    /// awaited. False if it is none of these, or is awaited already.
+    /// Marks the packet of an operation as awaited if it may not be in a queue yet, because the
+    /// operation is being tried, is submitted or has just ended. Returns false if it is none of
+    /// these, or is already awaited.
     pub(crate) fn await_packet(&mut self, op: &Op) -> bool {
         let is_under_way = matches!(op.phase(), Phase::Tried | Phase::Submitted | Phase::Ended);
         is_under_way && op.start_awaiting_in_place()
     }
 
-    /// The packet of an operation is taken. True if it was the last one.
+    /// Completes an operation whose packet is taken. Returns true if it was the last one.
     pub(crate) fn complete(&mut self, op: &Op) -> bool {
         op.complete();
         self.in_flight -= 1;

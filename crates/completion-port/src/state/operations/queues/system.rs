@@ -1,4 +1,5 @@
-//! Operations of operation queues that the system carries out: the back end has them until they come back.
+//! Operations in operation queues that the system carries out: the back end has them until they
+//! complete.
 
 use super::{FollowUp, OpQueues, Step};
 use crate::state::operations::op::{EndReason, OpTable, Phase};
@@ -7,8 +8,8 @@ use crate::state::slot::Slot;
 use crate::types::interest::Direction;
 
 impl OpQueues {
-    /// The operation that the caller has tried goes to the back end, which carries it out; unless it has been cancelled
-    /// meanwhile.
+    /// Submits the active operation, which the caller has tried, unless it was cancelled in the
+    /// meantime.
     pub(crate) fn submit_active(
         &mut self,
         ops: &impl OpTable,
@@ -26,8 +27,9 @@ impl OpQueues {
         }
     }
 
-    /// The back end has let go of the active operation of an operation queue, which has ended by that, unless it `goes_on`: then it is to
-    /// be tried. Its node is the caller's to queue.
+    /// Ends the active operation, which the back end has completed. `was_cancelled`: the back end
+    /// has not done it. `goes_on`: the operation is not done and becomes due again. The caller
+    /// queues its node.
     pub(crate) fn complete_submitted(
         &mut self,
         ops: &impl OpTable,
@@ -38,7 +40,7 @@ impl OpQueues {
     ) -> FollowUp {
         let op = ops.op(node);
         let direction = op.direction();
-        // No edge tells whether the direction is ready: what comes next is tried.
+        // No edge reports whether the direction is ready, so the next operation is tried.
         slot.know(direction.facts(), true);
         if goes_on {
             self.queue(direction).begin_again();
@@ -47,7 +49,7 @@ impl OpQueues {
         }
         let reason = match (was_cancelled, op.reason()) {
             (false, _) => EndReason::Done,
-            // The back end has ended by itself.
+            // The back end itself has shut down.
             (true, EndReason::Done) => EndReason::Cancelled,
             (true, reason) => reason,
         };
@@ -55,12 +57,13 @@ impl OpQueues {
         self.end_active(ops, slot, node, poll)
     }
 
-    /// Whether an operation is the active one of its operation queue.
+    /// Returns whether an operation is the active one of its operation queue.
     pub(crate) fn is_active(&self, ops: &impl OpTable, node: Node) -> bool {
         self.queues[ops.op(node).direction() as usize].active() == node
     }
 
-    /// The operations of the operation queues that are cancelled, and that the back end has; `NIL` where there is none.
+    /// Returns the operations in the operation queues that are cancelled but that the back end
+    /// still has; `NIL` for none.
     pub(crate) fn cancelled_at_back_end(&self, ops: &impl OpTable) -> [Node; 2] {
         Direction::BOTH.map(|direction| match self.queues[direction as usize].active_op() {
             None => NIL,
@@ -71,8 +74,8 @@ impl OpQueues {
         })
     }
 
-    /// The back end has given the active operation of an operation queue back, which was cancelled: it has ended, and its node is the
-    /// caller's.
+    /// Ends the active operation, which was cancelled and which the back end no longer has. The
+    /// caller has its node.
     pub(crate) fn end_cancelled(
         &mut self,
         ops: &impl OpTable,

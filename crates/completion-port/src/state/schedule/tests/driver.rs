@@ -1,7 +1,8 @@
-//! A port without threads, clock or kernel: what the engine does with a schedule, one lock section at a time.
+//! A port without threads, clock or kernel. It uses a schedule as the engine does, one locked
+//! section at a time.
 //!
-//! Each virtual thread is what it does now, and [`Rig::step`] lets it do the next thing. So a test has every
-//! interleaving that real threads could have, and says itself which one it wants.
+//! [`Does`] is the state of a virtual thread, and [`Rig::step`] makes it do the next thing. So a
+//! test can choose any interleaving that real threads could have.
 
 mod checks;
 
@@ -16,14 +17,14 @@ use super::super::{
     Action, Query, Schedule, SchedulePort, Status, Turn, Waited, Wake, WorkerNumber,
 };
 
-/// Something to be handed out.
+/// A packet that the port hands out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Packet {
     pub(super) number: u32,
     pub(super) posted: bool,
 }
 
-/// What a thread keeps during a wait, beside its seat.
+/// What a thread keeps during a wait, besides its worker.
 #[derive(Debug)]
 pub(super) struct Wait {
     turn: Turn,
@@ -31,30 +32,31 @@ pub(super) struct Wait {
     is_filled: bool,
 }
 
-/// What the kernel has reported to a thread that has not had the lock since.
+/// What the kernel has reported to a thread that has not taken the lock since.
 #[derive(Debug)]
 pub(super) struct Polled {
     edges: Vec<Packet>,
     woken: bool,
-    /// The thread comes from the kernel's wait.
+    /// The thread returns from the kernel's wait.
     slept: bool,
 }
 
-/// What a virtual thread does.
+/// What a virtual thread is doing.
 #[derive(Debug)]
 pub(super) enum Does {
-    /// It has left its seat.
+    /// It has left the port.
     Gone,
     /// It is in user code.
     Out,
-    /// It asks the schedule next.
+    /// It will ask the schedule.
     Looks(Wait),
-    /// It has asked about remembered registrations, and these are ready.
+    /// It has checked registrations, and these are ready.
     Checks(Wait, Vec<Packet>),
-    /// It asks the kernel for edges; these come behind them.
+    /// It will ask the kernel for edges. These packets go after them.
     Asks(Wait, Vec<Packet>),
     Returns(Wait, Polled, Vec<Packet>),
-    /// The system has answered this about the thread that had the seat in the generation given.
+    /// The system has answered this query. The fields are the query, the generation of the thread
+    /// in question, its processor time, and whether it sleeps.
     Answers(Wait, Query, u32, Duration, bool),
     Polls(Wait, Option<Moment>),
     Parks(Wait, Option<Moment>),
@@ -69,7 +71,7 @@ impl Does {
         !matches!(self, Self::Gone | Self::Out)
     }
 
-    /// When it ends by itself, if it is a sleep.
+    /// Returns when a sleep ends on its own.
     pub(super) fn until(&self) -> Option<Moment> {
         match self {
             Self::Polls(_, until) | Self::Parks(_, until) => *until,
@@ -78,7 +80,7 @@ impl Does {
     }
 }
 
-/// A virtual thread. Its number is that of its seat.
+/// A virtual thread. Its index is the number of its worker.
 #[derive(Debug)]
 pub(super) struct Thread {
     pub(super) does: Does,
@@ -86,76 +88,77 @@ pub(super) struct Thread {
     /// How its last wait ended.
     pub(super) waited: Option<Waited>,
     progress: u32,
-    /// How many threads had this seat before.
+    /// How many threads had this worker's number before.
     generation: u32,
-    /// Since when the thread sleeps in user code.
+    /// Since when the thread has been asleep in user code.
     pub(super) asleep: Option<Moment>,
-    /// How long it has slept there before.
+    /// How long it slept there in earlier sleeps.
     slept: Duration,
-    /// The schedule thinks that it sleeps.
+    /// The schedule presumes that it sleeps.
     pub(super) presumed: bool,
     has_records: bool,
     pub(super) token: bool,
-    /// It has said that it blocks.
+    /// It has announced that it blocks.
     pub(super) blocks: bool,
-    /// When it last came to the list of idle threads.
+    /// The value of `Rig::lists` when it last joined the list of idle workers.
     listed: u64,
 }
 
 impl Thread {
-    /// How long processors have run it: whenever it did not sleep.
+    /// Returns its processor time: it runs whenever it does not sleep.
     fn processor_time(&self, now: Moment) -> Duration {
         let asleep = self.asleep.map_or(Duration::ZERO, |since| now.since(since));
         now.since(Moment::ZERO) - self.slept - asleep
     }
 }
 
-/// What a step has to wake once the lock is given up.
+/// A wake-up to make after the lock is released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Notice {
     Thread(WorkerNumber),
     Kernel,
 }
 
-/// All of the port that is not the schedule.
+/// Everything in the port except the schedule.
 #[derive(Debug)]
 pub(super) struct Fake {
     pub(super) now: Moment,
     pub(super) queue: VecDeque<Packet>,
     pub(super) unchecked: Vec<Packet>,
-    /// Messages whose time has not come, the first one first.
+    /// Messages that are not due yet, earliest first.
     pub(super) timers: Vec<(Moment, Packet)>,
-    /// What the kernel has to report, in order, and how much of it at once.
+    /// The kernel's pending edges, in order, and how many it reports at a time.
     pub(super) kernel: VecDeque<Packet>,
     pub(super) edges: usize,
     pub(super) eventfd: bool,
     pub(super) threads: Vec<Thread>,
     pub(super) taken: Vec<Packet>,
     pub(super) registered: usize,
-    /// A thread replaces the kernel's set.
+    /// A thread is replacing the kernel's set.
     pub(super) replacing: bool,
     pub(super) closed: bool,
     pub(super) abandoned: bool,
-    /// The system tells whether a thread sleeps, and keeps records of one that was found asleep.
+    /// The system knows whether a thread sleeps; and it keeps sleep records of a thread that was
+    /// found asleep.
     pub(super) detects: bool,
     pub(super) observes: bool,
     pub(super) advised: Option<u32>,
-    /// What the kernel has reported to a thread without a seat: packets, and whether there is a
-    /// wake.
+    /// What the kernel has reported to a thread that is no worker: packets, and whether there was a
+    /// wake-up.
     pub(super) peek: Option<(Vec<Packet>, bool)>,
-    /// All questions about threads, and whether the system had to be asked.
+    /// All queries, and whether the system had to be asked.
     pub(super) queries: Vec<(Query, bool)>,
     own: Option<WorkerNumber>,
-    /// How many packets were handed to threads, whether or not they were taken back.
+    /// How many packets were handed to threads, including those taken back.
     handed: u64,
     found: u64,
-    /// How often a thread has asked in one step what is queued. The driver fails if a thread goes
-    /// round in circles.
+    /// How often a thread has asked for the length of the queue in one step. The driver fails if a
+    /// thread loops.
     asked: Cell<u32>,
 }
 
 impl Fake {
-    /// Queues what is due at `now`. Returns when the next timer is due.
+    /// Queues the messages that are due at `now`. Returns when the next timer is due.
     fn queue_due(&mut self, now: Moment) -> Moment {
         let due = self.timers.iter().take_while(|(at, _)| *at <= now).count();
         self.queue.extend(self.timers.drain(..due).map(|(_, packet)| packet));
@@ -263,7 +266,7 @@ impl SchedulePort for Fake {
 }
 
 impl Fake {
-    /// When the next message is due whose time has not come.
+    /// Returns when the next message is due.
     pub(super) fn due(&self) -> Moment {
         self.timers.first().map_or(Moment::NEVER, |(at, _)| *at)
     }
@@ -274,9 +277,9 @@ impl Fake {
 pub(super) struct Rig {
     pub(super) schedule: Schedule,
     pub(super) port: Fake,
-    /// Wakes that have been decided on, and not made yet.
+    /// Wake-ups that have been decided on but not made yet.
     pub(super) notices: Vec<Notice>,
-    /// Wakes are made when a test says so, and not at once.
+    /// Wake-ups wait until the test makes them.
     pub(super) delays: bool,
     limit: usize,
     put_in: u32,
@@ -285,7 +288,8 @@ pub(super) struct Rig {
 }
 
 impl Rig {
-    /// A port that lets `limit` threads run, with registrations, and with `threads` that have just joined.
+    /// Creates a port with some registrations, where at most `limit` threads run at a time and
+    /// `threads` have just joined.
     pub(super) fn new(limit: usize, threads: usize) -> Self {
         let port = Fake {
             now: Moment::ZERO + Duration::from_secs(10),
@@ -311,7 +315,7 @@ impl Rig {
             found: 0,
             asked: Cell::new(0),
         };
-        // Counters that wrap do so soon.
+        // Counters that wrap around do so soon.
         let schedule = Schedule::new(limit, u32::MAX - 2);
         let mut rig = Self {
             schedule,
@@ -329,7 +333,7 @@ impl Rig {
         rig
     }
 
-    // ---- what threads do ----
+    // ---- events of threads ----
 
     pub(super) fn join(&mut self) -> WorkerNumber {
         let worker = self.schedule.join(false, u32::MAX - 1);
@@ -364,7 +368,7 @@ impl Rig {
         thread.progress = thread.progress.wrapping_add(1);
     }
 
-    /// The thread of `worker` comes to wait.
+    /// Begins a wait of `worker`.
     pub(super) fn wait(&mut self, worker: WorkerNumber, room: usize, timeout: Option<Duration>) {
         assert!(matches!(self.port.threads[worker].does, Does::Out));
         self.advance_progress(worker);
@@ -380,7 +384,8 @@ impl Rig {
         self.check();
     }
 
-    /// The thread of `worker` does the next thing of its wait. False if it sleeps, or is in none.
+    /// Makes `worker` do the next thing in its wait. Returns false if it sleeps or is not in a
+    /// wait.
     pub(super) fn step(&mut self, worker: WorkerNumber) -> bool {
         let before = self.statuses();
         let running = self.schedule.workers.running();
@@ -405,7 +410,8 @@ impl Rig {
         true
     }
 
-    /// What the thread of `worker`, which `does` this, does next. False if it goes on with it.
+    /// Returns what `worker` does next, after what it `does` now. The flag is false if that does
+    /// not change.
     fn go_on(&mut self, worker: WorkerNumber, does: Does) -> (Does, bool) {
         let next = match does {
             it @ (Does::Out | Does::Gone) => return (it, false),
@@ -457,7 +463,7 @@ impl Rig {
         (next, true)
     }
 
-    /// The thread of `worker` has come back from the kernel, and puts what is `ready` behind what it has brought.
+    /// Takes `worker` out of the kernel, with edges that go before what is `ready`.
     fn polled(&mut self, worker: WorkerNumber, polled: Polled, ready: Vec<Packet>) {
         let Polled { edges, woken, slept } = polled;
         if slept {
@@ -472,8 +478,8 @@ impl Rig {
         self.port.queue.extend(ready);
     }
 
-    /// The wait of the thread of `worker`, which was in this status `before`, has ended. Whether it may be one thread more
-    /// than the limit that runs.
+    /// Checks the end of a wait of `worker`, whose status was `before`. Returns whether it may run
+    /// in addition to the limit.
     fn has_returned(&self, worker: WorkerNumber, before: Status) -> bool {
         let thread = &self.port.threads[worker];
         let waited = thread.waited.expect("it has ended");
@@ -486,7 +492,7 @@ impl Rig {
         waited == Waited::TimedOut
     }
 
-    /// The thread of `worker` is not woken, and comes out of its sleep all the same.
+    /// Ends the sleep of `worker` without a wake-up.
     pub(super) fn wake_spuriously(&mut self, worker: WorkerNumber) {
         let thread = &mut self.port.threads[worker];
         match mem::replace(&mut thread.does, Does::Gone) {
@@ -494,7 +500,7 @@ impl Rig {
             does => return thread.does = does,
         }
         thread.token = false;
-        // The token of a wake that is under way is one more.
+        // If a wake-up is on its way, its token is an additional one.
         if self.schedule.workers.is_awaited(worker) {
             self.notices.retain(|notice| *notice != Notice::Thread(worker));
         }
@@ -547,7 +553,7 @@ impl Rig {
         Polled { edges, woken, slept }
     }
 
-    /// The thread of `worker` handles the next of its packets, if there is one.
+    /// Makes `worker` handle its next packet, if there is one.
     pub(super) fn take_packet(&mut self, worker: WorkerNumber) -> Option<u32> {
         assert!(matches!(self.port.threads[worker].does, Does::Out));
         if mem::take(&mut self.port.threads[worker].presumed) {
@@ -569,7 +575,7 @@ impl Rig {
         });
     }
 
-    /// The thread of `worker` says that it blocks. False if it is not counted anyway.
+    /// Makes `worker` announce that it blocks. Returns false if it is not counted anyway.
     pub(super) fn block(&mut self, worker: WorkerNumber) -> bool {
         let mut is_counted = false;
         self.event(|schedule, port| {
@@ -590,7 +596,7 @@ impl Rig {
         });
     }
 
-    /// The thread of `worker` goes to sleep in user code without saying so, or wakes up again.
+    /// Puts `worker` to sleep in user code without an announcement, or wakes it up again.
     pub(super) fn nod(&mut self, worker: WorkerNumber, asleep: bool) {
         let now = self.port.now;
         let thread = &mut self.port.threads[worker];
@@ -603,7 +609,7 @@ impl Rig {
         };
     }
 
-    /// There are records of the thread of `worker` from now on.
+    /// Gives `worker` sleep records from now on.
     pub(super) fn observe(&mut self, worker: WorkerNumber) {
         self.port.threads[worker].has_records = true;
         self.schedule.sleepers.observe(worker);
@@ -619,21 +625,21 @@ impl Rig {
         self.check();
     }
 
-    // ---- what happens to the port ----
+    // ---- events of the port ----
 
     fn packet(&mut self, posted: bool) -> Packet {
         self.put_in += 1;
         Packet { number: self.put_in, posted }
     }
 
-    /// A message is posted. Which seat is woken, if one is.
+    /// Posts a message. Returns the wake-up, if there is one.
     pub(super) fn post(&mut self) -> Option<Wake> {
         let packet = self.packet(true);
         self.port.queue.push_back(packet);
         self.event(|schedule, port| schedule.queued(port))
     }
 
-    /// A message is posted for the time when so much has gone by.
+    /// Posts a message that is due after this time.
     pub(super) fn post_in(&mut self, time: Duration) {
         if self.port.closed {
             return;
@@ -650,7 +656,7 @@ impl Rig {
         }
     }
 
-    /// Packets that no thread was woken for are found in the queue.
+    /// Queues packets without waking a thread for them.
     pub(super) fn put(&mut self, packets: usize) {
         for _ in 0..packets {
             let packet = self.packet(false);
@@ -658,13 +664,13 @@ impl Rig {
         }
     }
 
-    /// A message is in the queue already that a thread posted when all seats were taken.
+    /// Queues a message, as if it had been posted while the concurrency value was used up.
     pub(super) fn put_message(&mut self) {
         let packet = self.packet(true);
         self.port.queue.push_back(packet);
     }
 
-    /// The kernel has this many more `packets` to report.
+    /// Adds this many edges to the kernel.
     pub(super) fn edge(&mut self, packets: usize) {
         for _ in 0..packets {
             let packet = self.packet(false);
@@ -672,14 +678,14 @@ impl Rig {
         }
     }
 
-    /// A thread leaves it to the next wait to ask about a registration.
+    /// Leaves the check of a registration to the next wait.
     pub(super) fn remember(&mut self) {
         let packet = self.packet(false);
         self.port.unchecked.push(packet);
         self.event(|schedule, port| schedule.look_after(port));
     }
 
-    /// A thread that takes nothing begins to ask the kernel whether there is something to find.
+    /// A thread that takes no packets begins to ask the kernel for edges.
     pub(super) fn begin_peek(&mut self) {
         if self.port.peek.is_some() || self.port.is_over() {
             return;
@@ -699,7 +705,7 @@ impl Rig {
         let found = !edges.is_empty();
         self.port.queue.extend(edges);
         if woken && self.schedule.in_kernel() > 0 {
-            // A thread that the wake was meant for has come to the kernel's wait meanwhile.
+            // A worker that the wake-up was meant for has entered the kernel's wait since.
             self.notify(Notice::Kernel);
         }
         self.event(|schedule, port| schedule.depart_calling(found, port));
@@ -709,11 +715,11 @@ impl Rig {
 
     pub(super) fn close(&mut self) {
         self.port.closed = true;
-        // The kernel is not asked any more, and what it has is not a packet.
+        // The kernel is not asked any more, so its edges never become packets.
         let mut lost: Vec<_> = self.port.kernel.drain(..).collect();
         self.port.queue_due(self.port.now);
         self.schedule.next_timer(Moment::NEVER);
-        // Nor are messages handed out whose time has not come.
+        // Messages that are not due yet are lost as well.
         lost.extend(self.port.timers.drain(..).map(|(_, packet)| packet));
         self.port.taken.extend(&lost);
         self.end_if_over();
@@ -733,7 +739,7 @@ impl Rig {
         }
     }
 
-    /// Something that a thread does which has no part in a wait.
+    /// Applies an event outside of any wait.
     fn event(
         &mut self,
         event: impl FnOnce(&mut Schedule, &mut Fake) -> Option<Wake>,
@@ -762,7 +768,7 @@ impl Rig {
         }
     }
 
-    /// Makes all wakes that have been decided on.
+    /// Makes all wake-ups that have been decided on.
     pub(super) fn deliver(&mut self) {
         for notice in mem::take(&mut self.notices) {
             match notice {
@@ -774,7 +780,7 @@ impl Rig {
 
     // ---- driving ----
 
-    /// Lets the thread of `worker` go on until it sleeps or returns.
+    /// Runs `worker` until it sleeps or returns.
     pub(super) fn run(&mut self, worker: WorkerNumber) {
         for _ in 0..1_000 {
             if !self.step(worker) {
@@ -784,13 +790,13 @@ impl Rig {
         panic!("a thread does not come to an end: {self:#?}");
     }
 
-    /// The thread of `worker` waits, and goes on until it sleeps or returns.
+    /// Begins a wait of `worker` and runs it until it sleeps or returns.
     pub(super) fn run_wait(&mut self, worker: WorkerNumber) {
         self.wait(worker, 64, None);
         self.run(worker);
     }
 
-    /// Makes all wakes, and lets every thread go on until none can.
+    /// Makes all wake-ups and runs every thread until none can continue.
     pub(super) fn settle(&mut self) {
         for _ in 0..1_000 {
             self.end_peek();
@@ -807,13 +813,13 @@ impl Rig {
         panic!("threads wake each other for ever: {self:#?}");
     }
 
-    /// Time goes by, and sleepers see it.
+    /// Advances the clock and lets sleepers react.
     pub(super) fn pass(&mut self, time: Duration) {
         self.port.now += time;
         self.settle();
     }
 
-    // ---- what holds ----
+    // ---- state ----
 
     pub(super) fn status(&self, worker: WorkerNumber) -> Status {
         self.schedule.workers.status(worker)

@@ -1,4 +1,5 @@
-//! The port is never deaf, and what threads hold that do not come back is found.
+//! The watchdog: a port always notices events, and finds packets held by workers that do not
+//! return.
 
 use super::*;
 
@@ -234,8 +235,8 @@ fn the_watchdog_looks_again_when_an_observed_thread_has_slept_for_long_enough() 
     assert_eq!(rig.status(1), Status::FoundAsleep);
 }
 
-/// Time goes by in small steps, in which each thread of `busy` handles a packet and waits for the next one,
-/// until something has happened. How long that took.
+/// Advances the clock in small steps until `happened`. In each step, every worker of `busy` handles
+/// a packet and waits for the next one. Returns how long it took.
 fn time_until(rig: &mut Rig, busy: &[WorkerNumber], happened: impl Fn(&Rig) -> bool) -> Duration {
     const STEP: Duration = Duration::from_micros(20);
     let begun = rig.port.now;
@@ -253,7 +254,7 @@ fn time_until(rig: &mut Rig, busy: &[WorkerNumber], happened: impl Fn(&Rig) -> b
     rig.port.now.since(begun)
 }
 
-/// Looks come as soon after each other as they ever do, as if threads had been found asleep by asking.
+/// Makes the period of looks as short as possible, as if queries had found sleepers.
 fn hurry(rig: &mut Rig) {
     let pace = &mut rig.schedule.sleepers.pace;
     while pace.period() > SHORTEST {
@@ -262,8 +263,8 @@ fn hurry(rig: &mut Rig) {
     }
 }
 
-/// A port with two seats and a hurry. Thread 0 runs, thread 1 comes and goes if the test says so, and the
-/// others wait; one of them is the watchdog.
+/// A port with a concurrency value of two and a short period of looks. Worker 0 runs, worker 1 does
+/// what the test says, and the others wait. One of these is the watchdog.
 fn hurried() -> Rig {
     let mut rig = rig(2, 4, SHORT);
     take_one(&mut rig, 0);
@@ -272,7 +273,7 @@ fn hurried() -> Rig {
     hurry(&mut rig);
     rig.edge(1);
     rig.put(1);
-    // The watch of before goes on until its next look.
+    // The old watchdog's period lasts until its next look.
     rig.pass(TICK);
     hurry(&mut rig);
     rig
@@ -314,7 +315,7 @@ fn where_threads_sleep_often_one_that_comes_to_wait_finds_them() {
             hurry(&mut rig);
         }
         rig.nod(0, true);
-        // No thread is idle in between, and so there is no watchdog.
+        // No worker is idle in between, so there is no watchdog.
         let mut looks = (1..4).map(|_| {
             rig.port.now += SHORTEST;
             rig.wait(1, 64, Some(Duration::ZERO));
@@ -325,7 +326,8 @@ fn where_threads_sleep_often_one_that_comes_to_wait_finds_them() {
     }
 }
 
-/// Thread 0 sleeps with the only seat. No other thread waits for as long as a watchdog would have to.
+/// Worker 0 sleeps while it uses up the concurrency value. No other worker waits for as long as a
+/// watchdog would have to.
 #[test]
 fn threads_that_wait_for_a_short_time_only_find_those_asleep() {
     for (time, pause) in [(0, 100), (0, 1_000), (300, 10), (1_000, 0), (1_000, 2_000)] {
@@ -355,8 +357,8 @@ fn threads_that_wait_for_a_short_time_only_find_those_asleep() {
     }
 }
 
-/// The same, but thread 0 works: it keeps its seat, and a thread that only looks makes no more looks than
-/// a watchdog.
+/// Worker 0 works, so it stays counted, and a worker that only makes looks makes no more of them
+/// than a watchdog.
 #[test]
 fn threads_that_wait_for_a_short_time_only_leave_one_that_works_its_seat() {
     let mut rig = rig(1, 2, SHORT);
@@ -455,8 +457,8 @@ fn the_processor_time_of_a_thread_tells_that_it_still_sleeps_or_was_awake_since(
     }
 }
 
-/// A thread that comes and looks after the port polls at the end of its look if no seat is free. It
-/// takes itself what it finds then, even if another thread has come and gone to rest meanwhile.
+/// An arriving worker makes a look and polls at its end if the concurrency value is used up. It
+/// takes what it finds then, even if another worker has arrived and was parked in the meantime.
 #[test]
 fn what_a_thread_finds_in_the_look_with_which_it_comes_it_takes() {
     let mut rig = rig(1, 2, SHORT);

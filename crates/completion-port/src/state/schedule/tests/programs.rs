@@ -1,4 +1,5 @@
-//! Random programs of a few threads. Chance is proptest here, and the bytes of a fuzzer in `fuzz/`.
+//! Random programs of a few threads. The choices come from proptest here, and from a fuzzer's bytes
+//! in `fuzz/`.
 
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use super::super::Waited;
 use super::super::watchdog::TICK;
 use super::driver::{Does, Rig};
 
-/// What happens next. Threads are counted anew after each of them; what cannot happen does not.
+/// The next event. Events that are impossible are skipped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
     Join,
@@ -22,33 +23,33 @@ pub(crate) enum Event {
     Rise(usize),
     Leave(usize),
     Post,
-    /// A message is posted for so many microseconds later.
+    /// Posts a message that is due after this many microseconds.
     PostIn(u64),
     Edge(usize),
     Remember(usize),
     BeginPeek,
     EndPeek,
-    /// A thread begins to replace the kernel's set, or has done.
+    /// A thread begins or ends the replacement of the kernel's set.
     Replace(bool),
     Deliver,
-    /// This many microseconds go by.
+    /// Advances the clock by this many microseconds.
     Pass(u64),
-    /// All threads in a wait go on until none can.
+    /// Runs all threads in a wait until none can continue.
     Settle,
-    /// A millisecond goes by, and they go on.
+    /// Advances the clock by a millisecond and settles.
     Tick,
 }
 
-/// What a port is like, for a program.
+/// The port of a program.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setting {
     pub(crate) limit: usize,
     pub(crate) threads: usize,
-    /// How long a packet is thought to take, in microseconds.
+    /// The estimated time per packet, in microseconds.
     pub(crate) packet: u64,
     pub(crate) detects: bool,
     pub(crate) observes: bool,
-    /// How many edges the kernel reports at once.
+    /// How many edges the kernel reports at a time.
     pub(crate) edges: usize,
 }
 
@@ -62,7 +63,7 @@ fn rig(setting: Setting) -> Rig {
     rig
 }
 
-/// Whether the thread of `worker` is in user code, and does what it wants.
+/// Returns whether `worker` is in user code and free to act.
 fn acts(rig: &Rig, worker: usize) -> bool {
     rig.port.threads.get(worker).is_some_and(|thread| {
         matches!(thread.does, Does::Out) && thread.asleep.is_none() && !thread.blocks
@@ -121,7 +122,8 @@ fn apply(rig: &mut Rig, event: Event, threads: usize) {
     }
 }
 
-/// No thread in user code does anything any more. What the idle ones may take, they have soon taken.
+/// Checks that idle threads soon take everything that they may take, if threads in user code do
+/// nothing more.
 fn everything_is_taken(rig: &mut Rig) {
     rig.port.replacing = false;
     rig.settle();
@@ -145,12 +147,13 @@ fn everything_is_taken(rig: &mut Rig) {
     }
 }
 
-/// Threads handle what they have, and wait. The port is closed, and each wait says so.
+/// Lets all threads handle their packets and wait. Checks that, once the port is closed, every wait
+/// returns that.
 fn all_are_dismissed(rig: &mut Rig, closed_first: bool) {
     if closed_first {
         rig.close();
     }
-    // In each of them a thread takes what is left, if only one packet.
+    // In each round, some thread takes a packet, even if only one.
     let rounds = 50 + rig.port.queue.len() + rig.port.kernel.len();
     for round in 0..2 * rounds {
         for worker in 0..rig.port.threads.len() {
@@ -179,8 +182,9 @@ fn all_are_dismissed(rig: &mut Rig, closed_first: bool) {
     }
 }
 
-/// Whatever happens, in whatever order threads get the lock: what [`Rig::check`] says holds after each step,
-/// what is left is soon taken, and a port that ends dismisses its threads.
+/// Runs a program. Whatever happens, and in whatever order threads get the lock, the invariants of
+/// [`Rig::check`] hold after each step, packets that remain are soon taken, and a port that ends
+/// dismisses its workers.
 pub(crate) fn play(setting: Setting, events: Vec<Event>, closed_first: bool) {
     let mut rig = rig(setting);
     for event in events {

@@ -42,8 +42,8 @@ fn a_thread_takes_no_more_than_it_has_room_for() {
     assert_eq!((hand(&rig, 0), queue(&rig)), (vec![1, 2], vec![3]));
 }
 
-/// Thread 1 has taken a packet beside thread 0, and comes back `after` that time to wait for 200
-/// µs. Thread 2 searches, and a packet is queued.
+/// Worker 1 has taken a packet while worker 0 runs. It returns `after` that time and waits for 200
+/// µs. Worker 2 searches, and a packet is queued.
 fn comes_back_to_a_full_crew(after: Duration, posted: bool) -> Rig {
     let mut rig = rig(2, 3, SHORT);
     take_one(&mut rig, 0);
@@ -150,7 +150,7 @@ fn several_threads_sleep_in_the_kernels_wait_where_several_have_lately_not_suffi
         rig.port.now += after * MICROSECOND;
         rig.run_wait(1);
         rig.run_wait(0);
-        // The last packet was left to one that came back for it.
+        // The last packet was left to a worker that has returned for it.
         (0..2).for_each(|worker| {
             if is_out(&rig, worker) {
                 while rig.take_packet(worker).is_some() {}
@@ -167,7 +167,7 @@ fn a_post_gives_the_newest_idle_thread_its_packet() {
     (0..3).for_each(|worker| rig.run_wait(worker));
     assert_eq!(rig.post().map(|wake| wake.worker), Some(2));
     assert_eq!(rig.post().map(|wake| wake.worker), Some(1));
-    // Two may run.
+    // Only two may run.
     rig.post();
     assert_eq!(rig.statuses(), [Status::Idle, Status::Given, Status::Given]);
     assert_eq!((hand(&rig, 1), hand(&rig, 2), queue(&rig)), (vec![2], vec![1], vec![3]));
@@ -275,7 +275,7 @@ fn a_seat_that_becomes_free_calls_a_thread_if_there_may_be_something_to_find() {
             rig.put(queued);
             (0..remembered).for_each(|_| rig.remember());
             free(&mut rig);
-            // Also if nothing is queued yet: no thread is in the kernel's wait.
+            // Even if nothing is queued yet, because no worker is in the kernel's wait.
             assert_eq!(rig.status(2), Status::Called, "the newest");
             rig.run(2);
             assert_eq!(is_out(&rig, 2), queued + remembered > 0);
@@ -388,7 +388,7 @@ fn a_watch_that_another_thread_is_woken_for_ends() {
     rig.run_wait(0);
     rig.run_wait(1);
     rig.remember();
-    // Both are in the kernel's wait, and the newest is meant.
+    // Both are in the kernel's wait, and the newer one is meant.
     assert_eq!(rig.schedule.workers.watching(), Some(1));
     rig.step(0);
     rig.step(0);
@@ -412,7 +412,7 @@ fn a_thread_whose_time_is_over_runs_with_nothing() {
     for worker in 0..2 {
         assert_eq!(rig.port.threads[worker].waited, Some(Waited::TimedOut));
     }
-    // A thread that searches: it asks the kernel once, and sleeps nowhere.
+    // A worker that only searches asks the kernel once and does not sleep.
     rig.wait(0, 64, Some(Duration::ZERO));
     rig.edge(1);
     rig.run(0);

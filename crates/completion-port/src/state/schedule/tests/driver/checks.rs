@@ -1,4 +1,4 @@
-//! What holds after each step, whatever the program.
+//! The invariants after each step of any program.
 
 use super::{Does, Fake, Notice, Packet, Rig};
 use crate::state::moment::Moment;
@@ -6,7 +6,7 @@ use crate::state::schedule::watchdog::TICK;
 use crate::state::schedule::{Schedule, SchedulePort, Status, WorkerNumber};
 
 impl Rig {
-    /// What a change of statuses must be like.
+    /// Checks a change of statuses.
     pub(super) fn compare(&self, before: &[Status], running: usize, exceeds: bool, adopts: bool) {
         let blocked = |statuses: &[Status]| {
             let is = |it: &&Status| matches!(it, Status::Blocked | Status::FoundAsleep);
@@ -20,7 +20,7 @@ impl Rig {
         if adopts || self.port.is_over() {
             return;
         }
-        // The newest idle thread first.
+        // The newest idle worker is woken first.
         let listed = |worker: usize| self.port.threads[worker].listed;
         let idle =
             |worker: &usize| after[*worker] == Status::Idle && before[*worker] == Status::Idle;
@@ -37,7 +37,7 @@ impl Rig {
         }
     }
 
-    /// Whether the thread of `worker` is awake in a wait, or will be: a wake is under way for it.
+    /// Returns whether `worker` is awake in a wait, or a wake-up for it is on its way.
     fn is_on_its_way(&self, worker: WorkerNumber) -> bool {
         let thread = &self.port.threads[worker];
         match &thread.does {
@@ -48,14 +48,14 @@ impl Rig {
         }
     }
 
-    /// Whether a thread in the kernel's wait is about to come out of it by a wake.
+    /// Returns whether a wake-up is about to bring a thread out of the kernel's wait.
     fn is_kernel_woken(&self) -> bool {
         self.port.eventfd
             || self.notices.contains(&Notice::Kernel)
             || self.port.peek.as_ref().is_some_and(|(_, woken)| *woken)
     }
 
-    /// What holds whenever no thread has the lock.
+    /// Checks what holds whenever no thread has the lock.
     #[track_caller]
     pub(in super::super) fn check(&self) {
         self.port.asked.set(0);
@@ -159,7 +159,7 @@ impl Rig {
         assert_eq!(figures.blocks_found, self.port.found);
     }
 
-    /// While threads are idle, something is found within a millisecond, wherever it is.
+    /// While workers are idle, everything is found within a millisecond, wherever it is.
     #[track_caller]
     fn check_attendance(&self) {
         let Schedule { workers, .. } = &self.schedule;
@@ -178,7 +178,8 @@ impl Rig {
         assert!(until <= self.port.now + TICK, "the watchdog sleeps too long: {self:#?}");
     }
 
-    /// While threads are idle, one of them wakes when a timer is due, or a millisecond later.
+    /// While workers are idle, one of them wakes when a timer is due, or at most a millisecond
+    /// later.
     #[track_caller]
     fn check_timers(&self) {
         let due = self.port.due();
