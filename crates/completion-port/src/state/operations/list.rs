@@ -67,6 +67,7 @@ impl OpList {
     }
 
     /// Takes `node`, which is in the list.
+    #[inline]
     pub(super) fn leave(&mut self, ops: &impl OpTable, node: Node) {
         let op = ops.op(node);
         let (back, next) = (op.back(), op.link.load(Relaxed));
