@@ -41,6 +41,7 @@ impl Nodes {
     }
 
     /// Like [`Nodes::reserve_slot`], for a message.
+    #[inline]
     pub(super) fn reserve_post(&self, cell: u32) -> bool {
         self.posts.reserve(cell)
     }

@@ -255,7 +255,16 @@ impl<'p, K, M, B: Buffer> Packets<'_, 'p, K, M, B> {
     /// The next packet that the seat has been handed, of any kind; whether there was one, and whether there is something for the caller in it.
     #[inline(never)]
     fn next_other(&self, worker: &Worker, first: Node) -> Option<Option<Packet<'p, K, M, B>>> {
-        let taken = self.port.engine().next(worker, first)?;
+        let engine = self.port.engine();
+        if first == NIL {
+            // Messages and operations have their own path: what may be any packet passes through memory.
+            match engine.next_without_turn(worker) {
+                Some(Taken::Posted(cell)) => return Some(Some(self.posted(cell, worker))),
+                Some(Taken::Operation(op_index)) => return Some(self.operation(op_index, worker)),
+                _ => {}
+            }
+        }
+        let taken = engine.next(worker, first)?;
         Some(self.unpack(taken, worker))
     }
 

@@ -303,6 +303,7 @@ impl Lists {
     }
 
     /// Like [`Lists::take_slot`], for an op index.
+    #[inline]
     pub(super) fn take_op(
         &mut self,
         nodes: &Nodes,

@@ -315,6 +315,7 @@ impl Queue {
         drop(self.end_if_over(hub));
     }
 
+    #[inline]
     pub(super) fn take_op(&self, call: Call, also: impl FnOnce(u32) -> bool) -> Result<u32, Error> {
         let reserve = |number| {
             let reserved = number < MOST_OPS && self.nodes().reserve_record(number) && also(number);

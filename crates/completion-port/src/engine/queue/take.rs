@@ -3,7 +3,7 @@
 use super::Queue;
 use crate::engine::context::{Name, name_of};
 use crate::engine::worker::{PacketKind, Worker};
-use crate::state::queue::{Links, NIL, Node, POSTED};
+use crate::state::queue::{Links, NIL, Node, OP, POSTED, cell_of, is_op};
 use crate::state::slot::Slot;
 use crate::types::interest::Events;
 
@@ -78,6 +78,29 @@ impl Queue {
             }
             None => Err((node, Some(key))),
         }
+    }
+
+    /// Takes the next packet in the worker's list if it is a message or an operation. These need no turn of a slot.
+    ///
+    /// `None`: it is another packet, or the thread has something else to see to, and `Registry::next` takes it.
+    #[inline]
+    pub(crate) fn next_without_turn(&self, worker: &Worker) -> Option<Taken<'_>> {
+        let node = worker.first();
+        if is_op(node) {
+            let op_index = node & !OP;
+            let is_taken = worker.takes(node, &self.nodes().op_index(op_index).link);
+            return is_taken.then_some(Taken::Operation(op_index));
+        }
+        if node & OP != POSTED {
+            // It is a slot, or there is none.
+            return None;
+        }
+        let cell = cell_of(node);
+        if !worker.takes(node, self.nodes().post(cell)) {
+            return None;
+        }
+        worker.count(PacketKind::Posted);
+        Some(Taken::Posted(cell))
     }
 
     /// Counts the turn of an operation: it `is_done` and makes a packet, or it continues.

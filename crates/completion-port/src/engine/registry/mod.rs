@@ -397,6 +397,7 @@ impl Registry {
     }
 
     /// Returns the [`OpEntry`] of a slot whose operations have been started.
+    #[inline]
     pub(crate) fn entry_of_operation(&self, index: u32) -> &OpEntry {
         self.entries.at(index)
     }

@@ -51,6 +51,7 @@ impl<'e> AttemptTarget<'e> {
     }
 
     /// Whether reads from the file are tried.
+    #[inline]
     pub(super) fn reads_now(self) -> bool {
         self.engine.reads_now(self.entry, self.descriptor)
     }
@@ -65,11 +66,15 @@ impl<B: Buffer> OpData<B> {
     /// Tries the operation once, or twice if its descriptor shows more than readiness.
     #[allow(clippy::inline_always, reason = "a part of the two that call it")]
     #[inline(always)]
-    pub(in crate::port) fn attempt(&mut self, target: AttemptTarget<'_>) -> SocketAttempt<Rest> {
-        let attempt = self.operation.attempt(&mut self.progress, target);
+    pub(in crate::port) fn attempt<'e>(
+        &mut self,
+        // A function: every operation would copy a value for the second attempt, which is rare.
+        target: impl Fn() -> AttemptTarget<'e>,
+    ) -> SocketAttempt<Rest> {
+        let attempt = self.operation.attempt(&mut self.progress, target());
         let attempt = self.progress.note(attempt);
-        if matches!(attempt, SocketAttempt::Blocked) && !target.slot.word().is_plain() {
-            return self.attempt_behind_the_end(target);
+        if matches!(attempt, SocketAttempt::Blocked) && !target().slot.word().is_plain() {
+            return self.attempt_behind_the_end(target());
         }
         attempt
     }
@@ -135,7 +140,7 @@ impl<K, B: Buffer> Store<K, B> {
         // - nothing else: from `Step::Try` until it is told what that has come to the engine hands the operation to
         //   no other thread.
         let data = unsafe { cell.get_mut() };
-        let attempt = data.attempt(AttemptTarget::of(&self.engine, op_ref));
+        let attempt = data.attempt(|| AttemptTarget::of(&self.engine, op_ref));
         std::mem::forget(tried);
         attempt
     }

@@ -251,7 +251,7 @@ impl<K, B: Buffer> Store<K, B> {
         // - nothing else: between `share_file` and what follows below the engine hands the operation to no other
         //   thread.
         let data = unsafe { cell.get_mut() };
-        let is_over = data.attempt(AttemptTarget::of(engine, &op_ref)).is_over();
+        let is_over = data.attempt(|| AttemptTarget::of(engine, &op_ref)).is_over();
         let request = if is_over || engine.forked() {
             None
         } else {

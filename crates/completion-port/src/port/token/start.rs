@@ -304,7 +304,7 @@ impl<'p, K, B: Buffer> Ready<'p, K, B> {
             engine.tell_started(self.held.name(), data.call());
         }
         let descriptor = slot.descriptor();
-        let attempt = data.attempt(AttemptTarget { engine, slot, entry, op_index, descriptor });
+        let attempt = data.attempt(|| AttemptTarget { engine, slot, entry, op_index, descriptor });
         std::mem::forget(loaded);
         match attempt {
             // Behind what was received an end may stand that no further edge tells of.

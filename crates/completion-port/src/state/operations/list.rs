@@ -68,6 +68,7 @@ impl OpList {
     }
 
     /// Removes `node`, which must be in the list.
+    #[inline]
     pub(super) fn leave(&mut self, ops: &impl OpTable, node: Node) {
         let op = ops.op(node);
         let (back, next) = (op.back(), op.link.load(Relaxed));

@@ -246,18 +246,17 @@ impl Schedule {
             self.scan(port);
         }
         if self.workers.presumed_blocked() > 0 {
-            // A worker that was found asleep may be running again. The worker that is called for
-            // the packet checks that first.
-            return self.call().or_else(|| self.look_after(port));
-        }
-        match self.workers.give() {
-            Some(worker) => {
-                port.give(worker);
-                self.handed += 1;
-                Some(self.wake(worker))
+            // A worker that was found asleep may be running again. The worker that comes for the packet
+            // checks that first.
+            if let Some(wake) = self.call() {
+                return Some(wake);
             }
-            None => self.look_after(port),
+        } else if let Some(worker) = self.workers.give() {
+            port.give(worker);
+            self.handed += 1;
+            return Some(self.wake(worker));
         }
+        self.look_after(port)
     }
 
     /// Counts a packet that the running `worker` has put in front of its remaining packets.
@@ -319,8 +318,15 @@ impl Schedule {
     /// stay in the queue that are not worth a wake-up.
     #[inline]
     pub(crate) fn look_after(&mut self, port: &impl SchedulePort) -> Option<Wake> {
+        // Every packet that is queued asks this.
+        if self.workers.idle() == 0 { None } else { self.appoint_watchdog(port) }
+    }
+
+    /// A thread that is idle becomes the watchdog, if there is none and nobody else attends to what is left.
+    #[inline(never)]
+    fn appoint_watchdog(&mut self, port: &impl SchedulePort) -> Option<Wake> {
         let is_attended = self.is_attended(port) && self.is_carried();
-        if self.workers.idle() == 0 || is_attended || self.workers.watching().is_some() {
+        if is_attended || self.workers.watching().is_some() {
             return None;
         }
         let worker = self.workers.appoint()?;
