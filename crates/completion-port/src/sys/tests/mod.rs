@@ -20,7 +20,6 @@ use crate::types::source::{OwnedSource, Source as _};
 
 mod simulated;
 // Its tests need nothing of its system.
-#[cfg(not(target_os = "freebsd"))]
 #[path = "../bsd/sleepers.rs"]
 mod sleepers;
 
