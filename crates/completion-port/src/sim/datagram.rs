@@ -13,7 +13,7 @@ const OVERHEAD: usize = 768;
 
 #[derive(Debug)]
 pub(super) struct Datagrams {
-    /// `Tcp` stands for the Internet family: a UDP socket.
+    /// `Tcp` means the Internet family: a UDP socket.
     family: Family,
     peer: Option<FileId>,
     queue: VecDeque<(FileId, Vec<u8>)>,
@@ -188,7 +188,7 @@ impl Objects {
                     self.changes.wake_readers(to);
                 }
             }
-            // "Port unreachable" comes back. Only a connected socket receives it.
+            // "Port unreachable" is returned. Only a connected socket receives it.
             _ if is_peer => {
                 if let Some(socket) = self.datagrams(id) {
                     socket.error = Some(codes::ECONNREFUSED);

@@ -6,20 +6,20 @@
 //! `tests/facts/linux.txt` records the behaviour of the real kernel, and the tests compare both
 //! kernels with it.
 //!
-//! * A [`Socket`] is a [`Source`](crate::Source) for the ports of its kernel, and not a descriptor of the
-//!   process. The kernel gives it the lowest free number, as Linux does, so numbers of closed sockets are
-//!   reused. Only memory limits the number of sockets. All sockets are non-blocking. A stream or pipe
-//!   holds at most [`SEND_BUFFER`] bytes that its peer has not read.
+//! * A [`Socket`] is a [`Source`](crate::Source) for the ports of its kernel, and not a descriptor of
+//!   the process. The kernel gives it the lowest free number, as Linux does, so numbers of closed
+//!   sockets are reused. Only memory limits the number of sockets. All sockets are non-blocking. A
+//!   stream or pipe holds at most [`SEND_BUFFER`] bytes that its peer has not read.
 //! * Time is virtual. With the automatic clock, a wait that finds nothing moves the clock to its
-//!   deadline and returns immediately. With the [manual clock](Kernel::manual_clock) it sleeps until
-//!   an event arrives or [`Kernel::advance`] reaches its deadline. A wait without a limit always
-//!   blocks in real time. Use the manual clock when several threads wait.
+//!   deadline and returns immediately. With the [manual clock](Kernel::manual_clock) it sleeps
+//!   until an event arrives or [`Kernel::advance`] reaches its deadline. A wait without a limit
+//!   always blocks in real time. Use the manual clock when several threads wait.
 //! * A test scripts the failures: [`Kernel::fail_next_attach`], [`Kernel::fail_next_descriptor`],
 //!   [`Kernel::fail_next_connect`], [`Kernel::fail_next_receive`], [`Kernel::fail_next_send`],
 //!   [`Kernel::abort_next_accept`], [`Kernel::fail_next_file`], [`Kernel::set_thread_asleep`].
 //! * A [file](Kernel::file) has bytes, and the test decides how many of them are in memory.
-//!   [`Kernel::script_files`] decides when a file operation that cannot be done immediately ends: in
-//!   the call that submits it, or when the test [releases it](Kernel::release_files).
+//!   [`Kernel::script_files`] decides when a file operation that cannot be done immediately ends:
+//!   in the call that submits it, or when the test [releases it](Kernel::release_files).
 //! * [`Kernel::calls`] counts the calls that ports make to the kernel.
 //!
 //! The simulation does not cover urgent data, descriptors sent over AF_UNIX sockets, and partly
@@ -653,7 +653,7 @@ impl Kernel {
     /// Makes the next accept find an aborted connection at the front of the listener's queue
     /// (`ECONNABORTED`).
     ///
-    /// A port continues with the connection behind it.
+    /// A port continues with the next connection.
     pub fn abort_next_accept(&self) {
         self.lock().accept_aborts += 1;
     }

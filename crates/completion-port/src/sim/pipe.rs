@@ -29,7 +29,7 @@ pub(super) struct Reader {
 #[derive(Debug)]
 pub(super) struct Writer {
     reader: Option<FileId>,
-    /// The bytes that were unread when the reader closed. The pipe keeps that fill level for ever.
+    /// The bytes that were unread when the reader closed. The pipe keeps that fill level forever.
     left: usize,
     left_full: bool,
 }

@@ -60,7 +60,7 @@ impl Native {
 impl Drop for Native {
     fn drop(&mut self) {
         if !self.process.is_current() {
-            // A forked child does not have the threads, and their locks may be held for ever.
+            // A forked child does not have the threads, and their locks may be held forever.
             self.files.take().map(std::mem::forget);
         }
     }

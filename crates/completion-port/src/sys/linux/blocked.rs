@@ -328,7 +328,7 @@ mod tests {
         }
     }
 
-    /// Ends the spinning threads when a test is over, even if it failed.
+    /// Ends the spinning threads at the end of a test, even if it failed.
     struct Over<'a>(&'a AtomicBool);
 
     impl Drop for Over<'_> {

@@ -57,7 +57,7 @@ impl From<net::SocketAddr> for Address {
     }
 }
 
-/// The size of `struct sockaddr_storage`, which has room for every address.
+/// The size of `struct sockaddr_storage`, which has room forevery address.
 const SIZE: usize = size_of::<libc::sockaddr_storage>();
 
 /// The offset of the name of an `AF_UNIX` socket.
@@ -93,7 +93,7 @@ impl RawAddress {
         Self { bytes: [0; SIZE], len: length(SIZE) }
     }
 
-    /// Converts an address. Fails for a simulated one.
+    /// Converts an address. Fails if it is simulated or its name is too long.
     pub(in crate::sys) fn of(address: &Address) -> Result<Self, Fault> {
         let (family, len) = match &address.0 {
             AddressKind::Ip(SocketAddr::V4(_)) => (libc::AF_INET, size_of::<libc::sockaddr_in>()),

@@ -18,7 +18,7 @@ type Run = Box<dyn FnOnce() + Send>;
 ///
 /// Each thread of the standard library takes a lock of it when it starts and ends. If another
 /// thread of the parent holds that lock during a fork, it stays locked in the child, and a thread
-/// that the child starts would wait for ever. The C library makes its own locks usable in the
+/// that the child starts would wait forever. The C library makes its own locks usable in the
 /// child.
 pub(in crate::sys) fn start(
     name: &'static CStr,

@@ -106,7 +106,7 @@ impl Submit<FileTarget> for FileService {
 impl Drop for FileService {
     fn drop(&mut self) {
         if !self.process.is_current() {
-            // A forked child does not have the threads, and their locks may be held for ever.
+            // A forked child does not have the threads, and their locks may be held forever.
             match self.started.take() {
                 Some(LinuxFiles::Ring(ring)) => ring.forget_in_child(),
                 Some(LinuxFiles::Pool(pool)) => std::mem::forget(pool),

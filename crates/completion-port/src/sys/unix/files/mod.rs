@@ -211,7 +211,7 @@ pub(in crate::sys) fn file_ref(descriptor: Descriptor) -> Result<Arc<dyn FileRef
     // SAFETY: `from_raw_fd` requires an open descriptor that nothing else owns.
     // - fcntl(2) has just returned it.
     let descriptor = unsafe { OwnedFd::from_raw_fd(duplicate) };
-    // Some devices have positions, but reading them may wait for ever.
+    // Some devices have positions, but reading them may wait forever.
     let ends_by_itself = is_on_disk(duplicate);
     let has_positions = has_positions(duplicate, ends_by_itself);
     Ok(Arc::new(DuplicateFile { descriptor, has_positions, ends_by_itself }))

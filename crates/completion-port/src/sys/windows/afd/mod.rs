@@ -123,8 +123,8 @@ struct State {
     sentinel: Option<Sentinel>,
     /// A request of the engine was accepted, but the system had no memory for the main request.
     is_owed: bool,
-    /// Lasting events that were already reported for [`Until::Detached`], and would be reported for
-    /// ever.
+    /// Lasting events that were already reported for [`Until::Detached`], and would be reported
+    /// forever.
     told: u32,
     /// The delay before a socket that is watched until it is detached is polled again.
     pause: Duration,
