@@ -1,4 +1,5 @@
-//! What the engine asks of a system besides descriptors: the time, threads, and which process it is in.
+//! What the engine needs from a system besides descriptors: the time, threads, and whether the
+//! process has forked.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
@@ -9,52 +10,53 @@ use crate::state::moment::Moment;
 use crate::state::table::Descriptors;
 use crate::types::error::Fault;
 
-/// The process and its clock. Any thread may call it at any time.
+/// The process and its clock. Any thread may call these methods at any time.
 pub(crate) trait Host: Send + Sync {
-    /// The time, by a clock that does not go back.
+    /// Returns the time, by a clock that never goes back.
     fn now(&self) -> Moment;
 
-    /// The moment by this clock at which the system's monotonic clock shows `instant`; never an earlier one.
+    /// Converts an `instant` of the system's monotonic clock, never to an earlier moment.
     fn moment_of(&self, instant: Instant) -> Moment {
-        // The system's clock is read first.
+        // Read the system's clock first: a delay between the two reads makes the result later.
         let ahead = instant.saturating_duration_since(Instant::now());
         self.now().checked_add(ahead).unwrap_or(Moment::NEVER)
     }
 
-    /// The calling thread, as something that can be parked, unparked and looked at.
+    /// Returns the calling thread, as something that can be parked, unparked and queried.
     fn this_thread(&self) -> Box<dyn Thread>;
 
-    /// Whether [`Thread::observe`] works here, or why it does not.
+    /// Whether [`Thread::observe`] works here, or why not.
     fn can_observe(&self) -> Result<(), Fault>;
 
-    /// The process that made this host.
+    /// Identifies the process that created this host.
     fn origin(&self) -> Origin;
 
-    /// The table of descriptor numbers of the kernel behind this host: which port holds which number. All
-    /// ports on one kernel in one process share one table.
+    /// Returns the table that says which port holds which descriptor number of this kernel.
+    ///
+    /// All ports on one kernel in one process share one table.
     fn descriptors(&self) -> &Descriptors;
 }
 
-/// Tells a process from those that are forked from it.
+/// Distinguishes a process from its forked children.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Origin {
-    /// A word in memory that has another value in a forked child, and the value that it had. Reading the
-    /// word tells.
+    /// A word in memory whose value differs in a forked child, and its value in this process.
+    /// Reading the word suffices.
     #[allow(dead_code, reason = "for systems that have forks")]
     Marked(&'static AtomicUsize, usize),
-    /// The process's number, for which the system is asked each time.
+    /// The process's id. Each test asks the system.
     #[cfg_attr(not(feature = "sim"), allow(dead_code, reason = "for the simulated kernel"))]
     Numbered(u32),
 }
 
 impl Origin {
-    /// The running process, by its number.
+    /// Identifies the current process by its id.
     #[cfg_attr(not(feature = "sim"), allow(dead_code, reason = "for the simulated kernel"))]
     pub(crate) fn by_number() -> Self {
         Self::Numbered(std::process::id())
     }
 
-    /// Whether the running process is a forked child of this one.
+    /// Whether the current process is a forked child of this one.
     #[inline]
     pub(crate) fn is_left(self) -> bool {
         match self {

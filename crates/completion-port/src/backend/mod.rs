@@ -1,10 +1,11 @@
-//! The contract between the engine and a system, in six traits: [`Reactor`] watches descriptors, [`Sockets`] tries operations
-//! on them, [`Files`] reads cached bytes, [`Submit`] performs what would block, [`Thread`] parks threads and tells whether
-//! they sleep, and [`Host`] has the clock and the process. Each item says what must hold.
+//! The contract between the engine and a system, in six traits: [`Reactor`] watches descriptors,
+//! [`Sockets`] tries operations on them, [`Files`] reads cached bytes, [`Submit`] performs what
+//! would block, [`Thread`] parks threads and reports whether they sleep, and [`Host`] has the clock
+//! and the process. Each item states its requirements.
 //!
-//! A back end only translates: requests to system calls, results to facts. It takes no decision about
-//! packets, keys or threads. The traits name no type of any system, so that the engine can be run on the
-//! simulated kernel and under a model checker.
+//! A back end only translates: requests to system calls, results to facts. It decides nothing about
+//! packets, keys or threads. The traits name no type of any system, so that the engine can run on
+//! the simulated kernel and under a model checker.
 //!
 //! [`Submit`]: request::Submit
 //! [`Thread`]: thread::Thread
@@ -21,7 +22,7 @@ use host::Host;
 use reactor::Reactor;
 use sockets::Sockets;
 
-/// A system, as the engine holds it: one object, behind one pointer, that is all of these.
+/// A system as the engine sees it: one object, behind one pointer, that implements all of these.
 pub(crate) trait Backend: Reactor + Sockets + Files + Host {}
 
 impl<S: Reactor + Sockets + Files + Host> Backend for S {}

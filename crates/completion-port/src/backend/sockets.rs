@@ -1,10 +1,10 @@
-//! What a port asks of a system about operations on sockets: to try one at this moment. No call here ever
-//! waits.
+//! What a port needs from a system for socket operations: to try one now. No call here ever waits.
 //!
-//! The port decides when something is tried. A [`Sockets`] translates one attempt into system calls, and
-//! their results into an [`SocketAttempt`]. A call that a signal ended is repeated.
+//! The port decides when to try an operation. A [`Sockets`] translates one attempt into system
+//! calls, and their results into a [`SocketAttempt`]. It repeats calls that a signal interrupts.
 //!
-//! Where a system completes operations by itself, the port submits those that would block as requests.
+//! Where a system completes operations on its own, the port submits those that would block as
+//! requests.
 
 use std::mem::MaybeUninit;
 
@@ -14,28 +14,28 @@ use crate::types::error::Fault;
 use crate::types::source::Descriptor;
 use crate::types::source::OwnedSource;
 
-/// The most parts of a list that one receive or send looks at, those without bytes not counted.
+/// The most parts of a list that one receive or send uses. Parts without bytes do not count.
 pub(crate) const PARTS: usize = 1024;
 
-/// What an attempt has come to.
+/// The result of an attempt.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SocketAttempt<T> {
     /// The operation is done.
     Done(T),
-    /// It would have to wait. The next attempt is worth while after an edge of the operation's direction that
-    /// comes later than this attempt began: OUT for a connect and a send, IN for the others. An end or an
-    /// error counts for both.
+    /// It would block. The next attempt is worthwhile after an edge of the operation's direction
+    /// that comes later than the start of this attempt. The direction is OUT for a connect or a
+    /// send, and IN for the others. An end or an error counts for both.
     Blocked,
     /// It would block, and the system can complete it: the port submits it as a [`SocketRequest`].
     ///
     /// [`SocketRequest`]: super::request::SocketRequest
     #[allow(dead_code, reason = "for systems that complete operations by themselves")]
     NeedsSystem,
-    /// It would have to wait for what no edge tells of: a descriptor, memory, room in the queue of a listener
-    /// or of a receiver of `AF_UNIX`. Nothing is lost by that. It is to be tried again when some time has
-    /// passed.
+    /// It needs something that no edge reports: a descriptor, memory, or room in the queue of a
+    /// listener or an `AF_UNIX` receiver. Nothing is lost. The port retries it after some time.
     OutOfResources,
-    /// It has used its share of the thread's time and can continue: it does so when other operations have had theirs.
+    /// It has used up its share of the thread's time. The port continues it after other operations
+    /// have had theirs.
     Yielded,
     /// It has failed.
     Failed(Fault),
@@ -61,38 +61,39 @@ impl<T> SocketAttempt<T> {
     }
 }
 
-/// What an operation that is done has left behind.
+/// What the operation is known to have left in the socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rest {
     Unknown,
-    /// Nothing but perhaps an end or an error.
+    /// Nothing, except perhaps an end or an error.
     Nothing,
 }
 
-/// What a receive has brought.
+/// The result of a receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Received {
-    /// How many bytes were put into the buffer, from its beginning. 0 at the end of a stream.
+    /// How many bytes were stored in the buffer, from its start. 0 at the end of a stream.
     pub(crate) len: usize,
-    /// A datagram was longer than the buffer; the rest of it is gone.
+    /// A datagram was longer than the buffer; the rest of it is lost.
     pub(crate) is_cut: bool,
 }
 
-/// How a socket carries bytes, as far as a receive depends on it. It stays the same for as long as the
-/// socket is open.
+/// How a socket carries bytes, where a receive depends on it. Never changes while the socket is
+/// open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Transport {
-    /// In datagrams or records, or the system does not tell. What a receive has no room for is gone.
+    /// In datagrams or records, or the system does not report it. A receive loses whatever does not
+    /// fit.
     Messages = 0,
     /// As a stream.
     Stream = 1,
-    /// As a stream, and a receive that brings fewer bytes than there was room for has left nothing behind
-    /// but an end, an error or an urgent mark: TCP.
+    /// As a stream, where a receive that returns fewer bytes than there was room for has left only
+    /// an end, an error or an urgent mark: TCP.
     DrainedStream = 2,
 }
 
 impl Transport {
-    /// The one with this number.
+    /// Returns the variant with this number.
     pub(crate) fn of(number: u8) -> Self {
         match number {
             0 => Self::Messages,
@@ -101,12 +102,12 @@ impl Transport {
         }
     }
 
-    /// Whether no receive ever cuts anything off.
+    /// Whether receives never cut anything off.
     pub(crate) fn is_stream(self) -> bool {
         self != Self::Messages
     }
 
-    /// Whether a receive that brings fewer bytes than there was room for has left no data behind.
+    /// Whether a receive that returns fewer bytes than there was room for has left no data.
     pub(crate) fn is_drained_by_short_receive(self) -> bool {
         self == Self::DrainedStream
     }
@@ -141,7 +142,8 @@ pub(crate) struct SocketTarget {
     pub(crate) is_cut: bool,
     /// The accepted connection. It is non-blocking, and other programs do not inherit it.
     pub(crate) connection: Option<OwnedSource>,
-    /// The system has not started the operation. The port retries it, and waits for an edge if necessary.
+    /// The system has not started the operation. The port retries it, and if necessary waits for an
+    /// edge.
     pub(crate) is_declined: bool,
 }
 
@@ -155,50 +157,66 @@ impl SocketTarget {
     }
 }
 
-/// Sockets of one kernel. Any thread may call it at any time.
+/// Sockets of one kernel. Any thread may call these methods at any time.
 ///
-/// A number that names no socket is refused with an [`SocketAttempt::Failed`], and so is an address of another
-/// kernel ([`ErrorKind::WrongKernel`](crate::types::error::ErrorKind::WrongKernel)).
+/// If the number names no socket, or the address belongs to another kernel, the result is
+/// [`SocketAttempt::Failed`]. The kind in the latter case is
+/// [`ErrorKind::WrongKernel`](crate::types::error::ErrorKind::WrongKernel).
 pub(crate) trait Sockets: Send + Sync {
-    /// From now on no accept and no connect of the socket waits: it is asked for before the first of either.
-    /// The other calls here never wait, whatever was set.
+    /// Makes sure that no accept and no connect of the socket blocks from now on.
+    ///
+    /// The port calls it before the first accept or connect. The other calls here never block,
+    /// whatever mode was set.
     fn make_nonblocking(&self, descriptor: Descriptor) -> Result<(), Fault>;
 
-    /// How the socket carries bytes. The answer may be kept.
+    /// Returns how the socket carries bytes. The answer may be kept.
     fn transport(&self, descriptor: Descriptor) -> Transport;
 
-    /// A new stream socket that can be connected to `address`. It does not wait, and is closed in programs
-    /// that the process executes.
+    /// Opens a stream socket that can be connected to `address`.
+    ///
+    /// It is non-blocking, and closed in programs that the process executes.
     fn open_stream(&self, address: &Address) -> Result<OwnedSource, Fault>;
 
-    /// Takes a connection from a listener's queue, which is not inherited by other programs and does not
-    /// wait; and the address of its peer, where it has one that an [`Address`] can say. A connection of which
-    /// the system says that it was given up while it stood in the queue is passed over. Some systems, Linux
-    /// among them, hand it out all the same: then the first receive on it fails.
+    /// Takes a connection from a listener's queue, and the address of its peer if available.
+    ///
+    /// The connection is non-blocking, and other programs do not inherit it. The address is missing
+    /// if the peer has none that an [`Address`] can represent.
+    ///
+    /// Skips a connection that the system reports as aborted in the queue. Some systems, Linux
+    /// among them, return it anyway; then the first receive on it fails.
     fn accept(&self, descriptor: Descriptor) -> SocketAttempt<(OwnedSource, Option<Address>)>;
 
-    /// Begins to connect. [`SocketAttempt::Blocked`] if that is under way: after the next edge
-    /// [`Sockets::end_connect`] tells. A datagram socket is connected at once.
+    /// Starts to connect.
     ///
-    /// A stream that is connected already is refused, and so is one with an earlier connect under way: neither counts as
-    /// this one. Where an earlier one has failed, and nothing has asked for its outcome, the system may tell that first.
+    /// Returns [`SocketAttempt::Blocked`] if the connect is under way: after the next edge
+    /// [`Sockets::end_connect`] returns its result. A datagram socket is connected immediately.
+    ///
+    /// Fails for a stream that is already connected, or that has an earlier connect under way:
+    /// neither counts as this one. If an earlier connect has failed, and nothing has asked for its
+    /// result, the system may report that first.
     fn begin_connect(&self, descriptor: Descriptor, address: &Address) -> SocketAttempt<()>;
 
-    /// What a connect that was under way has come to; [`SocketAttempt::Blocked`] while it still is. A failure is
-    /// told once. A stream that turns out to be connected to itself was refused.
+    /// Returns the result of a connect that was under way.
+    ///
+    /// [`SocketAttempt::Blocked`] while it still is. A failure is reported once. A stream that
+    /// turns out to be connected to itself counts as refused.
     fn end_connect(&self, descriptor: Descriptor) -> SocketAttempt<()>;
 
-    /// Gives up a connect for which [`Sockets::begin_connect`] has said [`SocketAttempt::Blocked`], whether it is still under
-    /// way or has come to an end: the socket is not connected afterwards, and can be connected again. False: the system
-    /// has no call for that, and the connect continues.
+    /// Aborts a connect for which [`Sockets::begin_connect`] returned [`SocketAttempt::Blocked`].
+    ///
+    /// The connect may still be under way or have ended. Afterwards the socket is not connected,
+    /// and can be connected again. False: the system has no call for that, and the connect
+    /// continues.
     fn abandon_connect(&self, descriptor: Descriptor) -> bool;
 
-    /// Receives into `room`, part after part, at most one datagram. If there is no room at all, this is done
-    /// as soon as something could be received, the end of a stream included, and takes nothing but an error.
+    /// Receives into `room`, part after part, at most one datagram.
     ///
-    /// The socket carries bytes as `transport` says, which is [`Sockets::transport`]'s answer;
-    /// [`Transport::Messages`] is true of every socket, and costs more. Of more than [`PARTS`] parts a stream
-    /// fills the first ones, and messages are refused.
+    /// If there is no room at all, the receive is done as soon as anything can be received,
+    /// including the end of a stream. It then consumes nothing except an error.
+    ///
+    /// `transport` is the answer of [`Sockets::transport`]. [`Transport::Messages`] is correct for
+    /// every socket, but costs more. If there are more than [`PARTS`] parts, a stream fills the
+    /// first ones, and messages are refused.
     fn receive(
         &self,
         descriptor: Descriptor,
@@ -206,23 +224,29 @@ pub(crate) trait Sockets: Send + Sync {
         room: &mut [&mut [MaybeUninit<u8>]],
     ) -> SocketAttempt<Received>;
 
-    /// The same, and the sender's address, if it has one that an [`Address`] can say.
+    /// Receives like [`Sockets::receive`], and returns the sender's address.
+    ///
+    /// The address is missing if the sender has none that an [`Address`] can represent.
     fn receive_from(
         &self,
         descriptor: Descriptor,
         room: &mut [&mut [MaybeUninit<u8>]],
     ) -> SocketAttempt<(Received, Option<Address>)>;
 
-    /// Whether the program has shut the reading half, though an accept or a receive that finds nothing would have to wait
-    /// ([`SocketAttempt::Blocked`]): so do listeners of `AF_UNIX` and sockets for datagrams on Linux, where only a call that waits
-    /// ends by that. False where such an attempt tells by itself.
+    /// Whether the program has shut down the reading half, where an attempt does not report that.
+    ///
+    /// On Linux this concerns `AF_UNIX` listeners and datagram sockets: an accept or a receive that
+    /// finds nothing returns [`SocketAttempt::Blocked`], since shutting down ends only calls that
+    /// block. False where an attempt reports it.
     fn has_shut_reading(&self, descriptor: Descriptor) -> bool;
 
-    /// Sends `parts`, or as much of them as there is room for, to `address` or the socket's peer. Raises no
-    /// signal. A datagram is sent as a whole or not at all. Without any byte, a datagram socket sends an empty
-    /// datagram, and a stream does nothing.
+    /// Sends `parts`, or as much as there is room for, to `address` or the socket's peer.
     ///
-    /// Of more than [`PARTS`] parts a stream sends some of the first ones, and messages are refused.
+    /// Raises no signal. Sends a datagram completely or not at all. Without any bytes, a datagram
+    /// socket sends an empty datagram, and a stream does nothing.
+    ///
+    /// If there are more than [`PARTS`] parts, a stream sends some of the first ones, and messages
+    /// are refused.
     fn send(
         &self,
         descriptor: Descriptor,
@@ -230,7 +254,9 @@ pub(crate) trait Sockets: Send + Sync {
         address: Option<&Address>,
     ) -> SocketAttempt<usize>;
 
-    /// Performs the operations whose attempts returned [`SocketAttempt::NeedsSystem`]. `None` if no attempt does.
+    /// Returns what performs operations whose attempts returned [`SocketAttempt::NeedsSystem`].
+    ///
+    /// `None` if attempts never return that.
     fn socket_requests(&self) -> Option<&dyn Submit<SocketTarget>> {
         None
     }

@@ -1,4 +1,4 @@
-//! What every part of the engine reads: the system, the slots and cells, the phase.
+//! What every layer of the engine reads: the system, the slots and cells, the phase.
 
 use std::fmt;
 use std::sync::atomic::Ordering::SeqCst;
@@ -32,7 +32,7 @@ pub(crate) fn name_parts(name: Name) -> (u32, u32) {
     (name as u32, (name >> GENERATION) as u32)
 }
 
-/// A registration's name as it is shown.
+/// Formats a registration's name.
 pub(crate) struct Shown(pub(crate) Name);
 
 impl fmt::Debug for Shown {
@@ -42,19 +42,19 @@ impl fmt::Debug for Shown {
     }
 }
 
-/// Where counters of 32 bits begin: shortly before they wrap, as the kernel's own clock does. So
-/// every run tests the wrap.
+/// The start of 32-bit counters: shortly before they wrap, as in the kernel's own clock. So every
+/// run tests the wrap.
 pub(super) const BEGIN: u32 = 0_u32.wrapping_sub(10 * SAMPLED);
 
-/// Whether the port takes work.
+/// Whether the port accepts work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PortPhase {
     Open = 0,
-    /// Every registration is being removed; over once none is left.
+    /// Every registration is being removed. The port ends once none is left.
     ShuttingDown = 1,
-    /// Over once the queue is empty.
+    /// The port ends once the queue is empty.
     Closed = 2,
-    /// Over, whatever is left.
+    /// The port has ended, whatever is still queued.
     Abandoned = 3,
 }
 
@@ -62,19 +62,20 @@ pub(super) enum PortPhase {
 #[repr(C)]
 pub(crate) struct Context {
     origin: Origin,
-    /// The phase, for threads that do not have the lock.
+    /// The phase, for threads without the lock.
     phase: AtomicU8,
     nodes: Nodes,
     /// The port's number in the table of descriptors.
     number: u64,
     limit: usize,
-    /// The reactor is one-shot: a registration is armed by asking the kernel, whose answer is an edge.
+    /// Whether the reactor is one-shot: a registration is armed by asking the kernel, whose answer
+    /// is an edge.
     is_one_shot: bool,
     detection: BlockDetection,
     backend: Box<dyn Backend>,
 }
 
-/// The facts that hold for as long as the port lives.
+/// What stays the same while the port lives.
 impl Context {
     pub(super) fn new(
         number: u64,
@@ -103,7 +104,7 @@ impl Context {
         self.detection
     }
 
-    /// Whether this process is a forked child of the one that made the port.
+    /// Whether this process is a forked child of the one that created the port.
     #[inline]
     pub(crate) fn forked(&self) -> bool {
         self.origin.is_left()
@@ -114,26 +115,30 @@ impl Context {
         &*self.backend
     }
 
-    /// The port's number in the table of descriptors.
+    /// Returns the port's number in the table of descriptors.
     #[inline]
     pub(super) fn number(&self) -> u64 {
         self.number
     }
 
-    /// Whether the reactor is one-shot: a registration is armed by asking the kernel, whose answer is an edge.
+    /// Whether the reactor is one-shot.
+    ///
+    /// A registration is then armed by asking the kernel, whose answer is an edge.
     #[inline]
     pub(super) fn is_one_shot(&self) -> bool {
         self.is_one_shot
     }
 
-    /// Where what tells one use of a thing from the next one begins. It differs from port to port, so that a name used
-    /// at the wrong port is hardly ever valid there.
+    /// Returns where the counters begin that tell the uses of a slot or an op index apart.
+    ///
+    /// This differs from port to port, so that a name used at the wrong port is hardly ever valid
+    /// there.
     #[allow(clippy::cast_possible_truncation, reason = "the lower half is as good as any")]
     pub(crate) fn of_this_port(&self) -> u32 {
         (self.number as u32).wrapping_mul(0x9e37_79b9)
     }
 
-    /// The generation that slots begin with.
+    /// Returns the generation that slots begin with.
     pub(crate) fn first_generation(&self) -> u32 {
         self.of_this_port() % GENERATIONS
     }
@@ -141,7 +146,7 @@ impl Context {
 
 /// The phase, and the calls that it refuses.
 impl Context {
-    /// The phase at this moment.
+    /// Returns the current phase.
     #[inline]
     pub(super) fn phase(&self) -> PortPhase {
         match self.phase.load(SeqCst) {
@@ -152,7 +157,7 @@ impl Context {
         }
     }
 
-    /// Sets the phase for threads that do not have the lock. The caller has the lock.
+    /// Sets the phase for threads without the lock. The caller holds the lock.
     pub(super) fn set_phase(&self, phase: PortPhase) {
         self.phase.store(phase as u8, SeqCst);
     }
@@ -175,7 +180,7 @@ impl Context {
     }
 }
 
-/// Slots and records.
+/// Slots and op indexes.
 impl Context {
     #[inline]
     pub(super) fn nodes(&self) -> &Nodes {
@@ -187,7 +192,9 @@ impl Context {
         self.nodes.slot(index)
     }
 
-    /// The name that the operation of this record has, or will have: the record, and how often it was used before.
+    /// Returns the name that the current or next operation of this op index has.
+    ///
+    /// It consists of the op index and how often that was used before.
     #[inline]
     pub(crate) fn operation_of(&self, op_index: u32) -> u64 {
         u64::from(self.nodes.op_index(op_index).uses()) << 32 | u64::from(op_index)
@@ -200,9 +207,9 @@ impl Context {
     }
 }
 
-/// What the system says of a descriptor.
+/// What the system reports about a descriptor.
 impl Context {
-    /// How the socket carries bytes that an operation is tried on.
+    /// Returns how the socket that an operation is tried on carries bytes.
     #[inline]
     pub(crate) fn transport(&self, entry: &OpEntry, descriptor: Descriptor) -> Transport {
         let ask = || self.backend().transport(descriptor) as u8;
@@ -210,14 +217,15 @@ impl Context {
     }
 }
 
-/// What a subscriber hears. None of these may be called under the lock.
+/// Events for a subscriber. None of these may be called under the lock.
 impl Context {
-    /// A token was rearmed.
+    /// Reports that a token was rearmed.
     #[cold]
     #[inline(never)]
     pub(crate) fn tell_enabled(&self, name: Name, mode: Mode) {
         let _ = (name, mode);
-        // The timer of an arming with a deadline may still have to be set.
+        // A panic of the subscriber stops here: the caller may still have to set the timer of a
+        // deadline.
         trace_caught!(
             TRACE,
             port = self.number,
@@ -227,15 +235,16 @@ impl Context {
         );
     }
 
-    /// A thread has come to a packet of the slot with this number, which it holds.
+    /// Reports a packet of the slot with this index, which the calling thread holds.
     #[cold]
     #[inline(never)]
     pub(crate) fn tell_reported(&self, index: u32, events: Events) {
         self.tell_named(name_of(index, self.slot(index).word().generation()), events);
     }
 
-    /// A thread has come to a packet of this registration. Whatever a subscriber does, the packet goes to
-    /// the caller.
+    /// Reports a packet of this registration.
+    ///
+    /// Whatever the subscriber does, the packet goes to the caller.
     #[cold]
     #[inline(never)]
     pub(crate) fn tell_named(&self, name: Name, events: Events) {
@@ -250,7 +259,7 @@ impl Context {
         );
     }
 
-    /// A call was refused, and what it was given is its caller's again.
+    /// Reports that a call has failed and its caller gets the arguments back.
     #[cfg_attr(feature = "tracing", cold, inline(never))]
     #[cfg_attr(not(feature = "tracing"), inline)]
     pub(crate) fn tell_refused(
@@ -260,7 +269,7 @@ impl Context {
         descriptor: Option<Descriptor>,
     ) {
         let _ = (error, registration, descriptor);
-        // In a forked child a subscriber may wait for a thread that is not there.
+        // In a forked child a subscriber may wait for a thread that does not exist there.
         #[cfg(feature = "tracing")]
         if !self.forked() {
             trace_caught!(
@@ -275,8 +284,9 @@ impl Context {
         }
     }
 
-    /// A registration ends by a call. Whatever a subscriber does, the call goes on: its caller may have
-    /// been made the owner of a key.
+    /// Reports that a call ends a registration.
+    ///
+    /// Whatever the subscriber does, the call continues: its caller may now own a key.
     #[cfg_attr(feature = "tracing", cold, inline(never))]
     #[cfg_attr(not(feature = "tracing"), inline)]
     pub(super) fn tell_removed(&self, name: Name, descriptor: Descriptor) {
@@ -290,8 +300,9 @@ impl Context {
         );
     }
 
-    /// An operation is about to be started, by the token of a registration or by its name: `completed` follows, or
-    /// `refused`.
+    /// Reports that an operation is about to start.
+    ///
+    /// A token starts it, or the name of its registration. `completed` follows, or `refused`.
     #[cold]
     #[inline(never)]
     pub(crate) fn tell_started(&self, registration: Name, call: Call) {
@@ -305,8 +316,9 @@ impl Context {
         );
     }
 
-    /// A thread has come to the packet of an operation, or has done it at once. Whatever a subscriber does, the packet
-    /// or the outcome goes to the caller.
+    /// Reports that an operation has completed: its packet was taken, or it was done immediately.
+    ///
+    /// Whatever the subscriber does, the packet or the result goes to the caller.
     #[cold]
     #[inline(never)]
     pub(crate) fn tell_completed(&self, registration: Name, call: Call, error: Option<Error>) {
@@ -321,7 +333,9 @@ impl Context {
         );
     }
 
-    /// A thread was woken. The lock must not be held: a subscriber hears of it.
+    /// Reports that a thread was woken.
+    ///
+    /// The lock must not be held, since a subscriber may be called.
     #[cold]
     #[inline(never)]
     pub(super) fn tell_woken(&self, worker: WorkerNumber, in_kernel: bool) {
@@ -329,7 +343,9 @@ impl Context {
         trace_caught!(TRACE, port = self.number, worker, in_kernel, "woken");
     }
 
-    /// These threads were found asleep. The lock must not be held: a subscriber hears of it.
+    /// Reports that these threads were found asleep.
+    ///
+    /// The lock must not be held, since a subscriber may be called.
     pub(super) fn tell_found(&self, found: Vec<WorkerNumber>) {
         for worker in found {
             let _ = worker;

@@ -1,11 +1,11 @@
-//! How a port is shown.
+//! The debug output of a port.
 
 use std::fmt;
 
 use super::Engine;
 
 impl fmt::Debug for Engine {
-    /// Slots, seats and queues, for hunting stalls.
+    /// Shows slots, workers and queues, for debugging stalls.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.forked() {
             return f.write_str("Port of the parent process");

@@ -1,4 +1,4 @@
-//! Arming that may find a registration at its end: its operations end with it.
+//! Arming that may find that a registration has ended, and then ends its operations too.
 
 use std::sync::Arc;
 
@@ -12,9 +12,11 @@ use crate::types::error::{Call, Error};
 use crate::types::interest::{Interest, Mode};
 
 impl Engine {
-    /// The token of a held registration gives its key back, to be armed with `mode` or parked (`None`).
+    /// Takes the key back from the token of a held registration, and arms it with `mode` or parks
+    /// it.
     ///
-    /// If it is refused, the key is the caller's again, and the registration has ended.
+    /// It is parked if `mode` is `None`. On failure the caller gets the key back, and the
+    /// registration has ended.
     pub(crate) fn put_back(
         &self,
         call: Call,
@@ -24,13 +26,13 @@ impl Engine {
         worker: impl FnOnce() -> Option<Arc<Worker>>,
     ) -> Result<(), Error> {
         if self.phase() == PortPhase::ShuttingDown && !self.forked() {
-            // The sweep has not come to this registration yet, so it is removed here.
+            // The sweep has not reached this registration yet, so it is removed here.
             let _ = self.remove(name);
         }
         Registry::put_back(self, call, slot, name, terms, worker)
     }
 
-    /// Enables a registration by its name.
+    /// Enables the registration with this name.
     pub(crate) fn enable(
         &self,
         name: Name,
@@ -45,7 +47,7 @@ impl Engine {
         self.enable_watched(slot, name, mode, drained, worker)
     }
 
-    /// Has a registration report more than its filter says, once, whatever state it is in.
+    /// Requests one extra report from a registration, whatever state it is in.
     pub(crate) fn enable_also(
         &self,
         name: Name,
@@ -53,8 +55,8 @@ impl Engine {
         worker: impl FnOnce() -> Option<Arc<Worker>>,
     ) -> Result<(), Error> {
         let slot = self.may_enable_also(name)?;
-        // Also for a token that is out: its return may be the short way to the handler's own filter, and asks
-        // the kernel for nothing else.
+        // Needed even while a handler has the token: the token may be returned the short way, with
+        // the handler's own filter, which does not ask the kernel for anything else.
         if !self.watch(slot, name, interest) {
             self.retire(name);
         }

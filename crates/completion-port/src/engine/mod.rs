@@ -1,23 +1,23 @@
-//! The engine joins what the port knows (`state`) and what the system does (`sys`). It has the one
-//! loop in which threads wait.
+//! The engine connects the state of the port (`state`) with the system (`backend`, `sys`). It has
+//! the only loop in which threads wait.
 //!
-//! It knows neither the type of the keys nor that of the messages, only the numbers of the cells in
-//! which they lie; [`port`](crate::port) moves them in and out. Everything that threads share beside
-//! the slots' words is under one lock, which is never held while user code runs, while a thread
-//! sleeps, or while the kernel is asked about more than what holds at this moment.
+//! It does not know the types of keys and messages, only the indexes of the cells that hold them;
+//! [`port`](crate::port) moves them in and out. Everything that threads share, except the slots'
+//! words, is under one lock. The lock is never held while user code runs, while a thread sleeps, or
+//! during a kernel call that does more than report the current state.
 //!
-//! The engine is made of parts. Each part has its data to itself, and holds the one below it:
+//! The engine consists of layers. Each layer owns its data privately and contains the one below it:
 //!
 //! ```text
 //! Engine       waits, the end of registrations, and the end of the port
-//! Operations   the queues of operations, and what the back end has of them
+//! Operations   the queues of operations, and their requests to the back end
 //! Registry     the registrations: arming, checks, deadlines
-//! Workers      the threads: how they come and go, block, sleep, and are observed
+//! Workers      the threads: how they join and leave, block, sleep, and are observed
 //! Queue        the lock, packets on their way to a thread, timers
-//! Context      what every part reads: the system, the slots and cells, the phase
+//! Context      what every layer reads: the system, the slots and cells, the phase
 //! ```
 //!
-//! So calls go down only. What a part finds out that concerns one above it, it returns.
+//! So calls only go down. A layer returns whatever concerns a layer above it.
 
 mod context;
 mod debug;
@@ -54,7 +54,7 @@ pub(crate) use wait::{GoesOn, Scratch};
 pub(crate) use worker::{Tally, Worker};
 
 /// See the module's documentation. The fields that every packet needs come first, in as few cache
-/// lines as possible: after a system call each line has to be fetched anew.
+/// lines as possible: after a system call each line has to be fetched again.
 #[repr(C, align(64))]
 pub(crate) struct Engine {
     operations: Operations,
@@ -70,8 +70,9 @@ impl Deref for Engine {
 }
 
 impl Engine {
-    /// A port's engine, which lets `limit` threads run at once. Refused if `detection` is not to be
-    /// had here.
+    /// Creates a port's engine, which lets `limit` threads run at a time.
+    ///
+    /// Fails if `detection` is not available here.
     pub(crate) fn new(
         limit: usize,
         detection: BlockDetection,

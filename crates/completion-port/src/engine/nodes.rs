@@ -23,24 +23,24 @@ impl Nodes {
         self.slots.at(index)
     }
 
-    /// The slot, if it was ever used.
+    /// Returns the slot, if it was ever used.
     #[inline]
     pub(super) fn find_slot(&self, index: u32) -> Option<&Slot> {
         self.slots.find(index)
     }
 
-    /// Makes sure that there is such a slot. False if there is no memory.
+    /// Makes sure that this slot exists. False if there is no memory.
     pub(super) fn reserve_slot(&self, index: u32) -> bool {
         self.slots.reserve(index)
     }
 
-    /// The link of a posted message.
+    /// Returns the link of a posted message.
     #[inline]
     pub(super) fn post(&self, cell: u32) -> &AtomicU32 {
         self.posts.at(cell)
     }
 
-    /// The same as [`Nodes::reserve_slot`] for a message.
+    /// Like [`Nodes::reserve_slot`], for a message.
     pub(super) fn reserve_post(&self, cell: u32) -> bool {
         self.posts.reserve(cell)
     }
@@ -50,12 +50,12 @@ impl Nodes {
         self.ops.at(op_index)
     }
 
-    /// The record, if it was ever used.
+    /// Returns the `Op`, if its index was ever used.
     pub(super) fn find_record(&self, op_index: u32) -> Option<&Op> {
         self.ops.find(op_index)
     }
 
-    /// The same as [`Nodes::reserve_slot`] for a record.
+    /// Like [`Nodes::reserve_slot`], for an op index.
     pub(super) fn reserve_record(&self, op_index: u32) -> bool {
         self.ops.reserve(op_index)
     }

@@ -1,4 +1,4 @@
-//! How a registration ends: by a call, by the table of descriptors, and when its key leaves the port.
+//! How a registration ends: by a call, by the descriptor table, and when its key leaves the port.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,17 +15,17 @@ use crate::types::error::{Call, Error, ErrorKind};
 use crate::types::source::Descriptor;
 
 impl Engine {
-    /// Ends a registration whose key the caller holds (by its token), and gives its slot up.
+    /// Ends a registration whose key the caller holds through its token, and frees the slot.
     pub(crate) fn end(&self, name: Name) {
         if self.forked() {
-            // In a forked child everything but the descriptors belongs to the parent, the locks
-            // too.
+            // In a forked child everything except the descriptors belongs to the parent, including
+            // the locks.
             return;
         }
         self.free(name);
     }
 
-    /// Gives up a slot whose node or key the caller owns. The registration has ended.
+    /// Frees a slot whose node or key the caller owns. The registration has ended.
     pub(crate) fn free(&self, name: Name) {
         let (index, _) = name_parts(name);
         let slot = self.slot(index);
@@ -37,7 +37,7 @@ impl Engine {
         trace!(DEBUG, port = self.number(), registration = ?super::Shown(name), descriptor, "ended");
     }
 
-    /// Removes a registration by its name: its last packet is on the way.
+    /// Removes the registration with this name. Its last packet follows.
     pub(crate) fn remove(&self, name: Name) -> Result<(), Error> {
         let (removal, descriptor) = self.mark_removed(name, false)?;
         let (index, _) = name_parts(name);
@@ -50,9 +50,10 @@ impl Engine {
         Ok(())
     }
 
-    /// Ends a registration by its name, without a packet. True if the key is in its cell and
-    /// belongs to the caller alone, which moves it out and calls [`Engine::free`]. Otherwise the
-    /// thread or token that owns the key or the node does so.
+    /// Ends the registration with this name, without a packet.
+    ///
+    /// True if the key is in its cell and belongs to the caller alone, which moves it out and calls
+    /// [`Engine::free`]. Otherwise the thread or token that owns the key or the node does so.
     pub(crate) fn forget(&self, name: Name) -> Result<bool, Error> {
         let (removal, descriptor) = self.mark_ended(name)?;
         if removal == Removal::Marked {
@@ -62,8 +63,9 @@ impl Engine {
         Ok(removal == Removal::Owned)
     }
 
-    /// Removes a registration by its name and waits until its key is in its cell and the caller's
-    /// alone, at most until `timeout` is over. The caller then moves the key out and calls
+    /// Removes the registration with this name, and waits at most `timeout` for its key.
+    ///
+    /// On success the key is in its cell and the caller's alone: the caller moves it out and calls
     /// [`Engine::free`].
     pub(crate) fn collect(&self, name: Name, timeout: Option<Duration>) -> Result<(), Error> {
         let (removal, descriptor) = self.mark_removed(name, true)?;
@@ -99,16 +101,16 @@ impl Engine {
             if let Some(outcome) = slot.collect(generation) {
                 break outcome.map_err(|refusal| failed(kind_of(refusal)));
             }
-            // Perhaps no thread will ever take a queued packet, so it is taken out of the queue
-            // here. The slot cannot be used anew under the lock, so the node is this
+            // Perhaps no thread will ever take a queued packet, so the node is taken out of the
+            // queue here. The slot cannot be reused while the port is locked, so the node is this
             // registration's.
             self.take_back_all(&mut hub);
-            // While operations have a share in the key, the last of them goes on with the removal.
+            // While operations have a share in the key, the last of them completes the removal.
             if !slot.word().is_lent() && hub.lists_mut().unlink(self.nodes(), index) {
                 break Ok(());
             }
-            // Any thread may take what was taken back, and perhaps none is looking: `depart` calls
-            // one.
+            // Any thread may take the packets that were taken back, and perhaps none is looking:
+            // `depart` wakes one.
             let notice = self.depart(&mut hub);
             let left = deadline.map(|deadline| deadline.since(self.backend().now()));
             if left == Some(Duration::ZERO) {
@@ -117,7 +119,7 @@ impl Engine {
             }
             drop(hub);
             self.notify(notice);
-            // If it was unparked meanwhile, it does not sleep.
+            // Returns immediately if another thread has unparked this one meanwhile.
             thread.park(left);
             hub = self.lock();
         };

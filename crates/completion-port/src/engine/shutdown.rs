@@ -11,21 +11,21 @@ use crate::state::queue::{OP, POSTED, cell_of};
 use crate::sync::fence;
 use crate::types::error::{Call, Error};
 
-/// What a dropped port still holds: the numbers of slots with a key, and of cells with a message.
+/// What a dropped port still holds: indexes of slots with a key, and of cells with a message.
 pub(crate) struct Remains {
     pub(crate) keys: Vec<u32>,
     pub(crate) messages: Vec<u32>,
-    /// Records of operations whose cells are not empty.
+    /// Op indexes whose cells are not empty.
     pub(crate) operations: Vec<u32>,
 }
 
 impl Engine {
-    /// Refuses new work; waits go on until the queue is empty.
+    /// Refuses new work; waits continue until the queue is empty.
     pub(crate) fn close(&self) {
         self.end_in(PortPhase::Closed);
     }
 
-    /// Refuses new work, and ends every wait at once.
+    /// Refuses new work, and ends every wait immediately.
     pub(crate) fn abandon(&self) {
         self.end_in(PortPhase::Abandoned);
     }
@@ -37,7 +37,7 @@ impl Engine {
         }
         let notice = self.leave_open(&mut hub, phase);
         if phase == PortPhase::Closed {
-            // Until all packets of operations are queued the waits go on.
+            // The waits continue until the packets of all operations are queued.
             hub.lists_mut().begin_await();
             let (slots, ops) = (hub.lists().highest_slot(), hub.lists().highest_record());
             drop(hub);
@@ -52,18 +52,22 @@ impl Engine {
         }
     }
 
-    /// Operations would wait for ever for peers that say nothing: they end, and their packets are queued.
-    /// The packets of those that are being tried, or have just ended, are awaited.
+    /// Cancels all operations, which would wait indefinitely for silent peers.
+    ///
+    /// Queues their packets. The waits continue for the packets of those that are being tried or
+    /// have just ended.
     fn cancel_everywhere(&self, slots: u32, ops: u32) {
-        // The port is closed, which was said under its lock. A thread that starts an operation looks for that under the
-        // lock of the registration's operation entry: either it sees it, or this thread sees the operation from here on. The slots
-        // and records beyond these numbers, and an operation entry that is not found, are taken under the port's lock, behind that
-        // word.
+        // The phase was set under the port's lock. A thread that starts an operation checks the
+        // phase under the lock of the registration's `OpEntry`. So either that thread sees that the
+        // port is closed, or this thread sees the operation from here on. Slots, op indexes and
+        // entries that are not visited here are allocated under the port's lock, after the phase
+        // was set.
         for entry in (0..slots).filter_map(|index| self.entry(index)) {
             drop(entry.lock());
         }
-        // The thread that starts a lone one has no lock. It looks behind the exchange that puts the operation in flight: either
-        // it sees that the port is closed, or this thread sees the operation from here on.
+        // A lone operation starts without a lock. Its thread checks the phase after the exchange
+        // that makes the operation pending. So either that thread sees that the port is closed, or
+        // this thread sees the operation from here on.
         fence(SeqCst);
         for op_index in 0..ops {
             self.await_packet(self.nodes().op_index(op_index));
@@ -74,15 +78,16 @@ impl Engine {
         }
     }
 
-    /// Has the waits of the closed port go on until the packet of this operation is taken, if a thread may be about to
-    /// queue it.
+    /// Makes the waits of the closed port continue until the packet of this operation is taken.
+    ///
+    /// Does so only if a thread may be about to queue that packet.
     fn await_packet(&self, op: &Op) {
         while op.is_in_flight() {
             let index = op.slot();
             let mut hub = self.lock();
             let Some(entry) = self.entry(index) else { return };
             let mut queues = entry.lock();
-            // It may have been another operation.
+            // Otherwise the op index was reused for another registration: try again.
             if op.slot() == index {
                 let uses = op.uses();
                 if op.is_lone() || self.slot(index).word().is_lone() {
@@ -97,24 +102,27 @@ impl Engine {
         }
     }
 
-    /// The same for an operation that may be lone, and may complete meanwhile.
+    /// Like `await_packet`, for an operation that may be lone and may complete meanwhile.
     fn await_alone(&self, index: u32, op: &Op, uses: u32) -> bool {
         if !op.start_awaiting() {
             return false;
         }
-        // The thread that completes it tells the slot, and then looks whether it was awaited. If that comes after this claim
-        // it sees the word above.
+        // The thread that completes the operation changes the slot's word and then calls
+        // `stop_awaiting`. If its change follows this `touch`, it sees that the packet is awaited.
         let slot = self.slot(index);
         slot.touch();
         if slot.word().is_lone() && op.uses() == uses {
             return true;
         }
-        // Otherwise this thread takes the word back, unless the other one has seen it by then.
+        // Otherwise this thread withdraws the mark, unless the other thread has seen it by then.
         !op.stop_awaiting()
     }
 
-    /// The port is open no longer. What is due by now is queued still, though no thread has looked since: all of
-    /// it in one hold of the lock, however much that is, since nothing is queued from this moment on.
+    /// Ends the open phase.
+    ///
+    /// Packets that are due by now are still queued, though no thread has checked since. All of
+    /// them are queued in one hold of the lock, however many there are, since nothing is queued
+    /// after this.
     fn leave_open(&self, hub: &mut Hub, phase: PortPhase) -> Option<Notice> {
         let mut notice = None;
         if hub.schedule().has_timers() && phase != PortPhase::Abandoned {
@@ -128,7 +136,7 @@ impl Engine {
         notice
     }
 
-    /// Refuses new work and removes every registration; waits go on until none is left.
+    /// Refuses new work and removes every registration; waits continue until none is left.
     pub(crate) fn shut_down(&self) -> Result<(), Error> {
         self.check_usable(Call::Shutdown)?;
         let mut hub = self.lock();
@@ -146,7 +154,7 @@ impl Engine {
             let Some(slot) = self.nodes().find_slot(index) else { continue };
             let word = slot.word();
             if word.is_live() {
-                // If the registration has ended or is being removed, there is nothing to do.
+                // There is nothing to do if the registration has ended or is being removed.
                 let _ = self.remove(name_of(index, word.generation()));
             }
         }
@@ -154,12 +162,11 @@ impl Engine {
         Ok(())
     }
 
-    /// The port is dropped: forgets every descriptor, and tells which slots and cells still hold a
-    /// key or a message that is to be dropped.
+    /// Forgets every descriptor of a port that is dropped. Returns the keys and messages to drop.
     pub(crate) fn dismantle(&self) -> Remains {
         let mut remains =
             Remains { keys: Vec::new(), messages: Vec::new(), operations: Vec::new() };
-        // In a forked child the lock may never be given up: the thread that had it is not there.
+        // In a forked child the lock may never be released: the thread that held it does not exist.
         let forked = self.forked();
         let hub = if forked { self.try_lock() } else { Some(self.lock()) };
         if let Some(mut hub) = hub {
@@ -178,7 +185,8 @@ impl Engine {
         }
         for op_index in 0.. {
             let Some(op) = self.nodes().find_record(op_index) else { break };
-            // What another thread of the parent was just moving to or from its back end is forgotten in a child.
+            // A file operation is leaked in a forked child: another thread of the parent may have
+            // been moving it to or from the back end.
             if op.is_in_flight() && !(forked && self.is_file(op.slot())) {
                 remains.operations.push(op_index);
                 let reason = op.cancelled().unwrap_or(EndReason::Cancelled);
@@ -187,7 +195,8 @@ impl Engine {
                 }
             }
             if op.is_submitted() && !forked {
-                // Before the keys are dropped: a system may let a send go on behind the closing of its socket.
+                // Before the keys are dropped: a system may continue a send after its socket is
+                // closed.
                 drop(self.cancel_socket_request(op_index));
             }
         }

@@ -10,10 +10,10 @@ use crate::state::queue::{NIL, Node};
 use crate::state::schedule::{SAMPLED, Schedule, WorkerNumber};
 use crate::sync::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 
-/// How many messages a thread puts in front of what it has left, before the other packets have their turn.
+/// How many messages a thread may put in front of its chain before other packets get their turn.
 const MOST_NEXT: u32 = 64;
 
-/// Packets that a seat has taken, by kind.
+/// The packets that a worker has taken, by kind.
 #[derive(Debug, Default)]
 struct Counts {
     ready: AtomicU64,
@@ -33,7 +33,7 @@ pub(super) enum PacketKind {
     Done,
 }
 
-/// The same as plain numbers.
+/// The counts as plain numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) ready: u64,
@@ -44,7 +44,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Adds what the thread of `worker` has taken.
+    /// Adds the packets that `worker` has taken.
     pub(super) fn add(&mut self, worker: &Worker) {
         let Counts { ready, notified, posted, removed, done } = &worker.counts;
         self.ready += ready.load(Relaxed);
@@ -55,7 +55,7 @@ impl Tally {
     }
 }
 
-/// Cells of posted messages, or records of operations, that a thread has emptied: a chain of their numbers. Only that
+/// A chain of cells of posted messages, or of op indexes, that a thread has emptied. Only that
 /// thread touches it.
 #[derive(Debug)]
 pub(super) struct Emptied {
@@ -69,7 +69,7 @@ impl Emptied {
         Self { first: AtomicU32::new(NIL), last: AtomicU32::new(NIL), count: AtomicU32::new(0) }
     }
 
-    /// Puts a cell in front, which has this link.
+    /// Adds a cell, whose link this is, at the front.
     #[inline]
     pub(super) fn push(&self, cell: u32, link: &AtomicU32) {
         let first = self.first.load(Relaxed);
@@ -81,7 +81,7 @@ impl Emptied {
         self.count.store(self.count.load(Relaxed) + 1, Relaxed);
     }
 
-    /// Takes the one in front, if there is one. `link` tells the link of a cell.
+    /// Takes the cell at the front, if there is one. `link` returns the link of a cell.
     #[inline]
     pub(super) fn pop<'l>(&self, link: impl FnOnce(u32) -> &'l AtomicU32) -> Option<u32> {
         let first = self.first.load(Relaxed);
@@ -98,7 +98,7 @@ impl Emptied {
         self.count.load(Relaxed)
     }
 
-    /// Takes all of them, if there are any.
+    /// Takes all cells, if there are any.
     #[inline]
     pub(super) fn take(&self) -> Option<Linked> {
         let first = self.first.load(Relaxed);
@@ -112,54 +112,58 @@ impl Emptied {
     }
 }
 
-/// In [`Worker::attention`]: the thread was seen asleep and is not counted. Other threads change it under the
-/// lock. The thread itself clears it when it comes to wait, and when it says that it is awake again.
+/// In [`Worker::attention`]: the thread was seen asleep and does not count as running. Other
+/// threads change it under the lock. The thread clears it when it starts to wait, and when it
+/// reports that it is awake again.
 const PRESUMED_BLOCKED: u8 = 1;
 
-/// In [`Worker::attention`]: it is measured how long the packets of the thread stood in the queue. Only the
-/// thread itself changes it: it sets it under the lock, and clears it when it comes to wait.
+/// In [`Worker::attention`]: the queueing delay of the thread's packets is measured. Only the
+/// thread changes it: it sets it under the lock, and clears it when it starts to wait.
 const MEASURED: u8 = 2;
 
-/// A thread's place at the port. The thread shares it with the threads that wake or relieve it.
-/// What every packet touches comes first, in a cache line that only this thread writes as a rule.
+/// What a thread has at the port: its packets, its counts and its state.
+///
+/// The thread shares it with those that wake or relieve it. The fields that every packet touches
+/// come first, in a cache line that usually only this thread writes.
 #[repr(C, align(64))]
 pub(crate) struct Worker {
-    /// The packets that the thread has been handed and has not looked at yet. Only the thread puts
-    /// a chain here, or while it waits the thread that hands it a packet. The thread takes from the
-    /// front by compare-and-swap, so that another thread can take the whole chain away if this one
-    /// is stuck.
+    /// The packets that the thread was assigned and has not taken yet, as a chain of nodes. Only
+    /// the thread stores a chain here, or while it waits, the thread that assigns it a packet. The
+    /// thread takes nodes from the front by compare-and-swap, so that another thread can take the
+    /// whole chain away if this one is stuck.
     list: AtomicU32,
-    /// Moves on whenever the thread does something with the port.
+    /// Changes with each wait and each packet of the thread.
     progress: AtomicU32,
-    /// Cells of posted messages that the thread has emptied. Only the thread touches it.
+    /// The cells of posted messages that the thread has emptied. Only the thread touches it.
     emptied: Emptied,
-    /// What the thread has to see to before it takes its next packet; 0 as a rule.
+    /// What the thread has to handle before it takes its next packet; usually 0.
     attention: AtomicU8,
-    /// The seat was given up. Changed under the lock only.
+    /// The thread has left the port. Changed under the lock only.
     left: AtomicBool,
     counts: Counts,
     number: WorkerNumber,
-    /// When the thread was handed what it has now, if that is measured; how much that was; and how
-    /// often it was handed something. Only the thread touches these.
+    /// When the thread was assigned its current packets, if that is measured; how many there were;
+    /// and how often it was assigned packets. Only the thread touches these.
     begun: AtomicU64,
     quota: AtomicU32,
     shares: AtomicU32,
-    /// How many messages the thread has put in front of what it had left, since it last came to wait with none of
-    /// them left. Only the thread touches it.
+    /// How many messages the thread has put in front of its chain since it last started to wait
+    /// with none of them left. Only the thread touches it.
     put_next: AtomicU32,
-    /// How many of them were left, and how far the thread had moved on then. Only the thread touches these.
+    /// How many of those messages were left, and the thread's progress at that time. Only the
+    /// thread touches these.
     own: AtomicU32,
     own_at: AtomicU32,
-    /// How long the packet that the thread came to last stood in the queue, plus one; 0 if that was not
+    /// How long the packet that the thread took last was queued, plus one; 0 if that was not
     /// measured. Only the thread touches it.
     delay: AtomicU64,
-    /// Records of operations whose packets the thread has taken. Only the thread touches it.
+    /// The op indexes of operations whose packets the thread has taken. Only the thread touches it.
     completed: Emptied,
-    /// The thread is in its wait, and goes on there with what was deferred. Only the thread touches it.
+    /// The thread is carrying out deferred tasks within its wait. Only the thread touches it.
     goes_on: AtomicBool,
 }
 
-/// A thread goes on with what was deferred, within its wait.
+/// While this exists, the thread is carrying out deferred tasks within its wait.
 pub(super) struct GoingOn<'s>(&'s Worker);
 
 impl Drop for GoingOn<'_> {
@@ -168,7 +172,7 @@ impl Drop for GoingOn<'_> {
     }
 }
 
-/// How a seat is made and given up, and what is known of its thread.
+/// How a worker begins and ends, and what is known about its thread.
 impl Worker {
     pub(super) fn new(number: WorkerNumber) -> Self {
         Self {
@@ -196,18 +200,18 @@ impl Worker {
         self.number
     }
 
-    /// Whether the seat was given up. Without the lock the answer may change at any time.
+    /// Whether the thread has left the port. Without the lock the answer may change at any time.
     #[inline]
     pub(super) fn has_left(&self) -> bool {
         self.left.load(Relaxed)
     }
 
-    /// The seat is given up. Returns whether it was before. The caller has the lock.
+    /// Marks the worker as left. Returns whether it was before. The caller holds the lock.
     pub(super) fn leave(&self) -> bool {
         self.left.swap(true, Relaxed)
     }
 
-    /// A packet of this kind was taken. Only the thread itself calls this.
+    /// Counts a packet of this kind. Only the thread itself calls this.
     #[inline]
     pub(super) fn count(&self, kind: PacketKind) {
         let counter = match kind {
@@ -217,34 +221,39 @@ impl Worker {
             PacketKind::Removed => &self.counts.removed,
             PacketKind::Done => &self.counts.done,
         };
-        // Only the seat's own thread writes it.
+        // Only this worker's thread writes it.
         counter.store(counter.load(Relaxed) + 1, Relaxed);
     }
 
     #[inline]
     pub(super) fn advance(&self) {
-        // Only the thread itself writes it.
+        // Only this worker's thread writes it.
         self.progress.store(self.progress.load(Relaxed).wrapping_add(1), Relaxed);
     }
 
-    /// A number that moves on with each wait and each packet of the thread. Only the thread itself
-    /// calls this.
+    /// Returns a number that changes with each wait and each packet of the thread.
+    ///
+    /// Only the thread itself calls this.
     pub(crate) fn progress(&self) -> u32 {
         self.progress.load(Relaxed)
     }
 
-    /// Whether the thread, which has the lock, has the seat still and counts as running.
+    /// Whether the thread is still at the port and counts as running.
+    ///
+    /// Only the thread itself calls this, with the lock.
     pub(super) fn runs(&self, schedule: &Schedule) -> bool {
         !self.left.load(Relaxed) && schedule.is_running(self.number)
     }
 
-    /// The thread goes on with what was deferred, until what this returns is dropped.
+    /// Marks the thread as carrying out deferred tasks, until the result is dropped.
     pub(super) fn begin_going_on(&self) -> GoingOn<'_> {
         self.goes_on.store(true, Relaxed);
         GoingOn(self)
     }
 
-    /// Whether the thread, which calls this, has found what it tells of within its wait.
+    /// Whether the thread is carrying out deferred tasks within its wait.
+    ///
+    /// Only the thread itself calls this.
     pub(super) fn goes_on(&self) -> bool {
         self.goes_on.load(Relaxed)
     }
@@ -254,22 +263,24 @@ impl Worker {
         &self.emptied
     }
 
-    /// Records of operations whose packets the thread has taken. Only the thread touches it.
+    /// Returns the op indexes of operations whose packets the thread has taken.
+    ///
+    /// Only the thread touches them.
     #[inline]
     pub(super) fn completed(&self) -> &Emptied {
         &self.completed
     }
 }
 
-/// What the thread has to see to before it takes its next packet.
+/// What the thread has to handle before it takes its next packet.
 impl Worker {
-    /// The thread comes to wait: there is nothing that it has to see to.
+    /// Clears what the thread has to handle, since it starts to wait.
     #[inline]
     pub(super) fn clear_attention(&self) {
         self.attention.store(0, Relaxed);
     }
 
-    /// The thread was seen asleep, or is seen to be awake. The caller has the lock.
+    /// Notes that the thread was seen asleep, or is awake. The caller holds the lock.
     pub(super) fn presume_blocked(&self, is_blocked: bool) {
         if is_blocked {
             self.attention.fetch_or(PRESUMED_BLOCKED, Relaxed);
@@ -282,7 +293,7 @@ impl Worker {
         self.attention.load(Relaxed) & PRESUMED_BLOCKED != 0
     }
 
-    /// It is measured from here on how long the packets of the thread stood in the queue.
+    /// Starts to measure the queueing delay of the thread's packets.
     pub(super) fn measure(&self) {
         self.attention.fetch_or(MEASURED, Relaxed);
     }
@@ -296,84 +307,89 @@ impl Worker {
         self.attention.load(Relaxed) != 0
     }
 
-    /// How long the packet that the thread has come to stood in the queue, if that was measured.
+    /// Stores how long the packet that the thread has just taken was queued, if that was measured.
     pub(super) fn note_delay(&self, delay: Option<u64>) {
         self.delay.store(delay.map_or(0, |delay| delay.saturating_add(1)), Relaxed);
     }
 
-    /// Takes the delay that was noted last.
+    /// Takes the delay that was stored last.
     pub(super) fn take_delay(&self) -> Option<u64> {
         self.delay.swap(0, Relaxed).checked_sub(1)
     }
 }
 
-/// The packets that the thread was handed and has not looked at.
+/// The packets that the thread was assigned and has not taken yet.
 impl Worker {
-    /// The first node of the thread; `NIL` if it has none left, or has to see to something before.
-    /// Only the thread itself calls this.
+    /// Returns the first node of the chain.
+    ///
+    /// `NIL` if the chain is empty, or if the thread has something else to handle first. Only the
+    /// thread itself calls this.
     #[inline]
     pub(super) fn first(&self) -> Node {
         let node = self.list.load(Acquire);
         if self.attention.load(Relaxed) == 0 { node } else { NIL }
     }
 
-    /// The thread takes `node`, which has this link, if it is still the first one.
+    /// Takes `node`, whose link this is, if it is still the first of the chain.
     #[inline]
     pub(super) fn takes(&self, node: Node, link: &AtomicU32) -> bool {
         self.advance();
-        // If the chain was taken away since, its head is no longer this node, and cannot become it
-        // again: only this thread puts a new chain here.
+        // If another thread has taken the chain away, its head is no longer this node, and cannot
+        // become it again: only this thread stores a new chain here.
         let next = link.load(Relaxed);
         self.list.compare_exchange(node, next, AcqRel, Relaxed).is_ok()
     }
 
-    /// Whether the thread has nothing left to look at, and nothing to see to. Only the thread itself
-    /// calls this.
+    /// Whether the chain is empty and the thread has nothing else to handle.
+    ///
+    /// Only the thread itself calls this.
     #[inline]
     pub(crate) fn is_empty_handed(&self) -> bool {
         self.list.load(Relaxed) == NIL && self.attention.load(Relaxed) == 0
     }
 
-    /// Whether nothing is left, whatever the thread has to see to.
+    /// Whether the chain is empty, even if the thread has something else to handle.
     #[inline]
     pub(super) fn is_chain_empty(&self) -> bool {
         self.list.load(Relaxed) == NIL
     }
 
-    /// The first node of the chain, whatever the thread has to see to.
+    /// Returns the first node of the chain, even if the thread has something else to handle first.
     #[inline]
     pub(super) fn chain(&self) -> Node {
         self.list.load(Acquire)
     }
 
-    /// Hands the thread a chain of nodes. The caller has the lock.
+    /// Assigns the thread a chain of nodes. The caller holds the lock.
     #[inline]
     pub(super) fn hand(&self, list: Node) {
         self.list.store(list, Release);
     }
 
-    /// Takes the whole chain away. The caller has the lock.
+    /// Takes the whole chain away. The caller holds the lock.
     #[inline]
     pub(super) fn take_chain(&self) -> Node {
         self.list.swap(NIL, AcqRel)
     }
 
-    /// Puts a node, which has this link, in front of the chain. The thread itself calls this, with the lock.
+    /// Adds a node, whose link this is, at the front of the chain.
+    ///
+    /// The thread itself calls this, with the lock.
     pub(super) fn put_in_front(&self, node: Node, link: &AtomicU32) {
-        // Other threads take the chain away under the lock only, and this thread takes nothing from
-        // it meanwhile.
+        // Other threads take the chain away under the lock only, and this thread takes no node
+        // meanwhile.
         link.store(self.list.load(Relaxed), Relaxed);
         self.list.store(node, Release);
         if self.begun.load(Relaxed) != 0 {
-            // It takes its part of the time that is measured.
+            // The message takes part of the time that is being measured.
             self.quota.store(self.quota.load(Relaxed).saturating_add(1), Relaxed);
         }
     }
 }
 
-/// The messages that the thread puts in front of what it has left.
+/// The messages that the thread puts in front of its chain.
 impl Worker {
-    /// The thread comes to wait. With none of its own messages left it may put as many in front again.
+    /// Starts a wait. If none of the messages it put in front is left, the thread may add more.
     pub(super) fn come_to_wait(&self) {
         if self.put_next.load(Relaxed) == 0 {
             return self.advance();
@@ -384,21 +400,23 @@ impl Worker {
         }
     }
 
-    /// The thread moves on without having taken a packet. Now it has so many of its own messages left.
+    /// Advances the thread without a packet. It has `own` of the messages it put in front left.
     pub(super) fn advance_with_own(&self, own: u32) {
         self.advance();
         self.own.store(own, Relaxed);
         self.own_at.store(self.progress(), Relaxed);
     }
 
-    /// How many messages the thread has left of those that it has put in front: each packet that it has taken since
-    /// was one of them, since they came first. If another thread has taken them they count until then.
+    /// Returns how many of the messages that the thread put in front are left.
+    ///
+    /// They come first, so each packet that the thread has taken since was one of them. Messages
+    /// that another thread took away still count until this thread has taken that many packets.
     pub(super) fn own_left(&self) -> u32 {
         let taken = self.progress().wrapping_sub(self.own_at.load(Relaxed));
         self.own.load(Relaxed).saturating_sub(taken)
     }
 
-    /// Whether the thread may put one more message in front of what it has left.
+    /// Whether the thread may put one more message in front of its chain. Counts that message.
     pub(super) fn may_put_next(&self) -> bool {
         let count = self.put_next.load(Relaxed);
         self.put_next.store((count + 1).min(MOST_NEXT), Relaxed);
@@ -406,9 +424,9 @@ impl Worker {
     }
 }
 
-/// How long the thread takes for its quota of packets. Only the thread itself calls these.
+/// How long the thread takes for the packets it was assigned. Only the thread itself calls these.
 impl Worker {
-    /// The thread has been handed this many `packets`.
+    /// Notes that the thread was assigned `packets`, and starts measuring every [`SAMPLED`]th time.
     #[inline]
     pub(super) fn begin_quota(&self, packets: usize, now: impl FnOnce() -> Moment) {
         let shares = self.shares.load(Relaxed);
@@ -419,8 +437,9 @@ impl Worker {
         }
     }
 
-    /// The thread has come back. Returns how long one packet took on the average, if that
-    /// was measured.
+    /// Stops measuring when the thread returns to wait.
+    ///
+    /// Returns the average time per packet, if it was measured.
     #[inline]
     pub(super) fn end_quota(&self, now: impl FnOnce() -> Moment) -> Option<u64> {
         let begun = self.begun.load(Relaxed);
@@ -465,7 +484,7 @@ mod tests {
                 (emptied.pop(link), emptied.len(), emptied.take().is_none()),
                 (None, 0, true)
             );
-            // None is left of those before: the last one of the next is the first that is pushed.
+            // The chain is empty again: the first cell that is pushed is also the last.
             emptied.push(0, link(0));
             assert_eq!((emptied.pop(link), emptied.pop(link)), (Some(0), None));
             emptied.push(3, link(3));

@@ -1,5 +1,4 @@
-//! Simulated files: their bytes, how many are in memory, and operations that end when a test says
-//! so.
+//! Simulated files: their bytes, how many are in memory, and operations that a test completes.
 
 use std::collections::VecDeque;
 use std::mem::MaybeUninit;

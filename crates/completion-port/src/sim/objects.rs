@@ -76,7 +76,7 @@ impl SimulatedChanges {
 
 #[derive(Debug, Default)]
 pub(super) struct Objects {
-    files: BTreeMap<FileId, Object>,
+    pub(super) files: BTreeMap<FileId, Object>,
     last: u64,
     pub(super) changes: SimulatedChanges,
 }
@@ -100,11 +100,6 @@ impl Objects {
 
     pub(super) fn remove(&mut self, id: FileId) -> Option<Object> {
         self.files.remove(&id)
-    }
-
-    #[cfg(test)]
-    pub(super) fn is_empty(&self) -> bool {
-        self.files.is_empty()
     }
 
     pub(super) fn add_stream_pair(&mut self, family: Family) -> (FileId, FileId) {

@@ -242,7 +242,7 @@ impl<T: OnKernel> Sockets for T {
                     Ok((file, number)) => {
                         break Ok((file, number, state.objects.stream_peer(file)));
                     }
-                    // The next attempt takes the connection behind it.
+                    // The next attempt takes the next connection.
                     Err(codes::ECONNABORTED) => {}
                     Err(code) => break Err(code),
                 }

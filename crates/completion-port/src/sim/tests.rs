@@ -117,7 +117,7 @@ fn the_lowest_free_number_is_given_out() {
     assert_eq!(number(&again.dup().unwrap()), 0);
     drop((again, events, reader, writer));
     assert_eq!(kernel.open_descriptors(), 0);
-    assert!(kernel.lock().objects.is_empty());
+    assert!(kernel.lock().objects.files.is_empty());
 }
 
 #[test]
@@ -326,7 +326,7 @@ fn nothing_is_left_when_all_is_dropped() {
     set.attach(number(&client), 1, BOTH).unwrap();
     drop((pairs, listener, client, set));
     assert_eq!((kernel.open_descriptors(), kernel.ports()), (0, 0));
-    assert!(kernel.lock().objects.is_empty());
+    assert!(kernel.lock().objects.files.is_empty());
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! How an operation ends: its packet is taken, it is cancelled, or its deadline is over.
+//! How an operation ends: its packet is taken, it is cancelled, or its deadline passes.
 
 use super::{OpRef, Operations};
 use crate::engine::context::{Name, name_parts};
@@ -13,23 +13,28 @@ use crate::state::timers::SlotTimer;
 use crate::types::error::{Call, Error};
 use crate::types::interest::Direction;
 
-/// Its packet is taken.
+/// Completing an operation as its packet is taken.
 impl Operations {
-    /// The operation of `op_index` has ended as this says, and its packet is about to be handed out. If it is a connect
-    /// that the system continues with, that is given up, before anything else begins on the descriptor or has it.
+    /// Aborts a connect that was cancelled or timed out while the system continues it.
+    ///
+    /// Called just before the packet of an ended operation is delivered. Does nothing for any other
+    /// operation. The connect must be gone before anything else starts on the descriptor or takes
+    /// it over.
     #[inline]
     pub(crate) fn abandon_connect(&self, op_ref: &OpRef<'_>, reason: EndReason) {
         if matches!(reason, EndReason::Cancelled | EndReason::TimedOut) {
             let abandon = || self.backend().abandon_connect(op_ref.descriptor());
             if op_ref.entry.abandon_connect(op_ref.op_index, abandon) {
-                // A connect whose turn came meanwhile is waiting for this to end.
+                // A connect whose turn came meanwhile may be waiting for this one to be gone.
                 self.pull_in(op_ref.registration(), Direction::Out);
             }
         }
     }
 
-    /// The packet of an operation is taken that was started by a token, and had ended before. The key is the caller's
-    /// now, and the operation stays in its cell until the token starts another one.
+    /// Completes an ended operation that was started by a token, as its packet is taken.
+    ///
+    /// The caller then owns the key. The operation stays in its cell until the token starts another
+    /// one.
     #[inline]
     pub(crate) fn complete_own(&self, op_ref: &OpRef<'_>) {
         if op_ref.slot.word().is_lone() {
@@ -42,8 +47,10 @@ impl Operations {
         self.stop_awaiting(op_ref.op);
     }
 
-    /// The packet of an operation is taken that has a share in the key, which has been cloned for it. The record
-    /// is given back by [`Queue::free_op`](crate::engine::queue::Queue::free_op).
+    /// Completes an operation that has a share in the key, as its packet is taken.
+    ///
+    /// The key has been cloned for the packet.
+    /// [`Queue::free_op`](crate::engine::queue::Queue::free_op) frees the op index afterwards.
     pub(crate) fn complete_shared(&self, op_ref: &OpRef<'_>, worker: &Worker) {
         let OpRef { index, op, slot, entry, .. } = *op_ref;
         let mut queues = entry.lock();
@@ -53,8 +60,9 @@ impl Operations {
         self.stop_awaiting(op);
     }
 
-    /// The same for an operation that has ended before it made a packet: the caller, the seat of which this is, has its
-    /// outcome.
+    /// Completes an operation that ended without a packet, since the caller already has its result.
+    ///
+    /// `worker` is the calling thread's.
     pub(crate) fn complete_unseen(&self, op_index: u32, worker: Option<&Worker>) {
         if self.forked() {
             // The buffer's code has forked, and this is the child.
@@ -71,7 +79,7 @@ impl Operations {
         self.follow(next, index, None);
     }
 
-    /// The packet of an operation is taken, which the waits of a port that was closed may have gone on for.
+    /// Stops the waits of a closed port from waiting for this operation's packet, if they do.
     #[inline]
     pub(super) fn stop_awaiting(&self, op: &Op) {
         if op.stop_awaiting() {
@@ -80,7 +88,7 @@ impl Operations {
     }
 }
 
-/// It is cancelled, or its deadline is over.
+/// Cancelling operations, and their deadlines.
 impl Operations {
     /// Cancels an operation. False if it has ended already; its packet says how.
     pub(crate) fn cancel_operation(&self, operation: u64) -> Result<bool, Error> {
@@ -99,12 +107,13 @@ impl Operations {
             let slot = self.slot(index);
             let poll = self.current_poll();
             let mut queues = entry.lock();
-            // Looked at again: the record may have been used anew, for another registration even.
+            // Checked again under the lock: the op index may have been reused, even for another
+            // registration.
             if op.uses() != uses || !op.is_in_flight() {
                 break;
             }
             if op.slot() != index {
-                // It has been started since that was read.
+                // The op index was reused for another registration after its slot was read.
                 continue;
             }
             let reason = EndReason::Cancelled;
@@ -131,7 +140,7 @@ impl Operations {
         false
     }
 
-    /// A registration ends, or the port: so do its operations.
+    /// Cancels the operations of a registration, because the registration or the port ends.
     #[inline]
     pub(in crate::engine) fn cancel_op(&self, slot: &Slot, name: Name, reason: EndReason) {
         if slot.word().is_lent() {
@@ -144,8 +153,9 @@ impl Operations {
         }
     }
 
-    /// Ends all operations of a registration, or has them ended at the next opportunity: puts the nodes of those
-    /// that have ended at the end of `ended`. Returns what the slot asks for.
+    /// Ends all operations of a registration, or marks them to end at their next step.
+    ///
+    /// Appends the nodes of those that have ended to `ended`. Returns what the slot requires.
     pub(in crate::engine) fn cancel_all_ops(
         &self,
         name: Name,
@@ -158,7 +168,7 @@ impl Operations {
         let poll = self.current_poll();
         let mut queues = entry.lock();
         if slot.word().generation() != generation {
-            // The registration has ended meanwhile, and the slot may be used anew.
+            // The registration has ended meanwhile, and the slot may have been reused.
             return SlotStep::Nothing;
         }
         if let Some((node, uses)) = self.lone_of(entry)
@@ -173,8 +183,10 @@ impl Operations {
         if next_of_cancelled == SlotStep::Nothing { next } else { next_of_cancelled }
     }
 
-    /// The timer of the operations of a slot has rung. What is to be queued by that is put at the end of `due`, or put on
-    /// the list of what is to be checked. The caller has the port's lock.
+    /// Handles the expiry of the timer for a slot's operations. The caller holds the port's lock.
+    ///
+    /// Appends the nodes that must be queued to `due`, or puts the slot on the list of slots to
+    /// check.
     pub(in crate::engine) fn ring(
         &self,
         lists: &mut Lists,
@@ -188,7 +200,9 @@ impl Operations {
         });
     }
 
-    /// A deadline of the operations of a slot was over at `now`. Returns when to look again.
+    /// Ends the operations of a slot whose deadline has passed at `now`.
+    ///
+    /// Returns when to check again.
     fn end_late(
         &self,
         lists: &mut Lists,
@@ -198,12 +212,13 @@ impl Operations {
         due: &mut NodeList,
     ) -> Moment {
         let slot = self.slot(index);
-        // The start of a lone operation changes the slot's word before it looks at the timer, and behind its claim. So either it
-        // sees that the timer has rung, or the claim is seen here.
+        // The start of a lone operation publishes its claim, then changes the slot's word, and then
+        // checks the timer. `touch` is ordered with that change. So either the start sees that the
+        // timer has expired, or this thread sees the claim.
         slot.touch();
         let mut queues = entry.lock();
         if let Some((node, uses)) = self.lone_of(entry) {
-            // The deadline is read after that: it is the operation's, or that of a later one.
+            // Read after the claim: the deadline is this operation's or a later one's.
             let at = entry.timer().deadline();
             if at > now {
                 return at;

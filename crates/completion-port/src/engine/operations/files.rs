@@ -1,8 +1,8 @@
 //! The life of an operation on a file, from its start to its end.
 //!
-//! What can be done at once its caller does. What cannot is submitted to the back end, as a request with the
-//! buffer in it; from then on the buffer is the back end's, until the request comes back. The packet is one
-//! like any other.
+//! The caller does whatever does not block. Everything else is submitted to the back end as a
+//! request that contains the buffer. The back end owns the buffer until the request completes. The
+//! packet is like that of any other operation.
 
 use super::OpRef;
 use super::Operations;
@@ -20,14 +20,15 @@ use crate::types::error::{Call, Error, ErrorKind};
 use crate::types::source::Descriptor;
 
 impl Operations {
-    /// Whether reads from the file of this operation entry are tried at once.
+    /// Whether reads from the file of this entry are tried directly.
     #[inline]
     pub(crate) fn reads_now(&self, entry: &OpEntry, descriptor: Descriptor) -> bool {
         entry.reads_now(|| self.backend().reads_now(descriptor))
     }
 
-    /// The token of the held slot gives the key to the operation of `op_index`, which goes to the back end. If it is
-    /// refused the slot is still held, and the request is the caller's again.
+    /// Lends the key of a held slot to the operation of `op_index`, and submits it to the back end.
+    ///
+    /// If this fails, the slot is still held, and the caller gets the request back.
     #[allow(clippy::too_many_arguments, reason = "what its caller has looked up")]
     #[allow(clippy::result_large_err, reason = "a refusal gives the request back")]
     pub(crate) fn lend_file(
@@ -41,11 +42,11 @@ impl Operations {
         request: FileRequest,
     ) -> Result<(), (Error, FileRequest)> {
         let mut queues = entry.lock();
-        // As in `start`: either the thread that closes the port sees this operation, or this one sees that.
+        // The same race as in `start`.
         if self.phase() != PortPhase::Open {
             return Err((Error::new(call, ErrorKind::Closed), request));
         }
-        // It concerns neither direction: nothing of the descriptor is ever ready or not.
+        // It concerns neither direction: a file is never ready or not ready.
         if let Err(refusal) = slot.lend(Facts::NONE, drained) {
             return Err((Error::new(call, kind_of(refusal)), request));
         }
@@ -54,7 +55,8 @@ impl Operations {
         let step = queues.submit(self.nodes(), node);
         debug_assert_eq!(step, Step::Waits, "nothing has called it off yet");
         entry.timer().move_deadline(deadline);
-        // With the lock: a thread that cancels the operation finds it at the back end.
+        // Under the lock, so that a thread that cancels the operation finds the request at the back
+        // end.
         self.backend().file_requests().submit(request);
         drop(queues);
         self.revalidate_timer(SlotTimer::Operations, index, entry.timer());
@@ -62,7 +64,9 @@ impl Operations {
         Ok(())
     }
 
-    /// The operation of `op_index` has a share in the key of a registration, and is tried by the caller.
+    /// Gives the operation of `op_index` a share in the key of a registration.
+    ///
+    /// The caller tries it next.
     pub(crate) fn share_file(
         &self,
         name: Name,
@@ -84,15 +88,17 @@ impl Operations {
         Ok(())
     }
 
-    /// The operation on a file that the caller has tried is done. The caller takes the packet.
+    /// Ends a file operation that the caller has performed. The caller takes the packet.
     pub(crate) fn file_done(&self, op_ref: &OpRef<'_>) {
         let mut queues = op_ref.entry.lock();
         queues.end_file(self.nodes(), op_ref.op_index | OP, EndReason::Done);
     }
 
-    /// An operation on a file, which the caller has tried or the back end has had, ends as `end` says, and its packet is
-    /// queued. Both in one hold of the port's lock, with which the thread that closes the port looks for what is in
-    /// operation: it finds it there, or its packet in the queue.
+    /// Ends a file operation with `end` and queues its packet.
+    ///
+    /// The caller or the back end has performed the operation. Both steps happen while the port is
+    /// locked: the thread that closes the port looks for pending operations under that lock, so it
+    /// finds either the operation or its queued packet.
     fn end_and_queue(&self, entry: &OpEntry, op_index: u32, end: impl FnOnce(&mut OpQueues, Node)) {
         let node = op_index | OP;
         let mut hub = self.lock();
@@ -102,15 +108,16 @@ impl Operations {
         self.notify(notice);
     }
 
-    /// The operation on a file that the caller has tried is done, and its packet is queued.
+    /// Ends a file operation that the caller has performed, and queues its packet.
     pub(crate) fn queue_file_done(&self, op_ref: &OpRef<'_>) {
         self.end_and_queue(op_ref.entry, op_ref.op_index, |queues, node| {
             queues.end_file(self.nodes(), node, EndReason::Done);
         });
     }
 
-    /// The operation on a file that the caller has tried goes to the back end. If it was cancelled meanwhile it has
-    /// ended, and the request is the caller's again.
+    /// Submits to the back end a file operation that the caller has tried.
+    ///
+    /// If it was cancelled meanwhile, it has ended, and the caller gets the request back.
     #[allow(clippy::result_large_err, reason = "a refusal gives the request back")]
     pub(crate) fn submit_file(
         &self,
@@ -137,7 +144,7 @@ impl Issuer for Engine {
         #[allow(clippy::cast_possible_truncation, reason = "the lower half is the record")]
         let op_index = request.id as u32;
         let was_cancelled = request.is_cancelled;
-        // Before the operation ends: the thread that sees that takes it.
+        // Before the operation ends: a thread that sees the end takes the request.
         self.outstanding.keep_file(op_index, request);
         self.end_and_queue(self.op_ref(op_index).entry, op_index, |queues, node| {
             queues.complete_file(self.nodes(), node, was_cancelled);

@@ -1,5 +1,5 @@
-//! The short ways of a lone operation: the only one of its registration, started by a token, which waits for nothing
-//! but an edge. It needs no lock.
+//! The short ways of a lone operation: the only operation of its registration, started by a token,
+//! which waits for an edge and for nothing else. It needs no lock.
 
 use super::{OpRef, Operations};
 use crate::backend::sockets::{Rest, SocketAttempt};
@@ -14,8 +14,9 @@ use crate::types::error::ErrorKind;
 use crate::types::interest::Direction;
 
 impl Operations {
-    /// The token of the held slot gives the key to an operation, which is in its cell, and waits for nothing but an edge
-    /// of this direction. If it is refused, the slot is still held.
+    /// Lends the key of a held slot to a lone operation of this direction, which is in its cell.
+    ///
+    /// If this fails, the slot is still held.
     #[allow(clippy::inline_always, reason = "a part of the calls that start an operation")]
     #[inline(always)]
     pub(crate) fn lend_alone(
@@ -26,11 +27,13 @@ impl Operations {
         drained: Drained,
     ) -> Result<Step, ErrorKind> {
         if entry.timer().deadline() != deadline {
-            // Nothing else moves it: not without the token, and where a timer rings not without the operation.
+            // No other thread moves the deadline: a start needs the token, and an expiring timer
+            // moves it only while an operation is pending.
             entry.timer().move_deadline(deadline);
         }
         op.begin_alone(index, direction, deadline);
-        // Read before the slot is given up: the operation may complete at once, and the slot be used anew.
+        // Read before the node is released: the operation may then complete immediately, and the
+        // slot be reused.
         let name = name_of(index, slot.word().generation());
         let is_ready = match slot.lend_alone(direction.facts(), drained) {
             Ok(is_ready) => is_ready,
@@ -39,8 +42,9 @@ impl Operations {
                 return Err(kind_of(refusal));
             }
         };
-        // The thread that closes the port says so before it looks at the slot: so either that thread sees this
-        // operation, or this one, which still has its node, sees that the port is closed.
+        // The thread that closes the port stores the phase before it looks at the slot. So either
+        // that thread sees this operation, or this thread, which still owns the node, sees that the
+        // port is closed.
         barrier_behind_exchange();
         if self.phase() != PortPhase::Open {
             self.withdraw(slot, op);
@@ -55,8 +59,10 @@ impl Operations {
         Ok(Step::Waits)
     }
 
-    /// The calling thread has just given the node of a lone operation back. A thread that has cancelled it before that
-    /// has left the node to this one: it is queued. By now it may be another operation's, which its turn tells.
+    /// Queues a lone operation that was cancelled before the calling thread released its node.
+    ///
+    /// The cancelling thread could not claim the node and left the queueing to this thread. The
+    /// node may belong to a later operation by now; its turn handles that.
     #[inline]
     fn end_if_cancelled(&self, slot: &Slot, op: &Op, op_index: u32) {
         if op.cancelled().is_some() && self.claim_alone(slot, op) {
@@ -64,7 +70,7 @@ impl Operations {
         }
     }
 
-    /// The operation that the calling thread is about to start is refused.
+    /// Undoes the start of an operation that is refused.
     #[cold]
     fn withdraw(&self, slot: &Slot, op: &Op) {
         op.complete();
@@ -72,8 +78,10 @@ impl Operations {
         self.stop_awaiting(op);
     }
 
-    /// The node of an operation has come to the calling thread. True if it is a lone one that is to be tried. Otherwise
-    /// nothing has changed, and [`Operations::turn`] tells.
+    /// Prepares an attempt if the operation is lone and was not cancelled.
+    ///
+    /// The calling thread owns its node. If this returns false, nothing has changed, and the caller
+    /// uses [`Operations::turn`].
     #[inline]
     pub(crate) fn turn_alone(&self, op_ref: &OpRef<'_>) -> bool {
         let is_to_be_tried = op_ref.op.is_lone() && op_ref.op.cancelled().is_none();
@@ -83,8 +91,10 @@ impl Operations {
         is_to_be_tried
     }
 
-    /// The calling thread has tried an operation that was started by a token, and takes its packet if it has ended:
-    /// the key is the caller's then, and the operation stays in its cell until the token starts another one.
+    /// Completes an operation of a token if the calling thread's attempt has ended it.
+    ///
+    /// Returns whether it has. The caller then takes the packet and owns the key. The operation
+    /// stays in its cell until the token starts another one.
     #[inline]
     pub(crate) fn tried_and_completed(
         &self,
@@ -104,14 +114,14 @@ impl Operations {
         true
     }
 
-    /// The same for one that has its place in an operation queue, and has ended.
+    /// Completes an ended operation that is in an operation queue.
     #[inline(never)]
     fn complete_in_queue(&self, op_ref: &OpRef<'_>, dry: bool) {
         op_ref.entry.lock().tried_and_completed(op_ref.op, op_ref.slot, dry);
         self.stop_awaiting(op_ref.op);
     }
 
-    /// The packet of a lone operation is taken by the calling thread, which has its node.
+    /// Completes a lone operation, whose node the calling thread owns, as its packet is taken.
     #[inline]
     pub(super) fn complete_alone(&self, op_ref: &OpRef<'_>, dry: bool) {
         op_ref.op.complete();
@@ -119,8 +129,10 @@ impl Operations {
         self.stop_awaiting(op_ref.op);
     }
 
-    /// The calling thread has tried a lone operation, which would have to wait for an edge. If it has ended,
-    /// [`Operations::complete_own`] follows. After [`Step::Waits`] it is the caller's no more.
+    /// Lets a lone operation wait for an edge, after an attempt that would block.
+    ///
+    /// If the operation has ended, the caller uses [`Operations::complete_own`] next. After
+    /// [`Step::Waits`] the caller no longer owns it.
     #[inline]
     pub(super) fn blocked_alone(&self, op_ref: &OpRef<'_>) -> Step {
         let OpRef { slot, op, .. } = *op_ref;
@@ -136,15 +148,18 @@ impl Operations {
         Step::Waits
     }
 
-    /// The operation, whose node the caller has, is not lone any more, if it was: see [`Operations::queue`].
+    /// Moves the operation to its operation queue if it is lone. The caller owns its node.
+    ///
+    /// See [`Operations::queue`].
     pub(crate) fn queue_if_lone(&self, op_ref: &OpRef<'_>) {
         if op_ref.op.is_lone() {
             self.queue(op_ref);
         }
     }
 
-    /// A lone operation, whose node the caller has, waits for something else than an edge: it goes on in its operation queue, as one
-    /// that is being tried.
+    /// Moves a lone operation to its operation queue, since it must wait for more than an edge.
+    ///
+    /// It counts as being tried there. The caller owns its node.
     #[cold]
     #[inline(never)]
     pub(super) fn queue(&self, op_ref: &OpRef<'_>) {
@@ -153,14 +168,16 @@ impl Operations {
         queues.adopt(self.nodes(), op_ref.op_index | OP, has_new_edge);
     }
 
-    /// The lone operation of an operation entry, if it has one, and what its record is used for.
+    /// Returns the node of an entry's lone operation and the use count of its op index, if any.
     pub(super) fn lone_of(&self, entry: &OpEntry) -> Option<(Node, u32)> {
         let node = entry.own()?;
         Some((node, self.nodes().op(node).lone_use()?))
     }
 
-    /// Cancels the lone operation of `node`, which its record was used for as `uses` says. True if its node is the
-    /// caller's to queue by that. The caller has the lock of the operation entry.
+    /// Cancels the lone operation of `node`, if its op index still has the use count `uses`.
+    ///
+    /// True if the caller now owns the node and must queue it. The caller holds the lock of the
+    /// [`OpEntry`].
     pub(super) fn cancel_alone(
         &self,
         slot: &Slot,
@@ -172,8 +189,9 @@ impl Operations {
         op.cancel_alone(uses, reason) && self.claim_alone(slot, op)
     }
 
-    /// Claims the node of the lone operation of a slot, which was cancelled. True if the caller has it by that, and
-    /// queues it.
+    /// Claims the node of a lone operation that was cancelled.
+    ///
+    /// True if the caller now owns the node and must queue it.
     pub(in crate::engine) fn claim_alone(&self, slot: &Slot, op: &Op) -> bool {
         let is_claimed = slot.claim_alone();
         if is_claimed {

@@ -1,7 +1,8 @@
 //! The life of an operation, from its start to its packet.
 //!
-//! The engine says when an operation is to be tried, and by which thread; what it is, and how it is tried, the
-//! caller knows. Between [`Step::Try`] and [`Operations::tried`] the caller has the operation to itself.
+//! The engine decides when an operation is tried and by which thread. The caller knows what the
+//! operation is and how to try it. Between [`Step::Try`] and [`Operations::tried`] the caller has
+//! exclusive access to the operation.
 
 mod end;
 mod files;
@@ -29,23 +30,23 @@ use crate::types::interest::Direction;
 use crate::types::source::Descriptor;
 use outstanding::Outstanding;
 
-/// How long an operation waits for what no edge tells of, until it is tried again.
+/// How long an operation waits before it is retried, when no edge reports what it is waiting for.
 const SCARCE: Duration = Duration::from_millis(10);
 
-/// What is known of an operation when it starts.
+/// What is known about an operation when it starts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub(crate) call: Call,
     pub(crate) direction: Direction,
-    /// When it is to end at the latest; [`Moment::NEVER`]: no limit.
+    /// The time limit; [`Moment::NEVER`]: none.
     pub(crate) deadline: Moment,
 }
 
-/// An operation in flight, and what it belongs to.
+/// A pending operation, and what it belongs to.
 #[derive(Clone, Copy)]
 pub(crate) struct OpRef<'e> {
     pub(crate) op_index: u32,
-    /// The number of its slot.
+    /// The index of its slot.
     pub(crate) index: u32,
     op: &'e Op,
     pub(crate) slot: &'e Slot,
@@ -53,26 +54,26 @@ pub(crate) struct OpRef<'e> {
 }
 
 impl OpRef<'_> {
-    /// What it is tried on.
+    /// Returns the descriptor that the operation is tried on.
     #[inline]
     pub(crate) fn descriptor(&self) -> Descriptor {
         self.slot.descriptor()
     }
 
-    /// Its own name: the record, and how often that was used before.
+    /// Returns the operation's own name: its op index, and how often that index was used before.
     #[inline]
     pub(crate) fn name(&self) -> u64 {
         u64::from(self.op.uses()) << 32 | u64::from(self.op_index)
     }
 
-    /// The name of its registration.
+    /// Returns the name of the operation's registration.
     #[inline]
     pub(crate) fn registration(&self) -> Name {
         name_of(self.index, self.slot.word().generation())
     }
 }
 
-/// What an attempt asks of the association that its operation belongs to.
+/// What an attempt needs from the association that its operation belongs to.
 #[derive(Clone, Copy)]
 pub(crate) struct AttemptContext<'e> {
     context: &'e Context,
@@ -81,11 +82,13 @@ pub(crate) struct AttemptContext<'e> {
 }
 
 impl AttemptContext<'_> {
-    /// The socket that an operation is tried on does not block from here on. The operation keeps the key, and so the
-    /// descriptor, in its place.
+    /// Makes the operation's socket non-blocking.
+    ///
+    /// The descriptor stays valid meanwhile: the operation keeps the key, and so the descriptor, in
+    /// its place.
     pub(crate) fn make_nonblocking(self, descriptor: Descriptor) -> Result<(), Fault> {
         let Self { context, entry, .. } = self;
-        // A file has no connections, which the call for one says.
+        // A file has no connections; the call that asks for one reports that.
         if !entry.is_nonblocking.load(SeqCst) && !entry.is_file.load(SeqCst) {
             context.backend().make_nonblocking(descriptor)?;
             entry.is_nonblocking.store(true, SeqCst);
@@ -93,17 +96,17 @@ impl AttemptContext<'_> {
         Ok(())
     }
 
-    /// The operation, a connect, is about to begin: whether an earlier one that was cancelled lets it.
+    /// Returns whether a connect may begin, in view of an earlier one that was cancelled.
     pub(crate) fn clear_for_connect(self, descriptor: Descriptor) -> Clearance {
         self.entry.clear_for_connect(|| self.context.backend().abandon_connect(descriptor))
     }
 
-    /// The connect is under way.
+    /// Notes that the connect has begun and is under way.
     pub(crate) fn connect_begun(self) {
         self.entry.connect_begun(self.op_index);
     }
 
-    /// It has come to an end.
+    /// Notes that the connect has ended.
     pub(crate) fn connect_ended(self) {
         self.entry.connect_ended();
     }
@@ -113,7 +116,7 @@ impl AttemptContext<'_> {
 #[repr(C)]
 pub(crate) struct Operations {
     registry: Registry,
-    /// What the back end has of operations, and what it has given back.
+    /// The requests that the back end has or has completed.
     outstanding: Outstanding,
 }
 
@@ -132,7 +135,7 @@ impl Operations {
         Self { registry, outstanding: Outstanding::new() }
     }
 
-    /// What there is of the operation of a record, which is in flight, or is just being started.
+    /// Looks up the pieces of an operation that is pending or just being started.
     #[inline]
     pub(crate) fn op_ref(&self, op_index: u32) -> OpRef<'_> {
         let op = self.nodes().op(op_index);
@@ -140,16 +143,16 @@ impl Operations {
         OpRef { op_index, index, op, slot: self.slot(index), entry: self.entry_of_operation(index) }
     }
 
-    /// What an attempt at the operation of `op_index` asks, which belongs to this operation entry.
+    /// Returns what an attempt at the operation of `op_index` needs from its [`OpEntry`].
     #[inline]
     pub(crate) fn place<'e>(&'e self, entry: &'e OpEntry, op_index: u32) -> AttemptContext<'e> {
         AttemptContext { context: self, entry, op_index }
     }
 }
 
-/// The turn of an operation, and what its attempt has come to.
+/// The turn of an operation, and the result of its attempt.
 impl Operations {
-    /// The node of an operation has come to the calling thread.
+    /// Gives an operation its turn. The calling thread owns its node.
     #[inline]
     pub(crate) fn turn(&self, op_ref: &OpRef<'_>, worker: Option<&Worker>) -> Step {
         if self.turn_alone(op_ref) {
@@ -180,7 +183,9 @@ impl Operations {
         step
     }
 
-    /// The calling thread has tried an operation. If it has ended, the caller takes the packet, or has it queued by
+    /// Handles the result of an attempt that the calling thread has made.
+    ///
+    /// If the operation has ended, the caller takes the packet, or has it queued by
     /// [`Queue::queue_operation`](super::queue::Queue::queue_operation).
     pub(crate) fn tried(
         &self,
@@ -201,18 +206,21 @@ impl Operations {
             SocketAttempt::Done(Rest::Unknown) | SocketAttempt::Failed(_) => {
                 Tried::Done { dry: false }
             }
-            // Behind what was received an end may stand that no further edge tells of.
+            // After the data that was received, the stream may have an end that no further edge
+            // reports.
             SocketAttempt::Done(Rest::Nothing) => Tried::Done { dry: slot.word().is_plain() },
             SocketAttempt::Blocked => Tried::Blocked,
             SocketAttempt::OutOfResources => Tried::OutOfResources(self.backend().now() + SCARCE),
-            // Its timer rings at the next look at those, and queues it behind what is there by then.
+            // Due at the next check of the timers, which queues it after everything that is queued
+            // by then.
             SocketAttempt::Yielded => Tried::OutOfResources(self.backend().now()),
-            SocketAttempt::NeedsSystem => unreachable!("its caller has seen to it"),
+            SocketAttempt::NeedsSystem => unreachable!("the caller submits it"),
         };
         let direction = op.direction();
         let name = op_ref.registration();
         let (step, follow_up) = queues.tried(self.nodes(), slot, op_index | OP, tried, poll);
-        // Also where this one has ended: another one may wait behind it, for which the kernel was not asked.
+        // Also asked if this operation has ended: the next one may be waiting for an edge that the
+        // kernel was not asked for.
         let is_blocked = queues.blocked().has(direction.facts());
         if let (Step::Waits, Tried::OutOfResources(at)) = (step, tried) {
             entry.timer().pull_in(at);
@@ -228,7 +236,7 @@ impl Operations {
         step
     }
 
-    /// Does what a change of an operation asks for besides.
+    /// Does what else a change of an operation requires.
     pub(super) fn see_to(&self, follow_up: FollowUp, index: u32, worker: Option<&Worker>) {
         if follow_up.due != NIL && !self.forked() {
             self.submit(follow_up.due);
@@ -236,7 +244,7 @@ impl Operations {
         self.follow(follow_up.next, index, worker);
     }
 
-    /// An operation of this direction waits for an edge.
+    /// Has the kernel watch for an edge that an operation of this direction is waiting for.
     #[inline]
     pub(super) fn watch_for(&self, name: Name, slot: &Slot, direction: Direction) {
         if self.is_one_shot() || slot.word().unwatched(direction.facts()).is_some() {
@@ -250,13 +258,16 @@ impl Operations {
         self.submit_all(self.watch_or_end(name, slot));
     }
 
-    /// Makes sure that the kernel watches for what the operations of a slot wait for. If its descriptor turns out to
-    /// be closed, they end: the nodes of those that have ended are returned, for the caller to queue.
+    /// Makes sure that the kernel watches for what the operations of a slot are waiting for.
+    ///
+    /// If the descriptor turns out to be closed, the operations end. Returns the nodes of the ended
+    /// ones, which the caller queues.
     pub(super) fn watch_or_end(&self, name: Name, slot: &Slot) -> NodeList {
         let mut ended = NodeList::new();
         if !self.watch_queues(name, slot) {
             let (index, generation) = name_parts(name);
-            // As long as operations have the key, the last of them goes on with the end.
+            // While operations have the key, the last of them completes the end of the
+            // registration.
             if slot.retire(generation) == Removal::Owned {
                 ended.push(self.nodes(), index);
             }
@@ -265,8 +276,9 @@ impl Operations {
         ended
     }
 
-    /// What operations of a registration in this direction may have waited for, and no edge tells of, is there: the
-    /// first of them is tried.
+    /// Retries the first operation of this direction.
+    ///
+    /// A resource that it may be waiting for is available, and no edge reports that.
     pub(crate) fn pull_in(&self, name: Name, direction: Direction) {
         if self.forked() {
             return;
@@ -282,7 +294,7 @@ impl Operations {
             entry.timer().pull_in(now);
         }
         drop(queues);
-        // Which wakes a thread that waits, if that is sooner than it would wake by itself.
+        // This wakes a waiting thread if its sleep would last too long.
         self.revalidate_timer(SlotTimer::Operations, index, entry.timer());
     }
 }

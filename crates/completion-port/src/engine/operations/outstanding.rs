@@ -1,5 +1,5 @@
-//! The requests of operations: making sure that they can be performed, cancelling them, and keeping completed ones until
-//! their packets are taken.
+//! The requests of operations: makes sure that they can be performed, cancels them, and keeps
+//! completed ones until their packets are taken.
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, PoisonError};
@@ -16,7 +16,7 @@ use crate::state::slot::{Slot, SlotStep};
 use crate::sync::{Mutex, MutexGuard};
 use crate::types::error::Fault;
 
-/// A place for what one thread leaves for another.
+/// A place where one thread leaves a value for another.
 #[derive(Default)]
 struct Mailbox<T>(Mutex<T>);
 
@@ -26,11 +26,11 @@ impl<T> Mailbox<T> {
     }
 }
 
-/// By the numbers of records: completed requests whose packets have not been taken.
+/// Completed requests whose packets have not been taken, by op index.
 struct CompletedRequests<T: Target>(Arena<Mailbox<Option<Request<T>>>>);
 
 impl<T: Target> CompletedRequests<T> {
-    /// Makes room for the request of this record. False if there is no memory.
+    /// Makes room for the request of this op index. False if there is no memory.
     fn reserve(&self, op_index: u32) -> bool {
         self.0.reserve(op_index)
     }
@@ -44,11 +44,11 @@ impl<T: Target> CompletedRequests<T> {
     }
 }
 
-/// See the module's documentation. Nothing is allocated as long as no operation needs it.
+/// See the module's documentation. Allocates nothing until an operation needs it.
 pub(super) struct Outstanding {
     files: CompletedRequests<FileTarget>,
     sockets: CompletedRequests<SocketTarget>,
-    /// By the numbers of slots: the files of registrations for which requests were made.
+    /// The files of registrations for which requests were made, by slot index.
     file_refs: Arena<Mailbox<Option<Arc<dyn FileRef>>>>,
 }
 
@@ -61,25 +61,27 @@ impl Outstanding {
         }
     }
 
-    /// Keeps a completed request. The caller ends its operation afterwards.
+    /// Keeps a completed file request. The caller ends its operation afterwards.
     pub(in crate::engine) fn keep_file(&self, op_index: u32, request: FileRequest) {
         self.files.keep(op_index, request);
     }
 
-    /// As [`Outstanding::keep_file`].
+    /// Keeps a completed socket request. The caller ends its operation afterwards.
     pub(in crate::engine) fn keep_socket(&self, op_index: u32, request: SocketRequest) {
         self.sockets.keep(op_index, request);
     }
 }
 
 impl Operations {
-    /// Whether the slot's descriptor is a file's, which no reactor watches.
+    /// Whether the slot's descriptor is a file, which no reactor watches.
     pub(in crate::engine) fn is_file(&self, index: u32) -> bool {
         self.entry(index).is_some_and(|entry| entry.is_file.load(SeqCst))
     }
 
-    /// Returns a reference to the file of a slot for the operation of `op_index`, which may become a request; the caller has
-    /// a share in the key. Makes sure that the request can be performed, and kept when it completes.
+    /// Returns a reference to the file of a slot, for the operation of `op_index`.
+    ///
+    /// The operation may become a request. Makes sure that the request can be performed, and kept
+    /// when it completes. The caller has a share in the key.
     pub(crate) fn file_ref(&self, index: u32, op_index: u32) -> Result<Arc<dyn FileRef>, Fault> {
         let no_memory = Fault { kind: crate::types::error::ErrorKind::OutOfMemory, code: None };
         if !self.outstanding.files.reserve(op_index) || !self.outstanding.file_refs.reserve(index) {
@@ -90,13 +92,13 @@ impl Operations {
         if let Some(file) = &*kept {
             return Ok(Arc::clone(file));
         }
-        // Under the lock, so that each registration has one.
+        // Under the lock, so that each registration has a single reference.
         let file = self.backend().file_ref(self.slot(index).descriptor())?;
         *kept = Some(Arc::clone(&file));
         Ok(file)
     }
 
-    /// The registration of a slot has ended: drops its reference to the file.
+    /// Drops the file reference of a slot whose registration has ended.
     pub(in crate::engine) fn drop_file_ref(&self, index: u32) {
         if let Some(place) = self.outstanding.file_refs.find(index) {
             let file = place.lock().take();
@@ -104,30 +106,34 @@ impl Operations {
         }
     }
 
-    /// Takes the completed file request of an operation that has ended. `None` if there was none, or if another thread
-    /// has taken it.
+    /// Takes the completed file request of an operation that has ended.
+    ///
+    /// `None` if there was none, or if another thread has taken it.
     pub(crate) fn take_completed_file(&self, op_index: u32) -> Option<FileRequest> {
         self.outstanding.files.take(op_index)
     }
 
-    /// Makes sure that the socket request of this record can be performed, and kept when it completes.
+    /// Makes sure that this op index's socket request can be performed, and kept on completion.
     pub(crate) fn prepare_socket_request(&self, op_index: u32) -> bool {
         self.outstanding.sockets.reserve(op_index)
             && self.backend().socket_requests().is_some_and(|requests| requests.prepare().is_ok())
     }
 
-    /// The id of the socket request of this record.
+    /// Returns the id of the socket request of this op index.
     pub(crate) fn socket_request_of(&self, op_index: u32) -> u64 {
         self.operation_of(op_index) | u64::from(OP)
     }
 
-    /// As [`Operations::take_completed_file`], of a socket request.
+    /// Takes the completed socket request of an operation that has ended.
+    ///
+    /// `None` if there was none, or if another thread has taken it.
     pub(crate) fn take_completed_socket(&self, op_index: u32) -> Option<SocketRequest> {
         self.outstanding.sockets.take(op_index)
     }
 
-    /// Cancels the file request of an operation that is cancelled. True if it has ended by that: the caller ends the
-    /// operation.
+    /// Cancels the file request of an operation that is being cancelled.
+    ///
+    /// True if the request has ended: the caller ends the operation.
     fn cancel_file(&self, node: Node) -> bool {
         let op_index = node & !OP;
         let id = self.operation_of(op_index);
@@ -137,7 +143,7 @@ impl Operations {
         true
     }
 
-    /// Cancels the request of the active operation of an operation queue, which is cancelled.
+    /// Cancels the request of an operation queue's active operation, which is being cancelled.
     fn cancel_socket(
         &self,
         queues: &mut OpQueues,
@@ -160,13 +166,15 @@ impl Operations {
         follow_up.next
     }
 
-    /// Cancels the socket request of this record, if the back end has one.
+    /// Cancels the socket request of this op index, if the back end has one.
     pub(in crate::engine) fn cancel_socket_request(&self, op_index: u32) -> Option<SocketRequest> {
         self.backend().socket_requests()?.cancel(self.socket_request_of(op_index))
     }
 
-    /// Cancels the request of an operation that is cancelled, if it has one. If the operation ends by that, puts its node
-    /// at the end of `ended`, and that of the next operation, if that is due now. Returns what the slot asks for.
+    /// Cancels the request, if any, of an operation that is being cancelled.
+    ///
+    /// Returns what the slot requires. If that ends the operation, appends its node to `ended`, and
+    /// the node of the next operation if that is due now.
     pub(in crate::engine) fn cancel_request(
         &self,
         queues: &mut OpQueues,
@@ -188,7 +196,7 @@ impl Operations {
         SlotStep::Nothing
     }
 
-    /// Cancels the socket requests of those operations of the operation queues that are cancelled.
+    /// Cancels the socket requests of those operations that were cancelled.
     pub(in crate::engine) fn cancel_sockets(
         &self,
         queues: &mut OpQueues,
@@ -208,8 +216,9 @@ impl Operations {
         outcome
     }
 
-    /// Cancels all file operations of a registration. Puts the nodes of those that have ended by that at the end of
-    /// `ended`.
+    /// Cancels all file operations of a registration.
+    ///
+    /// Appends the nodes of those that have ended to `ended`.
     pub(in crate::engine) fn cancel_files(
         &self,
         queues: &mut OpQueues,
@@ -219,8 +228,9 @@ impl Operations {
         queues.cancel_files(self.nodes(), reason, None, |node| self.cancel_file(node), ended);
     }
 
-    /// Cancels those file operations of a registration whose deadlines are over at `now`. Returns the first deadline of
-    /// the others.
+    /// Cancels the file operations of a registration whose deadlines have passed at `now`.
+    ///
+    /// Returns the earliest deadline of the others.
     pub(in crate::engine) fn cancel_late_files(
         &self,
         queues: &mut OpQueues,

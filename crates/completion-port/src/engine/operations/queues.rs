@@ -1,4 +1,4 @@
-//! What edges and the back end bring to the operations of a registration.
+//! How edges and completed requests reach the operations of a registration.
 
 use std::sync::PoisonError;
 
@@ -9,17 +9,17 @@ use crate::state::queue::{NIL, Node, OP};
 use crate::state::slot::{Slot, SlotStep};
 use crate::sync::MutexGuard;
 
-/// What an operation that has come back leaves to be queued; `NIL` stands for none.
+/// What to queue after a request has completed. `NIL` means none.
 pub(in crate::engine) struct Brought {
     nodes: [Node; 3],
-    /// A slot that is to be checked before.
+    /// A slot that must be checked before it is queued.
     to_check: Node,
 }
 
 impl Brought {
     const NOTHING: Self = Self { nodes: [NIL; 3], to_check: NIL };
 
-    /// The nodes to be queued, and the slot to be checked before.
+    /// Returns the nodes to queue, and the slot to check before it is queued.
     pub(in crate::engine) fn into_parts(self) -> ([Node; 3], Node) {
         (self.nodes, self.to_check)
     }
@@ -28,14 +28,17 @@ impl Brought {
 impl OpEntry {
     #[inline]
     pub(in crate::engine) fn lock(&self) -> MutexGuard<'_, OpQueues> {
-        // Nothing that could panic is called under the lock but what is here.
+        // Nothing outside the engine that could panic is called under this lock. If the engine
+        // panics, other threads continue with the state they find.
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Operations {
-    /// An edge concerns operations of the slot, of the directions `flying`. The nodes of those that are to be
-    /// tried are handed to `queue`. True if the slot is to note the edge again.
+    /// Passes an edge to the slot's operations of the directions `flying`.
+    ///
+    /// Calls `queue` with the node of each operation that is due. True if the slot must note the
+    /// edge again.
     #[inline(never)]
     pub(in crate::engine) fn notify_ready(
         &self,
@@ -50,7 +53,9 @@ impl Operations {
         is_missed
     }
 
-    /// An edge tells that the operation with this name, which the back end has carried out, can be brought back.
+    /// Takes the completed request with this name from the back end and ends its operation.
+    ///
+    /// An edge has reported the completion.
     #[cold]
     #[inline(never)]
     pub(in crate::engine) fn bring_back(&self, name: u64) -> Brought {
@@ -61,7 +66,7 @@ impl Operations {
         let Some(request) = request else { return Brought::NOTHING };
         let was_cancelled = request.is_cancelled;
         let goes_on = request.target.is_declined;
-        // Before the operation ends: the thread that sees that takes it.
+        // Before the operation ends: a thread that sees the end takes the request.
         self.outstanding.keep_socket(op_index, request);
         let index = self.nodes().op(node).slot();
         let (slot, entry) = (self.slot(index), self.entry_of_operation(index));

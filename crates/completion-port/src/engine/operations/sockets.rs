@@ -1,7 +1,8 @@
-//! Submits operations on sockets to a back end that performs them by itself.
+//! Submits socket operations to a back end that performs them.
 //!
-//! The operation stays the active one of its operation queue meanwhile: those behind it wait, and no edge concerns it. An edge whose name
-//! is the request's id reports its end ([`Operations::bring_back`]).
+//! Meanwhile the operation stays the active one of its operation queue: later ones wait, and no
+//! edge concerns it. An edge whose name is the request's id reports its completion
+//! ([`Operations::bring_back`]).
 
 use super::{OpRef, Operations};
 use crate::backend::request::SocketRequest;
@@ -10,8 +11,10 @@ use crate::state::operations::Step;
 use crate::state::queue::OP;
 
 impl Operations {
-    /// Submits the operation that the caller has tried. It may have completed when this returns, and is the caller's no
-    /// more. If it was cancelled meanwhile it has ended, and the request is the caller's again.
+    /// Submits the operation that the caller has tried.
+    ///
+    /// The caller no longer owns it, and it may have completed when this returns. If it was
+    /// cancelled meanwhile, it has ended, and the caller gets the request back.
     #[cold]
     #[allow(clippy::result_large_err, reason = "a refusal gives the request back")]
     pub(crate) fn submit_socket(
@@ -21,9 +24,7 @@ impl Operations {
         worker: Option<&Worker>,
     ) -> Result<(), (Step, SocketRequest)> {
         let Some(requests) = self.backend().socket_requests() else {
-            unreachable!(
-                "only a system that performs requests says that it carries an operation out"
-            )
+            unreachable!("attempts need the system only where it performs requests")
         };
         let OpRef { op_index, index, slot, entry, .. } = *op_ref;
         let poll = self.current_poll();
@@ -34,7 +35,8 @@ impl Operations {
             self.see_to(follow_up, index, worker);
             return Err((step, request));
         }
-        // With the lock: a thread that cancels the operation finds it at the back end.
+        // Under the lock, so that a thread that cancels the operation finds the request at the back
+        // end.
         requests.submit(request);
         drop(queues);
         requests.flush();

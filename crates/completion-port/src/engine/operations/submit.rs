@@ -14,7 +14,7 @@ use crate::types::error::{Call, Error, ErrorKind};
 use crate::types::interest::Direction;
 use crate::types::source::Descriptor;
 
-/// Work without a record, during its attempt.
+/// Work that is tried directly, without an `Op`, during its attempt.
 struct DirectAttempt<'e> {
     operations: &'e Operations,
     name: Name,
@@ -24,11 +24,12 @@ struct DirectAttempt<'e> {
 }
 
 impl DirectAttempt<'_> {
-    /// The attempt has ended with this result. Frees the operation queue.
+    /// Ends the attempt with this result, and frees the operation queue.
     fn tried(&self, attempt: SocketAttempt<Rest>) {
         let Self { operations, name, slot, entry, direction } = *self;
         if operations.forked() {
-            // The attempt has forked, and this is the child: the operation queue is the parent's.
+            // The attempt has forked, and this is the child: the operation queue belongs to the
+            // parent.
             return;
         }
         let tried = match attempt {
@@ -52,14 +53,14 @@ impl DirectAttempt<'_> {
 }
 
 impl Drop for DirectAttempt<'_> {
-    /// The attempt has panicked.
+    /// Ends the attempt after it has panicked.
     fn drop(&mut self) {
         self.tried(SocketAttempt::Done(Rest::Unknown));
     }
 }
 
 impl Operations {
-    /// The operation entry of a slot, which is made if there is none, with room for its timer.
+    /// Returns the [`OpEntry`] of a slot, with room for its timer. Creates it if there is none.
     #[inline]
     pub(in crate::engine) fn entry_with_timer(
         &self,
@@ -94,8 +95,9 @@ impl Operations {
         Ok(entry)
     }
 
-    /// The record of an operation that is to be started by the token of the held slot `index`, and the slot's operation entry.
-    /// `also` makes sure that the record's cell can be used.
+    /// Returns the op index that the token of the held slot uses, and the slot's [`OpEntry`].
+    ///
+    /// `also` makes sure that the operation's cell can be used.
     #[inline]
     pub(crate) fn own_op(
         &self,
@@ -112,7 +114,7 @@ impl Operations {
         self.make_own_op(index, call, also)
     }
 
-    /// The same for a slot that has none yet.
+    /// Allocates the op index for a slot that has none yet. See [`Operations::own_op`].
     #[cold]
     fn make_own_op(
         &self,
@@ -127,8 +129,10 @@ impl Operations {
         Ok((op_index, entry))
     }
 
-    /// The record of an operation that is to be started by the name of a registration, by the thread of `worker`. If it is
-    /// not started it is given back by [`Queue::give_back_op`](crate::engine::queue::Queue::give_back_op).
+    /// Allocates an op index for an operation that is started through the name of a registration.
+    ///
+    /// The thread of `worker` starts it. If it does not,
+    /// [`Queue::give_back_op`](crate::engine::queue::Queue::give_back_op) frees the index.
     pub(crate) fn shared_op(
         &self,
         name: Name,
@@ -142,7 +146,8 @@ impl Operations {
         let (slot, _) = self.known(name).ok_or(refused(Refusal::NotRegistered))?;
         slot.admits(generation).map_err(refused)?;
         self.entry_with_timer(index, plan.call)?;
-        // One whose packet the thread has just taken is there, with all that belongs to it.
+        // Reuse an op index whose packet this thread has just taken: everything that it needs
+        // exists.
         match worker
             .and_then(|worker| worker.completed().pop(|op_index| &self.nodes().op(op_index).link))
         {
@@ -151,8 +156,10 @@ impl Operations {
         }
     }
 
-    /// The token of the held slot gives the key to the operation of `op_index`, which is in its cell. The token has tried it,
-    /// and the caller handles the result of that attempt next. If it is refused, the slot is still held.
+    /// Lends the key of a held slot to the operation of `op_index`, which is in its cell.
+    ///
+    /// The token has tried the operation, and the caller handles the result of that attempt next.
+    /// If this fails, the slot is still held.
     pub(crate) fn lend(
         &self,
         slot: &Slot,
@@ -164,18 +171,21 @@ impl Operations {
     ) -> Result<Step, Error> {
         let lend = |_: &OpQueues| {
             slot.lend(plan.direction.facts(), drained)?;
-            // No edge reports that what it lacks is there, or that the system can carry it out.
+            // It counts as ready: the token's attempt lacked a resource or needs the system, and no
+            // edge reports either.
             Ok(true)
         };
         self.start(slot, index, entry, op_index, plan, lend)
     }
 
-    /// The operation of `op_index`, which is in its cell, has a share in the key of a registration.
+    /// Gives the operation of `op_index` a share in the key of a registration.
+    ///
+    /// The operation is in its cell.
     pub(crate) fn share(&self, name: Name, op_index: u32, plan: &Plan) -> Result<Step, Error> {
         let (index, generation) = name_parts(name);
         let slot = self.slot(index);
-        // A name may be another port's, and mean any registration here. The flag is set before a registration has its
-        // name.
+        // The name may be another port's and match any registration of this one. `is_shared` is set
+        // before a registration gets its name.
         let share = |queues: &OpQueues| {
             if queues.is_shared {
                 slot.share(generation, plan.direction.facts())
@@ -197,8 +207,9 @@ impl Operations {
         take_key: impl FnOnce(&OpQueues) -> Result<bool, Refusal>,
     ) -> Result<Step, Error> {
         let mut queues = entry.lock();
-        // The thread that closes the port says so before it takes this lock, with which it looks at what is in
-        // operation: so either that thread sees this operation, or this one sees that the port is closed.
+        // The thread that closes the port stores the phase before it takes this lock to look for
+        // pending operations. So either that thread sees this operation, or this one sees that the
+        // port is closed.
         if self.phase() != PortPhase::Open {
             return Err(Error::new(plan.call, ErrorKind::Closed));
         }
@@ -206,13 +217,15 @@ impl Operations {
             take_key(&queues).map_err(|refusal| Error::new(plan.call, kind_of(refusal)))?;
         let Plan { direction, deadline, .. } = *plan;
         let node = op_index | OP;
-        // Read before the lock is given up: the operation may complete at once, and the slot be used anew.
+        // Read before the lock is released: the operation may then complete immediately, and the
+        // slot be reused.
         let name = name_of(index, slot.word().generation());
         let step = queues.start(self.nodes(), node, index, direction, deadline, is_ready);
         if queues.is_shared {
             entry.timer().pull_in(deadline);
         } else if entry.timer().deadline() != deadline {
-            // Nothing else moves it: not without the token, and where a timer rings not without the lock.
+            // No other thread moves the deadline: a start needs the token, and an expiring timer
+            // needs the lock held here.
             entry.timer().move_deadline(deadline);
         }
         drop(queues);
@@ -223,8 +236,10 @@ impl Operations {
         Ok(step)
     }
 
-    /// Tries work without a record on the descriptor of a shared registration, if no operation of this direction is in
-    /// operation and the direction may be ready. Returns whether the work is done. If not, the caller starts an operation.
+    /// Tries work directly, without an `Op`, on the descriptor of a shared registration.
+    ///
+    /// Returns whether the work is done; if not, the caller starts an operation. Tries nothing if
+    /// an operation of this direction is pending, or if the direction is known not to be ready.
     pub(crate) fn try_directly(
         &self,
         name: Name,
@@ -244,16 +259,16 @@ impl Operations {
         }
         let (index, generation) = name_parts(name);
         let (slot, _) = self.known(name)?;
-        // Without memory for the operation entry, the start that follows fails with that error.
+        // If there is no memory for the entry, the start that follows fails with that error.
         let entry = self.entry_with_timer(index, Call::Receive).ok()?;
         let mut queues = entry.lock();
-        // As in `start`.
+        // The same race as in `start`.
         let begins =
             self.phase() == PortPhase::Open && queues.begin_direct(slot, generation, direction);
         begins.then(|| DirectAttempt { operations: self, name, slot, entry, direction })
     }
 
-    /// The operation of a record that is to be started by the token of the held slot `index`, whose operation entry this is.
+    /// Builds the `OpRef` of an operation that the token of a held slot is about to start.
     #[inline]
     pub(crate) fn before_start<'e>(
         &'e self,
@@ -265,8 +280,10 @@ impl Operations {
         OpRef { op_index, index, op: self.nodes().op(op_index), slot, entry }
     }
 
-    /// The token of a held slot has done the operation of `op_index` itself: its packet is queued. False, and nothing has
-    /// changed, if the port was closed meanwhile, so that perhaps no thread would take it.
+    /// Queues the packet of an operation that the token of a held slot has already performed.
+    ///
+    /// False if the port was closed meanwhile, since perhaps no thread would take the packet.
+    /// Nothing has changed then.
     pub(crate) fn lend_ended(
         &self,
         slot: &Slot,

@@ -1,4 +1,4 @@
-//! The timers of deadlines, of registrations and of operations.
+//! Timers of deadlines: those of armings and those of operations.
 
 use super::Queue;
 use super::lists::Lists;
@@ -7,7 +7,7 @@ use crate::state::moment::Moment;
 use crate::state::timers::SlotTimer;
 
 impl Queue {
-    /// Moves the timer of a deadline forward if it would expire after the deadline.
+    /// Moves the timer of a deadline to an earlier time if it would expire after the deadline.
     #[inline]
     pub(in crate::engine) fn revalidate_timer(
         &self,
@@ -24,8 +24,8 @@ impl Queue {
     #[inline(never)]
     fn pull_timer_in(&self, timer: SlotTimer, index: u32, deadline: &DeadlineTimer) {
         let mut hub = self.lock();
-        // The deadline is read once, so that the timer never moves to a later time: threads that have found it early
-        // enough rely on it.
+        // Read the deadline once, so that the timer never moves to a later time: threads that have
+        // found it early enough rely on that.
         let Some(at) = deadline.missed() else { return };
         let (schedule, lists) = hub.parts_mut();
         let before = lists.timers().next();
@@ -39,8 +39,9 @@ impl Queue {
 }
 
 impl Lists {
-    /// Handles the expiry of a slot's timer. If the deadline has passed at `now`, calls `end`, which returns when to
-    /// check again.
+    /// Handles the expiry of a slot's timer.
+    ///
+    /// If the deadline has passed at `now`, calls `end`, which returns when to check again.
     pub(in crate::engine) fn ring(
         &mut self,
         timer: SlotTimer,

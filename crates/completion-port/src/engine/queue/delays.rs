@@ -1,7 +1,8 @@
-//! How long packets stand in a port before their turn comes, for ports that are asked to measure it.
+//! How long packets are queued, for ports that are asked to measure it.
 //!
-//! A port that is not asked spends next to nothing on it: what is queued comes here if the [`Flags`] say so, what a
-//! thread takes if it [is measured](Worker::is_measured); both are looked at for other reasons anyway.
+//! A port that does not measure spends almost nothing on it. [`Flags`] include whether queued nodes
+//! are stamped, and a worker's attention includes whether it [is measured](Worker::is_measured).
+//! Both are tested for other reasons anyway.
 
 use std::array;
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,19 +15,19 @@ use crate::state::moment::Moment;
 use crate::state::queue::{Node, NodeList, OP, POSTED, cell_of, is_op};
 use crate::sync::AtomicU64;
 
-/// Bucket `n` counts delays of less than 2^n nanoseconds that no earlier one counts; the last one counts the
-/// rest.
+/// Bucket `n` counts delays of less than 2^n nanoseconds that no earlier bucket counts. The last
+/// bucket counts the rest.
 const BUCKETS: usize = 40;
 
-/// What is counted, and since when each node stands in the queue.
+/// The counts, and for each queued node when it was queued.
 pub(super) struct Delays {
-    /// Stamps from before this are of an earlier time of measuring, when they may not have been used up.
+    /// When measuring last started. Older stamps are left over from an earlier period.
     since: AtomicU64,
     slots: Arena<AtomicU64>,
     posts: Arena<AtomicU64>,
     ops: Arena<AtomicU64>,
     buckets: [AtomicU64; BUCKETS],
-    /// All delays together, in nanoseconds.
+    /// The sum of all delays, in nanoseconds.
     total: AtomicU64,
 }
 
@@ -37,7 +38,7 @@ pub(crate) struct Histogram {
     pub(crate) total: u64,
 }
 
-/// A moment as it is noted; never 0, which stands for none.
+/// Converts a moment to a stamp, which is never 0: that means none.
 fn stamp(now: Moment) -> u64 {
     now.nanoseconds().saturating_add(1)
 }
@@ -69,8 +70,10 @@ impl Delays {
         }
     }
 
-    /// A node is queued. Without memory for its stamp it is not counted. The port is locked, as when its cell was
-    /// reserved: room for many is made seldom, and twice as much each time.
+    /// Stamps a node that is queued. If there is no memory for the stamp, the node is not counted.
+    ///
+    /// The port is locked, as when the node's cell was reserved. The arena allocates seldom, and
+    /// twice as much each time.
     fn begin(&self, node: Node, now: u64) {
         let (stamps, number) = self.place(node);
         if stamps.reserve(number) {
@@ -78,22 +81,24 @@ impl Delays {
         }
     }
 
-    /// A node comes off the queue: how long it stood there, in nanoseconds. `None` if that was not measured.
+    /// Returns how long a node that leaves the queue was queued, in nanoseconds.
+    ///
+    /// `None` if that was not measured.
     fn end(&self, node: Node, now: u64) -> Option<u64> {
         let (stamps, number) = self.place(node);
         let began = stamps.find(number)?.swap(0, Relaxed);
-        // Zero, too, is before any beginning.
+        // This also rules out 0, which means that there is no stamp.
         (began >= self.since.load(Relaxed)).then(|| now.saturating_sub(began))
     }
 }
 
 impl Queue {
-    /// Begins or ends to measure how long packets stand in the port.
+    /// Starts or stops measuring how long packets are queued.
     pub(crate) fn measure_delays(&self, on: bool) {
         if self.forked() {
             return;
         }
-        // Before the lock is taken: this allocates.
+        // Before the lock is taken, since this allocates.
         let delays = on.then(|| self.delays.get_or_init(|| Box::new(Delays::new())));
         let mut hub = self.lock();
         if let Some(delays) = delays
@@ -104,7 +109,7 @@ impl Queue {
         hub.lists_mut().set_measured(on);
     }
 
-    /// What was measured so far.
+    /// Returns what was measured so far.
     pub(crate) fn delays(&self) -> Histogram {
         let Some(delays) = self.delays.get() else {
             return Histogram { buckets: [0; BUCKETS], total: 0 };
@@ -115,7 +120,9 @@ impl Queue {
         }
     }
 
-    /// These nodes are about to be queued, or have just been, on a port of which something is notable.
+    /// Stamps nodes that are being queued, if that is measured, and wakes collectors.
+    ///
+    /// Called if any of the port's flags is set.
     #[cold]
     pub(in crate::engine) fn note_queued(&self, lists: &Lists, nodes: &NodeList) {
         if lists.flags().has(Flags::MEASURED)
@@ -130,7 +137,7 @@ impl Queue {
         lists.tell_collectors();
     }
 
-    /// The same for one node.
+    /// Like [`Queue::note_queued`], for one node.
     #[cold]
     pub(in crate::engine) fn note_queued_one(&self, lists: &Lists, node: Node) {
         if lists.flags().has(Flags::MEASURED)
@@ -141,7 +148,7 @@ impl Queue {
         lists.tell_collectors();
     }
 
-    /// The thread of `worker`, which calls this, has come to `node`.
+    /// Counts the delay of `node`, which the thread of `worker` has taken. That thread calls this.
     pub(in crate::engine) fn count_delay(&self, worker: &Worker, node: Node) {
         let Some(delays) = self.delays.get() else { return };
         let delay = delays.end(node, stamp(self.backend().now()));
@@ -152,7 +159,9 @@ impl Queue {
         }
     }
 
-    /// What the thread of `worker`, which calls this, came to last has brought no packet.
+    /// Removes the node taken last from the counts, since it has brought no packet.
+    ///
+    /// The thread of `worker` calls this.
     pub(in crate::engine) fn uncount_delay(&self, worker: &Worker) {
         if !worker.is_measured() {
             return;

@@ -6,15 +6,17 @@ use crate::backend::thread::Thread;
 use crate::engine::worker::{Tally, Worker};
 use crate::state::schedule::{Wake, WorkerNumber};
 
-/// A thread at the port, as other threads see it. Only the port keeps it for long, so that the
-/// descriptors by which threads are queried are closed with the port.
+/// A thread at the port, as other threads see it.
+///
+/// Only the port keeps entries for long, so that the descriptors for querying threads are closed
+/// with the port.
 #[derive(Clone)]
 pub(in crate::engine) struct WorkerEntry {
     worker: Arc<Worker>,
     thread: Arc<dyn Thread>,
     /// How often the thread was woken.
     wakes: u64,
-    /// How often it was found asleep without having said so.
+    /// How often it was found asleep without having announced it.
     blocks_found: u64,
 }
 
@@ -42,7 +44,7 @@ impl WorkerEntry {
     }
 }
 
-/// A thread that is to be woken, once the lock is given up.
+/// A thread to wake once the lock is released.
 #[must_use]
 pub(in crate::engine) struct Notice {
     thread: Arc<dyn Thread>,
@@ -52,24 +54,24 @@ pub(in crate::engine) struct Notice {
 }
 
 impl Notice {
-    /// The thread, its seat, and whether it is in the kernel's wait rather than parked.
+    /// Returns the thread, its worker number, and whether it is in the kernel's wait.
     pub(super) fn into_parts(self) -> (Arc<dyn Thread>, WorkerNumber, bool) {
         (self.thread, self.worker, self.in_kernel)
     }
 }
 
-/// The threads at a port, by the numbers of their seats.
+/// The threads at a port, by worker number.
 #[derive(Default)]
 pub(in crate::engine) struct Members {
     entries: Vec<Option<WorkerEntry>>,
-    /// Packets that threads have taken which are not at the port any more.
+    /// The packets taken by threads that have left the port.
     former: Tally,
-    /// Threads that were found asleep, and of which no event tells yet.
+    /// Threads that were found asleep, but not reported by an event yet.
     found: Vec<WorkerNumber>,
 }
 
 impl Members {
-    /// Adds the thread that has been given this seat.
+    /// Adds the thread with this worker number.
     pub(in crate::engine) fn add(&mut self, number: WorkerNumber, entry: WorkerEntry) {
         if self.entries.len() <= number {
             self.entries.resize_with(number + 1, || None);
@@ -83,7 +85,7 @@ impl Members {
         self.former.add(worker);
     }
 
-    /// Forgets all threads.
+    /// Removes all threads.
     pub(in crate::engine) fn clear(&mut self) {
         self.entries.fill_with(|| None);
     }
@@ -93,13 +95,13 @@ impl Members {
         self.entries[worker].as_ref()
     }
 
-    /// The seat with this number, which a thread has.
+    /// Returns the worker with this number, which exists.
     #[inline]
     pub(super) fn worker(&self, worker: WorkerNumber) -> &Worker {
-        &self.entries[worker].as_ref().expect("a thread at the port is a member").worker
+        &self.entries[worker].as_ref().expect("a thread at the port has an entry").worker
     }
 
-    /// How many numbers of seats there are.
+    /// Returns a number that is higher than that of any worker.
     pub(in crate::engine) fn highest(&self) -> WorkerNumber {
         self.entries.len()
     }
@@ -108,7 +110,7 @@ impl Members {
         self.entries.iter().flatten()
     }
 
-    /// The packets that all threads have taken.
+    /// Returns the packets that all threads have taken.
     pub(in crate::engine) fn packets(&self) -> Tally {
         let mut packets = self.former;
         for entry in self.iter() {
@@ -117,7 +119,7 @@ impl Members {
         packets
     }
 
-    /// What it takes to wake a thread.
+    /// Prepares the notice that wakes a thread, and counts it.
     #[inline]
     pub(super) fn notice(&mut self, wake: Wake) -> Notice {
         let entry = self.entries[wake.worker].as_mut().expect("an idle worker has an entry");
@@ -126,21 +128,21 @@ impl Members {
         Notice { thread: Arc::clone(&entry.thread), worker, in_kernel }
     }
 
-    /// The thread of `worker` was found asleep.
+    /// Counts that the thread of `worker` was found asleep.
     pub(super) fn count_block(&mut self, worker: WorkerNumber) {
         if let Some(entry) = &mut self.entries[worker] {
             entry.blocks_found += 1;
         }
     }
 
-    /// The thread of `worker` was found asleep, and an event is to tell of it.
+    /// Notes that the thread of `worker` was found asleep, for an event to report.
     pub(super) fn note_found(&mut self, worker: WorkerNumber) {
         if !self.found.contains(&worker) {
             self.found.push(worker);
         }
     }
 
-    /// The threads that were found asleep since this was last called.
+    /// Takes the threads that were found asleep since the last call.
     pub(super) fn take_found(&mut self) -> Vec<WorkerNumber> {
         std::mem::take(&mut self.found)
     }

@@ -4,7 +4,7 @@ use super::entries::Notice;
 use super::lists::Lists;
 use crate::state::schedule::{Schedule, Wake};
 
-/// The schedule, and what it decides about.
+/// The schedule, and the lists that it decides about.
 pub(in crate::engine) struct Hub {
     schedule: Schedule,
     lists: Lists,
@@ -35,13 +35,13 @@ impl Hub {
         (&self.schedule, &self.lists)
     }
 
-    /// Both parts: the schedule decides with the lists in view.
+    /// Returns both parts, so that the schedule can decide while it sees the lists.
     #[inline]
     pub(in crate::engine) fn parts_mut(&mut self) -> (&mut Schedule, &mut Lists) {
         (&mut self.schedule, &mut self.lists)
     }
 
-    /// What it takes to wake each thread that still waits.
+    /// Prepares the notices that wake all threads which are still waiting.
     pub(super) fn dismiss_all(&mut self) -> Vec<Notice> {
         let mut notices = Vec::new();
         while let Some(wake) = self.schedule.dismiss() {
@@ -50,7 +50,7 @@ impl Hub {
         notices
     }
 
-    /// What it takes to wake a thread.
+    /// Prepares the notice that wakes a thread, and counts it.
     #[inline]
     pub(in crate::engine) fn notice(&mut self, wake: Wake) -> Notice {
         self.lists.notice(wake)

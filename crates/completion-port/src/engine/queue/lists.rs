@@ -1,4 +1,4 @@
-//! The queue, and what else a port has one of.
+//! The queue, and the other state that a port has once.
 
 use std::sync::Arc;
 
@@ -15,8 +15,9 @@ use crate::state::stale_events::StaleEvents;
 use crate::state::timers::Timers;
 use crate::types::error::Fault;
 
-/// What is true of few ports at few times, in one word: so that all of it together is one question to a
-/// wait, and to what is queued.
+/// Rare conditions of a port, in one word.
+///
+/// A wait, and a thread that queues a node, tests all of them with one comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) struct Flags(u8);
 
@@ -26,11 +27,11 @@ impl Flags {
     const ENDING: u8 = 1;
     /// A thread sleeps in `remove_and_wait`.
     const COLLECTED: u8 = 2;
-    /// It is measured how long packets stand in the port.
+    /// The queueing delay of packets is measured.
     pub(in crate::engine) const MEASURED: u8 = 4;
-    /// A thread was found asleep, and no event tells of it yet.
+    /// A thread was found asleep and not reported by an event yet.
     const FOUND: u8 = 8;
-    /// Operations were deferred.
+    /// Tasks were deferred.
     pub(in crate::engine) const DEFERRED: u8 = 16;
 
     #[inline]
@@ -52,38 +53,39 @@ impl Flags {
 /// See the module's documentation.
 pub(in crate::engine) struct Lists {
     ready: NodeList,
-    /// Tasks that are due or have ended: no packet tells of them. See
+    /// Tasks that are due or have ended. They make no packets. See
     /// [`Queue::defer`](super::Queue::defer).
     deferred: NodeList,
-    /// Registrations that the kernel has to be asked about before they can be queued.
+    /// Registrations to check with the kernel before they can be queued.
     recheck: NodeList,
     entries: Members,
     phase: PortPhase,
     flags: Flags,
     slots: FreeList,
     posts: FreeList,
-    /// Records of operations.
+    /// The op indexes.
     ops: FreeList,
-    /// Posted messages whose time has not come, and deadlines.
+    /// The timers of posted messages and of deadlines.
     timers: Timers,
     stale_events: StaleEvents,
-    /// How many threads that take nothing ask the kernel without the lock. What they have found, or
-    /// have taken off `recheck`, stands in no list meanwhile. Also a thread that cancels operations of a port
-    /// which it closes, and operations that were being tried then: their packets are still to be queued.
+    /// How many threads poll or check without the lock and without taking packets. What they have
+    /// found, or have taken off `recheck`, is in no list meanwhile. Also counts a thread that
+    /// cancels operations while it closes the port, and the operations that were being tried at
+    /// that time: their packets are yet to be queued.
     peeks: usize,
-    /// Threads that sleep in `remove_and_wait`. They are woken whenever a key comes back, which may
-    /// be theirs.
+    /// Threads that sleep in `remove_and_wait`. They are woken whenever a key returns to its cell,
+    /// since it may be theirs.
     collectors: Vec<Arc<dyn Thread>>,
     polls: u64,
-    /// The polls that brought nothing.
+    /// The polls that found nothing.
     empty_polls: u64,
-    /// Why the kernel has last refused to report what is ready.
+    /// Why the kernel last refused to report what is ready.
     fault: Option<Fault>,
 }
 
-/// The phase, and whether the port is over.
+/// The phase, and whether the port has ended.
 impl Lists {
-    /// The lists of the port with this number.
+    /// Creates the lists of the port with this number.
     pub(super) fn new(number: u64) -> Self {
         Self {
             ready: NodeList::new(),
@@ -105,7 +107,7 @@ impl Lists {
         }
     }
 
-    /// Whether no wait brings anything any more.
+    /// Whether no wait will return another packet.
     #[inline]
     pub(in crate::engine) fn is_over(&self) -> bool {
         self.phase != PortPhase::Open && self.is_over_at_last()
@@ -141,12 +143,14 @@ impl Lists {
         self.flags
     }
 
-    /// Whether it is measured how long packets stand in the port.
+    /// Sets whether the queueing delay of packets is measured.
     pub(super) fn set_measured(&mut self, on: bool) {
         self.flags.set(Flags::MEASURED, on);
     }
 
-    /// Until [`Lists::end_await`] packets may still be queued of which no list tells: no wait ends for want of them.
+    /// Keeps waits from ending for lack of packets until [`Lists::end_await`].
+    ///
+    /// Until then, packets that are in no list may still be queued.
     pub(in crate::engine) fn begin_await(&mut self) {
         self.peeks += 1;
     }
@@ -164,7 +168,7 @@ impl Lists {
     }
 }
 
-/// What stands in the queue, and what the kernel is to be asked about.
+/// The queue, and the registrations to check with the kernel.
 impl Lists {
     #[inline]
     pub(in crate::engine) fn ready(&self) -> &NodeList {
@@ -186,7 +190,7 @@ impl Lists {
         self.ready.prepend(links, nodes);
     }
 
-    /// Takes this many of the first nodes of the queue.
+    /// Takes the first `count` nodes of the queue.
     #[inline]
     pub(in crate::engine) fn split(&mut self, links: &impl Links, count: usize) -> NodeList {
         self.ready.split(links, count)
@@ -230,7 +234,7 @@ impl Lists {
         self.recheck.split(links, count)
     }
 
-    /// Takes a node out of the list in which it stands. False if it stands in none.
+    /// Takes a node out of its list. False if it is in none.
     pub(in crate::engine) fn unlink(&mut self, links: &impl Links, node: Node) -> bool {
         self.ready.unlink(links, node) || self.recheck.unlink(links, node)
     }
@@ -247,9 +251,9 @@ impl Lists {
     }
 }
 
-/// Slots, cells of messages and records that are not in use, and timers.
+/// Free lists of slots, message cells and op indexes, and the timers.
 impl Lists {
-    /// A free slot, if there is memory: `reserve` makes sure of that.
+    /// Takes a free slot. `None` without memory, which `reserve` allocates.
     pub(super) fn take_slot(
         &mut self,
         nodes: &Nodes,
@@ -258,28 +262,28 @@ impl Lists {
         self.slots.take(nodes, 0, reserve)
     }
 
-    /// Gives a slot back, unless it has no name left to give.
+    /// Frees a slot, unless its names are used up.
     pub(super) fn give_back_slot(&mut self, nodes: &Nodes, index: u32, is_used_up: bool) {
         if is_used_up {
-            // Names are never given out again, so neither is the slot.
+            // Names are never reused, so the slot is not either.
             self.slots.retire();
         } else {
             self.slots.give_back(nodes, 0, index);
         }
     }
 
-    /// Slots in use.
+    /// Returns how many slots are in use.
     #[inline]
     pub(in crate::engine) fn registered(&self) -> usize {
         self.slots.in_use()
     }
 
-    /// No slot with this number or a higher one was ever used.
+    /// Returns a bound: no slot with this index or a higher one was ever used.
     pub(in crate::engine) fn highest_slot(&self) -> u32 {
         self.slots.highest()
     }
 
-    /// The same as [`Lists::take_slot`] for the cell of a message.
+    /// Like [`Lists::take_slot`], for the cell of a message.
     pub(super) fn take_post(
         &mut self,
         nodes: &Nodes,
@@ -292,13 +296,13 @@ impl Lists {
         self.posts.give_back(nodes, POSTED, cell);
     }
 
-    /// Cells that hold a message whose time has come, or have not been given back yet.
+    /// Returns how many cells hold a message that is due, or have not been freed since.
     #[inline]
     pub(super) fn posts(&self) -> usize {
         self.posts.in_use() - self.timers.messages()
     }
 
-    /// The same as [`Lists::take_slot`] for the record of an operation.
+    /// Like [`Lists::take_slot`], for an op index.
     pub(super) fn take_op(
         &mut self,
         nodes: &Nodes,
@@ -311,16 +315,18 @@ impl Lists {
         self.ops.give_back(nodes, OP, op_index);
     }
 
-    /// No record with this number or a higher one was ever used.
+    /// Returns a bound: no op index this high or higher was ever used.
     pub(in crate::engine) fn highest_record(&self) -> u32 {
         self.ops.highest()
     }
 
-    /// Gives back the cells and the records that the thread of `worker`, which calls this, has emptied.
-    // Each wait does this: a call would cost as much as what is called.
+    /// Frees the cells and op indexes that the thread of `worker` has emptied.
+    ///
+    /// That thread calls this.
+    // Part of each wait: a call would cost as much as the body.
     #[inline(always)]
     pub(in crate::engine) fn give_back_emptied(&mut self, nodes: &Nodes, worker: &Worker) {
-        // One question for both: each wait asks it, and seldom is there anything.
+        // A single test for both: each wait makes it, and usually both are empty.
         if worker.emptied().len() | worker.completed().len() == 0 {
             return;
         }
@@ -345,25 +351,25 @@ impl Lists {
 
 /// Polls, and edges of registrations that have ended.
 impl Lists {
-    /// A thread is about to poll.
+    /// Counts a poll that is about to start.
     #[inline]
     pub(in crate::engine) fn begin_poll(&mut self) {
         self.polls += 1;
     }
 
-    /// A poll has brought this many edges of ended registrations, and perhaps nothing else.
+    /// Counts the result of a poll: edges of ended registrations, and whether that was all.
     #[inline]
     pub(in crate::engine) fn end_poll(&mut self, stale_events: usize, is_empty: bool) {
         self.empty_polls += u64::from(is_empty);
         self.stale_events.add(stale_events);
     }
 
-    /// How many polls there were, and how many of them brought nothing.
+    /// Returns how many polls there were, and how many of them found nothing.
     pub(in crate::engine) fn polls(&self) -> (u64, u64) {
         (self.polls, self.empty_polls)
     }
 
-    /// Whether the calling thread is to replace the kernel's set, which is full of ended registrations.
+    /// Whether the calling thread must replace the kernel's set, which is full of stale events.
     #[inline]
     pub(in crate::engine) fn begin_replacing(&mut self) -> bool {
         self.stale_events.begin_replacing(self.slots.in_use())
@@ -378,12 +384,12 @@ impl Lists {
         self.stale_events.is_replacing()
     }
 
-    /// How often the kernel's set was replaced.
+    /// Returns how often the kernel's set was replaced.
     pub(in crate::engine) fn replacements(&self) -> u64 {
         self.stale_events.replacements()
     }
 
-    /// Whether most reports of the kernel's set are about ended registrations.
+    /// Whether most edges of the kernel's set are about ended registrations.
     #[inline]
     pub(super) fn is_full_of_stale_events(&self) -> bool {
         self.stale_events.are_many(self.slots.in_use())
@@ -401,13 +407,13 @@ impl Lists {
         &mut self.entries
     }
 
-    /// What it takes to wake a thread.
+    /// Prepares the notice that wakes a thread, and counts it.
     #[inline]
     pub(in crate::engine) fn notice(&mut self, wake: Wake) -> Notice {
         self.entries.notice(wake)
     }
 
-    /// The thread of `worker` was found asleep.
+    /// Notes that the thread of `worker` was found asleep.
     pub(super) fn note_found(&mut self, worker: WorkerNumber) {
         self.entries.count_block(worker);
         if hears_changes() {
@@ -416,14 +422,15 @@ impl Lists {
         }
     }
 
-    /// The threads that were found asleep since this was last called.
+    /// Takes the threads that were found asleep since the last call.
     pub(in crate::engine) fn take_found(&mut self) -> Vec<WorkerNumber> {
         self.flags.set(Flags::FOUND, false);
         self.entries.take_found()
     }
 
-    /// Wakes the threads in `remove_and_wait`: nodes were queued, or a slot was given up, which may
-    /// be what one of them waits for.
+    /// Wakes the threads in `remove_and_wait`.
+    ///
+    /// Nodes were queued or a slot was freed, which may be what one of them waits for.
     #[inline]
     pub(in crate::engine) fn tell_collectors(&self) {
         if self.flags.has(Flags::COLLECTED) {
@@ -438,13 +445,13 @@ impl Lists {
         }
     }
 
-    /// The calling thread, which this is, sleeps until its key is there.
+    /// Adds the calling thread, which is about to sleep until its key is in its cell.
     pub(in crate::engine) fn add_collector(&mut self, thread: Arc<dyn Thread>) {
         self.collectors.push(thread);
         self.flags.set(Flags::COLLECTED, true);
     }
 
-    /// The thread does not sleep for its key any more.
+    /// Removes a thread that no longer sleeps for its key.
     pub(in crate::engine) fn remove_collector(&mut self, thread: &Arc<dyn Thread>) {
         self.collectors.retain(|it| !std::ptr::addr_eq(Arc::as_ptr(it), Arc::as_ptr(thread)));
         self.flags.set(Flags::COLLECTED, !self.collectors.is_empty());

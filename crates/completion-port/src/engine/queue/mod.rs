@@ -1,7 +1,7 @@
 //! The lock, and the packets on their way to a thread.
 //!
-//! [`Hub`] is what the lock guards: the schedule, and the [`Lists`] it decides about. The schedule sees them as a
-//! [`PortView`].
+//! The lock guards [`Hub`]: the schedule, and the [`Lists`] that it decides about. The schedule
+//! sees them through a [`PortView`].
 
 mod deadline;
 mod delays;
@@ -35,23 +35,23 @@ pub(crate) use post::Posting;
 pub(crate) use take::Taken;
 pub(super) use view::PortView;
 
-/// How many records a thread keeps whose packets it has taken, until it next waits.
+/// How many op indexes a thread keeps after it has taken their packets, until it next waits.
 const MOST_COMPLETED: u32 = 64;
 
 /// See the module's documentation.
 #[repr(C)]
 pub(crate) struct Queue {
     context: Context,
-    /// How many packets a thread takes if it cannot give any back, for threads that do not have the
-    /// lock.
+    /// How many packets a thread takes if it cannot return any, for threads without the lock.
     advised: AtomicU32,
-    /// A task was started. It stays so.
+    /// Whether a task was ever started.
     has_tasks: AtomicBool,
-    /// A [fault](Lists::fault) was kept, for threads that do not have the lock. It orders nothing, and no model of loom sets it:
-    /// as one of the standard library it makes those no larger.
+    /// Whether a [fault](Lists::fault) is kept, for threads without the lock. It orders nothing and
+    /// no loom model sets it, so it is an atomic of the standard library, which keeps the models
+    /// small.
     has_fault: std::sync::atomic::AtomicBool,
     hub: Mutex<Hub>,
-    /// Made when a program first has the port measure how long packets stand in it.
+    /// Created when a program first measures how long packets are queued.
     delays: OnceLock<Box<Delays>>,
 }
 
@@ -80,17 +80,17 @@ impl Queue {
 
     #[inline]
     pub(super) fn lock(&self) -> MutexGuard<'_, Hub> {
-        // No user code runs under the lock. Should the engine itself ever panic under it, the other
-        // threads go on with what they find.
+        // No user code runs under the lock. If the engine itself panics under it, the other threads
+        // continue with the state they find.
         self.hub.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The lock, unless another thread has it: in a forked child it may never be given up.
+    /// Takes the lock, unless another thread has it. In a forked child it may never be released.
     pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, Hub>> {
         self.hub.try_lock().ok()
     }
 
-    /// What the schedule sees of this port, for the thread of `own`, which has the lock.
+    /// Returns what the schedule sees of this port, for the thread of `own`, which holds the lock.
     #[inline]
     pub(super) fn view<'a>(
         &'a self,
@@ -100,7 +100,7 @@ impl Queue {
         PortView::new(self, lists, own.into())
     }
 
-    /// How many packets a thread takes if it cannot give any back.
+    /// Returns how many packets a thread takes if it cannot return any.
     pub(super) fn advised(&self) -> u32 {
         self.advised.load(Relaxed)
     }
@@ -132,8 +132,9 @@ impl Queue {
         }
     }
 
-    /// Wakes every thread that still waits, if there is nothing left to wait for. The lock is given up for
-    /// that, and taken again.
+    /// Wakes every thread that still waits, if the port has ended.
+    ///
+    /// Releases the lock for that, and takes it again.
     #[inline(never)]
     pub(super) fn end_if_over<'e>(&'e self, mut hub: MutexGuard<'e, Hub>) -> MutexGuard<'e, Hub> {
         if !hub.lists().is_over() {
@@ -145,16 +146,18 @@ impl Queue {
         self.lock()
     }
 
-    /// The calling thread goes off to user code. If it leaves too much behind, this calls another
-    /// thread, or appoints one watchdog.
+    /// Notes that the calling thread leaves for user code.
+    ///
+    /// If it leaves too much in the queue, returns another thread to wake, or appoints a watchdog.
     pub(super) fn depart(&self, hub: &mut Hub) -> Option<Notice> {
         let (schedule, lists) = hub.parts_mut();
         let wake = schedule.depart(&mut self.view(lists, None));
         wake.map(|wake| lists.notice(wake))
     }
 
-    /// Does what ends operations and then queues their packets. The waits of a port that is closed in between go on
-    /// until that is done.
+    /// Runs `end`, which ends operations and queues their packets.
+    ///
+    /// If the port is closed meanwhile, its waits continue until that is done.
     pub(super) fn until_queued<R>(&self, end: impl FnOnce() -> R) -> R {
         self.lock().lists_mut().begin_await();
         let ended = end();
@@ -164,7 +167,7 @@ impl Queue {
         ended
     }
 
-    /// The packet of an operation is taken that the waits of the closed port have gone on for.
+    /// Ends the closed port's wait for an operation whose packet is taken.
     #[cold]
     pub(super) fn end_awaiting(&self) {
         if self.forked() {
@@ -175,7 +178,7 @@ impl Queue {
         drop(self.end_if_over(hub));
     }
 
-    /// The key of a removed registration is in its cell, and a thread waits for it.
+    /// Wakes the thread that waits for the key of a removed registration. The key is in its cell.
     pub(crate) fn announce_collected(&self) {
         if self.forked() {
             return;
@@ -187,7 +190,7 @@ impl Queue {
 
 /// Queueing packets.
 impl Queue {
-    /// Queues a packet and releases the newest waiting thread for it, if one may run.
+    /// Queues a packet, and wakes the thread that started to wait last if one may run.
     pub(super) fn submit(&self, node: Node) {
         if self.defer(node) {
             return;
@@ -204,9 +207,10 @@ impl Queue {
         }
     }
 
-    /// Queues a packet that is the doing of the calling thread, which has the lock. If that thread runs at the port it soon
-    /// comes for its next packets: then another one is woken for this as it is for a check that is left to the next
-    /// wait.
+    /// Queues a packet that the calling thread has caused. The caller holds the lock.
+    ///
+    /// A thread that runs at the port soon waits for its next packets. So another thread is woken
+    /// only as it would be for a check that is left to the next wait.
     pub(super) fn submit_own_locked(
         &self,
         hub: &mut Hub,
@@ -225,7 +229,7 @@ impl Queue {
         wake.map(|wake| lists.notice(wake))
     }
 
-    /// The same as [`Queue::submit`], for a thread that has the lock.
+    /// Like [`Queue::submit`], for a thread that holds the lock.
     pub(super) fn submit_locked(&self, hub: &mut Hub, node: Node) -> Option<Notice> {
         let (schedule, lists) = hub.parts_mut();
         lists.push(self.nodes(), node);
@@ -243,18 +247,19 @@ impl Queue {
         }
     }
 
-    /// An operation has ended: its packet is queued.
+    /// Queues the packet of an operation that has ended.
     pub(crate) fn queue_operation(&self, op_index: u32) {
         if !self.forked() {
             self.submit(op_index | OP);
         }
     }
 
-    /// What `worker` was handed and its thread has not looked at goes back to the front of the queue. False if
-    /// there was nothing.
+    /// Moves the packets that `worker` has not taken back to the front of the queue.
+    ///
+    /// False if there were none.
     #[inline]
     pub(super) fn take_list_back(&self, lists: &mut Lists, worker: &Worker) -> bool {
-        // Only under the lock is anything put there.
+        // Only the holder of the lock stores a chain, so an empty one stays empty.
         !worker.is_chain_empty() && self.take_links_back(lists, worker)
     }
 
@@ -271,9 +276,11 @@ impl Queue {
     }
 }
 
-/// Slots and records.
+/// Slots and op indexes.
 impl Queue {
-    /// A free slot, for `Registry::register` or `Registry::cancel`.
+    /// Reserves a free slot, for `Registry::register` or `Registry::cancel`.
+    ///
+    /// `also` reserves what else the caller needs for it.
     pub(crate) fn reserve_slot(
         &self,
         call: Call,
@@ -296,7 +303,7 @@ impl Queue {
         Ok(index)
     }
 
-    /// Gives back a slot that has been given up, unless it has no name left to give.
+    /// Frees a slot that was given up, unless its names are used up.
     pub(super) fn give_back_slot(&self, index: u32) {
         // The slot was given up at least once, so it has its first generation again only if every
         // generation was used.
@@ -320,17 +327,20 @@ impl Queue {
         op_index.ok_or(Error::new(call, ErrorKind::OutOfMemory))
     }
 
-    /// A record without an operation, the cell of which is empty.
+    /// Frees an op index that has no operation and whose cell is empty.
     pub(crate) fn give_back_op(&self, op_index: u32) {
         if !self.forked() {
             self.lock().lists_mut().give_back_op(self.nodes(), op_index);
         }
     }
 
-    /// The operation of a record has been moved out of its cell by the calling thread, the seat of which this is.
+    /// Frees an op index after the calling thread has moved its operation out of the cell.
+    ///
+    /// `worker` is the calling thread's.
     pub(crate) fn free_op(&self, op_index: u32, worker: Option<&Worker>) {
         match worker {
-            // The thread may never wait again, and take packets that others have waited for.
+            // A thread keeps only a few: it may take packets for which others wait, and never wait
+            // itself.
             Some(worker) if worker.completed().len() < MOST_COMPLETED => {
                 worker.completed().push(op_index, &self.nodes().op(op_index).link);
             }
@@ -339,9 +349,10 @@ impl Queue {
     }
 }
 
-/// Refusals of the kernel for good to say what is ready: kept until a wait can report them.
+/// Faults: the kernel refuses, permanently, to report what is ready. A fault is kept until a wait
+/// can report it.
 impl Queue {
-    /// Keeps a refusal until a wait of any thread reports it.
+    /// Keeps a fault until a wait of any thread reports it.
     #[cold]
     pub(crate) fn keep_fault(&self, fault: Fault) {
         let mut hub = self.lock();
@@ -349,14 +360,15 @@ impl Queue {
         self.has_fault.store(true, Relaxed);
     }
 
-    /// Whether there is a refusal that no wait has reported.
+    /// Whether there is a fault that no wait has reported.
     #[inline]
     pub(crate) fn has_fault(&self) -> bool {
         self.has_fault.load(Relaxed)
     }
 
-    /// The error of the calling wait: the refusal that was kept last, perhaps of another thread. It stays, since two waits
-    /// may have met a refusal before one of them reports it.
+    /// Returns the error for the calling wait: the newest fault, perhaps of another thread.
+    ///
+    /// The fault itself stays, since two waits may meet a refusal before either reports it.
     #[cold]
     pub(crate) fn take_fault(&self) -> Error {
         let hub = self.lock();

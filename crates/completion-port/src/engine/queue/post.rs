@@ -1,4 +1,4 @@
-//! Messages: how they are posted, and how a timer of one is cancelled.
+//! Messages: how they are posted, and how the timer of a message is cancelled.
 
 use super::Queue;
 use super::hub::Hub;
@@ -11,8 +11,10 @@ use crate::sync::MutexGuard;
 use crate::types::error::{Call, Error, ErrorKind};
 
 impl Queue {
-    /// A free cell for a posted message. The port is locked until the message is in it and
-    /// [`Posting::queue`] is called, which must follow.
+    /// Reserves a free cell for a posted message. The port stays locked.
+    ///
+    /// The caller puts the message into the cell and then calls one of the methods of [`Posting`]
+    /// that queue it.
     pub(crate) fn begin_post(&self, also: impl FnOnce(u32) -> bool) -> Result<Posting<'_>, Error> {
         self.check_usable(Call::Post)?;
         let mut hub = self.lock();
@@ -27,8 +29,9 @@ impl Queue {
         }
     }
 
-    /// The message of a timer, moved out by `take` from its cell, which is free then. `None` if a thread
-    /// has queued the message, or cancelled it before.
+    /// Cancels a timer. Returns its message, which `take` moves out of the cell.
+    ///
+    /// The cell is free afterwards. `None` if the message was queued or the timer cancelled before.
     pub(crate) fn cancel_post<M>(
         &self,
         timer: TimerName,
@@ -58,12 +61,12 @@ pub(crate) struct Posting<'e> {
 }
 
 impl Posting<'_> {
-    /// Where the message is to be put.
+    /// Returns the cell for the message.
     pub(crate) fn cell(&self) -> u32 {
         self.cell
     }
 
-    /// Makes sure that there is room for a timer. If there is no memory, nothing is left of the posting.
+    /// Makes room for a timer. Without memory, undoes the posting.
     pub(crate) fn for_timer(mut self) -> Result<Self, Error> {
         if self.hub.lists_mut().timers_mut().reserve(self.cell) {
             return Ok(self);
@@ -72,7 +75,9 @@ impl Posting<'_> {
         Err(Error::new(Call::Post, ErrorKind::OutOfMemory))
     }
 
-    /// The message, which is in its cell, is to be queued at the moment `at`. There is room for the timer.
+    /// Sets a timer that queues the message at `at`.
+    ///
+    /// The message is in its cell, and there is room for the timer.
     pub(crate) fn queue_at(mut self, at: Moment) -> TimerName {
         let (schedule, lists) = self.hub.parts_mut();
         let before = lists.timers().next();
@@ -91,9 +96,11 @@ impl Posting<'_> {
         self.queue.notify(notice);
     }
 
-    /// Queues the message, which is in its cell and tells of an operation. `worker` is the calling thread's. If the thread has found
-    /// the end of the operation within its wait, that is to it as what the kernel has reported: it takes the packet itself, or
-    /// wakes another thread if it leaves much behind.
+    /// Queues the message, which is in its cell and reports an operation.
+    ///
+    /// `worker` is the calling thread's. If the thread found the end of the operation within its
+    /// wait, the message is treated like a kernel event: the thread takes the packet itself, or
+    /// wakes another thread if too many are queued.
     pub(crate) fn queue_found(mut self, worker: Option<&Worker>) {
         let Self { queue, ref mut hub, cell } = self;
         let node = cell | POSTED | TELLS;
@@ -111,8 +118,9 @@ impl Posting<'_> {
         queue.notify(notice);
     }
 
-    /// Puts the message, which is in its cell, in front of what the calling thread has left, if `worker` is
-    /// that thread's and counts as running; queues it otherwise.
+    /// Puts the message, which is in its cell, in front of the calling thread's chain.
+    ///
+    /// Queues it instead if the thread does not count as running. `worker` is the calling thread's.
     pub(crate) fn put_next(mut self, worker: Option<&Worker>) {
         let Some(worker) = worker.filter(|worker| worker.runs(self.hub.schedule())) else {
             return self.queue();
@@ -129,7 +137,7 @@ impl Posting<'_> {
             worker.put_in_front(node, queue.nodes().link(node));
             schedule.kept(worker.number(), &queue.view(lists, worker))
         } else {
-            // The thread soon comes back for it, and finds the other packets as well.
+            // The thread soon returns to wait, and then finds this message and the other packets.
             lists.push(queue.nodes(), node);
             schedule.look_after(&queue.view(lists, worker))
         };

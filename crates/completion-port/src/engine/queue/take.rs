@@ -1,4 +1,4 @@
-//! Packets of what a thread was handed: those of the common kinds, without the turns that need a check.
+//! Taking packets from a worker's chain: the common kinds, whose turn needs no check.
 
 use super::Queue;
 use crate::engine::context::{Name, name_of};
@@ -10,30 +10,31 @@ use crate::types::interest::Events;
 /// A packet whose turn has come. The caller owns what it names.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Taken<'e> {
-    /// The key is the caller's, in its cell, until it is put back.
+    /// The caller owns the key, in its cell, until the token is returned.
     Ready(&'e Slot, Name, Events),
-    /// The key is to be cloned, then `Registry::cloned` called.
+    /// The caller clones the key, then calls `Registry::cloned`.
     Notified(Name, Events),
-    /// The message is to be moved out, then [`Queue::free_post`] called.
+    /// The caller moves the message out, then calls [`Queue::free_post`].
     Posted(u32),
-    /// The operation of this record has its turn: `Operations::turn` is to be called.
+    /// The operation of this op index has its turn: the caller calls `Operations::turn`.
     Operation(u32),
-    /// The key is to be moved out, then `Engine::free` called.
+    /// The caller moves the key out, then calls `Engine::free`.
     Removed(Name),
-    /// The key is to be dropped, then `Engine::free` called.
+    /// The caller drops the key, then calls `Engine::free`.
     Gone(Name),
 }
 
 impl Queue {
-    /// The next packet of those that `worker` has been handed, if it is of the common kind: the number of
-    /// its slot, whose key is the caller's in its cell. Otherwise a node whose turn has not come, or `NIL`
-    /// if none was taken: `Registry::next` goes on with it.
+    /// Takes the next packet of `worker`, if it is of the common kind.
+    ///
+    /// Returns the slot's index; the caller owns the key, in its cell. Otherwise returns a node
+    /// whose turn has not come, or `NIL` if none was taken: `Registry::next` continues with it.
     #[allow(clippy::inline_always, reason = "what it returns passes through memory otherwise")]
     #[inline(always)]
     pub(crate) fn next_ready(&self, worker: &Worker) -> Result<(u32, &Slot, Events), Node> {
         let node = worker.first();
         if node & POSTED != 0 {
-            // A message, or none.
+            // It is a message, or there is none.
             return Err(NIL);
         }
         let slot = self.slot(node);
@@ -45,9 +46,11 @@ impl Queue {
         Ok((node, slot, events))
     }
 
-    /// The same as [`Queue::next_ready`], of a registration that keeps its key: `clone` clones the key of the slot, whose
-    /// node is the calling thread's meanwhile. Otherwise a node whose turn has not come, and the clone if there is one:
-    /// `Registry::next_by` goes on with it.
+    /// Like [`Queue::next_ready`], for a registration that keeps its key.
+    ///
+    /// `clone` clones the key of the slot; the calling thread owns the node meanwhile. Otherwise
+    /// returns a node whose turn has not come, and the clone if there is one: `Registry::next_by`
+    /// continues with it.
     #[inline]
     pub(crate) fn next_ready_cloned<K>(
         &self,
@@ -56,7 +59,7 @@ impl Queue {
     ) -> Result<(Name, Events, K), (Node, Option<K>)> {
         let node = worker.first();
         if node & POSTED != 0 {
-            // A message, or none.
+            // It is a message, or there is none.
             return Err((NIL, None));
         }
         let slot = self.slot(node);
@@ -77,8 +80,9 @@ impl Queue {
         }
     }
 
-    /// The thread of `worker`, which calls this, has come to the packet of an operation; or the operation goes on,
-    /// and there is none.
+    /// Counts the turn of an operation: it `is_done` and makes a packet, or it continues.
+    ///
+    /// The thread of `worker` calls this.
     #[inline]
     pub(crate) fn count_operation(&self, worker: &Worker, is_done: bool) {
         if is_done {
@@ -88,7 +92,7 @@ impl Queue {
         }
     }
 
-    /// Takes the first node off what `worker` has been handed.
+    /// Takes the first node of the worker's chain.
     #[inline]
     pub(in crate::engine) fn next_node(&self, worker: &Worker) -> Option<Node> {
         if worker.has_attention() {
@@ -97,7 +101,7 @@ impl Queue {
         self.take_first(worker)
     }
 
-    /// The same, for a thread that has something to see to.
+    /// Like [`Queue::next_node`], for a thread that has something to handle first.
     #[cold]
     #[inline(never)]
     fn next_node_attentively(&self, worker: &Worker) -> Option<Node> {
@@ -125,7 +129,7 @@ impl Queue {
         }
     }
 
-    /// The thread of `worker` was thought to be blocked, and is not.
+    /// Notes that the thread of `worker`, which was presumed blocked, is awake.
     #[cold]
     pub(in crate::engine) fn awake(&self, worker: &Worker) {
         if self.forked() {
@@ -138,8 +142,9 @@ impl Queue {
         }
     }
 
-    /// The message of `cell` has been moved out by the thread of `worker`, which calls this. The cell
-    /// is given back when that thread next has the lock.
+    /// Frees the cell of a message that the thread of `worker` has moved out.
+    ///
+    /// That thread calls this. The cell is freed when the thread next holds the lock.
     #[inline]
     pub(crate) fn free_post(&self, worker: &Worker, cell: u32) {
         worker.emptied().push(cell, self.nodes().post(cell));

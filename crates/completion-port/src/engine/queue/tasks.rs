@@ -1,7 +1,7 @@
-//! Operations that are carried out wherever they are found to be due: no thread has to take a packet for that.
+//! Tasks: operations that are carried out where they are found to be due, without a packet.
 //!
-//! The nodes of tasks do not go to the queue. They are deferred, and the thread that has found them goes on with them
-//! when it has no lock.
+//! The node of a task does not enter the queue. It is deferred, and the thread that found it
+//! carries the task out when it holds no lock.
 
 use std::sync::atomic::Ordering::{Acquire, Release};
 
@@ -11,12 +11,14 @@ use crate::engine::context::PortPhase;
 use crate::state::queue::{Node, NodeList, OP, is_op};
 
 impl Queue {
-    /// A task is about to be started on a port that perhaps has had none.
+    /// Notes that a task is about to be started.
     pub(crate) fn begin_tasks(&self) {
         self.has_tasks.store(true, Release);
     }
 
-    /// The operation of this record, which is about to be started, is a task, or is none.
+    /// Notes whether the operation that is about to start with this op index is a task.
+    ///
+    /// Also notes whether its first attempt waits for nothing but its turn.
     #[inline]
     pub(crate) fn mark(&self, op_index: u32, is_task: bool, begins_unasked: bool) {
         let op = self.nodes().op_index(op_index);
@@ -28,7 +30,7 @@ impl Queue {
         is_op(node) && self.nodes().op_index(node & !OP).is_task()
     }
 
-    /// Puts a node aside, if it is that of a task. The caller has no lock.
+    /// Defers a node if it is a task's. Returns whether it did. The caller holds no lock.
     #[inline]
     pub(in crate::engine) fn defer(&self, node: Node) -> bool {
         if !self.has_tasks.load(Acquire) || !self.is_task(node) {
@@ -38,7 +40,9 @@ impl Queue {
         true
     }
 
-    /// Of what timers have brought, what is to be queued: tasks are deferred. The caller has the lock.
+    /// Defers the tasks among `due`, which timers have brought, and returns the rest.
+    ///
+    /// The caller holds the lock.
     pub(in crate::engine) fn defer_due(&self, lists: &mut Lists, mut due: NodeList) -> NodeList {
         if !self.has_tasks.load(Acquire) {
             return due;
@@ -54,7 +58,7 @@ impl Queue {
         rest
     }
 
-    /// The next operation that was deferred: its record, which is the caller's to go on with.
+    /// Takes the op index of the next deferred task, which the caller carries out.
     pub(crate) fn take_deferred(&self) -> Option<u32> {
         let mut hub = self.lock();
         let node = hub.lists_mut().take_deferred(self.nodes())?;

@@ -13,11 +13,11 @@ use crate::state::queue::{Links, NIL};
 use crate::state::schedule::{SchedulePort, WorkerNumber};
 use crate::types::config::BlockDetection;
 
-/// The port, as a thread that has the lock sees it.
+/// The port, as a thread that holds the lock sees it.
 pub(in crate::engine) struct PortView<'a> {
     queue: &'a Queue,
     lists: &'a mut Lists,
-    /// The thread's own seat. One that has none takes nothing.
+    /// The thread's own worker. A thread without one takes no packets.
     own: Option<&'a Worker>,
 }
 
@@ -130,7 +130,7 @@ impl SchedulePort for PortView<'_> {
 
     fn adopt(&mut self, from: WorkerNumber) {
         let Some(own) = self.own else { return };
-        // Nothing, unless the thread was handed a packet.
+        // The chain is empty unless the thread was assigned a packet.
         own.hand(self.worker(from).take_chain());
     }
 

@@ -1,4 +1,5 @@
-//! What the kernel's answers mean: those of a probe, and the edges of a one-shot reactor, which are answers too.
+//! What the kernel's answers mean. An answer is the result of a probe, or an edge of a one-shot
+//! reactor.
 
 use std::sync::PoisonError;
 
@@ -13,21 +14,22 @@ use crate::state::slot::{
 use crate::types::interest::{Interest, Mode};
 use crate::types::source::Descriptor;
 
-/// How long a one-shot reactor watches for what a slot asks for. For an edge-triggered registration
-/// it reports each change.
+/// Returns how long a one-shot reactor watches for what a slot asks for.
+///
+/// For an edge-triggered registration it reports each change.
 pub(super) fn until(word: Word) -> Until {
     let Mode { edge, one_shot, .. } = word.mode();
     if word.is_lasting() || (edge && !one_shot) { Until::Detached } else { Until::Edge }
 }
 
 impl Registry {
-    /// Notes the kernel's answer about a slot. The caller owns the node.
+    /// Stores the kernel's answer about a slot. The caller owns the node.
     pub(in crate::engine) fn answer(&self, node: Node, facts: Facts) -> Checked {
         let slot = self.slot(node);
         let word = slot.word();
         let name = name_of(node, word.generation());
         if facts.has(Facts::CLOSED) {
-            // The registration may have been removed meanwhile. The node's turn tells.
+            // The registration may have been removed meanwhile. The node's turn finds that out.
             slot.retire(word.generation());
             return Checked::Hot;
         }
@@ -44,19 +46,18 @@ impl Registry {
         if checked == Checked::Hot && word.is_borrowed() && !word.is_removing() {
             let watches = || self.backend().watches(descriptor);
             if !self.backend().descriptors().holds(descriptor, self.number(), name, watches) {
-                // The number was closed and given out again: the answer is about another file.
+                // The number was closed and reused, so the answer is about another file.
                 slot.retire(word.generation());
             }
         }
         checked
     }
 
-    /// Asks what else must be known where the facts about `descriptor` say more than readiness, and
-    /// are ambiguous.
+    /// Asks the kernel what else it takes to interpret facts that report more than readiness.
     #[cold]
     fn ask_more(&self, descriptor: Descriptor, word: Word, facts: Facts) -> Answer {
         let interest = word.interest();
-        // Once the peer is known to have ended the stream, that stays so.
+        // Once the peer has ended the stream, that does not change.
         let may_be_own = facts.has(Facts::RDHUP) && !word.is_half_closed();
         let is_own_end = may_be_own && self.backend().is_own_end(descriptor);
         let kind = depends_on_kind(interest, facts).then(|| self.backend().kind(descriptor));
@@ -67,20 +68,22 @@ impl Registry {
             false => AtEnd::Peer,
         };
         let unread = asks_unread.then(|| self.backend().unread(descriptor, end)).flatten();
-        // A reset looks like a refused connect to a port that has not seen the connection.
+        // If the port has not seen the connection, a reset looks like a refused connect.
         let failed = facts.has(Facts::ERR | Facts::HUP) && interest.contains(Interest::OUT);
         let was_connected = failed && !word.is_alive() && self.backend().was_connected(descriptor);
         Answer { facts, kind, unread, is_own_end, was_connected, is_edge: false }
     }
 
-    /// Whether an edge reports a change of the kernel's own state, which no check would report again.
+    /// Whether an edge reports a change of the kernel's own state. No check would report it again.
     #[inline]
     pub(in crate::engine) fn is_change(&self, slot: &Slot, facts: Facts) -> bool {
         facts.may_be_change() && self.backend().reports_changes(slot.descriptor())
     }
 
-    /// An edge has reported such a change. The caller owns the node. A registration for IN hears that the file can be read
-    /// again, any other one of an error, if the kernel calls it that.
+    /// Stores a change of the kernel's own state that an edge has reported.
+    ///
+    /// The caller owns the node. A registration for IN reports that the file is readable again. Any
+    /// other registration reports an error, if the kernel calls it one.
     #[cold]
     pub(in crate::engine) fn answer_change(&self, node: Node, facts: Facts) -> Checked {
         let slot = self.slot(node);
@@ -89,9 +92,11 @@ impl Registry {
         self.answer(node, facts.of_change(reads))
     }
 
-    /// A one-shot reactor has reported more than readiness, or something that may be older than the
-    /// arming. The caller owns the node. The edge is the answer to the question, unless it is older
-    /// than that, or the slot was armed again since the poll began: the reactor has not been asked for that arming yet.
+    /// Takes an edge of a one-shot reactor as the answer to a check. The caller owns the node.
+    ///
+    /// The edge has reported more than readiness, or may be older than the arming. It is no answer
+    /// if it is older than the question, or if the slot was armed again since the poll began: the
+    /// reactor has not been asked for that arming yet.
     #[cold]
     pub(in crate::engine) fn answer_by_edge(
         &self,
@@ -106,8 +111,8 @@ impl Registry {
         }
         let word = slot.word();
         let checked = self.answer(node, facts);
-        // What holds is nothing to report, and the reactor would report it again at once. So it is
-        // asked for changes only.
+        // There is nothing to report, but the reactor would send the same edge again immediately.
+        // So ask for changes only.
         if checked == Checked::Nothing && slot.make_lasting(word.generation()) {
             let name = name_of(node, word.generation());
             if !self.want(slot, name) {
@@ -117,14 +122,15 @@ impl Registry {
         checked
     }
 
-    /// Makes sure that the kernel watches for what the operations of a slot wait for. False if its descriptor turns out
-    /// to be closed: the caller ends them.
+    /// Makes sure that the kernel watches for what the operations of a slot are waiting for.
+    ///
+    /// False if its descriptor turns out to be closed: the caller ends the operations.
     #[inline(never)]
     pub(in crate::engine) fn watch_queues(&self, name: Name, slot: &Slot) -> bool {
         let Some(entry) = self.entry(name_parts(name).0) else { return true };
         let descriptor = slot.descriptor();
         let watching = self.set.read().unwrap_or_else(PoisonError::into_inner);
-        // Under the number's lock, so that of two threads the later one asks for what both want.
+        // Under the number's lock, so that the later of two threads asks for what both need.
         let watch = || {
             let blocked = entry.lock().blocked();
             let word = slot.word();
@@ -137,15 +143,15 @@ impl Registry {
             let Some(wanted) = wanted else { return true };
             let lasting = if self.is_one_shot() { entry.to_watch_lastingly(wanted) } else { None };
             let (wanted, is_lasting) = match lasting {
-                // It tells of each change from then on.
+                // The reactor reports each change already.
                 Some(None) => return true,
                 Some(Some(wanted)) => (wanted, true),
                 None => (wanted, false),
             };
             let until = match until(word) {
                 _ if is_lasting => Until::Detached,
-                // The end would be told at once, again and again, and sends go on behind it. A registration that is
-                // enabled has to hear of it.
+                // `Room`, since the reactor would report the peer's end over and over, and sends
+                // still work after it. An enabled registration has to report the end.
                 Until::Edge if blocked == Facts::OUT && !word.is_enabled() => Until::Room,
                 until => until,
             };
@@ -164,18 +170,19 @@ impl Registry {
         is_there
     }
 
-    /// Whether the number of a registration names what was registered, as far as `want` would not find out.
+    /// Whether the descriptor still names what was registered. Left to `want`, if that notices.
     fn is_same(&self, descriptor: Descriptor, word: Word) -> bool {
         self.backend().notices_reuse() || !word.is_borrowed() || self.backend().watches(descriptor)
     }
 
-    /// Has a one-shot reactor watch for what a registration asks for. False if its descriptor turned out to be
-    /// closed, and the caller owns the node.
+    /// Asks a one-shot reactor to watch for what a registration needs.
+    ///
+    /// False if its descriptor turned out to be closed and the caller owns the node.
     pub(in crate::engine) fn want(&self, slot: &Slot, name: Name) -> bool {
         let _watching = self.set.read().unwrap_or_else(PoisonError::into_inner);
         let descriptor = slot.descriptor();
-        // Under the number's lock: the thread that comes last hands the reactor what the slot asks
-        // for by then.
+        // Under the number's lock, so that the thread that comes last asks for what the slot needs
+        // by then.
         let want = || {
             let word = slot.word();
             if let Some(entry) = self.entry(name_parts(name).0) {

@@ -1,4 +1,4 @@
-//! Asking the kernel about what is only remembered.
+//! Checks: asking the kernel whether readiness that a slot only remembers still holds.
 
 use super::Registry;
 use crate::engine::context::name_of;
@@ -18,18 +18,18 @@ pub(in crate::engine) struct CheckBuffers {
 }
 
 impl CheckBuffers {
-    /// Room for this many slots at once.
+    /// Makes room for this many slots at a time.
     pub(in crate::engine) fn with_room(slots: usize) -> Self {
         Self { probes: Vec::with_capacity(slots), nodes: Vec::with_capacity(slots) }
     }
 
-    /// How many slots the last check was about.
+    /// Returns how many slots the last check was about.
     pub(in crate::engine) fn checked(&self) -> usize {
         self.nodes.len()
     }
 }
 
-/// What checks have brought: slots that are ready, and those that are to be asked about again.
+/// The results of checks: slots that are ready, and slots that must be checked again.
 pub(in crate::engine) struct Checks {
     hot: NodeList,
     again: NodeList,
@@ -42,7 +42,7 @@ impl Checks {
         &self.hot
     }
 
-    /// Whether the kernel has refused to report what is ready. The refusal was kept.
+    /// Whether the kernel refused to report what is ready. The fault was kept.
     #[inline]
     pub(in crate::engine) fn is_refused(&self) -> bool {
         self.is_refused
@@ -50,7 +50,7 @@ impl Checks {
 }
 
 impl Registry {
-    /// Asks about as many slots as there is room for, and gives up the lock for that.
+    /// Checks as many slots as there is room for. Releases the lock meanwhile.
     #[inline]
     pub(in crate::engine) fn check_some(
         &self,
@@ -91,7 +91,7 @@ impl Registry {
         Checks { hot, again, is_refused: false }
     }
 
-    /// Asks about each slot by a one-shot reactor. Those that need no answer are returned.
+    /// Asks a one-shot reactor about each slot. Returns those that need no answer.
     fn want_some(&self, mut part: NodeList, buffers: &mut CheckBuffers) -> NodeList {
         let mut hot = NodeList::new();
         while let Some(node) = part.pop(self.nodes()) {
@@ -103,11 +103,13 @@ impl Registry {
         hot
     }
 
-    /// Asks about a slot by a one-shot reactor, and gives its node back: the answer comes as an edge. True if
-    /// the caller still owns the node and it is to be handed out.
+    /// Asks a one-shot reactor about a slot and releases its node: the answer is an edge.
+    ///
+    /// True if the caller still owns the node, which is ready for its turn.
     fn want_one(&self, node: Node) -> bool {
         let slot = self.slot(node);
-        // The name is read first: afterwards the node may belong to another registration.
+        // Read the name first: once the node is released, the slot may belong to another
+        // registration.
         let name = name_of(node, slot.word().generation());
         if !slot.await_edge() || !self.want(slot, name) {
             return true;
@@ -116,7 +118,7 @@ impl Registry {
         false
     }
 
-    /// Queues what was checked.
+    /// Queues the results of a check.
     #[inline]
     pub(in crate::engine) fn end_check(&self, lists: &mut Lists, checks: Checks) {
         let Checks { hot, again, .. } = checks;
@@ -127,7 +129,9 @@ impl Registry {
         lists.append_recheck(self.nodes(), again);
     }
 
-    /// Checks a single slot. True if the caller still owns the node and it is to be handed out.
+    /// Checks a single slot.
+    ///
+    /// True if the caller still owns the node, which is ready for its turn.
     #[inline(never)]
     pub(in crate::engine) fn check_one(&self, node: Node) -> bool {
         if self.is_one_shot() {
@@ -149,8 +153,10 @@ impl Registry {
         }
     }
 
-    /// The kernel has refused to report what is ready of a slot. Its node, which the caller owns, waits for the next wait, and
-    /// that reports the refusal.
+    /// Postpones the check of a slot about which the kernel refused to answer.
+    ///
+    /// The caller owns the node. The slot is checked in a later wait; the next wait reports the
+    /// fault.
     #[cold]
     fn put_off(&self, node: Node, fault: Fault) {
         self.keep_fault(fault);
@@ -164,22 +170,25 @@ impl Registry {
         self.notify(notice);
     }
 
-    /// Does what a change of the slot asks for. The caller owns the node, if it is to be queued.
+    /// Does what a change of the slot requires. The caller owns the node if it must be queued.
     #[inline]
     pub(in crate::engine) fn follow(&self, next: SlotStep, node: Node, worker: Option<&Worker>) {
         match next {
             SlotStep::Nothing => {}
-            // User code that this call has called, a clone of a key or a hint, has forked.
+            // User code of this call, such as a key's clone or a hint, has forked, and this is the
+            // child.
             _ if self.forked() => {}
             SlotStep::Queue => self.submit(node),
             SlotStep::Recheck => self.queue_check(node, worker),
             SlotStep::Collect => self.announce_collected(),
-            SlotStep::Gone => unreachable!("only a token's return can find this, and sees to it"),
+            SlotStep::Gone => unreachable!("only the return of a token finds this, and handles it"),
         }
     }
 
-    /// Queues a slot for a check. A thread that runs on the port leaves the check to the next wait.
-    /// Any other thread makes it at once.
+    /// Queues a slot for a check.
+    ///
+    /// A thread that runs at the port leaves the check to the next wait. Any other thread checks
+    /// immediately.
     pub(in crate::engine) fn queue_check(&self, node: Node, worker: Option<&Worker>) {
         if let Some(worker) = worker {
             let mut hub = self.lock();

@@ -1,4 +1,4 @@
-//! Deadlines of armings: of readiness, and not of operations.
+//! Deadlines of armings. They concern readiness, not operations.
 
 use super::Registry;
 use crate::engine::queue::Lists;
@@ -10,8 +10,10 @@ use crate::state::timers::SlotTimer;
 use crate::types::error::{Call, Error, ErrorKind};
 
 impl Registry {
-    /// Where the deadline of a held slot is stored. It is stored, then the slot is armed, and [`Registry::revalidate_deadline_timer`] called
-    /// behind that.
+    /// Returns where the deadline of a held slot is stored.
+    ///
+    /// The caller stores the deadline, arms the slot, and then calls
+    /// [`Registry::revalidate_deadline_timer`], in this order.
     #[inline]
     pub(crate) fn deadline_timer(&self, index: u32, call: Call) -> Result<&DeadlineTimer, Error> {
         match self.deadline_timers.find(index) {
@@ -23,9 +25,10 @@ impl Registry {
     #[cold]
     #[inline(never)]
     fn make_deadline_timer(&self, index: u32, call: Call) -> Result<&DeadlineTimer, Error> {
-        // It takes the port's lock, which may be locked for ever in a forked child.
+        // The code below takes the port's lock, which may never be released in a forked child.
         self.check_usable(call)?;
-        // First the room for the timers of all that come into being by this.
+        // Make room for the timers of all the entries that `reserve` below creates, before it
+        // creates them.
         let last = DeadlineTimers::last_made_with(index);
         let has_room =
             self.lock().lists_mut().timers_mut().reserve_slot_timer(SlotTimer::DeadlineTimer, last);
@@ -36,17 +39,18 @@ impl Registry {
         }
     }
 
-    /// Sets the timer of an arming, if it rings too late for the deadline.
+    /// Sets the timer of an arming, if it would expire after the deadline.
     #[inline]
     pub(crate) fn revalidate_deadline_timer(&self, index: u32, deadline_timer: &DeadlineTimer) {
         self.revalidate_timer(SlotTimer::DeadlineTimer, index, deadline_timer);
     }
 
-    /// The calling thread has given the node of a slot back, which makes no packet. If its timer has rung meanwhile, there
-    /// was a packet on its way, and the deadline was left alone; it is looked after again.
+    /// Revalidates the deadline's timer after the calling thread released a node without a packet.
+    ///
+    /// If the timer expired meanwhile, the node was queued, so the expiry left the deadline alone.
     #[inline(never)]
     pub(in crate::engine) fn revalidate_given_back(&self, index: u32) {
-        // The word is this registration's, or that of a later arming, which looks after its deadline itself.
+        // The word is this registration's or a later arming's, which revalidates its own deadline.
         if self.slot(index).word().is_timed()
             && !self.forked()
             && let Some(deadline_timer) = self.deadline_timers.find(index)
@@ -55,8 +59,9 @@ impl Registry {
         }
     }
 
-    /// The timer of an arming has rung. If a packet is to be queued by that, it is put at the end of `due`. The caller has
-    /// the port's lock.
+    /// Handles the expiry of an arming's timer. The caller holds the port's lock.
+    ///
+    /// Appends the node to `due` if a packet must be queued.
     pub(in crate::engine) fn ring_deadline_timer(
         &self,
         lists: &mut Lists,
@@ -65,13 +70,13 @@ impl Registry {
         due: &mut NodeList,
     ) {
         let deadline_timer = self.deadline_timers.at(index);
-        // A thread that gives the node back sets the timer itself, too.
+        // If another thread releases the node meanwhile, that thread sets the timer itself.
         lists.ring(SlotTimer::DeadlineTimer, index, deadline_timer, now, |_| {
             self.expire(index, deadline_timer, now, due)
         });
     }
 
-    /// The deadline of an arming was over at `now`. Returns when to look again.
+    /// Handles a deadline that has passed at `now`. Returns when to check again.
     fn expire(
         &self,
         index: u32,
@@ -82,7 +87,7 @@ impl Registry {
         let slot = self.slot(index);
         match slot.expire() {
             Expiry::Claimed if deadline_timer.deadline() > now => {
-                // The slot was armed anew, with a later deadline, since that was read.
+                // The slot was rearmed with a later deadline after the deadline was read.
                 if slot.expire_not() {
                     due.push(self.nodes(), index);
                 }
@@ -92,7 +97,8 @@ impl Registry {
                 due.push(self.nodes(), index);
                 Moment::NEVER
             }
-            // A packet is on its way, or is checked and may turn out to be none: see `revalidate_given_back`.
+            // A packet is on its way, or its node is being checked and may bring no packet: see
+            // `revalidate_given_back`.
             Expiry::Queued | Expiry::Untimed => Moment::NEVER,
         }
     }

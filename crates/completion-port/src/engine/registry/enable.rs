@@ -1,4 +1,4 @@
-//! Arming: by a token, and by the name of a registration.
+//! Arming: by a token, and through the name of a registration.
 
 use std::sync::{Arc, PoisonError};
 
@@ -14,15 +14,17 @@ use crate::types::error::{Call, Error, ErrorKind};
 use crate::types::interest::{Events, Interest, Mode};
 
 impl Registry {
-    /// Whether it is a file's, and can neither be armed nor enabled.
+    /// Whether the slot's descriptor is a file, which can be neither armed nor enabled.
     #[inline]
     fn has_no_readiness(&self, slot: &Slot, name: Name) -> bool {
-        // Of most registrations the word tells that they are none: see `take_in_file`.
+        // The word rules this out for most registrations: see `take_in_file`.
         !slot.word().is_plain() && self.is_file(name_parts(name).0)
     }
 
-    /// The token of a held registration gives its key back, to be armed with `mode`, or as it was.
-    /// False, and nothing has changed, in all but the common case.
+    /// Takes the key back from the token of a held registration, and arms it with `mode` or as
+    /// before.
+    ///
+    /// The short way: false, with nothing changed, in all but the common case.
     #[inline]
     pub(crate) fn rearm(
         &self,
@@ -34,14 +36,17 @@ impl Registry {
         if self.phase() != PortPhase::Open || self.forked() {
             return false;
         }
-        // See `poll`: the handler has read from the descriptor, and only then takes the number.
+        // The handler has read from the descriptor. Only after that may this thread read the number
+        // of the poll: see `poll`.
         barrier(&slot.link);
         slot.rearm(mode, timed, drained, self.current_poll())
     }
 
-    /// The token of a held registration gives its key back, to be armed with `mode` or parked (`None`).
+    /// Takes the key back from the token of a held registration, and arms it with `mode` or parks
+    /// it.
     ///
-    /// If it is refused, the key is the caller's again, and the registration has ended.
+    /// It is parked if `mode` is `None`. On failure the caller gets the key back, and the
+    /// registration has ended.
     pub(in crate::engine) fn put_back(
         &self,
         call: Call,
@@ -54,7 +59,7 @@ impl Registry {
             return Err(Error::new(call, ErrorKind::Forked));
         }
         match self.phase() {
-            // Where the port shuts down, the caller has removed the registration, or the sweep will.
+            // During shutdown the caller has removed the registration, or the sweep will.
             PortPhase::Open | PortPhase::ShuttingDown => {}
             PortPhase::Closed if slot.word().is_removing() => {}
             PortPhase::Closed | PortPhase::Abandoned => {
@@ -69,7 +74,7 @@ impl Registry {
                 slot.retire(name_parts(name).1);
             }
         }
-        // See `poll`: the handler has read from the descriptor, and only then takes the number.
+        // As in `rearm`.
         barrier(&slot.link);
         let poll = self.current_poll();
         match slot.put_back(mode, timed, drained, poll) {
@@ -82,13 +87,14 @@ impl Registry {
         }
     }
 
-    /// The key of a persistent packet has been cloned. If something is `unreported`, the clone has
-    /// panicked.
+    /// Finishes a persistent packet whose key has been cloned.
+    ///
+    /// If some events are `unreported`, the clone has panicked.
     pub(crate) fn cloned(&self, name: Name, unreported: Events, worker: Option<&Worker>) {
         let (index, generation) = name_parts(name);
         let slot = self.slot(index);
         if self.phase() != PortPhase::Open {
-            // A condition that holds must not keep a closed port going.
+            // A condition that stays true must not keep a closed port going.
             let _ = slot.disable(generation);
         }
         match slot.cloned(unreported) {
@@ -97,24 +103,25 @@ impl Registry {
         }
     }
 
-    /// Makes sure that the kernel watches what a registration is about to be armed for. This comes
-    /// before the arming, which cannot be refused afterwards. False if the registration has ended,
-    /// or its number names what the kernel does not watch for it.
+    /// Makes sure that the kernel watches what a registration is about to be armed for.
+    ///
+    /// Must precede the arming, which cannot be refused afterwards. False if the registration has
+    /// ended, or if its number names something that the kernel does not watch for it.
     #[inline]
     pub(in crate::engine) fn watch(&self, slot: &Slot, name: Name, interest: Interest) -> bool {
-        // A one-shot reactor is asked after the arming, since its answer may come at once.
+        // A one-shot reactor is asked after the arming, since its answer may come immediately.
         self.is_one_shot()
             || slot.word().unwatched(Facts::asked_by(interest)).is_none()
             || self.widen(slot, name, interest)
     }
 
-    /// The kernel does not watch yet all that a registration is about to be armed for.
+    /// Extends what the kernel watches to everything that a registration is about to be armed for.
     #[inline(never)]
     fn widen(&self, slot: &Slot, name: Name, interest: Interest) -> bool {
         let _watching = self.set.read().unwrap_or_else(PoisonError::into_inner);
         let descriptor = slot.descriptor();
-        // Called under the number's lock, so that of two threads the later one adds to what the
-        // other has asked for.
+        // Under the number's lock, so that the later of two threads adds to what the other has
+        // asked for.
         let widen = || {
             let Some(wanted) = slot.word().unwatched(Facts::asked_by(interest)) else {
                 return true;
@@ -129,7 +136,9 @@ impl Registry {
         self.backend().descriptors().holds(descriptor, self.number(), name, widen)
     }
 
-    /// The short way of [`Engine::enable`](crate::engine::Engine::enable). False, and nothing has changed, in all but the common case.
+    /// The short way of [`Engine::enable`](crate::engine::Engine::enable).
+    ///
+    /// False, with nothing changed, in all but the common case.
     #[inline]
     pub(crate) fn enable_plainly(
         &self,
@@ -144,8 +153,9 @@ impl Registry {
         if mode.one_shot && self.is_shared(name_parts(name).0) {
             return false;
         }
-        // See `poll`: the caller may have read from the descriptor, and only then takes the number.
-        // The slot may stand in a queue, so its link is not free for this.
+        // The caller may have read from the descriptor. Only after that may this thread read the
+        // number of the poll: see `poll`. The slot may be queued, so its link cannot serve for the
+        // barrier.
         barrier(std::hint::black_box(&AtomicU32::new(0)));
         let is_enabled = slot.enable_plainly(generation, mode, drained, self.current_poll());
         if is_enabled {
@@ -154,14 +164,16 @@ impl Registry {
         is_enabled
     }
 
-    /// The slot of a registration that may be enabled by its name. The kernel is to [watch](Self::watch) for it, and
-    /// [`Registry::enable_watched`] follows.
+    /// Returns the slot of the registration with this name, if that may be enabled.
+    ///
+    /// The caller makes the kernel [watch](Self::watch) it and then calls
+    /// [`Registry::enable_watched`].
     pub(in crate::engine) fn may_enable(&self, name: Name, mode: Mode) -> Result<&Slot, Error> {
         self.check_open(Call::Enable)?;
         let refused = |refusal| Error::new(Call::Enable, kind_of(refusal));
         let (slot, generation) = self.known(name).ok_or(refused(Refusal::NotRegistered))?;
-        // Refused if it is held now, even if the token comes back at once: the kernel is not asked to watch for
-        // what no registration is armed with.
+        // Refused if a token holds it now, even if the token is returned right away. The kernel
+        // must not watch for anything that no registration is armed with.
         slot.may_enable(generation).map_err(refused)?;
         if self.has_no_readiness(slot, name) {
             return Err(Error::new(Call::Enable, ErrorKind::NotPollable));
@@ -172,7 +184,7 @@ impl Registry {
         Ok(slot)
     }
 
-    /// Enables a registration by its name.
+    /// Enables the registration with this name, after [`Registry::may_enable`].
     pub(in crate::engine) fn enable_watched(
         &self,
         slot: &Slot,
@@ -183,7 +195,7 @@ impl Registry {
     ) -> Result<(), Error> {
         let (index, generation) = name_parts(name);
         let refused = |refusal| Error::new(Call::Enable, kind_of(refusal));
-        // See `enable_plainly`.
+        // As in `enable_plainly`.
         barrier(std::hint::black_box(&AtomicU32::new(0)));
         let poll = self.current_poll();
         match slot.enable(generation, mode, drained, poll).map_err(refused)? {
@@ -194,7 +206,7 @@ impl Registry {
         Ok(())
     }
 
-    /// The same as [`Registry::may_enable`] for [`Registry::enable_watched_also`].
+    /// Returns the slot of a registration for which [`Registry::enable_watched_also`] may follow.
     pub(in crate::engine) fn may_enable_also(&self, name: Name) -> Result<&Slot, Error> {
         self.check_open(Call::Enable)?;
         let refused = |refusal| Error::new(Call::Enable, kind_of(refusal));
@@ -206,7 +218,7 @@ impl Registry {
         Ok(slot)
     }
 
-    /// Has a registration report more than its filter says, once, whatever state it is in.
+    /// Requests one extra report from a registration, whatever state it is in.
     pub(in crate::engine) fn enable_watched_also(
         &self,
         slot: &Slot,
@@ -216,7 +228,7 @@ impl Registry {
     ) -> Result<(), Error> {
         let (index, generation) = name_parts(name);
         let refused = |refusal| Error::new(Call::Enable, kind_of(refusal));
-        // See `enable_plainly`.
+        // As in `enable_plainly`.
         barrier(std::hint::black_box(&AtomicU32::new(0)));
         let poll = self.current_poll();
         match slot.enable_also(generation, interest, poll).map_err(refused)? {
@@ -233,7 +245,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Disables a registration by its name.
+    /// Disables the registration with this name.
     pub(crate) fn disable(&self, name: Name) -> Result<(), Error> {
         self.check_usable(Call::Disable)?;
         let refused = |refusal| Error::new(Call::Disable, kind_of(refusal));

@@ -1,4 +1,4 @@
-//! The registrations: how they begin, are armed, and what stands beside their slots.
+//! The registrations: how they begin and are armed, and the data beside their slots.
 
 mod answer;
 mod check;
@@ -29,23 +29,23 @@ use crate::types::source::Descriptor;
 use answer::until;
 pub(super) use check::CheckBuffers;
 
-/// A descriptor that is to be registered, and how.
+/// A descriptor to register, and how.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewRegistration {
     pub(crate) descriptor: Descriptor,
     pub(crate) mode: Mode,
     /// The key does not own the descriptor.
     pub(crate) borrowed: bool,
-    /// It is associated, and not armed: watched for this from the first.
+    /// It is associated rather than armed, and watched for this from the start.
     pub(crate) associated: Option<Interest>,
     /// Its operations share the key.
     pub(crate) shared: bool,
 }
 
-/// What a token says as it gives its key back.
+/// What a token passes when it is returned.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Return {
-    /// How the registration is to be armed; `None`: it is parked.
+    /// How to arm the registration; `None`: it is parked.
     pub(crate) mode: Option<Mode>,
     /// The arming has a deadline.
     pub(crate) timed: bool,
@@ -56,14 +56,14 @@ pub(crate) struct Return {
 #[repr(C)]
 pub(crate) struct Registry {
     workers: Workers,
-    /// The number of the poll that is under way, or of the last one.
+    /// The number of the current poll, or of the last one.
     poll: AtomicU32,
     /// Held for reading while a descriptor is attached or detached, for writing while the kernel's
     /// set is replaced.
     set: RwLock<()>,
-    /// What slots have beside their words, by the numbers of slots.
+    /// The operation data of slots, by slot index.
     entries: OpEntries,
-    /// The deadlines of their armings, in the same way.
+    /// The deadlines of armings, by slot index.
     deadline_timers: DeadlineTimers,
 }
 
@@ -88,16 +88,17 @@ impl Registry {
         }
     }
 
-    /// Gives back a slot whose registration was refused.
+    /// Frees a slot whose registration was refused.
     pub(crate) fn cancel(&self, index: u32) {
         self.give_back_slot(index);
     }
 
-    /// Makes the reserved slot `index` a registration. Its key must be in its cell: the first packet
-    /// may be taken before this returns. If it is associated by a token, the slot is held, and the key the
-    /// caller's.
+    /// Makes the reserved slot `index` a registration.
     ///
-    /// If it is refused, the key is the caller's again, and the slot has been given back.
+    /// The key must be in its cell: the first packet may be taken before this returns. If a token
+    /// associates it, the slot is held and the caller owns the key.
+    ///
+    /// On failure the caller owns the key again, and the slot has been freed.
     pub(crate) fn register(
         &self,
         call: Call,
@@ -112,8 +113,8 @@ impl Registry {
             let slot = self.slot(index);
             match slot.put_back(armed, false, Drained::NONE, self.current_poll()) {
                 SlotStep::Gone => {
-                    // The descriptor was closed, and its number registered anew, before this call was
-                    // over.
+                    // The descriptor was closed, and its number registered again, before this call
+                    // finished.
                     self.release_number(name);
                     slot.free();
                     return Err(Error::new(call, ErrorKind::BadDescriptor));
@@ -132,8 +133,9 @@ impl Registry {
         Ok(name)
     }
 
-    /// Makes the reserved slot `index` a registration that is watched, and held. If it is refused the slot
-    /// has been given up.
+    /// Makes the reserved slot `index` a registration that is watched and held.
+    ///
+    /// On failure the slot has been freed.
     #[inline]
     pub(super) fn enter(
         &self,
@@ -144,15 +146,15 @@ impl Registry {
         let failed = |kind| Error::new(call, kind);
         let slot = self.slot(index);
         if !self.begin_entry(index, shared) {
-            // As any slot that is given back, it has been given up.
+            // `give_back_slot` expects a slot that was freed at least once.
             slot.free();
             return Err(failed(ErrorKind::OutOfMemory));
         }
         let attaching = self.set.read().unwrap_or_else(PoisonError::into_inner);
         let generation = slot.register(descriptor, mode, borrowed);
         let name = name_of(index, generation);
-        // Either this thread sees that the port shuts down, or the thread that shuts it down sees
-        // this slot.
+        // Either this thread sees that the port is shutting down, or the thread that shuts it down
+        // sees this slot.
         fence(SeqCst);
         let claimed = if self.phase() != PortPhase::Open {
             Err(failed(ErrorKind::Closed))
@@ -161,20 +163,22 @@ impl Registry {
         };
         drop(attaching);
         if let Err(error) = claimed {
-            // Only the holder of a slot touches its key, whatever other threads have asked for
+            // The slot is held, so no other thread has touched the key, whatever it has requested
             // meanwhile.
             slot.free();
             return Err(error);
         }
         if associated.is_some() {
-            // Nothing is known of the socket: the first operation of each direction is tried at once.
+            // Nothing is known about the socket, so the first operation of each direction is tried
+            // immediately.
             slot.know(Facts::IN | Facts::OUT, true);
         }
         Ok(name)
     }
 
-    /// Has the kernel watch the descriptor of a slot that is being registered, unless its number is another
-    /// registration's.
+    /// Has the kernel watch the descriptor of a slot that is being registered.
+    ///
+    /// Fails if the number belongs to another registration.
     #[inline]
     fn claim(
         &self,
@@ -201,7 +205,8 @@ impl Registry {
                     self.take_in_file(index, descriptor)
                         .map_err(|refused| refused.unwrap_or(fault))?;
                     is_file.set(true);
-                    // There is nothing to watch. Whether the number is taken, the table alone knows.
+                    // There is nothing to watch, and only the table knows whether the number is
+                    // taken. This fault makes the table look.
                     Err(Fault { kind: ErrorKind::AlreadyRegistered, code: None })
                 }
                 attached => attached,
@@ -223,7 +228,9 @@ impl Registry {
         })
     }
 
-    /// The slot is to be the association of a descriptor that cannot be watched. `Err(None)`: it is no file.
+    /// Makes the slot the association of a descriptor that cannot be watched.
+    ///
+    /// `Err(None)`: it is not a file.
     #[cold]
     fn take_in_file(&self, index: u32, descriptor: Descriptor) -> Result<(), Option<Fault>> {
         if !self.backend().is_file(descriptor) {
@@ -233,16 +240,17 @@ impl Registry {
             return Err(Some(Fault { kind: ErrorKind::OutOfMemory, code: None }));
         }
         self.entries.at(index).is_file.store(true, SeqCst);
-        // Each arming takes the long way, where it is refused.
+        // Every arming then takes the long way, which refuses it.
         self.slot(index).suspect();
         Ok(())
     }
 }
 
-/// How its descriptor is forgotten.
+/// How a registration's descriptor is forgotten.
 impl Registry {
-    /// Forgets the descriptor of a registration, in the table and in the kernel, unless that has
-    /// been done already, or the number belongs to another registration by now.
+    /// Forgets the descriptor of a registration, in the table and in the kernel.
+    ///
+    /// Does nothing if that has been done, or if the number belongs to another registration by now.
     pub(super) fn detach(&self, descriptor: Descriptor, name: Name) {
         let _detaching = self.set.read().unwrap_or_else(PoisonError::into_inner);
         let detach = || self.backend().detach(descriptor);
@@ -256,7 +264,7 @@ impl Registry {
         self.backend().descriptors().release(descriptor, self.number(), name, || {});
     }
 
-    /// The registration of what `descriptor` names now, if it has one.
+    /// Returns the registration of what `descriptor` names now, if it has one.
     pub(crate) fn find(&self, descriptor: Descriptor) -> Option<Name> {
         if self.forked() {
             return None;
@@ -265,7 +273,7 @@ impl Registry {
         self.is_current(name).then_some(name)
     }
 
-    /// Whether a registration goes on and its number names what was registered.
+    /// Whether a registration is live and its number still names what was registered.
     pub(crate) fn is_current(&self, name: Name) -> bool {
         if self.forked() || !self.is_live(name) {
             return false;
@@ -275,17 +283,17 @@ impl Registry {
         self.backend().descriptors().holds(descriptor, self.number(), name, watches)
     }
 
-    /// Whether the kernel has what the number names for this registration: its set has it, or it is a file still.
+    /// Whether the kernel has the descriptor for this registration: in its set, or as a file.
     pub(super) fn has(&self, descriptor: Descriptor, name: Name) -> bool {
         if self.is_live(name) && self.is_file(name_parts(name).0) {
-            // The key owns it, so that it is open.
+            // The key owns the descriptor, so it is open.
             self.backend().is_file(descriptor)
         } else {
             self.backend().watches(descriptor)
         }
     }
 
-    /// Whether the registration with this name goes on.
+    /// Whether the registration with this name is live.
     pub(super) fn is_live(&self, name: Name) -> bool {
         self.known(name).is_some_and(|(slot, generation)| {
             let word = slot.word();
@@ -293,8 +301,10 @@ impl Registry {
         })
     }
 
-    /// Marks a registration as removed, and forgets its descriptor, which is returned. The caller queues its node if it
-    /// [owns](Removal::Owned) it, and cancels the operations otherwise. If it `collects`, the key is to be its own.
+    /// Marks a registration as removed and forgets its descriptor, which is returned.
+    ///
+    /// If the caller [owns](Removal::Owned) the node, it queues it; otherwise it cancels the
+    /// operations. With `collects`, the key will be the caller's own, and no packet is made.
     pub(super) fn mark_removed(
         &self,
         name: Name,
@@ -303,7 +313,7 @@ impl Registry {
         self.check_usable(Call::Remove)?;
         let refused = |refusal| Error::new(Call::Remove, kind_of(refusal));
         let (slot, generation) = self.known(name).ok_or(refused(Refusal::NotRegistered))?;
-        // Read first: the slot may be given up as soon as it is marked.
+        // Read first: once the slot is marked, another thread may free it.
         let descriptor = slot.descriptor();
         let removal = slot.remove(generation, collects).map_err(refused)?;
         if removal != Removal::Already {
@@ -312,13 +322,15 @@ impl Registry {
         Ok((removal, descriptor))
     }
 
-    /// Marks a registration as ended without a packet. If the caller owns the key it gives the slot up, which forgets the
-    /// descriptor. Otherwise that is done, and the caller cancels the operations.
+    /// Marks a registration as ended without a packet.
+    ///
+    /// If the caller owns the key, it frees the slot, which forgets the descriptor. Otherwise the
+    /// descriptor is forgotten here, and the caller cancels the operations.
     pub(super) fn mark_ended(&self, name: Name) -> Result<(Removal, Descriptor), Error> {
         self.check_usable(Call::Remove)?;
         let unknown = || Error::new(Call::Remove, ErrorKind::NotRegistered);
         let (slot, generation) = self.known(name).ok_or_else(unknown)?;
-        // Read first: the slot may be given up as soon as it is marked.
+        // Read first: once the slot is marked, another thread may free it.
         let descriptor = slot.descriptor();
         let removal = slot.retire(generation);
         match removal {
@@ -332,19 +344,21 @@ impl Registry {
 
 /// The number of the poll, and the kernel's set.
 impl Registry {
-    /// The number of the poll that is under way, or of the last one.
+    /// Returns the number of the current poll, or of the last one.
     #[inline]
     pub(super) fn current_poll(&self) -> u32 {
         self.poll.load(SeqCst)
     }
 
-    /// A thread is about to poll. Returns the number of that poll.
+    /// Starts a poll. Returns its number.
     #[inline]
     pub(super) fn begin_poll(&self) -> u32 {
         self.poll.fetch_add(1, SeqCst).wrapping_add(1)
     }
 
-    /// Replaces the kernel's set by one that has only the live registrations.
+    /// Replaces the kernel's set with one that has only the live registrations.
+    ///
+    /// Returns whether it did.
     #[cold]
     pub(super) fn rebuild(&self) -> bool {
         let highest = self.lock().lists().highest_slot();
@@ -353,7 +367,7 @@ impl Registry {
             let slot = self.nodes().find_slot(index)?;
             let word = slot.word();
             let wanted = word.is_live() && !word.is_removing();
-            // If the number was closed and given out again, it is no longer this registration's.
+            // If the number was closed and reused, it no longer belongs to this registration.
             let wanted =
                 wanted && (!word.is_borrowed() || self.backend().watches(slot.descriptor()));
             if wanted && let Some(entry) = self.entry(index) {
@@ -366,33 +380,36 @@ impl Registry {
                 until: if self.is_one_shot() { until(word) } else { Until::Detached },
             })
         });
-        // If it is refused for want of a descriptor or of memory, the port goes on with the old set
-        // and its stale edges.
+        // Without a descriptor or memory for the new set, the port keeps the old one with its stale
+        // edges.
         self.backend().rebuild(&mut live).is_ok()
     }
 }
 
-/// What stands beside a slot once an operation needs it.
+/// The operation data of slots.
 impl Registry {
-    /// The operation entry of a slot that has had one. A slot keeps it for the registrations to come.
+    /// Returns the [`OpEntry`] of a slot that has had operations.
+    ///
+    /// Later registrations of the slot reuse it.
     #[inline]
     pub(super) fn entry(&self, index: u32) -> Option<&OpEntry> {
         self.entries.find(index)
     }
 
-    /// The operation entry of a slot of which operations were started.
+    /// Returns the [`OpEntry`] of a slot whose operations have been started.
     pub(crate) fn entry_of_operation(&self, index: u32) -> &OpEntry {
         self.entries.at(index)
     }
 
-    /// Whether operations of this registration are started by its name.
+    /// Whether operations of this registration are started through its name.
     #[inline]
     pub(super) fn is_shared(&self, index: u32) -> bool {
         self.entry(index).is_some_and(|entry| entry.lock().is_shared)
     }
 
-    /// The reserved slot `index` becomes a registration; whose operations are started by its name if it is
-    /// `shared`. False if there is no memory.
+    /// Prepares the operation data of the reserved slot `index`, which becomes a registration.
+    ///
+    /// If it is `shared`, operations are started through its name. False if there is no memory.
     pub(crate) fn begin_entry(&self, index: u32, shared: bool) -> bool {
         if shared && !self.entries.reserve(index) {
             return false;
@@ -404,19 +421,19 @@ impl Registry {
         true
     }
 
-    /// Whether the slot's descriptor is a file's, which no reactor watches.
+    /// Whether the slot's descriptor is a file, which no reactor watches.
     pub(super) fn is_file(&self, index: u32) -> bool {
         self.entries.find(index).is_some_and(|entry| entry.is_file.load(SeqCst))
     }
 
-    /// The node of the lone operation of a slot.
+    /// Returns the node of a slot's lone operation.
     #[inline]
     pub(super) fn own_node(&self, index: u32) -> Node {
         let own = self.entry(index).and_then(|entry| entry.own());
-        own.expect("a lone operation has the record of its desk")
+        own.expect("a lone operation uses the op index of its entry")
     }
 
-    /// Makes sure that the slot has an operation entry. False if there is no memory.
+    /// Makes sure that the slot has an [`OpEntry`]. False if there is no memory.
     pub(super) fn reserve_entry(&self, index: u32) -> bool {
         self.entries.reserve(index)
     }

@@ -1,4 +1,4 @@
-//! The turn of any node: from what a thread was handed to the packets that its caller sees.
+//! The turn of any node: from a worker's chain to the packets that the caller sees.
 
 use super::Registry;
 use crate::engine::context::Name;
@@ -9,14 +9,16 @@ use crate::state::queue::{NIL, Node, OP, POSTED, cell_of, is_op};
 use crate::state::slot::{NodeTurn, Slot};
 
 impl Registry {
-    /// The next packet of those that `worker` has been handed, of any kind. `first` is the first node,
-    /// if it was taken already; `NIL` otherwise.
+    /// Returns the next packet of `worker`, of any kind.
+    ///
+    /// `first` is the first node if it was taken already, or `NIL`.
     pub(crate) fn next(&self, worker: &Worker, first: Node) -> Option<Taken<'_>> {
         self.next_by(worker, first, |_, slot| slot.take())
     }
 
-    /// The same, but `turn` gives each slot its turn. It gets the slot and its number; the calling
-    /// thread owns the node then.
+    /// Like [`Registry::next`], but `turn` gives each slot its turn.
+    ///
+    /// `turn` gets the slot's index and the slot; the calling thread owns the node then.
     pub(crate) fn next_by(
         &self,
         worker: &Worker,
@@ -36,7 +38,7 @@ impl Registry {
                 return Some(Taken::Posted(cell_of(node)));
             }
             let slot = self.slot(node);
-            // Read before the turn: after it the slot may be given up at any time.
+            // Read before the turn: after it the slot may be freed at any time.
             let name = name_of(node, slot.word().generation());
             loop {
                 match turn(node, slot) {
@@ -50,8 +52,8 @@ impl Registry {
                     }
                     NodeTurn::Check if self.check_one(node) => {}
                     last => match self.end_turn(worker, name, last) {
-                        // The turn has called user code that forked, and this is the child: what is behind
-                        // the node is the parent's.
+                        // The turn has run user code that forked, and this is the child: the nodes
+                        // after this one belong to the parent.
                         None if self.forked() => return None,
                         None => break,
                         taken => return taken,
@@ -61,7 +63,7 @@ impl Registry {
         }
     }
 
-    /// What the caller gets from a turn that reports no events.
+    /// Ends a turn that reports no events. Returns the caller's packet, if any.
     #[cold]
     fn end_turn(&self, worker: &Worker, name: Name, turn: NodeTurn) -> Option<Taken<'_>> {
         match turn {
@@ -78,7 +80,7 @@ impl Registry {
                 self.announce_collected();
                 None
             }
-            // The turn or the check has given the node back.
+            // The turn or the check has released the node.
             _ => {
                 self.uncount_delay(worker);
                 self.revalidate_given_back(name_parts(name).0);

@@ -1,4 +1,4 @@
-//! What a thread does in a wait: what the schedule says, step by step.
+//! Waiting: a thread does what the schedule decides, step by step.
 
 mod peek;
 mod poll;
@@ -17,18 +17,22 @@ use crate::sync::MutexGuard;
 
 pub(crate) use poll::Scratch;
 
-/// How many timers that are due are seen to at once.
+/// How many due timers are handled in one hold of the lock.
 const MOST_DUE: usize = 1024;
 
-/// A port that goes on with the operations that its engine has deferred.
+/// Carries out the tasks that the engine has deferred. The port implements this.
 pub(crate) trait GoesOn {
-    /// Goes on until none is left. Whether there were any. The caller has no lock.
+    /// Carries out deferred tasks until there are none. Returns whether there were any.
+    ///
+    /// The caller holds no lock.
     fn go_on(&self) -> bool;
 }
 
 impl Engine {
-    /// Waits until `worker` has been handed packets, at most `room` of them, or `deadline` is over
-    /// (`None`: no limit). `port` goes on with the operations that were deferred, whenever there are any, without the lock.
+    /// Waits until `worker` has been assigned packets, or until `deadline` (`None`: no limit).
+    ///
+    /// Assigns at most `room` packets. Whenever tasks were deferred, `port` carries them out
+    /// without the lock.
     pub(crate) fn wait(
         &self,
         worker: &Worker,
@@ -44,7 +48,7 @@ impl Engine {
         worker.clear_attention();
         let packet = worker.end_quota(|| self.backend().now());
         let mut hub = self.lock();
-        // Left over if the iterator of an earlier wait was forgotten, or is still about.
+        // The iterator of an earlier wait was forgotten, or still exists.
         self.take_list_back(hub.lists_mut(), worker);
         hub.lists_mut().give_back_emptied(self.nodes(), worker);
         let mut turn = Turn::new(worker.number(), room, deadline);
@@ -60,7 +64,7 @@ impl Engine {
             if let Action::Return(waited, wake) = action {
                 let notice = wake.map(|wake| hub.notice(wake));
                 self.end_wait(hub, worker, notice, port);
-                // Queued packets go first, and the next wait fails.
+                // Queued packets come first; the next wait fails.
                 let fails = turn.is_refused() && waited == Waited::TimedOut;
                 return if fails { Waited::Failed } else { waited };
             }
@@ -68,14 +72,14 @@ impl Engine {
             if scratch.take_refusal() {
                 hub.schedule().refuse(&mut turn);
             }
-            // What comes of it is to be found by this wait, however soon that ends.
+            // This wait must find the results, however soon it ends.
             if hub.lists().flags().has(Flags::DEFERRED) {
                 hub = self.go_on(hub, worker, port);
             }
         }
     }
 
-    /// Does what the schedule says, which is not to return.
+    /// Does what the schedule decides, other than to return.
     #[allow(clippy::inline_always, reason = "part of each wait")]
     #[inline(always)]
     fn act<'e>(
@@ -96,7 +100,7 @@ impl Engine {
                 self.ask(hub, worker, scratch)
             }
             Action::Query(query) => self.query(hub, query),
-            // What was deferred is not to wait for the end of a sleep, nor is what comes of it.
+            // Neither deferred tasks nor their results wait for the end of a sleep.
             Action::Poll(_) if hub.lists().flags().has(Flags::DEFERRED) => {
                 let hub = self.go_on(hub, worker, port);
                 self.sleep_in_kernel(hub, worker, scratch, Some(Duration::ZERO))
@@ -109,7 +113,7 @@ impl Engine {
         }
     }
 
-    /// The wait of the thread of `worker` ends, and another thread may have to be woken.
+    /// Ends the wait of the thread of `worker`. Another thread may have to be woken.
     #[allow(clippy::inline_always, reason = "part of each wait")]
     #[inline(always)]
     fn end_wait<'e>(
@@ -127,7 +131,7 @@ impl Engine {
         }
     }
 
-    /// Goes on with what was deferred, without the lock.
+    /// Carries out deferred tasks, without the lock.
     #[cold]
     fn go_on<'e>(
         &'e self,
@@ -142,8 +146,9 @@ impl Engine {
         self.lock()
     }
 
-    /// The wait of the thread of `worker` ends on a port of which something is notable. The other thread is woken
-    /// before a subscriber hears of anything, which may take its time.
+    /// Ends the wait of the thread of `worker` if any of the port's flags is set.
+    ///
+    /// Wakes the other thread before it calls a subscriber, which may take its time.
     #[cold]
     #[inline(never)]
     fn end_notably<'e>(
@@ -169,13 +174,14 @@ impl Engine {
         self.tell_found(found);
     }
 
-    /// Whether waits return at once because the port is closed and nothing is left in it.
+    /// Whether waits return immediately because the port is closed and has no packets left.
     pub(crate) fn is_closed(&self) -> bool {
         self.phase() != PortPhase::Open && self.lock().lists().is_over()
     }
 
-    /// Queues what is due at `now`, messages and what deadlines tell of, or a good part of it: the port is locked
-    /// meanwhile. Returns when the next timer is due.
+    /// Queues the messages and deadlines that are due at `now`, or a good part of them.
+    ///
+    /// The port is locked meanwhile. Returns when the next timer is due.
     pub(super) fn queue_due(&self, lists: &mut Lists, now: Moment) -> Moment {
         let mut due = NodeList::new();
         for _ in 0..MOST_DUE {

@@ -1,4 +1,4 @@
-//! Whether there is a packet to take, for a thread that takes none and needs no seat.
+//! Whether there is a packet to take, for a thread that takes none and needs no worker.
 
 use std::time::Duration;
 
@@ -12,13 +12,14 @@ use crate::state::schedule::most_further;
 use crate::sync::MutexGuard;
 use crate::types::error::{Call, Error, ErrorKind};
 
-/// How many nodes of the queue a call looks at.
+/// How many nodes of the queue one call examines.
 const LEAVES: usize = 256;
 
 impl Engine {
-    /// Whether a packet is queued, or left at `own`, the calling thread's seat if it has one here.
-    /// The call first queues what the kernel has to report, unless a thread is in the kernel's
-    /// wait, and checks what is only remembered.
+    /// Whether a packet is queued, or assigned to `own`, the calling thread's worker here.
+    ///
+    /// If not, queues what the kernel reports, unless another thread is in the kernel's wait, and
+    /// checks readiness that is only remembered.
     pub(crate) fn has_packets(
         &self,
         own: Option<&Worker>,
@@ -44,7 +45,7 @@ impl Engine {
         if !found {
             hub = self.recheck_for_others(hub, scratch, &mut found);
             if self.is_one_shot() && !found {
-                // The answers of a one-shot reactor.
+                // Get the answers of the one-shot reactor.
                 hub = self.ask_for_others(hub, scratch, &mut found);
             }
         }
@@ -55,7 +56,9 @@ impl Engine {
         Ok(found)
     }
 
-    /// Queues what the kernel has to report, unless a thread is in the kernel's wait, whatever is queued already.
+    /// Queues what the kernel reports, unless a thread is in the kernel's wait.
+    ///
+    /// It does so even if packets are queued already.
     pub(crate) fn drive(&self, scratch: &mut Scratch) -> Result<(), Error> {
         self.check_usable(Call::Wait)?;
         let mut hub = self.lock();
@@ -73,7 +76,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Queues what timers tell is due. If a thread is idle, one wakes in time for that.
+    /// Queues what is due. If a thread is idle, the schedule wakes one in time for the next timer.
     fn queue_due_for_others(&self, hub: &mut Hub) {
         if hub.schedule().has_timers() {
             let (schedule, lists) = hub.parts_mut();
@@ -81,7 +84,7 @@ impl Engine {
         }
     }
 
-    /// The calling thread does not take what it has `found`.
+    /// Leaves what was `found` to other threads, since the calling thread takes no packets.
     fn leave_to_others<'e>(
         &'e self,
         mut hub: MutexGuard<'e, Hub>,
@@ -95,16 +98,18 @@ impl Engine {
         self.notify(notice);
     }
 
-    /// Whether the thread of `own` was handed a node that brings a packet and that it has not
-    /// looked at. That thread calls this, with the lock held.
+    /// Whether the thread of `own` has an untaken node that brings a packet.
+    ///
+    /// That thread calls this, with the lock.
     fn is_one_left(&self, own: &Worker) -> bool {
-        // The thread takes nothing meanwhile, and other threads take a chain away under the lock
-        // only.
+        // The thread takes no node meanwhile, and other threads take a chain away only under the
+        // lock.
         NodeList::any_from(self.nodes(), own.chain(), |node| self.is_due(node))
     }
 
-    /// Whether one of the first nodes of the queue brings a packet without a check. If none does,
-    /// they move to the end, so that a later call looks at the nodes behind them.
+    /// Whether one of the first nodes of the queue brings a packet without a check.
+    ///
+    /// If none does, they move to the end, so that a later call examines the nodes that follow.
     fn is_one_queued(&self, lists: &mut Lists) -> bool {
         let mut first = lists.split(self.nodes(), LEAVES);
         if self.is_one_due(&first) {
@@ -113,7 +118,8 @@ impl Engine {
         }
         let mut unclear = NodeList::new();
         while let Some(node) = first.pop(self.nodes()) {
-            // The node became unclear in the queue. Left there, it would be checked at its turn.
+            // The node became unclear while it was queued. Left there, it would be checked at its
+            // turn.
             let is_unclear = self.slot(node).word().is_unclear();
             if is_unclear {
                 unclear.push(self.nodes(), node);
@@ -131,12 +137,13 @@ impl Engine {
     }
 
     fn is_due(&self, node: Node) -> bool {
-        // An operation that is to be tried counts as one that has ended: as a rule it has by its turn.
+        // An operation that must be tried counts as one that has ended. It usually has by its turn.
         node & POSTED != 0 || self.slot(node).word().is_due()
     }
 
-    /// Asks the kernel for edges without waiting, and without the lock, until an edge that brings a
-    /// packet is `found`, or the kernel has no more.
+    /// Polls without sleeping and without the lock, until it has `found` a packet.
+    ///
+    /// Also stops when the kernel has no more edges.
     fn ask_for_others<'e>(
         &'e self,
         mut hub: MutexGuard<'e, Hub>,
@@ -174,7 +181,7 @@ impl Engine {
         self.end_poll(hub.lists_mut(), poll);
         if woken && hub.schedule().in_kernel() > 0 {
             // The wake was meant for a thread that has entered the kernel's wait meanwhile, and
-            // does not come out of it without one.
+            // that leaves it only after a wake.
             drop(hub);
             self.backend().wake();
             hub = self.lock();
@@ -182,7 +189,7 @@ impl Engine {
         hub
     }
 
-    /// Checks registrations that are only remembered, until one that brings a packet is `found`.
+    /// Checks readiness that is only remembered, until a check has `found` a packet.
     fn recheck_for_others<'e>(
         &'e self,
         mut hub: MutexGuard<'e, Hub>,

@@ -1,5 +1,5 @@
-//! Polling: how a thread asks the kernel for edges, with and without sleeping there, and how the kernel's
-//! set is replaced when it is full of ended registrations.
+//! Polling: how a thread asks the kernel for edges, asleep or not, and how the kernel's set is
+//! replaced when it is full of stale events.
 
 use std::time::Duration;
 
@@ -22,22 +22,23 @@ pub(crate) struct Scratch {
     edges: Vec<Edge>,
     checks: CheckBuffers,
     queries: Vec<Query>,
-    /// The kernel had as many edges as there was room for when it was last asked: it may have more.
+    /// The last poll filled the room for edges: the kernel may have more.
     is_filled: bool,
-    /// The kernel has refused to report what is ready. The refusal is kept, and the thread has not dealt with it yet.
+    /// The kernel has refused to report what is ready. The fault is kept, and this thread has not
+    /// handled it yet.
     is_refused: bool,
 }
 
-/// The most edges that a thread which is alone at its port asks the kernel for at once.
+/// The most edges that a thread requests in one call when it is alone at its port.
 const MOST_EDGES: usize = 1024;
 
 impl Scratch {
-    /// The usual room.
+    /// Makes the usual room.
     pub(crate) fn new() -> Self {
         Self::with_room(USUAL_EDGES)
     }
 
-    /// Room for this many edges at once.
+    /// Makes room for this many edges at a time.
     pub(crate) fn with_room(edges: usize) -> Self {
         Self {
             edges: Vec::with_capacity(edges),
@@ -48,7 +49,7 @@ impl Scratch {
         }
     }
 
-    /// The buffer for queries, empty at first, and whether the kernel may have more edges.
+    /// Returns the buffer for queries, empty at first, and whether the kernel may have more edges.
     #[inline]
     pub(super) fn for_schedule(&mut self) -> (&mut Vec<Query>, bool) {
         (&mut self.queries, self.is_filled)
@@ -59,7 +60,7 @@ impl Scratch {
         &mut self.checks
     }
 
-    /// Takes it that the kernel may have more edges, or has none.
+    /// Assumes that the kernel has more edges, or none.
     #[inline]
     pub(super) fn set_filled(&mut self, is_filled: bool) {
         self.is_filled = is_filled;
@@ -70,7 +71,7 @@ impl Scratch {
         self.is_filled
     }
 
-    /// The kernel has refused to report what is ready.
+    /// Notes that the kernel has refused to report what is ready.
     #[inline]
     pub(super) fn refuse(&mut self) {
         self.is_refused = true;
@@ -81,20 +82,20 @@ impl Scratch {
         self.is_refused
     }
 
-    /// Whether the kernel has refused to report what is ready. The thread deals with it.
+    /// Takes the note that the kernel has refused to report what is ready. The caller handles it.
     #[inline]
     pub(super) fn take_refusal(&mut self) -> bool {
         std::mem::take(&mut self.is_refused)
     }
 
-    /// Makes room for twice as many edges, if that is not too many.
+    /// Doubles the room for edges, up to a limit.
     pub(super) fn grow(&mut self) {
         let wanted = (2 * self.edges.capacity()).min(MOST_EDGES);
         self.edges.clear();
         self.edges.reserve_exact(wanted);
     }
 
-    /// Makes the room for edges the usual one.
+    /// Reduces the room for edges to the usual one.
     #[cold]
     fn shrink(&mut self) {
         self.edges.clear();
@@ -102,8 +103,8 @@ impl Scratch {
     }
 }
 
-/// What a poll has brought: the nodes that the calling thread owns now, how many edges were of
-/// registrations that have ended, and whether the poll has used up a wake.
+/// The result of a poll: the nodes that the calling thread now owns, how many edges were of ended
+/// registrations, and whether the poll consumed a wake.
 pub(super) struct Polled {
     ready: NodeList,
     recheck: NodeList,
@@ -123,20 +124,21 @@ impl Polled {
     }
 }
 
-/// The nodes that a poll has found so far, and how many edges were of no registration.
+/// The nodes that a poll has found so far, and how many edges belonged to no registration.
 struct Found<'e> {
     ready: NodeListBuilder<'e>,
     recheck: NodeListBuilder<'e>,
     stale_events: usize,
 }
 
-/// A thread sleeps in the kernel's wait, for at most so long (`None`: no limit).
+/// A sleep in the kernel's wait, limited to this time (`None`: no limit).
 #[derive(Clone, Copy)]
 struct Sleep(Option<Duration>);
 
 impl Engine {
-    /// Asks the kernel, in one call and without the lock, about the slots whose readiness is only
-    /// remembered. What is ready goes to the end of the queue, behind what the kernel has to report.
+    /// Checks slots whose readiness is only remembered, in one call and without the lock.
+    ///
+    /// Those that are ready go to the end of the queue, after what the kernel reports.
     #[inline(never)]
     pub(super) fn recheck<'e>(
         &'e self,
@@ -149,7 +151,7 @@ impl Engine {
             scratch.refuse();
         }
         let mut hub = self.lock();
-        // A one-shot reactor has the answers.
+        // Get the answers of the one-shot reactor.
         if !checks.hot().is_empty() || self.is_one_shot() {
             let (schedule, lists) = hub.parts_mut();
             if schedule.asks(&self.view(lists, worker)) {
@@ -160,7 +162,7 @@ impl Engine {
         hub
     }
 
-    /// Asks the kernel for edges without waiting, and without the lock.
+    /// Polls without sleeping and without the lock.
     pub(super) fn ask<'e>(
         &'e self,
         hub: MutexGuard<'e, Hub>,
@@ -181,8 +183,9 @@ impl Engine {
         self.look(hub, worker, scratch, Some(Sleep(timeout)))
     }
 
-    /// Asks the kernel for edges, without the lock. The thread may `sleep` there. Several threads may ask
-    /// simultaneously; each edge goes to one of them.
+    /// Polls without the lock; the thread may `sleep` in the kernel.
+    ///
+    /// Several threads may poll simultaneously; each edge goes to one of them.
     fn look<'e>(
         &'e self,
         mut hub: MutexGuard<'e, Hub>,
@@ -193,7 +196,7 @@ impl Engine {
         scratch.is_filled = false;
         let (schedule, lists) = hub.parts_mut();
         lists.begin_poll();
-        // One thread replaces the set; until it has, no other one sleeps there.
+        // One thread replaces the set. Until it has finished, no other thread sleeps there.
         let is_full = lists.begin_replacing();
         if scratch.edges.capacity() > USUAL_EDGES && schedule.may_run() > 1 {
             scratch.shrink();
@@ -215,7 +218,7 @@ impl Engine {
         if woken { self.answer_wake(hub, worker) } else { hub }
     }
 
-    /// A wake has brought the thread of `worker` out of the kernel's wait.
+    /// Handles a wake that has brought the thread of `worker` out of the kernel's wait.
     #[inline(never)]
     fn answer_wake<'e>(
         &'e self,
@@ -232,7 +235,7 @@ impl Engine {
         self.lock()
     }
 
-    /// Asks the kernel for edges, without the lock, and notes each in its slot.
+    /// Polls without the lock, and notes each edge in its slot.
     #[allow(clippy::inline_always, reason = "part of each wait")]
     #[inline(always)]
     pub(super) fn poll(&self, scratch: &mut Scratch, timeout: Option<Duration>) -> Polled {
@@ -249,7 +252,7 @@ impl Engine {
         for edge in &scratch.edges {
             let (index, generation) = name_parts(edge.name);
             let Some(slot) = self.nodes().find_slot(index) else {
-                // Or it tells of an operation: see `bring_back_all`.
+                // The edge may also report a request: see `bring_back_all`.
                 found.stale_events += 1;
                 continue;
             };
@@ -270,7 +273,7 @@ impl Engine {
         Polled { ready: ready.into_list(), recheck: recheck.into_list(), stale_events, woken }
     }
 
-    /// Asks the kernel for edges. Returns whether a wake was used up by that.
+    /// Polls. Returns whether that consumed a wake.
     #[allow(clippy::inline_always, reason = "part of each wait")]
     #[inline(always)]
     fn ask_kernel(&self, scratch: &mut Scratch, timeout: Option<Duration>) -> bool {
@@ -286,7 +289,7 @@ impl Engine {
         woken
     }
 
-    /// Notes an edge that does not queue its slot at once.
+    /// Notes an edge that does not simply queue its slot.
     #[allow(clippy::inline_always, reason = "part of each wait")]
     #[inline(always)]
     fn note<'e>(&'e self, edge: &Edge, slot: &'e Slot, poll: u32, found: &mut Found<'e>) {
@@ -332,7 +335,7 @@ impl Engine {
         }
     }
 
-    /// Does what an edge asks for that was noted in its slot. The node is the calling thread's, if it is to be queued.
+    /// Does what a noted edge requires. The calling thread owns the node if it must be queued.
     #[allow(clippy::inline_always, reason = "part of each wait")]
     #[inline(always)]
     fn follow_edge<'e>(
@@ -362,7 +365,7 @@ impl Engine {
         }
     }
 
-    /// Among the edges that concern no registration, brings back the operations which some of them may tell of.
+    /// Takes the completed requests that are reported by edges of no registration.
     #[inline]
     fn bring_back_all<'e>(&'e self, edges: &[Edge], found: &mut Found<'e>) {
         for name in edges.iter().map(|edge| edge.name) {
@@ -384,7 +387,7 @@ impl Engine {
         ready.push(node, self.nodes().link(node));
     }
 
-    /// Queues the node of an operation, unless it is a task, which is deferred.
+    /// Queues the node of an operation. Defers it instead if the operation is a task.
     #[inline]
     fn push_unless_task<'e>(&'e self, node: Node, ready: &mut NodeListBuilder<'e>) {
         if !self.defer(node) {
@@ -392,8 +395,8 @@ impl Engine {
         }
     }
 
-    /// Queues what a poll has brought.
-    // Each wait that polls does this: a call would cost as much as what is called.
+    /// Queues what a poll has found.
+    // Part of each wait that polls: a call would cost as much as the body.
     #[allow(clippy::inline_always, reason = "part of each wait")]
     #[inline(always)]
     pub(super) fn end_poll(&self, lists: &mut Lists, poll: Polled) {
@@ -406,7 +409,7 @@ impl Engine {
         lists.append_recheck(self.nodes(), recheck);
     }
 
-    /// The kernel has refused to report what is ready. The caller does not have the lock.
+    /// Keeps the kernel's refusal to report what is ready. The caller does not hold the lock.
     #[cold]
     pub(super) fn refused(&self, scratch: &mut Scratch, fault: Fault) {
         scratch.refuse();
@@ -420,7 +423,7 @@ impl Engine {
         let mut hub = self.lock();
         hub.lists_mut().end_replacing(rebuilt);
         drop(hub);
-        // The calling thread is counted as one that polls already.
+        // A panic of the subscriber stops here: this thread already counts as one that polls.
         trace_caught!(
             DEBUG,
             port = self.number(),

@@ -1,7 +1,9 @@
-//! The threads at the port: how they come and go, block, sleep, and are relieved and observed.
+//! The threads at the port: how they join and leave, block, sleep, and are relieved and observed.
 
 mod quota;
 mod report;
+#[cfg(test)]
+mod tests;
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -19,9 +21,9 @@ use crate::types::config::BlockDetection;
 #[repr(C)]
 pub(crate) struct Workers {
     queue: Queue,
-    /// When the advice is to be computed again, in nanoseconds.
+    /// When to compute the advice again, in nanoseconds.
     advise_at: AtomicU64,
-    /// Threads are observed from the first, not only once they have been found asleep.
+    /// Whether threads are observed from the start, rather than once they were found asleep.
     observes_all: bool,
 }
 
@@ -34,13 +36,13 @@ impl Deref for Workers {
     }
 }
 
-/// How threads come and go, and say that they block.
+/// How threads join and leave, and announce that they block.
 impl Workers {
     pub(super) fn new(queue: Queue, observes_all: bool) -> Self {
         Self { queue, advise_at: AtomicU64::new(0), observes_all }
     }
 
-    /// The calling thread takes a seat.
+    /// Adds the calling thread to the port.
     pub(crate) fn join(&self) -> Arc<Worker> {
         let thread: Arc<dyn Thread> = self.backend().this_thread().into();
         let is_observed = self.observes_all && thread.observe();
@@ -48,7 +50,7 @@ impl Workers {
             thread.prepare();
         }
         let mut hub = self.lock();
-        // The thread's progress moves on with its first action after this.
+        // The thread's next action advances its progress beyond this.
         let number = hub.schedule().join(is_observed, BEGIN.wrapping_sub(1));
         let worker = Arc::new(Worker::new(number));
         let entry = WorkerEntry::new(Arc::clone(&worker), thread);
@@ -56,8 +58,9 @@ impl Workers {
         worker
     }
 
-    /// The thread of `worker` leaves the port: it exits, or waits on another one. Packets that it had
-    /// not looked at go back to the front of the queue.
+    /// Removes the thread of `worker` from the port: it exits, or waits on another one.
+    ///
+    /// The packets that it has not taken move to the front of the queue.
     pub(crate) fn leave(&self, worker: &Worker) {
         let mut hub = self.lock();
         if worker.leave() {
@@ -73,7 +76,7 @@ impl Workers {
         self.notify(notice);
     }
 
-    /// The thread of `worker` says that it is about to block; false if it is not counted anyway.
+    /// Announces that the thread of `worker` is about to block. False if it does not count anyway.
     pub(crate) fn begin_blocking(&self, worker: &Worker) -> bool {
         let mut hub = self.lock();
         if worker.has_left() {
@@ -89,7 +92,9 @@ impl Workers {
         true
     }
 
-    /// The thread of `worker` blocks no longer. Nothing happens in a child that was forked meanwhile.
+    /// Announces that the thread of `worker` no longer blocks.
+    ///
+    /// Does nothing in a child that was forked meanwhile.
     pub(crate) fn end_blocking(&self, worker: &Worker) {
         if self.forked() {
             return;
@@ -101,8 +106,9 @@ impl Workers {
         }
     }
 
-    /// The thread of `worker` does not want the packets that it has not looked at: they go back to
-    /// the front of the queue.
+    /// Moves the packets that the thread of `worker` has not taken back to the front of the queue.
+    ///
+    /// The thread does not want them.
     #[inline]
     pub(crate) fn give_back(&self, worker: &Worker) {
         if worker.is_chain_empty() || self.forked() {
@@ -117,10 +123,11 @@ impl Workers {
     }
 }
 
-/// How threads sleep, and what becomes known of those that do not wait.
+/// How threads sleep, and how the port learns that others do.
 impl Workers {
-    /// Sleeps without the lock until another thread wakes this one, or `timeout` is over (`None`:
-    /// no limit), or for no reason. The thread of `worker` calls it.
+    /// Sleeps without the lock until another thread wakes this one, or for at most `timeout`.
+    ///
+    /// `None` is no limit. May also return early, for no reason. The thread of `worker` calls it.
     #[inline(never)]
     pub(super) fn sleep<'e>(
         &'e self,
@@ -128,15 +135,18 @@ impl Workers {
         worker: &Worker,
         timeout: Option<Duration>,
     ) -> MutexGuard<'e, Hub> {
-        let entry = hub.lists().entries().get(worker.number()).expect("a thread that waits sits");
+        let entry =
+            hub.lists().entries().get(worker.number()).expect("a waiting thread has an entry");
         let thread = Arc::clone(entry.thread());
         drop(hub);
         thread.park(timeout);
         self.lock()
     }
 
-    /// Asks the system, without the lock, whether another thread sleeps, unless the processor time
-    /// of that thread tells. If it has made no progress and sleeps, it is observed from now on.
+    /// Asks the system, without the lock, whether another thread sleeps.
+    ///
+    /// The thread's processor time may answer that more cheaply. If the thread has made no progress
+    /// and sleeps, it is observed from now on.
     #[inline(never)]
     pub(super) fn query<'e>(
         &'e self,
@@ -145,7 +155,8 @@ impl Workers {
     ) -> MutexGuard<'e, Hub> {
         let Some(entry) = hub.lists().entries().get(query.worker).cloned() else { return hub };
         drop(hub);
-        // First: what the thread runs while the system is asked is not counted as known.
+        // Read first, so that time for which the thread runs during the query does not count as
+        // known.
         let ran = entry.thread().processor_time();
         let asleep = query.is_settled_by(ran).or_else(|| entry.thread().asleep());
         let is_observed = query.stuck_at.is_some()
@@ -153,7 +164,7 @@ impl Workers {
             && self.detection() == BlockDetection::Switches
             && entry.thread().observe();
         let mut hub = self.lock();
-        // The seat may be another thread's by now.
+        // The worker number may belong to another thread by now.
         if !entry.worker().has_left() {
             let (schedule, lists) = hub.parts_mut();
             schedule.answer(query, ran, asleep, is_observed, &mut self.view(lists, None));
@@ -161,8 +172,9 @@ impl Workers {
         hub
     }
 
-    /// What any thread was handed and has not looked at goes back to the front of the queue, except for
-    /// packets that are on their way.
+    /// Moves the untaken packets of all threads back to the front of the queue.
+    ///
+    /// A packet that was given to a thread which has not woken up yet stays with it.
     pub(super) fn take_back_all(&self, hub: &mut Hub) {
         let (schedule, lists) = hub.parts_mut();
         for number in 0..lists.entries().highest() {

@@ -7,14 +7,7 @@ use crate::state::moment::Moment;
 use crate::state::schedule::{Advice, LOOK};
 
 impl Workers {
-    /// Pretends that every packet so far took this long: for models in which no time passes.
-    #[cfg(test)]
-    #[allow(dead_code, reason = "for the models, which are a test crate of their own")]
-    pub(crate) fn expect(&self, packet: std::time::Duration) {
-        self.lock().schedule().expect(packet);
-    }
-
-    /// How many packets a thread takes at a time if it cannot give any back.
+    /// Returns how many packets a thread takes at a time if it cannot return any.
     pub(crate) fn advised_room(&self) -> usize {
         let advised = self.advised();
         if advised == Advice::ALL { usize::MAX } else { self.advise_anew(advised) }

@@ -1,4 +1,4 @@
-//! What a port tells about itself and its threads.
+//! What a port reports about itself and its threads.
 
 use super::Workers;
 use crate::engine::queue::{Hub, WorkerEntry};
@@ -6,7 +6,7 @@ use crate::engine::worker::Tally;
 use crate::state::schedule::{Figures, Status, WorkerNumber};
 use crate::sync::MutexGuard;
 
-/// What the statistics say.
+/// The statistics of a port.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Snapshot {
     pub(crate) registered: usize,
@@ -18,7 +18,7 @@ pub(crate) struct Snapshot {
     pub(crate) packets: Tally,
 }
 
-/// What is told of one thread.
+/// What is reported about one thread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ThreadSnapshot {
     pub(crate) worker: WorkerNumber,
@@ -69,7 +69,7 @@ impl Workers {
         lists.entries().iter().map(snapshot).collect()
     }
 
-    /// Takes the lock, having asked the system about threads that were found asleep.
+    /// Takes the lock, after asking the system about threads that were found asleep.
     fn lock_and_requery(&self) -> MutexGuard<'_, Hub> {
         let mut queries = Vec::new();
         let mut hub = self.lock();

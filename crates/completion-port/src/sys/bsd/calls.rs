@@ -151,13 +151,14 @@ pub(in crate::sys) fn sync_data(descriptor: Descriptor) -> i32 {
 /// Writes the data and metadata of a file to the disk. Negative if that fails.
 #[cfg(target_os = "macos")]
 pub(in crate::sys) fn sync_all(descriptor: Descriptor) -> i32 {
-    // fsync(2) leaves the data in the disk's own cache. SAFETY: fcntl(2) with F_FULLFSYNC has no
-    // memory requirements.
+    // fsync(2) leaves the data in the disk's own cache.
+    // SAFETY: fcntl(2) with F_FULLFSYNC has no memory requirements.
     let done = unsafe { libc::fcntl(descriptor, libc::F_FULLFSYNC) };
     if done >= 0 || last_code() == libc::EINTR {
         return done;
     }
-    // The file system does not support it. SAFETY: fsync(2) has no memory requirements.
+    // The file system does not support it.
+    // SAFETY: fsync(2) has no memory requirements.
     unsafe { libc::fsync(descriptor) }
 }
 

@@ -12,6 +12,8 @@ mod files;
 mod host;
 mod native;
 mod process;
+#[cfg(target_os = "freebsd")]
+mod sleepers;
 mod thread;
 
 /// The back end, under the name that the code shared by all Unix systems uses.

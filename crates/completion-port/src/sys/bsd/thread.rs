@@ -130,7 +130,7 @@ mod looks {
     use std::sync::Mutex;
     use std::time::Instant;
 
-    use crate::sys::portable::sleepers::SystemSleepers;
+    use crate::sys::bsd::sleepers::SystemSleepers;
 
     /// The number of threads for which there is room at first.
     const SPARE: usize = 16;

@@ -162,8 +162,9 @@ impl Switches {
         // - the system call has just returned it.
         let event = unsafe { OwnedFd::from_raw_fd(event) };
         let page = page_size();
-        // Read-only, so the kernel overwrites the oldest records. SAFETY: mmap(2) requires a valid
-        // combination of arguments, and replaces no mapping unless asked to.
+        // Read-only, so the kernel overwrites the oldest records.
+        // SAFETY: mmap(2) requires a valid combination of arguments, and replaces no mapping unless
+        // asked to.
         // - one page and a power of two of pages, shared, as a perf event requires; no address is
         //   passed.
         let pages = unsafe {

@@ -223,7 +223,6 @@ fn look(descriptor: Descriptor) -> Option<usize> {
 
 impl Epoll {
     /// Makes a set with one-shot entries.
-    #[cfg_attr(not(feature = "sim"), allow(dead_code, reason = "for tests"))]
     pub(in crate::sys) fn one_shot() -> Result<Self, Fault> {
         Ok(Self { is_one_shot: true, ..Self::new()? })
     }

@@ -114,7 +114,7 @@ impl Thread for Current {
     fn read_record(&self) -> Option<Presence> {
         match self.switches.get()?.newest()? {
             // The record has the time of the machine's clock. In a time namespace this process's
-            // clock can be behind it, and then the record does not show how long the thread has
+            // clock can show an earlier time. The record then does not show how long the thread has
             // slept.
             Presence::Asleep { since } if since > clock::now() => None,
             presence => Some(presence),

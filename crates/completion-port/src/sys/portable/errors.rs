@@ -18,8 +18,8 @@ pub(crate) struct Errors {
     pub(crate) again: &'static [Code],
     /// The call is repeated after the next edge of the descriptor.
     pub(crate) ready: &'static [Code],
-    /// The call is repeated after a delay, since no edge announces what it lacks. There is no limit: the operation has a
-    /// deadline, and can be cancelled.
+    /// The call is repeated after a delay, since no edge announces the missing resource. There is no
+    /// limit: the operation has a deadline and can be cancelled.
     pub(crate) later: &'static [Code],
 }
 

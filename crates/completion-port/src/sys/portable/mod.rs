@@ -11,8 +11,5 @@ pub(crate) mod errors;
 ))]
 pub(crate) mod kqueue;
 pub(crate) mod request_queue;
-#[cfg(any(test, target_os = "freebsd"))]
-#[cfg_attr(not(target_os = "freebsd"), allow(dead_code, reason = "its tests run everywhere"))]
-pub(crate) mod sleepers;
 #[cfg(any(feature = "sim", target_os = "windows"))]
 pub(crate) mod winsock_notifications;

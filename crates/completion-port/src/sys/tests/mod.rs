@@ -19,6 +19,10 @@ use crate::types::source::Descriptor;
 use crate::types::source::{OwnedSource, Source as _};
 
 mod simulated;
+// Its tests need nothing of its system.
+#[cfg(not(target_os = "freebsd"))]
+#[path = "../bsd/sleepers.rs"]
+mod sleepers;
 
 /// Ample time for events that happen by themselves.
 const SOON: Duration = Duration::from_secs(120);

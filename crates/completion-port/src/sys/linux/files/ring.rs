@@ -215,8 +215,13 @@ impl Ring {
     /// If the kernel later refuses to run it, threads perform the requests if `may_be_threads` is
     /// set; otherwise the requests fail.
     pub(super) fn new(may_be_threads: bool) -> Result<Self, Code> {
-        // The ring's read of it must wait, so the descriptor must not be non-blocking. SAFETY:
-        // eventfd(2) has no memory requirements.
+        Self::with_stream_flags(may_be_threads, 0)
+    }
+
+    /// Starts a ring that reads and writes files without positions with these flags.
+    fn with_stream_flags(may_be_threads: bool, stream_flags: libc::c_int) -> Result<Self, Code> {
+        // The ring's read of it must wait, so the descriptor must not be non-blocking.
+        // SAFETY: eventfd(2) has no memory requirements.
         let wake = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
         if wake < 0 {
             return Err(last_code());
@@ -251,6 +256,7 @@ impl Ring {
                 wakes: Box::new(0),
                 is_listening: false,
                 may_be_threads,
+                stream_flags,
                 retries: Retries::default(),
                 refusal: None,
             }
@@ -345,19 +351,6 @@ impl Drop for Ring {
     }
 }
 
-/// Returns the flags of a read or write.
-///
-/// A test makes the kernel report that the call would block. Kernels before Linux 6.4 do so for
-/// non-blocking descriptors that have no positions.
-fn flags(position: i64) -> libc::c_int {
-    #[cfg(test)]
-    if position < 0 && tests::IS_OLD.load(SeqCst) {
-        return libc::RWF_NOWAIT;
-    }
-    let _ = position;
-    0
-}
-
 /// A request that the kernel has.
 struct RingJob {
     request: FileRequest,
@@ -388,6 +381,8 @@ struct Pilot {
     is_listening: bool,
     /// Threads may perform requests if the kernel refuses to.
     may_be_threads: bool,
+    /// The `RWF_` flags of reads and writes of files without positions.
+    stream_flags: libc::c_int,
     /// How often io_uring_enter(2) has failed in succession.
     retries: Retries,
     /// Why the kernel refuses to run the ring. It is not called again, so it takes no more entries.
@@ -582,14 +577,15 @@ impl Pilot {
         let descriptor = types::Fd(call.descriptor);
         let parts = call.parts.as_ptr().cast();
         let offset = call.position.cast_unsigned();
+        let flags = if call.position < 0 { self.stream_flags } else { 0 };
         let entry = match call.what {
             FileKind::Read => opcode::Readv::new(descriptor, parts, call.count())
                 .offset(offset)
-                .rw_flags(flags(call.position))
+                .rw_flags(flags)
                 .build(),
             FileKind::Write => opcode::Writev::new(descriptor, parts, call.count())
                 .offset(offset)
-                .rw_flags(flags(call.position))
+                .rw_flags(flags)
                 .build(),
             FileKind::Append => opcode::Writev::new(descriptor, parts, call.count())
                 .offset(offset)
@@ -685,7 +681,6 @@ impl Pilot {
 mod tests {
     use std::fs::File;
     use std::io::{Read, Write, pipe};
-    use std::sync::atomic::AtomicBool;
     use std::time::Duration;
 
     use super::*;
@@ -693,10 +688,6 @@ mod tests {
     use crate::types::buffer::Buffer;
     use crate::types::io_buffer::IoBuffer;
     use crate::types::source::Descriptor;
-
-    /// Makes the ring see an old kernel, in all tests that run meanwhile. They must pass with it
-    /// too.
-    pub(super) static IS_OLD: AtomicBool = AtomicBool::new(false);
 
     struct End(File);
 
@@ -722,7 +713,9 @@ mod tests {
 
     #[test]
     fn what_would_have_to_wait_is_tried_again_when_it_is_ready() {
-        let Ok(ring) = Ring::new(false) else {
+        // With this flag the kernel returns EAGAIN for a stream that would block. Kernels before 6.4
+        // do so for a non-blocking one.
+        let Ok(ring) = Ring::with_stream_flags(false, libc::RWF_NOWAIT) else {
             return testkit::skipped("this process may use no io_uring");
         };
         let (say, heard) = mpsc::channel();
@@ -759,11 +752,9 @@ mod tests {
         let (reader, writer) = pipe().unwrap();
         let reader = Arc::new(End(File::from(OwnedFd::from(reader))));
         let writer = Arc::new(End(File::from(OwnedFd::from(writer))));
-        IS_OLD.store(true, SeqCst);
         start(1, &reader, FileKind::Read, Vec::with_capacity(4));
         let first = early();
         if first.is_some_and(|(.., code, _)| code == Some(libc::EOPNOTSUPP)) {
-            IS_OLD.store(false, SeqCst);
             return testkit::skipped("this kernel cannot be asked not to wait for a pipe");
         }
         assert_eq!(first, None);
@@ -781,6 +772,5 @@ mod tests {
         (&reader.0).read_exact(&mut came).unwrap();
         assert_eq!(ended(), (3, 1 << 18, None, false));
         assert!(came.iter().all(|byte| *byte == 7));
-        IS_OLD.store(false, SeqCst);
     }
 }

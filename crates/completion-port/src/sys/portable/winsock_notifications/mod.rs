@@ -114,17 +114,17 @@ impl<C: NotificationCalls> KernelReactor for SharedReactor<C> {
 }
 
 #[derive(Default)]
-struct NotificationState {
-    records: HashMap<u64, Record>,
+pub(crate) struct NotificationState {
+    pub(crate) records: HashMap<u64, Record>,
     /// The keys of the records of attached sockets.
     attached: HashMap<Descriptor, u64>,
     /// The last key given to a record.
     last: u64,
     /// Keys of the records that the next call enables.
-    waiting: Vec<u64>,
+    pub(crate) waiting: Vec<u64>,
     /// Keys of the records that could not be enabled or registered for lack of memory. The next
     /// call retries.
-    owed: Vec<u64>,
+    pub(crate) owed: Vec<u64>,
     /// Keys of the records in the current changes that are not registered yet.
     unmade: Vec<u64>,
     /// The number of polls that may be asleep.
@@ -139,7 +139,7 @@ struct NotificationState {
     ended: Vec<usize>,
 }
 
-struct Record {
+pub(crate) struct Record {
     descriptor: Descriptor,
     name: u64,
     stage: NotificationStage,
@@ -233,15 +233,8 @@ impl<C: NotificationCalls> WinsockNotifications<C> {
 }
 
 impl<C: NotificationCalls> SharedReactor<C> {
-    fn state(&self) -> MutexGuard<'_, NotificationState> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, NotificationState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns whether nothing is attached, being removed or waiting for a retry.
-    #[cfg(test)]
-    pub(crate) fn has_nothing(&self) -> bool {
-        let state = self.state();
-        state.records.is_empty() && state.waiting.is_empty() && state.owed.is_empty()
     }
 
     fn fault(&self, descriptor: Descriptor, result: u32) -> Fault {

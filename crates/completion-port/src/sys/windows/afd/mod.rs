@@ -668,9 +668,9 @@ impl Afd {
                 CompletionPacket::Ended(overlapped, _) => {
                     // SAFETY: `EndedPoll::take` requires an address that a packet of the device's
                     // port has just returned, once.
-                    // - sockets are associated with `port` under another key, posted packets
-                    //   without that key have no address, and nothing else but `device` is
-                    //   associated with it; each packet is taken once.
+                    // - sockets are associated with `port` under `CARRIED`, posted packets with an
+                    //   address have that key too, and nothing else but `device` is associated with
+                    //   `port`; each packet is taken once.
                     let ended = unsafe { EndedPoll::take(overlapped, &self.device) };
                     edges.extend(self.end(ended, moment));
                 }
