@@ -73,8 +73,7 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// Returns the number of system calls: everything except readings of the clock, which need
-    /// none.
+    /// Returns the number of system calls: all counts except readings of the clock.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.attach

@@ -58,8 +58,9 @@ impl Datagrams {
         self.family == Family::Tcp || self.outstanding * 4 <= SEND_BUFFER
     }
 
-    /// Returns the conditions that the filters of a kqueue test. `plain` has those that epoll
-    /// reports too.
+    /// Returns the conditions that the filters of a kqueue test.
+    ///
+    /// `plain` has those that epoll reports too.
     pub(super) fn ends(&self, plain: FilterEnds) -> FilterEnds {
         FilterEnds {
             readable: !self.queue.is_empty(),
@@ -120,8 +121,9 @@ impl Objects {
         Ok((taken, from))
     }
 
-    /// Returns the sender of the datagram that a read would return. It takes a pending error and
-    /// nothing else.
+    /// Returns the sender of the datagram that a read would return.
+    ///
+    /// It takes a pending error and nothing else.
     pub(super) fn datagram_look(&mut self, id: FileId) -> Result<FileId, Code> {
         let socket = self.datagrams(id).ok_or(codes::EBADF)?;
         if let Some(code) = socket.error.take() {

@@ -72,8 +72,9 @@ impl KernelState {
         }
     }
 
-    /// Does one step of a request, as one system call would. Returns how many bytes were read or
-    /// written.
+    /// Does one step of a request, as one system call would.
+    ///
+    /// Returns how many bytes were read or written.
     fn step(&mut self, request: &mut FileRequest) -> Result<usize, Code> {
         self.calls.file_job += 1;
         match self.files.failures.front_mut() {
@@ -237,8 +238,9 @@ impl Kernel {
         self.lock().files.requests.len()
     }
 
-    /// Makes the next step of a submitted file operation fail with the system's error `code`,
-    /// without any effect.
+    /// Makes the next step of a submitted file operation fail with the system's error `code`.
+    ///
+    /// The step then has no effect.
     ///
     /// Several scripted failures apply in order.
     pub fn fail_next_file(&self, code: i32) {

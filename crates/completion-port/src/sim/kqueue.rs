@@ -62,8 +62,7 @@ pub(super) struct SimulatedKqueue {
     active: VecDeque<Key>,
 }
 
-/// Returns the data, flags and notes that an entry reports now, or `None` if it has nothing to
-/// report.
+/// Returns the data, flags and notes that an entry reports now, or `None` if nothing.
 fn report(key: Key, knote: &Knote, objects: &mut Objects) -> Option<(i64, u16, u32)> {
     let Some(file) = knote.file else { return Some((0, 0, 0)) };
     let ends = objects.ends(file);

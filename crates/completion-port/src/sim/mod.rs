@@ -345,8 +345,9 @@ impl KernelState {
         !due && !called
     }
 
-    /// Returns whether `number` is the most recent sleeper on its set. True for a thread that does
-    /// not sleep yet.
+    /// Returns whether `number` is the most recent sleeper on its set.
+    ///
+    /// True for a thread that does not sleep yet.
     fn is_next(&self, number: Option<u64>) -> bool {
         let Some(number) = number else { return true };
         let set_of = |sleeper: &Sleeper| match sleeper.cause {
@@ -613,8 +614,9 @@ impl Kernel {
         self.lock().sets.len()
     }
 
-    /// Makes the next registration that the kernel would have accepted fail with `kind`, for
-    /// example [`ErrorKind::WatchLimit`] or [`ErrorKind::OutOfMemory`].
+    /// Makes the next registration that the kernel would have accepted fail with `kind`.
+    ///
+    /// Examples are [`ErrorKind::WatchLimit`] and [`ErrorKind::OutOfMemory`].
     ///
     /// Several scripted failures apply in order.
     pub fn fail_next_attach(&self, kind: ErrorKind) {
@@ -626,16 +628,16 @@ impl Kernel {
         self.lock().rebuild_failures.push_back(kind);
     }
 
-    /// Makes every wait of a port for events fail with the system's error `code`, as in a sandbox
-    /// that forbids the call.
+    /// Makes every wait of a port for events fail with the system's error `code`.
+    ///
+    /// A sandbox that forbids the call has this effect.
     ///
     /// `None` ends this.
     pub fn refuse_waits(&self, code: Option<i32>) {
         self.lock().wait_refusal = code;
     }
 
-    /// Makes every query of a port for the readiness of its sockets fail with the system's error
-    /// `code`.
+    /// Makes every readiness query of a port fail with the system's error `code`.
     ///
     /// `None` ends this. Ports make no such queries with mechanisms that report an armed socket
     /// once.
@@ -650,16 +652,16 @@ impl Kernel {
         self.lock().descriptor_failures += 1;
     }
 
-    /// Makes the next accept find an aborted connection at the front of the listener's queue
-    /// (`ECONNABORTED`).
+    /// Makes the next accept find an aborted connection (`ECONNABORTED`) in the listener's queue.
     ///
     /// A port continues with the next connection.
     pub fn abort_next_accept(&self) {
         self.lock().accept_aborts += 1;
     }
 
-    /// Makes the next connect that a port starts fail with the system's error `code`, without any
-    /// effect.
+    /// Makes the next connect that a port starts fail with the system's error `code`.
+    ///
+    /// The connect then has no effect.
     ///
     /// Several scripted failures apply in order. `EAGAIN` and `ENOBUFS` mean that the system is
     /// short of a resource, and the port tries again.
@@ -667,8 +669,9 @@ impl Kernel {
         self.lock().connect_failures.push_back(code);
     }
 
-    /// Makes the next receive that a port attempts fail with the system's error `code`, without
-    /// taking any data.
+    /// Makes the next receive that a port attempts fail with the system's error `code`.
+    ///
+    /// The receive then takes no data.
     ///
     /// Several scripted failures apply in order. `ENOMEM` means that the system is short of memory,
     /// and the port tries again. `ENOBUFS` means that messages were lost.
@@ -679,8 +682,9 @@ impl Kernel {
         self.lock().receive_failures.push_back(code);
     }
 
-    /// Makes the next send that a port attempts fail with the system's error `code`, without
-    /// sending any data.
+    /// Makes the next send that a port attempts fail with the system's error `code`.
+    ///
+    /// The send then sends no data.
     ///
     /// Several scripted failures apply in order. `ENOMEM` and `ENOBUFS` mean that the system is
     /// short of memory, and the port tries again.
@@ -698,8 +702,10 @@ impl Kernel {
         state.scripted_sleep.insert(thread, (asleep.into(), now));
     }
 
-    /// Sets whether ports made from now on find that the system does not report when threads go to
-    /// sleep ([`BlockDetection::Switches`](crate::BlockDetection::Switches)).
+    /// Sets whether the system hides from new ports when threads go to sleep.
+    ///
+    /// A port made while it is hidden cannot use
+    /// [`BlockDetection::Switches`](crate::BlockDetection::Switches).
     pub fn hide_switches(&self, hidden: bool) {
         self.lock().hides_switches = hidden;
     }

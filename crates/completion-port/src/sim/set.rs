@@ -61,8 +61,9 @@ impl Set {
         }
     }
 
-    /// Lists the entries that watch `file` for `what`. With [`Conditions::NONE`] it lists all of
-    /// them.
+    /// Lists the entries that watch `file` for `what`.
+    ///
+    /// With [`Conditions::NONE`] it lists all of them.
     pub(super) fn notice(&mut self, file: FileId, what: Conditions) {
         let concerned = |entry: &SetEntry| {
             let is_wanted = what == Conditions::NONE || entry.wanted & what != Conditions::NONE;
@@ -94,8 +95,9 @@ impl Set {
         self.entries.contains_key(&place)
     }
 
-    /// Watches `place` under this name for the `wanted` conditions (IN and OUT). With `until`
-    /// `None` it only adds the entry.
+    /// Watches `place` under this name for the `wanted` conditions (IN and OUT).
+    ///
+    /// With `until` `None` it only adds the entry.
     pub(super) fn add(
         &mut self,
         place: FileNumber,

@@ -67,8 +67,9 @@ fn fill(room: &mut [&mut [MaybeUninit<u8>]], bytes: &[u8]) {
     }
 }
 
-/// Returns the total length of the parts that one call takes. It ignores the parts after the last
-/// of them.
+/// Returns the total length of the parts that one call takes.
+///
+/// It ignores the parts after the last of them.
 fn limit(lengths: impl Iterator<Item = usize>) -> usize {
     lengths.filter(|length| *length > 0).take(PARTS).sum()
 }

@@ -146,8 +146,9 @@ impl Stream {
         self.was_connected
     }
 
-    /// Returns the conditions that the filters of a kqueue test. `plain` has those that epoll
-    /// reports too. An unconnected stream has none of them.
+    /// Returns the conditions that the filters of a kqueue test.
+    ///
+    /// `plain` has those that epoll reports too. An unconnected stream has none of them.
     pub(super) fn ends(&self, plain: FilterEnds) -> FilterEnds {
         let halves = FilterEnds {
             read_over: self.read_shut,
@@ -174,8 +175,9 @@ impl Stream {
         }
     }
 
-    /// Returns the conditions of a socket whose peer has not read `sent` of its bytes, as the
-    /// kernel's `tcp_poll` and `unix_poll` do.
+    /// Returns the conditions that the kernel's `tcp_poll` and `unix_poll` report.
+    ///
+    /// The peer has not read `sent` of the socket's bytes.
     fn conditions(&mut self, sent: usize) -> Conditions {
         let mut now = Conditions::NONE;
         if let StreamState::Listening(listener) = &self.state {
@@ -247,8 +249,9 @@ impl Objects {
         self.stream(id).map_or(Conditions::NONE, |stream| stream.conditions(sent))
     }
 
-    /// Checks whether a read would return bytes or the end. It takes a pending error and nothing
-    /// else.
+    /// Checks whether a read would return bytes or the end.
+    ///
+    /// It takes a pending error and nothing else.
     pub(super) fn stream_look(&mut self, id: FileId) -> Result<(), Code> {
         let stream = self.stream(id).ok_or(codes::EBADF)?;
         if stream.received.is_empty() { stream.read_nothing().map(drop) } else { Ok(()) }

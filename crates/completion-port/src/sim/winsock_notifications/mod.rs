@@ -125,8 +125,9 @@ impl Objects {
 }
 
 impl SimulatedCompletionPort {
-    /// Returns how many packets a call takes at most. The documentation does not promise that it
-    /// takes all.
+    /// Returns how many packets a call takes at most.
+    ///
+    /// The documentation does not promise that it takes all.
     fn at_a_time(&self) -> usize {
         #[cfg(test)]
         if self.brings_one {

@@ -344,8 +344,9 @@ impl KqueueCalls for Native {
     }
 }
 
-/// Returns the state of a TCP connection. The kernel truncates the rest of the option, or requires
-/// room for all of it.
+/// Returns the state of a TCP connection.
+///
+/// The kernel truncates the rest of the option, or requires room for all of it.
 fn state_of(descriptor: Descriptor) -> Option<u8> {
     let mut info = [0_u8; 512];
     let read =

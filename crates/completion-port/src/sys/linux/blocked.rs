@@ -79,8 +79,9 @@ fn page_size() -> usize {
     usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }
 
-/// Returns whether this kernel distinguishes preempted threads from sleeping ones (Linux 4.17 or
-/// later).
+/// Returns whether this kernel distinguishes preempted threads from sleeping ones.
+///
+/// Linux does so from 4.17 on.
 fn tells_preemption() -> bool {
     let mut name = std::mem::MaybeUninit::<libc::utsname>::uninit();
     // SAFETY: uname(2) writes one structure at the pointer.
@@ -100,8 +101,9 @@ fn tells_preemption() -> bool {
     (number(), number()) >= (4, 17)
 }
 
-/// Checks whether this process may record its threads' switches. Otherwise returns the system's
-/// code.
+/// Checks whether this process may record its threads' switches.
+///
+/// Otherwise returns the system's code.
 pub(super) fn is_allowed(process: Process) -> Result<(), Option<i32>> {
     /// The result of the first attempt: unknown, allowed, or `REFUSED` plus the system's code (0 if
     /// there was none). A lock would not do: a child may be forked while another thread makes the
@@ -199,8 +201,7 @@ impl Switches {
         unsafe { place.as_ref() }
     }
 
-    /// Returns the presence of the thread by its newest record, or `None` if there is no record
-    /// yet.
+    /// Returns the thread's presence by its newest record, or `None` if there is none yet.
     pub(super) fn newest(&self) -> Option<Presence> {
         if !self.process.is_current() {
             return None;

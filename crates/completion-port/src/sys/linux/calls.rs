@@ -106,8 +106,9 @@ pub(in crate::sys) fn is_tcp(descriptor: Descriptor) -> bool {
     number(descriptor, libc::SOL_SOCKET, libc::SO_PROTOCOL) == Ok(libc::IPPROTO_TCP)
 }
 
-/// Returns whether a layer lies between a TCP stream and its reader, such as the kernel's TLS. TLS
-/// keeps decrypted data, and it ends a read where the type of its records changes.
+/// Returns whether a layer lies between a TCP stream and its reader, such as the kernel's TLS.
+///
+/// TLS keeps decrypted data, and it ends a read where the type of its records changes.
 pub(in crate::sys) fn has_layer(descriptor: Descriptor) -> bool {
     let mut name = [0; 16];
     let len = read_option(descriptor, libc::IPPROTO_TCP, libc::TCP_ULP, &mut name);

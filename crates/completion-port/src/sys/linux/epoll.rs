@@ -197,8 +197,9 @@ fn answer(descriptor: Descriptor, question: libc::Ioctl) -> Option<i32> {
 /// `SIOCATMARK` of asm-generic/sockios.h. Kernels with another number fail the ioctl.
 const AT_MARK: libc::Ioctl = 0x8905;
 
-/// Returns whether the next read starts at an urgent mark, even after the urgent byte was read,
-/// when POLLPRI no longer reports it.
+/// Returns whether the next read starts at an urgent mark.
+///
+/// It also reports the mark after the urgent byte was read, when POLLPRI no longer does.
 fn is_at_mark(descriptor: Descriptor) -> bool {
     answer(descriptor, AT_MARK).is_some_and(|is_at_mark| is_at_mark != 0)
 }
@@ -272,8 +273,9 @@ impl Epoll {
         if self.is_one_shot { ONCE } else { self.entry(wanted, Until::Detached) }
     }
 
-    /// Returns whether a descriptor belongs to this back end. The set already watches its eventfd,
-    /// under a name that no registration may replace.
+    /// Returns whether a descriptor belongs to this back end.
+    ///
+    /// The set already watches its eventfd, under a name that no registration may replace.
     fn consists_of(&self, descriptor: Descriptor) -> bool {
         [&self.set, &self.wake].into_iter().any(|part| part.as_raw_fd() == descriptor)
     }

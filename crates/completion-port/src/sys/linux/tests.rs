@@ -430,10 +430,9 @@ fn sends_raise_no_signal() {
     }
 }
 
-/// Runs this test in its own process, with a system call filter under which `call` fails with
-/// `code`.
+/// Runs this test in its own process, in which the system call `call` fails with `code`.
 ///
-/// The filter simulates rare kernel errors. Returns true inside that process.
+/// A system call filter simulates rare kernel errors there. Returns true inside that process.
 fn is_refused(name: &str, call: libc::c_long, code: i32) -> bool {
     if testkit::sandbox::is_inside() {
         return true;

@@ -122,8 +122,9 @@ impl Thread for Current {
     }
 }
 
-/// Returns the state letter of a line of proc_pid_stat(5). It follows the command's name, which is
-/// in parentheses and may itself contain any character.
+/// Returns the state letter of a line of proc_pid_stat(5).
+///
+/// It follows the command's name, which is in parentheses and may itself contain any character.
 fn state_of(line: &[u8]) -> Option<u8> {
     let end_of_name = line.iter().rposition(|byte| *byte == b')')?;
     line.get(end_of_name + 2).copied()

@@ -129,8 +129,9 @@ pub(crate) trait KqueueCalls: Send + Sync {
     /// kqueue(2).
     fn queue(&self) -> Result<Self::Queue, Code>;
 
-    /// kevent(2): makes the changes, waits at most `timeout` (`None`: no limit) for events, and
-    /// writes them to `room`. Returns their number.
+    /// kevent(2): makes the changes, waits for events, and writes them to `room`.
+    ///
+    /// Returns their number. It waits at most `timeout`, or without a limit if that is `None`.
     ///
     /// A refused change becomes an event with [`flag::ERROR`] in `room`, and the other changes are
     /// still made. If there is no room for it, the call fails with its code and skips the changes
@@ -159,8 +160,9 @@ pub(crate) trait KqueueCalls: Send + Sync {
     /// Reads all data from the pipe.
     fn drain(&self, pipe: &Self::Pipe);
 
-    /// Returns whether the number names a file or directory. A kqueue accepts those, but its
-    /// reports about them are of no use to a port.
+    /// Returns whether the number names a file or directory.
+    ///
+    /// A kqueue accepts those, but its reports about them are of no use to a port.
     fn is_file(&self, descriptor: Descriptor) -> bool;
 
     /// Called after a descriptor was added.
@@ -236,9 +238,11 @@ fn fault(code: Code) -> Fault {
     Fault { kind, code: Some(code) }
 }
 
-/// Converts an event to facts. Facts other than readiness only cause a probe, so this may overstate
-/// them: an end counts as a hang-up, whether or not the socket was ever connected, and a read of no
-/// bytes counts as an error.
+/// Converts an event to facts.
+///
+/// Facts other than readiness only cause a probe, so this may overstate them: an end counts as a
+/// hang-up, whether or not the socket was ever connected, and a read of no bytes counts as an
+/// error.
 fn edge(event: &Event) -> Facts {
     let mut facts = match event.filter {
         Filter::Read if event.is(flag::EOF) => Facts::IN | Facts::RDHUP | Facts::HUP,

@@ -33,8 +33,9 @@ pub(in crate::sys) const CONNECT: Errors = Errors {
 pub(in crate::sys) const POLL: Errors =
     Errors { again: &[libc::EINTR, libc::EAGAIN, libc::ENOMEM], ..Errors::NONE };
 
-/// Repeats a system call while its errors are temporary, up to a limit. A negative result is a
-/// failure.
+/// Repeats a system call while its errors are temporary, up to a limit.
+///
+/// A negative result is a failure.
 #[inline]
 pub(in crate::sys) fn repeat_for(
     errors: &Errors,

@@ -159,8 +159,9 @@ fn with_bytes<const N: usize, R>(parts: &[&[u8]], act: impl FnOnce(&[IoSlice<'_>
     act(&slices[..count])
 }
 
-/// Returns whether a list has more parts than one call takes and the socket carries messages, which
-/// cannot be received or sent in pieces.
+/// Returns whether a list is too long for one call, for a socket that carries messages.
+///
+/// Messages cannot be received or sent in pieces.
 fn is_too_long(descriptor: Descriptor, lengths: impl Iterator<Item = usize>) -> bool {
     lengths.filter(|length| *length > 0).count() > PARTS && !is_stream(descriptor)
 }

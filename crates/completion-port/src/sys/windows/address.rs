@@ -104,8 +104,7 @@ impl RawAddress {
         (&raw const self.bytes).cast()
     }
 
-    /// For a call that writes an address of at most [`RawAddress::len`] bytes, and its length at
-    /// the other pointer.
+    /// For a call that writes an address of at most [`RawAddress::len`] bytes, and its length.
     pub(super) fn as_mut_ptrs(&mut self) -> (*mut SOCKADDR, *mut i32) {
         ((&raw mut self.bytes).cast(), &raw mut self.len)
     }

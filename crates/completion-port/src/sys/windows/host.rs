@@ -14,8 +14,9 @@ use crate::state::table::Descriptors;
 use crate::types::error::ErrorKind;
 use crate::types::error::Fault;
 
-/// Returns the time since its first use, by the performance counter that the standard library
-/// reads.
+/// Returns the time since its first use.
+///
+/// The standard library reads the performance counter for it.
 pub(super) fn now() -> Moment {
     static BEGIN: OnceLock<Instant> = OnceLock::new();
     let elapsed = BEGIN.get_or_init(Instant::now).elapsed();

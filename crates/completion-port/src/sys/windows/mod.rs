@@ -28,8 +28,9 @@ mod thread;
 mod timeout;
 mod winsock_notifications;
 
-/// Makes the back end of this system: a completion port of the kernel, on which any number of
-/// threads can wait.
+/// Makes the back end of this system: a completion port of the kernel.
+///
+/// Any number of threads can wait on it.
 ///
 /// It is always one-shot.
 pub(crate) fn native(

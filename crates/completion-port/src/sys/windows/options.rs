@@ -68,8 +68,9 @@ pub(super) fn system_fault(code: u32) -> Fault {
     Fault { kind, code: Some(code.cast_signed()) }
 }
 
-/// Returns whether a number names any open object. Winsock has one code for closed numbers and for
-/// numbers that are not sockets.
+/// Returns whether a number names any open object.
+///
+/// Winsock has one code for closed numbers and for numbers that are not sockets.
 pub(super) fn is_open(descriptor: Descriptor) -> bool {
     // Negative numbers are pseudo-handles of this process or thread, which every call accepts. The
     // others are multiples of four: the system ignores the lowest bits, and assigns no number that

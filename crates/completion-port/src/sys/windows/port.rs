@@ -56,8 +56,10 @@ impl SystemPort {
         self.associate_number(file.as_raw_handle(), key)
     }
 
-    /// Associates the object of a handle with this port. Fails if it was not opened for overlapped
-    /// calls, or is already associated with a completion port.
+    /// Associates the object of a handle with this port.
+    ///
+    /// Fails if it was not opened for overlapped calls, or is already associated with a completion
+    /// port.
     pub(super) fn associate_number(&self, file: HANDLE, key: usize) -> Result<(), Fault> {
         // SAFETY: CreateIoCompletionPort requires an open port, and fails for a number that names
         // no file. It accesses no memory of this process.
@@ -71,8 +73,9 @@ impl SystemPort {
         self.post_for(key, 0);
     }
 
-    /// Queues a packet like that of a request at this address. Its receiver must not rely on the
-    /// request existing.
+    /// Queues a packet like that of a request at this address.
+    ///
+    /// Its receiver must not rely on the request existing.
     pub(super) fn post_for(&self, key: usize, address: usize) {
         while let Err(code) = self.try_post_for(key, address)
             && PORT.then(code) == Then::Again
@@ -92,8 +95,9 @@ impl SystemPort {
         if done == 0 { Err(last_error().cast_signed()) } else { Ok(()) }
     }
 
-    /// Waits at most `milliseconds` for packets. Returns how many it has written to the start of
-    /// `room`.
+    /// Waits at most `milliseconds` for packets.
+    ///
+    /// Returns how many it has written to the start of `room`.
     pub(super) fn take(&self, room: &mut PacketRoom, milliseconds: u32) -> Result<usize, Fault> {
         let mut retries = Retries::default();
         loop {

@@ -45,8 +45,9 @@ fn failed<T>(descriptor: Descriptor, code: WinsockCode) -> SocketAttempt<T> {
     SocketAttempt::Failed(fault(descriptor, code))
 }
 
-/// Converts the error of a call. If the call would have to wait, the system may carry it out
-/// instead.
+/// Converts the error of a call.
+///
+/// If the call would have to wait, the system may carry it out instead.
 fn not_done<T>(
     descriptor: Descriptor,
     errors: &Errors,
@@ -183,8 +184,9 @@ fn with_bytes<const N: usize, R>(parts: &[&[u8]], act: impl FnOnce(&[SendPart<'_
     act(&slices[..count])
 }
 
-/// Returns whether a list has more parts than one call takes. Messages cannot be received or sent
-/// in pieces.
+/// Returns whether a list has more parts than one call takes.
+///
+/// Messages cannot be received or sent in pieces.
 fn is_too_long(lengths: impl ExactSizeIterator<Item = usize>) -> bool {
     lengths.len() > PARTS && lengths.filter(|length| *length > 0).count() > PARTS
 }

@@ -49,8 +49,10 @@ fn owned(handle: HANDLE) -> Option<OwnedHandle> {
     Some(unsafe { OwnedHandle::from_raw_handle(handle) })
 }
 
-/// Makes a timer that its wait resets. Before Windows 10 1803 there is none of high resolution, and
-/// one with the system's tick is no better than the wait's own limit.
+/// Makes a timer that its wait resets.
+///
+/// Before Windows 10 1803 there is none of high resolution, and one with the system's tick is no
+/// better than the wait's own limit.
 fn new_timer() -> Option<OwnedHandle> {
     let kind = CREATE_WAITABLE_TIMER_HIGH_RESOLUTION;
     // SAFETY: CreateWaitableTimerExW reads attributes and a name at its two pointers.

@@ -14,8 +14,9 @@ pub(super) fn whole_milliseconds(duration: Duration) -> u32 {
     u32::try_from(rounded).unwrap_or(LONGEST).min(LONGEST)
 }
 
-/// Converts to the due time of a waitable timer: units of 100 nanoseconds, negative since it is
-/// relative.
+/// Converts to the due time of a waitable timer.
+///
+/// Its unit is 100 nanoseconds. It is negative because it is relative.
 pub(super) fn relative_due_time(duration: Duration) -> i64 {
     let rounded = duration.as_nanos().div_ceil(100);
     -i64::try_from(rounded).unwrap_or(i64::MAX)

@@ -64,9 +64,10 @@ use crate::types::error::Fault;
 use crate::types::source::Descriptor;
 use crate::types::source::OwnedSource;
 
-/// `ProcessSocketNotifications`. Its arguments are the port; the number of changes, and the
-/// changes; milliseconds; the number of entries, the entries, and the place for the number of
-/// packets. It returns 0 or an error code.
+/// `ProcessSocketNotifications`.
+///
+/// Its arguments are the port; the number of changes, and the changes; milliseconds; the number of
+/// entries, the entries, and the place for the number of packets. It returns 0 or an error code.
 type NotificationsFunction = unsafe extern "system" fn(
     HANDLE,
     u32,
@@ -130,6 +131,7 @@ fn native() -> Option<Library> {
 }
 
 /// Returns the calls of this workspace's C library, for tests on a system without notifications.
+///
 /// The process must have loaded the library, and must keep it.
 #[cfg(feature = "sim")]
 fn replacement() -> Option<Library> {
@@ -184,8 +186,9 @@ fn library() -> Option<Library> {
     })
 }
 
-/// Loads that library if `TEST_NOTIFICATIONS` is set and the system has no notifications. The test
-/// kit does so for the other tests.
+/// Loads that library if `TEST_NOTIFICATIONS` is set and the system has no notifications.
+///
+/// The test kit does so for the other tests.
 #[cfg(test)]
 fn load_replacement() {
     use windows_sys::Win32::System::LibraryLoader::LoadLibraryA;
@@ -261,8 +264,7 @@ impl CompletionPort {
         }
     }
 
-    /// Associates a socket with this port for as long as it is open, so that its operations end
-    /// here.
+    /// Associates a socket with this port as long as it is open: its operations end here.
     ///
     /// Fails if the socket already has another port: the documentation allows one for each socket.
     fn associate(&self, descriptor: Descriptor) -> bool {

@@ -272,8 +272,7 @@ impl Ring {
         matches!(self.0.lock().instead, Some(Instead::Pool(_)))
     }
 
-    /// Closes the descriptors in a forked child, where the port is dropped and the thread does not
-    /// exist.
+    /// Closes the descriptors in a forked child, where the ring's thread does not exist.
     pub(super) fn forget_in_child(self) {
         let shared = std::mem::ManuallyDrop::new(self);
         for number in [shared.0.ring.load(SeqCst), shared.0.wake.as_raw_fd()] {
@@ -423,8 +422,9 @@ impl Pilot {
         }
     }
 
-    /// Submits the entries to the kernel and waits for `wanted` completions. Records a permanent
-    /// refusal.
+    /// Submits the entries to the kernel and waits for `wanted` completions.
+    ///
+    /// Records a permanent refusal.
     fn enter(&mut self, wanted: usize) {
         if self.refusal.is_some() {
             return;
@@ -603,8 +603,7 @@ impl Pilot {
         self.push(name, entry);
     }
 
-    /// Polls the descriptor of a request, for files without positions on which the kernel does not
-    /// wait.
+    /// Polls the descriptor of a request, for streams on which the kernel does not wait.
     fn poll(&mut self, name: u64) {
         let Some(aboard) = self.aboard.get_mut(&name) else { return };
         aboard.is_polling = true;

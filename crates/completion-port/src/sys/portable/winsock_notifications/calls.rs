@@ -70,8 +70,9 @@ pub(crate) trait NotificationCalls: Send + Sync + 'static {
     /// Returns the name of the reactor.
     fn name(&self) -> &'static str;
 
-    /// Makes the changes in order, records the result of each, and takes packets. Returns their
-    /// number.
+    /// Makes the changes in order, records the result of each, and takes packets.
+    ///
+    /// Returns their number.
     ///
     /// It waits for packets for at most `timeout` (`None`: no limit), unless there is no room or a
     /// change failed.
@@ -87,8 +88,9 @@ pub(crate) trait NotificationCalls: Send + Sync + 'static {
     /// Adds a packet without events to the queue.
     fn post(&self, key: u64);
 
-    /// Processes the packet of an operation, which had this place and the key [`CARRIED`]. Returns
-    /// the operation's name if it has ended.
+    /// Processes the packet of an operation, which had this place and the key [`CARRIED`].
+    ///
+    /// Returns the operation's name if it has ended.
     ///
     /// It calls the system, and it calls `is_there` to check whether a number still names the
     /// attached socket. The caller holds no lock.

@@ -10,8 +10,9 @@ use crate::types::source::Descriptor;
 
 /// A reactor, as other reactors of its kernel see it.
 pub(super) trait KernelReactor: Send + Sync {
-    /// Ends its registration of a socket, if it still has one, and takes all packets from its
-    /// queue, so that removals complete.
+    /// Ends its registration of a socket and takes all packets, so that removals complete.
+    ///
+    /// No effect on the registration if it no longer has one.
     ///
     /// Returns whether the removal of this socket is still pending: another thread has taken its
     /// packet and will process it.

@@ -196,8 +196,9 @@ impl Asked {
 }
 
 impl Record {
-    /// Returns whether a report only repeats the events of an earlier registration. True at most
-    /// once.
+    /// Returns whether a report only repeats the events of an earlier registration.
+    ///
+    /// True at most once.
     fn is_echo(&mut self, events: u32) -> bool {
         events & RARE != 0 && events & !std::mem::take(&mut self.echo) == 0
     }
@@ -655,8 +656,9 @@ impl NotificationState {
         self.attached.get(&descriptor).copied()
     }
 
-    /// Returns how many more packets there is room for. Each packet, and each entry of `ended`, may
-    /// become an edge.
+    /// Returns how many more packets there is room for.
+    ///
+    /// Each packet, and each entry of `ended`, may become an edge.
     fn room_for_edges(&self, edges: &Vec<Edge>) -> usize {
         edges.capacity().saturating_sub(edges.len() + self.ended.len())
     }
@@ -692,8 +694,7 @@ impl NotificationState {
         self.owed.retain(|owed| *owed != key);
     }
 
-    /// Takes the pending changes, which enable the requests and register those that are not
-    /// registered.
+    /// Takes the pending changes, which enable requests and make missing registrations.
     fn take_changes(&mut self) -> Vec<NotificationChange> {
         self.polls += 1;
         let mut changes = Vec::with_capacity(self.waiting.len() + self.owed.len());

@@ -35,8 +35,9 @@ pub(in crate::sys) fn fault(code: Code) -> Fault {
     Fault { kind, code: Some(code) }
 }
 
-/// Converts the error of an operation on a file. The descriptor is open, so `EBADF` means that its
-/// mode does not permit the operation.
+/// Converts the error of an operation on a file.
+///
+/// The descriptor is open, so `EBADF` means that its mode does not permit the operation.
 pub(in crate::sys) fn fault_of_file(code: Code) -> Fault {
     let kind = if code == libc::ENOMEM { ErrorKind::OutOfMemory } else { ErrorKind::Other };
     Fault { kind, code: Some(code) }
@@ -184,8 +185,10 @@ fn has_positions(descriptor: Descriptor, is_on_disk: bool) -> bool {
     is_sought && is_read_at(descriptor)
 }
 
-/// Returns whether reads may specify a position. The kernel's counters, timers and similar objects
-/// report a position but do not accept such reads.
+/// Returns whether reads may specify a position.
+///
+/// The kernel's counters, timers and similar objects report a position but do not accept such
+/// reads.
 fn is_read_at(descriptor: Descriptor) -> bool {
     // SAFETY: preadv(2) reads as many elements at the pointer as its third argument says.
     // - the count is zero, so it reads nothing of the file either. An object that cannot be read

@@ -177,8 +177,9 @@ fn perform(request: &mut FileRequest) {
     }
 }
 
-/// Waits until a call would succeed on a non-blocking descriptor without positions. The program has
-/// made it non-blocking.
+/// Waits until a call would succeed on a non-blocking descriptor without positions.
+///
+/// The program has made it non-blocking.
 fn wait_for(call: &FileCall<'_>) -> Result<(), Code> {
     let events = if call.what == FileKind::Read { libc::POLLIN } else { libc::POLLOUT };
     let mut one = libc::pollfd { fd: call.descriptor, events, revents: 0 };

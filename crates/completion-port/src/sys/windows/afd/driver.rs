@@ -129,8 +129,9 @@ impl Flying {
     }
 }
 
-/// Returns whether a status means that the call failed and no packet reports it. Its two highest
-/// bits are then set.
+/// Returns whether a status means that the call failed and no packet reports it.
+///
+/// Its two highest bits are then set.
 pub(in crate::sys::windows) fn is_error(status: i32) -> bool {
     status.cast_unsigned() >> 30 == 3
 }
@@ -267,6 +268,7 @@ impl Device {
     }
 
     /// Makes the driver report when one of `events` holds for `socket`, which may be immediately.
+    ///
     /// The completion port reports it in either case.
     ///
     /// # Errors

@@ -163,8 +163,9 @@ impl SystemTransfers {
         }
     }
 
-    /// Returns whether the kernel carries out a receive with this room. Without room it would take
-    /// a datagram.
+    /// Returns whether the kernel carries out a receive with this room.
+    ///
+    /// Without room it would take a datagram.
     pub(super) fn carries_receive(self, room: &[&mut [MaybeUninit<u8>]]) -> bool {
         self == Self::Stream || room.iter().any(|part| !part.is_empty())
     }
@@ -350,8 +351,9 @@ impl Afd {
         made.map_err(|(_, fault)| fault)
     }
 
-    /// Makes the missing sentinel request where no caller can get the error. A shortage of memory
-    /// causes a retry.
+    /// Makes the missing sentinel request where no caller can get the error.
+    ///
+    /// A shortage of memory causes a retry.
     fn guard_or_owe(&self, watched: &Arc<Watched>, state: &mut State, moment: Moment) {
         match self.guard(watched) {
             Ok(flying) => state.sentinel = Some(Sentinel::Flying(flying)),
@@ -363,14 +365,16 @@ impl Afd {
         }
     }
 
-    /// Schedules the retry of a request. A polling thread makes it: the caller is one, or wakes
-    /// one.
+    /// Schedules the retry of a request.
+    ///
+    /// A polling thread makes it: the caller is one, or wakes one.
     fn owe(&self, watched: &Arc<Watched>, moment: Moment) {
         locked(&self.late).sockets.push((moment + LATE, Arc::clone(watched)));
     }
 
-    /// Checks whether the attached socket is still open, so its number names it. No closing goes
-    /// unreported meanwhile.
+    /// Checks whether the attached socket is still open, so its number names it.
+    ///
+    /// No closing goes unreported meanwhile.
     ///
     /// # Errors
     ///
@@ -432,8 +436,7 @@ impl Afd {
         }
     }
 
-    /// Returns what is known about operations on a socket that is being attached, if it was
-    /// attached before.
+    /// Returns what is known about operations on a socket that was attached before.
     fn remembered(&self, descriptor: Descriptor) -> Result<Option<Option<SystemTransfers>>, Fault> {
         let former = locked(&self.former).remove(&descriptor);
         let Some(former) = former else { return Ok(None) };
@@ -603,8 +606,10 @@ impl Afd {
         }
     }
 
-    /// Prepares the calling thread to sleep until `end` at most. If it must poll sockets again by
-    /// then, this notes its wake-up time, and [`Afd::get_up`] removes it.
+    /// Prepares the calling thread to sleep until `end` at most.
+    ///
+    /// If it must poll sockets again by then, this notes its wake-up time, and [`Afd::get_up`]
+    /// removes it.
     fn lie_down(&self, end: Option<Moment>) -> Option<Moment> {
         let mut late = locked(&self.late);
         let next = late.next()?;
@@ -622,8 +627,9 @@ impl Afd {
         }
     }
 
-    /// Wakes another thread if none wakes in time to poll sockets again. The calling thread no
-    /// longer does.
+    /// Wakes another thread if none wakes in time to poll sockets again.
+    ///
+    /// The calling thread no longer does.
     fn hand_on(&self) {
         if self.sleepers.load(SeqCst) == 0 {
             // The next thread that polls checks the list first. It counts itself before.
@@ -637,8 +643,9 @@ impl Afd {
         }
     }
 
-    /// Takes packets once, waiting at most `limit`. Returns their number, and whether one was a
-    /// wake.
+    /// Takes packets once, waiting at most `limit`.
+    ///
+    /// Returns their number, and whether one was a wake.
     fn take(&self, edges: &mut Vec<Edge>, limit: Option<Duration>) -> Result<(usize, bool), Fault> {
         let mut room = [const { MaybeUninit::uninit() }; ROOM];
         // A packet makes at most one edge.
@@ -679,8 +686,9 @@ impl Afd {
         Ok((count, woken))
     }
 
-    /// Takes packets until there is an edge or a wake, or the time has passed. Returns whether
-    /// there was a wake.
+    /// Takes packets until there is an edge or a wake, or the time has passed.
+    ///
+    /// Returns whether there was a wake.
     fn take_until(&self, edges: &mut Vec<Edge>, timeout: Option<Duration>) -> Result<bool, Fault> {
         edges.clear();
         let sleeps = timeout != Some(Duration::ZERO);

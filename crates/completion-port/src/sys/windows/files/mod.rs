@@ -117,8 +117,9 @@ fn owned(handle: HANDLE) -> Option<OwnedHandle> {
     Some(unsafe { OwnedHandle::from_raw_handle(handle) })
 }
 
-/// Opens the same file again for overlapped operations. `None` if the file does not support that,
-/// or if the program's own handle does not share it.
+/// Opens the same file again for overlapped operations.
+///
+/// `None` if the file does not support that, or if the program's own handle does not share it.
 fn opened_again(descriptor: Descriptor) -> Option<OwnedHandle> {
     let access = asked(descriptor, FileAccessInformation)?;
     let mode = asked(descriptor, FileModeInformation)?;

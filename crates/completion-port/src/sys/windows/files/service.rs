@@ -566,8 +566,9 @@ impl SharedService {
         }
     }
 
-    /// Marks the transfer at this address as passed to the kernel. Returns the serial number of the
-    /// call.
+    /// Marks the transfer at this address as passed to the kernel.
+    ///
+    /// Returns the serial number of the call.
     fn take_off(&self, address: TransferAddress) -> u64 {
         let mut state = self.lock();
         state.serials += 1;
@@ -607,8 +608,7 @@ impl SharedService {
     }
 }
 
-/// Notes the result of a call in its request, and whether the request was cancelled. Returns
-/// whether the request has ended.
+/// Notes the result of a call and a cancellation. Returns whether the request has ended.
 pub(super) fn conclude(
     request: &mut FileRequest,
     result: Result<usize, SystemCode>,

@@ -120,8 +120,7 @@ impl WaitingJobs {
         self.at_work.len()
     }
 
-    /// Returns `None` if no request is queued; otherwise whether a new thread is needed, which it
-    /// counts.
+    /// Returns whether a new thread is needed, and counts it. `None` if no request is queued.
     pub(super) fn hire(&mut self) -> Option<bool> {
         if self.queue.is_empty() {
             return None;
@@ -152,8 +151,9 @@ impl WaitingJobs {
         true
     }
 
-    /// Repeats the cancellation of calls that the kernel may not have had yet. Returns whether
-    /// there are any.
+    /// Repeats the cancellation of calls that the kernel may not have had yet.
+    ///
+    /// Returns whether there are any.
     pub(super) fn remind(&self) -> bool {
         let deaf = |work: &&Work| work.is_cancelled && matches!(work.call, BlockingCall::Waits(_));
         self.at_work.iter().filter(deaf).map(Work::cancel).count() > 0
@@ -200,8 +200,9 @@ impl Tools {
 }
 
 impl SharedService {
-    /// Starts a thread of a list, which was already counted. If it cannot start and there is no
-    /// other, the queued requests fail.
+    /// Starts a thread of a list, which was already counted.
+    ///
+    /// If it cannot start and there is no other, the queued requests fail.
     pub(super) fn start_waiting(self: &Arc<Self>, lane: usize) {
         let shared = Arc::clone(self);
         let builder = thread::Builder::new().name("port-files".to_owned());
@@ -273,8 +274,9 @@ impl SharedService {
         complete(request);
     }
 
-    /// Notes what the thread of a request does from now on. Returns whether the request was
-    /// cancelled.
+    /// Notes what the thread of a request does from now on.
+    ///
+    /// Returns whether the request was cancelled.
     fn turn(&self, lane: usize, id: u64, call: BlockingCall) -> bool {
         let mut state = self.lock();
         let Some(work) = state.lanes[lane].work(id) else { return false };

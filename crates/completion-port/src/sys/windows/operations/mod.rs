@@ -260,8 +260,9 @@ struct Parts {
 }
 
 impl Parts {
-    /// Makes a list of the remaining parts of a buffer, at most `most` bytes. If there are none,
-    /// the list has one empty part.
+    /// Makes a list of the remaining parts of a buffer, at most `most` bytes.
+    ///
+    /// If there are none, the list has one empty part.
     fn of(io_buffer: Option<&IoBuffer>, most: usize) -> Self {
         let mut parts = Self {
             few: [const { WSABUF { len: 0, buf: ptr::null_mut() } }; FEW],
@@ -326,8 +327,10 @@ impl SocketTransfer {
         Ok(())
     }
 
-    /// Makes the call. Returns 0 if it has succeeded, or its code. After 0 and `WSA_IO_PENDING` the
-    /// kernel owns the memory.
+    /// Makes the call.
+    ///
+    /// Returns 0 if it has succeeded, or its code. After 0 and `WSA_IO_PENDING` the kernel owns the
+    /// memory.
     ///
     /// # Safety
     ///
@@ -759,8 +762,9 @@ impl OverlappedOperations {
         self.lock().ended.remove(&id)
     }
 
-    /// Cancels an operation. Returns it if it has not started; otherwise asks the kernel to cancel
-    /// it.
+    /// Cancels an operation.
+    ///
+    /// Returns it if it has not started; otherwise asks the kernel to cancel it.
     pub(super) fn cancel(&self, id: u64) -> Option<SocketRequest> {
         let mut state = self.lock();
         if let Some(place) = state.fresh.iter().position(|request| request.id == id) {

@@ -46,8 +46,9 @@ thread_local! {
 /// A function that gets the place of the transfer.
 type Between = Box<dyn FnOnce(super::TransferPlace)>;
 
-/// Called when this thread is about to make a call. The transfer is pending, and the kernel does
-/// not have it yet.
+/// Called when this thread is about to make a call.
+///
+/// The transfer is pending, and the kernel does not have it yet.
 pub(super) fn call_is_due(place: super::TransferPlace) {
     if let Some(between) = IN_BETWEEN.take() {
         between(place);
@@ -91,8 +92,9 @@ fn fill(stream: &mut TcpStream) {
     }
 }
 
-/// Runs a test on both back ends. The one with notifications requires that the system, or the
-/// library that replaces it, has them.
+/// Runs a test on both back ends.
+///
+/// The one with notifications requires that the system, or the library that replaces it, has them.
 fn each_way(test: impl Fn(Readiness)) {
     test(Readiness::Polls);
     let builder = Port::builder().readiness(Readiness::Notifications);
