@@ -1,9 +1,10 @@
-//! Counts of what a port asked of the kernel.
+//! Counts of the calls that ports make to the kernel.
 
 use std::ops::Sub;
 
-/// How often the ports of a kernel asked it for what. Subtract an earlier count to look at one
-/// step of a test.
+/// Counts of the calls that the ports of a kernel made to it, by kind.
+///
+/// Subtract an earlier count to examine one step of a test.
 ///
 /// ```
 /// # use completion_port::sim;
@@ -15,65 +16,64 @@ use std::ops::Sub;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Calls {
-    /// Descriptors that were to be watched.
+    /// Descriptors that a port began to watch.
     pub attach: u64,
-    /// Watched descriptors that were given to another registration.
+    /// Watched descriptors that passed to another registration.
     pub adopt: u64,
-    /// Watched descriptors that were to be watched for something else.
+    /// Watched descriptors whose conditions a port changed.
     pub want: u64,
-    /// Descriptors that were no longer to be watched.
+    /// Descriptors that a port stopped watching.
     pub detach: u64,
-    /// Questions whether a number still names what is watched.
+    /// Queries whether a number still names the watched object.
     pub watches: u64,
-    /// Waits for edges, sleeping or not.
+    /// Waits for edges, whether or not they may sleep.
     pub poll: u64,
-    /// Waits for edges that were allowed to sleep.
+    /// Waits for edges that may sleep.
     pub sleeping_poll: u64,
     /// Wake-ups of a wait for edges.
     pub wake: u64,
-    /// Calls that asked what holds of some descriptors.
+    /// Calls that query the conditions of one or more descriptors.
     pub probe: u64,
-    /// Descriptors that were asked about by those.
+    /// Descriptors that those calls queried.
     pub probed: u64,
-    /// Questions how many bytes can be read.
+    /// Queries for the number of readable bytes.
     pub unread: u64,
-    /// Questions whether the end of a stream is the process's own doing.
+    /// Queries whether the process itself ended a stream.
     pub own_end: u64,
-    /// Questions whether a stream that failed was connected before.
+    /// Queries whether a failed stream was connected before.
     pub was_connected: u64,
-    /// Questions what kind of object a number names.
+    /// Queries for the kind of object that a number names.
     pub kind: u64,
-    /// Sets of watched descriptors that were replaced.
+    /// Replacements of the set of watched descriptors.
     pub rebuild: u64,
     /// Readings of the clock.
     pub now: u64,
-    /// Threads that parked.
+    /// Calls that parked a thread.
     pub park: u64,
-    /// Threads that were to be unparked.
+    /// Calls that unparked a thread.
     pub unpark: u64,
-    /// Questions whether a thread sleeps.
+    /// Queries whether a thread is asleep.
     pub asleep: u64,
-    /// New sockets that a port was to connect.
+    /// Sockets opened for a port to connect.
     pub open: u64,
-    /// Sockets that were not to block any more.
+    /// Sockets set to non-blocking mode.
     pub nonblocking: u64,
-    /// Accepts that were tried.
+    /// Attempts to accept.
     pub accept: u64,
-    /// Connects that were begun, and questions what has become of one.
+    /// Connects that were started, and queries for the result of one.
     pub connect: u64,
-    /// Receives that were tried.
+    /// Attempts to receive.
     pub receive: u64,
-    /// Sends that were tried.
+    /// Attempts to send.
     pub send: u64,
-    /// Reads from files that were tried at once.
+    /// Attempts to read a file immediately.
     pub file_read: u64,
-    /// Steps of operations on files that the kernel has had. No thread of a port makes them.
+    /// Steps of file operations that the kernel carried out itself, on none of the port's threads.
     pub file_job: u64,
 }
 
 impl Calls {
-    /// How many system calls this would have been: everything except readings of the clock, which
-    /// need none.
+    /// Returns the number of system calls: all counts except readings of the clock.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.attach

@@ -8,19 +8,19 @@ use super::stream::Family;
 use super::{Conditions, SEND_BUFFER};
 use crate::sys::codes;
 
-/// What a datagram takes of a buffer beside its bytes.
+/// The bytes of a buffer that a datagram uses in addition to its data.
 const OVERHEAD: usize = 768;
 
 #[derive(Debug)]
 pub(super) struct Datagrams {
-    /// `Tcp` stands for the Internet family here: a UDP socket.
+    /// `Tcp` means the Internet family: a UDP socket.
     family: Family,
     peer: Option<FileId>,
     queue: VecDeque<(FileId, Vec<u8>)>,
     read_shut: bool,
     write_shut: bool,
     error: Option<Code>,
-    /// AF_UNIX: what this socket sent that has not been read, overhead included.
+    /// AF_UNIX: the unread bytes that this socket sent, overhead included.
     outstanding: usize,
 }
 
@@ -49,7 +49,7 @@ impl Datagrams {
         self.error.take()
     }
 
-    /// The size of the first datagram: all that `FIONREAD` tells.
+    /// Returns the size of the first datagram, which is all that `FIONREAD` reports.
     pub(super) fn unread(&self) -> usize {
         self.queue.front().map_or(0, |(_, bytes)| bytes.len())
     }
@@ -58,7 +58,9 @@ impl Datagrams {
         self.family == Family::Tcp || self.outstanding * 4 <= SEND_BUFFER
     }
 
-    /// What the filters of a kqueue look at, of which `plain` has what epoll says, too.
+    /// Returns the conditions that the filters of a kqueue test.
+    ///
+    /// `plain` has those that epoll reports too.
     pub(super) fn ends(&self, plain: FilterEnds) -> FilterEnds {
         FilterEnds {
             readable: !self.queue.is_empty(),
@@ -69,7 +71,7 @@ impl Datagrams {
         }
     }
 
-    /// `datagram_poll` and `unix_dgram_poll` of the kernel.
+    /// Returns the conditions that the kernel's `datagram_poll` and `unix_dgram_poll` report.
     pub(super) fn conditions(&self) -> Conditions {
         let mut now = Conditions::NONE;
         if self.error.is_some() {
@@ -110,7 +112,7 @@ impl Objects {
         }
         let (from, bytes) = socket.queue.pop_front().ok_or(codes::EAGAIN)?;
         let family = socket.family;
-        // What does not fit is lost, as with the real call.
+        // Bytes that do not fit are lost, as with the real call.
         let taken = buf.len().min(bytes.len());
         buf[..taken].copy_from_slice(&bytes[..taken]);
         if family == Family::Unix {
@@ -119,7 +121,9 @@ impl Objects {
         Ok((taken, from))
     }
 
-    /// Whether a read would bring a datagram, and from where; it takes an error alone.
+    /// Returns the sender of the datagram that a read would return.
+    ///
+    /// It takes a pending error and nothing else.
     pub(super) fn datagram_look(&mut self, id: FileId) -> Result<FileId, Code> {
         let socket = self.datagrams(id).ok_or(codes::EBADF)?;
         if let Some(code) = socket.error.take() {
@@ -128,7 +132,7 @@ impl Objects {
         socket.queue.front().map(|(from, _)| *from).ok_or(codes::EAGAIN)
     }
 
-    /// A datagram that `sender` sent has left the receiver's queue.
+    /// Frees the sender's space of a datagram that has left the receiver's queue.
     fn was_read(&mut self, sender: FileId, bytes: usize) {
         let Some(socket) = self.datagrams(sender) else { return };
         socket.outstanding = socket.outstanding.saturating_sub(cost(bytes));
@@ -148,7 +152,7 @@ impl Objects {
         let unix = socket.family == Family::Unix;
         let Some(to) = to.or(peer) else {
             if unix {
-                // The kernel gives the buffer back that it had taken by then.
+                // The kernel frees the buffer that it had already allocated, which makes an edge.
                 self.changes.wake_writers(id);
                 return Err(codes::ENOTCONN);
             }
@@ -180,13 +184,13 @@ impl Objects {
         match self.datagrams(to) {
             Some(target) if wanted(target) => {
                 let queued: usize = target.queue.iter().map(|(_, it)| cost(it.len())).sum();
-                // A full receiver loses datagrams without a word.
+                // A full receiver loses datagrams silently.
                 if queued + cost(bytes.len()) <= SEND_BUFFER {
                     target.queue.push_back((id, bytes.to_vec()));
                     self.changes.wake_readers(to);
                 }
             }
-            // "Port unreachable" comes back, which only a connected socket receives.
+            // "Port unreachable" is returned. Only a connected socket receives it.
             _ if is_peer => {
                 if let Some(socket) = self.datagrams(id) {
                     socket.error = Some(codes::ECONNREFUSED);
@@ -195,7 +199,7 @@ impl Objects {
             }
             _ => {}
         }
-        // The kernel is done with the buffer at once, and says so.
+        // The kernel frees the buffer immediately, which makes an edge.
         self.changes.wake_writers(id);
         Ok(())
     }

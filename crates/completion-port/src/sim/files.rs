@@ -1,4 +1,4 @@
-//! Simulated files: what is in them, what of that is in memory, and operations that end when they are told to.
+//! Simulated files: their bytes, how many are in memory, and operations that a test completes.
 
 use std::collections::VecDeque;
 use std::mem::MaybeUninit;
@@ -14,23 +14,25 @@ use crate::types::error::ErrorKind;
 use crate::types::error::Fault;
 use crate::types::source::Descriptor;
 
-/// What becomes of operations on files that a port hands to a simulated kernel: of those that cannot be done at
-/// once.
+/// How a simulated kernel treats file operations that cannot be done immediately.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FileScript {
-    /// Each is done by the call that starts it. There is a packet all the same.
+    /// The call that submits an operation carries it out. It still ends with a packet.
     #[default]
     Done,
-    /// They are not begun until [`Kernel::release_files`]. A port that cancels one has it back at once.
+    /// Operations do not start until [`Kernel::release_files`]. A cancelled one returns
+    /// immediately.
     Queued,
-    /// They are under way until [`Kernel::release_files`]. One that is cancelled ends without effect then.
+    /// Operations are in progress until [`Kernel::release_files`]. A cancelled one then ends
+    /// without effect.
     Begun,
-    /// They are under way until [`Kernel::release_files`], and are done then, whatever was cancelled.
+    /// Operations are in progress until [`Kernel::release_files`], and then succeed even if
+    /// cancelled.
     Stubborn,
 }
 
-/// What a regular file has in it.
+/// The contents of a regular file.
 #[derive(Debug)]
 pub(super) struct Contents {
     bytes: Vec<u8>,
@@ -48,15 +50,15 @@ impl Contents {
     }
 }
 
-/// What the kernel has of operations on files, and what is to become of them.
+/// The submitted file operations, and the script for them.
 #[derive(Default)]
 pub(super) struct FileState {
     script: FileScript,
     /// Oldest first, each with the set of its port.
     requests: VecDeque<(u64, FileRequest)>,
-    /// Those of them that were cancelled.
+    /// The cancelled requests: set and request id.
     cancelled: Vec<(u64, u64)>,
-    /// After so many more steps, each counted from the one before.
+    /// Each failure follows the previous one after this number of successful steps.
     failures: VecDeque<(usize, Code)>,
     counts: VecDeque<usize>,
 }
@@ -70,7 +72,9 @@ impl KernelState {
         }
     }
 
-    /// Does a step of a request, as one system call would. Returns how many bytes were read or written.
+    /// Does one step of a request, as one system call would.
+    ///
+    /// Returns how many bytes were read or written.
     fn step(&mut self, request: &mut FileRequest) -> Result<usize, Code> {
         self.calls.file_job += 1;
         match self.files.failures.front_mut() {
@@ -94,7 +98,7 @@ impl KernelState {
                 let bytes = contents.from(position);
                 let bytes = &bytes[..bytes.len().min(room).min(most)];
                 buffer.fill(bytes);
-                // What was read is in memory from now on.
+                // The bytes that were read are in memory from now on.
                 let end = contents.bytes.len() - contents.from(position).len() + bytes.len();
                 let len = bytes.len();
                 contents.cached = contents.cached.max(end);
@@ -117,7 +121,7 @@ impl KernelState {
         }
     }
 
-    /// Does a request to its end.
+    /// Carries out a request to its end.
     fn perform(&mut self, request: &mut FileRequest) {
         loop {
             match self.step(request) {
@@ -128,7 +132,7 @@ impl KernelState {
                     }
                     if count == 0 {
                         if matches!(request.kind, FileKind::Write | FileKind::Append) {
-                            // It would be so again, for ever.
+                            // A retry would write nothing again, without end.
                             request.fault = Some(fault(codes::EIO));
                         }
                         return;
@@ -142,7 +146,7 @@ impl KernelState {
         }
     }
 
-    /// The requests that are to return now.
+    /// Returns the requests that end now.
     fn finish(&mut self, all: bool) -> Vec<FileRequest> {
         if !all && self.files.script != FileScript::Done {
             return Vec::new();
@@ -161,10 +165,10 @@ impl KernelState {
         finished
     }
 
-    /// The port of this set is gone, and what was not begun with it.
+    /// Removes the requests of a port that is gone, and returns those that have not started.
     pub(super) fn abandon_requests(&mut self, set: u64) -> Vec<FileRequest> {
         if self.files.script != FileScript::Queued {
-            // As when they are cancelled.
+            // Requests in progress count as cancelled.
             let names = self.files.requests.iter().filter(|(of, _)| *of == set);
             self.files.cancelled.extend(names.map(|(set, request)| (*set, request.id)));
             return Vec::new();
@@ -183,7 +187,7 @@ fn fault(code: Code) -> Fault {
 }
 
 impl Kernel {
-    /// A regular file with these bytes in it, all of them in memory. No port can watch it.
+    /// Makes a regular file with these bytes, all of them in memory. Ports cannot watch it.
     ///
     /// # Errors
     ///
@@ -192,14 +196,14 @@ impl Kernel {
         self.adopt_new(Object::File(Contents::new(bytes)))
     }
 
-    /// The bytes of a regular file; none of anything else.
+    /// Returns the bytes of a regular file, or an empty vector if `file` is none.
     #[must_use]
     pub fn contents(&self, file: &Socket) -> Vec<u8> {
         let mut state = self.lock();
         state.contents_of(file.file()).map(|contents| contents.bytes.clone()).unwrap_or_default()
     }
 
-    /// Cuts a regular file off, or makes it longer by zeros.
+    /// Truncates a regular file, or extends it with zeros.
     pub fn set_length(&self, file: &Socket, length: usize) {
         let mut state = self.lock();
         if let Some(contents) = state.contents_of(file.file()) {
@@ -207,7 +211,7 @@ impl Kernel {
         }
     }
 
-    /// From now on only the first `cached` bytes of a regular file are in memory, until more is read.
+    /// Keeps only the first `cached` bytes of a regular file in memory, until more are read.
     pub fn set_cached(&self, file: &Socket, cached: usize) {
         let mut state = self.lock();
         if let Some(contents) = state.contents_of(file.file()) {
@@ -215,12 +219,12 @@ impl Kernel {
         }
     }
 
-    /// What becomes of operations on files from now on.
+    /// Sets how file operations end from now on.
     pub fn script_files(&self, script: FileScript) {
         self.lock().files.script = script;
     }
 
-    /// Lets the operations on files go on that the kernel has: they end by this call. Returns how many there were.
+    /// Ends the file operations that the kernel has, and returns how many there were.
     pub fn release_files(&self) -> usize {
         let finished = self.lock().finish(true);
         let count = finished.len();
@@ -228,25 +232,29 @@ impl Kernel {
         count
     }
 
-    /// How many operations on files the kernel has.
+    /// Returns how many file operations the kernel has.
     #[must_use]
     pub fn held_files(&self) -> usize {
         self.lock().files.requests.len()
     }
 
-    /// Makes the next step of an operation on a file that the kernel has fail with an error code of the system,
-    /// before it has done anything. Several are used up in order.
+    /// Makes the next step of a submitted file operation fail with the system's error `code`.
+    ///
+    /// The step then has no effect.
+    ///
+    /// Several scripted failures apply in order.
     pub fn fail_next_file(&self, code: i32) {
         self.fail_next_file_after(0, code);
     }
 
-    /// The same for the step after so many more.
+    /// Like [`Kernel::fail_next_file`], after `steps` further successful steps.
     pub fn fail_next_file_after(&self, steps: usize, code: i32) {
         self.lock().files.failures.push_back((steps, code));
     }
 
-    /// Makes the next step of an operation on a file that the kernel has read or write so many bytes at most. Several
-    /// are used up in order.
+    /// Makes the next step of a submitted file operation read or write at most `count` bytes.
+    ///
+    /// Several scripted limits apply in order.
     pub fn shorten_next_file(&self, count: usize) {
         self.lock().files.counts.push_back(count);
     }
@@ -261,7 +269,7 @@ impl KernelState {
     }
 }
 
-/// One more number for a file.
+/// An additional descriptor of a file.
 struct SimulatedFile(Socket);
 
 impl FileRef for SimulatedFile {

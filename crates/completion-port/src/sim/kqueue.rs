@@ -1,7 +1,9 @@
-//! Simulated kqueues, by the manual pages of the systems that have them, on the objects of the simulated kernel.
+//! Simulated kqueues on the objects of the simulated kernel, following the manual pages of macOS
+//! and the BSDs.
 //!
-//! The objects themselves behave as those of Linux do: a stream whose connect was refused may connect again, for
-//! instance, and a TCP listener that is shut is as new. What is simulated here is what a filter says of them.
+//! The objects themselves behave as those of Linux do. For example, a stream whose connect was
+//! refused may connect again, and shutting a TCP listener returns it to its initial state. Only the
+//! reports of the filters are simulated here.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -16,35 +18,35 @@ use crate::sys::codes;
 use crate::sys::portable::kqueue::{Event, Filter, Kqueue, KqueueCalls, Use, flag, note};
 use crate::types::source::Descriptor;
 
-/// What a filter looks at.
+/// The conditions that a filter tests.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(clippy::struct_excessive_bools, reason = "what can be said of an object")]
 pub(super) struct FilterEnds {
-    /// Something can be read or accepted, and how much.
+    /// There are bytes to read or a connection to accept. `unread` is their number.
     pub(super) readable: bool,
     pub(super) unread: usize,
-    /// Nothing more will come.
+    /// No more data will arrive.
     pub(super) read_over: bool,
     pub(super) writable: bool,
-    /// Nothing can be sent any more.
+    /// No more data can be sent.
     pub(super) write_over: bool,
     pub(super) error: Option<Code>,
-    /// A queue of connections, of which one is enough.
+    /// A queue of connections. One connection is enough to report it.
     pub(super) is_listener: bool,
 }
 
 /// An entry of a kqueue.
 #[derive(Debug)]
 struct Knote {
-    /// `None`: it is of no file.
+    /// `None` if the entry belongs to the program and not to a file.
     file: Option<FileId>,
     name: u64,
     is_once: bool,
     is_clear: bool,
     is_enabled: bool,
-    /// It is to be looked at, and stands in the list if it is enabled.
+    /// The entry may have something to report. It is in the list if it is also enabled.
     is_active: bool,
-    /// How much there must be to read.
+    /// The number of readable bytes from which on it reports.
     lowest: i64,
 }
 
@@ -56,11 +58,11 @@ pub(super) struct SimulatedKqueue {
     knotes: BTreeMap<Key, Knote>,
     /// The entries of each file.
     of_files: BTreeMap<FileId, BTreeSet<Key>>,
-    /// Those to look at, oldest first. A key without an active and enabled entry is passed over.
+    /// The entries to test, oldest first. A key without an active and enabled entry is skipped.
     active: VecDeque<Key>,
 }
 
-/// What an entry reports now, if anything: data, flags and notes.
+/// Returns the data, flags and notes that an entry reports now, or `None` if nothing.
 fn report(key: Key, knote: &Knote, objects: &mut Objects) -> Option<(i64, u16, u32)> {
     let Some(file) = knote.file else { return Some((0, 0, 0)) };
     let ends = objects.ends(file);
@@ -94,17 +96,17 @@ impl SimulatedKqueue {
         }
     }
 
-    /// Looks whether an entry has something to report.
+    /// Lists an entry if it has something to report.
     fn activate(&mut self, key: Key, objects: &mut Objects) {
         let Some(knote) = self.knotes.get_mut(&key) else { return };
-        // Only a trigger makes an entry of the program's active.
+        // Only a trigger makes an entry of the program active.
         knote.is_active |= knote.file.is_some() && report(key, knote, objects).is_some();
         if knote.is_active && knote.is_enabled {
             self.list(key);
         }
     }
 
-    /// Something happened to `file`: more to read, more room, or nothing in particular.
+    /// Handles a change of `file`: more to read, more room, or an unspecific change.
     pub(super) fn notice(&mut self, file: FileId, what: Conditions, objects: &mut Objects) {
         let Some(keys) = self.of_files.get(&file) else { return };
         let concerned = |filter| match filter {
@@ -118,7 +120,7 @@ impl SimulatedKqueue {
         }
     }
 
-    /// A number was closed: its entries are gone.
+    /// Removes the entries of a number that was closed.
     pub(super) fn forget(&mut self, descriptor: Descriptor) {
         for filter in [Filter::Read, Filter::Write, Filter::Except] {
             self.remove((descriptor, filter));
@@ -143,7 +145,7 @@ impl SimulatedKqueue {
         self.active.is_empty()
     }
 
-    /// One change.
+    /// Applies one change.
     fn change(
         &mut self,
         change: &Event,
@@ -176,7 +178,7 @@ impl SimulatedKqueue {
             self.knotes.insert(key, knote);
         }
         let knote = self.knotes.get_mut(&key).ok_or(codes::ENOENT)?;
-        // Whatever is done to an entry, it has the values of the change afterwards.
+        // Every change to an entry replaces these values.
         knote.name = change.name;
         knote.lowest = if change.notes & note::LOWEST != 0 { change.data } else { 0 };
         if change.flags & flag::ENABLE != 0 {
@@ -194,10 +196,10 @@ impl SimulatedKqueue {
         Ok(())
     }
 
-    /// Takes events of entries that have something to report still.
+    /// Takes events of the entries that still have something to report.
     fn take(&mut self, room: &mut [Event], objects: &mut Objects) -> usize {
         let mut count = 0;
-        // Each entry is reported once at most, though one that is not cleared is listed again.
+        // Each entry is reported at most once, although an entry without EV_CLEAR is listed again.
         for _ in 0..self.active.len() {
             if count == room.len() {
                 break;
@@ -224,7 +226,7 @@ impl SimulatedKqueue {
 }
 
 impl Objects {
-    /// What the filters of a kqueue look at.
+    /// Returns the conditions that the filters of a kqueue test.
     pub(super) fn ends(&mut self, id: FileId) -> FilterEnds {
         let unread = self.unread(id).unwrap_or(0);
         let now = self.conditions(id);
@@ -249,11 +251,11 @@ impl Objects {
         }
     }
 
-    /// Whether a file takes an entry of this filter now.
+    /// Checks whether a file accepts an entry with this filter now.
     fn check_filter(&mut self, id: FileId, filter: Filter) -> Result<(), Code> {
         let is_alone = self.conditions(id).contains(Conditions::HUP);
         match (self.get(id), filter) {
-            // There is nothing that could be written to.
+            // The pipe has no writer.
             (Some(Object::Reader(_)), Filter::Write) if is_alone => Err(codes::EPIPE),
             (Some(Object::Stream(_) | Object::Datagrams(_)), _) => Ok(()),
             (_, Filter::Except) => Err(codes::EINVAL),
@@ -262,14 +264,14 @@ impl Objects {
     }
 }
 
-/// What the reactor of one port calls.
+/// The kernel's calls for the reactor of one port.
 #[derive(Debug)]
 pub(super) struct SimulatedCalls {
     kernel: Kernel,
-    /// A set that nothing is added to: by its number this port is told from others.
+    /// The number of an empty set. It identifies this port.
     port: u64,
     origin: Origin,
-    /// A kernel that lacks [`Filter::User`].
+    /// Whether the kernel lacks [`Filter::User`].
     lacks_triggers: bool,
 }
 
@@ -285,12 +287,12 @@ impl Drop for SimulatedCalls {
         let mut state = self.kernel.lock();
         let requests = state.end_port(self.port);
         drop(state);
-        // Buffers, and numbers of the kernel.
+        // Dropped without the lock: requests own buffers and descriptors of this kernel.
         drop(requests);
     }
 }
 
-/// An open kqueue, which is closed when this is dropped.
+/// An open kqueue. Dropping it closes it.
 #[derive(Debug)]
 pub(super) struct Opened {
     kernel: Kernel,
@@ -397,7 +399,7 @@ impl KqueueCalls for SimulatedCalls {
     }
 
     fn fill(&self, (_, writer): &Self::Pipe) {
-        // If it is full, there is an event that was not taken yet.
+        // If the pipe is full, it already has an event that was not taken.
         let _ = writer.write(b"x");
     }
 

@@ -1,34 +1,33 @@
-//! A simulated kernel with virtual time, to test servers without sockets and clocks.
+//! A simulated kernel with virtual time, for testing servers without sockets or clocks.
 //!
-//! A [`Kernel`] has streams, datagram sockets, listeners, pipes and counters that behave towards
-//! each other, and towards a port made by [`PortBuilder::build_simulated`], as those of Linux do:
-//! what is ready when, what makes an edge and what does not, what an error leaves behind. The
-//! recorded facts of the real kernel are a table, `tests/facts/linux.txt`, and both kernels are
-//! tested against it.
+//! A [`Kernel`] has streams, datagram sockets, listeners, pipes and counters. Towards each other,
+//! and towards a port made by [`PortBuilder::build_simulated`], they behave like those of Linux:
+//! when each is ready, what makes an edge, and what state an error leaves. The table
+//! `tests/facts/linux.txt` records the behaviour of the real kernel, and the tests compare both
+//! kernels with it.
 //!
-//! * A [`Socket`] is a [`Source`](crate::Source) for the ports of its kernel, and not a descriptor of the
-//!   process. The kernel gives it a number: the lowest one that is free, as Linux does. So a number that
-//!   was closed is given out again, and how many sockets there are is limited by memory alone. All
-//!   sockets are non-blocking. A stream or pipe holds at most [`SEND_BUFFER`] bytes that its peer has
-//!   not read.
-//! * Time is virtual. With the automatic clock a wait that finds nothing moves the clock to its
-//!   deadline and returns at once; with the [manual clock](Kernel::manual_clock) it sleeps until
-//!   something comes or [`Kernel::advance`] reaches its deadline. A wait without a limit always
-//!   blocks in real time. Use the manual clock when several threads wait.
-//! * What goes wrong is scripted: [`Kernel::fail_next_attach`], [`Kernel::fail_next_descriptor`],
+//! * A [`Socket`] is a [`Source`](crate::Source) for the ports of its kernel, and not a descriptor of
+//!   the process. The kernel gives it the lowest free number, as Linux does, so numbers of closed
+//!   sockets are reused. Only memory limits the number of sockets. All sockets are non-blocking. A
+//!   stream or pipe holds at most [`SEND_BUFFER`] bytes that its peer has not read.
+//! * Time is virtual. With the automatic clock, a wait that finds nothing moves the clock to its
+//!   deadline and returns immediately. With the [manual clock](Kernel::manual_clock) it sleeps
+//!   until an event arrives or [`Kernel::advance`] reaches its deadline. A wait without a limit
+//!   always blocks in real time. Use the manual clock when several threads wait.
+//! * A test scripts the failures: [`Kernel::fail_next_attach`], [`Kernel::fail_next_descriptor`],
 //!   [`Kernel::fail_next_connect`], [`Kernel::fail_next_receive`], [`Kernel::fail_next_send`],
 //!   [`Kernel::abort_next_accept`], [`Kernel::fail_next_file`], [`Kernel::set_thread_asleep`].
-//! * A [file](Kernel::file) has bytes, of which as many as a test says are in memory. Operations on files that cannot
-//!   be done at once end as [`Kernel::script_files`] says: at once, or when they are
-//!   [told to](Kernel::release_files).
-//! * [`Kernel::calls`] counts what a port asked of the kernel.
+//! * A [file](Kernel::file) has bytes, and the test decides how many of them are in memory.
+//!   [`Kernel::script_files`] decides when a file operation that cannot be done immediately ends:
+//!   in the call that submits it, or when the test [releases it](Kernel::release_files).
+//! * [`Kernel::calls`] counts the calls that ports make to the kernel.
 //!
-//! Not simulated are urgent data, descriptors sent over AF_UNIX sockets, and partly filled kernel
-//! pages: a stream takes any number of bytes up to its buffer's size. Nothing takes time on the
-//! way: what is sent has arrived.
+//! The simulation does not cover urgent data, descriptors sent over AF_UNIX sockets, and partly
+//! filled kernel pages: a stream takes any number of bytes up to its buffer's size. Transmission
+//! takes no time: data arrives as soon as it is sent.
 //!
-//! Nothing in this module is unsafe code, and nothing in it asks the system for more than memory, locks,
-//! the time and the number of the process.
+//! This module contains no unsafe code. It uses only memory, locks, the time and the process id of
+//! the real system.
 //!
 //! [`PortBuilder::build_simulated`]: crate::PortBuilder::build_simulated
 //!
@@ -106,15 +105,15 @@ use stream::{Family, Stream};
 pub use watcher::Watcher;
 use winsock_notifications::SimulatedPort;
 
-/// How many bytes a stream can send, or how much its datagrams may weigh, before its peer reads.
+/// The number of bytes that a stream, or a datagram socket, can send before its peer reads.
 pub const SEND_BUFFER: usize = 64 * 1024;
 
-/// What holds of an object at one moment, with the numbers of `poll(2)` and `epoll_ctl(2)`.
+/// What holds of an object at one moment, with the bit values of `poll(2)` and `epoll_ctl(2)`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Conditions(u32);
 
 impl Conditions {
-    /// Nothing.
+    /// The empty set.
     pub const NONE: Self = Self(0);
     /// A read or an accept would not block.
     pub const IN: Self = Self(0x1);
@@ -127,13 +126,13 @@ impl Conditions {
     /// The peer has shut its writing half.
     pub const RDHUP: Self = Self(0x2000);
 
-    /// The set in the numbers of `poll(2)`.
+    /// Returns the bits of `poll(2)`.
     #[must_use]
     pub const fn bits(self) -> u32 {
         self.0
     }
 
-    /// Whether all of `other` is in it.
+    /// Returns whether the set contains all of `other`.
     #[must_use]
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
@@ -181,7 +180,7 @@ impl fmt::Debug for Conditions {
     }
 }
 
-/// What kind of object a descriptor names.
+/// The kind of object that a descriptor names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ObjectKind {
@@ -193,8 +192,9 @@ pub enum ObjectKind {
     NoSocket,
 }
 
-/// By which calls ports watch the sockets of a simulated kernel: those of the systems that there are back ends for.
-/// The sockets themselves behave as on Linux in either case.
+/// The system interface by which ports watch the sockets of a simulated kernel.
+///
+/// With each of them, the sockets themselves behave as on Linux.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Mechanism {
@@ -207,9 +207,9 @@ pub enum Mechanism {
     Notifications,
 }
 
-/// A simulated kernel. A clone is the same kernel.
+/// A simulated kernel. Clones refer to the same kernel.
 ///
-/// Ports on different kernels know nothing of each other, so tests may run in parallel.
+/// Ports on different kernels share nothing, so tests can run in parallel.
 ///
 /// # Threads
 ///
@@ -222,14 +222,15 @@ pub struct Kernel {
 struct SharedKernel {
     id: KernelId,
     state: Mutex<KernelState>,
-    /// Something happened that may end a sleep.
+    /// Signalled after an event that may end a sleep.
     changed: Condvar,
-    /// The number of threads that sleep may have changed.
+    /// Signalled when the number of sleeping threads may have changed.
     settled: Condvar,
     descriptors: Descriptors,
 }
 
-/// Everything behind the one lock, which is a leaf: nothing of the engine is called with it held.
+/// The state behind the kernel's only lock. The lock is a leaf: nothing calls the engine while
+/// holding it.
 #[derive(Default)]
 struct KernelState {
     objects: Objects,
@@ -238,7 +239,7 @@ struct KernelState {
     queues: BTreeMap<u64, SimulatedKqueue>,
     notifiers: BTreeMap<u64, winsock_notifications::SimulatedCompletionPort>,
     holders: Arc<Holders>,
-    /// The number that was last given to a set or a queue.
+    /// The last number given to a set, a queue or a completion port.
     last_set: u64,
     mechanism: Mechanism,
     clock: Moment,
@@ -250,26 +251,26 @@ struct KernelState {
     question_refusal: Option<i32>,
     descriptor_failures: usize,
     accept_aborts: usize,
-    /// Of the operations of ports.
+    /// Failures scripted for the operations of ports.
     receive_failures: VecDeque<Code>,
     send_failures: VecDeque<Code>,
     connect_failures: VecDeque<Code>,
-    /// What was scripted, and when.
+    /// The scripted answers, each with the time of the script.
     scripted_sleep: HashMap<ThreadId, (Option<bool>, Moment)>,
-    /// Whether threads cannot be observed.
+    /// Whether the system hides the threads' context switches.
     hides_switches: bool,
     sleepers: BTreeMap<u64, Sleeper>,
     last_sleeper: u64,
     files: FileState,
 }
 
-/// The fault of a failed call that a wait makes.
+/// Converts the error code of a refused call into a fault.
 fn refusal(code: Code) -> Fault {
     fault_of_wait(code, &[codes::EPERM], &[codes::ENOMEM])
 }
 
 impl KernelState {
-    /// The file that `descriptor` names now.
+    /// Returns the file that `descriptor` names now.
     fn file(&self, descriptor: Descriptor) -> Option<FileId> {
         self.numbers.file(descriptor)
     }
@@ -280,33 +281,33 @@ impl KernelState {
         self.last_set
     }
 
-    /// A port is gone. Its requests are the caller's.
+    /// Removes a port and returns its requests.
     fn end_port(&mut self, port: u64) -> Vec<FileRequest> {
         self.sets.remove(&port);
         self.abandon_requests(port)
     }
 
-    /// Why the next registration is to fail, if it is.
+    /// Takes the error with which the next registration must fail, if the script has one.
     fn next_attach_failure(&mut self) -> Option<Code> {
         self.attach_failures.pop_front().and_then(set::code_of)
     }
 
-    /// Whether a port may ask what there is.
+    /// Fails if the script refuses waits.
     fn check_wait(&self) -> Result<(), Fault> {
         self.wait_refusal.map_or(Ok(()), |code| Err(refusal(code)))
     }
 
-    /// Whether a port may ask what holds.
+    /// Fails if the script refuses queries for readiness.
     fn check_question(&self) -> Result<(), Fault> {
         self.question_refusal.map_or(Ok(()), |code| Err(refusal(code)))
     }
 
-    /// The end of a wait; `None` for one that lasts for ever, or beyond what the clock can show.
+    /// Returns the end of a wait, or `None` if it has no limit or ends beyond the clock's range.
     fn deadline(&self, timeout: Option<Duration>) -> Option<Moment> {
         self.clock.checked_add(timeout?)
     }
 
-    /// Hands what happened to the sets that watch it.
+    /// Reports pending changes to the sets that watch the objects.
     fn deliver(&mut self) {
         for file in self.objects.changes.take_joined() {
             for queue in self.queues.values_mut() {
@@ -329,7 +330,7 @@ impl KernelState {
         }
     }
 
-    /// Whether there is nothing that would wake `sleeper`.
+    /// Returns whether nothing would wake `sleeper`.
     fn is_sound(&self, sleeper: &Sleeper) -> bool {
         let due = self.manual && sleeper.until.is_some_and(|until| self.clock >= until);
         let called = match &sleeper.cause {
@@ -344,8 +345,9 @@ impl KernelState {
         !due && !called
     }
 
-    /// Whether sleeper `number` is the one that came last of those that sleep for its set. True of
-    /// a thread that does not sleep yet.
+    /// Returns whether `number` is the most recent sleeper on its set.
+    ///
+    /// True for a thread that does not sleep yet.
     fn is_next(&self, number: Option<u64>) -> bool {
         let Some(number) = number else { return true };
         let set_of = |sleeper: &Sleeper| match sleeper.cause {
@@ -364,7 +366,7 @@ impl KernelState {
         self.sleepers.values().any(|it| it.thread == thread && self.is_sound(it))
     }
 
-    /// Refuses a new number if the script says that there is none left.
+    /// Fails if the script says that no descriptor is available.
     fn check_numbers(&mut self) -> Result<(), Code> {
         if self.descriptor_failures > 0 {
             self.descriptor_failures -= 1;
@@ -373,20 +375,21 @@ impl KernelState {
         Ok(())
     }
 
-    /// A number for `file`, which is new.
+    /// Gives the new file `file` its first descriptor.
     fn name(&mut self, file: FileId) -> Result<Descriptor, Code> {
         self.check_numbers()?;
         self.numbers.add(file).ok_or(codes::EMFILE)
     }
 
-    /// One more number for `file`, which has one.
+    /// Adds a descriptor to `file`.
     fn duplicate(&mut self, file: FileId) -> Result<Descriptor, Code> {
         self.check_numbers()?;
         self.numbers.add_duplicate(file).ok_or(codes::EMFILE)
     }
 
-    /// A connection from the queue of `listener`, and a number for it. The connection stays in the queue
-    /// if the script says that there is no number left.
+    /// Accepts a connection from the queue of `listener` and gives it a descriptor.
+    ///
+    /// If the script says that no descriptor is available, the connection stays in the queue.
     fn accept(&mut self, listener: FileId) -> Result<(FileId, Descriptor), Code> {
         self.check_numbers()?;
         let file = self.objects.accept(listener)?;
@@ -404,7 +407,7 @@ impl KernelState {
         }
     }
 
-    /// Closes a number of `file`, and the file with its last one.
+    /// Closes a descriptor of `file`, and the file itself with its last descriptor.
     fn close(&mut self, number: Descriptor, file: FileId) {
         for queue in self.queues.values_mut() {
             queue.forget(number);
@@ -441,7 +444,7 @@ impl fmt::Debug for Kernel {
 }
 
 impl Kernel {
-    /// A kernel with nothing in it, at time zero, with the automatic clock.
+    /// Makes an empty kernel at time zero, with the automatic clock.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -455,7 +458,7 @@ impl Kernel {
         }
     }
 
-    /// The back end of one more port.
+    /// Makes the back end of a new port.
     pub(crate) fn backend(&self, is_one_shot: bool) -> Box<dyn Backend> {
         let mechanism = self.lock().mechanism;
         match mechanism {
@@ -467,7 +470,7 @@ impl Kernel {
         }
     }
 
-    /// The back end of a port that uses a kqueue, of a kernel that perhaps lacks one of its filters.
+    /// Makes the kqueue back end of a port. With `lacks_triggers` the kernel has no user filter.
     fn kqueue(&self, lacks_triggers: bool) -> Kqueue<SimulatedCalls> {
         let calls = SimulatedCalls::new(self.clone(), lacks_triggers);
         Kqueue::new(calls).expect("a simulated kernel has no limit of queues")
@@ -477,7 +480,7 @@ impl Kernel {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What tells its sockets from those of other kernels.
+    /// Returns the identity that distinguishes the sockets of this kernel from those of others.
     pub(crate) fn id(&self) -> KernelId {
         self.shared.id
     }
@@ -486,7 +489,7 @@ impl Kernel {
         &self.shared.descriptors
     }
 
-    /// Ends a change: watchers hear of it, and sleepers look again if there is something for one of them.
+    /// Ends a change: reports it to the watchers and wakes the sleepers if it concerns any of them.
     fn publish(&self, mut state: MutexGuard<'_, KernelState>) {
         state.deliver();
         if state.sleeping() < state.sleepers.len() {
@@ -495,8 +498,10 @@ impl Kernel {
         }
     }
 
-    /// Sleeps until `ready` says so or the clock shows `until`. Of several that sleep for one set's sake
-    /// only the one that came last is asked, as epoll does it.
+    /// Sleeps until `ready` returns true or the clock reaches `until`.
+    ///
+    /// Of several threads that sleep on one set, only the most recent sleeper calls `ready`. Epoll
+    /// wakes its waiters in the same order.
     fn sleep(
         &self,
         mut state: MutexGuard<'_, KernelState>,
@@ -508,7 +513,7 @@ impl Kernel {
         let mut cause = Some(cause);
         while !(state.is_next(entry) && ready(&mut state)) {
             let until = match entry.and_then(|number| state.sleepers.get(&number)) {
-                // Another thread may have moved it.
+                // Another thread may have changed the deadline.
                 Some(sleeper) => sleeper.until,
                 None => until,
             };
@@ -532,47 +537,50 @@ impl Kernel {
         }
         if let Some(number) = entry {
             state.sleepers.remove(&number);
-            // The next one's turn, if there is something left.
+            // The next sleeper may take the remaining events.
             self.shared.changed.notify_all();
         }
     }
 
-    /// Has ports that are made from now on watch their sockets in another way.
+    /// Sets the mechanism by which ports made from now on watch their sockets.
     pub fn watch_by(&self, mechanism: Mechanism) {
         self.lock().mechanism = mechanism;
     }
 
-    /// Makes a wait with a limit sleep until something comes or [`Kernel::advance`] reaches its
+    /// Switches to the manual clock.
+    ///
+    /// A wait with a limit then sleeps until an event arrives or [`Kernel::advance`] reaches its
     /// deadline, instead of moving the clock itself.
     pub fn manual_clock(&self) {
         self.lock().manual = true;
     }
 
-    /// The virtual time since the kernel was made.
+    /// Returns the virtual time since the kernel was made.
     #[must_use]
     pub fn now(&self) -> Duration {
         self.lock().clock.since(Moment::ZERO)
     }
 
-    /// Lets `time` pass. Threads whose deadline is reached get up.
+    /// Advances the clock by `time` and wakes the threads whose deadline it reaches.
     pub fn advance(&self, time: Duration) {
         let mut state = self.lock();
         state.clock += time;
         self.publish(state);
     }
 
-    /// How many threads sleep in the simulated kernel and have nothing to get up for.
+    /// Returns how many threads sleep in the simulated kernel with no reason to wake.
     #[must_use]
     pub fn sleeping(&self) -> usize {
         self.lock().sleeping()
     }
 
-    /// Waits until exactly `threads` threads sleep in the simulated kernel with nothing to get up
-    /// for; false if that does not happen within `limit`, which is real time.
+    /// Waits until exactly `threads` threads sleep in the simulated kernel with no reason to wake.
+    ///
+    /// Returns false if that does not happen within `limit`, which is real time.
     ///
     /// # Waiting
     ///
-    /// Really blocks, for at most `limit`.
+    /// Blocks in real time, for at most `limit`.
     #[must_use]
     pub fn wait_for_sleepers(&self, threads: usize, limit: Duration) -> bool {
         let end = Instant::now() + limit;
@@ -588,130 +596,156 @@ impl Kernel {
         true
     }
 
-    /// What the ports of this kernel have asked of it so far.
+    /// Returns the counts of the calls that this kernel's ports have made so far.
     #[must_use]
     pub fn calls(&self) -> Calls {
         self.lock().calls
     }
 
-    /// How many simulated descriptors are open.
+    /// Returns the number of open simulated descriptors.
     #[must_use]
     pub fn open_descriptors(&self) -> usize {
         self.lock().numbers.in_use()
     }
 
-    /// How many ports, and [watchers](Watcher), there are on this kernel.
+    /// Returns the number of ports and [watchers](Watcher) on this kernel.
     #[must_use]
     pub fn ports(&self) -> usize {
         self.lock().sets.len()
     }
 
-    /// Makes the next registration that the kernel would have accepted fail with `kind`:
-    /// [`ErrorKind::WatchLimit`] or [`ErrorKind::OutOfMemory`], say. Several are used up in order.
+    /// Makes the next registration that the kernel would have accepted fail with `kind`.
+    ///
+    /// Examples are [`ErrorKind::WatchLimit`] and [`ErrorKind::OutOfMemory`].
+    ///
+    /// Several scripted failures apply in order.
     pub fn fail_next_attach(&self, kind: ErrorKind) {
         self.lock().attach_failures.push_back(kind);
     }
 
-    /// Makes the next attempt of a port to replace its set of watched descriptors fail with `kind`.
+    /// Makes a port's next attempt to replace its set of watched descriptors fail with `kind`.
     pub fn fail_next_rebuild(&self, kind: ErrorKind) {
         self.lock().rebuild_failures.push_back(kind);
     }
 
-    /// From now on each call by which a thread asks for what its port watches fails with an error code of the system
-    /// (`None`: no longer), as in a sandbox that forbids it.
+    /// Makes every wait of a port for events fail with the system's error `code`.
+    ///
+    /// A sandbox that forbids the call has this effect.
+    ///
+    /// `None` ends this.
     pub fn refuse_waits(&self, code: Option<i32>) {
         self.lock().wait_refusal = code;
     }
 
-    /// The same for each call by which a port asks what holds of its sockets. Mechanisms that arm a socket for one report
-    /// at a time have none.
+    /// Makes every readiness query of a port fail with the system's error `code`.
+    ///
+    /// `None` ends this. Ports make no such queries with mechanisms that report an armed socket
+    /// once.
     pub fn refuse_questions(&self, code: Option<i32>) {
         self.lock().question_refusal = code;
     }
 
-    /// Makes the next accept, dup or new socket fail for want of a descriptor (`EMFILE`). A
-    /// connection that could not be accepted stays in the listener's queue.
+    /// Makes the next accept, dup or new socket fail because no descriptor is available (`EMFILE`).
+    ///
+    /// A connection that could not be accepted stays in the listener's queue.
     pub fn fail_next_descriptor(&self) {
         self.lock().descriptor_failures += 1;
     }
 
-    /// Makes the next accept find that the connection at the front of the listener's queue was given up
-    /// (`ECONNABORTED`). A port goes on to the one behind it.
+    /// Makes the next accept find an aborted connection (`ECONNABORTED`) in the listener's queue.
+    ///
+    /// A port continues with the next connection.
     pub fn abort_next_accept(&self) {
         self.lock().accept_aborts += 1;
     }
 
-    /// Makes the next connect that a port begins fail with an error code of the system, before it has done
-    /// anything. Several are used up in order. With `EAGAIN` or `ENOBUFS` the system is short of something,
-    /// and the port tries again.
+    /// Makes the next connect that a port starts fail with the system's error `code`.
+    ///
+    /// The connect then has no effect.
+    ///
+    /// Several scripted failures apply in order. `EAGAIN` and `ENOBUFS` mean that the system is
+    /// short of a resource, and the port tries again.
     pub fn fail_next_connect(&self, code: i32) {
         self.lock().connect_failures.push_back(code);
     }
 
-    /// Makes the next receive that a port tries fail with an error code of the system, before it has taken
-    /// anything. Several are used up in order. With `ENOMEM` the system is short of memory, and
-    /// the port tries again; `ENOBUFS` says that messages were lost.
+    /// Makes the next receive that a port attempts fail with the system's error `code`.
     ///
-    /// A port also tries what then has to wait. With `EAGAIN` it waits as if nothing had come, and for an edge
-    /// that may never come.
+    /// The receive then takes no data.
+    ///
+    /// Several scripted failures apply in order. `ENOMEM` means that the system is short of memory,
+    /// and the port tries again. `ENOBUFS` means that messages were lost.
+    ///
+    /// A port also attempts receives that then have to wait. After `EAGAIN` it waits as if no data
+    /// had arrived, for an edge that may never come.
     pub fn fail_next_receive(&self, code: i32) {
         self.lock().receive_failures.push_back(code);
     }
 
-    /// The same for the next send that a port tries. With `ENOBUFS` the system is short of memory, too.
+    /// Makes the next send that a port attempts fail with the system's error `code`.
+    ///
+    /// The send then sends no data.
+    ///
+    /// Several scripted failures apply in order. `ENOMEM` and `ENOBUFS` mean that the system is
+    /// short of memory, and the port tries again.
     pub fn fail_next_send(&self, code: i32) {
         self.lock().send_failures.push_back(code);
     }
 
-    /// Sets the answer to a port that asks whether `thread` sleeps in the kernel; `None` means that
-    /// the system does not tell. Without such a script, a thread sleeps while it waits on a port of
-    /// this kernel.
+    /// Sets the answer to a port that asks whether `thread` sleeps in the kernel.
+    ///
+    /// `None` means that the system does not report it. Without a script, a thread counts as asleep
+    /// while it waits on a port of this kernel.
     pub fn set_thread_asleep(&self, thread: ThreadId, asleep: impl Into<Option<bool>>) {
         let mut state = self.lock();
         let now = state.clock;
         state.scripted_sleep.insert(thread, (asleep.into(), now));
     }
 
-    /// Whether ports that are made from now on find that the system keeps no records of when threads
-    /// go to sleep ([`BlockDetection::Switches`](crate::BlockDetection::Switches)).
+    /// Sets whether the system hides from new ports when threads go to sleep.
+    ///
+    /// A port made while it is hidden cannot use
+    /// [`BlockDetection::Switches`](crate::BlockDetection::Switches).
     pub fn hide_switches(&self, hidden: bool) {
         self.lock().hides_switches = hidden;
     }
 
-    /// What holds of `socket` now: what `poll(2)` would say.
+    /// Returns what holds of `socket` now, as `poll(2)` would.
     #[must_use]
     pub fn facts(&self, socket: &Socket) -> Conditions {
         let mut state = self.lock();
         state.objects.conditions(socket.file())
     }
 
-    /// How many bytes can be read from `socket`: what the ioctl `FIONREAD` would say; `None` where
-    /// it is not supported.
+    /// Returns the number of bytes that can be read from `socket`, as the ioctl `FIONREAD` would.
+    ///
+    /// Returns `None` where the ioctl is not supported.
     #[must_use]
     pub fn unread(&self, socket: &Socket) -> Option<usize> {
         self.lock().objects.unread(socket.file())
     }
 
-    /// What kind of object `socket` is: what `SO_TYPE` would say.
+    /// Returns the kind of object that `socket` is, as `SO_TYPE` would.
     #[must_use]
     pub fn kind(&self, socket: &Socket) -> ObjectKind {
         self.lock().objects.kind(socket.file())
     }
 
-    /// The state of the connection of `socket`, by the numbers of Linux's `tcp_states.h`: what
-    /// `TCP_INFO` would say. `None` of what is not TCP.
+    /// Returns the state of the connection of `socket`, as `TCP_INFO` would.
+    ///
+    /// The numbers are those of Linux's `tcp_states.h`. Returns `None` if the socket is not TCP.
     #[must_use]
     pub fn tcp_state(&self, socket: &Socket) -> Option<u8> {
         self.lock().objects.tcp_state(socket.file())
     }
 
-    /// A set of watched descriptors to look at edges with, without a port.
+    /// Makes a set of watched descriptors that reports edges without a port.
     #[must_use]
     pub fn watcher(&self) -> Watcher {
         Watcher::new(self)
     }
 
-    /// Makes a descriptor for `file`. If there is none left, the file ends.
+    /// Makes a descriptor for `file`. On failure the file is closed.
     fn adopt(&self, file: FileId) -> io::Result<Socket> {
         let mut state = self.lock();
         let named = state.name(file);
@@ -734,18 +768,18 @@ impl Kernel {
         self.adopt(file)
     }
 
-    /// Two connected TCP sockets.
+    /// Makes two connected TCP sockets.
     ///
     /// # Errors
     ///
-    /// There is no number left, which only [`Kernel::fail_next_descriptor`] brings about as a rule. The
-    /// same holds for all methods that make sockets.
+    /// `EMFILE` if no descriptor is available. Usually only [`Kernel::fail_next_descriptor`] causes
+    /// this. The same applies to all methods that make sockets.
     pub fn tcp_pair(&self) -> io::Result<(Socket, Socket)> {
         let pair = self.lock().objects.add_stream_pair(Family::Tcp);
         self.adopt_both(pair)
     }
 
-    /// A TCP socket that is not connected.
+    /// Makes a TCP socket that is not connected.
     ///
     /// # Errors
     ///
@@ -754,8 +788,9 @@ impl Kernel {
         self.adopt_new(Object::Stream(Stream::fresh(Family::Tcp)))
     }
 
-    /// A TCP listener that, as on Linux, queues one connection more than `backlog`. A client that
-    /// connects when the queue is full is connected when there is room.
+    /// Makes a TCP listener that queues one connection more than `backlog`, as on Linux.
+    ///
+    /// A client that connects while the queue is full is connected when there is room.
     ///
     /// # Errors
     ///
@@ -764,7 +799,7 @@ impl Kernel {
         self.adopt_new(Object::Stream(Stream::listening(Family::Tcp, backlog)))
     }
 
-    /// A UDP socket that has an address and is not connected.
+    /// Makes a UDP socket that has an address and is not connected.
     ///
     /// # Errors
     ///
@@ -773,7 +808,7 @@ impl Kernel {
         self.adopt_new(Object::Datagrams(datagram::Datagrams::new(Family::Tcp)))
     }
 
-    /// Two UDP sockets that are connected to each other.
+    /// Makes two UDP sockets that are connected to each other.
     ///
     /// # Errors
     ///
@@ -783,7 +818,7 @@ impl Kernel {
         self.adopt_both(pair)
     }
 
-    /// Two connected AF_UNIX streams.
+    /// Makes two connected AF_UNIX streams.
     ///
     /// # Errors
     ///
@@ -793,7 +828,7 @@ impl Kernel {
         self.adopt_both(pair)
     }
 
-    /// An AF_UNIX stream that is not connected.
+    /// Makes an AF_UNIX stream that is not connected.
     ///
     /// # Errors
     ///
@@ -802,8 +837,9 @@ impl Kernel {
         self.adopt_new(Object::Stream(Stream::fresh(Family::Unix)))
     }
 
-    /// An AF_UNIX listener that queues one connection more than `backlog`. A client that connects
-    /// when the queue is full gets an error that says to try again.
+    /// Makes an AF_UNIX listener that queues one connection more than `backlog`.
+    ///
+    /// A client that connects while the queue is full gets `EAGAIN`.
     ///
     /// # Errors
     ///
@@ -812,7 +848,7 @@ impl Kernel {
         self.adopt_new(Object::Stream(Stream::listening(Family::Unix, backlog)))
     }
 
-    /// Two AF_UNIX datagram sockets that are connected to each other.
+    /// Makes two AF_UNIX datagram sockets that are connected to each other.
     ///
     /// # Errors
     ///
@@ -822,7 +858,7 @@ impl Kernel {
         self.adopt_both(pair)
     }
 
-    /// The reading and the writing end of a pipe.
+    /// Makes a pipe and returns its reading and its writing end.
     ///
     /// # Errors
     ///
@@ -832,8 +868,9 @@ impl Kernel {
         self.adopt_both(pair)
     }
 
-    /// A counter as of `eventfd(2)`: a write adds eight bytes in the machine's order, a read takes
-    /// the sum.
+    /// Makes a counter like that of `eventfd(2)`.
+    ///
+    /// A write adds eight bytes in the machine's byte order, and a read takes the sum.
     ///
     /// # Errors
     ///
@@ -842,7 +879,7 @@ impl Kernel {
         self.adopt_new(Object::Counter(pipe::Counter::default()))
     }
 
-    /// A regular file with nothing in it, which no port can watch.
+    /// Makes an empty regular file. Ports cannot watch it.
     ///
     /// # Errors
     ///
@@ -851,14 +888,15 @@ impl Kernel {
         self.file(&[])
     }
 
-    /// What has this number at this kernel, be it open or not: to test what a port makes of a number that
-    /// was closed.
+    /// Borrows a number at this kernel, whether it is open or not.
+    ///
+    /// It serves to test what a port does with a number that was closed.
     #[must_use]
     pub fn borrow_number(&self, number: RawFd) -> BorrowedSource<'static> {
         BorrowedSource::new(self.id(), number)
     }
 
-    /// An address at which no socket will ever listen.
+    /// Returns an address at which no socket will ever listen.
     #[must_use]
     pub fn unused_address(&self) -> Address {
         Address::new(self.lock().objects.reserve())

@@ -6,19 +6,20 @@ use std::collections::{BTreeMap, BinaryHeap};
 use super::objects::FileId;
 use crate::types::source::Descriptor;
 
-/// Which file each number names. The lowest free number is given out first, and again after it was
-/// given back, as a Unix kernel does it.
+/// Maps each number to the file it names.
+///
+/// It assigns the lowest free number and reuses closed ones, as a Unix kernel does.
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
     files: Vec<Option<FileId>>,
     /// The free places of `files`.
     free: BinaryHeap<Reverse<usize>>,
-    /// How many numbers a file has besides its first one, if any.
+    /// How many numbers a file has besides its first one. Files with one number have no entry.
     duplicates: BTreeMap<FileId, usize>,
 }
 
 impl Numbers {
-    /// Gives `file` its first number; `None` if there is no number left.
+    /// Gives `file` its first number. Returns `None` if no number is free.
     pub(super) fn add(&mut self, file: FileId) -> Option<Descriptor> {
         let place = self.free.pop().map_or(self.files.len(), |Reverse(place)| place);
         let Ok(number) = Descriptor::try_from(place) else {
@@ -33,14 +34,14 @@ impl Numbers {
         Some(number)
     }
 
-    /// Gives `file`, which has a number, one more.
+    /// Gives `file`, which has a number, an additional one.
     pub(super) fn add_duplicate(&mut self, file: FileId) -> Option<Descriptor> {
         let number = self.add(file)?;
         *self.duplicates.entry(file).or_default() += 1;
         Some(number)
     }
 
-    /// Takes a number of `file` back. True if it was the last one.
+    /// Frees a number of `file`. Returns true if it was the last one.
     pub(super) fn remove(&mut self, number: Descriptor, file: FileId) -> bool {
         let Ok(place) = usize::try_from(number) else { return false };
         self.files[place] = None;
@@ -53,13 +54,13 @@ impl Numbers {
         false
     }
 
-    /// The file that a number names now.
+    /// Returns the file that a number names now.
     pub(super) fn file(&self, number: Descriptor) -> Option<FileId> {
         let place = usize::try_from(number).ok()?;
         self.files.get(place).copied().flatten()
     }
 
-    /// How many numbers name a file.
+    /// Returns how many numbers name a file.
     pub(super) fn in_use(&self) -> usize {
         self.files.len() - self.free.len()
     }

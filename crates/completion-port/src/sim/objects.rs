@@ -1,5 +1,7 @@
-//! The objects behind descriptors, and what each operation does to them and to others. Knows no
-//! descriptor numbers, no watchers and no clock: it notes which objects have something to report.
+//! The objects behind descriptors, and how each operation changes them and other objects.
+//!
+//! This module knows no descriptor numbers, watchers or clock. It notes which objects have
+//! something to report.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +15,7 @@ use crate::sys::codes;
 /// An `errno`.
 pub(super) type Code = i32;
 
-/// What `open(2)` calls an open file description. Never given twice.
+/// Identifies an open file description, in the words of `open(2)`. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct FileId(pub(super) u64);
 
@@ -28,28 +30,28 @@ pub(super) enum Object {
     File(Contents),
 }
 
-/// What has changed, for the watchers.
+/// Pending changes for the watchers.
 #[derive(Debug, Default)]
 pub(super) struct SimulatedChanges {
-    /// Files that have changed, oldest first, and what has changed. The watchers of that get an
-    /// edge; all watchers of the file if it is nothing in particular.
+    /// The changed files, oldest first, each with the condition that changed. Watchers of that
+    /// condition get an edge; with `Conditions::NONE` all watchers of the file do.
     woken: Vec<(FileId, Conditions)>,
-    /// Clients of AF_UNIX that have connected. A kqueue hears of that, and an epoll set does not.
+    /// AF_UNIX clients that have connected. A kqueue reports that, and an epoll set does not.
     joined: Vec<FileId>,
 }
 
 impl SimulatedChanges {
-    /// The state of `id` has changed.
+    /// Notes that the state of `id` has changed.
     pub(super) fn wake(&mut self, id: FileId) {
         self.wake_for(id, Conditions::NONE);
     }
 
-    /// There is more to read at `id`.
+    /// Notes that there is more to read at `id`.
     pub(super) fn wake_readers(&mut self, id: FileId) {
         self.wake_for(id, Conditions::IN);
     }
 
-    /// There is more room at `id`.
+    /// Notes that there is more room at `id`.
     pub(super) fn wake_writers(&mut self, id: FileId) {
         self.wake_for(id, Conditions::OUT);
     }
@@ -58,7 +60,7 @@ impl SimulatedChanges {
         self.woken.push((id, what));
     }
 
-    /// A client of AF_UNIX has connected.
+    /// Notes that an AF_UNIX client has connected.
     pub(super) fn note_joined(&mut self, id: FileId) {
         self.joined.push(id);
     }
@@ -80,7 +82,7 @@ pub(super) struct Objects {
 }
 
 impl Objects {
-    /// A number that names no file and never will.
+    /// Returns a number that names no file and never will.
     pub(super) fn reserve(&mut self) -> FileId {
         self.last += 1;
         FileId(self.last)
@@ -134,13 +136,13 @@ impl Objects {
             Some(Object::Reader(reader)) => reader.conditions(),
             Some(Object::Writer(_)) => self.writer_conditions(id),
             Some(Object::Counter(counter)) => counter.conditions(),
-            // As `poll(2)` says of one.
+            // `poll(2)` reports a regular file like this.
             Some(Object::File(_)) => Conditions::IN | Conditions::OUT,
             None => Conditions::NONE,
         }
     }
 
-    /// What the ioctl `FIONREAD` answers.
+    /// Returns the result of the ioctl `FIONREAD`.
     pub(super) fn unread(&mut self, id: FileId) -> Option<usize> {
         match self.get(id)? {
             Object::Stream(stream) => stream.unread(),
@@ -152,12 +154,12 @@ impl Objects {
         }
     }
 
-    /// Whether `epoll_ctl(2)` takes it.
+    /// Returns whether `epoll_ctl(2)` accepts it.
     pub(super) fn can_be_watched(&mut self, id: FileId) -> bool {
         !matches!(self.get(id), Some(Object::File(_)))
     }
 
-    /// Whether a stream that has failed was connected before.
+    /// Returns whether a failed stream was connected before.
     pub(super) fn was_connected(&mut self, id: FileId) -> bool {
         matches!(self.get(id), Some(Object::Stream(stream)) if stream.was_connected())
     }
@@ -170,7 +172,7 @@ impl Objects {
         }
     }
 
-    /// The state that `TCP_INFO` tells.
+    /// Returns the state that `TCP_INFO` reports.
     pub(super) fn tcp_state(&mut self, id: FileId) -> Option<u8> {
         match self.get(id) {
             Some(Object::Stream(stream)) => stream.tcp_state(),
@@ -247,7 +249,7 @@ impl Objects {
         }
     }
 
-    /// What `SO_ERROR` answers; asking takes it.
+    /// Takes the error that `SO_ERROR` returns.
     pub(super) fn take_error(&mut self, id: FileId) -> Result<Option<Code>, Code> {
         match self.get(id).ok_or(codes::EBADF)? {
             Object::Stream(stream) => Ok(stream.take_error()),
@@ -263,7 +265,7 @@ impl Objects {
         }
     }
 
-    /// The last descriptor of a file is closed.
+    /// Closes a file whose last descriptor was closed.
     pub(super) fn close(&mut self, id: FileId) {
         match self.get(id) {
             Some(Object::Stream(_)) => self.stream_close(id),

@@ -8,17 +8,17 @@ use crate::sys::codes;
 
 /// How many pieces a pipe holds.
 const PIECES: usize = 16;
-/// The most bytes of a piece. A write of no more than that is never split.
+/// The most bytes of a piece. A write of at most this size is never split.
 const PIECE: usize = 4096;
 
-/// One of the buffers of a pipe: `start..end` of a page is still to be read.
+/// One of the buffers of a pipe. `start..end` of its page is unread.
 #[derive(Debug)]
 struct Piece {
     start: usize,
     end: usize,
 }
 
-/// What the two ends share; it is kept with the reader.
+/// The state that both ends share. The reader's object holds it.
 #[derive(Debug)]
 pub(super) struct Reader {
     writer: Option<FileId>,
@@ -29,7 +29,7 @@ pub(super) struct Reader {
 #[derive(Debug)]
 pub(super) struct Writer {
     reader: Option<FileId>,
-    /// What the reader left unread when it went; the pipe is as full as that for ever.
+    /// The bytes that were unread when the reader closed. The pipe keeps that fill level forever.
     left: usize,
     left_full: bool,
 }
@@ -118,7 +118,7 @@ impl Objects {
         now
     }
 
-    /// Both ends of a pipe answer the same.
+    /// Both ends of a pipe return the same number.
     pub(super) fn writer_unread(&mut self, id: FileId) -> Option<usize> {
         let left = match self.get(id) {
             Some(Object::Writer(writer)) => writer.left,

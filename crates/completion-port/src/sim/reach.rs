@@ -1,4 +1,4 @@
-//! What the back ends of a simulated kernel have in common, whatever their reactors are.
+//! The parts that the back ends of a simulated kernel share, whatever their reactors are.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
@@ -20,13 +20,13 @@ use crate::types::source::Descriptor;
 pub(super) trait OnKernel: Send + Sync {
     fn kernel(&self) -> &Kernel;
 
-    /// A number that no other port of the kernel has.
+    /// Returns a number that no other port of the kernel has.
     fn port(&self) -> u64;
 
-    /// The process that made it.
+    /// Returns the process that made it.
     fn origin_of(&self) -> Origin;
 
-    /// Does something to the kernel, of which others are to hear.
+    /// Changes the kernel's state and publishes the change.
     fn act<R>(&self, act: impl FnOnce(&mut KernelState) -> R) -> R {
         let mut state = self.kernel().lock();
         let done = act(&mut state);
@@ -35,7 +35,7 @@ pub(super) trait OnKernel: Send + Sync {
     }
 }
 
-/// Questions about what a number names.
+/// Queries about the object that a number names.
 impl Kernel {
     pub(super) fn ask_unread(&self, descriptor: Descriptor) -> Option<usize> {
         let mut state = self.lock();
@@ -108,7 +108,7 @@ thread_local! {
     static ALIVE: Arc<()> = Arc::new(());
 }
 
-/// Has no owner any more once the calling thread has ended.
+/// Returns a reference that has no owner once the calling thread has ended.
 fn alive() -> Weak<()> {
     ALIVE.try_with(Arc::downgrade).unwrap_or_default()
 }
@@ -119,8 +119,8 @@ struct SimulatedThread {
     thread: ThreadId,
     /// The thread's [`ALIVE`].
     alive: Weak<()>,
-    /// An `unpark` that no `park` has taken. Changed under the kernel's lock only, so that none is
-    /// missed; atomic so that it can be shared.
+    /// Whether an `unpark` is pending that no `park` has taken. It changes only under the kernel's
+    /// lock, so none is missed; it is atomic so that it can be shared.
     unparked: Arc<AtomicBool>,
     observed: AtomicBool,
 }

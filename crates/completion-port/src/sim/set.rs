@@ -1,4 +1,5 @@
-//! One edge-triggered set of watched descriptors, the twin of an epoll set, and the back end on it.
+//! One edge-triggered set of watched descriptors, the counterpart of an epoll set, and its back
+//! end.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -18,32 +19,32 @@ use crate::types::error::ErrorKind;
 use crate::types::error::Fault;
 use crate::types::source::Descriptor;
 
-/// A file under a number. A number that was closed keeps its entry while a duplicate keeps the file.
+/// A file and a number of it. The entry of a closed number stays while a duplicate keeps the file.
 type FileNumber = (FileId, Descriptor);
 
 #[derive(Debug)]
 struct SetEntry {
     name: u64,
-    /// Of IN and OUT, what it is watched for.
+    /// The conditions it is watched for: IN, OUT or both.
     wanted: Conditions,
-    /// Until when it is watched; `None` if it is not.
+    /// How long it is watched; `None` if it is not watched.
     until: Option<Until>,
-    /// Whether it is in the list of those to look at.
+    /// Whether it is in the list of entries to test.
     listed: bool,
 }
 
-/// The watched files, and those of them that have something to report.
+/// The watched files, and a list of those that may have something to report.
 #[derive(Debug, Default)]
 pub(super) struct Set {
     entries: BTreeMap<FileNumber, SetEntry>,
-    /// To be looked at, oldest first. A place without a listed entry is passed over.
+    /// The entries to test, oldest first. A place without a listed entry is skipped.
     listed: VecDeque<FileNumber>,
-    /// [`Reactor::wake`] was called and no poll has ended by it.
+    /// [`Reactor::wake`] was called, and no poll has returned because of it yet.
     pub(super) woken: bool,
 }
 
 impl SetEntry {
-    /// The part of all that holds `now` which an edge reports.
+    /// Returns the conditions in `now` that an edge reports.
     fn told(&self, now: Conditions) -> Conditions {
         let told = now & (self.wanted | Conditions::HUP | Conditions::ERR);
         if self.until == Some(Until::Room) { told } else { told | now & Conditions::RDHUP }
@@ -60,8 +61,9 @@ impl Set {
         }
     }
 
-    /// Something happened to `file`, which concerns those that watch for `what`; all of them if that is
-    /// nothing in particular.
+    /// Lists the entries that watch `file` for `what`.
+    ///
+    /// With [`Conditions::NONE`] it lists all of them.
     pub(super) fn notice(&mut self, file: FileId, what: Conditions) {
         let concerned = |entry: &SetEntry| {
             let is_wanted = what == Conditions::NONE || entry.wanted & what != Conditions::NONE;
@@ -78,7 +80,7 @@ impl Set {
         }
     }
 
-    /// The last descriptor of `file` is closed.
+    /// Removes all entries of `file`, whose last descriptor was closed.
     pub(super) fn forget(&mut self, file: FileId) {
         let first = |entries: &BTreeMap<FileNumber, SetEntry>| {
             let mut places = entries.range((file, Descriptor::MIN)..=(file, Descriptor::MAX));
@@ -93,8 +95,9 @@ impl Set {
         self.entries.contains_key(&place)
     }
 
-    /// Watches `place` for what is `wanted` of IN and OUT, `until` then (`None`: not yet), with this name from
-    /// now on.
+    /// Watches `place` under this name for the `wanted` conditions (IN and OUT).
+    ///
+    /// With `until` `None` it only adds the entry.
     pub(super) fn add(
         &mut self,
         place: FileNumber,
@@ -119,8 +122,9 @@ impl Set {
         !self.woken && self.listed.is_empty()
     }
 
-    /// Takes the entries that have something to report, each with all that holds of it now. An
-    /// entry of which nothing holds any more is left out.
+    /// Takes the entries that have something to report, each with all conditions that hold now.
+    ///
+    /// Skips an entry whose conditions no longer hold.
     pub(super) fn take(
         &mut self,
         room: usize,
@@ -145,7 +149,7 @@ impl Set {
     }
 }
 
-/// What is wanted, in the simulated kernel's words.
+/// Converts wanted facts into conditions.
 fn conditions(wanted: Facts) -> Conditions {
     let mut conditions = Conditions::NONE;
     for (fact, condition) in [(Facts::IN, Conditions::IN), (Facts::OUT, Conditions::OUT)] {
@@ -173,7 +177,7 @@ fn facts(conditions: Conditions) -> Facts {
     facts
 }
 
-/// The code by which a kernel refuses to watch something.
+/// Returns the error code with which a kernel refuses to watch a descriptor.
 pub(super) fn code_of(kind: ErrorKind) -> Option<Code> {
     match kind {
         ErrorKind::AlreadyRegistered => Some(codes::EEXIST),
@@ -186,7 +190,7 @@ pub(super) fn code_of(kind: ErrorKind) -> Option<Code> {
     }
 }
 
-/// A thread that sleeps in the simulated kernel, and what would end its sleep.
+/// A thread that sleeps in the simulated kernel, and what ends its sleep.
 #[derive(Debug)]
 pub(super) struct Sleeper {
     pub(super) thread: ThreadId,
@@ -202,7 +206,7 @@ pub(super) enum Cause {
     Queued(u64),
     /// A packet of this completion port.
     Notified(u64),
-    /// Whether this parked thread was unparked.
+    /// The unpark of this parked thread. The flag is true once it was unparked.
     Park(Arc<AtomicBool>),
 }
 
@@ -232,12 +236,12 @@ impl Simulated {
     ) -> R {
         act(state.sets.entry(self.set).or_default(), &mut state.objects)
     }
-    /// Until when a descriptor is watched that is new in the set.
+    /// Returns how long a descriptor that is new in the set is watched.
     fn first_until(&self) -> Option<Until> {
         if self.is_one_shot { None } else { Some(Until::Detached) }
     }
 
-    /// A descriptor of the set has another name from now on, and is watched for something else.
+    /// Gives a watched descriptor another name and other wanted conditions.
     fn watch_anew(
         &self,
         descriptor: Descriptor,
@@ -265,7 +269,7 @@ impl Drop for Simulated {
         let mut state = self.kernel.lock();
         let requests = state.end_port(self.set);
         drop(state);
-        // Buffers, and numbers of the kernel.
+        // Dropped without the lock: requests own buffers and descriptors of this kernel.
         drop(requests);
     }
 }
@@ -397,7 +401,8 @@ impl Reactor for Simulated {
     }
 
     fn rebuild(&self, live: &mut dyn Iterator<Item = Watch>) -> Result<(), Fault> {
-        // Collected first: the iterator is the engine's, and this lock is no place to run it.
+        // Collected before locking: the iterator runs the engine's code, and this lock must be a
+        // leaf.
         let live: Vec<Watch> = live.collect();
         let mut state = self.kernel.lock();
         state.calls.rebuild += 1;

@@ -1,4 +1,4 @@
-//! A simulated descriptor and what can be done with it.
+//! A simulated descriptor and its operations.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -11,7 +11,7 @@ use crate::types::fd::RawFd;
 use crate::types::source::Descriptor;
 use crate::types::source::{BorrowedSource, Source};
 
-/// Where a simulated socket can be reached: what a port and a path are to real ones.
+/// The address of a simulated socket. It corresponds to the port or path of a real one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Address(FileId);
 
@@ -22,7 +22,7 @@ impl Address {
 }
 
 impl AnyAddress {
-    /// The address at a simulated kernel, if it is one.
+    /// Returns the address at a simulated kernel, if it is one.
     #[must_use]
     pub fn as_simulated(&self) -> Option<Address> {
         match self.0 {
@@ -40,13 +40,14 @@ impl From<Address> for AnyAddress {
 
 /// One descriptor of a simulated object: a socket, an end of a pipe, a counter or a file.
 ///
-/// It is non-blocking: what cannot be done now gives [`WouldBlock`](io::ErrorKind::WouldBlock). The
-/// other errors are those of the system calls. Dropping it closes it; the object lives on as long
-/// as one of its [duplicates](Socket::dup) does.
+/// It is non-blocking: an operation that cannot be done now fails with
+/// [`WouldBlock`](io::ErrorKind::WouldBlock). The other errors are those of the system calls.
+/// Dropping it closes the descriptor. The object lives as long as one of its
+/// [duplicates](Socket::dup).
 ///
 /// It is a [`Source`] for the ports of its kernel. Any other port refuses it with
-/// [`ErrorKind::WrongKernel`](crate::ErrorKind::WrongKernel). For a key of a persistent registration that
-/// owns its socket there is [`SharedSource`](crate::SharedSource).
+/// [`ErrorKind::WrongKernel`](crate::ErrorKind::WrongKernel). If the key of a persistent
+/// registration must own its socket, use [`SharedSource`](crate::SharedSource).
 pub struct Socket {
     kernel: Kernel,
     file: FileId,
@@ -69,50 +70,50 @@ impl Socket {
         done.map_err(io::Error::from_raw_os_error)
     }
 
-    /// Reads what has come, a datagram at most; 0 at the end of a stream.
+    /// Reads data that has arrived: at most one datagram, or 0 bytes at the end of a stream.
     ///
     /// # Errors
     ///
-    /// `WouldBlock` if there is nothing; a pending error, which is taken by this; `NotConnected`.
+    /// `WouldBlock` if no data has arrived; a pending error, which the call takes; `NotConnected`.
     pub fn read(&self, buf: &mut [u8]) -> io::Result<usize> {
         self.with(|objects, file| objects.read(file, buf))
     }
 
-    /// Writes as much as there is room for, a whole datagram or nothing.
+    /// Writes as many bytes as there is room for. A datagram is written whole or not at all.
     ///
     /// # Errors
     ///
-    /// `WouldBlock` if there is no room; `BrokenPipe` if nothing can ever read it; a pending error,
-    /// which is taken by this; `NotConnected`.
+    /// `WouldBlock` if there is no room; `BrokenPipe` if no peer can ever read the data; a pending
+    /// error, which the call takes; `NotConnected`.
     pub fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         self.with(|objects, file| objects.write(file, bytes))
     }
 
-    /// Reads one datagram, and returns the sender's address with it.
+    /// Reads one datagram and returns its length and the sender's address.
     ///
     /// # Errors
     ///
-    /// As for [`Socket::read`]; only datagram sockets can do this.
+    /// As for [`Socket::read`]; an error if this is not a datagram socket.
     pub fn recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, Address)> {
         let (taken, from) = self.with(|objects, file| objects.recv_from(file, buf))?;
         Ok((taken, Address::new(from)))
     }
 
-    /// Sends one datagram to `address`, connected or not.
+    /// Sends one datagram to `address`, whether or not the socket is connected.
     ///
     /// # Errors
     ///
-    /// As for [`Socket::write`]; only datagram sockets can do this.
+    /// As for [`Socket::write`]; an error if this is not a datagram socket.
     pub fn send_to(&self, bytes: &[u8], address: Address) -> io::Result<usize> {
         self.with(|objects, file| objects.send_to(file, bytes, address.0))
     }
 
-    /// Takes a connection from a listener's queue.
+    /// Accepts a connection from a listener's queue.
     ///
     /// # Errors
     ///
-    /// `WouldBlock` if there is none; `InvalidInput` if this is no listener; `EMFILE` if there is no
-    /// number left: the connection stays in the queue then.
+    /// `WouldBlock` if the queue is empty; `InvalidInput` if this is not a listener; `EMFILE` if no
+    /// descriptor is available, in which case the connection stays in the queue.
     pub fn accept(&self) -> io::Result<Self> {
         let mut state = self.kernel.lock();
         let accepted = state.accept(self.file);
@@ -121,24 +122,26 @@ impl Socket {
         Ok(Self::new(self.kernel.clone(), file, number))
     }
 
-    /// Connects to `address`. A datagram socket is connected at once, and so is an AF_UNIX stream,
-    /// which gets no edge from it.
+    /// Connects to `address`.
+    ///
+    /// A datagram socket and an AF_UNIX stream connect immediately. The stream gets no edge from
+    /// it.
     ///
     /// # Errors
     ///
     /// A TCP socket always returns `EINPROGRESS`. As on Linux its events, [`Socket::take_error`]
-    /// and the next `connect` tell whether it was connected or refused. An AF_UNIX stream returns
-    /// `ConnectionRefused` if no listener is there.
+    /// and the next `connect` report whether the connection was made or refused. An AF_UNIX stream
+    /// returns `ConnectionRefused` if no listener has the address.
     pub fn connect(&self, address: Address) -> io::Result<()> {
         self.with(|objects, file| objects.connect(file, address.0))
     }
 
-    /// Ends one direction of a connection, or both.
+    /// Shuts one direction of a connection, or both.
     ///
     /// # Errors
     ///
-    /// `NotConnected`, if there is no connection. As on Linux the socket's state may change all the
-    /// same.
+    /// `NotConnected` if there is no connection. As on Linux, the socket's state may change
+    /// nevertheless.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         let (read, write) = match how {
             Shutdown::Read => (true, false),
@@ -148,47 +151,49 @@ impl Socket {
         self.with(|objects, file| objects.shutdown(file, read, write))
     }
 
-    /// Closes the descriptor; if it is the object's last one, the connection is reset instead of
-    /// ended (`SO_LINGER` with a time of 0).
+    /// Closes the descriptor, and resets the connection if this was the object's last descriptor.
+    ///
+    /// It corresponds to closing with `SO_LINGER` and a time of 0.
     pub fn reset(self) {
         self.kernel.lock().objects.set_linger_zero(self.file);
     }
 
-    /// Another descriptor of the same object, with a number of its own.
+    /// Makes another descriptor of this object, with its own number.
     ///
     /// # Errors
     ///
-    /// `EMFILE`, if there is no number left.
+    /// `EMFILE` if no descriptor is available.
     pub fn dup(&self) -> io::Result<Self> {
         let duplicated = self.kernel.lock().duplicate(self.file);
         let number = duplicated.map_err(io::Error::from_raw_os_error)?;
         Ok(Self::new(self.kernel.clone(), self.file, number))
     }
 
-    /// Takes the pending error: `SO_ERROR`.
+    /// Takes the pending error, as `SO_ERROR` does.
     ///
     /// # Errors
     ///
-    /// If this is no socket.
+    /// An error if this is not a socket.
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
         let code = self.with(|objects, file| objects.take_error(file))?;
         Ok(code.map(io::Error::from_raw_os_error))
     }
 
-    /// Where others reach this socket.
+    /// Returns the address at which others reach this socket.
     #[must_use]
     pub fn address(&self) -> Address {
         Address::new(self.file)
     }
 
-    /// Its number at its kernel: what [`raw`](crate::port::raw) knows it by. It names no descriptor of the
-    /// process.
+    /// Returns its number at its kernel, by which [`raw`](crate::port::raw) knows it.
+    ///
+    /// It is not a descriptor of the process.
     #[must_use]
     pub fn number(&self) -> RawFd {
         self.number
     }
 
-    /// The kernel it belongs to.
+    /// Returns the kernel that the socket belongs to.
     #[must_use]
     pub fn kernel(&self) -> &Kernel {
         &self.kernel

@@ -1,4 +1,4 @@
-//! Attempts at operations on simulated sockets.
+//! Attempts at socket operations on a simulated kernel.
 
 use std::mem::MaybeUninit;
 
@@ -24,7 +24,7 @@ fn fault(code: Code) -> Fault {
     Fault { kind, code: Some(code) }
 }
 
-/// What becomes of an attempt that the kernel did not do.
+/// Converts the error code of a failed attempt.
 fn not_done<T>(code: Code) -> SocketAttempt<T> {
     match code {
         codes::EAGAIN => SocketAttempt::Blocked,
@@ -33,7 +33,7 @@ fn not_done<T>(code: Code) -> SocketAttempt<T> {
     }
 }
 
-/// The same of a receive. `ENOBUFS` reports lost messages.
+/// Converts the result of a receive. Unlike elsewhere, `ENOBUFS` reports lost messages.
 fn received<T>(done: Result<T, Code>) -> SocketAttempt<T> {
     match done {
         Err(code @ codes::ENOBUFS) => {
@@ -47,7 +47,7 @@ fn attempt<T>(done: Result<T, Code>) -> SocketAttempt<T> {
     done.map_or_else(not_done, SocketAttempt::Done)
 }
 
-/// The file that is reached at an address.
+/// Returns the file with this address.
 fn place(address: &Address) -> Result<FileId, Fault> {
     match address.0 {
         AddressKind::Simulated(file) => Ok(FileId(file)),
@@ -59,7 +59,7 @@ fn address(file: FileId) -> Address {
     super::Address::new(file).into()
 }
 
-/// Puts `bytes` into the beginning of `room`, which has so many places.
+/// Copies `bytes` to the beginning of `room`, which is large enough.
 fn fill(room: &mut [&mut [MaybeUninit<u8>]], bytes: &[u8]) {
     let places = room.iter_mut().flat_map(|part| part.iter_mut());
     for (place, byte) in places.zip(bytes) {
@@ -67,18 +67,20 @@ fn fill(room: &mut [&mut [MaybeUninit<u8>]], bytes: &[u8]) {
     }
 }
 
-/// The parts of a list that one call takes: those behind the last one count for nothing.
+/// Returns the total length of the parts that one call takes.
+///
+/// It ignores the parts after the last of them.
 fn limit(lengths: impl Iterator<Item = usize>) -> usize {
     lengths.filter(|length| *length > 0).take(PARTS).sum()
 }
 
-/// Whether a list has more parts than one call takes.
+/// Returns whether a list has more parts than one call takes.
 fn is_too_long(lengths: impl Iterator<Item = usize>) -> bool {
     lengths.filter(|length| *length > 0).count() > PARTS
 }
 
 impl KernelState {
-    /// The socket that `descriptor` names now.
+    /// Returns the socket that `descriptor` names now.
     fn socket(&mut self, descriptor: Descriptor) -> Result<FileId, Code> {
         let file = self.file(descriptor).ok_or(codes::EBADF)?;
         match self.objects.kind(file) {
@@ -110,7 +112,7 @@ impl KernelState {
                 self.objects.datagram_look(file).map(|from| (nothing, Some(address(from))))
             };
         }
-        // The first datagram's, if it carries datagrams.
+        // For a datagram socket, the size of the first datagram.
         let there = self.objects.unread(file).unwrap_or(0);
         let mut bytes = vec![0; limit.min(there)];
         let (len, from) = if is_stream {
@@ -151,12 +153,13 @@ impl KernelState {
         let done = match self.connect_failures.pop_front() {
             Some(code) => Err(code),
             None => self.socket(descriptor).and_then(|file| {
-                // The kernel would take this one for the end of that which has made the connection.
+                // The kernel would take this connect for the end of the one that made the
+                // connection.
                 if self.objects.is_connected(file) {
                     return Err(codes::EISCONN);
                 }
                 match self.objects.connect(file, to) {
-                    // So TCP tells of an earlier connect that has failed, and whose error was taken.
+                    // TCP reports an earlier failed connect like this after its error was taken.
                     Err(codes::ECONNABORTED) => {
                         self.calls.connect += 1;
                         self.objects.connect(file, to)
@@ -196,7 +199,7 @@ fn owned(kernel: &Kernel, file: FileId, number: Descriptor) -> OwnedSource {
 
 impl<T: OnKernel> Sockets for T {
     fn make_nonblocking(&self, descriptor: Descriptor) -> Result<(), Fault> {
-        // All of them are.
+        // All simulated sockets are non-blocking.
         self.act(|state| {
             state.calls.nonblocking += 1;
             state.file(descriptor).map(drop).ok_or(fault(codes::EBADF))
@@ -240,7 +243,7 @@ impl<T: OnKernel> Sockets for T {
                     Ok((file, number)) => {
                         break Ok((file, number, state.objects.stream_peer(file)));
                     }
-                    // As if it had never stood in the queue.
+                    // The next attempt takes the next connection.
                     Err(codes::ECONNABORTED) => {}
                     Err(code) => break Err(code),
                 }
@@ -277,7 +280,7 @@ impl<T: OnKernel> Sockets for T {
     fn abandon_connect(&self, descriptor: Descriptor) -> bool {
         self.act(|state| {
             state.calls.connect += 1;
-            // Other systems have no such call.
+            // Only Linux has this call.
             state.mechanism == Mechanism::Epoll
                 && state.socket(descriptor).is_ok_and(|file| state.objects.stream_disconnect(file))
         })

@@ -1,4 +1,4 @@
-//! Stream sockets: TCP and AF_UNIX, each with its own ideas of an end, an error and a full buffer.
+//! Stream sockets: TCP and AF_UNIX. They differ in ends, errors and full buffers.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use super::objects::{Code, FileId, Object, Objects};
 use super::{Conditions, SEND_BUFFER};
 use crate::sys::codes;
 
-// States of the kernel's tcp_states.h.
+// States from the kernel's tcp_states.h.
 const ESTABLISHED: u8 = 1;
 const SYN_SENT: u8 = 2;
 const FIN_WAIT2: u8 = 5;
@@ -25,10 +25,10 @@ pub(super) enum Family {
     Unix,
 }
 
-/// Where a stream is in its life.
+/// The state of a stream.
 #[derive(Debug)]
 enum StreamState {
-    /// Not connected yet, or not any more: `TCP_CLOSE`.
+    /// Not connected yet, or no longer connected: `TCP_CLOSE`.
     Closed,
     /// A TCP connect waits for room in the queue of this listener.
     Connecting(FileId),
@@ -39,14 +39,15 @@ enum StreamState {
 #[derive(Debug)]
 struct Listener {
     backlog: usize,
-    /// Connections that were not accepted yet.
+    /// Connections that have not been accepted.
     connections: VecDeque<FileId>,
     /// TCP clients that found the queue full.
     clients: VecDeque<FileId>,
 }
 
-/// How far `connect` has come, as its caller sees it: a TCP socket remembers a connect whose
-/// outcome the program has not asked for.
+/// The progress of `connect` as its caller sees it.
+///
+/// A TCP socket remembers a connect until the program has asked for its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ConnectProgress {
     Idle,
@@ -61,18 +62,18 @@ pub(super) struct Stream {
     progress: ConnectProgress,
     peer: Option<FileId>,
     received: VecDeque<u8>,
-    /// The lengths of the writes that `received` consists of.
+    /// The lengths of the writes that make up `received`.
     segments: VecDeque<usize>,
     read_shut: bool,
     write_shut: bool,
-    /// TCP: a FIN has come. What reads after it gives 0, even with an error pending.
+    /// TCP: a FIN has arrived. Reads after the data return 0, even if an error is pending.
     finished: bool,
     error: Option<Code>,
-    /// TCP: a write found too little room; only then does room make an edge.
+    /// TCP: a write found too little room. Only then does new room make an edge.
     short_of_room: bool,
     /// Closing resets the connection instead of ending it.
     linger_zero: bool,
-    /// Connected now, or before it failed.
+    /// The stream is connected, or was connected before it failed.
     was_connected: bool,
 }
 
@@ -125,7 +126,7 @@ impl Stream {
         }
     }
 
-    /// The state of the connection. Whatever the peer's system has to answer has come.
+    /// Returns the state of the connection. The peer's system answers without delay.
     pub(super) fn tcp_state(&self) -> Option<u8> {
         if self.family != Family::Tcp {
             return None;
@@ -140,13 +141,14 @@ impl Stream {
         })
     }
 
-    /// Whether the system knows of a connection, now or before the stream failed.
+    /// Returns whether the stream is connected, or was connected before it failed.
     pub(super) fn was_connected(&self) -> bool {
         self.was_connected
     }
 
-    /// What the filters of a kqueue look at, of which `plain` has what epoll says, too. A stream that is not
-    /// connected shows nothing there.
+    /// Returns the conditions that the filters of a kqueue test.
+    ///
+    /// `plain` has those that epoll reports too. An unconnected stream has none of them.
     pub(super) fn ends(&self, plain: FilterEnds) -> FilterEnds {
         let halves = FilterEnds {
             read_over: self.read_shut,
@@ -173,15 +175,16 @@ impl Stream {
         }
     }
 
-    /// Facts of a socket that has `sent` bytes which its peer has not read: `tcp_poll` and
-    /// `unix_poll` of the kernel.
+    /// Returns the conditions that the kernel's `tcp_poll` and `unix_poll` report.
+    ///
+    /// The peer has not read `sent` of the socket's bytes.
     fn conditions(&mut self, sent: usize) -> Conditions {
         let mut now = Conditions::NONE;
         if let StreamState::Listening(listener) = &self.state {
             if !listener.connections.is_empty() {
                 now |= Conditions::IN;
             }
-            // AF_UNIX only: a TCP listener that is shut becomes a fresh socket.
+            // AF_UNIX only: shutting a TCP listener returns it to its initial state.
             if self.read_shut {
                 now |= Conditions::IN | Conditions::RDHUP;
             }
@@ -208,13 +211,13 @@ impl Stream {
         if self.has_room(sent) || (self.family == Family::Tcp && self.write_shut) {
             now |= Conditions::OUT;
         } else {
-            // The kernel too takes the question as a request to report when there is room.
+            // The kernel also treats this query as a request for an edge when there is room.
             self.short_of_room = true;
         }
         now
     }
 
-    /// Whether the kernel calls the socket writable, which asks for more than one free byte.
+    /// Returns whether the kernel reports the socket writable. That takes more than one free byte.
     fn has_room(&self, sent: usize) -> bool {
         match self.family {
             Family::Tcp => SEND_BUFFER.saturating_sub(sent) >= sent / 2,
@@ -235,7 +238,7 @@ impl Objects {
         self.stream(id)?.peer
     }
 
-    /// How much `id` has sent that its peer has not read.
+    /// Returns how many bytes `id` has sent that its peer has not read.
     fn sent(&mut self, id: FileId) -> usize {
         let Some(peer) = self.peer_of(id) else { return 0 };
         self.stream(peer).map_or(0, |peer| peer.received.len())
@@ -246,13 +249,15 @@ impl Objects {
         self.stream(id).map_or(Conditions::NONE, |stream| stream.conditions(sent))
     }
 
-    /// Whether a read would bring bytes, or the end; it takes an error alone.
+    /// Checks whether a read would return bytes or the end.
+    ///
+    /// It takes a pending error and nothing else.
     pub(super) fn stream_look(&mut self, id: FileId) -> Result<(), Code> {
         let stream = self.stream(id).ok_or(codes::EBADF)?;
         if stream.received.is_empty() { stream.read_nothing().map(drop) } else { Ok(()) }
     }
 
-    /// What a connect that was under way has come to, if the error was taken that it has left.
+    /// Returns the result of a connect whose pending error was already taken.
     pub(super) fn stream_end_connect(&mut self, id: FileId) -> Result<(), Code> {
         let stream = self.stream(id).ok_or(codes::EBADF)?;
         match stream.state {
@@ -265,12 +270,12 @@ impl Objects {
         }
     }
 
-    /// The family of a stream.
+    /// Returns the family of a stream.
     pub(super) fn stream_family(&mut self, id: FileId) -> Option<Family> {
         self.stream(id).map(|stream| stream.family)
     }
 
-    /// The other end of an Internet connection. The clients of AF_UNIX have no address.
+    /// Returns the other end of an Internet connection. AF_UNIX clients have no address.
     pub(super) fn stream_peer(&mut self, id: FileId) -> Option<FileId> {
         self.stream(id).filter(|stream| stream.family == Family::Tcp)?.peer
     }
@@ -301,8 +306,10 @@ impl Objects {
         Ok(taken)
     }
 
-    /// The peer of `id` has read. AF_UNIX tells with every write that was read to its end, TCP only
-    /// a socket that ran out of room.
+    /// Reports new room after the peer of `id` has read.
+    ///
+    /// AF_UNIX reports it forevery write that was read to its end, TCP only for a socket that ran
+    /// out of room.
     fn room_again(&mut self, id: FileId, segment_done: bool) {
         let sent = self.sent(id);
         let Some(stream) = self.stream(id) else { return };
@@ -337,7 +344,7 @@ impl Objects {
             (_, Family::Unix) => return Err(codes::ENOTCONN),
         }
         if bytes.is_empty() {
-            // Nothing is on its way to the peer.
+            // There is nothing to send to the peer.
             return Ok(0);
         }
         let free = SEND_BUFFER.saturating_sub(sent);
@@ -367,7 +374,7 @@ impl Objects {
         Ok(taken)
     }
 
-    /// A reset of the connection arrives at `id`.
+    /// Resets the connection at `id`.
     fn reset(&mut self, id: FileId) {
         let Some(stream) = self.stream(id) else { return };
         if !matches!(stream.state, StreamState::Connected) {
@@ -379,7 +386,7 @@ impl Objects {
         self.changes.wake(id);
     }
 
-    /// The peer of the TCP socket `id` has shut its writing half.
+    /// Delivers the FIN of the peer of the TCP socket `id`.
     fn fin(&mut self, id: FileId) {
         let Some(stream) = self.stream(id) else { return };
         stream.read_shut = true;
@@ -418,7 +425,7 @@ impl Objects {
             (Family::Tcp, Some(peer)) if first_end => {
                 self.fin(peer);
                 if finished {
-                    // Both directions have ended in order: nothing can reset this connection.
+                    // Both directions have ended in order, so nothing can reset this connection.
                     for end in [id, peer] {
                         if let Some(stream) = self.stream(end) {
                             stream.end();
@@ -453,8 +460,8 @@ impl Objects {
                 return Ok(());
             }
             (StreamState::Closed, _, ConnectProgress::Pending) => {
-                // The call returns the outcome of the last attempt, and the socket is as if it were
-                // new.
+                // The call returns the result of the last attempt and returns the socket to its
+                // initial state.
                 let code = stream.error.take().unwrap_or(codes::ECONNABORTED);
                 *stream = Stream::fresh(family);
                 self.changes.wake(id);
@@ -476,7 +483,7 @@ impl Objects {
             (Family::Unix, None) => Err(codes::ECONNREFUSED),
             (Family::Unix, Some(_)) if full => Err(codes::EAGAIN),
             (Family::Unix, Some(_)) => {
-                // The client of an AF_UNIX stream gets no edge from its own connect.
+                // An AF_UNIX client gets no edge from its own connect.
                 self.join(id, to, ConnectProgress::Done);
                 self.changes.note_joined(id);
                 Ok(())
@@ -501,8 +508,10 @@ impl Objects {
         }
     }
 
-    /// connect(2) with `AF_UNSPEC`: whatever a connect has made of a TCP stream, or is making, is dissolved. The kernel keeps
-    /// the error of that, which is read immediately here. False of `AF_UNIX`, which has no such call.
+    /// Dissolves a connected or connecting TCP stream, as connect(2) with `AF_UNSPEC` does.
+    ///
+    /// The kernel keeps the resulting error, and its caller takes it immediately, so none is kept
+    /// here. Returns false for `AF_UNIX`, which has no such call.
     pub(super) fn stream_disconnect(&mut self, id: FileId) -> bool {
         let Some(stream) = self.stream(id) else { return false };
         if stream.family != Family::Tcp || matches!(stream.state, StreamState::Listening(_)) {
@@ -521,7 +530,7 @@ impl Objects {
         true
     }
 
-    /// Whether a stream has a peer, as getpeername(2) says.
+    /// Returns whether a stream has a peer, as getpeername(2) reports.
     pub(super) fn is_connected(&mut self, id: FileId) -> bool {
         self.stream(id).is_some_and(|stream| matches!(stream.state, StreamState::Connected))
     }
@@ -555,7 +564,7 @@ impl Objects {
         let stream = self.stream(id).ok_or(codes::EBADF)?;
         let StreamState::Listening(listener) = &mut stream.state else { return Err(codes::EINVAL) };
         let accepted = listener.connections.pop_front().ok_or(codes::EAGAIN)?;
-        // The client's next attempt to get in finds room.
+        // The client's next connection attempt finds room.
         if let Some(client) = listener.clients.pop_front() {
             self.join(client, id, ConnectProgress::Pending);
             self.changes.wake(client);
@@ -582,7 +591,7 @@ impl Objects {
         }
     }
 
-    /// The peer of the AF_UNIX socket `id` is closed, and left something unread or not.
+    /// Handles the close of the peer of the AF_UNIX socket `id`, which may have left data unread.
     fn unix_gone(&mut self, id: FileId, unread: bool) {
         let Some(stream) = self.stream(id) else { return };
         stream.read_shut = true;
@@ -593,7 +602,7 @@ impl Objects {
         self.changes.wake(id);
     }
 
-    /// The last descriptor of `id` is closed.
+    /// Handles the close of the last descriptor of `id`.
     pub(super) fn stream_close(&mut self, id: FileId) {
         self.stop_listening(id);
         let Some(Object::Stream(closed)) = self.remove(id) else { return };
@@ -630,7 +639,7 @@ impl Stream {
         }
     }
 
-    /// The connection is over, both ways; what has come can still be read.
+    /// Ends the connection in both directions. Data that has arrived can still be read.
     fn end(&mut self) {
         self.state = StreamState::Closed;
         self.peer = None;

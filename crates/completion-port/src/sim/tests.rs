@@ -14,7 +14,7 @@ use crate::types::fd::OwnedFd;
 use crate::types::source::Descriptor;
 use crate::types::source::{KernelId, OwnedSource, Source, SourceName};
 
-/// Real time for another thread to do its part.
+/// Real time that is ample for another thread to do its part.
 const SOON: Duration = Duration::from_secs(120);
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -66,7 +66,7 @@ fn a_duplicate_keeps_the_entry_of_a_closed_number() {
     let again = reader.dup().unwrap();
     assert!(!set.watches(number(&again)));
     drop(reader);
-    // Neither number leads to the entry any more, but it goes on.
+    // Neither number finds the entry any more, but the set still watches the file.
     assert!(!set.watches(old));
     set.detach(old);
     set.detach(number(&again));
@@ -76,11 +76,11 @@ fn a_duplicate_keeps_the_entry_of_a_closed_number() {
     set.attach(number(&again), 2, BOTH).unwrap();
     assert_eq!(tokens(&*set), [2]);
     writer.write(b"x").unwrap();
-    // In which order depends on the numbers.
+    // Their order depends on the numbers.
     let mut both = tokens(&*set);
     both.sort_unstable();
     assert_eq!(both, [1, 2]);
-    // A new set has the live entry only.
+    // A new set has only the live entry.
     set.rebuild(
         &mut [Watch { descriptor: number(&again), name: 2, wanted: BOTH, until: Until::Detached }]
             .into_iter(),
@@ -100,7 +100,7 @@ fn the_lowest_free_number_is_given_out() {
     let mut events: Vec<_> = (0..5).map(|_| kernel.event().unwrap()).collect();
     let numbers = |events: &[Socket]| events.iter().map(number).collect::<Vec<_>>();
     assert_eq!(numbers(&events), [0, 1, 2, 3, 4]);
-    // In whatever order they were closed.
+    // Closed in any order.
     drop(events.remove(3));
     drop(events.remove(1));
     let again = events[0].dup().unwrap();
@@ -108,7 +108,7 @@ fn the_lowest_free_number_is_given_out() {
     let (reader, writer) = kernel.pipe().unwrap();
     assert_eq!((number(&reader), number(&writer)), (3, 5));
     assert_eq!(kernel.open_descriptors(), 6);
-    // The object goes on with its last number.
+    // The object lives as long as its last number.
     let first = events.remove(0);
     first.write(&7_u64.to_ne_bytes()).unwrap();
     drop(first);
@@ -144,7 +144,7 @@ fn what_is_adopted_reports_under_its_new_token() {
     let event = kernel.event().unwrap();
     assert_eq!(set.adopt(number(&event), 1, BOTH).unwrap_err().code, Some(codes::ENOENT));
     set.attach(number(&event), 1, BOTH).unwrap();
-    // No poll has brought the edge of the first token yet.
+    // No poll has returned the edge of the first token yet.
     set.adopt(number(&event), 2, BOTH).unwrap();
     assert_eq!(tokens(&*set), [2]);
     set.adopt(number(&event), 3, BOTH).unwrap();
@@ -215,13 +215,13 @@ fn the_automatic_clock_jumps_to_the_deadline() {
     let here = set.this_thread();
     here.park(Some(SECOND));
     assert_eq!(kernel.now(), 2 * SECOND);
-    // What is there already costs no time.
+    // A pending wake-up takes no time.
     set.wake();
     set.poll(&mut edges, Some(SECOND)).unwrap();
     here.unpark();
     here.park(Some(SECOND));
     assert_eq!(kernel.now(), 2 * SECOND);
-    // Both were taken.
+    // Both wake-ups were taken.
     set.poll(&mut edges, Some(SECOND)).unwrap();
     here.park(Some(SECOND));
     assert_eq!(kernel.now(), 4 * SECOND);
@@ -297,7 +297,7 @@ fn a_connection_that_could_not_be_accepted_stays_in_the_queue() {
     let accepted = listener.accept().unwrap();
     first.write(b"1").unwrap();
     assert_eq!(accepted.read(&mut [0]).unwrap(), 1);
-    // There is room for the other one now.
+    // Now there is room for the other client.
     let accepted = listener.accept().unwrap();
     second.write(b"2").unwrap();
     assert_eq!(accepted.read(&mut [0]).unwrap(), 1);

@@ -1,11 +1,11 @@
-//! A bare set of watched descriptors, for tests that look at edges.
+//! A set of watched descriptors without a port, for tests that examine edges.
 
 use std::io;
 
 use super::{Conditions, Kernel, Socket};
 use crate::backend::reactor::Until;
 
-/// A set of watched descriptors without a port: the twin of an edge-triggered epoll set.
+/// A set of watched descriptors without a port, the counterpart of an edge-triggered epoll set.
 #[derive(Debug)]
 pub struct Watcher {
     kernel: Kernel,
@@ -18,12 +18,13 @@ impl Watcher {
         Self { kernel: kernel.clone(), set }
     }
 
-    /// Watches `socket` for what is `wanted` of IN and OUT, and for RDHUP, HUP and ERR; its edges come with
-    /// `token`.
+    /// Watches `socket` for the `wanted` conditions (IN and OUT), and for RDHUP, HUP and ERR.
+    ///
+    /// Its edges carry `token`.
     ///
     /// # Errors
     ///
-    /// `AlreadyExists`, if it is watched already.
+    /// `AlreadyExists` if the set watches it already.
     pub fn watch(&self, socket: &Socket, token: u64, wanted: Conditions) -> io::Result<()> {
         let mut guard = self.kernel.lock();
         let state = &mut *guard;
@@ -36,13 +37,13 @@ impl Watcher {
         Ok(())
     }
 
-    /// Stops watching `socket`; no harm if it is not watched.
+    /// Stops watching `socket`. No effect if the set does not watch it.
     pub fn forget(&self, socket: &Socket) {
         let mut state = self.kernel.lock();
         state.sets.entry(self.set).or_default().remove((socket.file(), socket.number()));
     }
 
-    /// The edges since the last call, each with all that holds now.
+    /// Returns the edges since the last call, each with all conditions that hold now.
     pub fn edges(&self) -> Vec<(u64, Conditions)> {
         let mut guard = self.kernel.lock();
         let state = &mut *guard;

@@ -1,6 +1,6 @@
-//! The systems: one folder each, and the only place that knows which one it is compiled for.
+//! The systems, one folder each. Only this file knows which system it is compiled for.
 //!
-//! Each of them implements the traits of [`backend`](crate::backend).
+//! Each system implements the traits of [`backend`](crate::backend).
 
 #[cfg(all(
     any(target_os = "macos", target_os = "freebsd", target_os = "netbsd", target_os = "openbsd"),
@@ -26,8 +26,8 @@ mod unix;
 #[cfg(target_os = "windows")]
 mod windows;
 
-// The folder of this system. What the crate needs of it comes through here. On a system without a back end the
-// compiler then reports this error alone, and not every name that is missing because of it.
+// The folder of this system, through which the crate uses it. On a system without a back end, the
+// compiler reports only the error below, and not every missing name.
 #[cfg(all(
     any(target_os = "macos", target_os = "freebsd", target_os = "netbsd", target_os = "openbsd"),
     target_pointer_width = "64"

@@ -1,6 +1,7 @@
-//! Simulated completion ports with socket notifications, by the documentation of Windows, on the objects of the
-//! simulated kernel. Where that documentation is silent the rules of SEMANTICS.md are followed, but one: to enable by
-//! edge tells nothing of what holds already.
+//! Simulated completion ports with socket notifications, on the objects of the simulated kernel.
+//!
+//! They follow the documentation of Windows. Where it is silent they follow the rules of
+//! SEMANTICS.md, with one exception: enabling by edge does not report conditions that already hold.
 
 #[cfg(test)]
 mod tests;
@@ -26,13 +27,13 @@ use crate::types::error::ErrorKind;
 use crate::types::error::Fault;
 use crate::types::source::Descriptor;
 
-/// The socket has no registration.
+/// ERROR_NOT_FOUND: the socket has no registration.
 const NOT_FOUND: u32 = 1168;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SimulatedStage {
     Enabled,
-    /// A packet has reported what was asked for.
+    /// A packet has reported the requested events.
     Spent,
     /// Its last packet is in the queue.
     Leaving,
@@ -45,10 +46,10 @@ struct SimulatedRegistration {
     filter: u32,
     trigger: NotificationTrigger,
     stage: SimulatedStage,
-    /// By it a packet in the queue is known as one of this registration, as it is now.
+    /// Matches the packets in the queue that belong to the current state of this registration.
     ticket: u64,
     is_queued: bool,
-    /// By edge: what has happened since the last packet.
+    /// By edge: the events since the last packet.
     happened: u32,
 }
 
@@ -56,9 +57,10 @@ struct SimulatedRegistration {
 enum Queued {
     Posted(u64),
     Report(Descriptor, u64),
-    /// The last packet of a registration, with its key. The number may be free again.
+    /// The last packet of a registration, with its key. Its number may already be free again.
     Last(Descriptor, u64),
-    /// The end of an operation, which the simulated kernel itself carries out none of.
+    /// The end of an operation. Only tests queue it: the simulated kernel carries out no
+    /// operations.
     #[cfg(test)]
     Ended(usize),
 }
@@ -70,18 +72,18 @@ pub(super) struct SimulatedCompletionPort {
     of_files: BTreeMap<FileId, BTreeSet<Descriptor>>,
     packets: VecDeque<Queued>,
     last_ticket: u64,
-    /// What the next changes of registrations that are there are refused with.
+    /// The errors with which the next changes of existing registrations fail.
     #[cfg(test)]
     refusals: VecDeque<u32>,
-    /// Each call brings one packet at most.
+    /// Each call takes at most one packet.
     #[cfg(test)]
     brings_one: bool,
-    /// What operations of the tests have come to, by their places: the socket of each, and its name if it is over.
+    /// Operations of the tests by their place: the socket of each, and its name once it has ended.
     #[cfg(test)]
     ends: BTreeMap<usize, (Descriptor, Option<u64>)>,
 }
 
-/// What a registration with this filter reports of an object.
+/// Returns the events of an object that a registration with this filter reports.
 fn events(
     filter: u32,
     ends: &FilterEnds,
@@ -123,7 +125,9 @@ impl Objects {
 }
 
 impl SimulatedCompletionPort {
-    /// How many packets a call brings at most. No page says that it brings all that there is.
+    /// Returns how many packets a call takes at most.
+    ///
+    /// The documentation does not promise that it takes all.
     fn at_a_time(&self) -> usize {
         #[cfg(test)]
         if self.brings_one {
@@ -139,7 +143,7 @@ impl SimulatedCompletionPort {
         }
     }
 
-    /// A registration whose packets in the queue count no more.
+    /// Invalidates the queued packets of a registration.
     fn void(registration: &mut SimulatedRegistration, last_ticket: &mut u64) {
         *last_ticket += 1;
         registration.ticket = *last_ticket;
@@ -147,7 +151,7 @@ impl SimulatedCompletionPort {
         registration.happened = 0;
     }
 
-    /// Something happened to `file`: more to read, more room, or nothing in particular.
+    /// Handles a change of `file`: more to read, more room, or an unspecific change.
     pub(super) fn notice(&mut self, file: FileId, what: Conditions, objects: &mut Objects) {
         let Some(numbers) = self.of_files.get(&file) else { return };
         let concerned = match what {
@@ -165,7 +169,7 @@ impl SimulatedCompletionPort {
         }
     }
 
-    /// A number was closed: its registration is gone, without a word.
+    /// Removes the registration of a number that was closed. It queues no packet.
     pub(super) fn forget(&mut self, descriptor: Descriptor) {
         let Some(gone) = self.registrations.remove(&descriptor) else { return };
         if let Some(numbers) = self.of_files.get_mut(&gone.file) {
@@ -198,7 +202,7 @@ impl SimulatedCompletionPort {
             return INVALID_PARAMETER;
         }
         self.of_files.entry(file).or_default().insert(change.descriptor);
-        // The key stays the one that was given first.
+        // The registration keeps the key of its first change.
         registration.filter = change.filter;
         registration.trigger = change.trigger;
         registration.stage = SimulatedStage::Enabled;
@@ -226,7 +230,7 @@ impl SimulatedCompletionPort {
         0
     }
 
-    /// The next packet, if what the queue has is still true.
+    /// Takes the next packet whose registration and events still hold.
     fn next(&mut self, objects: &mut Objects) -> Option<NotificationPacket> {
         loop {
             let (descriptor, ticket) = match self.packets.pop_front()? {
@@ -273,11 +277,11 @@ impl SimulatedCompletionPort {
     }
 }
 
-/// What the reactor of one port calls.
+/// The kernel's calls for the reactor of one port.
 #[derive(Debug)]
 pub(super) struct SimulatedPort {
     kernel: Kernel,
-    /// The number of the queue, and of a set that nothing is added to, by which this port is told from others.
+    /// The number of the completion port, and of an empty set that identifies this port.
     port: u64,
     origin: Origin,
     holders: Arc<Holders>,
@@ -300,7 +304,7 @@ impl Drop for SimulatedPort {
         state.notifiers.remove(&self.port);
         let requests = state.end_port(self.port);
         drop(state);
-        // Buffers, and numbers of the kernel.
+        // Dropped without the lock: requests own buffers and descriptors of this kernel.
         drop(requests);
     }
 }
@@ -321,7 +325,7 @@ impl KernelState {
                 *other != port && known.is_some_and(|known| known.file == file)
             };
             if self.notifiers.iter().any(has_it) {
-                // Another port has it, if only its last packet.
+                // Another port has it, even if only its last packet is left.
                 return INVALID_PARAMETER;
             }
             self.calls.attach += 1;
@@ -401,7 +405,7 @@ impl NotificationCalls for SimulatedPort {
 
     #[cfg(not(test))]
     fn ended(&self, _place: usize, _is_there: &dyn Fn(Descriptor) -> bool) -> Option<u64> {
-        // Nothing is carried out.
+        // The simulated kernel carries out no operations.
         None
     }
 

@@ -27,7 +27,7 @@ fn want(reactor: &dyn Reactor, socket: &Socket, name: u64, wanted: Facts, until:
     reactor.want(socket.number(), name, wanted, until).unwrap();
 }
 
-/// Takes the first packet out of the queue, as another thread does that has not come to it.
+/// Takes the first packet out of the queue, like a thread that has not processed it yet.
 fn take_first(reactor: &WinsockNotifications<SimulatedPort>) -> Option<Queued> {
     let mut state = reactor.calls.kernel.lock();
     state.notifiers.get_mut(&reactor.calls.port).unwrap().packets.pop_front()
@@ -83,7 +83,7 @@ fn what_is_asked_for_goes_with_the_next_poll_or_at_once_if_a_thread_sleeps() {
     });
 }
 
-/// Has the packet of an operation come, which is then over if it has a name.
+/// Queues a packet for an operation. The operation has ended if it has a name.
 fn end(
     reactor: &WinsockNotifications<SimulatedPort>,
     place: usize,
@@ -107,7 +107,7 @@ fn the_ends_of_operations_come_with_what_is_ready() {
     assert_eq!(edges(&reactor), []);
     end(&reactor, 64, &ours, Some(71));
     theirs.write(b"x").unwrap();
-    // Of a call that is not one of an operation here, and of one that goes on.
+    // The packets of a call that is not an operation here, and of one that continues.
     kernel
         .lock()
         .notifiers
@@ -116,7 +116,7 @@ fn the_ends_of_operations_come_with_what_is_ready() {
         .packets
         .push_back(Queued::Ended(8));
     end(&reactor, 72, &ours, None);
-    // To ask whether the socket is there registers it anew, and so asks again what it was asked.
+    // `watches` registers the socket again, which requests the same conditions again.
     let mut told = edges(&reactor);
     told.extend(edges(&reactor));
     told.sort_unstable_by_key(|(name, _)| *name);
@@ -135,7 +135,7 @@ fn more_ends_than_there_is_room_for_are_told_by_the_next_polls() {
     for name in 1..=200 {
         end(&reactor, 8 * name, &ours, Some(name as u64));
     }
-    // What looks through the queue for the end of a removal takes them, and loses none.
+    // Scanning the queue for the end of a removal takes these packets and loses none.
     reactor.attach(other.number(), 900, BOTH).unwrap();
     reactor.detach(other.number());
     reactor.attach(other.number(), 901, BOTH).unwrap();
@@ -150,7 +150,7 @@ fn more_ends_than_there_is_room_for_are_told_by_the_next_polls() {
     }
     names.sort_unstable();
     assert_eq!(names, (1..=200).collect::<Vec<_>>());
-    // Of a socket that is gone there is nothing to tell.
+    // A removed socket reports nothing.
     reactor.detach(ours.number());
     end(&reactor, 8, &ours, Some(1));
     assert_eq!(edges(&reactor), []);
@@ -168,7 +168,7 @@ fn an_end_gets_a_sleeper_up_and_a_part_of_an_operation_does_not() {
         end(&reactor, 16, &ours, Some(5));
     });
     assert_eq!(asked, [5]);
-    // A look that was called for beside that ends a poll as well.
+    // Another due look also ends a poll.
     edges(&reactor);
     thread::scope(|scope| {
         let sleeper = scope.spawn(|| {
@@ -210,7 +210,7 @@ fn a_socket_may_be_attached_again_while_its_removal_is_on_its_way() {
     for name in 1..4 {
         reactor.attach(ours.number(), name, BOTH).unwrap();
         want(&reactor, &ours, name, Facts::IN, Until::Edge);
-        // What the other one has in the queue is not lost by that.
+        // The other socket's queued packet is not lost.
         let told = edges(&reactor);
         assert!(told.contains(&(name, Facts::IN)), "{told:?}");
         want(&reactor, &other, 7, Facts::OUT, Until::Edge);
@@ -237,7 +237,7 @@ fn what_is_ready_keeps_its_order_when_the_queue_is_looked_through() {
     let other = kernel.udp_bound().unwrap();
     reactor.attach(other.number(), 200, BOTH).unwrap();
     let mut told = edges(&reactor);
-    // The others are in the queue. One of them is closed, and one is asked anew, behind all of them.
+    // The others are in the queue. One is closed, and one is requested again, behind all of them.
     drop(sockets.pop());
     assert!(reactor.watches(other.number()));
     assert!(reactor.watches(sockets[50].number()));
@@ -269,7 +269,8 @@ fn a_socket_may_be_attached_elsewhere_while_its_removal_is_on_its_way() {
             at.detach(ours.number());
         }
     }
-    // The engine gives a number to another port also if its former one was abandoned, and says nothing to that.
+    // The engine also moves a number to another port after abandoning it, without a call to the
+    // former port.
     one.attach(ours.number(), 8, BOTH).unwrap();
     other.attach(ours.number(), 9, BOTH).unwrap();
     assert!(other.watches(ours.number()) && !one.watches(ours.number()));
@@ -300,7 +301,7 @@ fn a_socket_is_attached_elsewhere_however_few_packets_a_call_brings() {
     let kernel = Kernel::new();
     let (one, other) = (reactor(&kernel), reactor(&kernel));
     kernel.lock().notifiers.get_mut(&one.calls.port).unwrap().brings_one = true;
-    // More than how often it is asked to give a socket up.
+    // More sockets than removals that the port waits for.
     let sockets: Vec<_> = (0..=PATIENCE).map(|_| kernel.udp_bound().unwrap()).collect();
     for (name, socket) in (1..).zip(&sockets) {
         one.attach(socket.number(), name, BOTH).unwrap();
@@ -359,12 +360,12 @@ fn refuse(reactor: &WinsockNotifications<SimulatedPort>, refusals: &[u32]) {
     state.notifiers.get_mut(&reactor.calls.port).unwrap().refusals.extend(refusals);
 }
 
-/// How many refusals were not used up.
+/// Returns how many scripted refusals remain.
 fn refusals(reactor: &WinsockNotifications<SimulatedPort>) -> usize {
     reactor.calls.kernel.lock().notifiers[&reactor.calls.port].refusals.len()
 }
 
-/// What so many threads are told of, each of which sleeps until it is told something; after what `then` has done.
+/// Runs `then` and returns the edges of `THREADS` threads, each of which sleeps until it gets one.
 #[track_caller]
 fn told<const THREADS: usize>(
     reactor: &WinsockNotifications<SimulatedPort>,
@@ -407,7 +408,7 @@ fn what_there_was_no_memory_for_is_asked_by_the_next_poll() {
     assert_eq!(edges(&reactor), []);
     assert_eq!(edges(&reactor), [(2, Facts::IN)]);
     assert_eq!(edges(&reactor), []);
-    // By edge it is refused, or made up for where nothing else was asked.
+    // By edge the change fails, or is repeated later where no caller can get the error.
     refuse(&reactor, &[NOT_ENOUGH_MEMORY]);
     let refused = reactor.want(ours.number(), 3, Facts::IN, Until::Detached);
     assert_eq!(refused.unwrap_err().kind, ErrorKind::OutOfMemory);
@@ -439,7 +440,7 @@ fn a_registration_that_is_owed_a_question_is_removed_like_others() {
     put_back(&reactor, last);
     kernel.fail_next_attach(ErrorKind::OutOfMemory);
     assert_eq!(edges(&reactor), [], "there was no memory");
-    // A poll that has no room for what is reported.
+    // A poll without room for the report.
     reactor.poll(&mut Vec::new(), Some(Duration::ZERO)).unwrap();
     reactor.attach(other.number(), 3, BOTH).unwrap();
     refuse(&reactor, &[NOT_ENOUGH_MEMORY]);
@@ -476,7 +477,7 @@ fn what_is_owed_to_a_registration_is_made_up_for_by_a_thread_that_sleeps() {
             assert!(kernel.wait_for_sleepers(2, SOON));
             refuse(&reactor, &[NOT_ENOUGH_MEMORY; 3]);
             want(&reactor, &ours, 1, Facts::IN, Until::Edge);
-            // A thread that was to try again has something else to do.
+            // The thread that was to retry has something else to do.
             others.write(b"x").unwrap();
         });
         assert_eq!(asked, [1, 2]);
@@ -519,7 +520,7 @@ fn a_registration_that_was_put_off_is_made_when_there_is_memory() {
         reactor.detach(ours.number());
         assert_eq!(edges(&reactor), []);
     }
-    // What is asked whether it is there is registered anew.
+    // `watches` registers the socket again.
     for until in [Until::Edge, Until::Detached] {
         reactor.attach(ours.number(), 5, BOTH).unwrap();
         want(&reactor, &ours, 5, Facts::IN, until);
@@ -590,7 +591,7 @@ fn what_is_watched_until_it_is_detached_is_told_of_what_holds_and_of_changes() {
     }
     theirs.reset();
     assert!(edges(&reactor)[0].1.has(Facts::ERR | Facts::HUP));
-    // To ask whether it is there tells nothing anew.
+    // `watches` reports nothing again.
     assert!(reactor.watches(ours.number()));
     assert_eq!(edges(&reactor), []);
 }
@@ -603,7 +604,7 @@ fn what_is_in_the_queue_is_not_lost_by_a_question_whether_a_socket_is_there() {
     reactor.attach(ours.number(), 1, BOTH).unwrap();
     want(&reactor, &ours, 1, Facts::IN, Until::Detached);
     drop(theirs);
-    // Neither the look that is due, nor an edge.
+    // Neither the due look nor an edge is lost.
     assert!(reactor.watches(ours.number()));
     let ended = [(1, Facts::IN | Facts::RDHUP)];
     assert_eq!(edges(&reactor), ended);

@@ -1,4 +1,4 @@
-//! What these systems do in their own way of what each Unix does.
+//! System calls that macOS and the BSDs make differently from other Unix systems.
 
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -8,14 +8,14 @@ use crate::sys::unix::address::RawAddress;
 use crate::sys::unix::options::{Code, last_code, option};
 use crate::types::source::Descriptor;
 
-/// The flag of sendmsg(2) by which a send to a stream that has ended raises no signal. macOS has none: there the reactor
-/// sets the socket's option `SO_NOSIGPIPE` when it attaches the socket.
+/// The sendmsg(2) flag that prevents the signal for a send to an ended stream. macOS has none: the
+/// reactor sets the option `SO_NOSIGPIPE` when it attaches a socket.
 #[cfg(not(target_os = "macos"))]
 pub(in crate::sys) const NO_SIGNAL: i32 = libc::MSG_NOSIGNAL;
 #[cfg(target_os = "macos")]
 pub(in crate::sys) const NO_SIGNAL: i32 = 0;
 
-/// Whether sockets of `AF_UNIX` may have names without a file.
+/// Whether `AF_UNIX` sockets can have names without a file.
 pub(in crate::sys) const HAS_ABSTRACT_NAMES: bool = false;
 
 pub(in crate::sys) fn abstract_name(_address: &SocketAddr) -> Option<&[u8]> {
@@ -26,11 +26,12 @@ pub(in crate::sys) fn of_abstract_name(_name: &[u8]) -> Option<SocketAddr> {
     None
 }
 
-/// Gives the calling thread a name.
+/// Names the calling thread.
 pub(in crate::sys) fn name_thread(name: &CStr) {
     let name = name.as_ptr();
-    // SAFETY: each call reads text at the pointer that ends with a zero, and demands a thread that has not ended.
-    // - the text is such; the thread is this one.
+    // SAFETY: each call reads text at the pointer up to a zero, and requires a thread that has not
+    // ended.
+    // - the text ends with a zero; the thread is this one.
     #[cfg(target_os = "macos")]
     unsafe {
         libc::pthread_setname_np(name)
@@ -47,20 +48,20 @@ pub(in crate::sys) fn name_thread(name: &CStr) {
     };
 }
 
-/// A descriptor that was just made.
+/// Takes ownership of a descriptor that was just made.
 pub(super) fn owned(descriptor: Descriptor) -> Result<OwnedFd, Code> {
     if descriptor < 0 {
         return Err(last_code());
     }
-    // SAFETY: `from_raw_fd` demands an open descriptor that nothing else owns.
-    // - each caller passes what a system call returned it just now.
+    // SAFETY: `from_raw_fd` requires an open descriptor that nothing else owns.
+    // - each caller passes a descriptor that a system call has just returned.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
-/// From now on the descriptor is not inherited by other programs, and does not wait.
+/// Makes a descriptor close-on-exec and non-blocking.
 pub(super) fn make_own(descriptor: &OwnedFd) -> Result<(), Code> {
     let number = descriptor.as_raw_fd();
-    // SAFETY: fcntl(2) with F_SETFD demands nothing of memory.
+    // SAFETY: fcntl(2) with F_SETFD has no memory requirements.
     let closes = unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) };
     let mut on: libc::c_int = 1;
     // SAFETY: ioctl(2) with FIONBIO reads one int at the pointer.
@@ -69,31 +70,32 @@ pub(super) fn make_own(descriptor: &OwnedFd) -> Result<(), Code> {
     if closes < 0 || waits_not < 0 { Err(last_code()) } else { Ok(()) }
 }
 
-/// A new stream socket that does not wait.
+/// Makes a non-blocking stream socket.
 pub(in crate::sys) fn new_stream(family: i32) -> Result<OwnedFd, Code> {
-    // SAFETY: socket(2) demands nothing of memory.
+    // SAFETY: socket(2) has no memory requirements.
     let made = owned(unsafe { libc::socket(family, libc::SOCK_STREAM, 0) })?;
     make_own(&made)?;
     Ok(made)
 }
 
-/// connect(2) refuses a stream that is connected already, however it has come to be so.
+/// connect(2) fails on a stream that is already connected, however it was connected.
 pub(in crate::sys) const ADOPTS_CONNECTIONS: bool = false;
 
-/// There is no call that breaks a connect of a stream off and leaves the socket as it was before.
+/// No call cancels the connect of a stream and returns the socket to its former state.
 pub(in crate::sys) fn disconnect(_descriptor: Descriptor) -> bool {
     false
 }
 
-/// A connection from a listener's queue, which does not wait, and the address of its peer.
+/// Accepts a connection from a listener's queue, non-blocking, and the address of its peer.
 pub(in crate::sys) fn accept(
     descriptor: Descriptor,
     peer: &mut RawAddress,
 ) -> Result<OwnedFd, Code> {
     let (address, len): (_, *mut libc::socklen_t) = (peer.as_mut_ptr(), peer.len_mut());
-    // SAFETY: accept(2) and accept4(2) read a length at the second pointer, write at most so many bytes at the first
-    // and the full length at the second.
-    // - valid: both point into `peer`, which is borrowed mutably, and whose length is that of its room.
+    // SAFETY: accept(2) and accept4(2) read a length at the second pointer, write at most that many
+    // bytes at the first, and write the full length at the second.
+    // - valid: both point into `peer`, which is borrowed mutably and whose length is that of its
+    //   room.
     #[cfg(not(target_os = "macos"))]
     return owned(unsafe {
         libc::accept4(descriptor, address, len, libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC)
@@ -107,64 +109,64 @@ pub(in crate::sys) fn accept(
     }
 }
 
-/// Whether an error of accept(2) is of one connection, and another one may stand behind it.
+/// Returns whether an error of accept(2) concerns one connection, so the next one may succeed.
 pub(in crate::sys) fn is_of_connection(code: Code) -> bool {
     matches!(code, libc::ECONNABORTED | libc::ECONNRESET | libc::EPROTO)
 }
 
-/// Whether a socket is a stream of TCP.
+/// Returns whether a socket is a TCP stream.
 pub(in crate::sys) fn is_tcp(descriptor: Descriptor) -> bool {
-    // No other protocol has the option.
+    // No other protocol has this option.
     option(descriptor, libc::IPPROTO_TCP, libc::TCP_NODELAY).is_ok()
 }
 
-/// An attempt to read tells whether the reading half was shut.
+/// Reads report that the reading half was shut, so poll(2) is not needed for it.
 pub(in crate::sys) const READING_SHUT: i16 = 0;
 
-/// No layer lies between a TCP stream and its reader, as far as the manual pages say.
+/// By the manual pages, no layer lies between a TCP stream and its reader.
 pub(in crate::sys) fn has_layer(_descriptor: Descriptor) -> bool {
     false
 }
 
-/// Has the bytes of a file put on the disk. Negative if that fails.
+/// Writes the data of a file to the disk. Negative if that fails.
 #[cfg(not(target_os = "macos"))]
 pub(in crate::sys) fn sync_data(descriptor: Descriptor) -> i32 {
-    // SAFETY: fdatasync(2) demands nothing of memory.
+    // SAFETY: fdatasync(2) has no memory requirements.
     unsafe { libc::fdatasync(descriptor) }
 }
 
-/// Has the bytes of a file and all that is known of it put on the disk. Negative if that fails.
+/// Writes the data and metadata of a file to the disk. Negative if that fails.
 #[cfg(not(target_os = "macos"))]
 pub(in crate::sys) fn sync_all(descriptor: Descriptor) -> i32 {
-    // SAFETY: fsync(2) demands nothing of memory.
+    // SAFETY: fsync(2) has no memory requirements.
     unsafe { libc::fsync(descriptor) }
 }
 
-/// Has the bytes of a file put on the disk. Negative if that fails.
+/// Writes the data of a file to the disk. Negative if that fails.
 #[cfg(target_os = "macos")]
 pub(in crate::sys) fn sync_data(descriptor: Descriptor) -> i32 {
     sync_all(descriptor)
 }
 
-/// Has the bytes of a file and all that is known of it put on the disk. Negative if that fails.
+/// Writes the data and metadata of a file to the disk. Negative if that fails.
 #[cfg(target_os = "macos")]
 pub(in crate::sys) fn sync_all(descriptor: Descriptor) -> i32 {
-    // fsync(2) leaves them in the disk's own memory.
-    // SAFETY: fcntl(2) with F_FULLFSYNC demands nothing of memory.
+    // fsync(2) leaves the data in the disk's own cache.
+    // SAFETY: fcntl(2) with F_FULLFSYNC has no memory requirements.
     let done = unsafe { libc::fcntl(descriptor, libc::F_FULLFSYNC) };
     if done >= 0 || last_code() == libc::EINTR {
         return done;
     }
-    // A file system that has no such thing.
-    // SAFETY: fsync(2) demands nothing of memory.
+    // The file system does not support it.
+    // SAFETY: fsync(2) has no memory requirements.
     unsafe { libc::fsync(descriptor) }
 }
 
-/// Writes parts behind the last byte of a file: no call does that of a file that was not opened for it.
+/// Appends parts to a file. Fails: these systems append only to files that were opened for it.
 ///
 /// # Safety
 ///
-/// None is needed here; other systems read the parts.
+/// No requirements here; other systems read the parts.
 pub(in crate::sys) unsafe fn append(
     _descriptor: Descriptor,
     _parts: *const libc::iovec,

@@ -1,4 +1,4 @@
-//! Operations on files, which threads do: none of these systems tells what is in memory.
+//! Operations on files. Threads perform them: none of these systems reports what is cached.
 
 use std::mem::MaybeUninit;
 use std::sync::Arc;

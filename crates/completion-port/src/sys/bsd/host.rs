@@ -18,10 +18,10 @@ impl Host for System {
     }
 
     fn moment_of(&self, instant: Instant) -> Moment {
-        // The clock begins when it is first looked at.
+        // The clock starts at its first use.
         static BEGUN: Once<Instant> = Once::new();
         let since = instant.saturating_duration_since(BEGUN.get_or_init(Instant::now));
-        // Not at zero, which is the moment before all others.
+        // Zero is the moment before all others.
         Moment::from_nanoseconds(1).checked_add(since).unwrap_or(Moment::NEVER)
     }
 

@@ -16,11 +16,12 @@ mod process;
 mod sleepers;
 mod thread;
 
-/// The back end, for what it has in common with those of other systems.
+/// The back end, under the name that the code shared by all Unix systems uses.
 pub(in crate::sys) type System = Kqueue<Native>;
 
-/// The back end of this system: one kqueue, which any number of threads can wait on. It is edge-triggered whatever was
-/// asked for. Threads do the operations on files.
+/// Makes the back end of this system: one kqueue, on which any number of threads can wait.
+///
+/// It is always edge-triggered. Threads perform the file operations.
 pub(crate) fn native(
     _is_one_shot: bool,
     files: FileEngine,

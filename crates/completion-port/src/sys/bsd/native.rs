@@ -1,4 +1,4 @@
-//! The calls that the reactor makes.
+//! The system calls of the reactor.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -17,24 +17,24 @@ use crate::sys::unix::options::{Code, last_code, number};
 use crate::sys::unix::timeout;
 use crate::types::source::Descriptor;
 
-/// How many changes and events there are in one call at most.
+/// The most changes and events of one call.
 const MOST: usize = 128;
 
-/// How long one call waits at most: no system promises more than a day (kevent(2) of OpenBSD), and others refuse what
-/// they find too long. The caller looks at the clock again.
+/// The longest wait of one call. No system promises more than a day (kevent(2) of OpenBSD), and
+/// some reject longer waits. The caller checks the clock again.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The states of a TCP connection in which the peer has ended the stream: `TCPS_CLOSED`, `TCPS_CLOSE_WAIT`,
-/// `TCPS_CLOSING`, `TCPS_LAST_ACK` and `TCPS_TIME_WAIT` of netinet/tcp_fsm.h.
+/// The states of a TCP connection in which the peer has ended the stream: `TCPS_CLOSED`,
+/// `TCPS_CLOSE_WAIT`, `TCPS_CLOSING`, `TCPS_LAST_ACK` and `TCPS_TIME_WAIT` of netinet/tcp_fsm.h.
 const PEER_ENDED: [u8; 5] = [0, 5, 7, 8, 10];
 
-/// The option of TCP that has the state of the connection in its first byte.
+/// The TCP option whose first byte is the state of the connection.
 #[cfg(not(target_os = "macos"))]
 const TCP_STATE: i32 = libc::TCP_INFO;
 #[cfg(target_os = "macos")]
 const TCP_STATE: i32 = libc::TCP_CONNECTION_INFO;
 
-// The reactor has the bits of the system.
+// The reactor's bits are those of the system.
 #[allow(clippy::cast_possible_truncation, reason = "bits that fit")]
 const _: () = {
     assert!(flag::ADD == libc::EV_ADD as u16 && flag::DELETE == libc::EV_DELETE as u16);
@@ -44,10 +44,10 @@ const _: () = {
     assert!(note::LOWEST == libc::NOTE_LOWAT && note::TRIGGER == libc::NOTE_TRIGGER);
 };
 
-/// The calls of this system, and what they need.
+/// The calls of this system, and their state.
 pub(in crate::sys) struct Native {
     pub(super) process: Process,
-    /// What does operations on files, once there are any.
+    /// Performs file operations; made with the first one.
     pub(super) files: OnceLock<Pool>,
 }
 
@@ -60,13 +60,14 @@ impl Native {
 impl Drop for Native {
     fn drop(&mut self) {
         if !self.process.is_current() {
-            // A forked child: the threads are not here, and their locks may be held for ever.
+            // A forked child does not have the threads, and their locks may be held forever.
             self.files.take().map(std::mem::forget);
         }
     }
 }
 
-/// An open kqueue. A forked child does not inherit it: there its number names nothing, or something else.
+/// An open kqueue. A forked child does not inherit it: its number names nothing or another object
+/// there.
 pub(in crate::sys) struct OpenKqueue {
     descriptor: Option<OwnedFd>,
     process: Process,
@@ -86,7 +87,7 @@ impl Drop for OpenKqueue {
     }
 }
 
-/// Why `as _`: the fields have other types on each of these systems.
+/// Uses `as _` because the fields have different types on these systems.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,
@@ -104,13 +105,13 @@ mod raw {
             Filter::User => libc::EVFILT_USER as i64,
             #[cfg(any(target_os = "macos", target_os = "openbsd"))]
             Filter::Except => libc::EVFILT_EXCEPT as i64,
-            // It is not used where there is none.
+            // Never used on systems without it.
             #[cfg(not(any(target_os = "macos", target_os = "openbsd")))]
             Filter::Except => libc::EVFILT_READ as i64,
         }
     }
 
-    /// What the notes of a change are on this system.
+    /// Returns the notes of a change for this system.
     fn notes(event: &Event) -> u32 {
         match event.filter {
             #[cfg(any(target_os = "macos", target_os = "openbsd"))]
@@ -121,8 +122,9 @@ mod raw {
     }
 
     pub(super) fn change(event: &Event) -> libc::kevent {
-        // SAFETY: `assume_init` demands a value.
-        // - zeros are numbers and a null pointer; some systems have fields besides those that are set below.
+        // SAFETY: `assume_init` requires an initialized value.
+        // - zeros are valid numbers and a null pointer; some systems have more fields than are set
+        //   below.
         let mut raw: libc::kevent = unsafe { MaybeUninit::zeroed().assume_init() };
         raw.ident = event.descriptor as usize;
         raw.filter = number(event.filter) as _;
@@ -150,7 +152,7 @@ mod raw {
 
 impl KqueueCalls for Native {
     type Queue = OpenKqueue;
-    /// The end for reads, and that for writes.
+    /// The reading end and the writing end.
     type Pipe = [OwnedFd; 2];
 
     const HAS_EXCEPT: bool = cfg!(any(target_os = "macos", target_os = "openbsd"));
@@ -160,9 +162,9 @@ impl KqueueCalls for Native {
     }
 
     fn queue(&self) -> Result<OpenKqueue, Code> {
-        // SAFETY: kqueue(2) demands nothing of memory.
+        // SAFETY: kqueue(2) has no memory requirements.
         let descriptor = owned(unsafe { libc::kqueue() })?;
-        // SAFETY: fcntl(2) with F_SETFD demands nothing of memory.
+        // SAFETY: fcntl(2) with F_SETFD has no memory requirements.
         unsafe { libc::fcntl(descriptor.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) };
         Ok(OpenKqueue { descriptor: Some(descriptor), process: self.process })
     }
@@ -187,10 +189,12 @@ impl KqueueCalls for Native {
         }
         let limit = timeout.map(|timeout| timeout::timespec(timeout.min(LONGEST)));
         let (number_of_changes, places) = (changes.len().min(MOST), room.len().min(MOST));
-        // SAFETY: kevent(2) reads as many changes at the first pointer as the argument behind it says, writes at most
-        // as many events at the second one, and reads a timespec at the last, unless that is null.
-        // - valid for reads: so many changes were written just now; `limit` lives until the call returns;
-        // - valid for writes: `raw_room` is a local with room for so many.
+        // SAFETY: kevent(2) reads as many changes at the first pointer as the argument after it
+        // says, writes at most as many events at the second as the argument after that says, and
+        // reads a timespec at the last, unless that is null.
+        // - valid for reads: that many changes were written above; `limit` lives until the call
+        //   returns;
+        // - valid for writes: `raw_room` is a local with room for that many.
         let count = unsafe {
             libc::kevent(
                 queue.number(),
@@ -203,7 +207,7 @@ impl KqueueCalls for Native {
         };
         let Ok(count) = usize::try_from(count) else { return Err(last_code()) };
         for (place, event) in room.iter_mut().zip(&raw_room[..count]) {
-            // SAFETY: `assume_init_ref` demands a value.
+            // SAFETY: `assume_init_ref` requires an initialized value.
             // - the kernel has written the first `count`.
             *place = raw::event(unsafe { event.assume_init_ref() });
         }
@@ -233,16 +237,17 @@ impl KqueueCalls for Native {
 
     fn fill(&self, [_, writer]: &[OwnedFd; 2]) {
         // SAFETY: write(2) reads as many bytes at the pointer as its third argument says.
-        // - valid for reads: it is a byte of the program.
-        // If the pipe is full, there is an event that was not taken yet.
+        // - valid for reads: it points to a byte of the program. If the pipe is full, it already
+        //   has an event that was not taken.
         unsafe { libc::write(writer.as_raw_fd(), b"x".as_ptr().cast(), 1) };
     }
 
     fn drain(&self, [reader, _]: &[OwnedFd; 2]) {
         let mut room = [0_u8; 64];
         loop {
-            // SAFETY: read(2) writes at most as many bytes at the pointer as its third argument says.
-            // - valid for writes: `room` is a local with so many.
+            // SAFETY: read(2) writes at most as many bytes at the pointer as its third argument
+            // says.
+            // - valid for writes: `room` is a local with that many.
             let read =
                 unsafe { libc::read(reader.as_raw_fd(), room.as_mut_ptr().cast(), room.len()) };
             if read <= 0 {
@@ -262,8 +267,8 @@ impl KqueueCalls for Native {
     fn prepare(&self, descriptor: Descriptor) {
         let on: libc::c_int = 1;
         // SAFETY: setsockopt(2) reads as many bytes at the pointer as its last argument says.
-        // - valid for reads: `on` is a local of that size.
-        // What is no socket refuses it.
+        // - valid for reads: `on` is a local of that size. It fails for a descriptor that is not a
+        //   socket.
         unsafe {
             libc::setsockopt(
                 descriptor,
@@ -279,21 +284,21 @@ impl KqueueCalls for Native {
         let mut byte = [0_u8; 1];
         let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
         // SAFETY: recv(2) writes at most as many bytes at the pointer as its third argument says.
-        // - valid for writes: `byte` is a local with one.
+        // - valid for writes: `byte` is a local of one byte.
         let done = unsafe { libc::recv(descriptor, byte.as_mut_ptr().cast(), 1, flags) };
         if done >= 0 {
             return None;
         }
         match last_code() {
             libc::EAGAIN | libc::EINTR | libc::ENOTCONN | libc::ENOTSOCK => None,
-            // Of a datagram that is longer than this.
+            // A datagram that is longer than the room.
             libc::EMSGSIZE => None,
             code => Some(code),
         }
     }
 
     fn pipe_end(&self, descriptor: Descriptor) -> Use {
-        // SAFETY: fcntl(2) with F_GETFL demands nothing of memory.
+        // SAFETY: fcntl(2) with F_GETFL has no memory requirements.
         let flags = unsafe { libc::fcntl(descriptor, libc::F_GETFL) };
         match flags & libc::O_ACCMODE {
             libc::O_RDONLY if flags >= 0 => Use::Reads,
@@ -303,7 +308,7 @@ impl KqueueCalls for Native {
     }
 
     fn unread(&self, descriptor: Descriptor, _end: AtEnd) -> Option<usize> {
-        // It counts what lies behind an urgent mark, too: urgent data is kept apart.
+        // The ioctl also counts data after an urgent mark: the system keeps urgent data separately.
         let mut count: libc::c_int = 0;
         // SAFETY: ioctl(2) with FIONREAD writes one int at the pointer, or fails.
         // - valid for writes: `count` lives until the call returns.
@@ -317,7 +322,7 @@ impl KqueueCalls for Native {
 
     #[cfg(not(target_os = "macos"))]
     fn was_connected(&self, descriptor: Descriptor) -> bool {
-        // Only an answer to what the socket has sent gives a time of the round trip, and a refusal is none.
+        // Only a reply to sent data sets the round-trip time, and a refusal is not one.
         let mut info = [0; std::mem::offset_of!(libc::tcp_info, tcpi_rtt) + 4];
         let told = read_option(descriptor, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info);
         told == Ok(info.len()) && info[info.len() - 4..] != [0; 4]
@@ -325,7 +330,7 @@ impl KqueueCalls for Native {
 
     #[cfg(target_os = "macos")]
     fn was_connected(&self, _descriptor: Descriptor) -> bool {
-        // What it tells of a connection that was reset is not known.
+        // What the option reports for a connection that was reset is unknown.
         false
     }
 
@@ -339,7 +344,9 @@ impl KqueueCalls for Native {
     }
 }
 
-/// The state of a TCP connection. The kernel cuts the rest of the option off, or wants room for all of it.
+/// Returns the state of a TCP connection.
+///
+/// The kernel truncates the rest of the option, or requires room for all of it.
 fn state_of(descriptor: Descriptor) -> Option<u8> {
     let mut info = [0_u8; 512];
     let read =
@@ -347,8 +354,8 @@ fn state_of(descriptor: Descriptor) -> Option<u8> {
     read.is_ok_and(|len| len > 0).then_some(info[0])
 }
 
-/// A terminal is a device, and can be watched all the same.
+/// Returns whether a device is a terminal. Terminals can be watched.
 fn is_terminal(descriptor: Descriptor) -> bool {
-    // SAFETY: isatty(3) demands nothing of memory.
+    // SAFETY: isatty(3) has no memory requirements.
     unsafe { libc::isatty(descriptor) == 1 }
 }

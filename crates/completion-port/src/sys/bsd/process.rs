@@ -1,8 +1,9 @@
-//! Tells a forked child from its parent, and keeps what belongs to one process.
+//! Distinguishes a forked child from its parent, and owns the state of one process.
 //!
-//! The C library calls a handler in each forked child, before anything else runs there (pthread_atfork(3)). It takes
-//! away the pointer to what the process has, its table of descriptors, and counts up a mark. The child makes a table
-//! of its own, since the parent's names the parent's ports and may have been locked when it was copied.
+//! The C library calls a handler in each forked child before any other code runs there
+//! (pthread_atfork(3)). The handler clears the pointer to the process's table of descriptors and
+//! increments a mark. The child makes its own table, since the parent's names the parent's ports
+//! and may have been locked when it was copied.
 
 use std::ptr;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -11,13 +12,13 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize};
 use crate::backend::host::Origin;
 use crate::state::table::Descriptors;
 
-/// Of the running process; null until it makes a port. Never freed.
+/// The table of the running process; null until it makes a port. Never freed.
 static TABLE: AtomicPtr<Descriptors> = AtomicPtr::new(ptr::null_mut());
 
-/// Another number in each forked child.
+/// A number that differs in each forked child.
 static MARK: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether the handler is known to the C library.
+/// Whether the handler was registered with the C library.
 static IS_NOTED: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn in_child() {
@@ -25,7 +26,7 @@ extern "C" fn in_child() {
     MARK.fetch_add(1, Relaxed);
 }
 
-/// A process, as it was when a port was made.
+/// The process that made a port.
 #[derive(Clone, Copy)]
 pub(super) struct Process {
     descriptors: &'static Descriptors,
@@ -33,13 +34,13 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// This process.
+    /// Returns this process.
     pub(super) fn current() -> Self {
-        // Two threads may do this at once, which does no harm. A lock would: it might be held when another thread
-        // forks.
+        // Two threads may register the handler at the same time, which is harmless. A lock might be
+        // held when another thread forks.
         if !IS_NOTED.load(Acquire) {
-            // SAFETY: pthread_atfork(3) demands that the handlers do only what is allowed in a child of a process
-            // with several threads.
+            // SAFETY: pthread_atfork(3) requires that the handlers do only what is allowed in a
+            // child of a process with several threads.
             // - `in_child` changes two atomic variables.
             unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
             IS_NOTED.store(true, Release);
@@ -50,31 +51,31 @@ impl Process {
             match TABLE.compare_exchange(ptr::null_mut(), made, AcqRel, Acquire) {
                 Ok(_) => table = made,
                 Err(other) => {
-                    // SAFETY: `from_raw` demands a pointer of `into_raw` that nothing else uses.
-                    // - it was made just now, and not published.
+                    // SAFETY: `from_raw` requires a pointer from `into_raw` that nothing else uses.
+                    // - it was made above and not published.
                     drop(unsafe { Box::from_raw(made) });
                     table = other;
                 }
             }
         }
-        // SAFETY: a shared reference demands a valid object that nothing changes.
-        // - what was published here was made by `into_raw` in this process; it is never freed and only changed through
-        //   its locks.
+        // SAFETY: a shared reference requires a valid object that nothing changes.
+        // - `into_raw` made the published object in this process; it is never freed and only
+        //   changed through its locks.
         let descriptors = unsafe { &*table };
         Self { descriptors, mark: MARK.load(Relaxed) }
     }
 
-    /// Whether this is the running process, and not a parent of it.
+    /// Returns whether this is the running process and not a parent of it.
     pub(super) fn is_current(self) -> bool {
         MARK.load(Relaxed) == self.mark
     }
 
-    /// The same as a value that the engine can look at.
+    /// Returns the identity in a form that the engine can check.
     pub(super) fn origin(self) -> Origin {
         Origin::Marked(&MARK, self.mark)
     }
 
-    /// Which port of the process has which descriptor.
+    /// Returns the table of which port of the process has which descriptor.
     pub(super) fn descriptors(self) -> &'static Descriptors {
         self.descriptors
     }

@@ -1,20 +1,21 @@
-//! Which threads of the process sleep, where the system tells of all of them at once and not of one.
+//! Caches which threads of the process sleep, on systems that report all threads at once.
 //!
-//! To be told costs the more the more threads there are. So it is asked once in a millisecond, and for as long as one
-//! look at several threads takes the answer is good for all of them.
+//! The report's cost grows with the number of threads. The system is queried at most once in a
+//! millisecond, and one result serves all threads that are checked in one pass.
 
 use std::time::{Duration, Instant};
 
-/// No longer than between two looks at the same thread, so that an answer is never older than the look before.
+/// How long a result is used. Not longer than the time between two checks of one thread, so a
+/// result is never older than the previous check.
 const FRESH: Duration = Duration::from_micros(50);
 
-/// The system is not asked again sooner.
+/// The shortest time between two queries of the system.
 const REST: Duration = Duration::from_millis(1);
 
-/// What the system has told last.
+/// The last result of the system.
 pub(in crate::sys) struct SystemSleepers {
     told: Option<Instant>,
-    /// Each thread by its number, and whether it sleeps.
+    /// The number of each thread, and whether it sleeps.
     threads: Vec<(u64, bool)>,
 }
 
@@ -23,10 +24,13 @@ impl SystemSleepers {
         Self { told: None, threads: Vec::new() }
     }
 
-    /// Whether a thread sleeps, or has ended. `ask` puts all threads into an empty list; it is false if the system
-    /// does not tell, and then nothing is known.
+    /// Returns whether a thread sleeps or has ended.
     ///
-    /// A thread of which nothing can be known so soon is said to run: it is looked at again.
+    /// `ask` fills an empty list with all threads. If it returns false, the system does not report
+    /// them and the result is `None`.
+    ///
+    /// While the last result is too old to use and too new to be replaced, the thread counts as
+    /// running. It is checked again later.
     pub(in crate::sys) fn asleep(
         &mut self,
         thread: u64,
@@ -70,7 +74,7 @@ mod tests {
         };
         assert_eq!(look(1, 0, true), Some(true));
         assert_eq!(look(2, 20, false), Some(false));
-        // The answer is too old to be believed, and too new to be asked for again.
+        // The result is too old to use and too new to be replaced.
         assert_eq!(look(1, 75, false), Some(false));
         assert_eq!(look(1, 999, true), Some(false));
         assert_eq!(look(1, 1000, true), Some(true));
@@ -83,7 +87,7 @@ mod tests {
         let mut sleepers = SystemSleepers::new();
         let begin = Instant::now();
         assert_eq!(sleepers.asleep(1, begin, |_| false), None);
-        // It is asked again at once, since nothing was told.
+        // The system is queried again immediately, since it reported nothing.
         let told = |threads: &mut Vec<_>| {
             threads.push((2, false));
             true

@@ -1,6 +1,8 @@
-//! Whether a thread sleeps, from the scheduler's own records: a ring of perf_event_open(2) that gets
-//! one record whenever the thread is switched in or out, mapped read-only, so that the newest record
-//! is always there and reading it costs no call.
+//! Detects sleeping threads from the scheduler's own records.
+//!
+//! perf_event_open(2) makes a ring that gets a record whenever the thread is switched in or out. It
+//! is mapped read-only, so the newest record is always in memory and reading it takes no system
+//! call.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -12,7 +14,8 @@ use super::process::Process;
 use crate::state::facts::Presence;
 use crate::state::moment::Moment;
 
-/// `struct perf_event_attr` of linux/perf_event.h, as of Linux 4.8; a kernel takes any size it knows.
+/// `struct perf_event_attr` of linux/perf_event.h, as of Linux 4.8. Kernels accept every known
+/// size.
 #[repr(C)]
 #[derive(Default)]
 struct PerfEventAttributes {
@@ -51,32 +54,34 @@ const RECORD_SWITCH: u64 = 14;
 const SWITCH_OUT: u64 = 1 << 13;
 const SWITCH_OUT_PREEMPTED: u64 = 1 << 14;
 
-/// Where `data_head` stands in the first page.
+/// The offset of `data_head` in the first page.
 const HEAD: usize = 1024;
-/// A record: a header of eight bytes and the time.
+/// The size of a record: a header of eight bytes and the time.
 const RECORD: u64 = 16;
 
-/// The records of one thread.
+/// The switch records of one thread.
 pub(super) struct Switches {
-    /// One page that says how much was written, and one page of records.
+    /// One page with the number of bytes written, and one page of records.
     pages: NonNull<AtomicU64>,
     page: usize,
     process: Process,
 }
 
-// SAFETY: `Send` demands that the value may be used and dropped on another thread.
+// SAFETY: `Send` requires that the value may be used and dropped on another thread.
 // - the mapping belongs to the process, and munmap(2) may be called on any thread.
 unsafe impl Send for Switches {}
-// SAFETY: `Sync` demands that shared use from several threads is sound.
-// - the mapping is only read, as atomics; the kernel is the one that writes.
+// SAFETY: `Sync` requires that shared use from several threads is sound.
+// - the mapping is only read, as atomics; only the kernel writes to it.
 unsafe impl Sync for Switches {}
 
 fn page_size() -> usize {
-    // SAFETY: sysconf(3) demands nothing.
+    // SAFETY: sysconf(3) has no requirements.
     usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }
 
-/// Whether this kernel tells preempted threads from sleeping ones: Linux 4.17 or later.
+/// Returns whether this kernel distinguishes preempted threads from sleeping ones.
+///
+/// Linux does so from 4.17 on.
 fn tells_preemption() -> bool {
     let mut name = std::mem::MaybeUninit::<libc::utsname>::uninit();
     // SAFETY: uname(2) writes one structure at the pointer.
@@ -84,8 +89,8 @@ fn tells_preemption() -> bool {
     if unsafe { libc::uname(name.as_mut_ptr()) } != 0 {
         return false;
     }
-    // SAFETY: `assume_init` demands a value.
-    // - the call has succeeded, and so written it.
+    // SAFETY: `assume_init` requires an initialized value.
+    // - the call succeeded, so it has written the value.
     let name = unsafe { name.assume_init() };
     let mut numbers = name.release.split(|letter| !letter.to_ne_bytes()[0].is_ascii_digit());
     let mut number = || {
@@ -96,11 +101,13 @@ fn tells_preemption() -> bool {
     (number(), number()) >= (4, 17)
 }
 
-/// Whether this process may record its own threads' switches. The system's code if not.
+/// Checks whether this process may record its threads' switches.
+///
+/// Otherwise returns the system's code.
 pub(super) fn is_allowed(process: Process) -> Result<(), Option<i32>> {
-    /// What the first try has found: nothing yet, that switches may be recorded, or otherwise the
-    /// system's code (0 if there was none) added to that. There is no lock: a child may be forked
-    /// while another thread tries. The child tries anew.
+    /// The result of the first attempt: unknown, allowed, or `REFUSED` plus the system's code (0 if
+    /// there was none). A lock would not do: a child may be forked while another thread makes the
+    /// attempt. The child then makes its own.
     static FOUND: AtomicU32 = AtomicU32::new(UNKNOWN);
     const UNKNOWN: u32 = 0;
     const ALLOWED: u32 = 1;
@@ -120,10 +127,10 @@ pub(super) fn is_allowed(process: Process) -> Result<(), Option<i32>> {
 }
 
 impl Switches {
-    /// Records the switches of thread `thread` of this process (0: the calling one) from now on.
+    /// Starts recording the switches of thread `thread` of this process (0: the calling thread).
     pub(super) fn of(thread: libc::c_long, process: Process) -> io::Result<Self> {
-        // The flags are a bit field, laid out as the compiler does on these machines. A forked child, which
-        // has not got the mapping, must know that it is one.
+        // The flags are a bit field with the layout that compilers use on little-endian machines. A
+        // forked child does not have the mapping, so it must be able to notice the fork.
         if cfg!(target_endian = "big") || !tells_preemption() || !process.notices_forks() {
             return Err(io::ErrorKind::Unsupported.into());
         }
@@ -136,8 +143,9 @@ impl Switches {
             clock: libc::CLOCK_MONOTONIC,
             ..PerfEventAttributes::default()
         };
-        // SAFETY: perf_event_open(2) reads one `perf_event_attr` of the size it names at the pointer.
-        // - valid for reads: `attributes` lives until the call returns, and `size` is its own.
+        // SAFETY: perf_event_open(2) reads one `perf_event_attr`, of the size that it names, at the
+        // pointer.
+        // - valid for reads: `attributes` lives until the call returns, and `size` is its own size.
         let event = unsafe {
             libc::syscall(
                 libc::SYS_perf_event_open,
@@ -152,13 +160,15 @@ impl Switches {
         if event < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: `from_raw_fd` demands an open descriptor that nothing else owns.
-        // - the system call returned it just now.
+        // SAFETY: `from_raw_fd` requires an open descriptor that nothing else owns.
+        // - the system call has just returned it.
         let event = unsafe { OwnedFd::from_raw_fd(event) };
         let page = page_size();
-        // Read-only: the kernel overwrites the oldest records.
-        // SAFETY: mmap(2) demands a valid combination of arguments, and replaces no mapping unless told.
-        // - one page and a power of two of them, shared, as a perf event demands; no address is given.
+        // Read-only, so the kernel overwrites the oldest records.
+        // SAFETY: mmap(2) requires a valid combination of arguments, and replaces no mapping unless
+        // asked to.
+        // - one page and a power of two of pages, shared, as a perf event requires; no address is
+        //   passed.
         let pages = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -172,26 +182,26 @@ impl Switches {
         if pages == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        // The mapping keeps the event going; its descriptor is closed here.
+        // The mapping keeps the event active, so its descriptor can be closed here.
         let pages = NonNull::new(pages.cast()).ok_or(io::ErrorKind::Other)?;
         Ok(Self { pages, page, process })
     }
 
     fn word(&self, offset: usize) -> &AtomicU64 {
         debug_assert!(offset + 8 <= 2 * self.page && offset.is_multiple_of(8));
-        // SAFETY: `byte_add` demands an offset within the mapping.
+        // SAFETY: `byte_add` requires an offset within the mapping.
         // - the callers stay below two pages.
         let place = unsafe { self.pages.byte_add(offset) };
-        // SAFETY: a shared reference demands memory that is valid, aligned, initialised and only
+        // SAFETY: a shared reference requires memory that is valid, aligned, initialized and only
         // changed as its type allows.
-        // - valid and initialised: mapped and zeroed by the kernel, until `self` is dropped; the
-        //   mapping is not there in a forked child, where `newest` is not called;
-        // - aligned: the offset is a multiple of eight, the mapping of a page;
-        // - only the kernel writes, as another processor would; here it is only read.
+        // - valid and initialized: the kernel mapped and zeroed it, until `self` is dropped; a
+        //   forked child does not have the mapping, but `newest` does not read it there;
+        // - aligned: the offset is a multiple of eight, and the mapping starts at a page;
+        // - only the kernel writes, as another processor would; this process only reads.
         unsafe { place.as_ref() }
     }
 
-    /// What the newest record says; `None` if there is none yet.
+    /// Returns the thread's presence by its newest record, or `None` if there is none yet.
     pub(super) fn newest(&self) -> Option<Presence> {
         if !self.process.is_current() {
             return None;
@@ -200,11 +210,11 @@ impl Switches {
     }
 }
 
-/// What the newest record says of a mapping of two pages, of which `word` loads one word; `None` if there is no record.
+/// Reads the newest record of a mapping of two pages; `word` loads one word. `None`: no record.
 #[inline]
 fn newest_of(page: usize, word: impl Fn(usize, Ordering) -> u64) -> Option<Presence> {
     let mut written = word(HEAD, Acquire);
-    // The record might be overwritten while it is read, but not so often.
+    // The record may be overwritten while it is read, but not this often.
     for _ in 0..4 {
         if written < RECORD {
             return None;
@@ -230,16 +240,16 @@ fn newest_of(page: usize, word: impl Fn(usize, Ordering) -> u64) -> Option<Prese
             Presence::Awake
         });
     }
-    // Switched in and out all the time.
+    // The thread is being switched in and out continuously.
     Some(Presence::Awake)
 }
 
 impl Drop for Switches {
     fn drop(&mut self) {
-        // A child does not inherit the mapping, and may have another one there.
+        // A forked child does not inherit the mapping, and may have another one at this address.
         if self.process.is_current() {
-            // SAFETY: munmap(2) demands that nothing uses the range any more.
-            // - it was mapped by `of`, and only references that borrow `self` lead there.
+            // SAFETY: munmap(2) requires that nothing uses the range any more.
+            // - `of` mapped it, and only references that borrow `self` point there.
             unsafe { libc::munmap(self.pages.as_ptr().cast(), 2 * self.page) };
         }
     }
@@ -267,8 +277,9 @@ mod tests {
 
     const SOON: Duration = Duration::from_secs(10);
 
-    /// One test at a time, since mappings and descriptors are counted; `None` if the machine has no
-    /// records.
+    /// Runs one test at a time, since the tests count mappings and descriptors.
+    ///
+    /// Returns `None` if the machine has no records.
     fn alone(name: &str) -> Option<MutexGuard<'static, ()>> {
         static ALONE: Mutex<()> = Mutex::new(());
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -283,7 +294,7 @@ mod tests {
         Switches::of(libc::c_long::from(thread.get()), Process::current()).unwrap()
     }
 
-    /// The clock of the records.
+    /// Returns the time by the clock of the records.
     fn now() -> Moment {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: clock_gettime(2) writes one structure at the pointer.
@@ -303,7 +314,7 @@ mod tests {
         }
     }
 
-    /// Runs without a call until `over`.
+    /// Runs without a system call until `over`.
     fn spin(over: &AtomicBool) {
         let begun = Instant::now();
         while !over.load(SeqCst) {
@@ -319,7 +330,7 @@ mod tests {
         }
     }
 
-    /// Ends what spins when a test is over, also if it has failed.
+    /// Ends the spinning threads at the end of a test, even if it failed.
     struct Over<'a>(&'a AtomicBool);
 
     impl Drop for Over<'_> {
@@ -352,7 +363,7 @@ mod tests {
                 eventually("it sleeps at the obstacle", || worker.sleeps());
                 let since = asleep_since(&switches).unwrap();
                 assert!(before <= since && since <= now(), "{before:?} {since:?}");
-                // It is the same sleep, however often one looks.
+                // Further reads show the same sleep.
                 assert_eq!(asleep_since(&switches), Some(since));
                 obstacle.clear();
                 eventually("it is awake", || switches.newest() == Some(Presence::Awake));
@@ -360,8 +371,8 @@ mod tests {
         }
     }
 
-    /// The kernel goes once round the page, from a record of a sleep to one of a thread that runs, and writes over the
-    /// first one between the loads of its two words.
+    /// The kernel fills the page once, from a record of a sleep to one of a running thread. It
+    /// overwrites the first record between the loads of its two words.
     #[test]
     fn a_record_that_is_written_over_while_it_is_read_is_read_again() {
         let page = 4096;
@@ -400,8 +411,8 @@ mod tests {
             let _over = Over(&over);
             let switches = records_of(heard.recv_timeout(SOON).unwrap());
             obstacle.clear();
-            // It may have passed the obstacle before it was observed, and then is switched for want
-            // of a processor only.
+            // It may have passed the obstacle before it was observed. It is then switched out only
+            // because no processor is free.
             let begun = Instant::now();
             while begun.elapsed() < Duration::from_millis(50) {
                 if asleep_since(&switches).is_some() {
@@ -433,7 +444,7 @@ mod tests {
             let naps = workers.map(ThreadNumber::sleeps_begun);
             eventually("both are preempted", || {
                 for (which, switches) in switches.iter().enumerate() {
-                    // A page that is missing can make the worker sleep for a moment.
+                    // A page fault can make the worker sleep briefly.
                     let is_asleep = asleep_since(switches).is_some();
                     assert!(!is_asleep || workers[which].sleeps_begun() > naps[which]);
                 }
@@ -447,13 +458,14 @@ mod tests {
         });
     }
 
-    /// How many records there were.
+    /// Returns the number of records so far.
     fn written(switches: &Switches) -> u64 {
         switches.word(HEAD).load(SeqCst) / super::RECORD
     }
 
-    /// The calling thread sleeps again and again until it has so many records. Now and then it does not
-    /// sleep: on a busy machine its time may be over before it gets there.
+    /// Sleeps again and again until the calling thread has `records` records.
+    ///
+    /// Sometimes it does not sleep: on a busy machine the timeout may have passed before it could.
     fn sleep_until_written(switches: &Switches, records: u64) {
         let (_keep, never) = mpsc::channel::<()>();
         eventually("its sleep is recorded", || {
@@ -465,7 +477,7 @@ mod tests {
     #[test]
     fn nothing_is_known_before_the_first_switch() {
         let Some(_alone) = alone("nothing_is_known_before_the_first_switch") else { return };
-        // Now and then a switch comes in between.
+        // Occasionally a switch happens in between.
         let unknown = (0..1000).any(|_| {
             let switches = records_of(ThreadNumber::current());
             let newest = switches.newest();
@@ -478,7 +490,7 @@ mod tests {
         assert_eq!(switches.newest(), Some(Presence::Awake), "who looks is awake");
     }
 
-    /// Descriptors of perf events that this process has.
+    /// Returns the descriptors of perf events that this process has.
     fn events() -> Vec<RawFd> {
         let named = testkit::descriptors::open();
         let events = named.iter().filter(|(_, name)| name.contains("perf_event"));
@@ -509,7 +521,7 @@ mod tests {
             scope.spawn(|| {
                 let (asked, answer) = (asked, answer);
                 say.send(ThreadNumber::current()).unwrap();
-                // Sleeps for each question.
+                // Sleeps before each request.
                 while asked.recv() == Ok(true) {
                     answer.send(()).unwrap();
                 }
@@ -535,7 +547,7 @@ mod tests {
             }
             let before = now();
             ask.send(false).unwrap();
-            // More than two rings full: the place of the newest one was used before.
+            // More than two full rings: the place of the newest record was used before.
             eventually("it sleeps at the obstacle", || {
                 worker.sleeps() && asleep_since(&switches).is_some_and(|since| since >= before)
             });
@@ -564,14 +576,14 @@ mod tests {
         let switches = records_of(ThreadNumber::current());
         sleep_until_written(&switches, 2);
         assert_eq!(switches.newest(), Some(Presence::Awake));
-        // SAFETY: fork(2) demands that the child of a process with several threads calls only what is
-        // async-signal-safe.
-        // - it reads memory, and exits.
+        // SAFETY: fork(2) requires that the child of a process with several threads makes only
+        // async-signal-safe calls.
+        // - it reads memory and exits.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let code = i32::from(switches.newest().is_some());
             drop(switches);
-            // SAFETY: _exit(2) demands nothing.
+            // SAFETY: _exit(2) has no requirements.
             unsafe { libc::_exit(code) };
         }
         assert!(child > 0);
@@ -582,7 +594,7 @@ mod tests {
         assert_eq!(ended, child);
         assert!(libc::WIFEXITED(status), "the child died of a signal");
         assert_eq!(libc::WEXITSTATUS(status), 0, "the child knew something");
-        // The parent's go on.
+        // The parent's records continue.
         assert_eq!(switches.newest(), Some(Presence::Awake));
     }
 }

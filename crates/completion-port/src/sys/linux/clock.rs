@@ -1,4 +1,4 @@
-//! The clock of every deadline, and the clocks that show how long threads have run.
+//! The clock for all deadlines, and the clocks of the threads' processor time.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -6,22 +6,23 @@ use std::time::{Duration, Instant};
 use crate::state::moment::Moment;
 use crate::sys::unix::once::Once;
 
-/// The time that the clock shows.
+/// Returns the current time of the clock.
 pub(super) fn now() -> Moment {
     // This clock always exists.
     read(libc::CLOCK_MONOTONIC).unwrap_or(Moment::ZERO)
 }
 
 thread_local! {
-    /// The last instant that the thread has asked for, and the moment.
+    /// The last instant that the thread converted, and its moment.
     static LAST: Cell<Option<(Instant, Moment)>> = const { Cell::new(None) };
 }
 
-/// The time that the clock shows at this instant; never less. Without reading it: an [`Instant`] is of the same clock,
-/// so it is enough to know once how far the two are apart.
+/// Converts an instant to the clock's time, rounding up.
 ///
-/// A program that moves the deadlines of a batch gives the same instant for all of them, as a rule: so each thread keeps
-/// the last one, since the arithmetic takes longer than all else that a move does.
+/// It reads no clock: an [`Instant`] comes from the same clock, so their offset is measured once.
+///
+/// A program that moves the deadlines of a batch usually passes the same instant for all of them.
+/// Each thread therefore keeps the last one: the conversion takes longer than the rest of a move.
 #[inline]
 pub(super) fn moment_of(instant: Instant) -> Moment {
     match LAST.get() {
@@ -34,7 +35,7 @@ pub(super) fn moment_of(instant: Instant) -> Moment {
 #[inline(never)]
 fn compute(instant: Instant) -> Moment {
     static ANCHOR: Once<(Instant, Moment)> = Once::new();
-    // The instant is the earlier one of the two, so that what is computed from them is none too early.
+    // The instant is taken first, so the computed moments are not too early.
     let (earlier, moment) = ANCHOR.get_or_init(|| (Instant::now(), now()));
     let ahead = instant.saturating_duration_since(earlier);
     let moment = moment.checked_add(ahead).unwrap_or(Moment::NEVER);
@@ -42,11 +43,11 @@ fn compute(instant: Instant) -> Moment {
     moment
 }
 
-/// How long processors have run a thread of this process so far; `None` if it has ended.
+/// Returns the processor time of a thread of this process, or `None` if it has ended.
 pub(super) fn processor_time(thread: libc::c_long) -> Option<Duration> {
-    // The kernel's number for the clock of a thread: the complement of the thread's number, and
-    // which of its clocks is meant. The C library makes the same number, but only of a
-    // `pthread_t`, which must not be one of a thread that has ended.
+    // The kernel's number for the clock of a thread: the complement of the thread id, and which of
+    // its clocks. The C library computes the same number, but only from a `pthread_t`, which must
+    // not belong to a thread that has ended.
     const OF_A_THREAD: libc::clockid_t = 4;
     const SCHEDULED: libc::clockid_t = 2;
     let thread = libc::clockid_t::try_from(thread).ok()?;
@@ -79,7 +80,7 @@ mod tests {
             let after = now();
             let moment = moment_of(instant);
             assert!(moment >= before);
-            // By how much the anchor's two readings are apart.
+            // The most by which the anchor's two readings may differ.
             assert!(moment <= after + Duration::from_millis(100), "{moment:?} {after:?}");
         }
         let long_ago = Instant::now().checked_sub(Duration::from_secs(60));

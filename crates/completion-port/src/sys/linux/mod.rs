@@ -17,11 +17,13 @@ mod process;
 pub(in crate::sys) mod tests;
 mod thread;
 
-/// The back end, for what it has in common with those of other systems.
+/// The back end, under the name that the tests of all systems use.
 pub(in crate::sys) use epoll::Epoll as System;
 
-/// The best back end of this system. If `is_one_shot`, one that arms a descriptor for one edge at a time. `files`:
-/// how operations on files are done.
+/// Makes the best back end of this system.
+///
+/// If `is_one_shot`, it arms a descriptor for one edge at a time. `files` selects how it performs
+/// file operations.
 pub(crate) fn native(
     is_one_shot: bool,
     files: FileEngine,

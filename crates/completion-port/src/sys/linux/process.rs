@@ -1,9 +1,9 @@
-//! Tells a forked child from its parent, and keeps what belongs to one process.
+//! Distinguishes a forked child from its parent, and owns the state of one process.
 //!
-//! A page of memory that the kernel wipes in a forked child (`MADV_WIPEONFORK` of madvise(2)) points
-//! to what the process has: its table of descriptors. In a child the page is empty until the child
-//! makes a port of its own, and then points to a table of the child's own, since the parent's names
-//! the parent's ports and may have been locked when it was copied.
+//! A page that the kernel wipes in a forked child (`MADV_WIPEONFORK` of madvise(2)) points to the
+//! process's table of descriptors. In a child the page is empty until the child makes a port, and
+//! then points to the child's own table. The parent's table names the parent's ports, and may have
+//! been locked when it was copied.
 
 use std::ptr;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -12,53 +12,54 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize};
 use crate::backend::host::Origin;
 use crate::state::table::Descriptors;
 
-/// What belongs to one process. Made once in a process, and never freed.
+/// The state of one process. Made once per process and never freed.
 struct Belongings {
     descriptors: Descriptors,
 }
 
-/// The last ones made: a second pointer to them, for leak detectors, which do not look into the
-/// page. No code reads it; it need only be there.
+/// A second pointer to the newest state, for leak detectors, which do not scan the page. No code
+/// reads it.
 #[used]
 static NEWEST: AtomicPtr<Belongings> = AtomicPtr::new(ptr::null_mut());
 
-/// What tells processes apart. All zeros: a process that has not made a port yet.
+/// Identifies a process. All zeros until the process makes a port.
 struct ProcessIdentity {
     belongings: AtomicPtr<Belongings>,
-    /// A number that differs in each process: the address of its belongings. A child has a copy of
-    /// its parent's belongings, so that its own lie elsewhere.
+    /// A number that differs between processes: the address of its `Belongings`. A child has a copy
+    /// of its parent's, so its own lie at another address.
     mark: AtomicUsize,
 }
 
-/// Where the place lies: a page that is wiped on fork; null until it is made.
+/// The page that is wiped on fork, or null until it is made.
 static PAGE: AtomicPtr<ProcessIdentity> = AtomicPtr::new(ptr::null_mut());
 
-/// The place if the kernel is too old to wipe a page (before 4.14). A fork is not noticed then.
+/// Used if the kernel is too old to wipe a page (before 4.14). Forks are not noticed then.
 static FALLBACK: ProcessIdentity =
     ProcessIdentity { belongings: AtomicPtr::new(ptr::null_mut()), mark: AtomicUsize::new(0) };
 
 const SIZE: usize = 4096;
 
-/// A process, as it was when a port was made.
+/// The process that made a port.
 #[derive(Clone, Copy)]
 pub(super) struct Process {
     belongings: &'static Belongings,
-    /// Where the mark of the running process stands.
+    /// Holds the mark of the running process.
     place: &'static ProcessIdentity,
 }
 
 fn map_page() -> Option<*mut ProcessIdentity> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: mmap(2) demands a valid combination of arguments, and replaces no mapping unless told.
-    // - a private, anonymous mapping needs no descriptor, and no address is given.
+    // SAFETY: mmap(2) requires a valid combination of arguments, and replaces no mapping unless
+    // asked to.
+    // - a private anonymous mapping needs no descriptor, and no address is passed.
     let page = unsafe {
         libc::mmap(ptr::null_mut(), SIZE, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
     };
     if page == libc::MAP_FAILED {
         return None;
     }
-    // SAFETY: madvise(2) demands a range of whole pages that is mapped.
-    // - it is the one mapped just now; the kernel rounds the length up to whole pages.
+    // SAFETY: madvise(2) requires a mapped range of whole pages.
+    // - it is the range mapped above; the kernel rounds the length up to whole pages.
     let advised = unsafe { libc::madvise(page, SIZE, libc::MADV_WIPEONFORK) };
     if advised != 0 {
         unmap(page);
@@ -68,16 +69,17 @@ fn map_page() -> Option<*mut ProcessIdentity> {
 }
 
 fn unmap(page: *mut libc::c_void) {
-    // SAFETY: munmap(2) demands that nothing uses the range any more.
-    // - the caller mapped it just now, and has handed it to nothing else.
+    // SAFETY: munmap(2) requires that nothing uses the range any more.
+    // - the caller has just mapped it and passed it to nothing else.
     unsafe { libc::munmap(page, SIZE) };
 }
 
-/// The place of this process. Takes no lock: another thread of the parent might have held it when
-/// this process was forked.
+/// Returns the identity of this process.
+///
+/// It takes no lock: another thread of the parent might have held it at the fork.
 fn place() -> &'static ProcessIdentity {
     if !FALLBACK.belongings.load(Acquire).is_null() {
-        // Once the fallback has been used, every port uses it: there is one table.
+        // Once the fallback has been used, every port uses it, so there is one table.
         return &FALLBACK;
     }
     let mut page = PAGE.load(Acquire);
@@ -91,17 +93,17 @@ fn place() -> &'static ProcessIdentity {
             }
         }
     }
-    // SAFETY: a shared reference demands memory that is valid, initialised and only changed as its
+    // SAFETY: a shared reference requires memory that is valid, initialized and only changed as its
     // type allows.
-    // - valid and initialised: the mapping is zeroed, which is a null pointer and a zero, begins where
-    //   any type may, is longer than a `ProcessIdentity`, and is never unmapped;
-    // - it is touched only by atomic operations; the kernel wipes it only in a process that has no other
+    // - valid and initialized: the mapping is zeroed, which is a null pointer and a zero. It starts
+    //   at a page, which suits any type, is longer than a `ProcessIdentity`, and is never unmapped;
+    // - only atomic operations access it; the kernel wipes it only in a process that has no other
     //   thread yet.
     unsafe { &*page }
 }
 
 impl Process {
-    /// This process.
+    /// Returns this process.
     pub(super) fn current() -> Self {
         let place = place();
         let mut belongings = place.belongings.load(Acquire);
@@ -113,8 +115,8 @@ impl Process {
                     belongings = made;
                 }
                 Err(other) => {
-                    // SAFETY: `from_raw` demands a pointer of `into_raw` that nothing else uses.
-                    // - it was made just now, and not published.
+                    // SAFETY: `from_raw` requires a pointer from `into_raw` that nothing else uses.
+                    // - it was made above and not published.
                     drop(unsafe { Box::from_raw(made) });
                     belongings = other;
                 }
@@ -122,31 +124,32 @@ impl Process {
         }
         // Every thread stores the same value.
         place.mark.store(belongings.addr(), Relaxed);
-        // SAFETY: a shared reference demands a valid object that nothing changes.
-        // - what was published here was made by `into_raw` in this process or in a parent, whose
-        //   memory this one has a copy of; it is never freed and only changed through its locks.
+        // SAFETY: a shared reference requires a valid object that nothing changes.
+        // - `into_raw` made the published object, in this process or in a parent whose memory this
+        //   one has a copy of; it is never freed and only changed through its locks.
         let belongings = unsafe { &*belongings };
         Self { belongings, place }
     }
 
-    /// Whether this is the running process, and not a parent of it. Always true where the kernel
-    /// wipes no pages.
+    /// Returns whether this is the running process and not a parent of it.
+    ///
+    /// Always true if the kernel cannot wipe pages.
     #[inline]
     pub(super) fn is_current(self) -> bool {
         ptr::eq(self.place.belongings.load(Acquire), self.belongings)
     }
 
-    /// The same as a value that the engine can look at.
+    /// Returns the identity in a form that the engine can check.
     pub(super) fn origin(self) -> Origin {
         Origin::Marked(&self.place.mark, ptr::from_ref(self.belongings).addr())
     }
 
-    /// Whether a fork would be noticed.
+    /// Returns whether a fork would be noticed.
     pub(super) fn notices_forks(self) -> bool {
         !ptr::eq(self.place, &raw const FALLBACK)
     }
 
-    /// Which port of the process has which descriptor.
+    /// Returns the table of which port of the process has which descriptor.
     pub(super) fn descriptors(self) -> &'static Descriptors {
         &self.belongings.descriptors
     }
@@ -167,14 +170,14 @@ mod tests {
 
     #[test]
     fn where_forks_are_not_noticed_there_are_no_records_of_switches() {
-        // A forked child would read from a mapping that it has not got.
+        // A forked child would read from a mapping that it does not have.
         let process = Process { place: &FALLBACK, ..Process::current() };
         assert!(!process.notices_forks());
         let refused = Switches::of(0, process).map(drop).map_err(|error| error.kind());
         assert_eq!(refused, Err(ErrorKind::Unsupported));
     }
 
-    /// A port whose set has whatever it is asked about.
+    /// A port whose set has every descriptor.
     struct Port;
 
     impl Holder for Port {
@@ -199,7 +202,7 @@ mod tests {
         table.claim(NUMBER, port, name, attach, || Ok(()), || {}).is_ok()
     }
 
-    /// While a thread asks or tells the kernel about a number, by `ask`, no other thread attaches it.
+    /// Asserts that no other thread attaches a number while `ask` makes a system call about it.
     #[track_caller]
     fn assert_alone(ask: impl FnOnce(&Descriptors, u64, &dyn Fn())) {
         let holder: Arc<dyn Holder> = Arc::new(Port);
@@ -216,7 +219,7 @@ mod tests {
             });
             ask(table, port, &|| {
                 asks.send(()).unwrap();
-                // Time enough for a thread that does not have to wait.
+                // Ample time for a thread that need not wait.
                 let attached = attached.recv_timeout(Duration::from_millis(20));
                 assert_eq!(attached, Err(RecvTimeoutError::Timeout));
             });

@@ -1,4 +1,4 @@
-//! The system for the cases of `sys::cases`, and what its sockets alone do.
+//! The system under the shared cases, and tests of its own sockets.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -48,19 +48,19 @@ fn descriptor(socket: &OwnedSource) -> BorrowedFd<'_> {
     }
 }
 
-/// The same descriptor in a type that has what the test needs.
+/// Returns the descriptor in a type that has the methods the test needs.
 fn duplicate<T: From<OwnedFd>>(socket: &OwnedSource) -> T {
     descriptor(socket).try_clone_to_owned().unwrap().into()
 }
 
 fn set_backlog(listener: &impl AsFd, backlog: usize) {
     let backlog = i32::try_from(backlog).unwrap();
-    // SAFETY: listen(2) demands nothing of memory.
+    // SAFETY: listen(2) has no memory requirements.
     let done = unsafe { libc::listen(listener.as_fd().as_raw_fd(), backlog) };
     assert_eq!(done, 0);
 }
 
-/// A name of a socket that no other one has, and that leaves no file behind.
+/// Returns a unique socket name that leaves no file.
 fn abstract_name() -> LocalAddr {
     static LAST: AtomicU32 = AtomicU32::new(0);
     let name = format!("completion-port.seam.{}.{}", std::process::id(), LAST.fetch_add(1, SeqCst));
@@ -88,7 +88,7 @@ impl cases::World for Native {
         owned(listener)
     }
     fn unix_pair(&self) -> (OwnedSource, OwnedSource) {
-        // They could block: an attempt must not.
+        // They are blocking sockets, but an attempt must not block.
         let (first, second) = UnixStream::pair().unwrap();
         (owned(first), owned(second))
     }
@@ -100,10 +100,10 @@ impl cases::World for Native {
         (owned(first), owned(second))
     }
     fn event(&self) -> OwnedSource {
-        // SAFETY: eventfd(2) demands nothing of memory.
+        // SAFETY: eventfd(2) has no memory requirements.
         let event = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
         assert!(event >= 0);
-        // SAFETY: `from_raw_fd` demands an open descriptor that nothing else owns.
+        // SAFETY: `from_raw_fd` requires an open descriptor that nothing else owns.
         // - eventfd(2) has just returned it.
         owned(unsafe { OwnedFd::from_raw_fd(event) })
     }
@@ -126,7 +126,7 @@ impl cases::World for Native {
         let linger = libc::linger { l_onoff: 1, l_linger: 0 };
         let size = libc::socklen_t::try_from(size_of_val(&linger)).unwrap();
         // SAFETY: setsockopt(2) reads as many bytes at the pointer as its last argument says.
-        // - valid for reads: `linger` lives until the call returns, and that is its size.
+        // - valid for reads: `linger` lives until the call returns, and this is its size.
         let done = unsafe {
             libc::setsockopt(
                 number(&socket),
@@ -140,11 +140,11 @@ impl cases::World for Native {
     }
 }
 
-/// The flags of the descriptor and of what it names.
+/// Returns the close-on-exec flag of the descriptor and the non-blocking flag of its file.
 fn flags(socket: &OwnedSource) -> (i32, i32) {
-    // SAFETY: fcntl(2) demands nothing of memory for this request.
+    // SAFETY: fcntl(2) has no memory requirements for this request.
     let own = unsafe { libc::fcntl(number(socket), libc::F_GETFD) };
-    // SAFETY: the same.
+    // SAFETY: as above.
     let of_file = unsafe { libc::fcntl(number(socket), libc::F_GETFL) };
     (own & libc::FD_CLOEXEC, of_file & libc::O_NONBLOCK)
 }
@@ -195,7 +195,7 @@ fn a_stream_that_is_connected_to_itself_was_refused() {
     let socket = w.0.open_stream(&any).unwrap();
     let address = RawAddress::of(&any).unwrap();
     // SAFETY: bind(2) reads as many bytes at the pointer as its third argument says.
-    // - valid for reads: `address` lives until the call returns, and that is its length.
+    // - valid for reads: `address` lives until the call returns, and this is its length.
     let bound = unsafe { libc::bind(number(&socket), address.as_ptr(), address.len()) };
     assert_eq!(bound, 0);
     let own = w.address(&socket);
@@ -203,7 +203,7 @@ fn a_stream_that_is_connected_to_itself_was_refused() {
     assert_eq!(begun, Told::Blocked);
     wait_for(&w, &socket, Facts::OUT);
     assert_eq!(told(w.0.end_connect(number(&socket))), other(libc::ECONNREFUSED));
-    // It has its port still, and may be connected.
+    // It still has its port and may be connected.
     assert_eq!(w.address(&socket), own);
     let listener = w.tcp_listener(4);
     assert_eq!(told(w.0.begin_connect(number(&socket), &w.address(&listener))), Told::Blocked);
@@ -225,11 +225,11 @@ fn a_send_to_a_local_receiver_with_a_full_queue_is_scarce() {
         sent += 1;
     }
     assert!(sent > 0);
-    // The set would tell of no room: the socket can be written to.
+    // The set would report no room: the socket is writable.
     assert_eq!(send(), Told::OutOfResources);
     assert_eq!(receive(&w, &receiver, &[1]), Told::Done((b"x".to_vec(), false)));
     assert_eq!(send(), Told::Done(1));
-    // One that is connected hears of it.
+    // A connected socket gets an edge.
     let connected = w.0.begin_connect(number(&sender), &to);
     assert_eq!(told(connected), Told::Done(()));
     w.0.attach(number(&sender), 1, Facts::OUT).unwrap();
@@ -255,7 +255,7 @@ fn a_receive_without_room_leaves_descriptors_in_their_place() {
     drop(testkit::rights::receive(descriptor(&ours)));
 }
 
-/// What of a record there is no room for is gone, though its socket is connected.
+/// A receive without enough room loses the rest of a record, although the socket is connected.
 #[test]
 #[cfg_attr(miri, ignore = "Miri has no sockets")]
 fn a_record_is_cut_like_a_datagram() {
@@ -266,7 +266,7 @@ fn a_record_is_cut_like_a_datagram() {
     // - valid for writes: `pair` has room for two.
     let made = unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, pair.as_mut_ptr()) };
     assert_eq!(made, 0);
-    // SAFETY: `from_raw_fd` demands an open descriptor that nothing else owns.
+    // SAFETY: `from_raw_fd` requires an open descriptor that nothing else owns.
     // - socketpair(2) has just returned them.
     let [ours, theirs] = pair.map(|end| owned(unsafe { OwnedFd::from_raw_fd(end) }));
     assert_eq!(w.0.transport(number(&ours)), Transport::Messages);
@@ -278,24 +278,24 @@ fn a_record_is_cut_like_a_datagram() {
     assert_eq!(receive(&w, &ours, &[10]), Told::Blocked);
 }
 
-/// A receive of no byte is done at once by this protocol, whatever has come.
+/// This protocol completes a receive of zero bytes immediately, whether or not data has arrived.
 #[test]
 #[cfg_attr(miri, ignore = "Miri has no sockets")]
 fn a_receive_without_room_waits_on_multipath_connections_too() {
     let w = Native::new();
     let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
     let made = [(); 2].map(|()| {
-        // SAFETY: socket(2) demands nothing of memory.
+        // SAFETY: socket(2) has no memory requirements.
         unsafe { libc::socket(libc::AF_INET, kind, libc::IPPROTO_MPTCP) }
     });
     if made[0] < 0 {
         testkit::skipped("this system has no Multipath TCP");
         return;
     }
-    // SAFETY: `from_raw_fd` demands an open descriptor that nothing else owns.
+    // SAFETY: `from_raw_fd` requires an open descriptor that nothing else owns.
     // - socket(2) has just returned them.
     let [listener, ours] = made.map(|made| owned(unsafe { OwnedFd::from_raw_fd(made) }));
-    // To listen without a name makes one.
+    // Listening without a name assigns one.
     set_backlog(&descriptor(&listener), 1);
     for socket in [&listener, &ours] {
         w.0.make_nonblocking(number(socket)).unwrap();
@@ -358,7 +358,7 @@ fn addresses_are_those_that_the_standard_library_has() {
     fs::remove_dir_all(&folder).unwrap();
 }
 
-/// An address with a scope that names no interface is refused for that, and not taken for another one.
+/// An address whose scope names no interface fails; the system does not ignore the scope.
 #[test]
 #[cfg_attr(miri, ignore = "Miri has no sockets")]
 fn the_scope_of_an_address_reaches_the_system() {
@@ -414,8 +414,8 @@ fn sends_raise_no_signal() {
     if !testkit::in_a_process_of_its_own(&format!("{OF_THIS_FILE}{name}")) {
         return;
     }
-    // SAFETY: signal(2) demands a handler that may be called at any time.
-    // - the default one ends the process.
+    // SAFETY: signal(2) requires a handler that may be called at any time.
+    // - the default handler ends the process.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
     let w = Native::new();
     let (tcp, peer) = tcp_pair(&w);
@@ -430,8 +430,9 @@ fn sends_raise_no_signal() {
     }
 }
 
-/// Whether system call `call` fails with `code` here: in a process of its own, in which this test runs. A
-/// filter of system calls stands in for what a kernel does rarely.
+/// Runs this test in its own process, in which the system call `call` fails with `code`.
+///
+/// A system call filter simulates rare kernel errors there. Returns true inside that process.
 fn is_refused(name: &str, call: libc::c_long, code: i32) -> bool {
     if testkit::sandbox::is_inside() {
         return true;
@@ -442,8 +443,9 @@ fn is_refused(name: &str, call: libc::c_long, code: i32) -> bool {
     false
 }
 
-/// What an accept tells when the system call fails with `code`; `None` where the test of this name is run by another
-/// process.
+/// Returns the result of an accept whose system call fails with `code`.
+///
+/// Returns `None` in the process that started the test's own process.
 fn refused_accept(name: &str, code: i32) -> Option<Told<()>> {
     is_refused(name, libc::SYS_accept4, code).then(|| {
         let w = Native::new();
@@ -512,12 +514,12 @@ fn a_connect_that_a_signal_ends_goes_on_by_itself() {
     assert_eq!(begun(&[libc::EISCONN]), Err(libc::EISCONN));
 }
 
-/// What a system call says that a signal has ended.
+/// Simulates a system call that a signal interrupted.
 fn interrupted() -> i32 {
-    // SAFETY: __errno_location(3) demands nothing.
+    // SAFETY: __errno_location(3) has no requirements.
     let errno = unsafe { libc::__errno_location() };
-    // SAFETY: writing through a pointer demands that it is valid.
-    // - it is that of a value of the calling thread, which lives as long as that.
+    // SAFETY: writing through a pointer requires that it is valid.
+    // - it points to a value of the calling thread, which lives as long as the thread.
     unsafe { *errno = libc::EINTR };
     -1
 }
@@ -555,13 +557,14 @@ fn a_transfer_that_signals_end_is_made_again() {
             if signals % 3 != 0 {
                 return interrupted() as libc::ssize_t;
             }
-            // SAFETY: recv(2) writes at most so many bytes at the pointer as its third argument says.
-            // - valid for writes: `bytes` has so many, and is borrowed mutably over the call.
+            // SAFETY: recv(2) writes at most as many bytes at the pointer as its third argument
+            // says.
+            // - valid for writes: `bytes` has that many, and is borrowed mutably during the call.
             unsafe { libc::recv(near.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len(), 0) }
         })
     };
     assert_eq!(receive(&mut bytes), Ok(4));
-    // Any other failure ends it at once.
+    // Any other error is returned immediately.
     assert_eq!(receive(&mut bytes), Err(libc::EAGAIN));
     assert_eq!((&bytes[..4], signals), (b"four".as_slice(), 6));
 }
@@ -600,7 +603,7 @@ fn a_receive_of_lost_messages_fails() {
 #[cfg_attr(miri, ignore = "Miri has no sockets")]
 fn a_connect_that_fails_while_it_is_asked_about_tells_its_error() {
     let w = Native::new();
-    // What another call has taken of the error, this one cannot tell.
+    // Once another call has taken the error, this call cannot return it.
     let any = SocketAddr::from(([127, 0, 0, 1], 0)).into();
     let socket = w.0.open_stream(&any).unwrap();
     let begun = told(w.0.begin_connect(number(&socket), &w.unused_address()));

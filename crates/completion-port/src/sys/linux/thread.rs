@@ -1,4 +1,4 @@
-//! A thread that can be parked, and looked at through `/proc`.
+//! A thread that can be parked, and observed through `/proc`.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -15,12 +15,12 @@ use crate::backend::thread::Thread;
 use crate::state::facts::Presence;
 use crate::sys::unix::parking::Parking;
 
-/// The calling thread.
+/// The thread that called [`Current::new`].
 pub(super) struct Current {
     id: libc::c_long,
     parking: Parking,
-    /// `/proc/self/task/TID/stat`, opened when the thread joins, since there may be no descriptor
-    /// left when another thread queries it. If there was none, it is opened by that query.
+    /// `/proc/self/task/TID/stat`. The thread opens it when it joins, since no descriptor may be
+    /// available when another thread queries it. If that failed, the query opens it.
     stat: OnceLock<Arc<File>>,
     process: Process,
     /// The scheduler's records, once the thread is observed.
@@ -29,8 +29,8 @@ pub(super) struct Current {
 
 impl Current {
     pub(super) fn new(process: Process) -> Self {
-        // SAFETY: gettid(2) demands nothing. By its number, since the C library's function is younger
-        // (glibc 2.30).
+        // SAFETY: gettid(2) has no requirements. Called by number, since the C library's function
+        // is newer (glibc 2.30).
         let id = unsafe { libc::syscall(libc::SYS_gettid) };
         Self {
             id,
@@ -44,7 +44,7 @@ impl Current {
 
 thread_local! {
     /// The `stat` that the calling thread opened at its last port, and the process that opened it.
-    /// A thread that goes from port to port uses it again.
+    /// A thread that changes ports reuses it.
     static STAT: RefCell<Option<(Process, Weak<File>)>> = const { RefCell::new(None) };
 }
 
@@ -81,18 +81,18 @@ impl Thread for Current {
             Some(stat) => stat,
             None => match stat_of(self.id) {
                 Ok(file) => self.stat.get_or_init(|| file),
-                // It has ended, and will not run again; unless there is no `/proc` at all.
+                // The thread has ended and will not run again, unless there is no `/proc` at all.
                 Err(error) if error.kind() == ErrorKind::NotFound => {
                     return Path::new("/proc/self/task").exists().then_some(true);
                 }
-                // No descriptor left, for instance: tried again next time.
+                // For example, no descriptor is available. The next query tries again.
                 Err(_) => return None,
             },
         };
         let mut line = [0; 128];
         match stat.read_at(&mut line, 0) {
             Ok(read) => state_of(&line[..read]).map(|state| matches!(state, b'S' | b'D')),
-            // It has ended, and will not run again.
+            // The thread has ended and will not run again.
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Some(true),
             Err(_) => None,
         }
@@ -113,8 +113,8 @@ impl Thread for Current {
 
     fn read_record(&self) -> Option<Presence> {
         match self.switches.get()?.newest()? {
-            // The record has the time of the machine's clock, and in the time namespace of this
-            // process the clock is behind. So the record does not tell how long the thread has
+            // The record has the time of the machine's clock. In a time namespace this process's
+            // clock can show an earlier time. The record then does not show how long the thread has
             // slept.
             Presence::Asleep { since } if since > clock::now() => None,
             presence => Some(presence),
@@ -122,8 +122,9 @@ impl Thread for Current {
     }
 }
 
-/// The state's letter in a line of proc_pid_stat(5): the first field behind the command's name, which
-/// stands in brackets and may itself have any character in it.
+/// Returns the state letter of a line of proc_pid_stat(5).
+///
+/// It follows the command's name, which is in parentheses and may itself contain any character.
 fn state_of(line: &[u8]) -> Option<u8> {
     let end_of_name = line.iter().rposition(|byte| *byte == b')')?;
     line.get(end_of_name + 2).copied()
@@ -163,7 +164,7 @@ mod tests {
         }
         goes_on.send(()).unwrap();
         worker.join().unwrap();
-        // The kernel may take a moment to end it after it was joined.
+        // The kernel may take a moment to end it after the join.
         let begun = Instant::now();
         while current.processor_time().is_some() {
             assert!(begun.elapsed() < Duration::from_secs(10), "it has ended");

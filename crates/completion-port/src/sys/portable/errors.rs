@@ -1,5 +1,5 @@
-//! How the errors of system calls are handled. Each back end has one table with a row for each call; an error in no row is
-//! permanent.
+//! How the errors of system calls are handled. Each back end has one table with a row for each call;
+//! an error in no row is permanent.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -10,15 +10,16 @@ use crate::types::error::Fault;
 /// An `errno`, or what the system has instead.
 pub(crate) type Code = i32;
 
-/// The errors of one call that pass. Every other error is permanent: the call is given up, and its caller reports it.
+/// The temporary errors of one call. Every other error is permanent: the caller stops and reports
+/// it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Errors {
-    /// The call is made again at once, and after [`Retries`] given up.
+    /// The call is repeated immediately, until [`Retries`] runs out.
     pub(crate) again: &'static [Code],
     /// The call is repeated after the next edge of the descriptor.
     pub(crate) ready: &'static [Code],
-    /// The call is repeated after a delay, since no edge announces what it lacks. There is no limit: the operation has a
-    /// deadline, and can be cancelled.
+    /// The call is repeated after a delay, since no edge announces the missing resource. There is no
+    /// limit: the operation has a deadline and can be cancelled.
     pub(crate) later: &'static [Code],
 }
 
@@ -32,7 +33,7 @@ pub(crate) enum Then {
 }
 
 impl Errors {
-    /// No error of the call passes.
+    /// Every error of the call is permanent.
     pub(crate) const NONE: Self = Self { again: &[], ready: &[], later: &[] };
 
     /// What follows a call that has failed with `code`.
@@ -48,8 +49,10 @@ impl Errors {
     }
 }
 
-/// The fault of a failed call that a wait makes: `forbidden` lists what a sandbox says, and what an old
-/// system says, `short` what says that memory is short.
+/// Returns the fault of a failed wait.
+///
+/// `forbidden` lists the codes that a sandbox or an old system returns, `short` those for a
+/// shortage of memory.
 pub(crate) fn fault_of_wait(code: Code, forbidden: &[Code], short: &[Code]) -> Fault {
     let kind = match code {
         code if forbidden.contains(&code) => ErrorKind::Unsupported,
@@ -59,22 +62,23 @@ pub(crate) fn fault_of_wait(code: Code, forbidden: &[Code], short: &[Code]) -> F
     Fault { kind, code: Some(code) }
 }
 
-/// How often a call has been made again without success.
+/// How many times a call has been repeated without success.
 #[derive(Debug, Default)]
 pub(crate) struct Retries(u32);
 
-/// So often without a pause: a signal ends a call once.
+/// How many repetitions have no pause. A signal interrupts a call only once.
 const AT_ONCE: u32 = 4;
 
-/// So often all in all. The pauses add up to 82 ms.
+/// The total number of repetitions. The pauses add up to 82 ms.
 const MOST: u32 = AT_ONCE + 13;
 
 /// The first pause. Each further one is twice as long.
 const PAUSE: Duration = Duration::from_micros(10);
 
 impl Retries {
-    /// Whether to repeat the call, after a pause if it has failed before. False: it has failed too often, and the error
-    /// is permanent.
+    /// Returns whether to repeat the call, after a pause if it has failed before.
+    ///
+    /// False if it has failed too many times. The error is then permanent.
     #[cold]
     pub(crate) fn again(&mut self) -> bool {
         self.0 += 1;
@@ -87,16 +91,16 @@ impl Retries {
         true
     }
 
-    /// Whether to repeat a call that has failed with `code`.
+    /// Returns whether to repeat a call that has failed with `code`.
     #[cold]
     pub(crate) fn pass(&mut self, errors: &Errors, code: Code) -> bool {
         errors.then(code) == Then::Again && self.again()
     }
 }
 
-/// Sleeps for about that long.
+/// Sleeps for about `time`.
 pub(crate) fn pause(time: Duration) {
-    // A thread's token for `park_timeout` belongs to the program.
+    // Not `park_timeout`: a thread's token for that belongs to the program.
     let nobody = Mutex::new(());
     let nothing = nobody.lock().unwrap_or_else(PoisonError::into_inner);
     let _ = Condvar::new().wait_timeout(nothing, time);
@@ -120,10 +124,10 @@ mod tests {
         let mut retries = Retries::default();
         let made = (0..1000).take_while(|_| retries.pass(&SOME, 4)).count();
         assert_eq!(made, MOST as usize);
-        // The pauses add up to what the comment says.
+        // The pauses add up to the time in the comment above.
         let pauses: Duration = (0..MOST - AT_ONCE).map(|pauses| PAUSE * (1 << pauses)).sum();
         assert_eq!(pauses.as_micros(), 81_910);
-        // What does not pass is not even tried again.
+        // A permanent error is not retried at all.
         assert!(!Retries::default().pass(&SOME, 12));
     }
 }

@@ -1,16 +1,16 @@
-//! The reactor of macOS and the BSDs: a kqueue, in which each descriptor has one entry for each filter.
+//! The reactor of macOS and the BSDs: a kqueue, with one entry for each descriptor and filter.
 //!
-//! The entries of the set are edge-triggered (`EV_CLEAR`). The one for reads is always there, since it tells of the
-//! end of a stream and of errors, too; as long as reads are not wanted, it has a mark so high that data alone does not
-//! reach it. The one for writes comes when it is wanted.
+//! The entries of the set are edge-triggered (`EV_CLEAR`). The read entry is always there, since it
+//! also reports the end of a stream and errors. While reads are not wanted, its low-water mark is
+//! too high for data to reach. The write entry is added when writes are wanted.
 //!
-//! A second kqueue, on which no thread ever waits, answers questions. It has one entry for each descriptor that is
-//! watched, which is disabled. The kernel drops the entries of a number when that is closed, whatever duplicates
-//! there are: so this entry tells whether the number still names what was attached. What holds now, the same entry
-//! tells if it is enabled for a moment, together with one for writes that is made for that moment.
+//! A second kqueue, on which no thread waits, answers queries. It has one disabled entry for each
+//! watched descriptor. The kernel drops the entries of a number when the number is closed, even if
+//! there are duplicates, so this entry shows whether the number still names the attached object. A
+//! query for what holds now briefly enables this entry, together with a temporary write entry.
 //!
-//! The reactor makes its calls by [`KqueueCalls`]: on a system that has kqueues these are system calls, and elsewhere those
-//! of the simulated kernel.
+//! The reactor makes its calls through [`KqueueCalls`]: to the system if it has kqueues, otherwise
+//! to the simulated kernel.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -24,66 +24,66 @@ use crate::types::error::ErrorKind;
 use crate::types::error::Fault;
 use crate::types::source::Descriptor;
 
-/// The name of the entry that ends a wait, which no slot has.
+/// The name of the entry that ends a wait. No slot has it.
 const WAKE: u64 = u64::MAX;
 
-/// How many descriptors are asked about at once, and how many events are taken at once.
+/// How many descriptors one query covers, and how many events one call takes.
 const ROOM: usize = 32;
 
-/// How much data there would have to be for an entry that is to tell of no data.
+/// A low-water mark that no amount of data reaches.
 const OUT_OF_REACH: i64 = i64::MAX;
 
-/// The bits of an [`Event`], which have the same values on all systems.
+/// The bits of an [`Event`]. Their values are the same on all systems.
 pub(crate) mod flag {
-    /// Makes the entry, or gives it other values.
+    /// Adds the entry, or changes it.
     pub(crate) const ADD: u16 = 0x1;
-    /// Takes the entry out.
+    /// Deletes the entry.
     pub(crate) const DELETE: u16 = 0x2;
-    /// The entry is reported from now on. What has happened meanwhile counts.
+    /// Enables the entry. Earlier events count.
     pub(crate) const ENABLE: u16 = 0x4;
-    /// The entry is not reported.
+    /// Disables the entry.
     pub(crate) const DISABLE: u16 = 0x8;
-    /// The entry is taken out when it is reported.
+    /// Deletes the entry when it is reported.
     pub(crate) const ONCE: u16 = 0x10;
-    /// The entry is reported again when something has changed.
+    /// Reports the entry again only after a change.
     pub(crate) const CLEAR: u16 = 0x20;
-    /// Of a report: a change was refused, and `data` has the code.
+    /// In a report: a change was refused, and `data` is the error code.
     pub(crate) const ERROR: u16 = 0x4000;
-    /// Of a report: the end of this direction.
+    /// In a report: this direction has ended.
     pub(crate) const EOF: u16 = 0x8000;
 }
 
-/// The bits of `notes` in a change, which have the same values on all systems.
+/// The bits of `notes` in a change. Their values are the same on all systems.
 pub(crate) mod note {
-    /// `data` says how much has to be there.
+    /// `data` is the low-water mark.
     pub(crate) const LOWEST: u32 = 0x1;
-    /// An entry of [`Filter::User`](super::Filter::User) is reported.
+    /// Triggers an entry of [`Filter::User`](super::Filter::User).
     pub(crate) const TRIGGER: u32 = 0x0100_0000;
 }
 
-/// What an entry tells of.
+/// What an entry reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Filter {
-    /// Something can be read or accepted; `data` is how much.
+    /// Data or connections are available; `data` is their number.
     Read,
     /// Something can be written.
     Write,
-    /// Urgent data has come.
+    /// Urgent data has arrived.
     Except,
-    /// The program says so.
+    /// The program has triggered the entry.
     User,
 }
 
-/// A change of an entry, or the report of one: kevent(2).
+/// A change or a report of an entry, for kevent(2).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Event {
     pub(crate) descriptor: Descriptor,
     pub(crate) filter: Filter,
     pub(crate) flags: u16,
-    /// Of a change: the bits of [`note`]. Of a report with [`flag::EOF`]: the code of the error that is pending.
+    /// In a change: the bits of [`note`]. In a report with [`flag::EOF`]: the pending error.
     pub(crate) notes: u32,
     pub(crate) data: i64,
-    /// What a change has here its reports have, too.
+    /// The reports of an entry repeat the value of its last change.
     pub(crate) name: u64,
 }
 
@@ -98,43 +98,45 @@ impl Event {
         self.flags & flags != 0
     }
 
-    /// A report of the end of a direction has the code of an error, if one is pending.
+    /// Returns whether this report of an end has the code of a pending error.
     fn is_failed(&self) -> bool {
         self.is(flag::EOF) && self.notes != 0
     }
 }
 
-/// What an end of a pipe can be used for.
+/// The directions of an end of a pipe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
     Reads,
     Writes,
-    /// Both, or the system does not tell.
+    /// Both, or the system does not report it.
     Both,
 }
 
-/// The few calls of a kernel that the reactor makes.
+/// The kernel calls that the reactor makes.
 pub(crate) trait KqueueCalls: Send + Sync {
     /// An open kqueue.
     type Queue: Send + Sync;
-    /// An open pipe that does not wait.
+    /// An open non-blocking pipe.
     type Pipe: Send + Sync;
 
-    /// Whether there is [`Filter::Except`].
+    /// Whether the kernel has [`Filter::Except`].
     const HAS_EXCEPT: bool;
 
-    /// The name of the reactor.
+    /// Returns the name of the reactor.
     fn name(&self) -> &'static str;
 
     /// kqueue(2).
     fn queue(&self) -> Result<Self::Queue, Code>;
 
-    /// kevent(2): makes the changes, waits for at most `timeout` (`None`: no limit) until there is an event, and
-    /// puts events into `room`. Returns how many.
+    /// kevent(2): makes the changes, waits for events, and writes them to `room`.
     ///
-    /// A change that is refused is put there as an event with [`flag::ERROR`], and the others go on; if there is no
-    /// room, the call fails with the code, and the changes behind it are not made. If any was refused, the call
-    /// does not look for events. Without room it does not wait.
+    /// Returns their number. It waits at most `timeout`, or without a limit if that is `None`.
+    ///
+    /// A refused change becomes an event with [`flag::ERROR`] in `room`, and the other changes are
+    /// still made. If there is no room for it, the call fails with its code and skips the changes
+    /// after it. If any change was refused, the call takes no other events. Without room it does
+    /// not wait.
     fn event(
         &self,
         queue: &Self::Queue,
@@ -143,32 +145,33 @@ pub(crate) trait KqueueCalls: Send + Sync {
         timeout: Option<Duration>,
     ) -> Result<usize, Code>;
 
-    /// The number of a queue, if it has one that a program could register.
+    /// Returns the number of a queue, if it has one that a program could register.
     fn number(&self, queue: &Self::Queue) -> Option<Descriptor>;
 
-    /// A pipe, for a kernel without [`Filter::User`].
+    /// Makes a pipe, for kernels without [`Filter::User`].
     fn pipe(&self) -> Result<Self::Pipe, Code>;
 
-    /// The numbers of its two ends. The first is for reads.
+    /// Returns the numbers of its two ends, the reading end first.
     fn ends(&self, pipe: &Self::Pipe) -> [Descriptor; 2];
 
-    /// Writes something into the pipe.
+    /// Writes a byte to the pipe.
     fn fill(&self, pipe: &Self::Pipe);
 
-    /// Reads all that is in the pipe.
+    /// Reads all data from the pipe.
     fn drain(&self, pipe: &Self::Pipe);
 
-    /// Whether the number names a file or a directory: a kqueue takes those, and tells nothing of them that a port
-    /// could use.
+    /// Returns whether the number names a file or directory.
+    ///
+    /// A kqueue accepts those, but its reports about them are of no use to a port.
     fn is_file(&self, descriptor: Descriptor) -> bool;
 
-    /// Called once a descriptor is watched.
+    /// Called after a descriptor was added.
     fn prepare(&self, descriptor: Descriptor);
 
-    /// The error that the next read would take from a socket, which keeps it.
+    /// Returns the error that the next read would take from a socket, without taking it.
     fn pending_error(&self, descriptor: Descriptor) -> Option<Code>;
 
-    /// Which end of a pipe this is.
+    /// Returns which end of a pipe this is.
     fn pipe_end(&self, descriptor: Descriptor) -> Use;
 
     /// See [`Reactor::unread`].
@@ -184,7 +187,7 @@ pub(crate) trait KqueueCalls: Send + Sync {
     fn kind(&self, descriptor: Descriptor) -> DescriptorKind;
 }
 
-/// What brings a thread out of its wait.
+/// Wakes a thread from its wait.
 enum Waker<P> {
     User,
     Pipe(P),
@@ -195,28 +198,28 @@ pub(crate) struct Kqueue<C: KqueueCalls> {
     pub(crate) calls: C,
     set: C::Queue,
     questions: C::Queue,
-    /// One thread at a time asks: to ask is to enable entries, and to disable them again.
+    /// Serializes queries, which enable entries and disable them again.
     asking: Mutex<()>,
     waker: Waker<C::Pipe>,
 }
 
-/// What the questions about a descriptor have brought.
+/// The results of the queries for one descriptor.
 #[derive(Clone, Copy, Default)]
 struct Seen {
     read: Option<Event>,
     write: Option<Event>,
     is_urgent: bool,
-    /// The number names nothing, or not what was attached.
+    /// The number names nothing, or not the attached object.
     is_closed: bool,
-    /// There is no entry for writes to be had, since the other end of the pipe is gone.
+    /// No write entry can be added, because the other end of the pipe is closed.
     is_alone: bool,
 }
 
-/// kevent(2) on the set, by which a thread waits. The repetition does not wait, so no signal
-/// ends it. Here, for [`QUESTIONS`] and for `sys/unix/errors.rs`, PLATFORM.md has a summary.
+/// kevent(2) on the set, on which threads wait. The retry does not wait, so no signal interrupts
+/// it. PLATFORM.md has a summary of this table, of [`QUESTIONS`] and of `sys/unix/errors.rs`.
 const WAIT: Errors = Errors { again: &[codes::EINTR], ..Errors::NONE };
 
-/// kevent(2) on the questions.
+/// kevent(2) on the queue for queries.
 const QUESTIONS: Errors = Errors { again: &[codes::EINTR, codes::ENOMEM], ..Errors::NONE };
 
 fn fault_of_wait(code: Code) -> Fault {
@@ -235,8 +238,11 @@ fn fault(code: Code) -> Fault {
     Fault { kind, code: Some(code) }
 }
 
-/// What an edge says. Whatever is more than readiness is only a reason to ask: so an end counts as a hang-up, which
-/// is no sign that the socket was ever connected, and a read that brings nothing as an error.
+/// Converts an event to facts.
+///
+/// Facts other than readiness only cause a probe, so this may overstate them: an end counts as a
+/// hang-up, whether or not the socket was ever connected, and a read of no bytes counts as an
+/// error.
 fn edge(event: &Event) -> Facts {
     let mut facts = match event.filter {
         Filter::Read if event.is(flag::EOF) => Facts::IN | Facts::RDHUP | Facts::HUP,
@@ -277,7 +283,7 @@ impl<C: KqueueCalls> Kqueue<C> {
         self.calls.event(queue, &[change], &mut [], None).map(drop)
     }
 
-    /// Whether a descriptor is a part of the reactor.
+    /// Returns whether a descriptor belongs to the reactor.
     fn consists_of(&self, descriptor: Descriptor) -> bool {
         let queues = [&self.set, &self.questions].map(|queue| self.calls.number(queue));
         queues.contains(&Some(descriptor))
@@ -287,13 +293,13 @@ impl<C: KqueueCalls> Kqueue<C> {
             }
     }
 
-    /// Whether the number names what was attached. The caller is the one that asks.
+    /// Checks whether the number names the attached object. The caller holds `asking`.
     fn has(&self, descriptor: Descriptor) -> Result<(), Code> {
-        // It is disabled already, and so this has no effect.
+        // The entry is already disabled, so this changes nothing.
         self.change(&self.questions, Event::of(descriptor, Filter::Read, flag::DISABLE))
     }
 
-    /// Makes the entries of the set, or gives them other values. There is an edge for what holds.
+    /// Adds or changes the entries of the set. Conditions that already hold make an edge.
     fn watch(&self, descriptor: Descriptor, name: u64, wanted: Facts) -> Result<(), Code> {
         let entry =
             |filter| Event { name, ..Event::of(descriptor, filter, flag::ADD | flag::CLEAR) };
@@ -304,19 +310,19 @@ impl<C: KqueueCalls> Kqueue<C> {
         self.change(&self.set, read)?;
         if wanted.has(Facts::OUT) {
             match self.change(&self.set, entry(Filter::Write)) {
-                // A pipe whose other end is gone. The entry for reads tells that.
+                // A pipe whose other end is closed. The read entry reports that.
                 Ok(()) | Err(codes::EPIPE | codes::EBADF) => {}
                 Err(code) => return Err(code),
             }
         }
         if C::HAS_EXCEPT && wanted.has(Facts::IN) {
-            // Refused of what is no socket.
+            // Refused for objects that are not sockets.
             let _ = self.change(&self.set, entry(Filter::Except));
         }
         Ok(())
     }
 
-    /// Takes the entries of a number out of the set.
+    /// Removes the entries of a number from the set.
     fn leave(&self, descriptor: Descriptor) {
         for filter in [Filter::Read, Filter::Write, Filter::Except] {
             if C::HAS_EXCEPT || filter != Filter::Except {
@@ -325,7 +331,7 @@ impl<C: KqueueCalls> Kqueue<C> {
         }
     }
 
-    /// Takes events from the set, for which it waits for at most so long. A signal may end it early.
+    /// Takes events from the set and waits for them for at most `limit`. A signal may end it early.
     fn take(&self, room: &mut [Event], limit: Option<Duration>) -> Result<usize, Code> {
         let mut taken = self.calls.event(&self.set, &[], room, limit);
         let mut retries = Retries::default();
@@ -337,7 +343,7 @@ impl<C: KqueueCalls> Kqueue<C> {
         taken
     }
 
-    /// Asks what holds of at most [`ROOM`] descriptors.
+    /// Queries what holds of at most [`ROOM`] descriptors.
     fn ask(&self, probes: &[Probe], seen: &mut [Seen]) -> Result<(), Code> {
         let mut changes = [Event::NONE; 3 * ROOM];
         let mut count = 0;
@@ -368,7 +374,7 @@ impl<C: KqueueCalls> Kqueue<C> {
                 match event.filter {
                     Filter::Read => seen.read = Some(*event),
                     Filter::Write => seen.write = Some(*event),
-                    // The end of the stream comes by this filter, too (macOS).
+                    // On macOS this filter also reports the end of the stream.
                     Filter::Except => seen.is_urgent |= !event.is(flag::EOF),
                     Filter::User => {}
                 }
@@ -377,7 +383,7 @@ impl<C: KqueueCalls> Kqueue<C> {
         Ok(())
     }
 
-    /// Ends the questions about these descriptors.
+    /// Removes or disables the entries that the query enabled.
     fn end_questions(&self, probes: &[Probe], seen: &[Seen]) {
         let mut changes = [Event::NONE; 3 * ROOM];
         let mut count = 0;
@@ -394,13 +400,13 @@ impl<C: KqueueCalls> Kqueue<C> {
                 add(Event::of(*descriptor, Filter::Except, flag::DELETE));
             }
         }
-        // Room for those that are refused: the number was closed meanwhile, for instance.
+        // Room for the refused changes, for example if a number was closed meanwhile.
         let mut room = [Event::NONE; 3 * ROOM];
         let now = Some(Duration::ZERO);
         let _ = self.calls.event(&self.questions, &changes[..count], &mut room, now);
     }
 
-    /// What the answers say, in the words of epoll.
+    /// Converts the results of a query to the facts of epoll.
     fn facts(&self, descriptor: Descriptor, seen: &Seen) -> Facts {
         if seen.is_closed {
             return Facts::CLOSED;
@@ -421,7 +427,7 @@ impl<C: KqueueCalls> Kqueue<C> {
             return facts | self.facts_of_pipe(descriptor, has_data);
         }
         match read {
-            // Nothing but an error, or a datagram without any byte.
+            // Either only an error, or a datagram of zero bytes.
             Some(read) if read.data == 0 && !read_over => {
                 match self.calls.pending_error(descriptor) {
                     Some(_) => facts |= Facts::ERR,
@@ -443,7 +449,7 @@ impl<C: KqueueCalls> Kqueue<C> {
         facts
     }
 
-    /// What holds of a pipe, or a terminal, whose other end is gone.
+    /// Returns what holds of a pipe or a terminal whose other end is closed.
     fn facts_of_pipe(&self, descriptor: Descriptor, has_data: bool) -> Facts {
         match self.calls.pipe_end(descriptor) {
             Use::Writes => Facts::OUT | Facts::ERR,
@@ -454,7 +460,7 @@ impl<C: KqueueCalls> Kqueue<C> {
     }
 }
 
-/// The places of the descriptor that an event is about.
+/// Iterates over the probes of the event's descriptor and their results.
 fn about<'a>(
     event: &Event,
     probes: &'a [Probe],
@@ -464,7 +470,7 @@ fn about<'a>(
     probes.iter().zip(seen).filter(move |(probe, _)| probe.descriptor == descriptor)
 }
 
-/// A question was refused.
+/// Notes a refused query.
 fn note_refusal(event: &Event, probes: &[Probe], seen: &mut [Seen]) {
     for (_, seen) in about(event, probes, seen) {
         match event.filter {
@@ -547,7 +553,7 @@ impl<C: KqueueCalls> Reactor for Kqueue<C> {
             let count = match self.take(&mut room[..places], limit) {
                 Ok(count) => count,
                 Err(code) if edges.is_empty() && !is_woken => return Err(fault_of_wait(code)),
-                // The events that were taken go first.
+                // Return the events that were taken first. A later poll will report the error.
                 Err(_) => 0,
             };
             for event in &room[..count] {
@@ -571,7 +577,7 @@ impl<C: KqueueCalls> Reactor for Kqueue<C> {
         match &self.waker {
             Waker::User => {
                 let trigger = Event { notes: note::TRIGGER, name: WAKE, ..Event::NONE };
-                // Nothing is needed for this that a kernel could lack.
+                // Triggering needs no resource that a kernel could lack.
                 let _ = self.change(&self.set, trigger);
             }
             Waker::Pipe(pipe) => self.calls.fill(pipe),
@@ -617,8 +623,8 @@ impl<C: KqueueCalls> Reactor for Kqueue<C> {
     }
 
     fn rebuild(&self, live: &mut dyn Iterator<Item = Watch>) -> Result<(), Fault> {
-        // No entry outlives the number that it was made for. So there is nothing to get rid of, and those that are
-        // live report again what holds.
+        // No entry outlives the number it was made for, so nothing has to be removed. Live
+        // registrations report again what holds.
         for Watch { descriptor, name, wanted, .. } in live {
             let _ = self.want(descriptor, name, wanted, Until::Detached);
         }

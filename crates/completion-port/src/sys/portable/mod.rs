@@ -1,5 +1,5 @@
-//! What runs on several systems, and on the simulated kernel: reactors over a small trait of calls, and what back ends
-//! have in common.
+//! Code that runs on several systems and on the simulated kernel: reactors over a small trait of
+//! kernel calls, and utilities of the back ends.
 
 pub(crate) mod errors;
 #[cfg(any(

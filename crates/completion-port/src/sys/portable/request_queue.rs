@@ -1,22 +1,23 @@
-//! Requests that no thread has begun with, oldest first. One may be taken out by its id, however many are in front of it.
+//! Requests that no thread has started, oldest first. Any of them can be removed by its id.
 
 use std::collections::{HashMap, VecDeque};
 
 use crate::backend::request::FileRequest;
 
-/// As long as there are no more than this, a request is looked for one by one.
+/// The number of places up to which a request is searched for linearly.
 const FEW: usize = 32;
 
-/// A queue of requests. Of those that were taken out by id the places stay, empty, until they come to the front.
+/// A queue of requests. The place of a request that was removed by id stays, empty, until it
+/// reaches the front.
 #[derive(Debug, Default)]
 pub(crate) struct RequestQueue {
     places: VecDeque<Option<FileRequest>>,
-    /// How many requests there are.
+    /// The number of requests.
     len: usize,
-    /// How many places have left at the front since the queue was last empty.
+    /// How many places have left the front since the queue was last empty.
     left: u64,
-    /// By its id, how many places were in front of a request when the queue was last empty. Made when a request is first looked
-    /// for among many, and kept until the queue is empty.
+    /// Maps the id of each request to its position since the queue was last empty. Built for the
+    /// first search among many places, and kept until the queue is empty.
     index: Option<HashMap<u64, u64>>,
 }
 
@@ -52,7 +53,7 @@ impl RequestQueue {
         None
     }
 
-    /// Takes the request of this id.
+    /// Takes the request with this id.
     pub(crate) fn take(&mut self, id: u64) -> Option<FileRequest> {
         let place = self.place_of(id)?;
         let request = self.places.get_mut(place)?.take();
@@ -67,7 +68,7 @@ impl RequestQueue {
         std::mem::take(self).places.into_iter().flatten().collect()
     }
 
-    /// Where the request of this id is.
+    /// Returns the place of the request with this id.
     fn place_of(&mut self, id: u64) -> Option<usize> {
         if self.index.is_none() && self.places.len() <= FEW {
             let is_it = |place: &Option<FileRequest>| {
@@ -84,7 +85,7 @@ impl RequestQueue {
         usize::try_from(at - left).ok()
     }
 
-    /// A request has left.
+    /// Updates the count after a request was removed.
     fn note_taken(&mut self) {
         self.len -= 1;
         if self.len == 0 {

@@ -1,5 +1,5 @@
-//! What attempts at operations on sockets come to: one list of cases, which the sockets of the system and
-//! the simulated ones go through.
+//! Test cases for attempts at socket operations. They run on the system's sockets and on simulated
+//! ones.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -23,10 +23,10 @@ mod simulated;
 #[path = "../bsd/sleepers.rs"]
 mod sleepers;
 
-/// For what happens on its own.
+/// Ample time for events that happen by themselves.
 const SOON: Duration = Duration::from_secs(120);
 
-/// A system, with what the cases need besides attempts.
+/// A system, and the helpers that the cases need.
 pub(super) trait World {
     fn backend(&self) -> &dyn Backend;
     /// Each listener queues one connection more than `backlog`.
@@ -36,24 +36,24 @@ pub(super) trait World {
     /// With an address.
     fn udp(&self) -> OwnedSource;
     fn unix_datagram_pair(&self) -> (OwnedSource, OwnedSource);
-    /// No socket.
+    /// An object that is not a socket.
     fn event(&self) -> OwnedSource;
     fn address(&self, socket: &OwnedSource) -> Address;
-    /// Where no TCP or UDP socket is.
+    /// An address without a TCP or UDP socket.
     fn unused_address(&self) -> Address;
-    /// One that another kernel has.
+    /// An address of another kernel.
     fn foreign_address(&self) -> Address;
     fn shut_writing(&self, socket: &OwnedSource);
     /// Closes a TCP socket so that its connection is reset.
     fn reset(&self, socket: OwnedSource);
 }
 
-/// An address of a kernel that is not the system's.
+/// Returns an address of a kernel other than the system's.
 pub(super) fn simulated_address() -> Address {
     sim::Kernel::new().unused_address().into()
 }
 
-/// An [`SocketAttempt`] that can be compared.
+/// A [`SocketAttempt`] that can be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Told<T> {
     Done(T),
@@ -76,7 +76,7 @@ pub(super) fn told<T>(attempt: SocketAttempt<T>) -> Told<T> {
 }
 
 impl<T> Told<T> {
-    /// Without what it has brought.
+    /// Returns the result without its value.
     pub(super) fn blank(self) -> Told<()> {
         match self {
             Done(_) => Done(()),
@@ -87,7 +87,7 @@ impl<T> Told<T> {
     }
 }
 
-/// A failure of no special kind.
+/// Returns a failure with `ErrorKind::Other`.
 pub(super) fn other<T>(code: i32) -> Told<T> {
     Failed(ErrorKind::Other, Some(code))
 }
@@ -104,7 +104,7 @@ pub(super) fn number(socket: &OwnedSource) -> Descriptor {
     socket.as_source().name.number
 }
 
-/// Waits until one of `facts` holds of `socket`.
+/// Waits until one of `facts` holds for `socket`.
 #[track_caller]
 pub(super) fn wait_for(w: &dyn World, socket: &OwnedSource, facts: Facts) {
     let end = Instant::now() + SOON;
@@ -119,10 +119,10 @@ pub(super) fn wait_for(w: &dyn World, socket: &OwnedSource, facts: Facts) {
     }
 }
 
-/// What a place has into which nothing was written.
+/// The content of places that were not written.
 const UNTOUCHED: u8 = b'.';
 
-/// Room in parts of these sizes, and what is in it.
+/// Room in parts of given sizes, and its content.
 pub(super) struct Room(Vec<Vec<MaybeUninit<u8>>>);
 
 impl Room {
@@ -135,15 +135,15 @@ impl Room {
         self.0.iter_mut().map(Vec::as_mut_slice).collect()
     }
 
-    /// The first `len` bytes. Those behind them must be untouched.
+    /// Returns the first `len` bytes. Asserts that the rest is untouched.
     #[track_caller]
     pub(super) fn take(self, len: usize) -> Vec<u8> {
         let mut bytes: Vec<u8> = self
             .0
             .into_iter()
             .flatten()
-            // SAFETY: `assume_init` demands a value.
-            // - `new` gave each place one, and a receive writes nothing else than bytes.
+            // SAFETY: `assume_init` requires an initialized value.
+            // - `new` gave each place one, and a receive writes only bytes.
             .map(|place| unsafe { place.assume_init() })
             .collect();
         assert!(bytes[len..].iter().all(|byte| *byte == UNTOUCHED), "written behind the end");
@@ -152,7 +152,7 @@ impl Room {
     }
 }
 
-/// What a receive into parts of these sizes has brought, and whether it was cut.
+/// Receives into parts of these sizes. Returns the bytes and whether the datagram was cut.
 #[track_caller]
 pub(super) fn receive(
     w: &dyn World,
@@ -170,14 +170,14 @@ pub(super) fn receive(
     }
 }
 
-/// The same, waiting for it.
+/// Like [`receive`], but waits for data.
 #[track_caller]
 fn receive_soon(w: &dyn World, socket: &OwnedSource, sizes: &[usize]) -> Told<(Vec<u8>, bool)> {
     wait_for(w, socket, Facts::IN | Facts::ERR);
     receive(w, socket, sizes)
 }
 
-/// The same with the sender's address.
+/// Like [`receive`], with the sender's address.
 #[track_caller]
 fn receive_from(
     w: &dyn World,
@@ -201,12 +201,12 @@ fn send_to(w: &dyn World, socket: &OwnedSource, parts: &[&[u8]], to: &Address) -
     told(w.backend().send(number(socket), parts, Some(to)))
 }
 
-/// What came whole.
+/// Returns the result of a receive that was not cut.
 fn whole(bytes: &[u8]) -> Told<(Vec<u8>, bool)> {
     Done((bytes.to_vec(), false))
 }
 
-/// A new socket that was told to connect to `listener`.
+/// Makes a socket and starts its connect to `listener`.
 #[track_caller]
 pub(super) fn connect(w: &dyn World, listener: &OwnedSource) -> OwnedSource {
     let address = w.address(listener);
@@ -241,7 +241,7 @@ fn udp_pair(w: &dyn World) -> (OwnedSource, OwnedSource) {
     (first, second)
 }
 
-/// What both families of streams do.
+/// Runs a case on both families of streams.
 fn on_streams(w: &dyn World, case: impl Fn(OwnedSource, OwnedSource)) {
     let (first, second) = tcp_pair(w);
     case(first, second);
@@ -249,7 +249,7 @@ fn on_streams(w: &dyn World, case: impl Fn(OwnedSource, OwnedSource)) {
     case(first, second);
 }
 
-/// What both families of datagrams do.
+/// Runs a case on both families of datagrams.
 fn on_datagrams(w: &dyn World, case: impl Fn(OwnedSource, OwnedSource)) {
     let (first, second) = udp_pair(w);
     case(first, second);
@@ -257,8 +257,10 @@ fn on_datagrams(w: &dyn World, case: impl Fn(OwnedSource, OwnedSource)) {
     case(first, second);
 }
 
-/// Sends until a hundred attempts in a row, a millisecond apart, find no room: the other end of a TCP connection may delay its
-/// last acknowledgement by 40 ms, which makes room for a few more bytes.
+/// Sends until a hundred attempts in a row, a millisecond apart, find no room.
+///
+/// The other end of a TCP connection may delay its last acknowledgement by 40 ms, which makes room
+/// for a few more bytes.
 #[allow(clippy::disallowed_methods, reason = "it waits for nothing to happen")]
 fn fill(w: &dyn World, socket: &OwnedSource) -> usize {
     let (mut sum, mut blocked) = (0, 0);
@@ -394,7 +396,8 @@ fn a_connect_ends_as_done_and_the_socket_is_connected(w: &dyn World) {
     assert_eq!(send(w, &client, &[b"hello"]), Done(5));
     assert_eq!(receive_soon(w, &accepted, &[16]), whole(b"hello"));
     assert_eq!(begin(), other(libc::EISCONN));
-    // Nor is a connect to another address taken for one that has its connection, and whose outcome nobody asked for.
+    // Nor does a connect to another address take over a completed connect whose result was not
+    // queried.
     let client = w.backend().open_stream(&address).unwrap();
     let begin = |address: &Address| told(w.backend().begin_connect(number(&client), address));
     assert_eq!(begin(&address), Blocked);
@@ -423,7 +426,7 @@ fn a_connect_that_is_abandoned_leaves_the_socket_as_new(w: &dyn World) {
         assert_eq!(send(w, &client, &[b"hello"]), Done(5));
         assert_eq!(receive_soon(w, &accepted, &[16]), whole(b"hello"));
     }
-    // A local stream is connected immediately, or not at all: there is nothing to be given up.
+    // A local stream connects immediately or not at all, so there is nothing to cancel.
     let listener = w.unix_listener(4);
     let client = connect(w, &listener);
     assert!(!w.backend().abandon_connect(number(&client)));
@@ -445,7 +448,7 @@ fn a_connect_that_is_refused_says_so_once_and_the_socket_can_be_used_again(w: &d
     assert_eq!(begin(&address), Blocked);
     wait_for(w, &client, Facts::OUT);
     assert_eq!(end(), Done(()));
-    // Where the outcome was not asked for, the next connect tells it.
+    // If the result was not queried, the next connect returns it.
     let client = w.backend().open_stream(&address).unwrap();
     let begin = |address: &Address| told(w.backend().begin_connect(number(&client), address));
     assert_eq!(begin(&w.unused_address()), Blocked);
@@ -467,7 +470,7 @@ fn a_connect_for_which_there_is_no_room_goes_on(w: &dyn World) {
     assert_eq!(send(w, &second, &[b"early"]), Blocked);
     assert_eq!(receive(w, &second, &[1]), Blocked);
     accept(w, &listener);
-    // The client asks again after a second.
+    // The client retries after a second.
     wait_for(w, &second, Facts::OUT);
     assert_eq!(end(), Done(()));
 }
@@ -551,7 +554,7 @@ fn a_receive_brings_what_has_come(w: &dyn World) {
 }
 
 fn a_receive_of_several_parts_fills_one_after_the_other(w: &dyn World) {
-    // More parts than lie on the stack without ado, and those without room among them.
+    // More parts than the array on the stack has, some of them without room.
     let many: Vec<usize> = (0..40).map(|size| size % 3).collect();
     for sizes in [[2, 3, 20].as_slice(), &[0, 4, 0, 21, 0], &[1, 24], &many] {
         on_streams(w, |ours, theirs| {
@@ -586,7 +589,7 @@ fn a_receive_after_a_reset_fails_once(w: &dyn World) {
     wait_for(w, &ours, Facts::IN);
     w.reset(theirs);
     wait_for(w, &ours, Facts::HUP);
-    // What had come can be read.
+    // Data that arrived before can be read.
     assert_eq!(receive(w, &ours, &[100]), whole(b"lost or not"));
     assert_eq!(receive(w, &ours, &[100]), other(libc::ECONNRESET));
     assert_eq!(receive(w, &ours, &[100]), whole(b""));
@@ -614,7 +617,7 @@ fn a_datagram_brings_the_address_of_its_sender(w: &dyn World) {
     assert_eq!(send_to(w, &second, &[b"tw", b"o!"], &to), Done(4));
     let from = [&first, &second].map(|sender| Some(w.address(sender)));
     wait_for(w, &ours, Facts::IN);
-    // Without room, it can be asked who is there.
+    // A receive without room returns the sender.
     assert_eq!(receive_from(w, &ours, &[]), Done((vec![], false, from[0].clone())));
     assert_eq!(receive_from(w, &ours, &[4]), Done((b"one".to_vec(), false, from[0].clone())));
     wait_for(w, &ours, Facts::IN);
@@ -748,7 +751,7 @@ fn a_send_to_a_peer_that_is_gone_fails(w: &dyn World) {
     assert_eq!(send(w, &ours, &[b"x"]), other(libc::ECONNRESET));
     assert_eq!(send(w, &ours, &[b"x"]), other(libc::EPIPE));
     assert_eq!(send(w, &ours, &[b"x", b"y"]), other(libc::EPIPE));
-    // Of a peer that has ended its stream nothing is known: it is asked.
+    // The send does not know yet that the peer has closed. The peer answers it with a reset.
     let (ours, theirs) = tcp_pair(w);
     drop(theirs);
     wait_for(w, &ours, Facts::RDHUP);
@@ -777,7 +780,7 @@ fn a_send_of_a_datagram_needs_an_address(w: &dyn World) {
     let socket = w.udp();
     assert_eq!(send(w, &socket, &[b"x"]), other(libc::EDESTADDRREQ));
     assert_eq!(send(w, &socket, &[b"x", b"y"]), other(libc::EDESTADDRREQ));
-    // Where nothing is, it is lost without a word.
+    // A datagram to an unused address is lost silently.
     assert_eq!(send_to(w, &socket, &[b"x"], &w.unused_address()), Done(1));
     assert_eq!(receive(w, &socket, &[1]), Blocked);
 }
@@ -792,7 +795,7 @@ fn a_stream_takes_the_first_parts_of_a_long_list(w: &dyn World) {
             assert_eq!(send(w, &theirs, &[&bytes[PARTS..]]), Done(10));
             let mut come = Vec::new();
             while come.len() < bytes.len() {
-                // One by one, with parts without room among them.
+                // One byte each, with empty parts among them.
                 let sizes: Vec<usize> = (0..3 * PARTS).map(|at| at % 2).collect();
                 let Done((more, false)) = receive_soon(w, &ours, &sizes) else {
                     panic!("what was sent has come")
@@ -814,7 +817,7 @@ fn datagrams_of_a_long_list_are_refused(w: &dyn World) {
         assert_eq!(send(w, &theirs, &parts[1..]), Done(PARTS));
         wait_for(w, &ours, Facts::IN);
         assert_eq!(receive(w, &ours, &[1; PARTS + 1]), other(libc::EMSGSIZE));
-        // It is still there, and parts without room do not count.
+        // The datagram is still queued, and parts without room do not count.
         let sizes: Vec<usize> = (0..2 * PARTS).map(|at| at % 2).collect();
         assert_eq!(receive(w, &ours, &sizes), whole(&bytes[1..]));
     });

@@ -1,4 +1,4 @@
-//! A simulated kernel for the cases, and what its sockets alone do.
+//! The simulated kernel under the shared cases, and tests of its own sockets.
 
 use std::net::{Shutdown, SocketAddr};
 
@@ -106,11 +106,11 @@ fn a_connection_that_is_given_up_in_the_queue_is_passed_over() {
     let from = accept(&w, &listener).1;
     assert_eq!(from.and_then(|from| from.as_simulated()), Some(simulated(&third).address()));
     assert_eq!((w.kernel.calls() - before).accept, 3);
-    // Their clients hear of it.
+    // Their clients get an edge.
     for client in [first, second] {
         assert!(w.kernel.facts(simulated(&client)).contains(Conditions::RDHUP));
     }
-    // One that comes when nothing is there waits for a connection.
+    // A scripted abort waits for a connection if the queue is empty.
     w.kernel.abort_next_accept();
     let backend = w.backend();
     assert_eq!(told(backend.accept(number(&listener))).blank(), Told::Blocked);
@@ -165,7 +165,7 @@ fn attempts_are_counted() {
     assert_eq!(told(backend.end_connect(number(&client))), Told::Done(()));
     let accepted = done(backend.accept(number(&listener))).0;
     assert_eq!(send(&w, &accepted, &[b"x"]), Told::Done(1));
-    // Asks for the transport first.
+    // It queries the transport first.
     assert_eq!(receive(&w, &client, &[1]), Told::Done((b"x".to_vec(), false)));
     let seen = w.kernel.calls() - before;
     let expected = Calls {
@@ -197,7 +197,7 @@ fn what_is_done_makes_edges() {
     assert_eq!(edges(), []);
     let _client = connect(&w, &listener);
     assert_eq!(edges(), [1]);
-    // Nothing is on its way.
+    // There is nothing to send.
     assert_eq!(send(&w, &theirs, &[b""]), Told::Done(0));
     assert_eq!(edges(), []);
     assert_eq!(send(&w, &theirs, &[b"x"]), Told::Done(1));

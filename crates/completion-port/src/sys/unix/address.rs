@@ -1,4 +1,4 @@
-//! Addresses, as the system calls take and give them.
+//! Addresses in the form of the system calls.
 
 use std::io;
 use std::mem::offset_of;
@@ -13,11 +13,11 @@ use crate::types::error::ErrorKind;
 use crate::types::error::Fault;
 
 impl Address {
-    /// The address of a socket of `AF_UNIX` that has this path.
+    /// Makes the address of an `AF_UNIX` socket with this path.
     ///
     /// # Errors
     ///
-    /// The path is too long for an address, or has a zero in it.
+    /// `InvalidInput` if the path is too long for an address or contains a zero byte.
     ///
     /// # Examples
     ///
@@ -34,13 +34,13 @@ impl Address {
         Ok(net::SocketAddr::from_pathname(path)?.into())
     }
 
-    /// The address of a socket of `AF_UNIX`, if it is one.
+    /// Returns the address of an `AF_UNIX` socket, if it is one.
     #[must_use]
     pub fn as_unix(&self) -> Option<net::SocketAddr> {
         let AddressKind::Local(name) = &self.0 else { return None };
         match name.split_first() {
             Some((0, name)) => calls::of_abstract_name(name),
-            // Without a name, too: that is an empty path to the standard library.
+            // A socket without a name too: the standard library represents it by an empty path.
             _ => net::SocketAddr::from_pathname(std::ffi::OsStr::from_bytes(name)).ok(),
         }
     }
@@ -57,20 +57,20 @@ impl From<net::SocketAddr> for Address {
     }
 }
 
-/// Room for every address: the size of `struct sockaddr_storage`.
+/// The size of `struct sockaddr_storage`, which has room forevery address.
 const SIZE: usize = size_of::<libc::sockaddr_storage>();
 
-/// Where the name of an `AF_UNIX` socket begins.
+/// The offset of the name of an `AF_UNIX` socket.
 const NAME: usize = offset_of!(libc::sockaddr_un, sun_path);
 
 /// The most bytes of such a name.
 const NAME_SIZE: usize = size_of::<libc::sockaddr_un>() - NAME;
 
-/// Where the family stands. Some systems have the length of the address before it, in one byte.
+/// The offset of the family. Some systems have the length of the address before it, in one byte.
 const FAMILY: usize = offset_of!(libc::sockaddr, sa_family);
 
-/// An address as it lies in memory for the system calls: `struct sockaddr_in`, `sockaddr_in6` or
-/// `sockaddr_un`. All its bytes have values.
+/// An address in the memory layout of the system calls: `struct sockaddr_in`, `sockaddr_in6` or
+/// `sockaddr_un`. All its bytes are initialized.
 #[repr(C, align(8))]
 pub(in crate::sys) struct RawAddress {
     bytes: [u8; SIZE],
@@ -88,17 +88,17 @@ fn length(len: usize) -> libc::socklen_t {
 }
 
 impl RawAddress {
-    /// Room for the system to write one to.
+    /// Makes room for the system to write an address to.
     pub(in crate::sys) fn room() -> Self {
         Self { bytes: [0; SIZE], len: length(SIZE) }
     }
 
-    /// Refused if it is no address of the system.
+    /// Converts an address. Fails if it is simulated or its name is too long.
     pub(in crate::sys) fn of(address: &Address) -> Result<Self, Fault> {
         let (family, len) = match &address.0 {
             AddressKind::Ip(SocketAddr::V4(_)) => (libc::AF_INET, size_of::<libc::sockaddr_in>()),
             AddressKind::Ip(SocketAddr::V6(_)) => (libc::AF_INET6, size_of::<libc::sockaddr_in6>()),
-            // A path ends with a zero, if there is room for it. Other names have their length.
+            // A path ends with a zero byte if there is room for it. Other names have a length.
             AddressKind::Local(name) if name.first().is_none_or(|first| *first == 0) => {
                 (libc::AF_UNIX, NAME + name.len())
             }
@@ -129,7 +129,7 @@ impl RawAddress {
                 let (flow, scope) = (address.flowinfo(), address.scope_id());
                 raw.put(offset_of!(libc::sockaddr_in6, sin6_port), &address.port().to_be_bytes());
                 raw.put(offset_of!(libc::sockaddr_in6, sin6_addr), &address.ip().octets());
-                // Kept as the system has them, as the standard library does.
+                // Unchanged, in the system's representation, as in the standard library.
                 raw.put(offset_of!(libc::sockaddr_in6, sin6_flowinfo), &flow.to_ne_bytes());
                 raw.put(offset_of!(libc::sockaddr_in6, sin6_scope_id), &scope.to_ne_bytes());
             }
@@ -154,17 +154,17 @@ impl RawAddress {
         (&raw mut self.bytes).cast()
     }
 
-    /// How many bytes the address has, or there are for one. There are never less.
+    /// Returns the length of the address, or the room for one. All these bytes exist.
     pub(in crate::sys) fn len(&self) -> libc::socklen_t {
         self.len.min(length(SIZE))
     }
 
-    /// Where a system call writes how long the address is. It may be longer than what there was room for.
+    /// For a system call that writes the length of the address. It may exceed the room.
     pub(in crate::sys) fn len_mut(&mut self) -> &mut libc::socklen_t {
         &mut self.len
     }
 
-    /// The address; `None` if there is none, or none that an [`Address`] can say.
+    /// Returns the address, or `None` if there is none or [`Address`] cannot represent it.
     pub(in crate::sys) fn address(&self) -> Option<Address> {
         let len = usize::try_from(self.len()).unwrap_or(SIZE);
         let known = WrittenAddress(&self.bytes[..len]);
@@ -193,10 +193,10 @@ impl RawAddress {
                 let name = known.0.get(NAME..).filter(|name| !name.is_empty())?;
                 let is_path = name[0] != 0;
                 if !is_path && !calls::HAS_ABSTRACT_NAMES {
-                    // Of a socket without a name.
+                    // The address of a socket without a name.
                     return None;
                 }
-                // The zero behind a path is counted.
+                // The length includes the zero byte after a path.
                 let end = name.iter().position(|byte| is_path && *byte == 0);
                 Some(Address(AddressKind::Local(name[..end.unwrap_or(name.len())].to_vec())))
             }
@@ -241,7 +241,7 @@ mod tests {
         assert_eq!(raw.len(), 16);
         assert_eq!(raw.bytes[2..8], [0x12, 0x34, 192, 0, 2, 7]);
         let path = RawAddress::of(&local(b"/a")).unwrap();
-        // The zero behind it counts.
+        // The zero byte after it counts.
         assert_eq!((path.len(), &path.bytes[2..5]), (5, b"/a\0".as_slice()));
         let name = RawAddress::of(&local(b"\0a")).unwrap();
         assert_eq!((name.len(), &name.bytes[2..5]), (4, b"\0a\0".as_slice()));
@@ -268,14 +268,14 @@ mod tests {
             *raw.len_mut() = len;
             raw.address()
         };
-        // No sender at all, half a family, one without a name, one cut short, another family.
+        // No sender at all, half a family, one without a name, a truncated one, another family.
         assert_eq!(none(0, libc::AF_INET), None);
         assert_eq!(none(1, libc::AF_INET), None);
         assert_eq!(none(2, libc::AF_UNIX), None);
         assert_eq!(none(7, libc::AF_INET), None);
         assert_eq!(none(27, libc::AF_INET6), None);
         assert_eq!(none(128, libc::AF_UNSPEC), None);
-        // The system may say that there would have been more.
+        // The system may report a length beyond the room.
         assert!(none(libc::socklen_t::MAX, libc::AF_INET).is_some());
     }
 

@@ -1,4 +1,4 @@
-//! The codes of errors by the names that the simulated kernel has for them.
+//! The error codes, under the names that the simulated kernel uses.
 
 #[allow(unused_imports, reason = "the simulated kernel has more of them than a reactor")]
 pub(crate) use libc::{

@@ -1,11 +1,12 @@
-//! The errors of the system calls that each Unix makes in the same way: each is one [`Errors`]. PLATFORM.md has
-//! a summary.
+//! The errors of the system calls that all Unix systems make, each described by one [`Errors`].
+//!
+//! PLATFORM.md has a summary.
 
 use crate::sys::portable::errors::{Errors, Retries, Then};
 use crate::sys::unix::options::{Code, last_code};
 
-/// recv(2), recvmsg(2). `ENOBUFS` is not among them: by that a socket reports that the kernel has dropped messages, of
-/// netlink on Linux and of routing sockets on the BSDs.
+/// recv(2), recvmsg(2). `ENOBUFS` is not temporary here: it reports that the kernel has dropped
+/// messages, on netlink sockets of Linux and routing sockets of the BSDs.
 pub(in crate::sys) const RECEIVE: Errors =
     Errors { again: &[libc::EINTR], ready: &[libc::EAGAIN], later: &[libc::ENOMEM] };
 
@@ -13,14 +14,15 @@ pub(in crate::sys) const RECEIVE: Errors =
 pub(in crate::sys) const SEND: Errors =
     Errors { again: &[libc::EINTR], ready: &[libc::EAGAIN], later: &[libc::ENOMEM, libc::ENOBUFS] };
 
-/// accept(2), accept4(2). What is of one connection, `calls::is_of_connection`, passes over that.
+/// accept(2), accept4(2). An error of one connection (`calls::is_of_connection`) skips that
+/// connection.
 pub(in crate::sys) const ACCEPT: Errors = Errors {
     again: &[libc::EINTR],
     ready: &[libc::EAGAIN],
     later: &[libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::ENOBUFS],
 };
 
-/// connect(2). `EAGAIN`: the queue of an `AF_UNIX` listener is full, or another table of the kernel.
+/// connect(2). `EAGAIN`: the queue of an `AF_UNIX` listener or another table of the kernel is full.
 pub(in crate::sys) const CONNECT: Errors = Errors {
     again: &[libc::EINTR],
     ready: &[libc::EINPROGRESS],
@@ -31,7 +33,9 @@ pub(in crate::sys) const CONNECT: Errors = Errors {
 pub(in crate::sys) const POLL: Errors =
     Errors { again: &[libc::EINTR, libc::EAGAIN, libc::ENOMEM], ..Errors::NONE };
 
-/// Repeats a system call while its errors pass, up to a limit. A negative result is a failure.
+/// Repeats a system call while its errors are temporary, up to a limit.
+///
+/// A negative result is a failure.
 #[inline]
 pub(in crate::sys) fn repeat_for(
     errors: &Errors,
@@ -49,11 +53,11 @@ pub(in crate::sys) fn repeat_for(
     }
 }
 
-/// Repeats a system call that a signal has ended, up to a limit. A negative result is a failure.
+/// Repeats a system call that a signal interrupted, up to a limit. A negative result is a failure.
 ///
-/// Linux ends no call on TCP, UDP or `AF_UNIX` so that must not wait: such a call looks at signals only before it
-/// sleeps. Other families do (accepts of `AF_VSOCK`), and so do other systems. preadv(2), pwritev(2), fsync(2) and the
-/// like are repeated for nothing else.
+/// Linux does not interrupt non-blocking calls on TCP, UDP or `AF_UNIX`: such a call checks for
+/// signals only before it sleeps. Other families (accepts of `AF_VSOCK`) and other systems do.
+/// preadv(2), pwritev(2), fsync(2) and similar calls are repeated for no other reason.
 #[inline]
 pub(in crate::sys) fn repeat(mut call: impl FnMut() -> libc::ssize_t) -> Result<usize, Code> {
     let mut retries = Retries::default();

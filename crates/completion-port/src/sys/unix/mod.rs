@@ -1,5 +1,5 @@
-//! What the systems have in common that are Unix. Each of them says in `calls` of its own folder what it does in its
-//! own way, and in `System` what its back end is.
+//! Code shared by all Unix systems. Each system's own folder provides `calls`, with the calls that
+//! it makes differently, and `System`, its back end.
 
 pub(in crate::sys) mod address;
 pub(crate) mod codes;

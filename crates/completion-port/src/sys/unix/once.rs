@@ -3,8 +3,9 @@
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering::AcqRel, Ordering::Acquire};
 
-/// As [`OnceLock`](std::sync::OnceLock), but no thread waits for another one that is making the value: in a forked child it
-/// would wait for a thread that is not there. Several threads may make one; all get the same.
+/// Like [`OnceLock`](std::sync::OnceLock), but no thread waits for another one that is making the
+/// value: in a forked child that thread does not exist. Several threads may make a value; all get
+/// the same one.
 pub(in crate::sys) struct Once<T>(AtomicPtr<T>);
 
 impl<T: Copy + Send + Sync + 'static> Once<T> {
@@ -15,9 +16,9 @@ impl<T: Copy + Send + Sync + 'static> Once<T> {
     pub(in crate::sys) fn get_or_init(&self, make: impl FnOnce() -> T) -> T {
         let known = self.0.load(Acquire);
         let place = if known.is_null() { self.init(make()) } else { known };
-        // SAFETY: dereferencing demands a valid place that nothing changes.
-        // - valid: `init` has put it there, and it is never freed;
-        // - nothing changes it once it is there.
+        // SAFETY: dereferencing requires a valid object that nothing changes.
+        // - valid: `init` has stored it, and it is never freed;
+        // - nothing changes it after that.
         unsafe { *place }
     }
 
@@ -27,7 +28,7 @@ impl<T: Copy + Send + Sync + 'static> Once<T> {
         match self.0.compare_exchange(ptr::null_mut(), made, AcqRel, Acquire) {
             Ok(_) => made,
             Err(first) => {
-                // SAFETY: `from_raw` demands what `into_raw` has returned, once.
+                // SAFETY: `from_raw` requires a pointer from `into_raw`, and takes it once.
                 // - no other thread has seen it.
                 drop(unsafe { Box::from_raw(made) });
                 first
@@ -48,7 +49,7 @@ mod tests {
         static ONCE: Once<u32> = Once::new();
         let (say, heard) = mpsc::channel();
         let slow = thread::spawn(move || ONCE.get_or_init(|| heard.recv().unwrap()));
-        // Though the other one is in the middle, or comes later.
+        // Although the other thread is still making its value.
         assert_eq!(ONCE.get_or_init(|| 7), 7);
         say.send(8).unwrap();
         assert_eq!((slow.join().unwrap(), ONCE.get_or_init(|| 9)), (7, 7));

@@ -1,13 +1,15 @@
-//! Where a thread sleeps until it is woken.
+//! The place where a thread sleeps until it is woken.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The standard library's `park` would not do: each thread has one token for it, which belongs to the user's code. An
-/// `unpark` of that code would be lost here.
+/// Parks one thread.
+///
+/// It does not use the standard library's `park`: each thread has one token for it, which belongs
+/// to the program. A program's `unpark` would be lost here.
 #[derive(Default)]
 pub(in crate::sys) struct Parking {
-    /// Whether the next `park` returns at once.
+    /// Whether the next `park` returns immediately.
     unparked: Mutex<bool>,
     given: Condvar,
 }
@@ -20,7 +22,7 @@ impl Parking {
     pub(in crate::sys) fn park(&self, timeout: Option<Duration>) {
         let mut unparked = self.unparked();
         if !*unparked {
-            // Waking for no reason is allowed: the caller looks again.
+            // A spurious wake-up is allowed: the caller checks again.
             unparked = match timeout {
                 None => self.given.wait(unparked).unwrap_or_else(PoisonError::into_inner),
                 Some(timeout) => {

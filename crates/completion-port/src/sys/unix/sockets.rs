@@ -1,4 +1,4 @@
-//! Attempts at operations on sockets, one system call each.
+//! Attempts at socket operations, one system call each.
 
 use std::io::IoSlice;
 use std::marker::PhantomData;
@@ -19,10 +19,10 @@ use crate::types::error::Fault;
 use crate::types::source::Descriptor;
 use crate::types::source::{OwnedKind, OwnedSource};
 
-/// Parts for which there is room without much ado.
+/// The number of parts for which a small array on the stack is enough.
 const FEW: usize = 8;
 
-/// How many connections one accept passes over. An error that stays would keep it here forever.
+/// How many failed connections one accept skips. A persistent error would otherwise loop forever.
 const PASSED_OVER: usize = 64;
 
 fn fault(code: Code) -> Fault {
@@ -40,13 +40,13 @@ fn failed<T>(code: Code) -> SocketAttempt<T> {
     SocketAttempt::Failed(fault(code))
 }
 
-/// The result of a call that has failed.
+/// Converts the error of a failed call.
 #[inline]
 fn not_done<T>(errors: &Errors, code: Code) -> SocketAttempt<T> {
     match errors.then(code) {
         Then::Ready => SocketAttempt::Blocked,
         Then::Later => SocketAttempt::OutOfResources,
-        // What would have passed has stayed.
+        // A temporary error has persisted.
         Then::Again | Then::Failed => failed(code),
     }
 }
@@ -55,7 +55,7 @@ fn owned(descriptor: OwnedFd) -> OwnedSource {
     OwnedSource(OwnedKind::System(descriptor))
 }
 
-/// The address of the socket's peer, or its own.
+/// Returns the address of the socket's peer, or its own.
 fn name(descriptor: Descriptor, of: SocketName) -> Result<Option<Address>, Code> {
     let mut raw = RawAddress::room();
     let (address, len): (_, *mut libc::socklen_t) = (raw.as_mut_ptr(), raw.len_mut());
@@ -63,8 +63,8 @@ fn name(descriptor: Descriptor, of: SocketName) -> Result<Option<Address>, Code>
         SocketName::Peer => libc::getpeername,
         SocketName::Own => libc::getsockname,
     };
-    // SAFETY: getpeername(2) and getsockname(2) read a length at the second pointer, write at most so many
-    // bytes at the first and the full length at the second.
+    // SAFETY: getpeername(2) and getsockname(2) read a length at the second pointer, write at most
+    // that many bytes at the first, and write the full length at the second.
     // - valid: both point into `raw`, a local, whose length is that of its room.
     let done = unsafe { call(descriptor, address, len) };
     if done == 0 { Ok(raw.address()) } else { Err(last_code()) }
@@ -76,8 +76,10 @@ enum SocketName {
     Own,
 }
 
-/// Whether a socket whose peer has this address is a stream that is connected to itself. That happens if a
-/// connect to a port of this machine, at which nothing listens, is given the same port as its own.
+/// Returns whether a socket whose peer has this address is a stream that is connected to itself.
+///
+/// That happens if the kernel chooses, as the local port of a connect, the very port to which the
+/// socket connects and at which nothing listens.
 fn is_own_peer(descriptor: Descriptor, peer: Option<&Address>) -> bool {
     let own = || name(descriptor, SocketName::Own).ok().flatten();
     peer.is_some_and(|peer| own().is_some_and(|own| own.is_same_end(peer))) && is_stream(descriptor)
@@ -87,32 +89,32 @@ fn is_stream(descriptor: Descriptor) -> bool {
     number(descriptor, libc::SOL_SOCKET, libc::SO_TYPE) == Ok(libc::SOCK_STREAM)
 }
 
-/// Has a stream be as if it had never been connected. False where the system has no call for that.
+/// Returns a stream to its initial state. False if the system has no call for that.
 fn disconnect(descriptor: Descriptor) -> bool {
     let is_done = calls::disconnect(descriptor);
     if is_done {
-        // That a connect was broken off, which no later call is to tell.
+        // Takes the error of the cancelled connect, which no later call should report.
         let _ = number(descriptor, libc::SOL_SOCKET, libc::SO_ERROR);
     }
     is_done
 }
 
-/// What becomes of a connect whose stream is connected to itself: it was refused, and the socket is not connected.
+/// Handles a stream that connected to itself: the connect counts as refused, and is undone.
 fn refused_by_itself(descriptor: Descriptor) -> SocketAttempt<()> {
     disconnect(descriptor);
     failed(libc::ECONNREFUSED)
 }
 
-/// Whether poll(2) says one of `events` now.
+/// Returns whether poll(2) reports one of `events` now.
 fn holds(descriptor: Descriptor, events: i16) -> Result<bool, Code> {
     let mut question = libc::pollfd { fd: descriptor, events, revents: 0 };
-    // SAFETY: poll(2) reads and writes as many questions at the pointer as its second argument says.
-    // - valid: `question`, one, lives until the call returns.
+    // SAFETY: poll(2) reads and writes as many elements at the pointer as its second argument says.
+    // - valid: `question` is one element and lives until the call returns.
     repeat_for(&POLL, || unsafe { libc::poll(&raw mut question, 1, 0) as libc::ssize_t })?;
     Ok(question.revents & events != 0)
 }
 
-/// A part of the room that a receive fills, as recvmsg(2) takes it.
+/// A part of the room that a receive fills, in the form of recvmsg(2).
 #[repr(transparent)]
 pub(in crate::sys) struct ReceivePart<'r> {
     raw: libc::iovec,
@@ -157,21 +159,22 @@ fn with_bytes<const N: usize, R>(parts: &[&[u8]], act: impl FnOnce(&[IoSlice<'_>
     act(&slices[..count])
 }
 
-/// Whether a list has more parts than one call takes, and the socket carries messages: they cannot be
-/// received or sent piece by piece.
+/// Returns whether a list is too long for one call, for a socket that carries messages.
+///
+/// Messages cannot be received or sent in pieces.
 fn is_too_long(descriptor: Descriptor, lengths: impl Iterator<Item = usize>) -> bool {
     lengths.filter(|length| *length > 0).count() > PARTS && !is_stream(descriptor)
 }
 
-/// A message without any part: what it points to is put in afterwards.
+/// Makes a message without parts. The caller sets its pointers.
 fn message() -> libc::msghdr {
-    // SAFETY: `assume_init` demands that the bytes are a value of the type.
-    // - zeros are null pointers and lengths of nothing; some C libraries have fields besides, of numbers,
+    // SAFETY: `assume_init` requires that the bytes are a value of the type.
+    // - zeros are null pointers and zero lengths; some C libraries have additional numeric fields
     //   that cannot be written by name.
     unsafe { MaybeUninit::zeroed().assume_init() }
 }
 
-/// recvmsg(2). Returns how many bytes came, and whether a datagram was cut.
+/// Calls recvmsg(2). Returns the number of bytes and whether a datagram was cut.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,
@@ -190,10 +193,11 @@ fn receive_message(
     }
     message.msg_iov = parts.as_mut_ptr().cast();
     message.msg_iovlen = parts.len() as _;
-    // SAFETY: recvmsg(2) reads and writes the message at the pointer. It writes at most as many bytes as the
-    // message says to its parts and its name, and reads the list of parts.
-    // - valid: `message` is a local; the list is `parts`, whose elements lie as `struct iovec` does; each
-    //   borrows its room mutably, and has its length; the name is `from`, which is borrowed mutably, or null;
+    // SAFETY: recvmsg(2) reads and writes the message at the pointer. It reads the list of parts,
+    // and writes at most as many bytes to its parts and its name as the message says.
+    // - valid: `message` is a local; the list is `parts`, whose elements have the layout of
+    //   `struct iovec`; each borrows its room mutably and has its length; the name is `from`, which
+    //   is borrowed mutably, or null;
     // - the rest of the message is null.
     let len = repeat(|| unsafe { libc::recvmsg(descriptor, &raw mut message, flags) })?;
     if let Some(from) = from {
@@ -202,9 +206,10 @@ fn receive_message(
     Ok(Received { len, is_cut: message.msg_flags & libc::MSG_TRUNC != 0 })
 }
 
-/// Whether something could be received, of which nothing is taken; and from where. To ask for no byte at
-/// all would not do: it takes a datagram, or the descriptors that come with a stream's bytes, and some
-/// protocols then never wait.
+/// Peeks whether a receive would succeed, and from where.
+///
+/// A receive of zero bytes would not do: it takes a datagram, or the descriptors that come with a
+/// stream's bytes, and with some protocols it never waits.
 fn look(descriptor: Descriptor, from: Option<&mut RawAddress>) -> Result<Received, Code> {
     let mut byte = [MaybeUninit::uninit()];
     let flags = libc::MSG_DONTWAIT | libc::MSG_PEEK;
@@ -212,7 +217,7 @@ fn look(descriptor: Descriptor, from: Option<&mut RawAddress>) -> Result<Receive
     Ok(Received { len: 0, is_cut: false })
 }
 
-/// A receive into any list of parts.
+/// Receives into any list of parts.
 fn receive_parts(
     descriptor: Descriptor,
     room: &mut [&mut [MaybeUninit<u8>]],
@@ -233,32 +238,32 @@ fn receive_parts(
     }
 }
 
-/// A receive into one part of a stream.
+/// Receives into one part from a stream.
 fn receive_of_stream(
     descriptor: Descriptor,
     room: &mut [MaybeUninit<u8>],
 ) -> Result<Received, Code> {
     let (place, size) = (room.as_mut_ptr().cast(), room.len());
     // SAFETY: recv(2) writes at most `size` bytes at the pointer.
-    // - valid for writes: `room` has so many, and is borrowed mutably over the call.
+    // - valid for writes: `room` has `size` bytes, and is borrowed mutably during the call.
     let len = repeat(|| unsafe { libc::recv(descriptor, place, size, libc::MSG_DONTWAIT) })?;
     Ok(Received { len, is_cut: false })
 }
 
-/// What sends to sockets raise no signal with, and do not wait with.
+/// The flags of all sends: no signal, and no waiting.
 const SENDING: i32 = libc::MSG_DONTWAIT | calls::NO_SIGNAL;
 
-/// A send of one part.
+/// Sends one part.
 fn send_part(descriptor: Descriptor, part: &[u8], to: Option<&RawAddress>) -> Result<usize, Code> {
     let bytes = part.as_ptr().cast();
     let (address, len) = to.map_or((ptr::null(), 0), |to| (to.as_ptr(), to.len()));
-    // SAFETY: sendto(2) reads as many bytes at each pointer as the argument behind it says.
-    // - valid for reads: `part` and `to` are borrowed over the call, and these are their lengths; a null
-    //   pointer stands with a length of 0.
+    // SAFETY: sendto(2) reads as many bytes at each pointer as the argument after it says.
+    // - valid for reads: `part` and `to` are borrowed during the call, and these are their lengths;
+    //   a null pointer has the length 0.
     repeat(|| unsafe { libc::sendto(descriptor, bytes, part.len(), SENDING, address, len) })
 }
 
-/// A send of any list of parts.
+/// Sends any list of parts.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,
@@ -276,16 +281,16 @@ fn send_parts(
     }
     message.msg_iov = parts.as_ptr().cast_mut().cast();
     message.msg_iovlen = parts.len() as _;
-    // SAFETY: sendmsg(2) reads the message at the pointer, the list of its parts, their bytes and its name.
-    // It writes nothing.
-    // - valid for reads: `message` is a local; the list is `parts`, whose elements are laid out as
-    //   `struct iovec` (the standard library promises it), and borrow their bytes; the name is `to`, which is
-    //   borrowed with its length, or null;
+    // SAFETY: sendmsg(2) reads the message at the pointer, the list of its parts, their bytes and
+    // its name. It writes nothing.
+    // - valid for reads: `message` is a local; the list is `parts`, whose elements have the layout
+    //   of `struct iovec` (the standard library guarantees it) and borrow their bytes; the name is
+    //   `to`, which is borrowed with its length, or null;
     // - the rest of the message is null.
     repeat(|| unsafe { libc::sendmsg(descriptor, &raw const message, SENDING) })
 }
 
-/// The first connection that `call` brings, with the peer's address in the room.
+/// Returns the first connection that `call` accepts, with the peer's address.
 pub(in crate::sys) fn accept_by(
     mut call: impl FnMut(&mut RawAddress) -> Result<OwnedFd, Code>,
 ) -> SocketAttempt<(OwnedSource, Option<Address>)> {
@@ -308,12 +313,12 @@ pub(in crate::sys) fn accept_by(
     }
 }
 
-/// How the connect begins that `call` asks for.
+/// Starts a connect with `call`, and repeats it after temporary errors.
 pub(in crate::sys) fn connect_by(mut call: impl FnMut() -> Result<(), Code>) -> Result<(), Code> {
     let mut done = call();
     if done == Err(libc::ECONNABORTED) {
-        // So TCP tells of an earlier connect that has failed, and whose error was fetched: the socket is
-        // as if it were new from now on.
+        // TCP reports an earlier failed connect like this after its error was taken. The socket is
+        // in its initial state from now on.
         done = call();
     }
     let mut retries = Retries::default();
@@ -321,7 +326,7 @@ pub(in crate::sys) fn connect_by(mut call: impl FnMut() -> Result<(), Code>) -> 
     while let Err(code) = done
         && retries.pass(&CONNECT, code)
     {
-        // A signal ends the call and not the connect; the next call reports its state.
+        // A signal ends the call but not the connect. The next call reports its state.
         was_ended = true;
         done = call();
     }
@@ -332,11 +337,11 @@ pub(in crate::sys) fn connect_by(mut call: impl FnMut() -> Result<(), Code>) -> 
     }
 }
 
-/// The result of a receive that has failed.
+/// Converts the error of a failed receive.
 #[inline]
 fn not_received<T>(code: Code) -> SocketAttempt<T> {
     if code == libc::ENOBUFS {
-        // Messages are lost, and memory is not short now.
+        // Messages were lost. This is not a shortage of memory.
         return SocketAttempt::Failed(Fault { kind: ErrorKind::Other, code: Some(code) });
     }
     not_done(&RECEIVE, code)
@@ -386,7 +391,8 @@ impl Sockets for System {
             let done = unsafe { libc::connect(descriptor, raw.as_ptr(), raw.len()) };
             if done == 0 { Ok(()) } else { Err(last_code()) }
         };
-        // Linux takes a connect behind one that has got its connection for the end of that, whatever its address is.
+        // After a connect that has completed, Linux takes the next one for its end, whatever the
+        // address.
         if calls::ADOPTS_CONNECTIONS
             && name(descriptor, SocketName::Peer).is_ok()
             && is_stream(descriptor)
@@ -409,8 +415,8 @@ impl Sockets for System {
         match name(descriptor, SocketName::Peer) {
             Ok(peer) if is_own_peer(descriptor, peer.as_ref()) => refused_by_itself(descriptor),
             Ok(_) => SocketAttempt::Done(()),
-            // It has failed since the error was asked for, or another call has taken the error. A stream that
-            // is being connected shows no hang-up.
+            // It has failed since the error was queried, or another call has taken the error. A
+            // connecting stream has no hang-up.
             Err(libc::ENOTCONN) => match holds(descriptor, libc::POLLHUP) {
                 Ok(true) => match error() {
                     Ok(0) => failed(libc::ECONNABORTED),
@@ -491,9 +497,8 @@ impl Sockets for System {
         };
         match sent {
             Ok(count) => SocketAttempt::Done(count),
-            // A receiver of AF_UNIX to which the socket is not connected has a full queue. No edge tells when
-            // there is room: this socket could send to others.
-            // The same if the system refuses to say.
+            // The queue of an unconnected AF_UNIX receiver is full. No edge reports when it has
+            // room, since this socket could send to others. If poll(2) fails, this is assumed too.
             Err(libc::EAGAIN) if to.is_some() && holds(descriptor, libc::POLLOUT) != Ok(false) => {
                 SocketAttempt::OutOfResources
             }

@@ -1,4 +1,4 @@
-//! What can be registered on ports of the system.
+//! The objects that can be registered on ports of the system.
 
 use std::os::fd::{AsFd, AsRawFd};
 

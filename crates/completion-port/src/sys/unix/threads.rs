@@ -1,4 +1,4 @@
-//! The threads that the library starts itself.
+//! Starts the library's own threads.
 
 use std::ffi::{CStr, c_void};
 use std::mem::MaybeUninit;
@@ -8,15 +8,18 @@ use std::ptr;
 use super::options::Code;
 use crate::sys::system::calls;
 
-/// Room for the stack of a thread, as the standard library gives to one.
+/// The stack size of a thread, the same as in the standard library.
 const STACK: usize = 2 << 20;
 
-/// What a thread is to do.
+/// The function that a thread runs.
 type Run = Box<dyn FnOnce() + Send>;
 
-/// Starts a thread by the C library, and not by the standard library: that has a lock which each of its threads takes as it
-/// begins and as it ends. In a forked child it stays locked if another thread of the parent had it, and a thread that the
-/// child starts would wait for it for ever. The C library makes its own locks usable in the child.
+/// Starts a thread with the C library instead of the standard library.
+///
+/// Each thread of the standard library takes a lock of it when it starts and ends. If another
+/// thread of the parent holds that lock during a fork, it stays locked in the child, and a thread
+/// that the child starts would wait forever. The C library makes its own locks usable in the
+/// child.
 pub(in crate::sys) fn start(
     name: &'static CStr,
     run: impl FnOnce() + Send + 'static,
@@ -29,33 +32,33 @@ pub(in crate::sys) fn start(
     attributes.detach(STACK)?;
     let passed: *mut Run = Box::into_raw(Box::new(Box::new(named)));
     let mut thread = MaybeUninit::uninit();
-    // SAFETY: pthread_create(3) writes a name at the first pointer and reads attributes at the second; the new thread calls
-    // the function with the last one.
+    // SAFETY: pthread_create(3) writes a thread id at the first pointer and reads attributes at the
+    // second; the new thread calls the function with the last argument.
     // - valid: the first is a local, and the attributes were made above;
-    // - the function demands what `Box::into_raw` has returned, and has it to itself.
+    // - the function requires a pointer from `Box::into_raw`, and is its only owner.
     let refused = unsafe {
         libc::pthread_create(thread.as_mut_ptr(), &raw const attributes.0, begin, passed.cast())
     };
     if refused == 0 {
         return Ok(());
     }
-    // SAFETY: `from_raw` demands what `into_raw` has returned, once.
+    // SAFETY: `from_raw` requires a pointer from `into_raw`, and takes it once.
     // - no thread was started that would take it.
     drop(unsafe { Box::from_raw(passed) });
     Err(refused)
 }
 
-/// Where each of these threads begins.
+/// The start function of each of these threads.
 extern "C" fn begin(passed: *mut c_void) -> *mut c_void {
-    // SAFETY: `from_raw` demands what `into_raw` has returned, once.
-    // - `start` has passed it, and leaves it to this thread.
+    // SAFETY: `from_raw` requires a pointer from `into_raw`, and takes it once.
+    // - `start` has passed it to this thread alone.
     let run = unsafe { Box::from_raw(passed.cast::<Run>()) };
-    // A panic has been told of by its hook. No frame above this one could be unwound.
+    // The panic hook has reported a panic. No frame above this one can be unwound.
     let _ = catch_unwind(AssertUnwindSafe(run));
     ptr::null_mut()
 }
 
-/// What a thread is made with.
+/// The attributes with which a thread is made.
 struct ThreadAttributes(libc::pthread_attr_t);
 
 impl ThreadAttributes {
@@ -64,12 +67,12 @@ impl ThreadAttributes {
         // SAFETY: pthread_attr_init(3) writes attributes at the pointer.
         // - valid for writes: it is a local.
         let refused = unsafe { libc::pthread_attr_init(attributes.as_mut_ptr()) };
-        // SAFETY: `assume_init` demands a value.
-        // - the call has succeeded, and so has written it.
+        // SAFETY: `assume_init` requires an initialized value.
+        // - the call succeeded, so it has written the value.
         if refused == 0 { Ok(Self(unsafe { attributes.assume_init() })) } else { Err(refused) }
     }
 
-    /// Nobody is going to wait for the end of the thread, whose stack has so much room.
+    /// Makes the thread detached, with a stack of `stack` bytes.
     fn detach(&mut self, stack: usize) -> Result<(), Code> {
         let state = libc::PTHREAD_CREATE_DETACHED;
         // SAFETY: pthread_attr_setdetachstate(3) changes the attributes at the pointer.
@@ -86,8 +89,8 @@ impl ThreadAttributes {
 
 impl Drop for ThreadAttributes {
     fn drop(&mut self) {
-        // SAFETY: pthread_attr_destroy(3) demands attributes that are used no more.
-        // - they were made by `new`, and this is their end.
+        // SAFETY: pthread_attr_destroy(3) requires attributes that are not used afterwards.
+        // - they were made by `new`, and are dropped here.
         unsafe { libc::pthread_attr_destroy(&raw mut self.0) };
     }
 }

@@ -1,18 +1,18 @@
-//! The one place where durations become what system calls take.
+//! Converts durations to the types of system calls. No other file does.
 //!
-//! Rounding is upwards: a wait may be late, never early. What is too long for the system's type is
-//! cut to the longest it has; the caller looks at the clock again.
+//! It rounds up: a wait may be late, never early. A duration that is too long for the system's type
+//! becomes the longest it has; the caller checks the clock again.
 
 use std::time::Duration;
 
-/// As a count of milliseconds for `epoll_wait(2)`: rounded up, and at most the longest there is.
+/// Converts to milliseconds for `epoll_wait(2)`: rounded up, and at most the longest value.
 #[allow(dead_code, reason = "not every system has a call that takes it")]
 pub(in crate::sys) fn whole_milliseconds(duration: Duration) -> i32 {
     let rounded = duration.as_nanos().div_ceil(1_000_000);
     i32::try_from(rounded).unwrap_or(i32::MAX)
 }
 
-/// As a `timespec`, cut to the longest there is.
+/// Converts to a `timespec`, at most the longest value.
 pub(in crate::sys) fn timespec(duration: Duration) -> libc::timespec {
     libc::timespec {
         tv_sec: duration.as_secs().try_into().unwrap_or(i64::MAX),

@@ -1,4 +1,4 @@
-//! Addresses, as the calls of Winsock take and give them.
+//! Addresses in the form of Winsock's calls.
 
 use std::mem::offset_of;
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
@@ -12,17 +12,17 @@ use crate::types::address::{Address, AddressKind, WrittenAddress};
 use crate::types::error::ErrorKind;
 use crate::types::error::Fault;
 
-/// Room for every address.
+/// The size of `SOCKADDR_STORAGE`, which has room forevery address.
 const SIZE: usize = size_of::<SOCKADDR_STORAGE>();
 
-/// Where the name of an `AF_UNIX` socket begins.
+/// The offset of the name of an `AF_UNIX` socket.
 const NAME: usize = offset_of!(SOCKADDR_UN, sun_path);
 
 /// The most bytes of such a name.
 const NAME_SIZE: usize = size_of::<SOCKADDR_UN>() - NAME;
 
-/// An address as it lies in memory for the calls: `SOCKADDR_IN`, `SOCKADDR_IN6` or `SOCKADDR_UN`. All its bytes
-/// have values.
+/// An address in the memory layout of the calls: `SOCKADDR_IN`, `SOCKADDR_IN6` or `SOCKADDR_UN`.
+/// All its bytes are initialized.
 #[repr(C, align(8))]
 pub(super) struct RawAddress {
     bytes: [u8; SIZE],
@@ -40,16 +40,16 @@ fn length(len: usize) -> i32 {
     i32::try_from(len).unwrap_or(i32::MAX)
 }
 
-/// Where the last four bytes of an address of IPv6 are: the zone.
+/// The offset of the zone, which is the last four bytes of an IPv6 address.
 const ZONE: usize = size_of::<SOCKADDR_IN6>() - 4;
 
 impl RawAddress {
-    /// Room for the system to write one to.
+    /// Makes room for the system to write an address to.
     pub(super) fn room() -> Self {
         Self { bytes: [0; SIZE], len: length(SIZE) }
     }
 
-    /// What the system has written elsewhere.
+    /// Copies an address that the system has written elsewhere.
     pub(super) fn from_bytes(bytes: &[u8]) -> Self {
         let mut raw = Self::room();
         let len = bytes.len().min(SIZE);
@@ -58,7 +58,7 @@ impl RawAddress {
         raw
     }
 
-    /// Refused if it is no address of the system.
+    /// Converts an address. Fails if it is simulated or its name is too long.
     pub(super) fn of(address: &Address) -> Result<Self, Fault> {
         let (family, len) = match &address.0 {
             AddressKind::Ip(SocketAddr::V4(_)) => (AF_INET, size_of::<SOCKADDR_IN>()),
@@ -84,7 +84,7 @@ impl RawAddress {
                 let (flow, scope) = (address.flowinfo(), address.scope_id());
                 raw.put(2, &address.port().to_be_bytes());
                 raw.put(offset_of!(SOCKADDR_IN6, sin6_addr), &address.ip().octets());
-                // Kept as the system has them, as the standard library does.
+                // Unchanged, in the system's representation, as in the standard library.
                 raw.put(offset_of!(SOCKADDR_IN6, sin6_flowinfo), &flow.to_ne_bytes());
                 raw.put(ZONE, &scope.to_ne_bytes());
             }
@@ -104,18 +104,17 @@ impl RawAddress {
         (&raw const self.bytes).cast()
     }
 
-    /// For a call that writes an address of at most [`RawAddress::len`] bytes, and how long it is at the other
-    /// pointer.
+    /// For a call that writes an address of at most [`RawAddress::len`] bytes, and its length.
     pub(super) fn as_mut_ptrs(&mut self) -> (*mut SOCKADDR, *mut i32) {
         ((&raw mut self.bytes).cast(), &raw mut self.len)
     }
 
-    /// How many bytes the address has, or there are for one. There are never less.
+    /// Returns the length of the address, or the room for one. All these bytes exist.
     pub(super) fn len(&self) -> i32 {
         self.len.min(length(SIZE))
     }
 
-    /// The address; `None` if there is none, or none that an [`Address`] can say.
+    /// Returns the address, or `None` if there is none or [`Address`] cannot represent it.
     pub(super) fn address(&self) -> Option<Address> {
         let len = usize::try_from(self.len()).unwrap_or(0);
         let known = WrittenAddress(&self.bytes[..len]);
@@ -136,7 +135,7 @@ impl RawAddress {
             AF_UNIX => {
                 let name = known.0.get(NAME..).filter(|name| !name.is_empty())?;
                 let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
-                // One without a name has zeros only.
+                // A socket without a name has only zeros.
                 (end > 0).then(|| Address(AddressKind::Local(name[..end].to_vec())))
             }
             _ => None,
@@ -193,7 +192,7 @@ mod tests {
             raw.len = len;
             raw.address()
         };
-        // No sender at all, half a family, one without a name, one cut short, another family.
+        // No sender at all, half a family, one without a name, a truncated one, another family.
         assert_eq!(none(0, AF_INET), None);
         assert_eq!(none(-1, AF_INET), None);
         assert_eq!(none(1, AF_INET), None);
@@ -202,7 +201,7 @@ mod tests {
         assert_eq!(none(7, AF_INET), None);
         assert_eq!(none(27, AF_INET6), None);
         assert_eq!(none(128, 999), None);
-        // The system may say that there would have been more.
+        // The system may report a length beyond the room.
         assert!(none(i32::MAX, AF_INET).is_some());
     }
 }

@@ -1,4 +1,4 @@
-//! The codes of errors by the names that the simulated kernel has for them, with the values that
+//! The error codes, under the names that the simulated kernel uses, with the values that
 //! [`std::io::Error`] knows on this system.
 
 use windows_sys::Win32::Foundation::{
@@ -9,7 +9,7 @@ use windows_sys::Win32::Foundation::{
 };
 use windows_sys::Win32::Networking::WinSock;
 
-/// A code of the system as [`std::io::Error`] takes it.
+/// Converts a code of the system to the form of [`std::io::Error`].
 const fn code(code: u32) -> i32 {
     code.cast_signed()
 }

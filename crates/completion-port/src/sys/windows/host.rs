@@ -14,27 +14,29 @@ use crate::state::table::Descriptors;
 use crate::types::error::ErrorKind;
 use crate::types::error::Fault;
 
-/// The time since the process first asked, by the performance counter, which the standard library reads.
+/// Returns the time since its first use.
+///
+/// The standard library reads the performance counter for it.
 pub(super) fn now() -> Moment {
     static BEGIN: OnceLock<Instant> = OnceLock::new();
     let elapsed = BEGIN.get_or_init(Instant::now).elapsed();
-    // Not at zero, which is the moment before all others.
+    // Zero is the moment before all others.
     Moment::from_nanoseconds(1) + elapsed
 }
 
-/// Whether the system is Wine, which may lose what a call has come to.
+/// Returns whether the system is Wine, which may lose the result of a call.
 pub(super) fn is_wine() -> bool {
     static FOUND: OnceLock<bool> = OnceLock::new();
     *FOUND.get_or_init(|| {
         // SAFETY: GetModuleHandleA reads a name that ends with a zero.
         let library = unsafe { GetModuleHandleA(c"ntdll.dll".as_ptr().cast()) };
-        // SAFETY: GetProcAddress demands a library that is loaded, and reads a name that ends with a zero.
-        // - it is a part of every process; a null handle would stand for the program itself.
+        // SAFETY: GetProcAddress requires a loaded library, and reads a name that ends with a zero.
+        // - every process has this library loaded; a null handle would mean the program itself.
         unsafe { GetProcAddress(library, c"wine_get_version".as_ptr().cast()) }.is_some()
     })
 }
 
-/// Which port of the process has which socket.
+/// Returns the table of which port of the process has which socket.
 fn descriptors() -> &'static Descriptors {
     static TABLE: OnceLock<Descriptors> = OnceLock::new();
     TABLE.get_or_init(Descriptors::new)
@@ -50,12 +52,14 @@ impl Host for Afd {
     }
 
     fn can_observe(&self) -> Result<(), Fault> {
-        // Records of the scheduler are for administrators, by a trace of the whole system.
+        // Only administrators can read the scheduler's records, through a trace of the whole
+        // system.
         Err(Fault { kind: ErrorKind::Unsupported, code: None })
     }
 
     fn origin(&self) -> Origin {
-        // No process is a copy of another one here. To ask for the number is a read of the thread's own block.
+        // No process is a copy of another one here. Querying the number only reads the thread's own
+        // block.
         Origin::by_number()
     }
 

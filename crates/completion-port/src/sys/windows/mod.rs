@@ -28,15 +28,19 @@ mod thread;
 mod timeout;
 mod winsock_notifications;
 
-/// The back end of this system: a completion port of the kernel, which any number of threads can wait on. It is
-/// one-shot whatever was asked for.
+/// Makes the back end of this system: a completion port of the kernel.
+///
+/// Any number of threads can wait on it.
+///
+/// It is always one-shot.
 pub(crate) fn native(
     _is_one_shot: bool,
     files: FileEngine,
     readiness: Readiness,
 ) -> Result<Box<dyn Backend>, Fault> {
     match readiness {
-        // `WinsockBackend` has never run on Windows itself, so it is not the default where the system supports it.
+        // `WinsockBackend` has never run on Windows itself, so it is not the default on systems
+        // that support it.
         Readiness::Automatic | Readiness::Polls => Ok(Box::new(Afd::new(files)?)),
         Readiness::Notifications => match WinsockBackend::new(files) {
             Some(notified) => Ok(Box::new(notified?)),

@@ -1,4 +1,4 @@
-//! A completion port of the kernel: what the reactor's threads wait on.
+//! A completion port of the kernel, on which the reactor's threads wait.
 
 use std::mem::MaybeUninit;
 use std::os::windows::io::{AsRawHandle as _, FromRawHandle as _, OwnedHandle};
@@ -16,18 +16,18 @@ use super::options::{WinsockCode, last_error, system_fault};
 use crate::sys::portable::errors::{Retries, Then};
 use crate::types::error::Fault;
 
-/// Packets that are taken at once.
+/// The most packets of one call.
 pub(super) const ROOM: usize = 64;
 
-/// How many threads the kernel lets run with packets: all. Which run is the engine's to say.
+/// How many threads the kernel lets run with packets: all, since the engine decides that.
 pub(super) const ALL: u32 = i32::MAX.cast_unsigned();
 
 /// Room for packets.
 pub(super) type PacketRoom = [MaybeUninit<OVERLAPPED_ENTRY>];
 
-/// Until the next tick.
+/// Sleeps until the next tick.
 pub(super) fn nap() {
-    // SAFETY: Sleep demands nothing.
+    // SAFETY: Sleep has no requirements.
     unsafe { Sleep(1) };
 }
 
@@ -35,14 +35,15 @@ pub(super) struct SystemPort(OwnedHandle);
 
 impl SystemPort {
     pub(super) fn new() -> Result<Self, Fault> {
-        // SAFETY: CreateIoCompletionPort demands a file or INVALID_HANDLE_VALUE, and a port or null.
-        // - INVALID_HANDLE_VALUE and null ask for a new port without a file.
+        // SAFETY: CreateIoCompletionPort requires a file or INVALID_HANDLE_VALUE, and a port or
+        // null.
+        // - INVALID_HANDLE_VALUE and null request a new port without a file.
         let port = unsafe { CreateIoCompletionPort(INVALID_HANDLE_VALUE, ptr::null_mut(), 0, ALL) };
         if port.is_null() {
             return Err(system_fault(last_error()));
         }
-        // SAFETY: `from_raw_handle` demands an open handle that nothing else owns.
-        // - the call above returned it just now.
+        // SAFETY: `from_raw_handle` requires an open handle that nothing else owns.
+        // - the call above has just returned it.
         Ok(Self(unsafe { OwnedHandle::from_raw_handle(port) }))
     }
 
@@ -50,46 +51,53 @@ impl SystemPort {
         self.0.as_raw_handle()
     }
 
-    /// From now on what `file` completes comes out of this port, with `key`.
+    /// Associates `file` with this port. Its packets have `key`.
     pub(super) fn associate(&self, file: &OwnedHandle, key: usize) -> Result<(), Fault> {
         self.associate_number(file.as_raw_handle(), key)
     }
 
-    /// The same for what this handle names. Refused if that was opened for no overlapped calls, or is associated with a
-    /// completion port already.
+    /// Associates the object of a handle with this port.
+    ///
+    /// Fails if it was not opened for overlapped calls, or is already associated with a completion
+    /// port.
     pub(super) fn associate_number(&self, file: HANDLE, key: usize) -> Result<(), Fault> {
-        // SAFETY: CreateIoCompletionPort demands an open port, and refuses a number that names no file. It touches no
-        // memory of this process.
+        // SAFETY: CreateIoCompletionPort requires an open port, and fails for a number that names
+        // no file. It accesses no memory of this process.
         // - open: `self` owns it.
         let done = unsafe { CreateIoCompletionPort(file, self.handle(), key, 0) };
         if done.is_null() { Err(system_fault(last_error())) } else { Ok(()) }
     }
 
-    /// Queues a packet that says no more than `key`.
+    /// Queues a packet with only `key`.
     pub(super) fn post(&self, key: usize) {
         self.post_for(key, 0);
     }
 
-    /// Queues a packet as of a request at this address. What takes it must know that there may be none.
+    /// Queues a packet like that of a request at this address.
+    ///
+    /// Its receiver must not rely on the request existing.
     pub(super) fn post_for(&self, key: usize, address: usize) {
         while let Err(code) = self.try_post_for(key, address)
             && PORT.then(code) == Then::Again
         {
-            // The system is short of memory. A thread may sleep until this packet comes, so it is not given up.
+            // The system is short of memory. A thread may sleep until this packet comes, so the
+            // post is retried.
             nap();
         }
     }
 
     fn try_post_for(&self, key: usize, address: usize) -> Result<(), WinsockCode> {
         let address = ptr::without_provenance(address);
-        // SAFETY: PostQueuedCompletionStatus demands an open port. It passes the other words on and looks at none of
-        // them.
+        // SAFETY: PostQueuedCompletionStatus requires an open port. It passes the other words on
+        // unread.
         // - open: `self` owns it.
         let done = unsafe { PostQueuedCompletionStatus(self.handle(), 0, key, address) };
         if done == 0 { Err(last_error().cast_signed()) } else { Ok(()) }
     }
 
-    /// Waits for packets for so many milliseconds. Returns how many of the first places of `room` it has written.
+    /// Waits at most `milliseconds` for packets.
+    ///
+    /// Returns how many it has written to the start of `room`.
     pub(super) fn take(&self, room: &mut PacketRoom, milliseconds: u32) -> Result<usize, Fault> {
         let mut retries = Retries::default();
         loop {
@@ -102,14 +110,14 @@ impl SystemPort {
         }
     }
 
-    /// The same as [`SystemPort::take`], or what the system says that has given no packet.
+    /// Like [`SystemPort::take`], but returns the code of a call without packets.
     fn try_take(&self, room: &mut PacketRoom, milliseconds: u32) -> Result<usize, u32> {
         let most = u32::try_from(room.len()).unwrap_or(u32::MAX);
         let mut count = 0;
-        // SAFETY: GetQueuedCompletionStatusEx writes at most `most` entries at the first pointer, and their number
-        // at the second.
-        // - valid for writes: `room` has at least so many places, and is borrowed mutably over the call; `count`
-        //   is a local;
+        // SAFETY: GetQueuedCompletionStatusEx writes at most `most` entries at the first pointer,
+        // and their number at the second.
+        // - valid for writes: `room` has at least that many places and is mutably borrowed during
+        //   the call; `count` is a local;
         // - the port is open, since `self` owns it.
         let done = unsafe {
             GetQueuedCompletionStatusEx(
@@ -125,9 +133,10 @@ impl SystemPort {
     }
 }
 
-/// What a packet brings.
+/// The content of a packet.
 pub(super) enum CompletionPacket {
-    /// A request has ended, which was made with the memory at this address, by a file that was associated with this key.
+    /// The request with the memory at this address has ended. Its file was associated with this
+    /// key.
     Ended(*mut OVERLAPPED, usize),
     /// A packet that [`SystemPort::post`] has queued.
     Posted(usize),

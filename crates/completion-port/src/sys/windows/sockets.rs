@@ -1,6 +1,7 @@
-//! Attempts at operations on sockets, one call to Winsock each.
+//! Attempts at socket operations, one Winsock call each.
 //!
-//! No call of Winsock can be told not to wait. So a socket is made non-blocking before the first operation on it.
+//! Winsock calls have no flag against waiting, so a socket is made non-blocking before its first
+//! operation.
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -31,20 +32,22 @@ use crate::types::error::Fault;
 use crate::types::source::Descriptor;
 use crate::types::source::{OwnedKind, OwnedSource, Source as _};
 
-/// Parts for which there is room without much ado.
+/// The number of parts for which a small array on the stack is enough.
 const FEW: usize = 8;
 
-/// How many connections one accept passes over. An error that stays would keep it here forever.
+/// How many failed connections one accept skips. A persistent error would otherwise loop forever.
 const PASSED_OVER: usize = 64;
 
-/// `IPPROTO_TCP`, in a field that has another type.
+/// `IPPROTO_TCP`, for a field with another type.
 pub(super) const TCP: i32 = 6;
 
 fn failed<T>(descriptor: Descriptor, code: WinsockCode) -> SocketAttempt<T> {
     SocketAttempt::Failed(fault(descriptor, code))
 }
 
-/// What becomes of a call that the system did not do at once; if it would have to wait, the system may do it meanwhile.
+/// Converts the error of a call.
+///
+/// If the call would have to wait, the system may carry it out instead.
 fn not_done<T>(
     descriptor: Descriptor,
     errors: &Errors,
@@ -60,12 +63,12 @@ fn not_done<T>(
 }
 
 pub(super) fn owned(socket: SOCKET) -> OwnedSocket {
-    // SAFETY: `from_raw_socket` demands an open socket that nothing else owns.
-    // - each caller passes what `accept` or WSASocketW has returned just now.
+    // SAFETY: `from_raw_socket` requires an open socket that nothing else owns.
+    // - each caller passes a socket that `accept` or WSASocketW has just returned.
     unsafe { OwnedSocket::from_raw_socket(socket as RawSocket) }
 }
 
-/// The address of the socket's peer, or its own.
+/// Returns the address of the socket's peer, or its own.
 pub(super) fn name(descriptor: Descriptor, of: SocketName) -> Result<Option<Address>, WinsockCode> {
     let mut raw = RawAddress::room();
     let (address, len) = raw.as_mut_ptrs();
@@ -73,8 +76,8 @@ pub(super) fn name(descriptor: Descriptor, of: SocketName) -> Result<Option<Addr
         SocketName::Peer => getpeername,
         SocketName::Own => getsockname,
     };
-    // SAFETY: getpeername and getsockname read a length at the second pointer, write at most so many bytes at the
-    // first and the length at the second.
+    // SAFETY: getpeername and getsockname read a length at the second pointer, write at most that
+    // many bytes at the first, and write the length at the second.
     // - valid: both point into `raw`, a local, whose length is that of its room.
     let done = unsafe { call(socket(descriptor), address, len) };
     if done == 0 { Ok(raw.address()) } else { Err(last_code()) }
@@ -86,8 +89,10 @@ pub(super) enum SocketName {
     Own,
 }
 
-/// Whether a socket whose peer has this address is a stream that is connected to itself. That happens if a
-/// connect to a port of this machine, at which nothing listens, is given the same port as its own.
+/// Returns whether a socket whose peer has this address is a stream that is connected to itself.
+///
+/// That happens if the kernel chooses, as the local port of a connect, the very port to which the
+/// socket connects and at which nothing listens.
 pub(super) fn is_own_peer(descriptor: Descriptor, peer: Option<&Address>) -> bool {
     let own = || name(descriptor, SocketName::Own).ok().flatten();
     peer.is_some_and(|peer| own().is_some_and(|own| own.is_same_end(peer))) && is_stream(descriptor)
@@ -97,25 +102,26 @@ fn is_stream(descriptor: Descriptor) -> bool {
     number(descriptor, SOL_SOCKET, SO_TYPE) == Ok(SOCK_STREAM)
 }
 
-/// The family and the protocol of a socket, as its provider says.
+/// Returns the family and the protocol of a socket, as its provider reports them.
 pub(super) fn protocol(descriptor: Descriptor) -> Option<(i32, i32)> {
     let mut info = MaybeUninit::<WSAPROTOCOL_INFOW>::zeroed();
     let mut size = i32::try_from(size_of::<WSAPROTOCOL_INFOW>()).unwrap_or(0);
     let place = info.as_mut_ptr().cast();
-    // SAFETY: getsockopt writes at most `size` bytes at the first pointer, and reads and writes the size at the
-    // other.
+    // SAFETY: getsockopt writes at most `size` bytes at the first pointer, and reads and writes the
+    // size at the other.
     // - valid: both are locals, and `size` is that of `info`.
     let done = unsafe {
         getsockopt(socket(descriptor), SOL_SOCKET, SO_PROTOCOL_INFOW, place, &raw mut size)
     };
-    // SAFETY: `assume_init` demands that the bytes are a value of the type.
-    // - it has numbers only, for which zeros and all else that the call may have written are values.
+    // SAFETY: `assume_init` requires that the bytes are a value of the type.
+    // - it has only numbers, for which zeros and everything that the call may have written are
+    //   values.
     let info = unsafe { info.assume_init() };
     (done == 0).then_some((info.iAddressFamily, info.iProtocol))
 }
 
-/// A part of the room that a receive fills, as WSARecv takes it. What is longer than its length can say is
-/// filled to that.
+/// A part of the room that a receive fills, in the form of WSARecv. A part that is too long for its
+/// length field is filled only up to the longest length.
 #[repr(transparent)]
 struct ReceivePart<'r> {
     raw: WSABUF,
@@ -135,7 +141,7 @@ impl<'r> ReceivePart<'r> {
     }
 }
 
-/// A part of what a send sends, as WSASend takes it, which does not write to it.
+/// A part of a send, in the form of WSASend, which does not write to it.
 #[repr(transparent)]
 struct SendPart<'b> {
     raw: WSABUF,
@@ -178,12 +184,14 @@ fn with_bytes<const N: usize, R>(parts: &[&[u8]], act: impl FnOnce(&[SendPart<'_
     act(&slices[..count])
 }
 
-/// Whether a list has more parts than one call takes. Messages cannot be received or sent piece by piece.
+/// Returns whether a list has more parts than one call takes.
+///
+/// Messages cannot be received or sent in pieces.
 fn is_too_long(lengths: impl ExactSizeIterator<Item = usize>) -> bool {
     lengths.len() > PARTS && lengths.filter(|length| *length > 0).count() > PARTS
 }
 
-/// WSARecv or WSARecvFrom. Returns how many bytes came, and whether a datagram was cut.
+/// Calls WSARecv or WSARecvFrom. Returns the number of bytes and whether a datagram was cut.
 fn receive_message(
     descriptor: Descriptor,
     parts: &mut [ReceivePart<'_>],
@@ -198,20 +206,22 @@ fn receive_message(
     let socket = socket(descriptor);
     let done = match from {
         None => {
-            // SAFETY: WSARecv reads so many buffers at the first pointer, writes at most as many bytes to each as it
-            // says, their number at the second pointer, and reads and writes flags at the third. It is over when it
-            // returns, since it gets no OVERLAPPED.
-            // - valid: the list is `parts`, whose elements lie as WSABUF does; each borrows its room mutably, and
-            //   has its length; the others are locals.
+            // SAFETY: WSARecv reads `count` buffers at the first pointer, writes at most as many
+            // bytes to each as its length says, their number at the second pointer, and reads and
+            // writes flags at the third. It has finished when it returns, since it gets no
+            // OVERLAPPED.
+            // - valid: the list is `parts`, whose elements have the layout of WSABUF; each borrows
+            //   its room mutably and has its length; the others are locals.
             unsafe {
                 WSARecv(socket, buffers, count, &raw mut len, &raw mut flags, ptr::null_mut(), None)
             }
         }
         Some(from) => {
             let (address, size) = from.as_mut_ptrs();
-            // SAFETY: WSARecvFrom does the same, and reads a size at the last pointer, writes at most so many bytes of
-            // an address at the one before, and the size.
-            // - valid: as above; both point into `from`, which is borrowed mutably and says how much room it has.
+            // SAFETY: WSARecvFrom does the same, and reads a size at the last pointer, writes at
+            // most that many bytes of an address at the pointer before it, and writes the size.
+            // - valid: as above; both point into `from`, which is borrowed mutably and whose length
+            //   is its room.
             unsafe {
                 WSARecvFrom(
                     socket,
@@ -231,20 +241,20 @@ fn receive_message(
         return Ok(Received { len: len as usize, is_cut: false });
     }
     match last_code() {
-        // What there was room for has come all the same.
+        // The room was filled nevertheless.
         WSAEMSGSIZE => Ok(Received { len: room, is_cut: true }),
         code => Err(code),
     }
 }
 
-/// Whether something could be received, of which nothing is taken; and from where.
+/// Peeks whether a receive would succeed, and from where.
 fn look(descriptor: Descriptor, from: Option<&mut RawAddress>) -> Result<Received, WinsockCode> {
     let mut byte = [MaybeUninit::uninit()];
     receive_message(descriptor, &mut [ReceivePart::new(&mut byte)], from, MSG_PEEK)?;
     Ok(Received { len: 0, is_cut: false })
 }
 
-/// A receive into any list of parts.
+/// Receives into any list of parts.
 fn receive_parts(
     descriptor: Descriptor,
     room: &mut [&mut [MaybeUninit<u8>]],
@@ -265,13 +275,13 @@ fn receive_parts(
     }
 }
 
-/// WSASend or WSASendTo.
+/// Calls WSASend or WSASendTo.
 fn send_parts(
     descriptor: Descriptor,
     parts: &[SendPart<'_>],
     to: Option<&RawAddress>,
 ) -> Result<usize, WinsockCode> {
-    // A datagram without bytes has one part, which is empty.
+    // A datagram of zero bytes has one empty part.
     let parts = if parts.is_empty() { &[SendPart::EMPTY] } else { parts };
     let count = length(parts.len());
     let buffers = parts.as_ptr().cast::<WSABUF>();
@@ -279,14 +289,16 @@ fn send_parts(
     let socket = socket(descriptor);
     let done = match to {
         None => {
-            // SAFETY: WSASend reads so many buffers at the first pointer and as many bytes of each as it says, and
-            // writes the number of bytes at the second. It is over when it returns, since it gets no OVERLAPPED.
-            // - valid: the list is `parts`, whose elements lie as WSABUF does, borrow their bytes and have their
-            //   lengths; `len` is a local.
+            // SAFETY: WSASend reads `count` buffers at the first pointer and as many bytes of each
+            // as its length says, and writes the number of bytes at the second. It has finished
+            // when it returns, since it gets no OVERLAPPED.
+            // - valid: the list is `parts`, whose elements have the layout of WSABUF, borrow their
+            //   bytes and have their lengths; `len` is a local.
             unsafe { WSASend(socket, buffers, count, &raw mut len, 0, ptr::null_mut(), None) }
         }
         Some(to) => {
-            // SAFETY: WSASendTo does the same, and reads as many bytes of an address as it is told.
+            // SAFETY: WSASendTo does the same, and reads as many bytes of an address as its length
+            // argument says.
             // - valid: as above; `to` is borrowed, and this is its length.
             unsafe {
                 WSASendTo(
@@ -332,7 +344,7 @@ impl Sockets for Afd {
         };
         let flags = WSA_FLAG_OVERLAPPED | WSA_FLAG_NO_HANDLE_INHERIT;
         // SAFETY: WSASocketW reads a protocol's description at the pointer.
-        // - null stands for none.
+        // - null means none.
         let made = unsafe { WSASocketW(family.into(), SOCK_STREAM, 0, ptr::null(), 0, flags) };
         if made == INVALID_SOCKET {
             return Err(fault_of(last_code()));
@@ -347,14 +359,14 @@ impl Sockets for Afd {
         for _ in 0..PASSED_OVER {
             let mut raw = RawAddress::room();
             let (address, len) = raw.as_mut_ptrs();
-            // SAFETY: accept reads a length at the second pointer, writes at most so many bytes at the first and the
-            // length at the second.
+            // SAFETY: accept reads a length at the second pointer, writes at most that many bytes
+            // at the first, and writes the length at the second.
             // - valid: both point into `raw`, a local, whose length is that of its room.
             let accepted = unsafe { accept(socket(descriptor), address, len) };
             if accepted == INVALID_SOCKET {
                 match last_code() {
-                    // The peer has given up this connection. Another one may stand behind it. The last is what Wine
-                    // says, which asks the connection for its peer.
+                    // The peer has aborted this connection. The next one may succeed. The last code
+                    // comes from Wine, which queries the connection's peer.
                     WSAECONNRESET | WSAECONNABORTED | WSAENOTCONN => continue,
                     code => {
                         let is_carried =
@@ -365,10 +377,10 @@ impl Sockets for Afd {
             }
             let handle: HANDLE = ptr::without_provenance_mut(accepted);
             let accepted = OwnedSource(OwnedKind::System(owned(accepted)));
-            // SAFETY: SetHandleInformation demands an open handle.
+            // SAFETY: SetHandleInformation requires an open handle.
             // - `accepted` owns it.
             unsafe { SetHandleInformation(handle, HANDLE_FLAG_INHERIT, 0) };
-            // As a rule it has that from its listener.
+            // Usually it inherits this from its listener.
             let number = accepted.as_source().name.number;
             return match make_nonblocking(number) {
                 Ok(()) => SocketAttempt::Done((accepted, raw.address())),
@@ -386,7 +398,7 @@ impl Sockets for Afd {
         if self.carries_connects(descriptor)
             && matches!(name(descriptor, SocketName::Peer), Err(WSAENOTCONN))
         {
-            // A connect that has begun cannot be handed over.
+            // The kernel cannot take over a connect that has started.
             return SocketAttempt::NeedsSystem;
         }
         let connect = || {
@@ -397,8 +409,8 @@ impl Sockets for Afd {
         };
         let mut done = connect();
         if done == Err(WSAECONNABORTED) {
-            // So Wine tells of an earlier connect that has failed, and whose error was fetched: the socket is as if it
-            // were new from now on.
+            // Wine reports an earlier failed connect like this after its error was taken. The
+            // socket is in its initial state from now on.
             done = connect();
         }
         match done {
@@ -428,12 +440,12 @@ impl Sockets for Afd {
     }
 
     fn has_shut_reading(&self, _descriptor: Descriptor) -> bool {
-        // An attempt tells.
+        // An attempt reports it.
         false
     }
 
     fn abandon_connect(&self, _descriptor: Descriptor) -> bool {
-        // Winsock has no call for that. What the kernel carries out is cancelled instead.
+        // Winsock has no call for that. A connect that the kernel carries out is cancelled instead.
         false
     }
 
@@ -519,7 +531,7 @@ impl Submit<SocketTarget> for Afd {
         self.operations.flush(&|place| self.port.post_for(CARRIED, place));
     }
 
-    /// The system is asked to cancel a request that has started. An edge reports its end.
+    /// Asks the system to cancel a request that has started. An edge reports its end.
     fn cancel(&self, id: u64) -> Option<SocketRequest> {
         self.operations.cancel(id)
     }

@@ -1,4 +1,4 @@
-//! What can be registered on ports of the system.
+//! The objects that can be registered on ports of the system.
 
 use std::os::windows::io::{AsHandle, AsRawHandle, AsSocket};
 
@@ -16,7 +16,7 @@ impl<S: AsSocket + ?Sized> Source for S {
 impl<F: AsHandle> Source for FileSource<F> {
     #[inline]
     fn as_source(&self) -> BorrowedSource<'_> {
-        // Handles of files and sockets are numbers of one table.
+        // Handles of files and sockets share one table of numbers.
         let number = Descriptor::try_from((**self).as_handle().as_raw_handle().addr());
         BorrowedSource::new(KernelId::SYSTEM, number.unwrap_or(-1))
     }

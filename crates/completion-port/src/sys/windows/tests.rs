@@ -21,7 +21,7 @@ use crate::types::source::Source as _;
 
 const SOON: Duration = Duration::from_secs(120);
 
-/// Long enough for what must not come.
+/// Long enough to show that nothing arrives.
 const QUIET: Duration = Duration::from_millis(50);
 
 const BOTH: Facts = Facts::of_directions(0b11);
@@ -41,7 +41,7 @@ fn number(socket: &impl std::os::windows::io::AsSocket) -> Descriptor {
     socket.as_source().name.number
 }
 
-/// The next edges, within `limit`, as names and facts.
+/// Returns the next edges within `limit`, as names and facts.
 fn edges_within(afd: &Afd, limit: Duration) -> Vec<(u64, Facts)> {
     let end = Instant::now() + limit;
     let mut edges = Vec::with_capacity(64);
@@ -104,7 +104,7 @@ fn an_answer_from_before_the_question_does_not_count() {
     for _ in 0..20 {
         afd.want(number(&ours), 7, Facts::IN, Until::Edge).unwrap();
         theirs.write_all(b"x").unwrap();
-        // The answer stands in the completion port, and what it tells of is over.
+        // The answer is queued in the completion port, and its conditions no longer hold.
         let mut byte = [0];
         while ours.read(&mut byte).is_err() {
             thread::yield_now();
@@ -135,7 +135,8 @@ fn a_question_outlives_the_thread_that_has_asked() {
 fn a_closed_socket_is_not_watched_whoever_has_its_number() {
     let afd = Afd::new(FileEngine::Automatic).unwrap();
     let mut found = 0;
-    // Of thousands of sockets that are closed while they are polled Wine's server does not survive one now and then.
+    // With thousands of sockets that are closed while they are polled, Wine's server sometimes
+    // crashes.
     for _ in 0..200 {
         let (ours, theirs) = pair();
         let old = number(&ours);
@@ -143,7 +144,7 @@ fn a_closed_socket_is_not_watched_whoever_has_its_number() {
         afd.want(old, 7, Facts::IN, Until::Edge).unwrap();
         assert!(afd.watches(old));
         drop(ours);
-        // The number is among the lowest that are free.
+        // The number is among the lowest free ones.
         let next: Vec<_> = (0..8).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
         if next.iter().any(|next| number(next) == old) {
             found += 1;
@@ -162,7 +163,7 @@ fn a_closed_socket_is_not_watched_whoever_has_its_number() {
             return;
         }
     }
-    // Other tests may have been quicker as a rule.
+    // Other tests may usually have been faster.
     assert!(found > 0, "no number was given out again");
 }
 
@@ -225,7 +226,7 @@ fn a_lasting_watch_repeats_what_is_left_now_and_then() {
     while begun.elapsed() < Duration::from_millis(200) {
         told += edges_within(&afd, QUIET).len();
     }
-    // Every 16 ms at last.
+    // Finally once every 16 ms.
     assert!((2..40).contains(&told), "{told}");
 }
 
@@ -254,7 +255,8 @@ fn another_thread_that_sleeps_asks_again_for_the_one_that_was_told() {
     });
 }
 
-/// Three threads sleep; each that is told something is long about it, and the last one knows of the socket all the same.
+/// Three threads sleep. Each that gets an edge takes long to process it, and the last one must
+/// still poll the socket again.
 #[test]
 fn the_last_thread_that_sleeps_asks_again_for_those_that_were_told() {
     for _ in 0..8 {
@@ -266,7 +268,7 @@ fn the_last_thread_that_sleeps_asks_again_for_those_that_were_told() {
         afd.want(number(&lasting), 7, Facts::IN, Until::Detached).unwrap();
         afd.want(number(&other), 8, Facts::IN, Until::Edge).unwrap();
         theirs.write_all(b"x").unwrap();
-        // Nobody reads it. So it is let be for longer and longer.
+        // No thread reads the byte, so the delays grow.
         (0..6).for_each(|_| assert_eq!(edge(&afd), (7, Facts::IN)));
         let (say, heard) = mpsc::channel();
         thread::scope(|scope| {
@@ -286,7 +288,7 @@ fn the_last_thread_that_sleeps_asks_again_for_those_that_were_told() {
                 told.expect("a thread sleeps on").unwrap()
             };
             assert_eq!(next(), 7);
-            // Before it is asked about again, and when the others have been told to do so.
+            // Before it is polled again, while the others have left the poll for that.
             thread::park_timeout(Duration::from_millis(5));
             others.write_all(b"x").unwrap();
             let mut told = [next(), next()];
@@ -303,13 +305,13 @@ fn who_takes_a_nudge_and_does_not_sleep_passes_it_on() {
     afd.attach(number(&ours), 7, BOTH).unwrap();
     afd.want(number(&ours), 7, Facts::IN, Until::Detached).unwrap();
     theirs.write_all(b"x").unwrap();
-    // As if another thread slept, without a limit.
+    // Simulates another thread that sleeps without a limit.
     afd.sleepers.fetch_add(1, SeqCst);
     (0..6).for_each(|_| assert_eq!(edge(&afd), (7, Facts::IN)));
     for _ in 0..3 {
         afd.poll(&mut Vec::with_capacity(4), Some(Duration::ZERO)).unwrap();
     }
-    // That one; or, if this has taken long, the next answer.
+    // The packet that wakes it; or, if this took long, the next answer.
     let mut room = [const { MaybeUninit::uninit() }; 4];
     assert_ne!(afd.port.take(&mut room, 1000).unwrap(), 0, "the other thread sleeps on");
 }
@@ -375,7 +377,7 @@ fn what_is_left_by_a_rebuild_is_told_again() {
     assert!(afd.watches(number(&ours)) && !afd.watches(number(&other)));
 }
 
-/// Polls until that holds. What edges there are meanwhile do not count.
+/// Polls until `holds` returns true. It ignores the edges.
 #[track_caller]
 fn poll_until(afd: &Afd, holds: impl Fn() -> bool) {
     let end = Instant::now() + SOON;
@@ -402,12 +404,12 @@ fn what_the_system_is_short_of_memory_for_is_asked_later() {
     short_of_memory(&afd, 1);
     assert_eq!(kind_of(afd.want(here, 7, BOTH, Until::Edge)), Some(ErrorKind::OutOfMemory));
     afd.want(here, 7, Facts::IN, Until::Edge).unwrap();
-    // The former request is taken back, and there is no memory for the next one, twice.
+    // The former request is cancelled, and there is no memory for the next one, twice.
     afd.want(here, 8, BOTH, Until::Edge).unwrap();
     short_of_memory(&afd, 2);
     assert_eq!(edge(&afd), (8, Facts::OUT));
     assert_quiet(&afd);
-    // What is watched until it is detached is asked about again and again.
+    // A socket that is watched until it is detached is polled again and again.
     theirs.write_all(b"x").unwrap();
     afd.want(here, 9, Facts::IN, Until::Detached).unwrap();
     for _ in 0..3 {
@@ -426,7 +428,7 @@ fn what_the_system_is_short_of_memory_for_is_asked_later() {
     assert_eq!(afd.device.shortage.load(SeqCst), 0);
 }
 
-/// The system may let go of requests for reasons of its own.
+/// The system may cancel requests for its own reasons.
 #[test]
 fn what_is_owed_to_a_socket_is_made_up_for_by_a_thread_that_sleeps() {
     let afd = Afd::new(FileEngine::Automatic).unwrap();
@@ -470,7 +472,7 @@ fn what_cannot_be_asked_for_want_of_memory_stays_as_it_was() {
     assert_eq!(kind_of(afd.attach(here, 8, BOTH)), Some(ErrorKind::AlreadyRegistered));
     theirs.write_all(b"x").unwrap();
     assert_eq!(edge(&afd), (7, Facts::IN));
-    // What is known of a socket that was detached is known after a refusal.
+    // A failed attachment keeps what is known about a detached socket.
     afd.detach(here);
     short_of_memory(&afd, 1);
     assert_eq!(kind_of(afd.attach(here, 8, BOTH)), Some(ErrorKind::OutOfMemory));
@@ -519,7 +521,7 @@ fn a_reactor_is_dropped_with_its_requests_in_flight() {
         }
         let begun = Instant::now();
         drop(afd);
-        // It waits for longer if the memory of one does not come back.
+        // The drop waits longer if the memory of a request is not returned.
         assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
     }
 }

@@ -18,24 +18,24 @@ use super::timeout;
 use crate::backend::thread::Thread;
 use crate::state::facts::Presence;
 
-/// A wait this long ends with the system's tick, which is exact enough for it.
+/// A wait this long uses the system's tick, which is precise enough.
 const COARSE: Duration = Duration::from_millis(100);
 
-/// The calling thread.
+/// Parks the thread that called [`Current::new`].
 ///
-/// It sleeps on an event that takes one signal and is reset by the thread that it lets go on. A limit is kept by a
-/// timer of high resolution beside it, since the waits themselves count in ticks of up to 15.6 ms, and the port's
-/// watchdog looks every millisecond.
+/// It sleeps on an event that wakes one wait and is reset by it. A high-resolution timer limits the
+/// wait, since the waits themselves count in ticks of up to 15.6 ms, and the port's watchdog checks
+/// every millisecond.
 ///
-/// The standard library's `park` would not do: each thread has one token for it, which belongs to the
-/// user's code. An `unpark` of that code would be lost here.
+/// It does not use the standard library's `park`: each thread has one token for it, which belongs
+/// to the program. A program's `unpark` would be lost here.
 pub(super) struct Current {
     number: u32,
-    /// `None` if the process can have no more handles. The thread then sleeps in short naps.
+    /// `None` if the process can have no more handles. The thread then sleeps for short times.
     event: Option<OwnedHandle>,
-    /// An `unpark` that no `park` has taken, where there is no event.
+    /// Whether an `unpark` is pending that no `park` has taken. Used only without an event.
     unparked: AtomicBool,
-    /// Made when the thread first parks for a short time; `None` if it cannot be had.
+    /// Made when the thread first parks for a short time; `None` if the system has none.
     timer: OnceLock<Option<OwnedHandle>>,
 }
 
@@ -43,32 +43,35 @@ fn owned(handle: HANDLE) -> Option<OwnedHandle> {
     if handle.is_null() {
         return None;
     }
-    // SAFETY: `from_raw_handle` demands an open handle that nothing else owns.
-    // - each caller passes what CreateEventW or CreateWaitableTimerExW returned it just now, and null, which
-    //   stands for a failure, was sorted out above.
+    // SAFETY: `from_raw_handle` requires an open handle that nothing else owns.
+    // - each caller passes a handle that CreateEventW or CreateWaitableTimerExW has just returned;
+    //   null, which means a failure, was handled above.
     Some(unsafe { OwnedHandle::from_raw_handle(handle) })
 }
 
-/// A timer that its wait resets. Before Windows 10 1803 there is none of high resolution, and one with the
-/// system's tick is no better than the wait's own limit.
+/// Makes a timer that its wait resets.
+///
+/// Before Windows 10 1803 there is none of high resolution, and one with the system's tick is no
+/// better than the wait's own limit.
 fn new_timer() -> Option<OwnedHandle> {
     let kind = CREATE_WAITABLE_TIMER_HIGH_RESOLUTION;
     // SAFETY: CreateWaitableTimerExW reads attributes and a name at its two pointers.
-    // - null stands for none of either.
+    // - null means none for both.
     owned(unsafe { CreateWaitableTimerExW(ptr::null(), ptr::null(), kind, TIMER_ALL_ACCESS) })
 }
 
 impl Current {
     pub(super) fn new() -> Self {
-        // SAFETY: GetCurrentThreadId demands nothing.
+        // SAFETY: GetCurrentThreadId has no requirements.
         let number = unsafe { GetCurrentThreadId() };
         // SAFETY: CreateEventW reads attributes and a name at its two pointers.
-        // - null stands for none of either. Zeros: reset by the wait that it ends, and not signalled yet.
+        // - null means none for both. The zeros mean: reset by the wait that it ends, and not
+        //   signalled.
         let event = owned(unsafe { CreateEventW(ptr::null(), 0, 0, ptr::null()) });
         Self { number, event, unparked: AtomicBool::new(false), timer: OnceLock::new() }
     }
 
-    /// Sleeps until the event is signalled or the time is over.
+    /// Sleeps until the event is signalled or the time has passed.
     fn wait(&self, event: &OwnedHandle, timeout: Option<Duration>) {
         let Some(timeout) = timeout else { return wait_for(event, INFINITE) };
         if timeout < COARSE
@@ -76,13 +79,15 @@ impl Current {
             && set(timer, timeout)
         {
             let both = [event.as_raw_handle(), timer.as_raw_handle()];
-            // SAFETY: WaitForMultipleObjects reads as many handles at the pointer as its first argument says,
-            // which must be open and be waited for by no other call that resets them for itself.
+            // SAFETY: WaitForMultipleObjects reads as many handles at the pointer as its first
+            // argument says. They must be open, and no other call that resets them may wait for
+            // them.
             // - valid for reads: `both`, a local, has two;
-            // - open: both are borrowed from `self` over the call;
+            // - open: both are borrowed from `self` during the call;
             // - only the thread itself parks here.
             unsafe { WaitForMultipleObjects(2, both.as_ptr(), 0, INFINITE) };
-            // If the event has ended it, the timer may yet be due. The next `set` takes that back.
+            // If the event has ended the wait, the timer may still be set. The next `set` replaces
+            // that.
             return;
         }
         wait_for(event, timeout::whole_milliseconds(timeout));
@@ -90,18 +95,19 @@ impl Current {
 }
 
 fn wait_for(event: &OwnedHandle, milliseconds: u32) {
-    // SAFETY: WaitForSingleObject demands an open handle.
-    // - it is borrowed over the call.
+    // SAFETY: WaitForSingleObject requires an open handle.
+    // - it is borrowed during the call.
     unsafe { WaitForSingleObject(event.as_raw_handle(), milliseconds) };
 }
 
-/// Sets a timer, and takes back whatever it was set to. False if the system refuses.
+/// Sets a timer, replacing its former time. False if the system refuses.
 fn set(timer: &OwnedHandle, timeout: Duration) -> bool {
     let due = timeout::relative_due_time(timeout);
     let handle = timer.as_raw_handle();
-    // SAFETY: SetWaitableTimer demands an open handle of a timer, and reads the due time at the pointer. It calls
-    // nothing, since no routine is given.
-    // - open: it is borrowed over the call; - valid for reads: `due` is a local.
+    // SAFETY: SetWaitableTimer requires an open handle of a timer, and reads the due time at the
+    // pointer. It calls nothing, since no routine is passed.
+    // - open: it is borrowed during the call;
+    // - valid for reads: `due` is a local.
     let done = unsafe { SetWaitableTimer(handle, &raw const due, 0, None, ptr::null(), 0) };
     done != 0
 }
@@ -110,9 +116,9 @@ impl Thread for Current {
     fn park(&self, timeout: Option<Duration>) {
         match &self.event {
             Some(event) => self.wait(event, timeout),
-            // A park may end for no reason, and the caller looks again.
+            // A park may end for no reason, and the caller checks again.
             None if !self.unparked.swap(false, SeqCst) => {
-                // SAFETY: Sleep demands nothing.
+                // SAFETY: Sleep has no requirements.
                 unsafe { Sleep(1) };
             }
             None => {}
@@ -124,7 +130,7 @@ impl Thread for Current {
             self.unparked.store(true, SeqCst);
             return;
         };
-        // SAFETY: SetEvent demands an open handle of an event.
+        // SAFETY: SetEvent requires an open handle of an event.
         // - `self` has made it, and keeps it open.
         unsafe { SetEvent(event.as_raw_handle()) };
     }
@@ -134,8 +140,8 @@ impl Thread for Current {
     }
 
     fn asleep(&self) -> Option<bool> {
-        // No documented call answers this. The cycles that a thread has used do not help: a thread that is ready and has
-        // no processor uses none either.
+        // No documented call reports it. The cycles that a thread has used do not help: a thread
+        // that is ready but has no processor uses none either.
         None
     }
 
@@ -190,7 +196,7 @@ mod tests {
         for limit in [1, 3, 120].map(Duration::from_millis) {
             let begun = Instant::now();
             current.park(Some(limit));
-            // The clock of the timer and this one are not the same.
+            // The timer and this measurement use different clocks.
             assert!(begun.elapsed() + Duration::from_millis(1) >= limit, "{:?}", begun.elapsed());
         }
     }

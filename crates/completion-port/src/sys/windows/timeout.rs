@@ -1,20 +1,22 @@
-//! The one place where durations become what Windows takes.
+//! Converts durations to the types of Windows. No other file does.
 //!
-//! Rounding is upwards: a wait may be late, never early. What is too long for the system's type is
-//! cut to the longest it has; the caller looks at the clock again.
+//! It rounds up: a wait may be late, never early. A duration that is too long for the system's type
+//! becomes the longest it has; the caller checks the clock again.
 
 use std::time::Duration;
 
 /// The longest limited wait. One more would be `INFINITE`.
 const LONGEST: u32 = u32::MAX - 1;
 
-/// As a count of milliseconds for `GetQueuedCompletionStatusEx` and the waits for objects.
+/// Converts to milliseconds for `GetQueuedCompletionStatusEx` and the waits for objects.
 pub(super) fn whole_milliseconds(duration: Duration) -> u32 {
     let rounded = duration.as_nanos().div_ceil(1_000_000);
     u32::try_from(rounded).unwrap_or(LONGEST).min(LONGEST)
 }
 
-/// As the due time of a waitable timer: a count of 100 nanoseconds, negative since it is relative.
+/// Converts to the due time of a waitable timer.
+///
+/// Its unit is 100 nanoseconds. It is negative because it is relative.
 pub(super) fn relative_due_time(duration: Duration) -> i64 {
     let rounded = duration.as_nanos().div_ceil(100);
     -i64::try_from(rounded).unwrap_or(i64::MAX)

@@ -1,8 +1,10 @@
-//! Readiness by the socket notifications that Windows has from build 20348 on. A port uses them only if its builder asks for them.
+//! Readiness by the socket notifications that Windows has from build 20348 on. A port uses them
+//! only if its builder asks for them.
 //!
-//! The function is looked up when the first port is made, and never imported: a program that was linked with it
-//! would not start on an older Windows. Attempts at operations, files, threads and the process are those of the other back end. What has
-//! to wait the kernel carries out, and it ends on the port of the notifications.
+//! The function is looked up when the first port is made, and never imported: a program that was
+//! linked with it would not start on an older Windows. Attempts, files, threads and the process are
+//! those of the other back end. The kernel carries out operations that have to wait, and their
+//! packets come from the port of the notifications.
 
 use std::collections::HashMap;
 use std::ffi::CStr;
@@ -62,8 +64,10 @@ use crate::types::error::Fault;
 use crate::types::source::Descriptor;
 use crate::types::source::OwnedSource;
 
-/// `ProcessSocketNotifications`: the port; the number of changes, and they; milliseconds; the number of places, they,
-/// and where the number of packets is written. 0, or a code.
+/// `ProcessSocketNotifications`.
+///
+/// Its arguments are the port; the number of changes, and the changes; milliseconds; the number of
+/// entries, the entries, and the place for the number of packets. It returns 0 or an error code.
 type NotificationsFunction = unsafe extern "system" fn(
     HANDLE,
     u32,
@@ -74,13 +78,13 @@ type NotificationsFunction = unsafe extern "system" fn(
     *mut u32,
 ) -> u32;
 
-/// The calls that make such a port, post to it and close it: as `CreateIoCompletionPort`,
-/// `PostQueuedCompletionStatus` and `CloseHandle`.
+/// The calls that make such a port, post to it and close it, with the signatures of
+/// `CreateIoCompletionPort`, `PostQueuedCompletionStatus` and `CloseHandle`.
 type Create = unsafe extern "system" fn(HANDLE, HANDLE, usize, u32) -> HANDLE;
 type Post = unsafe extern "system" fn(HANDLE, u32, usize, *const OVERLAPPED) -> BOOL;
 type Close = unsafe extern "system" fn(HANDLE) -> BOOL;
 
-/// Calls that belong together: a port that one of them has made is for the others.
+/// Calls that belong together: a port made by one of them works only with the others.
 #[derive(Clone, Copy)]
 struct Library {
     create: Create,
@@ -91,11 +95,11 @@ struct Library {
     tells_when_enabled: bool,
 }
 
-/// A function of a library that is loaded.
+/// Finds a function of a loaded library.
 fn function(library: HMODULE, name: &CStr) -> Option<unsafe extern "system" fn() -> isize> {
-    // SAFETY: GetProcAddress demands a library that is loaded, and reads a name that ends with a zero.
-    // - each caller has found it just now, and it is never unloaded: `ws2_32.dll` since other functions of it are
-    //   imported, and the other one by the promise of `replacement`.
+    // SAFETY: GetProcAddress requires a loaded library, and reads a name that ends with a zero.
+    // - each caller has just found the library, and it is never unloaded: the program imports other
+    //   functions of `ws2_32.dll`, and `replacement` guarantees it for the other library.
     unsafe { GetProcAddress(library, name.as_ptr().cast()) }
 }
 
@@ -107,34 +111,35 @@ fn loaded(name: &CStr) -> Option<HMODULE> {
 
 fn process_of(library: HMODULE) -> Option<NotificationsFunction> {
     let found = function(library, c"ProcessSocketNotifications")?;
-    // SAFETY: `transmute` demands that what is called has this signature.
+    // SAFETY: `transmute` requires that the function has this signature.
     // - the system documents it for this name.
     Some(unsafe {
         std::mem::transmute::<unsafe extern "system" fn() -> isize, NotificationsFunction>(found)
     })
 }
 
-/// The system's calls, if it has all of them.
+/// Returns the system's calls, if it has all of them.
 fn native() -> Option<Library> {
     Some(Library {
         create: CreateIoCompletionPort,
         process: process_of(loaded(c"ws2_32.dll")?)?,
         post: PostQueuedCompletionStatus,
         close: CloseHandle,
-        // Its documentation says nothing of it.
+        // The system does not document it.
         tells_when_enabled: false,
     })
 }
 
-/// For tests on a system without notifications: the calls of the C library of this workspace, if the process has loaded
-/// it, which has to keep it.
+/// Returns the calls of this workspace's C library, for tests on a system without notifications.
+///
+/// The process must have loaded the library, and must keep it.
 #[cfg(feature = "sim")]
 fn replacement() -> Option<Library> {
     let library = loaded(c"completion_port.dll")?;
     let mut own = ptr::null_mut();
-    // SAFETY: GetModuleHandleExA with FROM_ADDRESS takes an address within a module, and writes that module's handle at
-    // the other pointer.
-    // - within a module: it is that of a function of this crate;
+    // SAFETY: GetModuleHandleExA with FROM_ADDRESS takes an address within a module, and writes the
+    // module's handle at the other pointer.
+    // - within a module: it is the address of a function of this crate;
     // - valid for writes: `own` is a local.
     let done = unsafe {
         GetModuleHandleExA(
@@ -144,7 +149,8 @@ fn replacement() -> Option<Library> {
         )
     };
     if done == 0 || own == library {
-        // This is that library, built with the features of the tests: its ports have to stand on the system's calls.
+        // This is that library, built with the features of the tests: its ports must use the
+        // system's calls.
         return None;
     }
     let create = function(library, c"cp_create_io_completion_port")?;
@@ -152,15 +158,15 @@ fn replacement() -> Option<Library> {
     let close = function(library, c"cp_close_handle")?;
     type Any = unsafe extern "system" fn() -> isize;
     Some(Library {
-        // SAFETY: `transmute` demands that what is called has this signature.
-        // - its header says so.
+        // SAFETY: `transmute` requires that the function has this signature.
+        // - the library's header declares it.
         create: unsafe { std::mem::transmute::<Any, Create>(create) },
         process: process_of(library)?,
         // SAFETY: as above.
         post: unsafe { std::mem::transmute::<Any, Post>(post) },
         // SAFETY: as above.
         close: unsafe { std::mem::transmute::<Any, Close>(close) },
-        // As its header says.
+        // The library's header documents it.
         tells_when_enabled: true,
     })
 }
@@ -170,7 +176,7 @@ fn replacement() -> Option<Library> {
     None
 }
 
-/// The calls, if there are any. They are looked up once.
+/// Returns the calls, if there are any. They are looked up once.
 fn library() -> Option<Library> {
     static FOUND: OnceLock<Option<Library>> = OnceLock::new();
     *FOUND.get_or_init(|| {
@@ -180,35 +186,38 @@ fn library() -> Option<Library> {
     })
 }
 
-/// Loads that library where `TEST_NOTIFICATIONS` is set and the system has no notifications. The kit does so for the other tests.
+/// Loads that library if `TEST_NOTIFICATIONS` is set and the system has no notifications.
+///
+/// The test kit does so for the other tests.
 #[cfg(test)]
 fn load_replacement() {
     use windows_sys::Win32::System::LibraryLoader::LoadLibraryA;
     if std::env::var_os("TEST_NOTIFICATIONS").is_none() || native().is_some() {
         return;
     }
-    // SAFETY: LoadLibraryA reads a name that ends with a zero. What it loads runs code of its own.
+    // SAFETY: LoadLibraryA reads a name that ends with a zero, and runs code of the library that it
+    // loads.
     // - it is a library of this workspace, whose code may run at any time.
     let library = unsafe { LoadLibraryA(c"completion_port.dll".as_ptr().cast()) };
     assert!(!library.is_null(), "there is no completion_port.dll");
 }
 
-/// A completion port, and what it is for.
+/// A completion port, with its calls and operations.
 struct CompletionPort {
     library: Library,
     port: HANDLE,
-    /// Those that the kernel carries out.
+    /// The operations that the kernel carries out.
     operations: OverlappedOperations,
 }
 
-// SAFETY: a handle may be used by any thread.
+// SAFETY: any thread may use a handle.
 unsafe impl Send for CompletionPort {}
-// SAFETY: as above, by several at once as well.
+// SAFETY: as above; several threads may do so at the same time.
 unsafe impl Sync for CompletionPort {}
 
 impl Drop for CompletionPort {
     fn drop(&mut self) {
-        // SAFETY: it demands a port that no thread uses any more.
+        // SAFETY: the call requires a port that no thread uses any more.
         // - `self` owns it, and each call on it borrows `self`.
         unsafe { (self.library.close)(self.port) };
     }
@@ -230,8 +239,9 @@ fn registration(change: &NotificationChange) -> SOCK_NOTIFY_REGISTRATION {
 
 impl CompletionPort {
     fn new(library: Library) -> Result<Self, Fault> {
-        // SAFETY: CreateIoCompletionPort demands a file or INVALID_HANDLE_VALUE, and a port or null.
-        // - INVALID_HANDLE_VALUE and null ask for a new port without a file.
+        // SAFETY: CreateIoCompletionPort requires a file or INVALID_HANDLE_VALUE, and a port or
+        // null.
+        // - INVALID_HANDLE_VALUE and null request a new port without a file.
         let port = unsafe { (library.create)(INVALID_HANDLE_VALUE, ptr::null_mut(), 0, ALL) };
         if port.is_null() {
             Err(system_fault(last_error()))
@@ -240,36 +250,39 @@ impl CompletionPort {
         }
     }
 
-    /// Queues a packet that brings a key and the address of nothing.
+    /// Queues a packet with a key and an address that nothing dereferences.
     fn post_for(&self, key: u64, place: usize) {
         let key = usize::try_from(key).unwrap_or(0);
         let address = ptr::without_provenance(place);
-        // SAFETY: PostQueuedCompletionStatus demands an open port. It passes the other words on and looks at none of
-        // them.
+        // SAFETY: PostQueuedCompletionStatus requires an open port. It passes the other words on
+        // unread.
         // - open: `self` owns it.
         while unsafe { (self.library.post)(self.port, 0, key, address) } == 0 {
-            // The system is short of memory. A thread may sleep until this packet comes, so it is not given up.
+            // The system is short of memory. A thread may sleep until this packet comes, so the
+            // post is retried.
             nap();
         }
     }
 
-    /// Has the operations of a socket end on this port, for as long as it is open. What has another port already is refused:
-    /// the documentation has one for each socket.
+    /// Associates a socket with this port as long as it is open: its operations end here.
+    ///
+    /// Fails if the socket already has another port: the documentation allows one for each socket.
     fn associate(&self, descriptor: Descriptor) -> bool {
         let handle = ptr::without_provenance_mut(socket(descriptor));
         let key = usize::try_from(CARRIED).unwrap_or(0);
-        // SAFETY: CreateIoCompletionPort demands an open port, and refuses a number that names no file. It touches no
-        // memory of this process.
+        // SAFETY: CreateIoCompletionPort requires an open port, and fails for a number that names
+        // no file. It accesses no memory of this process.
         // - open: `self` owns it.
         !unsafe { (self.library.create)(handle, self.port, key, 0) }.is_null()
     }
 
-    /// One WSAPoll without waiting.
+    /// Makes one WSAPoll without waiting.
     fn polled(descriptor: Descriptor) -> i16 {
         let events = POLLRDNORM | POLLWRNORM;
         let mut question = WSAPOLLFD { fd: socket(descriptor), events, revents: 0 };
-        // SAFETY: WSAPoll reads and writes as many questions at the pointer as its second argument says.
-        // - valid: `question`, one, is a local.
+        // SAFETY: WSAPoll reads and writes as many elements at the pointer as its second argument
+        // says.
+        // - valid: `question` is one element and a local.
         let done = unsafe { WSAPoll(&raw mut question, 1, 0) };
         if done > 0 { question.revents } else { 0 }
     }
@@ -291,7 +304,7 @@ impl NotificationCalls for CompletionPort {
         let mut entries = [const { MaybeUninit::<OVERLAPPED_ENTRY>::uninit() }; MOST];
         let places = u32::try_from(room.len().min(MOST)).unwrap_or(0);
         let mut count = 0;
-        // What there is none of must be null.
+        // An empty list must be null.
         let list = match registrations.as_mut_slice() {
             [] => ptr::null_mut(),
             list => list.as_mut_ptr(),
@@ -303,11 +316,12 @@ impl NotificationCalls for CompletionPort {
                 (entries.as_mut_ptr().cast(), &raw mut count, limit)
             }
         };
-        // SAFETY: ProcessSocketNotifications reads and writes as many changes at the first pointer as the argument
-        // before it says, writes at most as many entries at the second one as the argument before that says, and their
-        // number at the last.
-        // - valid: `registrations` and `entries` are locals with so many; `count` is a local; null stands for none;
-        // - the port is open and one of the same library, since `self` owns it.
+        // SAFETY: ProcessSocketNotifications reads and writes as many changes at the first pointer
+        // as the argument before it says, writes at most as many entries at the second as the
+        // argument before that says, and writes their number at the last.
+        // - valid: `registrations` and `entries` are locals with that many; `count` is a local;
+        //   null means none;
+        // - the port is open and was made by the same library, since `self` owns both.
         let process = || unsafe {
             (self.library.process)(
                 self.port,
@@ -322,10 +336,10 @@ impl NotificationCalls for CompletionPort {
         let mut done = process();
         let mut retries = Retries::default();
         while retries.pass(&PORT, done.cast_signed()) {
-            // A call that fails has changed nothing.
+            // A failed call has changed nothing.
             done = process();
         }
-        // The documentation names both codes for a time that is over.
+        // The documentation names both codes for a timeout.
         let is_done = matches!(done, 0 | WAIT_TIMEOUT | ERROR_TIMEOUT);
         for (change, registration) in changes.iter_mut().zip(&registrations) {
             change.result = if is_done { registration.registrationResult } else { done };
@@ -335,7 +349,7 @@ impl NotificationCalls for CompletionPort {
         }
         let count = if done == 0 { usize::try_from(count).unwrap_or(0) } else { 0 };
         for (place, entry) in room.iter_mut().zip(&entries[..count.min(MOST)]) {
-            // SAFETY: `assume_init_ref` demands a value.
+            // SAFETY: `assume_init_ref` requires an initialized value.
             // - the call has written the first `count`.
             let entry = unsafe { entry.assume_init_ref() };
             *place = NotificationPacket {
@@ -379,12 +393,12 @@ impl NotificationCalls for CompletionPort {
     }
 
     fn is_own_end(&self, _descriptor: Descriptor) -> bool {
-        // The system tells of the peer's end only.
+        // The system reports only the peer's end.
         false
     }
 
     fn was_connected(&self, descriptor: Descriptor) -> bool {
-        // For how long it has been connected, in seconds: with all bits set it never was.
+        // The time since the connection was made, in seconds. All bits are set if there was none.
         number(descriptor, SOL_SOCKET, SO_CONNECT_TIME).is_ok_and(|seconds| seconds != -1)
     }
 
@@ -402,16 +416,16 @@ impl NotificationCalls for CompletionPort {
     }
 }
 
-/// What is known of operations on a socket that is attached.
+/// What is known about operations on an attached socket.
 #[derive(Default)]
 struct KnownSocket {
-    /// Whether the kernel carries them out; `None`: not known yet.
+    /// Whether the kernel carries them out; `None` if not known yet.
     carried: Option<Option<SystemTransfers>>,
-    /// The kernel has declined a connect: the next attempt is to begin it.
+    /// The kernel has refused a connect, so the next attempt starts it.
     begins_connects: bool,
 }
 
-/// The back end: the reactor, and everything else.
+/// The back end: the reactor, and the parts it shares with [`Afd`].
 pub(super) struct WinsockBackend {
     reactor: WinsockNotifications<CompletionPort>,
     rest: Afd,
@@ -419,7 +433,7 @@ pub(super) struct WinsockBackend {
 }
 
 impl WinsockBackend {
-    /// `None` where the system has no notifications.
+    /// Makes the back end. `None` if the system has no notifications.
     pub(super) fn new(files: FileEngine) -> Option<Result<Self, Fault>> {
         let library = library()?;
         Some(Afd::new(files).and_then(|rest| {
@@ -436,9 +450,11 @@ impl WinsockBackend {
         &self.reactor.calls.operations
     }
 
-    /// Whether the kernel carries operations on the socket out: that is settled by the first question, which associates the
-    /// socket with the port of its notifications. A socket that has been associated already waits for edges, with this port
-    /// as well: nothing tells whether a number that comes back names the same socket.
+    /// Returns whether the kernel carries out operations on the socket.
+    ///
+    /// The first call decides it: it associates the socket with the port of its notifications. A
+    /// socket that is already associated waits for edges instead, even if it is associated with
+    /// this port: a number that was detached and attached again may name another socket.
     fn carries(&self, descriptor: Descriptor) -> Option<SystemTransfers> {
         let mut known = self.known();
         let known = known.get_mut(&descriptor)?;
@@ -449,7 +465,7 @@ impl WinsockBackend {
         })
     }
 
-    /// Whether a connect of the socket is handed to the kernel.
+    /// Returns whether the kernel carries out connects of the socket.
     fn carries_connects(&self, descriptor: Descriptor) -> bool {
         self.carries(descriptor) == Some(SystemTransfers::Stream)
             && self.known().get(&descriptor).is_some_and(|known| !known.begins_connects)
@@ -467,11 +483,11 @@ impl Drop for WinsockBackend {
                 break;
             }
         }
-        // What the kernel keeps for longer is never freed.
+        // The memory of operations that the kernel keeps for longer is never freed.
     }
 }
 
-/// If an attempt would have to wait, the system may do it meanwhile.
+/// Turns a blocked attempt into one that the system carries out, if it can.
 fn or_carried<T>(attempt: SocketAttempt<T>, is_carried: impl FnOnce() -> bool) -> SocketAttempt<T> {
     match attempt {
         SocketAttempt::Blocked if is_carried() => SocketAttempt::NeedsSystem,
@@ -578,7 +594,7 @@ impl Sockets for WinsockBackend {
             && self.carries_connects(descriptor)
             && matches!(name(descriptor, SocketName::Peer), Err(WSAENOTCONN))
         {
-            // A connect that has begun cannot be handed over.
+            // The kernel cannot take over a connect that has started.
             return SocketAttempt::NeedsSystem;
         }
         self.rest.begin_connect(descriptor, address)
@@ -656,7 +672,7 @@ impl Submit<SocketTarget> for WinsockBackend {
         calls.operations.flush(&|place| calls.post_for(CARRIED, place));
     }
 
-    /// The system is asked to cancel a request that has started. An edge reports its end.
+    /// Asks the system to cancel a request that has started. An edge reports its end.
     fn cancel(&self, id: u64) -> Option<SocketRequest> {
         self.operations().cancel(id)
     }

@@ -1,5 +1,5 @@
-//! Operations on files: what is in the page cache at once, by preadv2(2), and the rest by an io_uring or a
-//! pool of threads.
+//! Operations on files. preadv2(2) reads from the page cache immediately; an io_uring or a pool of
+//! threads does the rest.
 
 mod ring;
 
@@ -22,7 +22,7 @@ use crate::types::error::ErrorKind;
 use crate::types::error::Fault;
 use crate::types::source::Descriptor;
 
-/// What does the requests of a port, once there are any.
+/// Performs the file requests of a port. It starts with the first request.
 pub(super) struct FileService {
     process: Process,
     wanted: FileEngine,
@@ -36,7 +36,7 @@ enum LinuxFiles {
 }
 
 impl FileService {
-    /// Nothing is started yet. Refused if a ring is wanted, and there is none to be had.
+    /// Starts nothing yet. Fails if `wanted` is a ring and this process can use none.
     pub(super) fn new(process: Process, wanted: FileEngine) -> Result<Self, Fault> {
         if wanted == FileEngine::Ring {
             ring::check()
@@ -52,17 +52,18 @@ impl FileService {
         };
         match ring {
             Ok(ring) => Ok(LinuxFiles::Ring(ring)),
-            // The next operation tries again.
+            // A temporary shortage: the next operation tries again.
             Err(code) if RING_START.then(code) == Then::Later => Err(fault(code)),
             Err(code) if self.wanted == FileEngine::Ring => Err(fault(code)),
-            // There is none, or it is forbidden, or more memory would have to be locked than this user may.
+            // No ring is available, it is forbidden, or it needs more locked memory than this user
+            // may have.
             Err(_) => Ok(LinuxFiles::Pool(Pool::new())),
         }
     }
 }
 
 impl FileService {
-    /// What performs the requests, once there is something that does.
+    /// Returns the service that performs the requests, if it was started.
     fn service(&self) -> Option<&dyn Submit<FileTarget>> {
         self.started.get().map(|service| match service {
             LinuxFiles::Ring(ring) => ring as &dyn Submit<FileTarget>,
@@ -77,7 +78,7 @@ impl Submit<FileTarget> for FileService {
             let _starting = self.starting.lock().unwrap_or_else(PoisonError::into_inner);
             if self.started.get().is_none() {
                 let started = self.start()?;
-                // No other thread sets it meanwhile.
+                // `starting` is locked, so no other thread sets it.
                 let _ = self.started.set(started);
             }
         }
@@ -105,7 +106,7 @@ impl Submit<FileTarget> for FileService {
 impl Drop for FileService {
     fn drop(&mut self) {
         if !self.process.is_current() {
-            // A forked child: the threads are not here, and their locks may be held for ever.
+            // A forked child does not have the threads, and their locks may be held forever.
             match self.started.take() {
                 Some(LinuxFiles::Ring(ring)) => ring.forget_in_child(),
                 Some(LinuxFiles::Pool(pool)) => std::mem::forget(pool),
@@ -121,9 +122,9 @@ impl Files for Epoll {
     }
 
     fn reads_now(&self, descriptor: Descriptor) -> bool {
-        // SAFETY: fcntl(2) with F_GETFL demands nothing of memory.
+        // SAFETY: fcntl(2) with F_GETFL has no memory requirements.
         let flags = unsafe { libc::fcntl(descriptor, libc::F_GETFL) };
-        // Past the cache a read that must not wait waits for the disk all the same.
+        // A direct read bypasses the cache and waits for the disk despite `RWF_NOWAIT`.
         flags >= 0 && flags & libc::O_DIRECT == 0
     }
 
@@ -134,15 +135,16 @@ impl Files for Epoll {
         room: &mut [&mut [MaybeUninit<u8>]],
     ) -> Now {
         let Ok(position) = i64::try_from(position) else {
-            // If it matters, the request fails.
+            // If this is an error, the request reports it.
             return Now::NotYet;
         };
         let read = |parts: &mut [ReceivePart<'_>]| {
             let (start, count) = (parts.as_mut_ptr(), parts.len());
-            // SAFETY: preadv2(2) reads `count` elements at the pointer, and writes at most as many bytes to each
-            // part as it says. Its position is one word and a zero on 64-bit systems.
-            // - valid: `parts` is borrowed mutably, and its elements lie as `struct iovec` does; each borrows its
-            //   room mutably, and has its length.
+            // SAFETY: preadv2(2) reads `count` elements at the pointer, and writes to each part at
+            // most as many bytes as its length says. Its position is one word followed by a zero on
+            // 64-bit systems.
+            // - valid: `parts` is borrowed mutably, and its elements have the layout of
+            //   `struct iovec`; each borrows its room mutably and has its length.
             #[allow(clippy::cast_possible_truncation, reason = "both have a machine's word")]
             repeat(|| unsafe {
                 libc::syscall(
@@ -165,7 +167,7 @@ impl Files for Epoll {
             Ok(count) => Now::Read(count),
             Err(code) if READ_FAILS.contains(&code) => Now::Failed(fault_of_file(code)),
             Err(code) if READ_NOW.then(code) == Then::Later => Now::NotYet,
-            // What does the request will say what is wrong, if anything is.
+            // The request that follows reports the error, if there is one.
             Err(_) => Now::Never,
         }
     }

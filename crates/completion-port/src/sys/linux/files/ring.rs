@@ -1,9 +1,9 @@
-//! One io_uring, and the thread that has it to itself.
+//! One io_uring, and the only thread that uses it.
 //!
-//! No other thread submits to the ring. Requests die with the thread that has submitted them, and their
-//! completion would interrupt that thread's other system calls. So requests come to the ring's thread by a
-//! list, and an eventfd, on which the ring itself has a read, wakes it: once for however many requests come
-//! while it is awake.
+//! No other thread submits to the ring: requests die with the thread that submitted them, and their
+//! completions would interrupt that thread's other system calls. Requests reach the ring's thread
+//! through a list. An eventfd, which the ring itself reads, wakes the thread. Requests that arrive
+//! while the thread is awake need no further wake-up.
 
 use std::collections::{HashMap, VecDeque};
 use std::iter;
@@ -26,33 +26,39 @@ use crate::sys::unix::options::{Code, last_code};
 use crate::sys::unix::threads;
 use crate::types::error::Fault;
 
-/// Entries that are handed to the kernel by one call.
+/// The number of entries that one call submits to the kernel.
 const ENTRIES: u32 = 64;
 
-/// How many requests the kernel has at once of those that end by themselves. More wait in the list, from where they can be taken
-/// back.
+/// The most requests of the kind that ends by itself that the kernel has at a time.
+///
+/// The others wait in the list, where they can still be cancelled without the kernel.
 const MOST: usize = 256;
 
-/// And besides, of those that may not.
+/// The most requests of the kind that may never end by itself. They are in addition to [`MOST`].
 const MOST_OTHERS: usize = 240;
 
-/// Room for the completions of so many requests, of a cancel for each, and of what wakes the thread, so that none has to
-/// wait for room: some kernels take no more entries then.
+/// The size of the completion queue.
+///
+/// It has room for the completions of all these requests, of a cancel for each, and of the read
+/// that wakes the thread. Completions then never overflow, which keeps some kernels from taking
+/// entries.
 const COMPLETIONS: u32 = 1024;
 
 const _: () = assert!(2 * (MOST + MOST_OTHERS + 1) <= COMPLETIONS as usize);
 
-/// The names of what is no request. The lower half of a request's name is the number of a record, which is less.
+/// Names of entries that are not requests. The lower half of a request's name is an op index, which
+/// is smaller.
 const WAKE: u64 = u64::MAX;
 const CANCEL: u64 = u64::MAX - 1;
 
-/// How long the thread of a ring that was given up sleeps at most between two looks for completed requests.
+/// The longest sleep between two checks for completed requests after the ring was given up.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
-/// And at first. Each further pause is twice as long.
+/// The first such sleep. Each further one is twice as long.
 const SHORTEST_PAUSE: Duration = Duration::from_micros(100);
 
-/// A port's share of its ring. The thread has its own, and so the ring lasts until the last operation has returned.
+/// A port's reference to its ring. The thread has another, so the ring lasts until the last
+/// operation has returned.
 pub(super) struct Ring(Arc<SharedRing>);
 
 struct SharedRing {
@@ -64,32 +70,32 @@ struct SharedRing {
 
 #[derive(Default)]
 struct Inbox {
-    /// Not begun, oldest first: those that end by themselves.
+    /// Requests that end by themselves and have not started, oldest first.
     requests: RequestQueue,
-    /// And those that may not.
+    /// Requests that may never end by themselves and have not started, oldest first.
     others: RequestQueue,
-    /// Names of requests that are to be cancelled.
+    /// The names of the requests to cancel.
     cancels: Vec<u64>,
-    /// The thread is going to look here before it next sleeps.
+    /// The thread will look here before it next sleeps.
     is_awake: bool,
     /// The port is gone.
     is_over: bool,
-    /// What does the requests instead, if the kernel refuses to run the ring.
+    /// Performs the requests if the kernel refuses to run the ring.
     instead: Option<Instead>,
     /// The thread has ended: the kernel has no request.
     has_ended: bool,
 }
 
-/// What does requests instead of a ring.
+/// Replaces a ring that the kernel refuses to run.
 #[derive(Clone)]
 enum Instead {
     Pool(Arc<Pool>),
-    /// Nothing: nothing but a ring is wanted. They fail with this code.
+    /// The port was asked for a ring only. Requests fail with this code.
     Nothing(Code),
 }
 
 impl Inbox {
-    /// The requests that the kernel does not have.
+    /// Takes the requests that the kernel does not have.
     fn take_queued(&mut self) -> Vec<FileRequest> {
         let mut requests = self.requests.take_all();
         requests.append(&mut self.others.take_all());
@@ -98,7 +104,7 @@ impl Inbox {
 }
 
 impl Instead {
-    /// Does these requests.
+    /// Performs these requests.
     fn take(&self, requests: Vec<FileRequest>) {
         match self {
             Self::Pool(pool) => {
@@ -110,7 +116,7 @@ impl Instead {
     }
 }
 
-/// Returns requests that nothing does.
+/// Completes requests that nothing can perform with an error.
 fn fail_all(requests: Vec<FileRequest>, code: Code) {
     for mut request in requests {
         request.fault = Some(fault(code));
@@ -131,18 +137,20 @@ impl SharedRing {
         drop(inbox);
         let one = 1_u64.to_ne_bytes();
         // SAFETY: write(2) reads as many bytes at the pointer as its third argument says.
-        // - valid for reads: `one` has eight bytes, which is what an eventfd takes. It would wait only if the counter
-        //   were about to overflow, and it is read each time.
+        // - valid for reads: `one` has eight bytes, which is the size of a write to an eventfd. The
+        //   call would block only if the counter were about to overflow, but the thread reads it
+        //   after each write.
         unsafe { libc::write(self.wake.as_raw_fd(), one.as_ptr().cast(), one.len()) };
     }
 }
 
-/// A ring with all that is needed here.
+/// Opens a ring that has every feature used here.
 fn open() -> Result<IoUring, Code> {
     let code = |error: std::io::Error| code_of(&error);
-    // It need not lock against other threads (Linux 6.0), nor interrupt this thread for a completion (Linux 5.19). It must
-    // not put completions off until io_uring_enter(2) asks for them (`IORING_SETUP_DEFER_TASKRUN`): should that call be
-    // forbidden, nothing would tell any more when the kernel has let go of a request.
+    // The ring needs no locking against other threads (Linux 6.0), and its completions need not
+    // interrupt this thread (Linux 5.19). It must not delay completions until io_uring_enter(2)
+    // asks for them (`IORING_SETUP_DEFER_TASKRUN`): if that call were forbidden, nothing would
+    // report when the kernel has released a request.
     let ring = IoUring::builder()
         .setup_cqsize(COMPLETIONS)
         .setup_single_issuer()
@@ -160,7 +168,7 @@ fn open() -> Result<IoUring, Code> {
         opcode::AsyncCancel::CODE,
         opcode::PollAdd::CODE,
     ];
-    // No completion is lost, and a list of parts is copied when it is submitted.
+    // No completion is lost, and the kernel copies a list of parts when it is submitted.
     let keeps = ring.params().is_feature_nodrop() && ring.params().is_feature_submit_stable();
     if !keeps || !needed.iter().all(|code| probe.is_supported(*code)) {
         return Err(libc::ENOSYS);
@@ -168,10 +176,11 @@ fn open() -> Result<IoUring, Code> {
     try_out(ring)
 }
 
-/// Has the ring do nothing once. A sandbox may allow a ring to be made, and refuse what it is used by.
+/// Runs one no-op on the ring. A sandbox may allow making a ring and refuse the call that uses it.
 fn try_out(mut ring: IoUring) -> Result<IoUring, Code> {
-    // SAFETY: `push` demands that the memory which the entry names stays valid until the kernel has completed it.
-    // - it names none.
+    // SAFETY: `push` requires that the memory which the entry names stays valid until the kernel
+    // has completed it.
+    // - the entry names none.
     let pushed = unsafe { ring.submission().push(&opcode::Nop::new().build()) };
     debug_assert!(pushed.is_ok(), "a new ring has room");
     let mut retries = Retries::default();
@@ -182,7 +191,7 @@ fn try_out(mut ring: IoUring) -> Result<IoUring, Code> {
         if let Err(error) = ring.submit_and_wait(1) {
             let code = code_of(&error);
             if !retries.pass(&RING_ENTER, code) {
-                // As `EAGAIN` it would be taken for a shortage of threads, which passes.
+                // The caller takes `EAGAIN` for a temporary shortage of threads.
                 return Err(if code == libc::EAGAIN { libc::EBUSY } else { code });
             }
         } else if !retries.again() {
@@ -195,26 +204,29 @@ fn code_of(error: &std::io::Error) -> Code {
     error.raw_os_error().unwrap_or(libc::ENOSYS)
 }
 
-/// Whether a ring is to be had.
+/// Checks whether this process can use a ring.
 pub(super) fn check() -> Result<(), Code> {
     open().map(drop)
 }
 
 impl Ring {
-    /// A ring with its thread. If the kernel refuses to run it later, threads do the requests, or the requests fail.
+    /// Starts a ring and its thread.
+    ///
+    /// If the kernel later refuses to run it, threads perform the requests if `may_be_threads` is
+    /// set; otherwise the requests fail.
     pub(super) fn new(may_be_threads: bool) -> Result<Self, Code> {
         Self::with_stream_flags(may_be_threads, 0)
     }
 
-    /// Opens a ring that reads and writes files without positions with these flags.
+    /// Starts a ring that reads and writes files without positions with these flags.
     fn with_stream_flags(may_be_threads: bool, stream_flags: libc::c_int) -> Result<Self, Code> {
-        // A read of it by the ring waits: the descriptor must not be non-blocking.
-        // SAFETY: eventfd(2) demands nothing of memory.
+        // The ring's read of it must wait, so the descriptor must not be non-blocking.
+        // SAFETY: eventfd(2) has no memory requirements.
         let wake = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
         if wake < 0 {
             return Err(last_code());
         }
-        // SAFETY: `from_raw_fd` demands an open descriptor that nothing else owns.
+        // SAFETY: `from_raw_fd` requires an open descriptor that nothing else owns.
         // - eventfd(2) has just returned it.
         let wake = unsafe { OwnedFd::from_raw_fd(wake) };
         let inbox = Mutex::new(Inbox { is_awake: true, ..Inbox::default() });
@@ -223,7 +235,7 @@ impl Ring {
         let threads = Arc::clone(&shared);
         let run = move || {
             block_signals();
-            // Made by the thread that submits, as the kernel demands of one that does so alone.
+            // The submitting thread makes the ring, as the kernel requires of a single issuer.
             let ring = match open() {
                 Ok(ring) => ring,
                 Err(code) => {
@@ -251,21 +263,22 @@ impl Ring {
             .fly();
         };
         threads::start(c"port-ring", run)?;
-        // The thread sets the ring up, and no more, before it answers.
+        // The thread answers as soon as it has set up the ring.
         heard.recv().unwrap_or(Err(libc::ENOSYS)).map(|()| Self(shared))
     }
 
-    /// Whether the kernel refuses to run the ring, and threads do its work.
+    /// Returns whether the kernel refuses to run the ring and threads do its work.
     pub(super) fn is_given_up(&self) -> bool {
         matches!(self.0.lock().instead, Some(Instead::Pool(_)))
     }
 
-    /// The port is dropped in a forked child, where the thread is not: closes the descriptors, and does nothing else.
+    /// Closes the descriptors in a forked child, where the ring's thread does not exist.
     pub(super) fn forget_in_child(self) {
         let shared = std::mem::ManuallyDrop::new(self);
         for number in [shared.0.ring.load(SeqCst), shared.0.wake.as_raw_fd()] {
-            // SAFETY: close(2) demands that nothing uses the descriptor any more.
-            // - in this process nothing does: the thread is not here, and what both share is never touched again.
+            // SAFETY: close(2) requires that nothing uses the descriptor any more.
+            // - nothing in this process does: the ring's thread does not exist here, and nothing
+            //   touches the shared state again.
             unsafe { libc::close(number) };
         }
     }
@@ -273,7 +286,7 @@ impl Ring {
 
 impl Submit<FileTarget> for Ring {
     fn prepare(&self) -> Result<(), Fault> {
-        // The ring has its thread from the beginning.
+        // The ring has had its thread from the start.
         Ok(())
     }
 
@@ -340,42 +353,43 @@ impl Drop for Ring {
 /// A request that the kernel has.
 struct RingJob {
     request: FileRequest,
-    /// It was asked to let go of it.
+    /// The kernel was asked to cancel the request.
     is_cancelled: bool,
-    /// It has been asked when the descriptor is ready, and not yet for the request.
+    /// The kernel has a poll of the descriptor, and not the request itself.
     is_polling: bool,
-    /// How often it has ended the request for no reason.
+    /// How often the kernel has ended the request without a reason.
     retries: Retries,
 }
 
-/// The ring's thread.
+/// The state of the ring's thread.
 struct Pilot {
     shared: Arc<SharedRing>,
     ring: IoUring,
-    /// By their names. The memory of each is lent to the kernel from `Pilot::submit` until its completion has come.
+    /// The requests that the kernel has, by name. It may access the memory of each from
+    /// `Pilot::submit` until the completion arrives.
     aboard: HashMap<u64, RingJob>,
-    /// How many of those may not end by themselves.
+    /// How many of those may never end by themselves.
     others: usize,
     /// The names of the entries that the kernel has not taken, in their order.
     pushed: VecDeque<u64>,
-    /// Completions that were taken from the kernel, and not worked off yet.
+    /// Completions that were taken from the kernel and are not processed yet.
     found: VecDeque<(u64, i32)>,
-    /// Where the kernel puts what it reads from the eventfd.
+    /// The memory to which the kernel writes the eventfd's count.
     wakes: Box<u64>,
-    /// It is going to.
+    /// The kernel has a read of the eventfd.
     is_listening: bool,
-    /// Threads may do requests, if the kernel refuses to.
+    /// Threads may perform requests if the kernel refuses to.
     may_be_threads: bool,
-    /// The `RWF_` flags of reads and writes on what has no positions.
+    /// The `RWF_` flags of reads and writes of files without positions.
     stream_flags: libc::c_int,
-    /// How often it could not be asked for anything.
+    /// How often io_uring_enter(2) has failed in succession.
     retries: Retries,
     /// Why the kernel refuses to run the ring. It is not called again, so it takes no more entries.
     refusal: Option<Code>,
 }
 
 impl Pilot {
-    /// Goes on until the port is gone, and the kernel has let go of all requests.
+    /// Runs until the port is gone and the kernel has released all requests.
     fn fly(mut self) {
         self.listen();
         let mut is_leaving = false;
@@ -394,7 +408,7 @@ impl Pilot {
                 self.push(CANCEL, opcode::AsyncCancel::new(WAKE).build());
             }
             if is_leaving && self.aboard.is_empty() && !self.is_listening {
-                // The kernel has nothing of this thread's memory any more.
+                // The kernel no longer uses any memory of this thread.
                 return;
             }
             self.enter(usize::from(self.found.is_empty()));
@@ -408,7 +422,9 @@ impl Pilot {
         }
     }
 
-    /// Hands entries to the kernel, and waits for so many completions. What it refuses for good is noted.
+    /// Submits the entries to the kernel and waits for `wanted` completions.
+    ///
+    /// Records a permanent refusal.
     fn enter(&mut self, wanted: usize) {
         if self.refusal.is_some() {
             return;
@@ -428,8 +444,10 @@ impl Pilot {
         }
     }
 
-    /// The kernel refuses to run the ring. Requests that it has not taken are done in another way. It still completes those that it
-    /// has, in the ring's memory, but cannot be asked to cancel them.
+    /// Replaces the ring after the kernel has refused to run it.
+    ///
+    /// Requests that the kernel has not taken go to the pool or fail. The kernel still completes
+    /// the others in the ring's memory, but it cannot be asked to cancel them.
     fn give_up(mut self, code: Code) {
         let mut instead = Some(match self.may_be_threads {
             true => Instead::Pool(Arc::new(Pool::new())),
@@ -447,7 +465,7 @@ impl Pilot {
                 }
             }
             if inbox.is_over {
-                // The port is gone: nothing more is begun.
+                // The port is gone: nothing more is started.
                 instead = None;
                 self.aboard.values_mut().for_each(|aboard| aboard.is_cancelled = true);
             } else if inbox.instead.is_none() {
@@ -457,7 +475,7 @@ impl Pilot {
             inbox.has_ended = self.aboard.is_empty() && !self.is_listening;
             let has_ended = inbox.has_ended;
             if self.aboard.is_empty() && self.is_listening && !has_rung {
-                // It ends the read of the eventfd, which is all that the kernel has now.
+                // The write ends the read of the eventfd, which is all that the kernel has now.
                 has_rung = true;
                 inbox.is_awake = false;
                 self.shared.wake(inbox);
@@ -476,7 +494,7 @@ impl Pilot {
         }
     }
 
-    /// The requests that the kernel has not taken.
+    /// Takes back the requests that the kernel has not taken.
     fn disembark(&mut self) -> Vec<FileRequest> {
         let mut requests = Vec::new();
         for name in std::mem::take(&mut self.pushed) {
@@ -489,7 +507,7 @@ impl Pilot {
         requests
     }
 
-    /// What has come. From here on the thread is woken for more.
+    /// Takes new requests and cancels from the inbox. Submitters wake the thread from here on.
     fn collect(&mut self) -> (Vec<FileRequest>, Vec<u64>, bool) {
         let room = MOST.saturating_sub(self.aboard.len() - self.others);
         let room_for_others = MOST_OTHERS.saturating_sub(self.others);
@@ -501,36 +519,39 @@ impl Pilot {
         (requests, std::mem::take(&mut inbox.cancels), inbox.is_over)
     }
 
-    /// Puts an entry with this name where the kernel takes it from.
+    /// Adds an entry with this name to the submission queue.
     fn push(&mut self, name: u64, entry: Entry) {
         let entry = entry.user_data(name);
         while self.refusal.is_none() {
-            // SAFETY: `push` demands that the memory which the entry names stays valid until the kernel has completed
-            // it.
+            // SAFETY: `push` requires that the memory which the entry names stays valid until the
+            // kernel has completed it.
             // - each caller says why.
             if unsafe { self.ring.submission().push(&entry) }.is_ok() {
                 break;
             }
-            // Full: the kernel takes what is there, and copies it. It may want to be rid of completions first.
+            // The queue is full: the kernel takes and copies the entries. It may first require room
+            // for completions.
             self.fetch();
             self.enter(0);
         }
-        // If it takes nothing any more, that stays there as well.
+        // If the kernel takes no more entries, the name stays in `pushed` and the request is taken
+        // back.
         self.pushed.push_back(name);
     }
 
-    /// Asks the kernel to read from the eventfd, which is how this thread is woken.
+    /// Starts a read of the eventfd. Its completion wakes this thread.
     fn listen(&mut self) {
         let place: *mut u64 = &raw mut *self.wakes;
         let descriptor = types::Fd(self.shared.wake.as_raw_fd());
         let entry = opcode::Read::new(descriptor, place.cast(), 8).build();
-        // The kernel writes eight bytes to `wakes`, which is on the heap, and which nothing looks at. This thread does
-        // not end before the kernel has done so, or has been told not to.
+        // The kernel writes eight bytes to `wakes`, which is on the heap and which nothing else
+        // accesses. This thread does not end before the kernel has completed the read or cancelled
+        // it.
         self.push(WAKE, entry);
         self.is_listening = true;
     }
 
-    /// Lends the memory of a request to the kernel, or returns the request if there is something wrong with it.
+    /// Lends the memory of a request to the kernel. An invalid request fails here.
     fn submit(&mut self, request: FileRequest) {
         let name = request.id;
         self.others += usize::from(!request.target.file.ends_by_itself());
@@ -546,7 +567,7 @@ impl Pilot {
         self.submit_again(name);
     }
 
-    /// Asks the kernel for what is left of a request.
+    /// Submits the remaining part of a request.
     fn submit_again(&mut self, name: u64) {
         let Some(aboard) = self.aboard.get(&name) else { return };
         let call = match FileCall::of(&aboard.request) {
@@ -575,14 +596,14 @@ impl Pilot {
             }
             FileKind::SyncAll => opcode::Fsync::new(descriptor).build(),
         };
-        // The kernel reads the list of parts when it is submitted, and writes to them or reads them until it completes
-        // the entry. The request stays in `aboard` until then: the list and the buffer are on the heap, and stay where
-        // they are though the request be moved in the map. Nothing else touches the buffer. The descriptor is open as
-        // long as the request.
+        // The kernel reads the list of parts when the entry is submitted, and accesses the parts
+        // until it completes the entry. The request stays in `aboard` until then. The list and the
+        // buffer are on the heap and do not move when the map moves the request. Nothing else
+        // touches the buffer. The descriptor stays open as long as the request exists.
         self.push(name, entry);
     }
 
-    /// Asks the kernel to say when a request could do something, on what has no positions and does not wait itself.
+    /// Polls the descriptor of a request, for streams on which the kernel does not wait.
     fn poll(&mut self, name: u64) {
         let Some(aboard) = self.aboard.get_mut(&name) else { return };
         aboard.is_polling = true;
@@ -590,17 +611,17 @@ impl Pilot {
         let events = if is_read { libc::POLLIN } else { libc::POLLOUT };
         let descriptor = types::Fd(aboard.request.target.file.descriptor());
         let entry = opcode::PollAdd::new(descriptor, u32::from(events.cast_unsigned())).build();
-        // No memory is named.
+        // The entry names no memory.
         self.push(name, entry);
     }
 
-    /// Asks the kernel to let go of a request. It completes all the same, cancelled or not.
+    /// Asks the kernel to cancel a request. The request completes in any case, cancelled or not.
     fn cancel(&mut self, name: u64) {
         let Some(aboard) = self.aboard.get_mut(&name) else { return };
         if std::mem::replace(&mut aboard.is_cancelled, true) {
             return;
         }
-        // No memory is named.
+        // The entry names no memory.
         self.push(CANCEL, opcode::AsyncCancel::new(name).build());
     }
 
@@ -621,28 +642,29 @@ impl Pilot {
         }
     }
 
-    /// The kernel has let go of a request, and of its memory.
+    /// Processes the completion of a request. The kernel has released the request and its memory.
     fn complete(&mut self, name: u64, result: Result<usize, Code>) {
         let Some(aboard) = self.aboard.get_mut(&name) else { return };
         let is_cancelled = aboard.is_cancelled;
-        // What it has said of the descriptor the next request for the request finds out.
+        // The result of a poll does not matter: the request's next attempt reports any error.
         let was_polling = std::mem::take(&mut aboard.is_polling);
         let is_over = match result {
             Err(libc::ECANCELED | libc::EINTR) if is_cancelled => {
                 aboard.request.is_cancelled = true;
                 true
             }
-            // Only this thread cancels. Of what it did not: once more.
+            // Only this thread cancels, and it has not cancelled this request. It retries.
             Err(libc::ECANCELED | libc::EINTR) if aboard.retries.again() => false,
             _ if was_polling => false,
-            // The program has made it non-blocking, and the kernel does not wait for it then.
+            // The program has made the descriptor non-blocking, and the kernel does not wait for it
+            // then.
             Err(libc::EAGAIN) if !aboard.request.target.file.has_positions() && !is_cancelled => {
                 return self.poll(name);
             }
             result => note(&mut aboard.request, result) == ControlFlow::Break(()),
         };
         if is_over || is_cancelled {
-            // What was done so far is told, and that it was cancelled, if something is left.
+            // The request reports the bytes done so far. It is cancelled only if a part remains.
             aboard.request.is_cancelled |= !is_over;
             if let Some(aboard) = self.aboard.remove(&name) {
                 self.others -= usize::from(!aboard.request.target.file.ends_by_itself());
@@ -690,8 +712,8 @@ mod tests {
 
     #[test]
     fn what_would_have_to_wait_is_tried_again_when_it_is_ready() {
-        // With this flag the kernel returns EAGAIN for a stream that would block, as kernels before 6.4 do for a
-        // non-blocking one.
+        // With this flag the kernel returns EAGAIN for a stream that would block. Kernels before 6.4
+        // do so for a non-blocking one.
         let Ok(ring) = Ring::with_stream_flags(false, libc::RWF_NOWAIT) else {
             return testkit::skipped("this process may use no io_uring");
         };
@@ -701,8 +723,8 @@ mod tests {
             let mut buffer = IoBuffer::new(bytes);
             if kind == FileKind::Read {
                 buffer.lend_room(|buffer: &mut Vec<u8>, part| {
-                    // SAFETY: `room` demands that only initialized bytes are written to the parts.
-                    // - the ring writes what it has read.
+                    // SAFETY: `room` requires that only initialized bytes are written to the parts.
+                    // - the ring writes the bytes that it has read.
                     unsafe { buffer.room(&mut |room| part(room)) };
                 });
             } else {
@@ -737,12 +759,12 @@ mod tests {
         assert_eq!(first, None);
         (&writer.0).write_all(b"x").unwrap();
         assert_eq!(ended(), (1, 1, None, false));
-        // Once more, and cancelled meanwhile.
+        // Another one, cancelled while it waits.
         start(2, &reader, FileKind::Read, Vec::with_capacity(4));
         assert_eq!(early(), None);
         assert!(ring.cancel(2).is_none());
         assert_eq!(ended(), (2, 0, None, true));
-        // A write goes on as there is room for it.
+        // A write continues as room becomes available.
         start(3, &writer, FileKind::Write, vec![7; 1 << 18]);
         assert_eq!(early(), None);
         let mut came = vec![0; 1 << 18];

@@ -1,4 +1,4 @@
-//! The calls of a kernel that the reactor makes, and what they take and return.
+//! The kernel calls that the reactor makes, and their arguments and results.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use crate::types::error::ErrorKind;
 use crate::types::error::Fault;
 use crate::types::source::Descriptor;
 
-/// The key behind which operations end.
+/// The key of the packets of operations.
 pub(crate) const CARRIED: u64 = 2;
 
-/// What a program asks for, and what a report says.
+/// The events that a program requests and a report contains.
 pub(crate) mod event {
     pub(crate) const IN: u32 = 0x1;
     pub(crate) const OUT: u32 = 0x2;
@@ -20,7 +20,7 @@ pub(crate) mod event {
     pub(crate) const REMOVE: u32 = 0x80;
 }
 
-/// What a change does.
+/// The kind of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChangeKind {
     Enable = 1,
@@ -36,44 +36,48 @@ pub(crate) enum NotificationTrigger {
     EdgeAlways = 0xa,
 }
 
-/// A change of a registration, and what has become of it.
+/// A change of a registration, and its result.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NotificationChange {
     pub(crate) descriptor: Descriptor,
     pub(crate) key: u64,
-    /// Of the bits of [`event`], what is asked for.
+    /// The requested events, as bits of [`event`].
     pub(crate) filter: u32,
     pub(crate) operation: ChangeKind,
     pub(crate) trigger: NotificationTrigger,
-    /// 0 if it was done.
+    /// 0 if it succeeded.
     pub(crate) result: u32,
 }
 
-/// It has one on another port, or its removal is on its way.
+/// The socket is registered on another port, or its removal is in a queue.
 pub(crate) const INVALID_PARAMETER: u32 = 87;
 pub(crate) const NOT_ENOUGH_MEMORY: u32 = 8;
 pub(crate) const NO_SYSTEM_RESOURCES: u32 = 1450;
-/// The number names no socket.
+/// The number does not name a socket.
 pub(crate) const NOT_SOCKET: u32 = 10038;
 
-/// What a call has taken from the queue.
+/// A packet that a call has taken from the queue.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct NotificationPacket {
     pub(crate) key: u64,
     pub(crate) events: u32,
-    /// Behind [`CARRIED`], what tells the operation from others.
+    /// With [`CARRIED`], identifies the operation.
     pub(crate) place: usize,
 }
 
-/// The few calls of a kernel that the reactor makes. The kernel's queue is behind them.
+/// The kernel calls that the reactor makes. The kernel's queue belongs to the implementation.
 pub(crate) trait NotificationCalls: Send + Sync + 'static {
-    /// The name of the reactor.
+    /// Returns the name of the reactor.
     fn name(&self) -> &'static str;
 
-    /// Makes the changes in their order, notes the result of each, and takes packets. It waits for them for at most
-    /// `timeout` (`None`: no limit), unless there is no room or a change was refused. Returns how many there are.
+    /// Makes the changes in order, records the result of each, and takes packets.
     ///
-    /// Fails if the system refuses to tell, and would continue to do so; each change has this result then.
+    /// Returns their number.
+    ///
+    /// It waits for packets for at most `timeout` (`None`: no limit), unless there is no room or a
+    /// change failed.
+    ///
+    /// Fails if the system refuses the call permanently. Each change then has this result.
     fn process(
         &self,
         changes: &mut [NotificationChange],
@@ -81,20 +85,24 @@ pub(crate) trait NotificationCalls: Send + Sync + 'static {
         timeout: Option<Duration>,
     ) -> Result<usize, Fault>;
 
-    /// Puts a packet without events into the queue.
+    /// Adds a packet without events to the queue.
     fn post(&self, key: u64);
 
-    /// An operation may have ended: a packet has brought this place, behind [`CARRIED`]. If one has ended, its name. It calls
-    /// the system, and asks `is_there` whether a number names the socket still that was attached: the caller has no lock.
+    /// Processes the packet of an operation, which had this place and the key [`CARRIED`].
+    ///
+    /// Returns the operation's name if it has ended.
+    ///
+    /// It calls the system, and it calls `is_there` to check whether a number still names the
+    /// attached socket. The caller holds no lock.
     fn ended(&self, place: usize, is_there: &dyn Fn(Descriptor) -> bool) -> Option<u64>;
 
-    /// What a registration with this filter would report of a socket now, if it told of all that holds.
+    /// Returns the events of a socket that a registration with this filter could report now.
     fn look(&self, descriptor: Descriptor, filter: u32) -> u32;
 
-    /// Whether the number names anything at all.
+    /// Returns whether the number names any open object.
     fn is_open(&self, descriptor: Descriptor) -> bool;
 
-    /// The code by which programs know a refusal of this kind.
+    /// Returns the error code by which programs know a failure of this kind.
     fn code(&self, kind: ErrorKind, result: u32) -> i32;
 
     /// See [`Reactor::unread`].
@@ -109,9 +117,9 @@ pub(crate) trait NotificationCalls: Send + Sync + 'static {
     /// See [`Reactor::kind`].
     fn kind(&self, descriptor: Descriptor) -> DescriptorKind;
 
-    /// Whether a registration that is enabled by edge tells at once of what holds, as if it had begun just then.
+    /// Returns whether a registration that is enabled by edge reports conditions that already hold.
     fn tells_when_enabled(&self) -> bool;
 
-    /// What all reactors of this kernel share.
+    /// Returns the table that all reactors of this kernel share.
     fn holders(&self) -> &Holders;
 }

@@ -1,4 +1,4 @@
-//! Which reactor of a kernel has a socket.
+//! Maps each socket to the reactor of the kernel that has it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,14 +8,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use super::SharedReactor;
 use crate::types::source::Descriptor;
 
-/// A reactor, to another one of its kernel.
+/// A reactor, as other reactors of its kernel see it.
 pub(super) trait KernelReactor: Send + Sync {
-    /// Ends its registration of a socket, if it has one still, and takes what is in its queue, so that removals come to
-    /// their end. Whether that of the socket has not: another thread has taken its packet, and will come to it.
+    /// Ends its registration of a socket and takes all packets, so that removals complete.
+    ///
+    /// No effect on the registration if it no longer has one.
+    ///
+    /// Returns whether the removal of this socket is still pending: another thread has taken its
+    /// packet and will process it.
     fn give_up(&self, descriptor: Descriptor) -> bool;
 }
 
-/// Which reactor of a kernel has the registration of a socket, until the last packet of that was taken from its queue.
+/// Maps each socket to the reactor with its registration, until the last packet of the registration
+/// was taken from the reactor's queue.
 #[derive(Default)]
 pub(crate) struct Holders(Mutex<BTreeMap<Descriptor, Weak<dyn KernelReactor>>>);
 
@@ -38,7 +43,7 @@ impl Holders {
         self.lock().get(&descriptor)?.upgrade()
     }
 
-    /// This reactor has no registration of the socket any more.
+    /// Removes a socket of which this reactor no longer has a registration.
     pub(super) fn forget<C>(&self, descriptor: Descriptor, holder: *const SharedReactor<C>) {
         let mut held = self.lock();
         if held.get(&descriptor).is_some_and(|noted| ptr::addr_eq(noted.as_ptr(), holder)) {
@@ -46,7 +51,7 @@ impl Holders {
         }
     }
 
-    /// This reactor is gone.
+    /// Removes all sockets of a reactor that is gone.
     pub(super) fn forget_all<C>(&self, holder: *const SharedReactor<C>) {
         self.lock().retain(|_, noted| !ptr::addr_eq(noted.as_ptr(), holder));
     }

@@ -1,30 +1,35 @@
-//! The reactor of Windows from build 20348 on: *Winsock socket state notifications*, which its documentation calls
-//! ProcessSocketNotifications.
+//! The reactor of Windows from build 20348 on: *Winsock socket state notifications*, documented
+//! under ProcessSocketNotifications.
 //!
-//! A registration of the system is enabled by level and for one report, so that arming is the question and the report
-//! its answer. The call that takes reports makes changes, too: so what is asked for goes with the next poll's own call,
-//! unless a thread sleeps in one. What is watched until it is detached is enabled by edge instead; the system tells
-//! nothing then of what holds already, and so the reactor looks once.
+//! The reactor enables a registration of the system by level and for one report: the engine's
+//! arming is the request, and the report is its answer. The system call that takes reports also
+//! makes changes, so a request goes along with the next poll's call, unless a thread sleeps in a
+//! poll. A descriptor that is watched until it is detached is enabled by edge instead. The system
+//! then does not report conditions that already hold, so the reactor queries them once.
 //!
-//! A registration keeps the key that it was made with until its removal was taken from the queue. So the key is the
-//! number of a record here, and each attachment has a record of its own. If a socket is attached again while its
-//! removal is on its way, the queue is looked through for that; if another thread has taken it already, the socket is
-//! registered when that thread has come to it.
+//! A registration keeps its first key until its removal has been taken from the queue. The key is
+//! therefore the number of a [`Record`], and each attachment has its own. If a socket is attached
+//! again while its removal is in the queue, the reactor takes the removal out of the queue. If
+//! another thread has already taken it, the socket is registered once that thread has processed it.
 //!
-//! Until then no other port can register the socket either. So the reactors of one kernel know which of them
-//! [has](Holders) a socket. One that is refused, though the engine has given it the number, has the other one give it up.
+//! Until then no other port can register the socket either. The reactors of one kernel therefore
+//! share a table of which of them [has](Holders) a socket. If the system refuses a registration of
+//! a number that the engine has assigned to this reactor, it makes the other reactor give the
+//! socket up.
 //!
-//! Nothing is ever disabled: the documentation forbids to enable again before a notification of that has come. Whether a
-//! number still names what was attached, a removal tells: it finds a registration or none. So where the engine wants to
-//! know it, which it does of borrowed sockets only, the socket is registered anew.
+//! The reactor never disables a registration: the documentation forbids enabling it again before
+//! the disabling has been reported. A removal shows whether a number still names the attached
+//! socket: it finds a registration or none. When the engine asks, which it does only for borrowed
+//! sockets, the reactor removes the registration and makes a new one.
 //!
-//! The end of a stream is asked for together with data: the system tells of the end by itself then, and IN is data
-//! alone. Both are folded back into what epoll says.
+//! The reactor requests the end of a stream together with data. The system then reports the end
+//! separately, and IN means data only. The reactor converts both to the facts of epoll.
 //!
-//! Operations that the system carries out end by packets in the same queue. Those have a key of their own: what else a
-//! packet of a notification brings is not documented.
+//! Operations that the system carries out end with packets in the same queue. They have their own
+//! key, because the documentation does not say what other fields the packet of a notification has.
 //!
-//! The reactor makes its calls by [`NotificationCalls`]: those of the system, or of the simulated kernel.
+//! The reactor makes its calls through [`NotificationCalls`], to the system or to the simulated
+//! kernel.
 
 mod calls;
 mod holders;
@@ -47,36 +52,37 @@ use crate::types::error::ErrorKind;
 use crate::types::error::Fault;
 use crate::types::source::Descriptor;
 
-/// For how long a poll sleeps at most while the system owes something that it was short of memory for.
+/// The longest sleep of a poll while a change failed for lack of memory and must be retried.
 const RETRY: Duration = Duration::from_millis(16);
 
-/// How often another reactor is asked to give a socket up whose removal one of its threads has taken, and how long that thread
-/// is given each time. It is about to come to it.
+/// How many times the reactor asks another one to give up a socket whose removal a thread has
+/// already taken, and the pause between two attempts. That thread is about to process the removal.
 pub(crate) const PATIENCE: u32 = 1_000;
 const MOMENT: Duration = Duration::from_millis(1);
 
-/// How many packets are taken at once.
+/// How many packets one call takes.
 const ROOM: usize = 64;
 
-/// The keys of what the reactor posts, which no record has: a wake, and a call to look at what is unseen.
+/// Keys of packets that the reactor posts. No [`Record`] has them. `LOOK` makes a poll query
+/// `unseen`.
 const WAKE: u64 = 0;
 const LOOK: u64 = 1;
 
-/// What a poll has taken beside edges.
+/// The results of a poll other than edges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct PolledRest {
     is_woken: bool,
-    /// There is something unseen.
+    /// Some registration must be queried.
     looks: bool,
 }
 
-/// What is more than readiness.
+/// The events other than readiness.
 const RARE: u32 = event::HANGUP | event::ERR;
 
 /// See the module's documentation.
 pub(crate) struct WinsockNotifications<C: NotificationCalls>(pub(crate) Arc<SharedReactor<C>>);
 
-/// The reactor, as others of its kernel know it.
+/// The part of the reactor that other reactors of its kernel can reach.
 pub(crate) struct SharedReactor<C> {
     pub(crate) calls: C,
     state: Mutex<NotificationState>,
@@ -91,7 +97,8 @@ impl<C: NotificationCalls> Deref for WinsockNotifications<C> {
 
 impl<C: NotificationCalls> Drop for WinsockNotifications<C> {
     fn drop(&mut self) {
-        // All has been detached. No other reactor gets a socket whose removal is on its way, nor finds this one from now on.
+        // All sockets have been detached. From now on no other reactor finds this one, nor waits
+        // for a removal in its queue.
         self.drain(&mut self.state());
         self.calls.holders().forget_all(Arc::as_ptr(&self.0));
     }
@@ -109,25 +116,26 @@ impl<C: NotificationCalls> KernelReactor for SharedReactor<C> {
 #[derive(Default)]
 pub(crate) struct NotificationState {
     pub(crate) records: HashMap<u64, Record>,
-    /// The records of what is attached.
+    /// The keys of the records of attached sockets.
     attached: HashMap<Descriptor, u64>,
-    /// The last key that was given to a record.
+    /// The last key given to a record.
     last: u64,
-    /// Records that are to be enabled by the next call.
+    /// Keys of the records that the next call enables.
     pub(crate) waiting: Vec<u64>,
-    /// Records that were to be enabled, or registered, when the system was short of memory. The next call tries again.
+    /// Keys of the records that could not be enabled or registered for lack of memory. The next
+    /// call retries.
     pub(crate) owed: Vec<u64>,
-    /// Of those whose change is being made, the ones that are not registered yet.
+    /// Keys of the records in the current changes that are not registered yet.
     unmade: Vec<u64>,
-    /// Polls that may sleep.
+    /// The number of polls that may be asleep.
     sleepers: usize,
-    /// Those among them that sleep no longer than [`RETRY`], since something is owed.
+    /// How many of them sleep at most [`RETRY`], because a change must be retried.
     retriers: usize,
     /// How many polls have begun.
     polls: u64,
-    /// Records of sockets that are watched until they are detached, and are to be looked at.
+    /// Keys of the records to query. Their sockets are watched until they are detached.
     unseen: Vec<u64>,
-    /// What packets of operations have brought that no poll has come to.
+    /// Places from packets of operations that no poll has processed yet.
     ended: Vec<usize>,
 }
 
@@ -135,23 +143,25 @@ pub(crate) struct Record {
     descriptor: Descriptor,
     name: u64,
     stage: NotificationStage,
-    /// What was asked for last, and has not been reported for certain.
+    /// The last request, unless it was certainly reported.
     asked: Option<Asked>,
-    /// What the engine was told by an earlier registration of the socket, which was taken back to see whether it is there.
-    /// The next report of an end or an error tells of it once more: the engine asks whether a number is still the same each
-    /// time when it is told of one, and would go on asking.
+    /// The events that the engine got from an earlier registration of the socket, which was removed
+    /// to check the number. The new registration reports an end or an error once more. The engine
+    /// checks the number after each such report and would repeat that forever, so the first
+    /// repeated report is dropped.
     echo: u32,
-    /// The number was just found to name what was attached. It may be closed at any time, so that what is asked for now
-    /// does not wait.
+    /// The number was just found to name the attached socket. It may be closed at any time, so the
+    /// next request takes effect immediately.
     is_checked: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum NotificationStage {
     Registered,
-    /// Detached; its removal has not been taken from the queue.
+    /// Detached, but its removal has not been taken from the queue.
     Leaving,
-    /// Attached while an earlier registration of the socket is leaving; or that has left, and this one is owed.
+    /// Attached while an earlier registration of the socket is being removed, or after that while
+    /// its own must be retried.
     PutOff,
 }
 
@@ -159,9 +169,9 @@ enum NotificationStage {
 struct Asked {
     wanted: Facts,
     until: Until,
-    /// Since which poll it is enabled. What an earlier one brings may be older.
+    /// The first poll after the request was enabled. Reports that earlier polls take may be older.
     sent: u64,
-    /// What the engine was told since.
+    /// The events reported to the engine since the request.
     told: u32,
 }
 
@@ -186,7 +196,9 @@ impl Asked {
 }
 
 impl Record {
-    /// Whether a report tells nothing but what was reported of an earlier registration. It does so once.
+    /// Returns whether a report only repeats the events of an earlier registration.
+    ///
+    /// True at most once.
     fn is_echo(&mut self, events: u32) -> bool {
         events & RARE != 0 && events & !std::mem::take(&mut self.echo) == 0
     }
@@ -205,12 +217,12 @@ impl Record {
     }
 }
 
-/// Whether what has come to this is worth another try.
+/// Returns whether a change with this result is worth retrying.
 fn is_passing(result: u32) -> bool {
     matches!(result, NOT_ENOUGH_MEMORY | NO_SYSTEM_RESOURCES)
 }
 
-/// What refuses a call about a socket that is not attached, or is no longer what was attached.
+/// The fault for a socket that is not attached, or no longer the one that was attached.
 const NOT_ATTACHED: Fault =
     Fault { kind: ErrorKind::BadDescriptor, code: Some(NOT_SOCKET.cast_signed()) };
 
@@ -230,7 +242,8 @@ impl<C: NotificationCalls> SharedReactor<C> {
         let kind = match result {
             NOT_SOCKET if self.calls.is_open(descriptor) => ErrorKind::NotPollable,
             NOT_SOCKET => ErrorKind::BadDescriptor,
-            // The process's own table knows nothing of it: another part of the program has registered it.
+            // The process's own table does not have it, so another part of the program has
+            // registered it.
             INVALID_PARAMETER => ErrorKind::AlreadyRegistered,
             NOT_ENOUGH_MEMORY => ErrorKind::OutOfMemory,
             NO_SYSTEM_RESOURCES => ErrorKind::WatchLimit,
@@ -239,21 +252,21 @@ impl<C: NotificationCalls> SharedReactor<C> {
         Fault { kind, code: Some(self.calls.code(kind, result)) }
     }
 
-    /// Makes one change at once.
+    /// Makes one change immediately.
     fn change(&self, mut change: NotificationChange) -> u32 {
-        // It has the result.
+        // The change itself holds the result.
         let _ =
             self.calls.process(std::slice::from_mut(&mut change), &mut [], Some(Duration::ZERO));
         change.result
     }
 
-    /// Makes a registration that is asked for nothing. Whatever it reports is no answer to a question.
+    /// Makes a registration without a request. Its reports answer no request.
     fn register(&self, record: &Record, key: u64) -> u32 {
         let asked_for_nothing = Record { asked: None, ..*record };
         self.change(asked_for_nothing.change(key, ChangeKind::Enable))
     }
 
-    /// Has a registration report what is asked of it: at once if a thread sleeps in a poll, or by the next poll.
+    /// Enables a request: immediately if a thread sleeps in a poll, otherwise in the next poll.
     fn ask(&self, state: &mut NotificationState, key: u64) -> Result<(), Fault> {
         let Some(record) = state.records.get(&key) else { return Err(NOT_ATTACHED) };
         let descriptor = record.descriptor;
@@ -263,7 +276,7 @@ impl<C: NotificationCalls> SharedReactor<C> {
         }
     }
 
-    /// The same where nobody is told of a failure. If the system is short of memory it is asked later.
+    /// Like [`Self::ask`], where no caller can get the error. A shortage of memory causes a retry.
     fn ask_or_owe(&self, state: &mut NotificationState, key: u64) {
         match self.try_to_ask(state, key) {
             0 => {}
@@ -272,15 +285,16 @@ impl<C: NotificationCalls> SharedReactor<C> {
         }
     }
 
-    /// Gets a sleeper up, if something is owed and none gets up by itself. The caller is in no poll, or leaves it: otherwise
-    /// it would get itself up again and again.
+    /// Wakes a sleeper if a change must be retried and no sleeper wakes by itself for that.
+    ///
+    /// The caller is in no poll or is leaving it: otherwise it would wake itself again and again.
     fn call_retrier(&self, state: &NotificationState) {
         if !state.owed.is_empty() && state.sleepers > 0 && state.retriers == 0 {
             self.calls.post(LOOK);
         }
     }
 
-    /// What a change that could not wait has come to; 0 if there was none, or if it was done.
+    /// Returns the result of a change that could not wait, or 0 if there was none.
     fn try_to_ask(&self, state: &mut NotificationState, key: u64) -> u32 {
         let Some(record) = state.records.get_mut(&key) else { return NOT_SOCKET };
         if record.stage == NotificationStage::PutOff {
@@ -310,8 +324,10 @@ impl<C: NotificationCalls> SharedReactor<C> {
         0
     }
 
-    /// A registration has been enabled by edge. What has begun to hold before is told by no edge, unless the system says so.
-    /// Where nothing holds an edge is to come, and no thread is woken.
+    /// Queries a registration after it was enabled by edge.
+    ///
+    /// Edges do not report conditions that already hold, unless the system says that they do. If
+    /// none holds, an edge will come, and this wakes no thread.
     fn look_later(&self, state: &mut NotificationState, key: u64) {
         if self.calls.tells_when_enabled() {
             return;
@@ -325,11 +341,11 @@ impl<C: NotificationCalls> SharedReactor<C> {
         }
     }
 
-    /// What has become of changes that enable what was asked for, with the lock.
+    /// Processes the results of changes that enable requests. The caller holds the lock.
     fn note_results(&self, state: &mut NotificationState, changes: &[NotificationChange]) {
         for change in changes {
             match change.result {
-                // Which is done at once, unless it was owed.
+                // Queried immediately, unless the change was retried.
                 0 if change.trigger == NotificationTrigger::EdgeAlways => {
                     self.look_later(state, change.key)
                 }
@@ -342,14 +358,16 @@ impl<C: NotificationCalls> SharedReactor<C> {
                     }
                     state.owe(change.key);
                 }
-                // It was closed.
+                // The socket was closed.
                 _ => state.forget(change.key),
             }
         }
         state.unmade.clear();
     }
 
-    /// Whether the number names what was attached as `key`. If so it is registered anew, and asked what it was asked.
+    /// Checks whether the number still names the socket attached as `key`.
+    ///
+    /// If so, it registers the socket again with the same request.
     fn has(&self, state: &mut NotificationState, key: u64) -> bool {
         let Some(record) = state.records.get(&key) else { return false };
         if record.stage == NotificationStage::PutOff {
@@ -358,13 +376,13 @@ impl<C: NotificationCalls> SharedReactor<C> {
         let descriptor = record.descriptor;
         let is_lasting = |asked: &Asked| asked.until == Until::Detached;
         let told = record.asked.filter(|asked| is_lasting(asked) && asked.told & RARE != 0);
-        // What a stream has come to stays so. An error of a datagram socket may have been fetched since.
+        // A stream's end or error stays. An error of a datagram socket may have been taken since.
         let holds = |asked: Asked| match self.calls.kind(descriptor) {
             DescriptorKind::Stream | DescriptorKind::Records => u32::MAX,
             _ => self.calls.look(descriptor, asked.filter()),
         };
         let echo = told.map_or(0, |asked| asked.told & holds(asked));
-        // What the queue has of it is lost by the removal.
+        // The removal loses its queued packets, so they are taken first.
         self.drain(state);
         let echo = if state.unseen.contains(&key) { 0 } else { echo };
         let Some(record) = state.records.get_mut(&key) else { return false };
@@ -385,14 +403,16 @@ impl<C: NotificationCalls> SharedReactor<C> {
         state.find(descriptor) == Some(key)
     }
 
-    /// Takes what is in the queue, so that removals come to their end. Reports are asked for anew: as answers they
-    /// would be older than the poll that hands them out.
+    /// Takes all packets from the queue, so that removals complete.
+    ///
+    /// The reports among them are requested again: delivered by a later poll, they would be older
+    /// than that poll.
     fn drain(&self, state: &mut NotificationState) {
         let (mut wakes, mut looks) = (false, false);
         let (mut again, mut ended) = (Vec::new(), Vec::new());
         loop {
             let mut room = [NotificationPacket::default(); ROOM];
-            // A wait finds out as well that the system does not tell.
+            // If the system refuses the call, the next wait fails too and reports it.
             let told = self.calls.process(&mut [], &mut room, Some(Duration::ZERO));
             let count = told.unwrap_or(0);
             for packet in &room[..count] {
@@ -412,13 +432,13 @@ impl<C: NotificationCalls> SharedReactor<C> {
                     }
                 }
             }
-            // No page says that a call brings all that there is.
+            // The documentation does not promise that one call takes all packets.
             if count == 0 {
                 break;
             }
         }
-        // At once, so that they stay before what is asked for later, what is registered below included; and all by one call,
-        // since many may be ready.
+        // Enabled immediately, so that they precede later requests, including those of the
+        // registrations below; and with one call, since many may be ready.
         let mut changes = Vec::new();
         for key in again {
             let Some(record) = state.records.get(&key) else { continue };
@@ -447,7 +467,7 @@ impl<C: NotificationCalls> SharedReactor<C> {
         self.call_retrier(state);
     }
 
-    /// Begins to remove the registration of a socket, if it is attached.
+    /// Starts to remove the registration of a socket, if the socket is attached.
     fn end_registration(&self, state: &mut NotificationState, descriptor: Descriptor) {
         let Some(key) = state.attached.remove(&descriptor) else { return };
         state.unqueue(key);
@@ -461,7 +481,7 @@ impl<C: NotificationCalls> SharedReactor<C> {
         }
     }
 
-    /// A registration is gone for good.
+    /// Processes the end of a registration, and registers the socket again if that had to wait.
     fn end(&self, state: &mut NotificationState, key: u64) {
         let Some(ended) = state.records.get(&key).map(|record| record.descriptor) else { return };
         state.forget(key);
@@ -483,7 +503,7 @@ impl<C: NotificationCalls> SharedReactor<C> {
         }
     }
 
-    /// What a report says, in the words of epoll.
+    /// Converts the events of a report to the facts of epoll.
     fn facts(&self, descriptor: Descriptor, events: u32) -> Facts {
         let mut facts = Facts::NONE;
         for (event, fact) in [
@@ -498,14 +518,14 @@ impl<C: NotificationCalls> SharedReactor<C> {
         if events & event::ERR != 0 {
             facts |= Facts::ERR;
             if self.calls.kind(descriptor).is_connected() {
-                // A read and a write return at once.
+                // A read and a write return immediately.
                 facts |= Facts::IN | Facts::OUT | Facts::RDHUP | Facts::HUP;
             }
         }
         facts
     }
 
-    /// A report has come by the poll of this number.
+    /// Processes a report that the poll with this number has taken.
     fn edge(
         &self,
         state: &mut NotificationState,
@@ -514,7 +534,8 @@ impl<C: NotificationCalls> SharedReactor<C> {
     ) -> Option<Edge> {
         let record = state.records.get_mut(&packet.key)?;
         if record.stage != NotificationStage::Registered {
-            // It was registered anew since this thread has taken the packet: by edge it would not be told again.
+            // It was registered again after this thread took the packet. By edge, the new
+            // registration would not report this again.
             let heir = state.attached.get(&record.descriptor).copied()?;
             state.unseen.push(heir);
             self.calls.post(LOOK);
@@ -532,9 +553,10 @@ impl<C: NotificationCalls> SharedReactor<C> {
         Some(Edge { facts, name: record.name })
     }
 
-    /// Makes changes, and takes what is in the queue, as far as there is room for edges.
+    /// Makes changes and takes packets from the queue, as long as there is room for edges.
     ///
-    /// With the lock: what is registered anew meanwhile would otherwise be given a key, or a filter, of before.
+    /// It holds the lock meanwhile. Otherwise a socket that is registered again could get the key
+    /// or filter of its former registration.
     fn take(
         &self,
         state: &mut NotificationState,
@@ -557,7 +579,7 @@ impl<C: NotificationCalls> SharedReactor<C> {
         }
     }
 
-    /// Does what packets say.
+    /// Processes packets.
     fn sort(
         &self,
         state: &mut NotificationState,
@@ -577,8 +599,9 @@ impl<C: NotificationCalls> SharedReactor<C> {
         }
     }
 
-    /// Tells of the operations that have ended, as far as there is room for edges. That calls the system, and this reactor
-    /// as well, and so is done without the lock.
+    /// Adds edges for the operations that have ended, as long as there is room.
+    ///
+    /// It releases the lock meanwhile, since it calls the system and this reactor.
     fn bring_ends<'s>(
         &'s self,
         mut state: MutexGuard<'s, NotificationState>,
@@ -607,7 +630,7 @@ impl<C: NotificationCalls> SharedReactor<C> {
         state.find(descriptor).is_some_and(|key| self.has(&mut state, key))
     }
 
-    /// Looks at what is unseen, as far as there is room for edges.
+    /// Queries the records in `unseen`, as long as there is room for edges.
     fn look(&self, state: &mut NotificationState, edges: &mut Vec<Edge>) {
         while edges.len() < edges.capacity()
             && let Some(key) = state.unseen.pop()
@@ -628,17 +651,19 @@ impl<C: NotificationCalls> SharedReactor<C> {
 }
 
 impl NotificationState {
-    /// The record of what has this number, if it is attached.
+    /// Returns the key of the record with this number, if it is attached.
     fn find(&self, descriptor: Descriptor) -> Option<u64> {
         self.attached.get(&descriptor).copied()
     }
 
-    /// For how many more packets there is room, each of which may become an edge, as what has ended may.
+    /// Returns how many more packets there is room for.
+    ///
+    /// Each packet, and each entry of `ended`, may become an edge.
     fn room_for_edges(&self, edges: &Vec<Edge>) -> usize {
         edges.capacity().saturating_sub(edges.len() + self.ended.len())
     }
 
-    /// Whether an earlier registration of this number is being removed.
+    /// Returns whether an earlier registration of this number is being removed.
     fn is_leaving(&self, descriptor: Descriptor) -> bool {
         let is_it = |record: &Record| record.descriptor == descriptor;
         self.records
@@ -654,7 +679,7 @@ impl NotificationState {
         self.unqueue(key);
     }
 
-    /// Has the next call try once more what there was no memory for.
+    /// Makes the next call retry a change that failed for lack of memory.
     fn owe(&mut self, key: u64) {
         let Some(record) = self.records.get_mut(&key) else { return };
         if let Some(asked) = &mut record.asked {
@@ -663,13 +688,13 @@ impl NotificationState {
         self.owed.push(key);
     }
 
-    /// What was asked of a record is not to be asked any more.
+    /// Drops the pending requests of a record.
     fn unqueue(&mut self, key: u64) {
         self.waiting.retain(|waiting| *waiting != key);
         self.owed.retain(|owed| *owed != key);
     }
 
-    /// The changes that enable what waits for it, or register it as well.
+    /// Takes the pending changes, which enable requests and make missing registrations.
     fn take_changes(&mut self) -> Vec<NotificationChange> {
         self.polls += 1;
         let mut changes = Vec::with_capacity(self.waiting.len() + self.owed.len());

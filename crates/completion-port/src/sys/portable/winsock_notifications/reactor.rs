@@ -1,4 +1,4 @@
-//! What the engine asks of the reactor.
+//! The implementation of [`Reactor`](crate::backend::reactor::Reactor).
 
 use std::sync::{Arc, Weak};
 use std::thread;
@@ -44,10 +44,11 @@ impl<C: NotificationCalls> Reactor for WinsockNotifications<C> {
             && let Some(other) = self.calls.holders().find(descriptor)
         {
             for attempt in 0..PATIENCE {
-                // Without the lock, which a reactor that wants something of this one takes.
+                // Without the lock: the other reactor takes it if it needs something from this one.
                 drop(state);
                 if attempt > 0 {
-                    // Nothing tells when the other thread comes to it. It takes no lock that this one has.
+                    // No event shows when the other thread has processed it. That thread needs no
+                    // lock held here.
                     #[allow(clippy::disallowed_methods, reason = "another thread is let run")]
                     thread::sleep(MOMENT);
                 }
@@ -61,7 +62,7 @@ impl<C: NotificationCalls> Reactor for WinsockNotifications<C> {
         }
         match result {
             0 => {}
-            // Another thread has taken the removal, and will come to it.
+            // Another thread has taken the removal and will process it.
             INVALID_PARAMETER if state.is_leaving(descriptor) => {
                 record.stage = NotificationStage::PutOff
             }
@@ -76,11 +77,11 @@ impl<C: NotificationCalls> Reactor for WinsockNotifications<C> {
 
     fn adopt(&self, descriptor: Descriptor, name: u64, _wanted: Facts) -> Result<(), Fault> {
         let mut state = self.state();
-        // The system has refused the socket, and it is not this reactor that has it.
+        // The system has refused the socket, but this reactor does not have it.
         let refused = || self.fault(descriptor, INVALID_PARAMETER);
         let key = state.find(descriptor).ok_or_else(refused)?;
         let record = state.records.get_mut(&key).ok_or(NOT_ATTACHED)?;
-        // What it may report yet of what was asked before is no answer.
+        // Later reports of the former request do not answer the new one.
         (record.name, record.asked) = (name, None);
         if record.stage != NotificationStage::PutOff {
             state.unqueue(key);
@@ -105,7 +106,7 @@ impl<C: NotificationCalls> Reactor for WinsockNotifications<C> {
     }
 
     fn notices_reuse(&self) -> bool {
-        // The system is asked later.
+        // The engine asks the system later.
         false
     }
 
@@ -134,7 +135,7 @@ impl<C: NotificationCalls> Reactor for WinsockNotifications<C> {
                 break;
             }
             if !state.waiting.is_empty() {
-                // What was put off until a removal that has just been taken.
+                // A removal that was just taken had delayed these requests.
                 continue;
             }
             let retries = !state.owed.is_empty();
@@ -156,8 +157,8 @@ impl<C: NotificationCalls> Reactor for WinsockNotifications<C> {
                 told = self.take(&mut state, Vec::new(), edges, poll, &mut taken);
             }
             state = self.bring_ends(state, edges);
-            // The end of a removal is the reactor's own affair, and ends no wait that has no limit. So is a part of an
-            // operation that goes on.
+            // The end of a removal concerns only the reactor, and ends no wait without a limit. Nor
+            // does one part of an operation that continues.
             if timeout.is_some()
                 || told.is_err()
                 || !edges.is_empty()
@@ -170,7 +171,7 @@ impl<C: NotificationCalls> Reactor for WinsockNotifications<C> {
             self.look(&mut state, edges);
         }
         self.call_retrier(&state);
-        // The events that were taken go first.
+        // Return the events that were taken first. A later poll will report the error.
         if edges.is_empty() && !taken.is_woken {
             told?;
         }
@@ -182,7 +183,7 @@ impl<C: NotificationCalls> Reactor for WinsockNotifications<C> {
     }
 
     fn probe(&self, probes: &mut [Probe]) -> Result<(), Fault> {
-        // The engine does not ask a one-shot reactor.
+        // The engine does not probe a one-shot reactor.
         let all = event::IN | event::OUT | event::HANGUP;
         for probe in probes {
             let events = self.calls.look(probe.descriptor, all);
@@ -208,8 +209,8 @@ impl<C: NotificationCalls> Reactor for WinsockNotifications<C> {
     }
 
     fn rebuild(&self, live: &mut dyn Iterator<Item = Watch>) -> Result<(), Fault> {
-        // No registration outlives its socket. So there is nothing to get rid of, and those that are live report again
-        // what holds.
+        // No registration outlives its socket, so nothing has to be removed. Live registrations
+        // report again what holds.
         for Watch { descriptor, name, wanted, until } in live {
             let Err(fault) = self.want(descriptor, name, wanted, until) else { continue };
             if matches!(fault.kind, ErrorKind::OutOfMemory | ErrorKind::WatchLimit) {

@@ -1,4 +1,4 @@
-//! Operations on files: what each Unix does in the same way.
+//! Operations on files that all Unix systems perform in the same way.
 
 mod pool;
 
@@ -19,7 +19,7 @@ use crate::types::error::Fault;
 use crate::types::io_buffer::Part;
 use crate::types::source::Descriptor;
 
-// A part of a loan lies as readv(2) wants it.
+// A part of a lent buffer has the layout that readv(2) requires.
 const _: () = {
     assert!(size_of::<Part>() == size_of::<libc::iovec>());
     assert!(offset_of!(Part, start) == offset_of!(libc::iovec, iov_base));
@@ -35,14 +35,16 @@ pub(in crate::sys) fn fault(code: Code) -> Fault {
     Fault { kind, code: Some(code) }
 }
 
-/// What an operation on a file has failed with. Its descriptor is open: `EBADF` says that it is not open for this.
+/// Converts the error of an operation on a file.
+///
+/// The descriptor is open, so `EBADF` means that its mode does not permit the operation.
 pub(in crate::sys) fn fault_of_file(code: Code) -> Fault {
     let kind = if code == libc::ENOMEM { ErrorKind::OutOfMemory } else { ErrorKind::Other };
     Fault { kind, code: Some(code) }
 }
 
-/// A duplicate of the descriptor of an association. The operations that the port's threads do go by it, so that none
-/// ever uses a number that was closed, and perhaps given out again.
+/// A duplicate of the descriptor of an association. The port's threads use it for their operations,
+/// so none of them ever uses a number that was closed and perhaps reused.
 struct DuplicateFile {
     descriptor: OwnedFd,
     has_positions: bool,
@@ -63,13 +65,13 @@ impl FileRef for DuplicateFile {
     }
 }
 
-/// What system call a request asks for next.
+/// The next system call of a request.
 pub(in crate::sys) struct FileCall<'t> {
     pub(in crate::sys) descriptor: RawFd,
     pub(in crate::sys) what: FileKind,
-    /// The first parts that are left, as many as one call takes.
+    /// The first remaining parts, as many as one call takes.
     pub(in crate::sys) parts: &'t [Part],
-    /// -1 of a file without positions.
+    /// -1 for a file without positions.
     pub(in crate::sys) position: i64,
 }
 
@@ -89,14 +91,14 @@ impl<'t> FileCall<'t> {
         })
     }
 
-    /// How many parts there are.
+    /// Returns the number of parts.
     #[allow(clippy::cast_possible_truncation, reason = "at most 1,024")]
     pub(in crate::sys) fn count(&self) -> u32 {
         self.parts.len() as u32
     }
 }
 
-/// Notes what a system call for a request has come to. `Break`: the request has come to its end.
+/// Notes the result of a system call in its request. `Break`: the request has ended.
 pub(in crate::sys) fn note(
     request: &mut FileRequest,
     result: Result<usize, Code>,
@@ -109,11 +111,11 @@ pub(in crate::sys) fn note(
                     count == 0
                         || request.is_complete()
                         || !request.target.file.has_positions()
-                        // A device that brings records one by one: nobody knows when the next one comes.
+                        // A device with records: it is unknown when the next record arrives.
                         || !(request.target.file.ends_by_itself() || is_readable(request.target.file.descriptor()))
                 }
                 FileKind::Write | FileKind::Append if count == 0 && !request.is_complete() => {
-                    // It would be so again, for ever.
+                    // A retry would write nothing again, without end.
                     request.fault = Some(fault_of_file(libc::EIO));
                     true
                 }
@@ -122,7 +124,7 @@ pub(in crate::sys) fn note(
             };
             if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         }
-        // Past the cache a read goes on at multiples of a block only, and the file has ended within one.
+        // A direct read continues only at multiples of a block, and the file has ended within one.
         Err(libc::EINVAL) if request.has_come_to_the_end() => ControlFlow::Break(()),
         Err(code) => {
             request.fault = Some(fault_of_file(code));
@@ -131,24 +133,27 @@ pub(in crate::sys) fn note(
     }
 }
 
-/// Returns a request. A buffer may be dropped by that, whose code may panic: the thread goes on.
+/// Completes a request. It may drop a buffer, whose code may panic; the thread continues.
 pub(in crate::sys) fn complete(request: FileRequest) {
     let _ = catch_unwind(AssertUnwindSafe(|| request.complete()));
 }
 
-/// The threads of this folder take no signal of the process: its handlers are for its own threads. So a write
-/// beyond the limit of file sizes, or to a pipe without a reader, is an error and no more.
+/// Blocks all signals in the calling thread, which this library started.
+///
+/// Signal handlers of the program run on the program's own threads. A write beyond the limit of
+/// file sizes, or to a pipe without a reader, is then only an error.
 pub(in crate::sys) fn block_signals() {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: sigfillset(3) writes a set at the pointer.
     // - valid for writes: `all` is a local.
     unsafe { libc::sigfillset(all.as_mut_ptr()) };
-    // SAFETY: pthread_sigmask(3) reads a set at the first pointer, and writes none to a null pointer.
-    // - valid for reads: `all` was written just now.
+    // SAFETY: pthread_sigmask(3) reads a set at the first pointer, and writes none to a null
+    // pointer.
+    // - valid for reads: `all` was written above.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), ptr::null_mut()) };
 }
 
-/// What type of file a descriptor names, of those that the system knows; 0 if none.
+/// Returns the type of the file that a descriptor names, or 0 if it has none.
 fn file_type(descriptor: Descriptor) -> libc::mode_t {
     let mut stat = MaybeUninit::<libc::stat>::uninit();
     // SAFETY: fstat(2) writes a `stat` at the pointer, or fails.
@@ -156,39 +161,42 @@ fn file_type(descriptor: Descriptor) -> libc::mode_t {
     if unsafe { libc::fstat(descriptor, stat.as_mut_ptr()) } != 0 {
         return 0;
     }
-    // SAFETY: `assume_init` demands a value.
-    // - the call has succeeded, so that the kernel has written all of it.
+    // SAFETY: `assume_init` requires an initialized value.
+    // - the call succeeded, so the kernel has written all of it.
     unsafe { stat.assume_init() }.st_mode & libc::S_IFMT
 }
 
-/// Whether the number names what is on a disk, or is one.
+/// Returns whether the number names a disk or an object on one.
 fn is_on_disk(descriptor: Descriptor) -> bool {
     matches!(file_type(descriptor), libc::S_IFREG | libc::S_IFDIR | libc::S_IFBLK)
 }
 
-/// Whether the number names what has operations of files and cannot be watched.
+/// Returns whether the number names an object that has file operations and cannot be watched.
 pub(in crate::sys) fn is_file(descriptor: Descriptor) -> bool {
-    // Not the kernel's own objects without a type, such as an epoll set.
+    // The kernel's own objects without a type, such as an epoll set, do not count.
     is_on_disk(descriptor) || file_type(descriptor) == libc::S_IFCHR
 }
 
-/// Whether bytes of what the number names have positions.
+/// Returns whether the bytes of the object have positions.
 fn has_positions(descriptor: Descriptor, is_on_disk: bool) -> bool {
-    // SAFETY: lseek(2) demands nothing of memory.
+    // SAFETY: lseek(2) has no memory requirements.
     let is_sought = unsafe { libc::lseek(descriptor, 0, libc::SEEK_CUR) } >= 0
         || (is_on_disk && last_code() != libc::ESPIPE);
     is_sought && is_read_at(descriptor)
 }
 
-/// Whether a read may say where it begins. Counters of the kernel, timers and the like have a position that can be asked for,
-/// and no such reads.
+/// Returns whether reads may specify a position.
+///
+/// The kernel's counters, timers and similar objects report a position but do not accept such
+/// reads.
 fn is_read_at(descriptor: Descriptor) -> bool {
     // SAFETY: preadv(2) reads as many elements at the pointer as its third argument says.
-    // - none; so it reads nothing of the file either. What may not be read is refused with another code.
+    // - the count is zero, so it reads nothing of the file either. An object that cannot be read
+    //   fails with another code.
     unsafe { libc::preadv(descriptor, ptr::null(), 0, 0) >= 0 || last_code() != libc::ESPIPE }
 }
 
-/// Whether something can be read without waiting; also where the system cannot tell.
+/// Returns whether a read would not wait, or true if the system cannot say.
 fn is_readable(descriptor: Descriptor) -> bool {
     let mut one = libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
     // SAFETY: poll(2) reads and writes as many elements at the pointer as its second argument says.
@@ -196,17 +204,17 @@ fn is_readable(descriptor: Descriptor) -> bool {
     unsafe { libc::poll(&raw mut one, 1, 0) != 0 }
 }
 
-/// Takes hold of the file that the number names.
+/// Makes a reference to the file that the number names.
 pub(in crate::sys) fn file_ref(descriptor: Descriptor) -> Result<Arc<dyn FileRef>, Fault> {
-    // SAFETY: fcntl(2) with F_DUPFD_CLOEXEC demands nothing of memory.
+    // SAFETY: fcntl(2) with F_DUPFD_CLOEXEC has no memory requirements.
     let duplicate = unsafe { libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, 0) };
     if duplicate < 0 {
         return Err(fault(last_code()));
     }
-    // SAFETY: `from_raw_fd` demands an open descriptor that nothing else owns.
+    // SAFETY: `from_raw_fd` requires an open descriptor that nothing else owns.
     // - fcntl(2) has just returned it.
     let descriptor = unsafe { OwnedFd::from_raw_fd(duplicate) };
-    // Some have positions and wait all the same: some devices.
+    // Some devices have positions, but reading them may wait forever.
     let ends_by_itself = is_on_disk(duplicate);
     let has_positions = has_positions(duplicate, ends_by_itself);
     Ok(Arc::new(DuplicateFile { descriptor, has_positions, ends_by_itself }))
@@ -239,13 +247,13 @@ mod tests {
         }
     }
 
-    /// A read of so many parts of this length, whose first bytes were read already.
+    /// Makes a read of `parts` parts with `len` bytes each, of which `done` were already read.
     fn read(parts: usize, len: usize, done: usize) -> FileRequest {
         let mut buffer = IoBuffer::new(vec![Vec::<u8>::new(); parts]);
         buffer.lend_room(|buffers: &mut Vec<Vec<u8>>, part| {
             for buffer in buffers {
                 buffer.reserve_exact(len);
-                // SAFETY: `room` demands that only initialized bytes are written to the parts.
+                // SAFETY: `room` requires that only initialized bytes are written to the parts.
                 // - nothing is written to them.
                 unsafe { buffer.room(&mut |room| part(room)) };
             }
@@ -260,17 +268,18 @@ mod tests {
         request
     }
 
-    /// On a disk with blocks of 4,096 bytes that is told at each other position, though the file ended there.
+    /// On a disk with blocks of 4,096 bytes, a read at any other position fails with `EINVAL`, even
+    /// if the file ended there.
     #[test]
     fn past_the_cache_a_read_ends_where_the_file_has_ended_within_a_block() {
-        // What a file has beyond the pages that were read, by the first call or behind what was read at once.
+        // The last pages of the file, read by the first call or after the immediate read.
         for (end, at_once) in [(512, 0), (1, 0), (4096 + 1024, 0), (4096 + 512, 512)] {
             let mut request = read(3, 4096, at_once);
             assert_eq!(note(&mut request, Ok(end - at_once)), ControlFlow::Continue(()));
             assert_eq!(note(&mut request, Err(libc::EINVAL)), ControlFlow::Break(()));
             assert_eq!((request.done, request.fault.is_none()), (end, true));
         }
-        // Behind what was read at once nothing more comes.
+        // Nothing more follows the bytes that were read immediately.
         let mut request = read(1, 4096, 512);
         assert_eq!(note(&mut request, Err(libc::EINVAL)), ControlFlow::Break(()));
         assert_eq!((request.done, request.fault.is_none()), (512, true));
@@ -287,7 +296,7 @@ mod tests {
             assert_eq!(request.done, pages * 4096);
             assert_eq!(request.fault.and_then(|fault| fault.code), Some(libc::EINVAL));
         }
-        // Nor is it the end where the system has cut a long part.
+        // It is not the end either where the system has shortened a long part.
         let mut request = read(1, 3 * 4096 + 100, 0);
         assert_eq!(note(&mut request, Ok(2 * 4096)), ControlFlow::Continue(()));
         assert_eq!(note(&mut request, Err(libc::EINVAL)), ControlFlow::Break(()));
@@ -299,7 +308,7 @@ mod tests {
         assert_eq!(request.fault.and_then(|fault| fault.code), Some(libc::EINVAL));
     }
 
-    /// What brings its bytes in records, as some devices do, and takes a position with each read.
+    /// A device that delivers its bytes in records, and accepts a position with each read.
     struct Device(std::io::PipeReader);
 
     impl FileRef for Device {
@@ -332,10 +341,10 @@ mod tests {
     }
 
     fn duplicate(descriptor: Descriptor) -> OwnedFd {
-        // SAFETY: fcntl(2) with F_DUPFD_CLOEXEC demands nothing of memory.
+        // SAFETY: fcntl(2) with F_DUPFD_CLOEXEC has no memory requirements.
         let duplicate = unsafe { libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, 0) };
         assert!(duplicate >= 0);
-        // SAFETY: `from_raw_fd` demands an open descriptor that nothing else owns.
+        // SAFETY: `from_raw_fd` requires an open descriptor that nothing else owns.
         // - fcntl(2) has just returned it.
         unsafe { OwnedFd::from_raw_fd(duplicate) }
     }

@@ -1,5 +1,6 @@
-//! A few threads, each of which does one operation at a time. What may never end has threads of its own, so that it holds
-//! up nothing that does.
+//! A small pool of threads, each of which performs one operation at a time.
+//!
+//! Operations that may never end have separate threads, so they do not delay those that do.
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -14,20 +15,21 @@ use crate::sys::unix::errors::{POLL, repeat, repeat_for};
 use crate::sys::unix::threads;
 use crate::types::error::Fault;
 
-/// How many threads each [`PoolQueue`] has at most: more than a disk does at once, and few enough to be no burden. A thread that
-/// hangs is one of them.
+/// The most threads of each [`PoolQueue`], including hanging ones: more than a disk serves at a
+/// time, and few enough to cost little.
 const MOST: usize = 8;
 
-/// How long a thread stays that has nothing to do.
+/// How long a thread without work stays.
 const REST: Duration = Duration::from_secs(10);
 
-/// A port's share of its pool. The threads have theirs, and so the pool lasts until the last operation has returned.
+/// A port's reference to its pool. The threads have their own, so the pool lasts until the last
+/// operation has returned.
 pub(in crate::sys) struct Pool {
     disks: PoolQueue,
     others: PoolQueue,
 }
 
-/// Threads, and the requests that they do.
+/// Threads and the requests that they perform.
 #[derive(Default)]
 struct PoolQueue(Arc<SharedPool>);
 
@@ -39,10 +41,10 @@ struct SharedPool {
 
 #[derive(Default)]
 struct PoolState {
-    /// Not begun, oldest first.
+    /// Requests that have not started, oldest first.
     queue: RequestQueue,
     threads: usize,
-    /// Those that have nothing to do.
+    /// The threads without work.
     idle: usize,
     /// The port is gone.
     is_over: bool,
@@ -53,7 +55,7 @@ impl SharedPool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What each thread does.
+    /// Runs one thread of the pool.
     fn serve(&self) {
         block_signals();
         let mut state = self.lock();
@@ -82,7 +84,7 @@ impl SharedPool {
 }
 
 impl Pool {
-    /// A pool without a thread.
+    /// Makes a pool without threads.
     pub(in crate::sys) fn new() -> Self {
         Self { disks: PoolQueue::default(), others: PoolQueue::default() }
     }
@@ -112,7 +114,7 @@ impl Submit<FileTarget> for Pool {
 }
 
 impl PoolQueue {
-    /// Has a thread begin with what was put, if that was here: an idle one, or else one more.
+    /// Makes a thread start the queued requests: an idle thread, or a new one.
     fn flush(&self) {
         let mut state = self.0.lock();
         if state.queue.is_empty() {
@@ -130,7 +132,7 @@ impl PoolQueue {
         let mut state = self.0.lock();
         state.threads -= 1;
         if state.threads > 0 {
-            // The others do it, of which one may be idle.
+            // The existing threads perform it; one of them may be idle.
             drop(state);
             self.0.has_work.notify_one();
             return;
@@ -155,16 +157,16 @@ impl Drop for PoolQueue {
         let queue = state.queue.take_all();
         drop(state);
         self.0.has_work.notify_all();
-        // No thread has begun with these, and their port is gone.
+        // No thread has started these, and their port is gone.
         drop(queue);
     }
 }
 
-/// Does a request to its end, however long that takes.
+/// Performs a request to its end, however long that takes.
 fn perform(request: &mut FileRequest) {
     loop {
         let done = FileCall::of(request).and_then(|call| match perform_call(&call) {
-            // Once more, when it is ready.
+            // Repeats the call when the descriptor is ready.
             Err(libc::EAGAIN) if call.position < 0 => wait_for(&call).map(|()| None),
             result => result.map(Some),
         });
@@ -175,8 +177,9 @@ fn perform(request: &mut FileRequest) {
     }
 }
 
-/// Waits until a call would do something on what has no positions, and does not wait itself: the program has made it
-/// non-blocking.
+/// Waits until a call would succeed on a non-blocking descriptor without positions.
+///
+/// The program has made it non-blocking.
 fn wait_for(call: &FileCall<'_>) -> Result<(), Code> {
     let events = if call.what == FileKind::Read { libc::POLLIN } else { libc::POLLOUT };
     let mut one = libc::pollfd { fd: call.descriptor, events, revents: 0 };
@@ -185,31 +188,33 @@ fn wait_for(call: &FileCall<'_>) -> Result<(), Code> {
     repeat_for(&POLL, || unsafe { libc::poll(&raw mut one, 1, -1) as libc::ssize_t }).map(drop)
 }
 
-/// One system call, which may wait.
+/// Makes one system call, which may block.
 #[allow(clippy::cast_possible_truncation, reason = "both have a machine's word")]
 fn perform_call(call: &FileCall<'_>) -> Result<usize, Code> {
     let FileCall { descriptor, what, parts, position } = *call;
     let count = call.count().cast_signed();
     let parts: *const libc::iovec = parts.as_ptr().cast();
     if what == FileKind::Append {
-        // SAFETY: `append` demands parts at the pointer whose bytes may be read.
+        // SAFETY: `append` requires parts at the pointer whose bytes may be read.
         // - as for pwritev(2) below.
         return unsafe { calls::append(descriptor, parts, count) };
     }
     repeat(|| match what {
-        // SAFETY: preadv(2) reads `count` elements at the pointer, and writes at most as many bytes to each part as it
-        // says.
-        // - valid for reads: `parts` is a slice of so many, which lie as `struct iovec` does;
-        // - valid for writes: a request that reads has lent its room, which stays where it is and is nobody else's until
-        //   the request has returned, which is after this call.
+        // SAFETY: preadv(2) reads `count` elements at the pointer, and writes to each part at most
+        // as many bytes as its length says.
+        // - valid for reads: `parts` is a slice of `count` elements, with the layout of
+        //   `struct iovec`;
+        // - valid for writes: a read request has lent its room. The room does not move, and nothing
+        //   else accesses it until the request has returned, which is after this call.
         FileKind::Read if position >= 0 => unsafe {
             libc::preadv(descriptor, parts, count, position)
         },
         // SAFETY: as for preadv(2).
         FileKind::Read => unsafe { libc::readv(descriptor, parts, count) },
         // SAFETY: pwritev(2) reads `count` elements at the pointer, and the bytes of each part.
-        // - valid for reads: `parts` as above; a request that writes has lent its bytes, which stay where they are and
-        //   are not written to until the request has returned, which is after this call.
+        // - valid for reads: `parts` as above; a write request has lent its bytes. They do not
+        //   move, and nothing writes to them until the request has returned, which is after this
+        //   call.
         FileKind::Write if position >= 0 => unsafe {
             libc::pwritev(descriptor, parts, count, position)
         },

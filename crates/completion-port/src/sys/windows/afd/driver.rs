@@ -1,9 +1,9 @@
-//! One poll of one socket by the driver of sockets, and the memory that the driver has until it is over.
+//! One poll of one socket by the socket driver, and the memory that the driver owns until it ends.
 //!
-//! The driver (`\Device\Afd`) is what Winsock itself asks. Its poll is not documented, and used by many programs;
-//! its numbers have been the same since Windows 2000, and Wine has them.
+//! The driver (`\Device\Afd`) is what Winsock itself calls. Its poll is undocumented but used by
+//! many programs; its numbers have been the same since Windows 2000, and Wine has them.
 //!
-//! Prior art: wepoll, libuv, mio and polling ask the driver in the same way.
+//! Prior art: wepoll, libuv, mio and polling use the driver in the same way.
 
 use std::io;
 use std::os::windows::io::{AsRawHandle as _, FromRawHandle as _, OwnedHandle};
@@ -29,13 +29,13 @@ use super::super::port::SystemPort;
 use super::Watched;
 use crate::types::error::Fault;
 
-/// What a poll asks for and tells.
+/// The events that a poll requests and reports.
 pub(in crate::sys::windows) mod event {
-    /// A receive would not wait.
+    /// A receive would not block.
     pub(in crate::sys::windows) const RECEIVE: u32 = 0x1;
-    /// Urgent data has come.
+    /// Urgent data has arrived.
     pub(in crate::sys::windows) const URGENT: u32 = 0x2;
-    /// A send would not wait.
+    /// A send would not block.
     pub(in crate::sys::windows) const SEND: u32 = 0x4;
     /// The peer has ended the stream.
     pub(in crate::sys::windows) const DISCONNECT: u32 = 0x8;
@@ -43,7 +43,7 @@ pub(in crate::sys::windows) mod event {
     pub(in crate::sys::windows) const ABORT: u32 = 0x10;
     /// This process has closed the socket.
     pub(in crate::sys::windows) const LOCAL_CLOSE: u32 = 0x20;
-    /// An accept would not wait.
+    /// An accept would not block.
     pub(in crate::sys::windows) const ACCEPT: u32 = 0x80;
     /// A connect has failed.
     pub(in crate::sys::windows) const CONNECT_FAIL: u32 = 0x100;
@@ -52,10 +52,10 @@ pub(in crate::sys::windows) mod event {
 /// The driver's code for a poll: its device type, function 9, buffered.
 const POLL: u32 = 0x0001_2024;
 
-/// What the driver reads and writes: a poll of one socket.
+/// A poll of one socket, in the form that the driver reads and writes.
 #[repr(C)]
 struct Info {
-    /// In 100 nanoseconds, negative if relative. The longest there is stands for no limit.
+    /// In units of 100 nanoseconds, negative if relative. The largest value means no limit.
     timeout: i64,
     sockets: u32,
     is_exclusive: u32,
@@ -68,26 +68,26 @@ const _: () = assert!(size_of::<Info>() == 32);
 
 const INFO_SIZE: u32 = 32;
 
-/// Whose request it is, and what for.
+/// The socket and the purpose of a request.
 pub(in crate::sys::windows) enum Owner {
-    /// It asks for what the engine wants.
+    /// The request polls for the facts that the engine wants.
     Main(Arc<Watched>),
-    /// It tells when the socket is closed.
+    /// The request reports when the socket is closed.
     Sentinel(Arc<Watched>),
 }
 
-/// The memory of one poll. While it flies, the driver owns all of it but `owner`.
+/// The memory of one poll. From the request to its end, the driver owns all of it except `owner`.
 #[repr(C)]
 pub(in crate::sys::windows) struct Poll {
-    /// First, since its address is what the completion port tells.
+    /// The first field, since its address comes from the completion port.
     overlapped: OVERLAPPED,
     info: Info,
     owner: Option<Owner>,
 }
 
-// SAFETY: `Send` demands that another thread may use the value.
-// - the OVERLAPPED has an event's handle, which is null always, and a pointer that is not used; the other fields
-//   are numbers and an `Arc` of what may be sent and shared.
+// SAFETY: `Send` requires that another thread may use the value.
+// - the OVERLAPPED has an event's handle, which is always null, and a pointer that is not used; the
+//   other fields are numbers and an `Arc` of a type that may be sent and shared.
 unsafe impl Send for Poll {}
 
 impl Poll {
@@ -107,109 +107,114 @@ impl Poll {
     }
 }
 
-/// A request that the driver has. Its memory is not touched through this: the address only tells it from others.
+/// A request that the driver has. Its memory is not accessed through this: the address is only its
+/// identity.
 pub(in crate::sys::windows) struct Flying {
     address: NonNull<Poll>,
-    /// The driver had the answer at once.
+    /// The driver answered immediately.
     pub(in crate::sys::windows) was_ready: bool,
 }
 
-// SAFETY: `Send` and `Sync` demand that another thread may use the value.
-// - `address` is compared, and passed to CancelIoEx, which any thread may call; it is never dereferenced.
+// SAFETY: `Send` and `Sync` require that another thread may use the value.
+// - `address` is compared, and passed to CancelIoEx, which any thread may call; it is never
+//   dereferenced.
 unsafe impl Send for Flying {}
 // SAFETY: as above.
 unsafe impl Sync for Flying {}
 
 impl Flying {
-    /// Whether the memory of an ended request was this one's.
+    /// Returns whether `ended` is this request.
     pub(in crate::sys::windows) fn is(&self, ended: &EndedPoll) -> bool {
         ptr::eq(self.address.as_ptr(), &raw const *ended.request)
     }
 }
 
-/// Whether a status says that a call has failed, and that no packet tells of it. The two highest bits are set then.
+/// Returns whether a status means that the call failed and no packet reports it.
+///
+/// Its two highest bits are then set.
 pub(in crate::sys::windows) fn is_error(status: i32) -> bool {
     status.cast_unsigned() >> 30 == 3
 }
 
-/// How a request has ended.
+/// The result of a request.
 pub(in crate::sys::windows) enum End {
-    /// The driver has told of these events.
+    /// The driver has reported these events.
     Told(u32),
-    /// It tells nothing: it was cancelled by this back end, or by the system, which may do so when the thread ends that has
-    /// made it.
+    /// It reports nothing: it was cancelled by this back end, or by the system, which may cancel it
+    /// when the thread that made it ends.
     Void,
-    /// The driver did not do it.
+    /// The driver failed to poll.
     Failed,
 }
 
-/// A request that is over. Its memory is this process's again.
+/// A request that has ended. This process owns its memory again.
 pub(in crate::sys::windows) struct EndedPoll {
     request: Box<Poll>,
 }
 
 impl EndedPoll {
-    /// Takes back the memory of a request of which the completion port has told.
+    /// Takes the memory of a request that the completion port has reported.
     ///
     /// # Safety
     ///
-    /// A packet of the port that the request's [`Device`] is associated with had this address, and this function
-    /// was not called for that packet before.
+    /// A packet of the port that the request's [`Device`] is associated with had this address, and
+    /// this function was not called for that packet before.
     pub(in crate::sys::windows) unsafe fn take(
         overlapped: *mut OVERLAPPED,
         device: &Device,
     ) -> Self {
-        // SAFETY: `from_raw` demands a pointer of `into_raw` that nothing else uses.
-        // - every address that the device completes is one that `Device::submit` has made so, of the first field
-        //   of a `Poll`, with the provenance of the whole;
-        // - the driver is done with the memory once it has queued the packet, and `submit` does not touch it
-        //   after the call by which the driver got it; each request makes one packet, whose address the caller
-        //   brings once.
+        // SAFETY: `from_raw` requires a pointer from `into_raw` that nothing else uses.
+        // - every address that the device completes comes from `Device::submit`, which made it from
+        //   `into_raw`: it is that of the first field of a `Poll`, with the provenance of the
+        //   whole;
+        // - the driver has finished with the memory once it has queued the packet, and `submit`
+        //   does not access it after the call that passes it to the driver; each request makes one
+        //   packet, and the caller passes its address once.
         let request = unsafe { Box::from_raw(overlapped.cast::<Poll>()) };
         device.flying.fetch_sub(1, SeqCst);
         Self { request }
     }
 
-    /// Whose it was.
+    /// Takes the owner of the request.
     pub(in crate::sys::windows) fn take_owner(&mut self) -> Option<Owner> {
         self.request.owner.take()
     }
 
-    /// How it has ended.
+    /// Returns the result of the request.
     #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "see below")]
     pub(in crate::sys::windows) fn end(&self) -> End {
         let Info { sockets, events, .. } = self.request.info;
-        // The field has a status in the kernel's own words, in a type that is wider.
+        // The field has an NTSTATUS, in a wider type.
         match self.request.overlapped.Internal as i32 {
             STATUS_SUCCESS if sockets > 0 => End::Told(events),
             STATUS_SUCCESS => End::Told(0),
-            // Wine writes nothing if the thread that has made the request ends just as it is answered.
+            // Wine writes nothing if the thread that made the request ends just as it is answered.
             STATUS_CANCELLED => End::Void,
             status if !is_error(status) => End::Void,
             _ => End::Failed,
         }
     }
 
-    /// The memory, for another request.
+    /// Returns the memory for another request.
     pub(in crate::sys::windows) fn into_memory(self) -> Box<Poll> {
         self.request
     }
 }
 
-/// The driver of sockets, opened for polls.
+/// The socket driver, opened for polls.
 pub(in crate::sys::windows) struct Device {
     file: OwnedHandle,
-    /// Requests of which the completion port has not told yet.
+    /// The number of requests that the completion port has not reported yet.
     flying: AtomicUsize,
-    /// For so many requests, from the next one on, there is no memory.
+    /// How many of the next requests fail for lack of memory.
     #[cfg(test)]
     pub(in crate::sys::windows) shortage: AtomicUsize,
 }
 
 impl Device {
-    /// Opens the driver. What it completes comes out of `port`.
+    /// Opens the driver. Its packets come from `port`.
     pub(in crate::sys::windows) fn open(port: &SystemPort, key: usize) -> Result<Self, Fault> {
-        // What follows the driver's own name is for people who look at the process.
+        // The part after the driver's name is for people who inspect the process.
         let mut name: Vec<u16> = r"\Device\Afd\CompletionPort".encode_utf16().collect();
         let bytes = u16::try_from(2 * name.len()).unwrap_or(u16::MAX);
         let name =
@@ -226,9 +231,11 @@ impl Device {
             IO_STATUS_BLOCK { Anonymous: IO_STATUS_BLOCK_0 { Status: 0 }, Information: 0 };
         let mut handle: HANDLE = ptr::null_mut();
         let sharing = FILE_SHARE_READ | FILE_SHARE_WRITE;
-        // SAFETY: NtCreateFile reads attributes, which point to a name of the length that it says, and writes a
-        // handle and a status. It takes no size and no extended attributes from null pointers.
-        // - valid: all four are locals, and the name's buffer, a local too, has the length in bytes.
+        // SAFETY: NtCreateFile reads attributes, which point to a name of the length that it
+        // states, and writes a handle and a status. Null pointers mean no size and no extended
+        // attributes.
+        // - valid: all four are locals, and the name's buffer, also a local, has the length in
+        //   bytes.
         let code = unsafe {
             NtCreateFile(
                 &raw mut handle,
@@ -245,11 +252,11 @@ impl Device {
             )
         };
         if code != STATUS_SUCCESS {
-            // SAFETY: RtlNtStatusToDosError demands nothing.
+            // SAFETY: RtlNtStatusToDosError has no requirements.
             return Err(system_fault(unsafe { RtlNtStatusToDosError(code) }));
         }
-        // SAFETY: `from_raw_handle` demands an open handle that nothing else owns.
-        // - the call above has written it just now.
+        // SAFETY: `from_raw_handle` requires an open handle that nothing else owns.
+        // - the call above has just written it.
         let file = unsafe { OwnedHandle::from_raw_handle(handle) };
         port.associate(&file, key)?;
         Ok(Self {
@@ -260,12 +267,13 @@ impl Device {
         })
     }
 
-    /// Has the driver tell once one of `events` holds of `socket`, which may be now. The completion port tells in
-    /// either case.
+    /// Makes the driver report when one of `events` holds for `socket`, which may be immediately.
+    ///
+    /// The completion port reports it in either case.
     ///
     /// # Errors
     ///
-    /// The memory comes back, and no packet will come.
+    /// The memory is returned, and no packet will come.
     pub(in crate::sys::windows) fn submit(
         &self,
         mut memory: Box<Poll>,
@@ -273,7 +281,7 @@ impl Device {
         socket: SOCKET,
         events: u32,
     ) -> Result<Flying, (Box<Poll>, Fault)> {
-        // The driver writes a status over this one. One that is lost is then told from a success.
+        // The driver overwrites this status, so a lost status differs from a success.
         memory.overlapped = OVERLAPPED {
             Internal: STATUS_PENDING.cast_unsigned() as usize,
             ..OVERLAPPED::default()
@@ -287,19 +295,21 @@ impl Device {
         memory.owner = Some(owner);
         self.flying.fetch_add(1, SeqCst);
         let request = Box::into_raw(memory);
-        // SAFETY: `&raw mut` of a field demands a pointer within an object.
-        // - `request` is a box's, made just now.
+        // SAFETY: `&raw mut` of a field requires a pointer to an object.
+        // - `request` points to a box's object, made above.
         let info = unsafe { &raw mut (*request).info }.cast();
-        // SAFETY: `&raw mut` of a field demands a pointer within an object.
+        // SAFETY: `&raw mut` of a field requires a pointer to an object.
         // - as above.
         let block = unsafe { &raw mut (*request).overlapped }.cast::<IO_STATUS_BLOCK>();
-        // SAFETY: NtDeviceIoControlFile reads and writes as many bytes at the two pointers to buffers as it is told, and
-        // writes a status at the fifth argument, until a packet of the file's completion port brings the fourth. An
-        // OVERLAPPED begins with such a status.
-        // - valid: all are of `request`, whose memory is freed by nothing but `EndedPoll::take`, which that packet brings
-        //   about, or below, where no packet comes;
+        // SAFETY: NtDeviceIoControlFile reads and writes as many bytes at the two buffer pointers
+        // as the arguments say, and writes a status at the fifth argument, until a packet of the
+        // file's completion port returns the fourth argument. An OVERLAPPED begins with such a
+        // status.
+        // - valid: all are part of `request`. Only `EndedPoll::take` frees its memory, after that
+        //   packet, or the code below, where no packet comes;
         // - not shared: no reference to the memory exists until then;
-        // - the file is open, since `self` owns it, and is associated with a port; no event and no routine are given.
+        // - the file is open, since `self` owns it, and is associated with a port; no event and no
+        //   routine are passed.
         let status = unsafe {
             NtDeviceIoControlFile(
                 self.file.as_raw_handle(),
@@ -316,36 +326,37 @@ impl Device {
         };
         if is_error(status) {
             self.flying.fetch_sub(1, SeqCst);
-            // SAFETY: `from_raw` demands a pointer of `into_raw` that nothing else uses.
-            // - it was made above, and a call that is refused keeps nothing and queues no packet.
+            // SAFETY: `from_raw` requires a pointer from `into_raw` that nothing else uses.
+            // - it was made above, and a refused call keeps nothing and queues no packet.
             let mut memory = unsafe { Box::from_raw(request) };
             memory.owner = None;
-            // SAFETY: RtlNtStatusToDosError demands nothing.
+            // SAFETY: RtlNtStatusToDosError has no requirements.
             return Err((memory, system_fault(unsafe { RtlNtStatusToDosError(status) })));
         }
-        // SAFETY: `new_unchecked` demands a pointer that is not null.
-        // - a box's is not.
+        // SAFETY: `new_unchecked` requires a pointer that is not null.
+        // - a box's pointer is not null.
         let address = unsafe { NonNull::new_unchecked(request) };
         Ok(Flying { address, was_ready: status == STATUS_SUCCESS })
     }
 
-    /// Has the driver end a request. Its packet still comes. False if the request is over already, and the packet
-    /// is on its way or was taken.
+    /// Asks the driver to cancel a request. Its packet still comes.
+    ///
+    /// Returns false if the request has already ended, and its packet is queued or was taken.
     pub(in crate::sys::windows) fn cancel(&self, flying: &Flying) -> bool {
-        // SAFETY: CancelIoEx demands an open file. It looks for a request that was made with this address, and
-        // does not touch what lies there.
+        // SAFETY: CancelIoEx requires an open file. It looks for a request that was made with this
+        // address, and does not access the memory there.
         // - open: `self` owns it.
         unsafe { CancelIoEx(self.file.as_raw_handle(), flying.address.as_ptr().cast()) != 0 }
     }
 
-    /// How many requests the driver has, or has answered by packets that were not taken.
+    /// Returns the number of requests that the driver has, or whose packets were not taken.
     pub(in crate::sys::windows) fn flying(&self) -> usize {
         self.flying.load(SeqCst)
     }
 
-    /// Has the driver end all requests.
+    /// Asks the driver to cancel all requests.
     pub(in crate::sys::windows) fn cancel_all(&self) -> io::Result<()> {
-        // SAFETY: CancelIoEx demands an open file; null stands for all requests.
+        // SAFETY: CancelIoEx requires an open file; null means all requests.
         // - open: `self` owns it.
         let done = unsafe { CancelIoEx(self.file.as_raw_handle(), ptr::null()) };
         if done == 0 { Err(io::Error::last_os_error()) } else { Ok(()) }

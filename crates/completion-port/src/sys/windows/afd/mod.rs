@@ -1,12 +1,14 @@
-//! The back end of Windows: a kernel's completion port as the set, and polls by the driver of sockets.
+//! The back end of Windows: a completion port of the kernel as the set, and polls by the socket
+//! driver.
 //!
-//! The driver answers a poll once, by level: as soon as something holds that was asked for, at once if it does
-//! already. So the reactor is one-shot, and `Reactor::want` is one system call. Each socket has one such request
-//! in flight at most, its *main* one, and another one, its *sentinel*, for as long as it is attached: that asks for
-//! nothing but the closing of the socket, since its number may be given out again afterwards.
+//! The driver answers a poll once, by level: as soon as one of the requested conditions holds, or
+//! immediately if one already does. The reactor is therefore one-shot, and `Reactor::want` is one
+//! system call. Each socket has at most one such request at a time, its *main* request. While it is
+//! attached it also has a *sentinel* request, which only reports the closing of the socket, since
+//! the number may be reused afterwards.
 //!
-//! The two are made with memory that the driver has until the completion port tells that they are over. So they own
-//! the record of the socket, too; see [`Poll`].
+//! The driver owns the memory of both requests until the completion port reports their end. The
+//! requests therefore also own the state of the socket, [`Watched`]; see [`Poll`].
 
 pub(super) mod driver;
 mod reactor;
@@ -41,32 +43,32 @@ use crate::types::error::ErrorKind;
 use crate::types::error::Fault;
 use crate::types::source::Descriptor;
 
-/// Of what is posted: a wake.
+/// The key of posted packets: a wake.
 const WAKE: usize = 1;
-/// Of what is posted: a sleeper is to look when it has to get up.
+/// The key of posted packets: a sleeper must check when to wake up.
 const NUDGE: usize = 2;
-/// Of what the driver completes.
+/// The key of the driver's packets.
 const POLLED: usize = 3;
-/// Of what sockets complete.
+/// The key of the packets of sockets.
 pub(super) const CARRIED: usize = 4;
 
-/// `IPPROTO_UDP`, in a field that has another type.
+/// `IPPROTO_UDP`, for a field with another type.
 const UDP: i32 = 17;
 
-/// What goes on holding once it does.
+/// Events that last once they hold.
 const STICKY: u32 = event::DISCONNECT | event::ABORT | event::CONNECT_FAIL;
 
-/// How soon a socket that is watched until it is detached is asked about again, if it was ready when it was last
-/// asked about. The time doubles as long as it is.
+/// The first delay before a socket that is watched until it is detached is polled again, if it was
+/// ready when it was last polled. The delay doubles while it stays ready.
 pub(super) const SOON: Duration = Duration::from_millis(1);
 
-/// How long that time becomes at most.
+/// The longest such delay.
 const LATE: Duration = Duration::from_millis(16);
 
-/// How long the drop of a reactor waits for the requests that it has cancelled.
+/// The longest time that the drop of a reactor waits for the requests that it has cancelled.
 pub(super) const LAST: Duration = Duration::from_secs(5);
 
-/// What a socket is polled for that is watched for what is `wanted`.
+/// Returns the events to poll for the `wanted` facts.
 fn polled(wanted: Facts, until: Until) -> u32 {
     let mut events = event::ABORT | event::CONNECT_FAIL | event::LOCAL_CLOSE;
     if until != Until::Room {
@@ -81,9 +83,9 @@ fn polled(wanted: Facts, until: Until) -> u32 {
     events
 }
 
-/// What the driver's answer says, in the words of epoll.
+/// Converts the driver's events to the facts of epoll.
 fn facts(events: u32) -> Facts {
-    // After these a read and a write return at once.
+    // After these, a read and a write return immediately.
     let over = Facts::IN | Facts::OUT | Facts::RDHUP | Facts::HUP | Facts::ERR;
     let known = [
         (event::RECEIVE, Facts::IN),
@@ -103,9 +105,9 @@ fn facts(events: u32) -> Facts {
     facts
 }
 
-/// A socket that is attached, or was, as long as the driver has requests of it.
+/// The state of a socket, which lives as long as it is attached or the driver has requests for it.
 pub(super) struct Watched {
-    /// As the driver knows it, below whatever providers there are.
+    /// The driver's handle of the socket, below any layered providers.
     base: SOCKET,
     state: Mutex<State>,
 }
@@ -115,29 +117,30 @@ struct State {
     wanted: Facts,
     until: Until,
     main: Option<Main>,
-    /// The memory of the main request while none is in flight.
+    /// The memory of the main request while the driver does not have it.
     spare: Option<Box<Poll>>,
     /// `None` once the socket is detached or closed.
     sentinel: Option<Sentinel>,
-    /// What is asked for was granted, and the system was short of memory for the main request.
+    /// A request of the engine was accepted, but the system had no memory for the main request.
     is_owed: bool,
-    /// What [`Until::Detached`] has brought already and would bring for ever.
+    /// Lasting events that were already reported for [`Until::Detached`], and would be reported
+    /// forever.
     told: u32,
-    /// How long that which is watched until it is detached is let be before it is asked about again.
+    /// The delay before a socket that is watched until it is detached is polled again.
     pause: Duration,
-    /// What the last poll has told.
+    /// The events of the last poll.
     last: u32,
-    /// No operation on the socket waits.
+    /// The socket is non-blocking.
     is_nonblocking: bool,
-    /// Whether the kernel carries operations on the socket out; `None`: not known yet.
+    /// Whether the kernel carries out operations on the socket; `None` if not known yet.
     carried: Option<Option<SystemTransfers>>,
-    /// The kernel has declined a connect: the next attempt is to begin it.
+    /// The kernel has refused a connect, so the next attempt starts it.
     begins_connects: bool,
-    /// The socket is attached no more, and nothing is asked of it but whether it is closed.
+    /// The socket is no longer attached. Only its closing is watched.
     is_detached: bool,
 }
 
-/// A socket on which the kernel carries operations out, by what it carries.
+/// A socket whose operations the kernel carries out, by transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SystemTransfers {
     /// TCP.
@@ -147,7 +150,7 @@ pub(super) enum SystemTransfers {
 }
 
 impl SystemTransfers {
-    /// What would be carried out on this socket.
+    /// Returns the kind of operations that the kernel can carry out on this socket.
     pub(super) fn of(descriptor: Descriptor) -> Option<Self> {
         let (family, protocol) = protocol(descriptor)?;
         if family != i32::from(AF_INET) && family != i32::from(AF_INET6) {
@@ -160,16 +163,18 @@ impl SystemTransfers {
         }
     }
 
-    /// Whether a receive with so much room is carried out. A datagram would be taken though there is none.
+    /// Returns whether the kernel carries out a receive with this room.
+    ///
+    /// Without room it would take a datagram.
     pub(super) fn carries_receive(self, room: &[&mut [MaybeUninit<u8>]]) -> bool {
         self == Self::Stream || room.iter().any(|part| !part.is_empty())
     }
 }
 
-/// The request that tells of the closing.
+/// The request that reports the closing of a socket.
 enum Sentinel {
     Flying(Flying),
-    /// It ended without a word, and the system was short of memory for another one.
+    /// It ended without a report, and the system had no memory for another one.
     Owed,
 }
 
@@ -185,8 +190,8 @@ impl Sentinel {
 struct Main {
     flying: Flying,
     events: u32,
-    /// It was made for something else, or before the question was asked that is to be answered now. Its answer does
-    /// not count, and another one takes its place.
+    /// It was made for other facts, or before the current request of the engine. Its answer does
+    /// not count, and another request replaces it.
     is_old: bool,
 }
 
@@ -206,25 +211,26 @@ impl Watched {
     }
 }
 
-/// What is asked about later, and which threads will.
+/// The sockets that are polled again later, and the threads that will do it.
 #[derive(Default)]
 struct Late {
-    /// Sockets that are watched until they are detached and were reported, or that a request is owed to; and when they are
-    /// asked about again.
+    /// Sockets that are watched until they are detached and were reported, and sockets whose
+    /// request must be retried, each with the time of its next poll.
     sockets: Vec<(Moment, Arc<Watched>)>,
-    /// When each thread gets up that sleeps no longer than until the first of them is due, as it was when it lay down.
+    /// When each thread wakes that sleeps at most until the first entry, as of when it went to
+    /// sleep.
     limits: Vec<Moment>,
-    /// A packet is on its way by which a thread comes to look here.
+    /// A packet is queued that makes a thread check this list.
     is_nudged: bool,
 }
 
 impl Late {
-    /// When the first one is due.
+    /// Returns when the first entry is due.
     fn next(&self) -> Option<Moment> {
         self.sockets.iter().map(|(due, _)| *due).min()
     }
 
-    /// Whether no thread will be up in time that sleeps or is being called.
+    /// Returns whether no sleeping thread wakes in time and none was asked to.
     fn is_forgotten(&self) -> bool {
         let is_missed = |next| self.limits.iter().all(|limit| *limit > next);
         !self.is_nudged && self.next().is_some_and(is_missed)
@@ -236,10 +242,10 @@ pub(super) struct Afd {
     pub(super) port: SystemPort,
     pub(super) device: Device,
     sockets: Mutex<HashMap<Descriptor, Arc<Watched>>>,
-    /// Those that are detached, and associated with the completion port for as long as they are open.
+    /// Detached sockets that are associated with the completion port as long as they are open.
     pub(super) former: Mutex<HashMap<Descriptor, Arc<Watched>>>,
     late: Mutex<Late>,
-    /// Threads that may sleep at the completion port.
+    /// The number of threads that may sleep at the completion port.
     pub(super) sleepers: AtomicUsize,
     pub(super) files: FileService,
     pub(super) operations: OverlappedOperations,
@@ -249,34 +255,35 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What refuses a call about a socket that is not attached, or is no longer what was attached.
+/// The fault for a socket that is not attached, or no longer the one that was attached.
 const NOT_ATTACHED: Fault = Fault { kind: ErrorKind::BadDescriptor, code: Some(WSAENOTSOCK) };
 
-/// Whether what has failed with this is worth another try.
+/// Returns whether a failed call is worth retrying.
 fn is_passing(fault: &Fault) -> bool {
     fault.kind == ErrorKind::OutOfMemory
 }
 
-/// Whether Winsock is there. The standard library starts it as well; it counts how often.
+/// Starts Winsock. The standard library starts it too; Winsock counts the starts.
 fn started() -> Result<(), Fault> {
     static CODE: OnceLock<WinsockCode> = OnceLock::new();
     const VERSION: u16 = 0x202;
     let code = CODE.get_or_init(|| {
         let mut data = MaybeUninit::<WSADATA>::uninit();
-        // SAFETY: WSAStartup writes what it has to tell at the pointer.
+        // SAFETY: WSAStartup writes a description at the pointer.
         // - valid for writes: `data` is a local, which is not read.
         unsafe { WSAStartup(VERSION, data.as_mut_ptr()) }
     });
     if *code == 0 { Ok(()) } else { Err(fault_of(*code)) }
 }
 
-/// One WSAIoctl that takes nothing and gives a socket.
+/// Makes one WSAIoctl without input that returns a socket.
 fn related(descriptor: Descriptor, question: u32) -> Result<SOCKET, WinsockCode> {
     let mut answer: SOCKET = INVALID_SOCKET;
     let size = u32::try_from(size_of::<SOCKET>()).unwrap_or(0);
     let mut written = 0;
-    // SAFETY: WSAIoctl writes at most as many bytes at the pointer of the answer as it is told, and their number at
-    // the other one. It has no input, and is over when it returns, since it gets no OVERLAPPED.
+    // SAFETY: WSAIoctl writes at most as many bytes at the answer's pointer as the argument says,
+    // and their number at the other pointer. It has no input, and has finished when it returns,
+    // since it gets no OVERLAPPED.
     // - valid for writes: both are locals, and `size` is that of `answer`.
     let done = unsafe {
         WSAIoctl(
@@ -294,19 +301,19 @@ fn related(descriptor: Descriptor, question: u32) -> Result<SOCKET, WinsockCode>
     if done == 0 { Ok(answer) } else { Err(last_code()) }
 }
 
-/// The socket as the driver knows it. Providers may put themselves before it.
+/// Returns the driver's handle of the socket. Layered providers may have replaced it.
 pub(super) fn base_of(descriptor: Descriptor) -> Result<SOCKET, Fault> {
     match related(descriptor, SIO_BASE_HANDLE) {
         Ok(base) => Ok(base),
         Err(WSAENOTSOCK) => Err(refusal(descriptor, WSAENOTSOCK)),
-        // No provider should refuse the first question, and some do. This one they do not.
+        // No provider should refuse the first ioctl, but some do. They do not refuse this one.
         Err(_) => {
             related(descriptor, SIO_BSP_HANDLE_POLL).map_err(|code| refusal(descriptor, code))
         }
     }
 }
 
-/// Why there is no base of what has this number.
+/// Returns why a number has no base socket.
 fn refusal(descriptor: Descriptor, code: WinsockCode) -> Fault {
     let kind = match number(descriptor, SOL_SOCKET, SO_TYPE) {
         Ok(_) => return fault(descriptor, code),
@@ -337,14 +344,16 @@ impl Afd {
         locked(&self.sockets).get(&descriptor).cloned()
     }
 
-    /// Makes the request by which the driver tells that the socket is closed.
+    /// Makes the sentinel request, with which the driver reports the closing of the socket.
     fn guard(&self, watched: &Arc<Watched>) -> Result<Flying, Fault> {
         let owner = Owner::Sentinel(Arc::clone(watched));
         let made = self.device.submit(Poll::new(), owner, watched.base, event::LOCAL_CLOSE);
         made.map_err(|(_, fault)| fault)
     }
 
-    /// Makes it where there is none, and nobody is told of a failure. If the system is short of memory it is made later.
+    /// Makes the missing sentinel request where no caller can get the error.
+    ///
+    /// A shortage of memory causes a retry.
     fn guard_or_owe(&self, watched: &Arc<Watched>, state: &mut State, moment: Moment) {
         match self.guard(watched) {
             Ok(flying) => state.sentinel = Some(Sentinel::Flying(flying)),
@@ -356,21 +365,24 @@ impl Afd {
         }
     }
 
-    /// Has a request made later. A thread that polls sees to it, which the caller is, or tells.
+    /// Schedules the retry of a request.
+    ///
+    /// A polling thread makes it: the caller is one, or wakes one.
     fn owe(&self, watched: &Arc<Watched>, moment: Moment) {
         locked(&self.late).sockets.push((moment + LATE, Arc::clone(watched)));
     }
 
-    /// Whether what was attached is open still, and so the number names it. No time is lost in which a closing
-    /// would not be told.
+    /// Checks whether the attached socket is still open, so its number names it.
+    ///
+    /// No closing goes unreported meanwhile.
     ///
     /// # Errors
     ///
-    /// The system is short of memory for the question. Nothing has changed.
+    /// The system has no memory for the request. Nothing has changed.
     fn is_there(&self, watched: &Arc<Watched>, state: &mut State) -> Result<bool, Fault> {
         let Some(former) = state.sentinel.take() else { return Ok(false) };
-        // First another one: if the former is still in flight afterwards, the socket was not closed in between, and
-        // so it is the same that both are about.
+        // Make the new sentinel first: if the former one is still pending afterwards, the socket
+        // was not closed in between, and both watch the same socket.
         let next = match self.guard(watched) {
             Ok(next) => next,
             Err(fault) if is_passing(&fault) => {
@@ -382,19 +394,21 @@ impl Afd {
                 return Ok(false);
             }
         };
-        // Where there was none nothing can be known of the time in between.
+        // Without a former sentinel, nothing is known about the time in between.
         if former.flying().is_none_or(|former| self.device.cancel(former)) {
             state.sentinel = Some(Sentinel::Flying(next));
             return Ok(true);
         }
-        // It is over, so the socket was closed. The next one may be about another socket.
+        // The former one has ended, so the socket was closed. The new one may watch another socket.
         self.device.cancel(&next);
         self.abandon(state);
         Ok(false)
     }
 
-    /// The socket was detached. If it stays associated with the completion port that is remembered: the association cannot
-    /// be asked for, nor made once more.
+    /// Processes the detachment of a socket.
+    ///
+    /// If the socket stays associated with the completion port, it is kept in `former`: the
+    /// association can neither be queried nor made again.
     fn part_with(&self, descriptor: Descriptor, watched: &Arc<Watched>) {
         let mut state = watched.state();
         if state.sentinel.is_none() || !matches!(state.carried, Some(Some(_))) {
@@ -404,11 +418,11 @@ impl Afd {
             self.device.cancel(&main.flying);
         }
         state.is_detached = true;
-        // With the lock: a thread that is told of its closing afterwards finds it there.
+        // With the state's lock: a thread that processes the closing afterwards finds the entry.
         locked(&self.former).insert(descriptor, Arc::clone(watched));
     }
 
-    /// If a socket that is detached was closed, it is remembered no longer.
+    /// Removes a detached socket from `former` if it was closed.
     fn forget_if_closed(&self, watched: &Arc<Watched>, state: MutexGuard<'_, State>) {
         if !state.is_detached || state.sentinel.is_some() {
             return;
@@ -422,7 +436,7 @@ impl Afd {
         }
     }
 
-    /// What is known of operations on a socket that is being attached, if it was attached before.
+    /// Returns what is known about operations on a socket that was attached before.
     fn remembered(&self, descriptor: Descriptor) -> Result<Option<Option<SystemTransfers>>, Fault> {
         let former = locked(&self.former).remove(&descriptor);
         let Some(former) = former else { return Ok(None) };
@@ -433,14 +447,14 @@ impl Afd {
                 Ok(if is_there { state.carried } else { None })
             }
             Err(fault) => {
-                // With the lock, as in `part_with`.
+                // With the state's lock, as in `part_with`.
                 locked(&self.former).insert(descriptor, Arc::clone(&former));
                 Err(fault)
             }
         }
     }
 
-    /// The socket was detached or closed.
+    /// Cancels all requests of a socket that was detached or closed.
     fn abandon(&self, state: &mut State) {
         let sentinel = state.sentinel.take();
         let main = state.main.as_ref().map(|main| &main.flying);
@@ -449,7 +463,7 @@ impl Afd {
         }
     }
 
-    /// Makes the main request, where none is in flight.
+    /// Makes the main request, when the driver has none.
     fn ask(&self, watched: &Arc<Watched>, state: &mut State) -> Result<(), Fault> {
         let events = polled(state.wanted, state.until) & !state.told;
         let memory = state.spare.take().unwrap_or_else(Poll::new);
@@ -466,7 +480,7 @@ impl Afd {
         }
     }
 
-    /// The same where nobody is told of a failure. If the system is short of memory it is asked later.
+    /// Like [`Self::ask`], where no caller can get the error. A shortage of memory causes a retry.
     fn ask_or_owe(&self, watched: &Arc<Watched>, state: &mut State, moment: Moment) {
         match self.ask(watched, state) {
             Ok(()) => state.is_owed = false,
@@ -478,7 +492,7 @@ impl Afd {
         }
     }
 
-    /// Asks for what is wanted of a socket from now on.
+    /// Polls a socket for the facts that the engine wants from now on.
     fn ask_for(
         &self,
         watched: &Arc<Watched>,
@@ -493,7 +507,7 @@ impl Afd {
         (state.name, state.wanted, state.until, state.told) = (name, wanted, until, 0);
         state.is_owed = false;
         let Some(main) = &mut state.main else { return self.ask(watched, state) };
-        // It may have been answered before this question. Whichever way it ends, the next one follows.
+        // It may have been answered before this request. However it ends, the next one follows.
         main.is_old = true;
         let events = polled(wanted, until);
         if main.events & events != events {
@@ -502,7 +516,7 @@ impl Afd {
         Ok(())
     }
 
-    /// What a request has come to.
+    /// Processes the end of a request.
     fn end(&self, mut ended: EndedPoll, moment: Moment) -> Option<Edge> {
         match ended.take_owner()? {
             Owner::Sentinel(watched) => {
@@ -513,7 +527,8 @@ impl Afd {
                     state.sentinel = None;
                 }
                 match ended.end() {
-                    // Also by a former one, whose end was not told yet when another took its place.
+                    // Also for a former sentinel, whose end had not been reported when another one
+                    // replaced it.
                     End::Told(_) => self.abandon(&mut state),
                     End::Void if is_current => self.guard_or_owe(&watched, &mut state, moment),
                     End::Failed if is_current => self.abandon(&mut state),
@@ -532,7 +547,7 @@ impl Afd {
         }
     }
 
-    /// The main request is over.
+    /// Processes the end of the main request.
     fn answer(
         &self,
         watched: &Arc<Watched>,
@@ -569,7 +584,7 @@ impl Afd {
         Some(Edge { facts: facts(events), name: state.name })
     }
 
-    /// Asks again about the sockets whose time has come.
+    /// Polls the sockets again that are due.
     fn ask_late(&self, moment: Moment) {
         let mut late = locked(&self.late);
         if late.sockets.is_empty() {
@@ -591,8 +606,10 @@ impl Afd {
         }
     }
 
-    /// The calling thread lies down, to be back at `end` at the latest. If it is to look after sockets before that, or then,
-    /// this is noted, and taken back by [`Afd::get_up`].
+    /// Prepares the calling thread to sleep until `end` at most.
+    ///
+    /// If it must poll sockets again by then, this notes its wake-up time, and [`Afd::get_up`]
+    /// removes it.
     fn lie_down(&self, end: Option<Moment>) -> Option<Moment> {
         let mut late = locked(&self.late);
         let next = late.next()?;
@@ -601,19 +618,21 @@ impl Afd {
         Some(limit)
     }
 
-    /// A thread is up again that had noted this.
+    /// Removes the wake-up time that a thread noted before it slept.
     fn get_up(&self, limit: Moment) {
         let limits = &mut locked(&self.late).limits;
-        // Those of the same time are not told apart, and need not be.
+        // Equal times are interchangeable.
         if let Some(place) = limits.iter().position(|noted| *noted == limit) {
             limits.swap_remove(place);
         }
     }
 
-    /// The calling thread does not look after sockets any more. If no other one will be up in time, one is called.
+    /// Wakes another thread if none wakes in time to poll sockets again.
+    ///
+    /// The calling thread no longer does.
     fn hand_on(&self) {
         if self.sleepers.load(SeqCst) == 0 {
-            // The next thread that comes looks first. It is counted before.
+            // The next thread that polls checks the list first. It counts itself before.
             return;
         }
         let mut late = locked(&self.late);
@@ -624,22 +643,26 @@ impl Afd {
         }
     }
 
-    /// Takes packets once, for at most so long. Returns how many there were, and whether a wake was among them.
+    /// Takes packets once, waiting at most `limit`.
+    ///
+    /// Returns their number, and whether one was a wake.
     fn take(&self, edges: &mut Vec<Edge>, limit: Option<Duration>) -> Result<(usize, bool), Fault> {
         let mut room = [const { MaybeUninit::uninit() }; ROOM];
-        // A packet gives one edge at most.
+        // A packet makes at most one edge.
         let most = (edges.capacity() - edges.len()).clamp(1, ROOM);
         let milliseconds = limit.map_or(u32::MAX, timeout::whole_milliseconds);
         let count = self.port.take(&mut room[..most], milliseconds)?;
         let moment = now();
         let mut woken = false;
         for place in &room[..count] {
-            // SAFETY: `assume_init_read` demands a value, which must not be used twice if it owns something.
-            // - `SystemPort::take` says that the first `count` have been written; an entry owns nothing.
+            // SAFETY: `assume_init_read` requires an initialized value, which must not be used
+            // twice if it owns something.
+            // - `SystemPort::take` says that the first `count` were written; an entry owns nothing.
             let packet = CompletionPacket::from(unsafe { place.assume_init_read() });
             match packet {
                 CompletionPacket::Posted(WAKE) => woken = true,
-                // This thread lies down again, and looks before it does, or hands on.
+                // This thread checks the list before it sleeps again, or wakes another thread for
+                // it.
                 CompletionPacket::Posted(_) => locked(&self.late).is_nudged = false,
                 CompletionPacket::Ended(overlapped, CARRIED) => {
                     let is_there = |descriptor| self.watches(descriptor);
@@ -650,10 +673,11 @@ impl Afd {
                     }
                 }
                 CompletionPacket::Ended(overlapped, _) => {
-                    // SAFETY: `EndedPoll::take` demands an address that a packet of the device's port has brought just
-                    // now, once.
-                    // - sockets are associated with `port` by another key, what is posted there without one has no
-                    //   address, and nothing else but `device` is associated with it; each packet is taken once.
+                    // SAFETY: `EndedPoll::take` requires an address that a packet of the device's
+                    // port has just returned, once.
+                    // - sockets are associated with `port` under `CARRIED`, posted packets with an
+                    //   address have that key too, and nothing else but `device` is associated with
+                    //   `port`; each packet is taken once.
                     let ended = unsafe { EndedPoll::take(overlapped, &self.device) };
                     edges.extend(self.end(ended, moment));
                 }
@@ -662,7 +686,9 @@ impl Afd {
         Ok((count, woken))
     }
 
-    /// Takes packets until there is something to tell, or the time is over. Returns whether a wake was among them.
+    /// Takes packets until there is an edge or a wake, or the time has passed.
+    ///
+    /// Returns whether there was a wake.
     fn take_until(&self, edges: &mut Vec<Edge>, timeout: Option<Duration>) -> Result<bool, Fault> {
         edges.clear();
         let sleeps = timeout != Some(Duration::ZERO);
@@ -670,7 +696,8 @@ impl Afd {
         let mut woken = false;
         loop {
             if sleeps {
-                // Counted before the list is looked at: who adds to it afterwards sees that.
+                // Count first, then check the list: a thread that adds an entry afterwards sees the
+                // count.
                 self.sleepers.fetch_add(1, SeqCst);
             }
             let moment = now();
@@ -692,13 +719,14 @@ impl Afd {
             let (count, is_woken) = match taken {
                 Ok(taken) => taken,
                 Err(fault) if edges.is_empty() && !woken => return Err(fault),
-                // The events that were taken go first.
+                // Return the events that were taken first. A later poll will report the error.
                 Err(_) => return Ok(woken),
             };
             woken |= is_woken;
             let is_full = edges.len() == edges.capacity();
             let is_found = woken || !edges.is_empty();
-            // There may be more. And what has brought nothing may have asked for what holds.
+            // There may be more packets. A packet without an edge may have requested facts that
+            // already hold.
             if is_full || (is_found && count < ROOM) {
                 return Ok(woken);
             }
@@ -708,7 +736,7 @@ impl Afd {
         }
     }
 
-    /// Whether the socket's operations are known not to wait. They are made so on the first question.
+    /// Makes the socket non-blocking, unless it is known to be.
     pub(super) fn make_sure_not_to_wait(&self, descriptor: Descriptor) -> Result<(), WinsockCode> {
         let watched = self.find(descriptor);
         if watched.as_ref().is_some_and(|watched| watched.state().is_nonblocking) {
@@ -721,9 +749,11 @@ impl Afd {
         Ok(())
     }
 
-    /// Whether the kernel carries operations on the socket out: that is settled by the first question, which associates the
-    /// socket with the completion port. Other ways are taken for what is associated with another one, was opened for no
-    /// overlapped calls, has another provider before the system's, or is of a family other than those of IP.
+    /// Returns whether the kernel carries out operations on the socket.
+    ///
+    /// The first call decides it: it associates the socket with the completion port. It returns
+    /// `None` for sockets that are associated with another port, were not opened for overlapped
+    /// calls, have a layered provider, or are not of an IP family.
     pub(super) fn carries(&self, descriptor: Descriptor) -> Option<SystemTransfers> {
         let watched = self.find(descriptor)?;
         let mut state = watched.state();
@@ -733,27 +763,27 @@ impl Afd {
         state.carried.flatten()
     }
 
-    /// Whether a connect of the socket is handed to the kernel.
+    /// Returns whether the kernel carries out connects of the socket.
     pub(super) fn carries_connects(&self, descriptor: Descriptor) -> bool {
         self.carries(descriptor) == Some(SystemTransfers::Stream)
             && self.find(descriptor).is_some_and(|watched| !watched.state().begins_connects)
     }
 
-    /// The kernel has declined a connect of the socket.
+    /// Notes that the kernel has refused a connect of the socket.
     pub(super) fn stop_carrying_connects(&self, descriptor: Descriptor) {
         if let Some(watched) = self.find(descriptor) {
             watched.state().begins_connects = true;
         }
     }
 
-    /// Whether the last poll of the socket has told that a connect has failed.
+    /// Returns whether the last poll of the socket reported a failed connect.
     pub(super) fn has_failed_to_connect(&self, descriptor: Descriptor) -> bool {
         let watched = self.find(descriptor);
         watched.is_some_and(|watched| watched.state().last & event::CONNECT_FAIL != 0)
     }
 }
 
-/// How many bytes can be read.
+/// Returns the number of bytes that can be read.
 pub(super) fn unread(descriptor: Descriptor) -> Option<usize> {
     let mut count = 0;
     // SAFETY: ioctlsocket with FIONREAD writes one number at the pointer, or fails.
@@ -762,7 +792,7 @@ pub(super) fn unread(descriptor: Descriptor) -> Option<usize> {
     if done == 0 { usize::try_from(count).ok() } else { None }
 }
 
-/// What kind of object the number names.
+/// Returns the kind of object that the number names.
 pub(super) fn kind(descriptor: Descriptor) -> DescriptorKind {
     match number(descriptor, SOL_SOCKET, SO_TYPE) {
         Ok(SOCK_STREAM) => DescriptorKind::Stream,
@@ -772,7 +802,7 @@ pub(super) fn kind(descriptor: Descriptor) -> DescriptorKind {
     }
 }
 
-/// From now on nothing that is done on the socket waits, unless it is done with an OVERLAPPED.
+/// Makes a socket non-blocking. Calls with an OVERLAPPED can still wait.
 pub(super) fn make_nonblocking(descriptor: Descriptor) -> Result<(), WinsockCode> {
     let mut on = 1;
     // SAFETY: ioctlsocket with FIONBIO reads one number at the pointer.
@@ -790,12 +820,13 @@ impl Drop for Afd {
         }
         locked(&self.late).sockets.clear();
         self.operations.end();
-        // Requests of sockets that were detached or are asked about anew are cancelled one by one. All the same:
+        // Requests of detached and re-polled sockets are cancelled one by one. This cancels the
+        // rest.
         let _ = self.device.cancel_all();
         let end = now() + LAST;
         let mut edges = Vec::new();
         while self.device.flying() + self.operations.flying() > 0 && now() < end {
-            // No thread polls any more. What would be asked anew has been abandoned.
+            // No thread polls any more, and abandoned sockets make no further requests.
             if self.take(&mut edges, Some(SOON)).is_err() {
                 break;
             }

@@ -1,4 +1,4 @@
-//! What the engine asks of the reactor.
+//! The implementation of [`Reactor`](crate::backend::reactor::Reactor).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -55,16 +55,16 @@ impl Reactor for Afd {
                 is_detached: false,
             }),
         });
-        // With the lock: whatever the driver tells by then finds whose it is.
+        // With the lock, so that early reports of the driver find the sentinel in the state.
         let mut state = watched.state();
         let sentinel = self.guard(&watched).map_err(|fault| match fault {
-            // Wine finds a base of whatever has a number.
+            // Wine returns a base for any open number.
             Fault { kind: ErrorKind::BadDescriptor, .. } => refusal(descriptor, WSAENOTSOCK),
             fault => fault,
         })?;
         state.sentinel = Some(Sentinel::Flying(sentinel));
         drop(state);
-        // What refuses from now on has the former one remembered still.
+        // If the attachment fails here, the former socket stays in `former`.
         let remembered = self.remembered(descriptor);
         let mut state = watched.state();
         state.carried = remembered.inspect_err(|_| self.abandon(&mut state))?;
@@ -96,7 +96,7 @@ impl Reactor for Afd {
     }
 
     fn notices_reuse(&self) -> bool {
-        // The driver is asked about whatever has the number.
+        // The driver polls whatever object has the number.
         false
     }
 
@@ -109,7 +109,8 @@ impl Reactor for Afd {
 
     fn watches(&self, descriptor: Descriptor) -> bool {
         let Some(watched) = self.find(descriptor) else { return false };
-        // What the system is short of memory to ask for holds until its sentinel tells otherwise.
+        // Without memory for the check, the socket counts as open until its sentinel reports its
+        // closing.
         let is_there = self.is_there(&watched, &mut watched.state());
         is_there.unwrap_or(true)
     }
@@ -129,8 +130,9 @@ impl Reactor for Afd {
             let asked = POLLRDNORM | POLLRDBAND | POLLWRNORM;
             let mut question =
                 WSAPOLLFD { fd: socket(probe.descriptor), events: asked, revents: 0 };
-            // SAFETY: WSAPoll reads and writes as many questions at the pointer as its second argument says.
-            // - valid: `question`, one, is a local.
+            // SAFETY: WSAPoll reads and writes as many elements at the pointer as its second
+            // argument says.
+            // - valid: `question` is one element and a local.
             let done = unsafe { WSAPoll(&raw mut question, 1, 0) };
             probe.facts = Facts::NONE;
             let known = [
@@ -147,7 +149,7 @@ impl Reactor for Afd {
                 }
             }
             if done < 0 {
-                // What it is not asked about it refuses, alone, instead of an answer.
+                // WSAPoll fails, instead of reporting it, if its only descriptor is not a socket.
                 probe.facts = Facts::CLOSED;
             }
         }
@@ -159,12 +161,12 @@ impl Reactor for Afd {
     }
 
     fn is_own_end(&self, _descriptor: Descriptor) -> bool {
-        // The driver tells of the peer's end only.
+        // The driver reports only the peer's end.
         false
     }
 
     fn was_connected(&self, descriptor: Descriptor) -> bool {
-        // The driver tells the two apart.
+        // The driver distinguishes a reset from a failed connect.
         let watched = self.find(descriptor);
         watched.is_some_and(|watched| {
             let last = watched.state().last;
@@ -197,7 +199,7 @@ impl Reactor for Afd {
                     state.is_owed = true;
                     self.owe(&watched, now());
                 }
-                // What was closed meanwhile is found when it is next wanted.
+                // A socket that was closed meanwhile is detected by the next `want`.
                 Ok(()) | Err(_) => {}
             }
         }

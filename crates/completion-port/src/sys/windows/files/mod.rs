@@ -1,6 +1,8 @@
-//! Operations on files, by the kernel's own overlapped reads and writes, or by threads that wait for them.
+//! Operations on files. The kernel's overlapped reads and writes perform them, or threads that wait
+//! for each.
 //!
-//! No call tells what is in the system's cache, so that each operation is a request. See [`Service`] for what does them.
+//! No call reports what is in the system's cache, so each operation is a request. [`Service`]
+//! performs it.
 
 mod service;
 #[cfg(test)]
@@ -38,28 +40,28 @@ use crate::types::error::ErrorKind;
 use crate::types::error::Fault;
 use crate::types::source::Descriptor;
 
-/// Of what the kernel completes, and of what is posted to the port of the operations on files.
+/// The key of the packets that the kernel and [`Service`] queue for file operations.
 const DONE: usize = 1;
 
 fn handle_of(descriptor: Descriptor) -> HANDLE {
     ptr::without_provenance_mut(socket(descriptor))
 }
 
-/// What kind of thing a handle names; 0 if nothing that is known.
+/// Returns the type of object that a handle names, or 0 if it is unknown.
 fn kind(descriptor: Descriptor) -> u32 {
     if !is_open(descriptor) {
         return 0;
     }
-    // SAFETY: GetFileType demands nothing of memory, and fails if the handle names no file.
+    // SAFETY: GetFileType has no memory requirements, and fails if the handle names no file.
     unsafe { GetFileType(handle_of(descriptor)) }
 }
 
-/// What the kernel says of a file by a question with an answer of 32 bits.
+/// Queries 32 bits of information about a file from the kernel.
 fn asked(descriptor: Descriptor, question: FILE_INFORMATION_CLASS) -> Option<u32> {
     let mut status = IO_STATUS_BLOCK { Anonymous: IO_STATUS_BLOCK_0 { Status: 0 }, Information: 0 };
     let mut answer = 0_u32;
-    // SAFETY: NtQueryInformationFile writes a status at the second argument, and at most as many bytes as it is told at
-    // the third.
+    // SAFETY: NtQueryInformationFile writes a status at the second argument, and at most as many
+    // bytes at the third as the fourth argument says.
     // - valid for writes: both are locals, and the second has four bytes.
     let code = unsafe {
         NtQueryInformationFile(
@@ -73,11 +75,12 @@ fn asked(descriptor: Descriptor, question: FILE_INFORMATION_CLASS) -> Option<u32
     (code == 0).then_some(answer)
 }
 
-/// An open file that requests go by: never the program's own, whose number may be closed and given out again.
+/// An open file for requests. It never is the program's own handle, whose number may be closed and
+/// reused.
 struct JobFile {
     file: OwnedHandle,
     has_positions: bool,
-    /// It was opened for this back end, and what the kernel completes of it comes out of the service's port. Otherwise a
+    /// It was opened for this back end, and its packets come from the service's port. Otherwise a
     /// thread waits for each operation.
     is_overlapped: bool,
 }
@@ -90,7 +93,7 @@ impl JobFile {
 
 impl FileRef for JobFile {
     fn descriptor(&self) -> Descriptor {
-        // Of a handle the lower 32 bits count.
+        // Only the lower 32 bits of a handle are significant.
         Descriptor::try_from(self.handle().addr()).unwrap_or(-1)
     }
 
@@ -103,19 +106,20 @@ impl FileRef for JobFile {
     }
 }
 
-/// Takes over what a call has opened.
+/// Takes ownership of a handle that a call has opened.
 fn owned(handle: HANDLE) -> Option<OwnedHandle> {
     if handle.is_null() || handle == INVALID_HANDLE_VALUE {
         return None;
     }
-    // SAFETY: `from_raw_handle` demands an open handle that nothing else owns.
-    // - each caller passes what ReOpenFile or DuplicateHandle has given it just now; what stands for a failure was
-    //   sorted out above.
+    // SAFETY: `from_raw_handle` requires an open handle that nothing else owns.
+    // - each caller passes a handle that ReOpenFile or DuplicateHandle has just returned; the
+    //   values for failures were handled above.
     Some(unsafe { OwnedHandle::from_raw_handle(handle) })
 }
 
-/// Opens the same file once more, for overlapped operations. `None` if the file cannot be opened so, or if the program has
-/// it open in a way that shares it with no other handle.
+/// Opens the same file again for overlapped operations.
+///
+/// `None` if the file does not support that, or if the program's own handle does not share it.
 fn opened_again(descriptor: Descriptor) -> Option<OwnedHandle> {
     let access = asked(descriptor, FileAccessInformation)?;
     let mode = asked(descriptor, FileModeInformation)?;
@@ -128,14 +132,14 @@ fn opened_again(descriptor: Descriptor) -> Option<OwnedHandle> {
     }
     let access = access & (FILE_GENERIC_READ | FILE_GENERIC_WRITE);
     let sharing = FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE;
-    // SAFETY: ReOpenFile demands nothing of memory.
+    // SAFETY: ReOpenFile has no memory requirements.
     owned(unsafe { ReOpenFile(handle_of(descriptor), access, sharing, flags) })
 }
 
-/// Another handle of the same object of the kernel.
+/// Makes another handle of the same kernel object.
 fn duplicate(of: HANDLE) -> Result<OwnedHandle, SystemCode> {
     let mut handle: HANDLE = ptr::null_mut();
-    // SAFETY: GetCurrentProcess demands nothing.
+    // SAFETY: GetCurrentProcess has no requirements.
     let process = unsafe { GetCurrentProcess() };
     // SAFETY: DuplicateHandle writes a handle at the pointer.
     // - valid for writes: `handle` is a local.
@@ -148,10 +152,10 @@ fn duplicate(of: HANDLE) -> Result<OwnedHandle, SystemCode> {
     owned(handle).ok_or(ERROR_NOT_ENOUGH_MEMORY)
 }
 
-/// What does the requests of a port, once there are any.
+/// Performs the file requests of a port. It starts with the first request.
 pub(super) struct FileService {
     wanted: FileEngine,
-    /// Made with the first hold.
+    /// Made with the first file reference.
     service: OnceLock<Service>,
     starting: Mutex<()>,
 }
@@ -166,7 +170,7 @@ impl FileService {
             let _starting = self.starting.lock().unwrap_or_else(PoisonError::into_inner);
             if self.service.get().is_none() {
                 let made = Service::new(SystemPort::new()?);
-                // No other thread sets it meanwhile.
+                // `starting` is locked, so no other thread sets it.
                 let _ = self.service.set(made);
             }
         }
@@ -199,7 +203,7 @@ impl Submit<FileTarget> for FileService {
 
 impl Files for Afd {
     fn is_file(&self, descriptor: Descriptor) -> bool {
-        // A socket is one that the reactor watches.
+        // The reactor watches sockets.
         matches!(kind(descriptor), FILE_TYPE_DISK | FILE_TYPE_CHAR | FILE_TYPE_PIPE)
     }
 
@@ -219,7 +223,8 @@ impl Files for Afd {
     fn file_ref(&self, descriptor: Descriptor) -> Result<Arc<dyn FileRef>, Fault> {
         let service = self.files.service()?;
         let is_disk = kind(descriptor) == FILE_TYPE_DISK;
-        // Opened for threads as well: an open file that is not overlapped does one operation after the other.
+        // Also for threads: an open file that is not overlapped performs only one operation at a
+        // time.
         let again = if is_disk { opened_again(descriptor) } else { None };
         if let Some(file) = again {
             let is_overlapped = self.files.wanted != FileEngine::Threads;

@@ -1,9 +1,11 @@
-//! Threads that wait at a completion port of the kernel, for requests and for what the kernel has done of them.
+//! Threads that wait at a completion port of the kernel, for requests and for the kernel's packets.
 //!
-//! A request of an overlapped file is handed to the kernel by whichever thread takes it, part after part, and any of them
-//! goes on with it when the kernel's packet comes. None of them waits for a file: of another file, and when it is to be
-//! flushed, a thread of a [`WaitingJobs`] does. The threads and the completion port belong to the service, which outlives its port
-//! until the last request has come back: the kernel writes to a buffer, or reads it, until its packet has come.
+//! Whichever thread takes a request of an overlapped file submits it to the kernel, one part after
+//! the other. Any thread continues it when the kernel's packet arrives. None of these threads waits
+//! for a file: a thread of a [`WaitingJobs`] performs flushes, and requests of files that are not
+//! overlapped. The threads and the completion port belong to the service. It outlives its port
+//! until the last request has returned, since the kernel accesses a buffer until its packet
+//! arrives.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -34,35 +36,37 @@ use windows_sys::Win32::Foundation::{
 use windows_sys::Win32::System::IO::{CancelIoEx, IO_STATUS_BLOCK, OVERLAPPED};
 use windows_sys::Win32::System::Threading::INFINITE;
 
-/// How many threads wait at the completion port at most: few enough to be no burden. The kernel may do what it is asked for in
-/// the call, and a disk is slow.
+/// The most threads at the completion port: few enough to cost little. The kernel may perform an
+/// operation within the call, and a disk is slow.
 const MOST: usize = 8;
 
-/// The longest time, in milliseconds, after which a call that a thread is to leave is asked for again.
+/// The longest time, in milliseconds, between two attempts to cancel a call in which a thread
+/// waits.
 const LONGEST_PAUSE: u32 = 32;
 
-/// Of what is posted: there may be a request, or the end.
+/// The key of posted packets: there may be a request, or the service may have ended.
 const LOOK: usize = 2;
 
-/// The most bytes that one call is given.
+/// The most bytes of one call.
 const LONGEST: usize = 1 << 30;
 
-/// Behind the last byte of a file, as a position to write to.
+/// The position of a write that appends to a file.
 const END: i64 = -1;
 
-/// A code of the system.
+/// An error code of the system.
 pub(super) type SystemCode = u32;
 
-/// A request, and the memory in which the kernel notes what it has come to. While it flies, all of that is the kernel's.
+/// A request, and the memory to which the kernel writes its result. While `flies` is set, the
+/// kernel owns all of it.
 #[repr(C)]
 struct FileTransfer {
-    /// First, since its address is what a packet brings.
+    /// The first field, since its address comes with the packet.
     overlapped: OVERLAPPED,
     request: FileRequest,
 }
 
 impl FileTransfer {
-    /// What the kernel says that a read or write has come to.
+    /// Returns the result of a read or write that has ended.
     #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "a status")]
     fn result(&self) -> Result<usize, SystemCode> {
         let status = self.overlapped.Internal as i32;
@@ -71,70 +75,73 @@ impl FileTransfer {
 }
 
 pub(super) fn code_of(status: i32) -> SystemCode {
-    // SAFETY: RtlNtStatusToDosError demands nothing.
+    // SAFETY: RtlNtStatusToDosError has no requirements.
     unsafe { RtlNtStatusToDosError(status) }
 }
 
-/// Where a [`FileTransfer`] is. It only tells it from others.
+/// The address of a [`FileTransfer`], used only as its identity.
 type TransferAddress = usize;
 
 fn address_of(flight: &FileTransfer) -> TransferAddress {
     ptr::from_ref(flight).addr()
 }
 
-/// A request that a thread has begun with, until it comes back.
+/// A request that a thread has started, until it returns.
 struct PendingJob {
     id: u64,
-    /// Of the request's file.
+    /// The request's file.
     file: HANDLE,
-    /// Tells the last call for it from one for a later request that has the same memory.
+    /// Distinguishes its last call from one for a later request with the same memory.
     serial: u64,
-    /// The kernel has it, or is just being asked to take it. Whoever takes this back makes the box of it again.
+    /// The kernel has it, or is being called for it. The thread that clears this makes the box of
+    /// it again.
     flies: bool,
-    /// It was asked for.
+    /// Its cancellation was requested.
     is_cancelled: bool,
 }
 
-// SAFETY: `Send` demands that another thread may use the value.
+// SAFETY: `Send` requires that another thread may use the value.
 // - `file` is passed to CancelIoEx, which any thread may call.
 unsafe impl Send for PendingJob {}
 
 impl PendingJob {
-    /// Has the kernel end what it has begun with the memory at this address, if it has.
+    /// Asks the kernel to cancel the operation with the memory at this address, if there is one.
     fn cancel(&self, address: TransferAddress) {
-        // SAFETY: CancelIoEx demands an open file. It looks for a request that was made with this address, and does not
-        // touch what lies there.
-        // - open: the request has a share of it, and what is aboard is taken out, by the same lock that is held here, before
-        //   its request is given back.
+        // SAFETY: CancelIoEx requires an open file. It looks for a request that was made with this
+        // address, and does not access the memory there.
+        // - open: the request has a reference to it, and the entry in `aboard` is removed before
+        //   the request completes, under the lock that is held here.
         unsafe { CancelIoEx(self.file, ptr::without_provenance(address)) };
     }
 }
 
 #[derive(Default)]
 pub(super) struct ServiceState {
-    /// Not begun, oldest first.
+    /// Requests that have not started, oldest first.
     queue: RequestQueue,
     aboard: HashMap<TransferAddress, PendingJob>,
     serials: u64,
     threads: usize,
-    /// Those that wait at the completion port.
+    /// The threads that wait at the completion port.
     idle: usize,
-    /// One of them asks for what was cancelled again.
+    /// One of these threads repeats the requested cancellations.
     is_reminding: bool,
-    /// Of what a thread has to wait for.
+    /// Requests that a thread has to wait for.
     pub(super) lanes: [WaitingJobs; LANES],
     /// The port is gone.
     pub(super) is_over: bool,
 }
 
 impl ServiceState {
-    /// There is nothing left to do.
+    /// Returns whether nothing remains to be done.
     fn is_done(&self) -> bool {
         self.is_over && self.aboard.is_empty() && !self.lanes.iter().any(WaitingJobs::is_at_work)
     }
 
-    /// Asks for what was cancelled again, if it is this thread that does. For how many milliseconds it may wait for a packet
-    /// then: `pause` is how long it last did for that.
+    /// Repeats the requested cancellations, if this thread is the one that does so.
+    ///
+    /// Returns how many milliseconds it may wait for a packet afterwards. `pause` is the last such
+    /// time.
     fn remind(&mut self, pause: &mut Option<u32>) -> u32 {
         if pause.is_none() && self.is_reminding {
             return INFINITE;
@@ -149,7 +156,7 @@ impl ServiceState {
 pub(super) struct SharedService {
     port: SystemPort,
     state: Mutex<ServiceState>,
-    /// Of each lane.
+    /// One for each element of `lanes`.
     pub(super) has_work: [Condvar; LANES],
     #[cfg(test)]
     refusals: Mutex<Option<RefusedStatus>>,
@@ -157,16 +164,17 @@ pub(super) struct SharedService {
     dawdling: AtomicU64,
 }
 
-/// How the next call that is refused is told of by a packet as well, which another thread takes before the one that has made
-/// the call goes on: with a status or without.
+/// How a packet also reports the next refused call, and another thread takes it before the caller
+/// continues: with a status or without.
 #[cfg(test)]
 pub(super) type RefusedStatus = Option<i32>;
 
-/// A port's share of the service. The threads have theirs, and so it lasts until the last operation has returned.
+/// A port's reference to the service. The threads have their own, so it lasts until the last
+/// operation has returned.
 pub(super) struct Service(Arc<SharedService>);
 
 impl Service {
-    /// A service without a thread.
+    /// Makes a service without threads.
     pub(super) fn new(port: SystemPort) -> Self {
         Self(Arc::new(SharedService {
             port,
@@ -179,7 +187,7 @@ impl Service {
         }))
     }
 
-    /// What overlapped files are associated with.
+    /// Returns the port with which overlapped files are associated.
     pub(super) fn port(&self) -> &SystemPort {
         &self.0.port
     }
@@ -189,19 +197,19 @@ impl Service {
         *self.0.refusals.lock().unwrap_or_else(PoisonError::into_inner) = Some(how);
     }
 
-    /// From now on a thread that waits for a file enters the call for that so many milliseconds later.
+    /// Delays each further call of a thread that waits for a file by this time.
     #[cfg(test)]
     pub(super) fn dawdle(&self, milliseconds: u64) {
         self.0.dawdling.store(milliseconds, SeqCst);
     }
 
-    /// How many requests threads wait for, or are about to.
+    /// Returns how many requests threads wait for, or are about to.
     #[cfg(test)]
     pub(super) fn at_work(&self) -> usize {
         self.0.lock().lanes.iter().map(WaitingJobs::at_work).sum()
     }
 
-    /// What tells whether the last thread has ended.
+    /// Returns a reference that ends with the last thread.
     #[cfg(test)]
     pub(super) fn last(&self) -> Weak<SharedService> {
         Arc::downgrade(&self.0)
@@ -211,7 +219,7 @@ impl Service {
         self.0.lock().threads > 0
     }
 
-    /// Starts a thread, which was counted.
+    /// Starts a thread, which was already counted.
     fn start(&self) -> Result<(), Fault> {
         let shared = Arc::clone(&self.0);
         let builder = thread::Builder::new().name("port-files".to_owned());
@@ -248,7 +256,7 @@ impl Submit<FileTarget> for Service {
         let hired = state.lanes.each_mut().map(WaitingJobs::hire);
         drop(state);
         if needs_another {
-            // If there can be no more, the others do it.
+            // If no thread can be started, the others do the work.
             let _ = self.start();
         }
         if is_wanted {
@@ -275,7 +283,7 @@ impl Submit<FileTarget> for Service {
             aboard.is_cancelled = true;
             aboard.cancel(*address);
         } else if state.lanes.iter_mut().any(|lane| lane.cancel(id)) {
-            // In case that the kernel has not been there yet.
+            // The kernel may not have had the call yet, so a thread must repeat this.
             self.0.port.post(LOOK);
         }
         None
@@ -296,29 +304,29 @@ impl Drop for Service {
         drop(state);
         self.0.port.post(LOOK);
         self.0.has_work.iter().for_each(Condvar::notify_all);
-        // No thread has begun with these, and their port is gone.
+        // No thread has started these, and their port is gone.
         drop((queue, queues));
     }
 }
 
-/// How far a thread gets with a request at once.
+/// The result of one call for a request.
 enum TransferStep {
-    /// The kernel has it. Its packet comes, or has been taken by another thread already.
+    /// The kernel has it. Its packet will come, or another thread has already taken it.
     Flies,
     Done(Box<FileTransfer>, Result<usize, SystemCode>),
 }
 
-/// What is asked of the kernel next.
+/// The next call for a request.
 pub(super) struct OverlappedCall {
     pub(super) file: HANDLE,
     position: i64,
-    /// Of the first part that is left.
+    /// The start of the first remaining part.
     start: *mut u8,
     len: u32,
 }
 
 impl OverlappedCall {
-    /// `None`: nothing is left of the request.
+    /// Returns the next call, or `None` if nothing of the request remains.
     pub(super) fn of(request: &FileRequest) -> Result<Option<Self>, SystemCode> {
         let file = super::handle_of(request.target.file.descriptor());
         if matches!(request.kind, FileKind::SyncData | FileKind::SyncAll) {
@@ -328,7 +336,7 @@ impl OverlappedCall {
             _ if request.kind == FileKind::Append => END,
             _ if !request.target.file.has_positions() => 0,
             Ok(position) => position,
-            // Some of these have a meaning of their own.
+            // Some of these positions have special meanings.
             Err(_) => return Err(ERROR_INVALID_PARAMETER),
         };
         let parts = request.buffer.as_ref().map_or(&[][..], |io_buffer| io_buffer.parts());
@@ -337,14 +345,14 @@ impl OverlappedCall {
         Ok(Some(Self { file, position, start: part.start.cast(), len }))
     }
 
-    /// Asks for it, and returns a status.
+    /// Makes the call, and returns a status.
     ///
     /// # Safety
     ///
-    /// Unless the call is refused, the kernel reads the part of the buffer, or writes to it, and writes a status to `block`,
-    /// until it tells that it is done: by that the call returns, by the event, or by a packet that brings the context. Until
-    /// then both are valid, and nothing else uses them. The file is open, and is associated with a completion port if
-    /// there is a context.
+    /// Unless the call is refused, the kernel accesses the part of the buffer, and writes a status
+    /// to `block`, until it reports that it has finished: by the return of the call, by the event,
+    /// or by a packet with the context. Until then both are valid, and nothing else uses them. The
+    /// file is open, and is associated with a completion port if there is a context.
     pub(super) unsafe fn perform(
         &self,
         what: FileKind,
@@ -355,13 +363,17 @@ impl OverlappedCall {
         let Self { file, start, len, .. } = *self;
         let (start, at) = (start.cast::<c_void>(), &raw const self.position);
         if what == FileKind::Read {
-            // SAFETY: NtReadFile writes at most as many bytes to the buffer as it is told, and a status at the fifth
-            // argument, until it tells that it is done. It reads the position at once.
-            // - the caller promises that the two are valid so long; a request that reads has lent its room.
+            // SAFETY: NtReadFile writes at most as many bytes to the buffer as its length says, and
+            // a status at the fifth argument, until it reports that it has finished. It reads the
+            // position before it returns.
+            // - the caller guarantees that both are valid until then; a read request has lent its
+            //   room.
             unsafe { NtReadFile(file, event, None, context, block, start, len, at, ptr::null()) }
         } else {
-            // SAFETY: NtWriteFile reads as many bytes of the buffer as it is told; all else as for NtReadFile.
-            // - the same; a request that writes has lent its bytes, which are not written to until the request has returned.
+            // SAFETY: NtWriteFile reads as many bytes of the buffer as its length says; everything
+            // else as for NtReadFile.
+            // - as above; a write request has lent its bytes, which nothing writes to until the
+            //   request has returned.
             unsafe { NtWriteFile(file, event, None, context, block, start, len, at, ptr::null()) }
         }
     }
@@ -372,7 +384,7 @@ impl SharedService {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets the threads end, if there is nothing left to do.
+    /// Wakes all threads so that they end, if nothing remains to be done.
     pub(super) fn dismiss(&self, state: &ServiceState) {
         if state.is_done() {
             (0..state.threads).for_each(|_| self.port.post(LOOK));
@@ -386,17 +398,17 @@ impl SharedService {
         thread::sleep(std::time::Duration::from_millis(self.dawdling.load(SeqCst)));
     }
 
-    /// What each thread does that waits at the completion port.
+    /// Runs one thread that waits at the completion port.
     fn serve(&self) {
         let mut pause = None;
         let mut state = self.lock();
-        // A thread that ends with an operation under way would take it along.
+        // A thread that ends cancels the operations that it has started.
         while !state.is_done() {
             let patience = state.remind(&mut pause);
             state.idle += 1;
             drop(state);
             let mut room = [MaybeUninit::uninit()];
-            // Operations under way end by this port alone, so the thread continues.
+            // Only this port reports the end of pending operations, so the thread continues.
             let count = self.port.take(&mut room, patience).unwrap_or_else(|_| {
                 nap();
                 0
@@ -407,7 +419,7 @@ impl SharedService {
                 continue;
             }
             let [entry] = room;
-            // SAFETY: `assume_init` demands a value.
+            // SAFETY: `assume_init` requires an initialized value.
             // - `SystemPort::take` says that it has written one.
             let packet = CompletionPacket::from(unsafe { entry.assume_init() });
             match packet {
@@ -439,38 +451,46 @@ impl SharedService {
         state.threads -= 1;
     }
 
-    /// The flight whose end a packet with this address tells. `None`: Wine tells of some calls that it has refused, and the
-    /// memory may be that of another flight by now, or the thread that has made the call has not gone on yet.
+    /// Takes the transfer whose end a packet with this address reports.
+    ///
+    /// Returns `None` if the packet does not belong to this transfer: Wine also queues packets for
+    /// some calls that it has refused. The memory may belong to another transfer by now, or the
+    /// thread that made the call has not continued yet.
     fn landed(&self, overlapped: *mut OVERLAPPED) -> Option<Box<FileTransfer>> {
         let mut state = self.lock();
         let aboard = state.aboard.get_mut(&overlapped.addr()).filter(|aboard| aboard.flies)?;
-        // SAFETY: `&raw const` of a field demands a pointer within an object.
-        // - the address is that of a flight that flies, as was seen just now: of the first field of a box's memory, which
-        //   nobody frees before that is taken back, by the lock that is held here.
+        // SAFETY: `&raw const` of a field requires a pointer to an object.
+        // - the address belongs to a transfer whose `flies` is set, as checked above. It is that of
+        //   the first field of a box's memory, which nothing frees before `flies` is cleared under
+        //   the lock that is held here.
         let status = unsafe { &raw const (*overlapped).Internal };
-        // SAFETY: reading demands a valid place; what the kernel may write meanwhile is read as a whole word.
+        // SAFETY: reading requires a valid object; the kernel may write it meanwhile, so it is read
+        // as one word.
         // - as above.
         if unsafe { status.read_volatile() } == STATUS_PENDING.cast_unsigned() as usize {
-            // A packet that is this flight's has a status. Only of threads that end Wine loses it, and none of these does.
+            // A packet of this transfer has a status. Wine loses it only if the calling thread
+            // ends, and none of these threads does meanwhile.
             return None;
         }
         aboard.flies = false;
-        // SAFETY: `from_raw` demands a pointer of `into_raw` that nothing else uses.
-        // - `SharedService::begin` has made it so, of the first field of a `FileTransfer`, with the provenance of the whole;
-        // - the kernel has written a status, which is the last that it does with the memory; `begin` does not touch it after
-        //   the call by which the kernel got it, unless it takes back that it flies, which this thread alone has done now.
+        // SAFETY: `from_raw` requires a pointer from `into_raw` that nothing else uses.
+        // - `SharedService::begin` has made it so, from the first field of a `FileTransfer`, with
+        //   the provenance of the whole;
+        // - the kernel has written a status, after which it does not access the memory; `begin`
+        //   does not access it after the call that passes it to the kernel, unless it clears
+        //   `flies`, which only this thread has done.
         Some(unsafe { Box::from_raw(overlapped.cast::<FileTransfer>()) })
     }
 
-    /// Does with a call that was refused what [`RefusedStatus`] says.
+    /// Treats a refused call as [`RefusedStatus`] says.
     #[cfg(test)]
     fn tell_of_refusal(&self, flight: *mut FileTransfer) {
         let refusal = self.refusals.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(status) = refusal else { return };
         let overlapped = flight.cast::<OVERLAPPED>();
         if let Some(status) = status {
-            // SAFETY: writing through a pointer demands a valid place that nothing else uses.
-            // - the call for this flight was refused, and no thread has taken it back.
+            // SAFETY: writing through a pointer requires a valid object that nothing else uses.
+            // - the call for this transfer was refused, and no thread has taken it back.
             unsafe { (*overlapped).Internal = status.cast_unsigned() as usize };
         }
         if let Some(flight) = self.landed(overlapped) {
@@ -485,7 +505,7 @@ impl SharedService {
         }
     }
 
-    /// Does what is left of a request, as far as it goes without the kernel's packet.
+    /// Performs the remaining parts of a request, as far as no packet of the kernel is needed.
     fn go_on(&self, mut flight: Box<FileTransfer>) {
         while let TransferStep::Done(back, result) = self.begin(flight) {
             match self.note(back, result) {
@@ -495,7 +515,7 @@ impl SharedService {
         }
     }
 
-    /// Asks the kernel for the next part of a request.
+    /// Submits the next part of a request to the kernel.
     fn begin(&self, mut flight: Box<FileTransfer>) -> TransferStep {
         let what = flight.request.kind;
         let call = match OverlappedCall::of(&flight.request) {
@@ -510,13 +530,16 @@ impl SharedService {
         };
         let serial = self.take_off(address);
         let flight = Box::into_raw(flight);
-        // SAFETY: `perform` demands that the call's memory, and the status, stay valid and are not shared until a packet
-        // brings the context, or the call is refused; and that the file is associated with a completion port. A `FileTransfer`
-        // begins with an OVERLAPPED, and that with a status.
-        // - valid: the request has lent its buffer, which stays where it is and is nobody else's until the request has returned; the
-        //   flight's memory is freed by nothing but a packet when there is a status, or a refusal;
+        // SAFETY: `perform` requires that the call's memory and the status stay valid and are not
+        // shared until a packet returns the context or the call is refused, and that the file is
+        // associated with a completion port. A `FileTransfer` begins with an OVERLAPPED, and that
+        // with a status.
+        // - valid: the request has lent its buffer, which does not move and which nothing else
+        //   accesses until the request has returned; only a packet with a status, or a refusal,
+        //   frees the transfer's memory;
         // - not shared: no reference to the memory exists until then;
-        // - the flight has a share of the file, which is associated with `self.port`, since no thread waits for it.
+        // - the transfer has a reference to the file, which is associated with `self.port`, since
+        //   no thread waits for it.
         let status = unsafe { call.perform(what, ptr::null_mut(), flight.cast(), flight.cast()) };
         if !is_error(status) {
             self.cancel_if_asked(address);
@@ -525,16 +548,17 @@ impl SharedService {
         #[cfg(test)]
         self.tell_of_refusal(flight);
         if !self.take_back_flight(address, serial) {
-            // Wine has told of it by a packet as well, and another thread has the request.
+            // Wine has also queued a packet for it, and another thread has the request.
             return TransferStep::Flies;
         }
-        // SAFETY: `from_raw` demands a pointer of `into_raw` that nothing else uses.
-        // - it was made above; the call is over, and has kept nothing; that it flies was taken back by this thread alone.
+        // SAFETY: `from_raw` requires a pointer from `into_raw` that nothing else uses.
+        // - it was made above; the call has ended and has kept nothing; only this thread has
+        //   cleared `flies`.
         let flight = unsafe { Box::from_raw(flight) };
         TransferStep::Done(flight, Err(code_of(status)))
     }
 
-    /// A request that was cancelled before the kernel had it.
+    /// Cancels a request whose cancellation was requested before the kernel had it.
     fn cancel_if_asked(&self, address: TransferAddress) {
         let state = self.lock();
         if let Some(aboard) = state.aboard.get(&address).filter(|aboard| aboard.is_cancelled) {
@@ -542,7 +566,9 @@ impl SharedService {
         }
     }
 
-    /// A call is about to be made for the flight there. Its serial number.
+    /// Marks the transfer at this address as passed to the kernel.
+    ///
+    /// Returns the serial number of the call.
     fn take_off(&self, address: TransferAddress) -> u64 {
         let mut state = self.lock();
         state.serials += 1;
@@ -553,15 +579,16 @@ impl SharedService {
         serial
     }
 
-    /// A call was refused. Whether the flight is that of the calling thread still: another one may have taken it, and yet
-    /// another flight have the same memory.
+    /// Takes back the transfer of a refused call. Returns whether the calling thread still has it.
+    ///
+    /// Another thread may have taken it, and yet another transfer may have the same memory.
     fn take_back_flight(&self, address: TransferAddress, serial: u64) -> bool {
         let mut state = self.lock();
         let aboard = state.aboard.get_mut(&address).filter(|aboard| aboard.serial == serial);
         aboard.is_some_and(|aboard| std::mem::take(&mut aboard.flies))
     }
 
-    /// Notes what a call has come to. The request, if something is left of it.
+    /// Notes the result of a call. Returns the transfer if a part of the request remains.
     fn note(
         &self,
         mut flight: Box<FileTransfer>,
@@ -581,7 +608,7 @@ impl SharedService {
     }
 }
 
-/// Notes what a call for a request has come to, and whether the request was cancelled. Whether the request comes back.
+/// Notes the result of a call and a cancellation. Returns whether the request has ended.
 pub(super) fn conclude(
     request: &mut FileRequest,
     result: Result<usize, SystemCode>,
@@ -592,16 +619,16 @@ pub(super) fn conclude(
             request.is_cancelled = true;
             true
         }
-        // The system has let go of it for a reason of its own. Once more.
+        // The system has cancelled it for its own reasons. It is retried.
         Err(ERROR_OPERATION_ABORTED) => false,
         result => note(request, result) == ControlFlow::Break(()),
     };
-    // What was done so far is told, and that it was cancelled, if something is left.
+    // The request reports the bytes done so far. It is cancelled only if a part remains.
     request.is_cancelled |= is_cancelled && !is_over;
     is_over || is_cancelled
 }
 
-/// Notes what a call for a request has come to. `Break`: the request has come to its end.
+/// Notes the result of a call in its request. `Break`: the request has ended.
 fn note(request: &mut FileRequest, result: Result<usize, SystemCode>) -> ControlFlow<()> {
     let is_read = request.kind == FileKind::Read;
     match result {
@@ -612,7 +639,7 @@ fn note(request: &mut FileRequest, result: Result<usize, SystemCode>) -> Control
                     count == 0 || request.is_complete() || !request.target.file.has_positions()
                 }
                 FileKind::Write | FileKind::Append if count == 0 && !request.is_complete() => {
-                    // It would be so again, for ever.
+                    // A retry would write nothing again, without end.
                     request.fault = Some(fault_of_file(ERROR_WRITE_FAULT));
                     true
                 }
@@ -621,9 +648,9 @@ fn note(request: &mut FileRequest, result: Result<usize, SystemCode>) -> Control
             };
             if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         }
-        // The end of the file, or of what was written to a pipe.
+        // The end of the file, or of the data in a pipe.
         Err(ERROR_HANDLE_EOF | ERROR_BROKEN_PIPE) if is_read => ControlFlow::Break(()),
-        // Past the cache a read goes on at multiples of a block only, and the file has ended within one.
+        // A direct read continues only at multiples of a block, and the file has ended within one.
         Err(ERROR_INVALID_PARAMETER) if request.has_come_to_the_end() => ControlFlow::Break(()),
         Err(code) => {
             request.fault = Some(fault_of_file(code));
@@ -632,7 +659,7 @@ fn note(request: &mut FileRequest, result: Result<usize, SystemCode>) -> Control
     }
 }
 
-/// What an operation on a file has failed with. Its handle is open, whatever the code says.
+/// Converts the error of an operation on a file. Its handle is open, whatever the code says.
 fn fault_of_file(code: SystemCode) -> Fault {
     match system_fault(code) {
         fault @ Fault { kind: ErrorKind::OutOfMemory, .. } => fault,

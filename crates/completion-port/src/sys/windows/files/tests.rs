@@ -1,4 +1,4 @@
-//! Requests, from their start to their return.
+//! Requests from their start to their end.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -48,7 +48,7 @@ fn path() -> PathBuf {
     std::env::temp_dir().join(name)
 }
 
-/// A file that others may open in these ways, by these flags.
+/// Makes a file with these flags, which others may open as `sharing` allows.
 fn file(sharing: u32, flags: u32) -> File {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(true).share_mode(sharing);
@@ -79,7 +79,7 @@ fn bytes(bytes: &'static [u8]) -> Option<IoBuffer> {
     Some(io_buffer)
 }
 
-/// What is to be filled, and a share of something by which its end is seen.
+/// Room to fill, and a reference that shows when it is dropped.
 struct Room(Vec<Vec<u8>>, #[allow(dead_code, reason = "its drop is what counts")] Arc<()>);
 
 fn shared_room(parts: usize, len: usize, share: &Arc<()>) -> Option<IoBuffer> {
@@ -87,7 +87,8 @@ fn shared_room(parts: usize, len: usize, share: &Arc<()>) -> Option<IoBuffer> {
     io_buffer.lend_room(|buffer: &mut Room, part| {
         for bytes in &mut buffer.0 {
             let (start, len) = (bytes.as_mut_ptr().cast::<MaybeUninit<u8>>(), bytes.len());
-            // SAFETY: a slice from a pointer demands that nothing else uses the place as long as it lives.
+            // SAFETY: a slice from a pointer requires that nothing else uses the memory during its
+            // lifetime.
             // - it is that of the vector's elements, which is borrowed mutably.
             part(unsafe { std::slice::from_raw_parts_mut(start, len) });
         }
@@ -106,7 +107,7 @@ fn perform(afd: &Afd, heard: &Receiver<FileRequest>, request: FileRequest) -> Fi
     heard.recv_timeout(SOON).unwrap()
 }
 
-/// Writes, flushes and reads by whatever way there is for that file.
+/// Writes, flushes and reads in whichever way the file supports.
 #[track_caller]
 fn assert_served(engine: FileEngine, file: &File, waits: bool) {
     let afd = Afd::new(engine).unwrap();
@@ -142,7 +143,8 @@ fn a_file_is_opened_again_if_it_allows_that() {
     for flags in [0, FILE_FLAG_OVERLAPPED] {
         assert_served(FileEngine::Automatic, &file(ALL, flags), false);
         assert_served(FileEngine::Threads, &file(ALL, flags), true);
-        // Nobody else may open it: a thread waits for each operation, by a duplicate of the handle.
+        // No other handle may open it: a thread waits for each operation, on a duplicate of the
+        // handle.
         assert_served(FileEngine::Automatic, &file(0, flags), true);
     }
 }
@@ -159,8 +161,8 @@ fn what_a_handle_does_not_allow_fails() {
     assert_eq!(done.done, 8);
 }
 
-/// Wine tells of some calls by both, and another thread may have the packet first: with a status, so that it goes on with the
-/// request, or without one.
+/// Wine reports some calls by both, and another thread may take the packet first: with a status, so
+/// that it continues the request, or without one.
 #[test]
 fn a_request_that_a_refusal_and_a_packet_tell_of_returns_once() {
     let file = File::open(std::env::current_exe().unwrap()).unwrap();
@@ -217,7 +219,7 @@ fn a_service_lasts_until_it_has_let_go_of_the_last_buffer() {
         drop(afd.file_requests().cancel(round % 8));
         drop(afd);
         drop((desk, heard));
-        // The kernel lets go of what it has, and the threads drop it.
+        // The kernel cancels its operations, and the threads drop their requests.
         let end = Instant::now() + SOON;
         while Arc::strong_count(&share) > 1 {
             assert!(Instant::now() < end, "a buffer was lost");
@@ -226,10 +228,11 @@ fn a_service_lasts_until_it_has_let_go_of_the_last_buffer() {
     }
 }
 
-/// How many milliseconds later than it says a thread enters a call. The second: what is cancelled is not there yet.
+/// The delays, in milliseconds, with which a thread enters a call. With the second one, a cancelled
+/// call has not started yet.
 const DAWDLING: [u64; 2] = [0, 50];
 
-/// Starts so many reads of a pipe, from this name on, and waits until threads have begun with so many.
+/// Starts reads of a pipe, and waits until threads have started `begun` of them.
 fn read_pipe(afd: &Afd, requests: impl Iterator<Item = FileRequest>, begun: usize) {
     afd.file_requests().prepare().unwrap();
     for request in requests {
@@ -269,7 +272,7 @@ fn a_call_that_waits_is_left_whenever_its_request_is_cancelled() {
             assert!(done.fault.is_none());
         }
         assert_eq!(Arc::strong_count(&share), 1);
-        // The thread is as good as before.
+        // The thread can still be used.
         writer.write_all(b"some").unwrap();
         let done = perform(&afd, &heard, requests(3));
         assert_eq!((done.id, done.done, done.is_cancelled), (3, 4, false));
@@ -319,7 +322,7 @@ fn silent_pipes_hold_up_no_disk() {
                 assert!(perform(&afd, &heard, sync).fault.is_none());
             }
         }
-        // The others come after those that are cancelled.
+        // The others follow the cancelled ones.
         for name in 0..20 {
             let back = afd.file_requests().cancel(name);
             let back = back.unwrap_or_else(|| heard.recv_timeout(SOON).unwrap());
@@ -328,7 +331,8 @@ fn silent_pipes_hold_up_no_disk() {
     }
 }
 
-/// On a disk with blocks of 4,096 bytes that is told at each other position, though the file ended there.
+/// On a disk with blocks of 4,096 bytes, a read at any other position fails, even if the file ended
+/// there.
 #[test]
 fn past_the_cache_a_read_ends_where_the_file_has_ended_within_a_block() {
     let afd = Afd::new(FileEngine::Automatic).unwrap();

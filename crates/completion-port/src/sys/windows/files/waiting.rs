@@ -1,9 +1,11 @@
-//! Threads that wait for one request after the other: where no packet of the kernel comes, since the handle is the program's own
-//! or is not overlapped, and where something is put on a disk.
+//! Threads that perform one request after the other and wait for it.
 //!
-//! A thread may wait in the call itself, and be asked to leave it when it has not quite entered: the kernel finds nothing
-//! then. So what was cancelled is asked for again, by a thread that waits at the completion port of the [`Service`], until the
-//! call has returned.
+//! They serve requests without a packet of the kernel, since the handle is the program's own or is
+//! not overlapped, and flushes.
+//!
+//! A thread may wait inside the call. If the cancellation comes just before the thread enters the
+//! call, the kernel finds nothing to cancel. A thread at the completion port of the [`Service`]
+//! therefore repeats the cancellation until the call has returned.
 //!
 //! [`Service`]: super::service::Service
 
@@ -32,16 +34,17 @@ use crate::sys::windows::options::last_error;
 use crate::types::error::ErrorKind;
 use crate::types::error::Fault;
 
-/// How many threads each [`WaitingJobs`] has at most. A thread that hangs is one of them.
+/// The most threads of each [`WaitingJobs`], including hanging ones.
 const MOST: usize = 8;
 
-/// How long a thread stays that has nothing to do.
+/// How long a thread without work stays.
 const REST: Duration = Duration::from_secs(10);
 
-/// One is for requests that end by themselves, and one for those that may not, so that these hold up none of the others.
+/// The number of lists: one for requests that end by themselves, and one for those that may never
+/// end, so that these do not delay the others.
 pub(super) const LANES: usize = 2;
 
-/// By which lane a request goes, if a thread has to wait for it.
+/// Returns the list for a request, if a thread has to wait for it.
 pub(super) fn lane_of(request: &FileRequest) -> Option<usize> {
     let waits = request.target.file.waits()
         || matches!(request.kind, FileKind::SyncData | FileKind::SyncAll);
@@ -51,51 +54,52 @@ pub(super) fn lane_of(request: &FileRequest) -> Option<usize> {
 /// Requests, and the threads that wait for them.
 #[derive(Default)]
 pub(super) struct WaitingJobs {
-    /// Not begun, oldest first.
+    /// Requests that have not started, oldest first.
     queue: RequestQueue,
     at_work: Vec<Work>,
     threads: usize,
-    /// Those that have nothing to do.
+    /// The threads without work.
     idle: usize,
 }
 
-/// A request that a thread has begun with, until it comes back.
+/// A request that a thread has started, until it returns.
 struct Work {
     id: u64,
     call: BlockingCall,
-    /// It was asked for.
+    /// Its cancellation was requested.
     is_cancelled: bool,
 }
 
-/// What a thread does of its request.
+/// What a thread does for its request.
 enum BlockingCall {
-    /// Nothing that could be ended.
+    /// Nothing that could be cancelled.
     None,
-    /// This thread is in a call, or about to enter one, or has just left it.
+    /// This thread is in a call, is about to enter one, or has just left it.
     Waits(HANDLE),
-    /// The kernel has begun with what was asked for of this file with a status at this address.
+    /// The kernel has started an operation on this file, with its status at this address.
     Flies(HANDLE, usize),
 }
 
-// SAFETY: `Send` demands that another thread may use the value.
+// SAFETY: `Send` requires that another thread may use the value.
 // - the handles are passed to CancelSynchronousIo and CancelIoEx, which any thread may call.
 unsafe impl Send for BlockingCall {}
 
 impl Work {
-    /// Has the kernel end what it has begun, if it has.
+    /// Asks the kernel to cancel the operation, if it has one.
     fn cancel(&self) {
         match self.call {
             BlockingCall::None => {}
             BlockingCall::Waits(thread) => {
-                // SAFETY: CancelSynchronousIo demands an open handle of a thread.
-                // - open: the thread owns it, and takes this back, by the same lock that is held here, before it ends or goes
-                //   on to anything else that could be ended.
+                // SAFETY: CancelSynchronousIo requires an open handle of a thread.
+                // - open: the thread owns it, and clears this, under the lock that is held here,
+                //   before it ends or starts anything else that could be cancelled.
                 unsafe { CancelSynchronousIo(thread) };
             }
             BlockingCall::Flies(file, address) => {
-                // SAFETY: CancelIoEx demands an open file. It looks for a request that was made with this address, and does
-                // not touch what lies there.
-                // - open: the request has a share of it, and this is taken back, as above, before the request is given back.
+                // SAFETY: CancelIoEx requires an open file. It looks for a request that was made
+                // with this address, and does not access the memory there.
+                // - open: the request has a reference to it, and this is cleared, as above, before
+                //   the request completes.
                 unsafe { CancelIoEx(file, ptr::without_provenance(address)) };
             }
         }
@@ -116,7 +120,7 @@ impl WaitingJobs {
         self.at_work.len()
     }
 
-    /// Whether there is something to be begun with, and whether that takes one more thread, which is counted.
+    /// Returns whether a new thread is needed, and counts it. `None` if no request is queued.
     pub(super) fn hire(&mut self) -> Option<bool> {
         if self.queue.is_empty() {
             return None;
@@ -130,7 +134,7 @@ impl WaitingJobs {
         self.queue.take(id)
     }
 
-    /// The port is gone. What no thread has begun with.
+    /// Ends the list when the port is gone. Returns the requests that no thread has started.
     pub(super) fn end(&mut self) -> Vec<FileRequest> {
         for work in &mut self.at_work {
             work.is_cancelled = true;
@@ -139,7 +143,7 @@ impl WaitingJobs {
         self.queue.take_all()
     }
 
-    /// Asks the kernel to let go of a request. Whether that is here.
+    /// Asks the kernel to cancel a request. Returns whether the list has it.
     pub(super) fn cancel(&mut self, id: u64) -> bool {
         let Some(work) = self.work(id) else { return false };
         work.is_cancelled = true;
@@ -147,7 +151,9 @@ impl WaitingJobs {
         true
     }
 
-    /// Asks the kernel once more for what was cancelled and may not have been there yet. Whether there is such a thing.
+    /// Repeats the cancellation of calls that the kernel may not have had yet.
+    ///
+    /// Returns whether there are any.
     pub(super) fn remind(&self) -> bool {
         let deaf = |work: &&Work| work.is_cancelled && matches!(work.call, BlockingCall::Waits(_));
         self.at_work.iter().filter(deaf).map(Work::cancel).count() > 0
@@ -158,7 +164,7 @@ impl WaitingJobs {
     }
 }
 
-/// What a thread needs to wait, made when it first does.
+/// The handles that a thread needs to wait, each made when first needed.
 #[derive(Default)]
 struct Tools {
     thread: Option<OwnedHandle>,
@@ -166,27 +172,27 @@ struct Tools {
 }
 
 impl Tools {
-    /// A handle of this thread.
+    /// Returns a handle of this thread.
     fn thread(&mut self) -> Result<HANDLE, SystemCode> {
         if self.thread.is_none() {
-            // SAFETY: GetCurrentThread demands nothing.
+            // SAFETY: GetCurrentThread has no requirements.
             let this = unsafe { GetCurrentThread() };
             self.thread = Some(super::duplicate(this)?);
         }
         Ok(self.thread.as_ref().map_or(ptr::null_mut(), OwnedHandle::as_raw_handle))
     }
 
-    /// What an operation tells its end by, if the call for it does not wait.
+    /// Returns the event that reports the end of an operation whose call does not wait.
     fn event(&mut self) -> Result<HANDLE, SystemCode> {
         if self.event.is_none() {
             // SAFETY: CreateEventW reads attributes and a name at its two pointers.
-            // - null stands for none of either. The event is reset by the operation that it is given to.
+            // - null means none for both. The operation that gets the event resets it.
             let made = unsafe { CreateEventW(ptr::null(), 1, 0, ptr::null()) };
             if made.is_null() {
                 return Err(last_error());
             }
-            // SAFETY: `from_raw_handle` demands an open handle that nothing else owns.
-            // - the call above returned it just now.
+            // SAFETY: `from_raw_handle` requires an open handle that nothing else owns.
+            // - the call above has just returned it.
             self.event = Some(unsafe { OwnedHandle::from_raw_handle(made) });
         }
         Ok(self.event.as_ref().map_or(ptr::null_mut(), OwnedHandle::as_raw_handle))
@@ -194,7 +200,9 @@ impl Tools {
 }
 
 impl SharedService {
-    /// Starts a thread of a lane, which was counted. If there can be none, and there is no other, what was put fails.
+    /// Starts a thread of a list, which was already counted.
+    ///
+    /// If it cannot start and there is no other, the queued requests fail.
     pub(super) fn start_waiting(self: &Arc<Self>, lane: usize) {
         let shared = Arc::clone(self);
         let builder = thread::Builder::new().name("port-files".to_owned());
@@ -203,7 +211,7 @@ impl SharedService {
         let it = &mut state.lanes[lane];
         it.threads -= 1;
         if it.threads > 0 {
-            // The others do it, of which one may be idle.
+            // The existing threads perform them; one of them may be idle.
             drop(state);
             self.has_work[lane].notify_one();
             return;
@@ -217,7 +225,7 @@ impl SharedService {
         }
     }
 
-    /// What each thread of a lane does.
+    /// Runs one thread of a list.
     fn wait(&self, lane: usize) {
         let mut tools = Tools::default();
         let mut state = self.lock();
@@ -245,7 +253,7 @@ impl SharedService {
         state.lanes[lane].threads -= 1;
     }
 
-    /// Does a request to its end, or until it is cancelled.
+    /// Performs a request to its end, or until it is cancelled.
     fn wait_for(&self, lane: usize, mut request: FileRequest, tools: &mut Tools) {
         let mut is_over = false;
         while !is_over {
@@ -266,7 +274,9 @@ impl SharedService {
         complete(request);
     }
 
-    /// Notes what the thread of a request does from now on. Whether the request was cancelled.
+    /// Notes what the thread of a request does from now on.
+    ///
+    /// Returns whether the request was cancelled.
     fn turn(&self, lane: usize, id: u64, call: BlockingCall) -> bool {
         let mut state = self.lock();
         let Some(work) = state.lanes[lane].work(id) else { return false };
@@ -278,7 +288,7 @@ impl SharedService {
         work.is_cancelled
     }
 
-    /// Does what comes next of a request, and waits for it.
+    /// Makes the next call of a request, and waits for it.
     fn call(
         &self,
         lane: usize,
@@ -293,20 +303,20 @@ impl SharedService {
         #[cfg(test)]
         self.dawdle();
         if matches!(request.kind, FileKind::SyncData | FileKind::SyncAll) {
-            // SAFETY: FlushFileBuffers demands an open file.
-            // - the request has a share of it.
+            // SAFETY: FlushFileBuffers requires an open file.
+            // - the request has a reference to it.
             let done = unsafe { FlushFileBuffers(call.file) };
             return if done == 0 { Err(last_error()) } else { Ok(0) };
         }
         let pending = IO_STATUS_BLOCK_0 { Status: STATUS_PENDING };
         let mut block = IO_STATUS_BLOCK { Anonymous: pending, Information: 0 };
         let block = &raw mut block;
-        // SAFETY: `perform` demands that the call's memory, and the status, stay valid and are not shared until what was
-        // asked for is done.
-        // - the event, or the call's return, tells that, for which is waited below; `block` is a local, and used by no
-        //   other name; the request has lent its buffer, which stays where it is and is nobody else's until the request has
-        //   returned;
-        // - no packet comes of what has no context.
+        // SAFETY: `perform` requires that the call's memory and the status stay valid and are not
+        // shared until the operation has finished.
+        // - the event, or the call's return, reports that, and the code below waits for it; `block`
+        //   is a local that is used under no other name; the request has lent its buffer, which
+        //   does not move and which nothing else accesses until the request has returned;
+        // - an operation without a context queues no packet.
         let mut status = unsafe { call.perform(request.kind, event, ptr::null_mut(), block) };
         if is_error(status) {
             return Err(code_of(status));
@@ -314,26 +324,26 @@ impl SharedService {
         if status == STATUS_PENDING {
             self.turn(lane, request.id, BlockingCall::Flies(call.file, block.addr()));
             while status == STATUS_PENDING {
-                // SAFETY: WaitForSingleObject demands an open handle.
+                // SAFETY: WaitForSingleObject requires an open handle.
                 // - `tools` owns it.
                 unsafe { WaitForSingleObject(event, INFINITE) };
-                // SAFETY: reading demands that the place is valid, and is not written to meanwhile.
+                // SAFETY: reading requires that the object is valid and not written to meanwhile.
                 // - valid: it begins with the status;
-                // - not written to: the kernel writes the status before it signals. Should the wait have failed, a word
-                //   is read that is whole at any time.
+                // - not written to: the kernel writes the status before it signals. If the wait has
+                //   failed, the word that is read is whole at any time.
                 status = unsafe { block.cast::<i32>().read_volatile() };
             }
         }
         if is_error(status) {
             return Err(code_of(status));
         }
-        // SAFETY: reading demands a valid place that is not written to meanwhile.
-        // - the kernel is done with it, as its status says.
+        // SAFETY: reading requires a valid object that is not written to meanwhile.
+        // - the kernel has finished with it, as its status says.
         Ok(unsafe { (*block).Information })
     }
 }
 
-/// Returns a request. A buffer may be dropped by that, whose code may panic: the thread goes on.
+/// Completes a request. It may drop a buffer, whose code may panic; the thread continues.
 pub(super) fn complete(request: FileRequest) {
     let _ = catch_unwind(AssertUnwindSafe(|| request.complete()));
 }

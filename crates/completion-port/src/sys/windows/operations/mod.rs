@@ -1,12 +1,15 @@
-//! Operations on sockets that the kernel carries out: overlapped calls, whose packets come out of the reactor's completion
-//! port, with the polls, or notifications, and the wakes.
+//! Socket operations that the kernel carries out as overlapped calls.
 //!
-//! What can be done at once an attempt has done before (see [`Sockets`](crate::backend::sockets::Sockets)). So a call here has to
-//! wait as a rule, and its packet tells of its end even if it has not. The sockets are not told to leave out the packets of
-//! what is done at once: that would be so for the program's own calls as well.
+//! Their packets come from the reactor's completion port, together with those of polls or
+//! notifications and of wakes.
 //!
-//! The memory of a call is the kernel's from the call to its end. It is freed by nothing else: a packet is only the sign to
-//! look whether the kernel is done.
+//! An attempt has already done what can be done immediately (see
+//! [`Sockets`](crate::backend::sockets::Sockets)). A call here therefore usually has to wait, and a
+//! packet reports its end even if it does not. The sockets keep packets for calls that complete
+//! immediately: turning them off would also affect the program's own calls.
+//!
+//! The kernel owns the memory of a call from the call to its end. Nothing else frees it: a packet
+//! is only a reason to check whether the kernel has finished.
 
 #[cfg(test)]
 mod tests;
@@ -42,78 +45,80 @@ use crate::types::io_buffer::IoBuffer;
 use crate::types::source::Descriptor;
 use crate::types::source::{OwnedKind, OwnedSource, Source as _};
 
-/// The most bytes that one call for a send is given: it is done when all of them are sent.
+/// The most bytes of one send call. A call completes when all of its bytes are sent.
 const SOME: usize = 1 << 16;
 
-/// The same for a call of one after the other.
+/// The most bytes of each of several consecutive send calls.
 const MUCH: usize = 1 << 20;
 
-/// The room that AcceptEx wants for an address.
+/// The size that AcceptEx requires for an address.
 const ADDRESS: usize = size_of::<SOCKADDR_STORAGE>() + 16;
 
-/// An operation, and the memory in which the kernel notes what it has come to. While it flies, all of that is the kernel's
-/// but the request and the connection.
+/// An operation, and the memory to which the kernel writes its result. While `flies` is set, the
+/// kernel owns all of it except the request and the connection.
 #[repr(C)]
 struct SocketTransfer {
-    /// First, since its address is what a packet brings.
+    /// The first field, since its address comes with the packet.
     overlapped: OVERLAPPED,
     flags: u32,
-    /// Where it goes; or where from it came.
+    /// The target address, or the sender's address.
     address: RawAddress,
-    /// What AcceptEx writes: the own address of the connection, and that of the peer.
+    /// Written by AcceptEx: the connection's own address and its peer's address.
     names: [u8; 2 * ADDRESS],
-    /// What AcceptEx makes a connection of.
+    /// The socket that AcceptEx turns into a connection.
     connection: Option<OwnedSource>,
     request: SocketRequest,
 }
 
-/// Where a [`SocketTransfer`] is. It only tells it from others.
+/// The address of a [`SocketTransfer`], used only as its identity.
 pub(super) type TransferPlace = usize;
 
-/// Has a packet come that brings a place, as if a call had ended: what [`OverlappedOperations::complete`] is told then.
+/// Queues a packet with a place, as if a call had ended. [`OverlappedOperations::complete`] gets
+/// the place.
 pub(super) type Sign<'s> = &'s dyn Fn(TransferPlace);
 
-/// An operation that was begun, until it has ended.
+/// A transfer that has started and not ended.
 struct PendingTransfer {
-    /// The memory of the flight, as the kernel was told.
+    /// The memory of the transfer, with the pointer that was passed to the kernel.
     memory: *mut SocketTransfer,
-    /// Tells this flight from a later one that has the same memory.
+    /// Distinguishes this call from a later one with the same memory.
     serial: u64,
     descriptor: Descriptor,
-    /// The kernel has it, or has had it, and no packet was taken that tells so.
+    /// The kernel has the transfer, or has ended it and no thread has processed its packet.
     flies: bool,
-    /// The call is being made: a thread has the memory, and will go on with it.
+    /// A thread is making the call. It has the memory and will continue with it.
     is_being_called: bool,
-    /// The call has failed at once.
+    /// The error with which the call failed immediately.
     refused: Option<WinsockCode>,
     /// It was cancelled.
     is_cancelled: bool,
 }
 
-// SAFETY: `Send` demands that another thread may use the value.
-// - `memory` is a box's, of what may be sent; the box is made of it again by one thread, which takes `flies` back under
-//   the lock.
+// SAFETY: `Send` requires that another thread may use the value.
+// - `memory` comes from a box of a type that may be sent; only the thread that clears `flies` under
+//   the lock makes a box of it again.
 unsafe impl Send for PendingTransfer {}
 
 impl PendingTransfer {
-    /// Has the kernel end it. False if the kernel does not have it.
+    /// Asks the kernel to cancel the call. False if the kernel does not have it.
     fn cancel(&self) -> bool {
         let handle: HANDLE = ptr::without_provenance_mut(socket(self.descriptor));
-        // SAFETY: CancelIoEx looks for a request of the file that was made with this address, and does not touch what lies
-        // there. A number that names nothing it refuses; in a file that has the number by now it finds nothing, since
-        // the address is that of this flight alone.
+        // SAFETY: CancelIoEx looks for a request of the file that was made with this address, and
+        // does not access the memory there. It fails for a number that names nothing. If the number
+        // names another file by now, it finds nothing there, since no other transfer has this
+        // address.
         unsafe { CancelIoEx(handle, self.memory.cast_const().cast()) != 0 }
     }
 }
 
 #[derive(Default)]
 struct TransferState {
-    /// Handed over, and not begun, the oldest first.
+    /// Submitted requests that have not started, oldest first.
     fresh: Vec<SocketRequest>,
     aboard: HashMap<TransferPlace, PendingTransfer>,
-    /// Where those aboard are, by their names.
+    /// The place of each pending transfer, by request id.
     places: HashMap<u64, TransferPlace>,
-    /// What has ended, and was not brought back yet.
+    /// Completed requests that have not been taken.
     ended: HashMap<u64, SocketRequest>,
     serials: u64,
     /// The reactor is being dropped.
@@ -126,17 +131,17 @@ pub(super) struct OverlappedOperations {
     state: Mutex<TransferState>,
 }
 
-/// What is known when the kernel is done with a flight.
+/// The result of a transfer that the kernel has finished.
 enum Met {
     Done(usize),
-    /// A datagram has filled the room, and more was lost.
+    /// A datagram has filled the room, and the rest was lost.
     Cut(usize),
     Failed(WinsockCode),
-    /// The call has failed at once.
+    /// The call has failed immediately.
     Refused,
 }
 
-/// The functions that the provider of sockets has besides.
+/// Extension functions of the socket provider.
 #[derive(Clone, Copy)]
 struct Extensions {
     accept: LPFN_ACCEPTEX,
@@ -144,13 +149,14 @@ struct Extensions {
     connect: LPFN_CONNECTEX,
 }
 
-/// One function of the provider of this socket, as a pointer; null if it has none.
+/// Returns one function of the socket's provider, or null if the provider has none.
 fn extension(of: SOCKET, mut which: GUID) -> *const core::ffi::c_void {
     let mut found: *const core::ffi::c_void = ptr::null();
     let mut written = 0;
     let size = |bytes: usize| u32::try_from(bytes).unwrap_or(0);
-    // SAFETY: WSAIoctl reads and writes as many bytes at the two pointers as it is told, and the number of those written at
-    // the other one. It is over when it returns, since it gets no OVERLAPPED.
+    // SAFETY: WSAIoctl reads and writes as many bytes at the two pointers as the arguments say, and
+    // the number of bytes written at the third. It has finished when it returns, since it gets no
+    // OVERLAPPED.
     // - valid: all are locals of these sizes.
     let done = unsafe {
         WSAIoctl(
@@ -168,14 +174,16 @@ fn extension(of: SOCKET, mut which: GUID) -> *const core::ffi::c_void {
     if done == 0 { found } else { ptr::null() }
 }
 
-/// The functions of the system's own provider, to which this socket belongs.
+/// Returns the functions of the system's own provider, to which this socket belongs.
 fn extensions(of: SOCKET) -> Extensions {
     static FOUND: OnceLock<Extensions> = OnceLock::new();
     kept_or_asked(&FOUND, of)
 }
 
-/// What is kept, or else what the provider of this socket says. If that is not all of them, as when the system is short of
-/// memory, it is kept for nobody: the next call asks again.
+/// Returns the functions in `kept`, or asks the provider of this socket for them.
+///
+/// If the provider does not return all of them, for example for lack of memory, `kept` stays empty
+/// and the next call asks again.
 fn kept_or_asked(kept: &OnceLock<Extensions>, of: SOCKET) -> Extensions {
     const _: () = assert!(size_of::<LPFN_ACCEPTEX>() == size_of::<*const core::ffi::c_void>());
     if let Some(kept) = kept.get() {
@@ -184,9 +192,10 @@ fn kept_or_asked(kept: &OnceLock<Extensions>, of: SOCKET) -> Extensions {
     let accept = extension(of, WSAID_ACCEPTEX);
     let names = extension(of, WSAID_GETACCEPTEXSOCKADDRS);
     let connect = extension(of, WSAID_CONNECTEX);
-    // SAFETY: `transmute` demands that what is called has this signature, and that null stands for `None`.
-    // - the system documents it for this identifier; the library of the provider is never unloaded, since the process
-    //   has sockets of it.
+    // SAFETY: `transmute` requires that the function has this signature, and that null means
+    // `None`.
+    // - the system documents it for this identifier; the provider's library is never unloaded,
+    //   since the process has sockets of it.
     let accept = unsafe { std::mem::transmute::<*const _, LPFN_ACCEPTEX>(accept) };
     // SAFETY: as above.
     let names = unsafe { std::mem::transmute::<*const _, LPFN_GETACCEPTEXSOCKADDRS>(names) };
@@ -199,12 +208,12 @@ fn kept_or_asked(kept: &OnceLock<Extensions>, of: SOCKET) -> Extensions {
     asked
 }
 
-/// The code of a call that has just been made; 0 if it is done.
+/// Returns the code of a call that has just been made, or 0 if it succeeded.
 fn code_of(done: bool) -> WinsockCode {
     if done { 0 } else { last_code() }
 }
 
-/// A new socket for a connection of this listener.
+/// Makes a socket for a connection of this listener.
 fn open_like(listener: Descriptor) -> Result<OwnedSource, WinsockCode> {
     let family = match name(listener, SocketName::Own)? {
         Some(Address(AddressKind::Ip(SocketAddr::V4(_)))) => AF_INET,
@@ -213,7 +222,7 @@ fn open_like(listener: Descriptor) -> Result<OwnedSource, WinsockCode> {
     };
     let flags = WSA_FLAG_OVERLAPPED | WSA_FLAG_NO_HANDLE_INHERIT;
     // SAFETY: WSASocketW reads a protocol's description at the pointer.
-    // - null stands for none.
+    // - null means none.
     let made =
         unsafe { WSASocketW(family.into(), SOCK_STREAM, IPPROTO_TCP, ptr::null(), 0, flags) };
     if made == INVALID_SOCKET {
@@ -222,7 +231,7 @@ fn open_like(listener: Descriptor) -> Result<OwnedSource, WinsockCode> {
     Ok(OwnedSource(OwnedKind::System(owned(made))))
 }
 
-/// Gives a socket an address of its own, if it has none: ConnectEx demands one.
+/// Binds a socket that has no address, as ConnectEx requires.
 fn bind_for(descriptor: Descriptor, target: &Address) -> Result<(), WinsockCode> {
     match name(descriptor, SocketName::Own) {
         Err(WSAEINVAL) => {}
@@ -240,10 +249,10 @@ fn bind_for(descriptor: Descriptor, target: &Address) -> Result<(), WinsockCode>
     if done == 0 { Ok(()) } else { Err(last_code()) }
 }
 
-/// How many parts are listed without memory of their own.
+/// The number of parts that need no allocation.
 const FEW: usize = 8;
 
-/// A list of parts, as the calls take it. They have read it when they return.
+/// A list of parts in the form of the calls. A call has read the list when it returns.
 struct Parts {
     few: [WSABUF; FEW],
     many: Vec<WSABUF>,
@@ -251,7 +260,9 @@ struct Parts {
 }
 
 impl Parts {
-    /// Those that are left of a loan, at most so many bytes. If there are none it has one that is empty.
+    /// Makes a list of the remaining parts of a buffer, at most `most` bytes.
+    ///
+    /// If there are none, the list has one empty part.
     fn of(io_buffer: Option<&IoBuffer>, most: usize) -> Self {
         let mut parts = Self {
             few: [const { WSABUF { len: 0, buf: ptr::null_mut() } }; FEW],
@@ -296,7 +307,7 @@ impl SocketTransfer {
         })
     }
 
-    /// What has to be there before the call.
+    /// Prepares the memory for the call.
     fn prepare(&mut self) -> Result<(), WinsockCode> {
         self.overlapped = OVERLAPPED {
             Internal: STATUS_PENDING.cast_unsigned() as usize,
@@ -316,27 +327,33 @@ impl SocketTransfer {
         Ok(())
     }
 
-    /// Makes the call. 0 if it is done, or its code; after 0 and `WSA_IO_PENDING` the kernel has the memory.
+    /// Makes the call.
+    ///
+    /// Returns 0 if it has succeeded, or its code. After 0 and `WSA_IO_PENDING` the kernel owns the
+    /// memory.
     ///
     /// # Safety
     ///
-    /// `flight` is what `Box::into_raw` has returned. It was [prepared](Self::prepare), and nothing else uses it. From the
-    /// call on until its end nothing touches but the status, and nothing frees it.
+    /// `flight` is a pointer from `Box::into_raw`. It was [prepared](Self::prepare), and nothing
+    /// else uses it. From the call to its end, nothing accesses it except for its status, and
+    /// nothing frees it.
     unsafe fn call(flight: *mut Self) -> WinsockCode {
-        // SAFETY: `&raw mut` of a field demands a pointer within an object.
-        // - the caller says that it is a box's.
+        // SAFETY: `&raw mut` of a field requires a pointer to an object.
+        // - the caller guarantees that it points to a box's object.
         let overlapped = unsafe { &raw mut (*flight).overlapped };
         // SAFETY: as above.
         let flags = unsafe { &raw mut (*flight).flags };
-        // SAFETY: a reference demands that the place is valid and not used by others as long as it lives.
-        // - the caller says so; it ends with this statement.
+        // SAFETY: a reference requires that the object is valid and not used by others during its
+        // lifetime.
+        // - the caller guarantees it; the reference ends with this statement.
         let (address, size) = unsafe { &mut (*flight).address }.as_mut_ptrs();
-        // SAFETY: reading demands that the place is valid and that nothing writes there.
+        // SAFETY: reading requires that the object is valid and that nothing writes to it.
         // - as above.
         let len = unsafe { *size };
-        // SAFETY: a reference demands that the place is valid and not written to as long as it lives.
-        // - the caller says so; it is used no more when one of the calls below is made, behind which another thread may
-        //   free the memory before this one goes on.
+        // SAFETY: a reference requires that the object is valid and not written to during its
+        // lifetime.
+        // - the caller guarantees it; the reference is not used after any of the calls below. After
+        //   the call another thread may free the memory before this one continues.
         let request = unsafe { &(*flight).request };
         let (kind, socket) = (request.kind, socket(request.target.descriptor));
         let has_target = request.target.address.is_some();
@@ -348,23 +365,25 @@ impl SocketTransfer {
         let mut parts = Parts::of(request.buffer.as_ref(), most);
         let (parts, count) = parts.list();
         match kind {
-            // SAFETY: `accept` demands what this function demands.
+            // SAFETY: `accept` has the requirements of this function.
             SocketKind::Accept => unsafe { Self::accept(flight, overlapped) },
-            // SAFETY: `connect` demands what this function demands.
+            // SAFETY: `connect` has the requirements of this function.
             SocketKind::Connect => unsafe { Self::connect(flight, overlapped) },
             SocketKind::Receive => {
-                // SAFETY: WSARecv reads so many buffers at the second argument, before it returns. Until it is done it
-                // writes at most as many bytes to each as it says, flags at the fifth argument and a status at the sixth.
-                // - valid: the loan has lent its room, which stays where it is and is nobody else's until the request has
-                //   come back; all else is of the flight, which the caller keeps, and the list is a local.
+                // SAFETY: WSARecv reads `count` buffers at the second argument before it returns.
+                // Until it has finished, it writes at most as many bytes to each buffer as its
+                // length says, flags at the fifth argument and a status at the sixth.
+                // - valid: the buffer has lent its room, which does not move and which nothing else
+                //   accesses until the request has completed; everything else belongs to the
+                //   transfer, which the caller keeps, and the list is a local.
                 let done = unsafe {
                     WSARecv(socket, parts, count, ptr::null_mut(), flags, overlapped, None)
                 };
                 code_of(done == 0)
             }
             SocketKind::ReceiveFrom => {
-                // SAFETY: WSARecvFrom does the same, and writes at most as many bytes of an address at the sixth argument
-                // as it finds at the seventh, and their number there.
+                // SAFETY: WSARecvFrom does the same, and writes at most as many bytes of an address
+                // at the sixth argument as it finds at the seventh, and their number there.
                 // - valid: as above.
                 let done = unsafe {
                     WSARecvFrom(
@@ -383,19 +402,20 @@ impl SocketTransfer {
             }
             SocketKind::Send | SocketKind::SendAll => {
                 let to = has_target.then_some((address.cast_const(), len));
-                // SAFETY: `send` demands what this function demands, and that the list has so many parts.
-                // - it is a local of so many.
+                // SAFETY: `send` has the requirements of this function, and requires that the list
+                // has `count` parts.
+                // - it is a local with that many.
                 unsafe { Self::send(socket, (parts, count), to, overlapped) }
             }
         }
     }
 
-    /// A WSASendTo, or a WSASend to the socket's peer.
+    /// Calls WSASendTo, or WSASend for the socket's peer.
     ///
     /// # Safety
     ///
-    /// As for [`call`](Self::call); the address and `overlapped` are the flight's, and the parts those of its buffer, in a
-    /// list of so many.
+    /// As for [`call`](Self::call); the address and `overlapped` belong to the transfer, and the
+    /// parts to its buffer, in a list of `count` elements.
     unsafe fn send(
         socket: SOCKET,
         (parts, count): (*const WSABUF, u32),
@@ -404,10 +424,11 @@ impl SocketTransfer {
     ) -> WinsockCode {
         let none = ptr::null_mut();
         let done = match to {
-            // SAFETY: WSASendTo reads so many buffers and an address, the bytes of the buffers until it is done, and writes a
-            // status at the argument before the last.
-            // - valid: the buffer has lent its bytes, which are not written to until the request has completed; all else
-            //   is of the flight, which the caller keeps, and the list is the caller's.
+            // SAFETY: WSASendTo reads `count` buffers and an address, reads the bytes of the
+            // buffers until it has finished, and writes a status at the last argument but one.
+            // - valid: the buffer has lent its bytes, which nothing writes to until the request has
+            //   completed; everything else belongs to the transfer, which the caller keeps, and the
+            //   list is the caller's.
             Some((address, len)) => unsafe {
                 WSASendTo(socket, parts, count, none, 0, address, len, overlapped, None)
             },
@@ -418,70 +439,74 @@ impl SocketTransfer {
         code_of(done == 0)
     }
 
-    /// An AcceptEx.
+    /// Calls AcceptEx.
     ///
     /// # Safety
     ///
-    /// As for [`call`](Self::call); `overlapped` is the flight's.
+    /// As for [`call`](Self::call); `overlapped` belongs to the transfer.
     unsafe fn accept(flight: *mut Self, overlapped: *mut OVERLAPPED) -> WinsockCode {
-        // SAFETY: `&raw mut` of a field demands a pointer within an object.
-        // - the caller says that it is a box's.
+        // SAFETY: `&raw mut` of a field requires a pointer to an object.
+        // - the caller guarantees that it points to a box's object.
         let names = unsafe { &raw mut (*flight).names }.cast();
-        // SAFETY: reading demands that the place is valid and not written to.
-        // - the caller says so.
+        // SAFETY: reading requires that the object is valid and not written to.
+        // - the caller guarantees it.
         let socket = socket(unsafe { (*flight).request.target.descriptor });
         let Some(accept) = extensions(socket).accept else { return WSAEOPNOTSUPP };
-        // SAFETY: a reference demands that the place is valid and not written to as long as it lives.
-        // - the caller says so; it is used no more when the call is made.
+        // SAFETY: a reference requires that the object is valid and not written to during its
+        // lifetime.
+        // - the caller guarantees it; the reference is not used after the call.
         let Some(connection) = (unsafe { &(*flight).connection }) else {
             return WSAEOPNOTSUPP;
         };
         let connection = super::options::socket(connection.as_source().name.number);
         let size = u32::try_from(ADDRESS).unwrap_or(0);
         let mut received = 0;
-        // SAFETY: AcceptEx writes two addresses of these sizes at the third argument and a status at the last, until
-        // it is done; and a count at the seventh, if it is done when it returns.
-        // - valid: the count is a local; all else is of the flight, which the caller keeps; the connection is the
-        //   flight's, too.
+        // SAFETY: AcceptEx writes two addresses of these sizes at the third argument and a status
+        // at the last, until it has finished; and a count at the seventh, if it has finished when
+        // it returns.
+        // - valid: the count is a local; everything else belongs to the transfer, which the caller
+        //   keeps, including the connection.
         let done = unsafe {
             accept(socket, connection, names, 0, size, size, &raw mut received, overlapped)
         };
         code_of(done != 0)
     }
 
-    /// A ConnectEx.
+    /// Calls ConnectEx.
     ///
     /// # Safety
     ///
-    /// As for [`call`](Self::call); `overlapped` is the flight's.
+    /// As for [`call`](Self::call); `overlapped` belongs to the transfer.
     unsafe fn connect(flight: *mut Self, overlapped: *mut OVERLAPPED) -> WinsockCode {
-        // SAFETY: reading demands that the place is valid and not written to.
-        // - the caller says so.
+        // SAFETY: reading requires that the object is valid and not written to.
+        // - the caller guarantees it.
         let socket = socket(unsafe { (*flight).request.target.descriptor });
-        // SAFETY: a reference demands that the place is valid and not used by others as long as it lives.
-        // - the caller says so; it ends with this statement.
+        // SAFETY: a reference requires that the object is valid and not used by others during its
+        // lifetime.
+        // - the caller guarantees it; the reference ends with this statement.
         let (address, size) = unsafe { &mut (*flight).address }.as_mut_ptrs();
-        // SAFETY: reading demands that the place is valid and that nothing writes there.
+        // SAFETY: reading requires that the object is valid and that nothing writes to it.
         // - as above.
         let len = unsafe { *size };
         let Some(connect) = extensions(socket).connect else { return WSAEOPNOTSUPP };
-        // SAFETY: ConnectEx reads an address of this size at the second argument, and writes a status at the last,
-        // until it is done. Null stands for nothing to be sent, and for no count.
-        // - valid: all is of the flight, which the caller keeps.
+        // SAFETY: ConnectEx reads an address of this size at the second argument, and writes a
+        // status at the last until it has finished. Null means nothing to send, and no count.
+        // - valid: everything belongs to the transfer, which the caller keeps.
         let done =
             unsafe { connect(socket, address, len, ptr::null(), 0, ptr::null_mut(), overlapped) };
         code_of(done != 0)
     }
 
-    /// What the kernel says of a call with which it is done.
+    /// Returns the result of a call that the kernel has finished.
     fn met(&mut self) -> Met {
         let count = self.overlapped.InternalHigh;
         if self.overlapped.Internal == 0 {
             return Met::Done(count);
         }
         let (mut len, mut flags) = (0, 0);
-        // SAFETY: WSAGetOverlappedResult reads an OVERLAPPED, and writes a count and flags. It does not wait, as it is told.
-        // - valid: all are borrowed over the call.
+        // SAFETY: WSAGetOverlappedResult reads an OVERLAPPED, and writes a count and flags. With
+        // these arguments it does not wait.
+        // - valid: all are borrowed during the call.
         let done = unsafe {
             WSAGetOverlappedResult(
                 socket(self.request.target.descriptor),
@@ -500,7 +525,7 @@ impl SocketTransfer {
             }
             code => {
                 if matches!(self.request.kind, SocketKind::Send | SocketKind::SendAll) {
-                    // Of a send that was cancelled a part may have been sent.
+                    // A cancelled send may have sent a part.
                     let left = self.request.buffer.as_ref().map_or(0, |io_buffer| {
                         io_buffer
                             .parts()
@@ -514,7 +539,7 @@ impl SocketTransfer {
         }
     }
 
-    /// The listener has given up a connection: the flight has it.
+    /// Takes the accepted connection from the transfer.
     fn take_connection(&mut self) -> Result<(), WinsockCode> {
         let descriptor = self.request.target.descriptor;
         let listener = socket(descriptor);
@@ -536,15 +561,15 @@ impl SocketTransfer {
         Ok(())
     }
 
-    /// The address of the peer of a connection, as AcceptEx has written it.
+    /// Returns the address of a connection's peer, as AcceptEx has written it.
     fn peer(&self, listener: SOCKET) -> Option<Address> {
         let names = extensions(listener).names?;
         let (mut own, mut own_len) = (ptr::null_mut(), 0);
         let (mut peer, mut peer_len) = (ptr::null_mut(), 0);
         let size = u32::try_from(ADDRESS).unwrap_or(0);
-        // SAFETY: GetAcceptExSockaddrs reads what AcceptEx has written with these sizes, and writes two pointers into that,
-        // and two lengths.
-        // - valid: the names are those of a call that is done; all else are locals.
+        // SAFETY: GetAcceptExSockaddrs reads the memory that AcceptEx has written with these sizes,
+        // and writes two pointers into it and two lengths.
+        // - valid: the names are those of a finished call; everything else is a local.
         unsafe {
             names(
                 self.names.as_ptr().cast(),
@@ -562,10 +587,11 @@ impl SocketTransfer {
         RawAddress::from_bytes(self.names.get(start..end)?).address()
     }
 
-    /// A connect is done.
+    /// Completes a successful connect.
     fn take_peer(&self) -> Result<(), WinsockCode> {
         let descriptor = self.request.target.descriptor;
-        // SAFETY: setsockopt reads as many bytes at the pointer as its last argument says: none.
+        // SAFETY: setsockopt reads as many bytes at the pointer as its last argument says, which is
+        // none.
         let done = unsafe {
             setsockopt(socket(descriptor), SOL_SOCKET, SO_UPDATE_CONNECT_CONTEXT, ptr::null(), 0)
         };
@@ -588,7 +614,7 @@ impl OverlappedOperations {
         self.lock().fresh.push(request);
     }
 
-    /// Begins with what was put. What is known to have ended at once is told by `sign`.
+    /// Starts the submitted requests. `sign` reports those that fail immediately.
     pub(super) fn flush(&self, sign: Sign<'_>) {
         loop {
             let mut state = self.lock();
@@ -610,13 +636,13 @@ impl OverlappedOperations {
             state.places.insert(id, memory.addr());
             state.aboard.insert(memory.addr(), aboard);
             drop(state);
-            // SAFETY: `from_raw` demands a pointer of `into_raw` that nothing else uses.
-            // - it was made above, and does not fly.
+            // SAFETY: `from_raw` requires a pointer from `into_raw` that nothing else uses.
+            // - it was made above, and the kernel does not have it.
             self.start(unsafe { Box::from_raw(memory) }, sign);
         }
     }
 
-    /// Hands the kernel what is left of a flight that is aboard.
+    /// Submits the remaining part of a pending transfer to the kernel.
     fn start(&self, mut flight: Box<SocketTransfer>, sign: Sign<'_>) {
         let prepared = flight.prepare();
         #[cfg(test)]
@@ -634,14 +660,16 @@ impl OverlappedOperations {
         #[cfg(test)]
         tests::call_is_due(place);
         let code = match prepared {
-            // SAFETY: `call` demands a prepared flight that nothing else uses, and that is let be until the call is over.
-            // - it was prepared above; `complete` makes the box of it again when the kernel has written a status, or else
-            //   when this call has returned; this function does not touch it any more.
+            // SAFETY: `call` requires a prepared transfer that nothing else uses, and that nothing
+            // accesses until the call has ended.
+            // - it was prepared above; `complete` makes the box of it again when the kernel has
+            //   written a status, or when this call has returned; this function does not access it
+            //   any more.
             Ok(()) => unsafe { SocketTransfer::call(memory) },
             Err(code) => code,
         };
         let mut state = self.lock();
-        // It may have ended by now, and another flight have the same memory.
+        // The transfer may have ended by now, and another one may have the same memory.
         let mut aboard = state.aboard.get_mut(&place).filter(|aboard| aboard.serial == serial);
         if let Some(aboard) = &mut aboard {
             aboard.is_being_called = false;
@@ -655,13 +683,14 @@ impl OverlappedOperations {
         } else if let Some(aboard) = aboard {
             aboard.refused = Some(code);
             drop(state);
-            // No packet tells of it, or one that comes as well.
+            // No packet reports it, or one does so in addition.
             sign(place);
         }
     }
 
-    /// A packet has brought this address. If an operation has ended, its name. `is_there` tells whether a number names the
-    /// socket still that was attached.
+    /// Processes a packet with this address. Returns the request id of an operation that has ended.
+    ///
+    /// `is_there` returns whether a number still names the attached socket.
     pub(super) fn complete(
         &self,
         place: TransferPlace,
@@ -669,13 +698,14 @@ impl OverlappedOperations {
         is_there: impl FnOnce(Descriptor) -> bool,
     ) -> Option<u64> {
         let mut state = self.lock();
-        // The program may have made calls of its own, with memory of its own.
+        // The program may have made its own calls, with its own memory.
         let aboard = state.aboard.get_mut(&place).filter(|aboard| aboard.flies)?;
         let mut is_lost = false;
         if aboard.refused.is_none() && !aboard.has_status() {
-            // The packet is of an earlier flight in the same memory, or of the program's own: Windows writes the status
-            // before it hands a packet out. Wine may have lost this one: it does so if the thread ends, that has made the
-            // call, just as it is done. Such a thread has come back from the call.
+            // The packet belongs to an earlier transfer in the same memory, or to the program:
+            // Windows writes the status before it returns a packet. Wine may have lost this status:
+            // it does so if the thread that made the call ends just as the call completes. Such a
+            // thread has returned from the call.
             if aboard.is_being_called || !is_wine() || aboard.cancel() {
                 return None;
             }
@@ -685,10 +715,11 @@ impl OverlappedOperations {
         let refused = aboard.refused.take();
         let (memory, was_cancelled) = (aboard.memory, aboard.is_cancelled);
         drop(state);
-        // SAFETY: `from_raw` demands a pointer of `into_raw` that nothing else uses.
-        // - it is that of a flight that flew, as was seen just now; that was taken back by this thread alone;
-        // - the kernel has written a status, which is the last that it does with the memory; or it has refused the call; or
-        //   the call has returned, and it knows of no such request.
+        // SAFETY: `from_raw` requires a pointer from `into_raw` that nothing else uses.
+        // - it belongs to a transfer whose `flies` was set, as checked above; only this thread has
+        //   cleared it;
+        // - the kernel has written a status, after which it does not access the memory; or it has
+        //   refused the call; or the call has returned, and the kernel knows no such request.
         let mut flight = unsafe { Box::from_raw(memory) };
         let is_receive =
             matches!(flight.request.kind, SocketKind::Receive | SocketKind::ReceiveFrom);
@@ -710,7 +741,7 @@ impl OverlappedOperations {
             self.start(flight, sign);
             return None;
         }
-        // What was done so far is told, and that it was cancelled, if something is left.
+        // The request reports the bytes done so far. It is cancelled only if a part remains.
         flight.request.is_cancelled |= !is_over;
         let SocketTransfer { request, .. } = *flight;
         let id = request.id;
@@ -722,7 +753,7 @@ impl OverlappedOperations {
             return Some(id);
         }
         drop(state);
-        // The port is gone. The code of its buffer is called without the lock.
+        // The port is gone. The lock is released, since this runs code of the buffer.
         drop(request);
         None
     }
@@ -731,7 +762,9 @@ impl OverlappedOperations {
         self.lock().ended.remove(&id)
     }
 
-    /// The operation of this name, if it was not begun. Otherwise the kernel is asked to let go of it.
+    /// Cancels an operation.
+    ///
+    /// Returns it if it has not started; otherwise asks the kernel to cancel it.
     pub(super) fn cancel(&self, id: u64) -> Option<SocketRequest> {
         let mut state = self.lock();
         if let Some(place) = state.fresh.iter().position(|request| request.id == id) {
@@ -747,12 +780,12 @@ impl OverlappedOperations {
         None
     }
 
-    /// How many operations were begun, and have not ended.
+    /// Returns the number of operations that have started and not ended.
     pub(super) fn flying(&self) -> usize {
         self.lock().aboard.len()
     }
 
-    /// The reactor is being dropped: the kernel is asked to let go of all.
+    /// Asks the kernel to cancel everything, when the reactor is dropped.
     pub(super) fn end(&self) {
         let mut state = self.lock();
         state.is_over = true;
@@ -761,31 +794,33 @@ impl OverlappedOperations {
             aboard.cancel();
         }
         drop(state);
-        // The code of buffers is called without the lock.
+        // The lock is released, since this runs code of buffers.
         drop((fresh, ended));
     }
 }
 
 impl PendingTransfer {
-    /// Whether the kernel has written what the call has come to.
+    /// Returns whether the kernel has written the result of the call.
     fn has_status(&self) -> bool {
-        // SAFETY: `&raw const` of a field demands a pointer within an object.
-        // - it is a box's, which `complete` alone makes again, and takes what flies out before.
+        // SAFETY: `&raw const` of a field requires a pointer to an object.
+        // - it points to a box's object. Only `complete` makes the box again, and it clears `flies`
+        //   before.
         let status = unsafe { &raw const (*self.memory).overlapped.Internal };
-        // SAFETY: reading demands a valid place; what the kernel may write meanwhile is read as a whole word.
+        // SAFETY: reading requires a valid object; the kernel may write it meanwhile, so it is read
+        // as one word.
         // - as above.
         unsafe { status.read_volatile() != STATUS_PENDING.cast_unsigned() as usize }
     }
 }
 
 impl SocketTransfer {
-    /// How many bytes there is room for.
+    /// Returns the number of bytes that there is room for.
     fn room(&self) -> usize {
         let parts = self.request.buffer.as_ref().map_or(&[][..], |io_buffer| io_buffer.parts());
         parts.iter().fold(0, |sum, part| sum.saturating_add(part.len))
     }
 
-    /// Notes what a call has come to. False if something is left to be done.
+    /// Notes the result of a call. Returns false if a part remains to be done.
     fn note(&mut self, met: Met, is_there: impl FnOnce(Descriptor) -> bool) -> bool {
         let (descriptor, kind) = (self.request.target.descriptor, self.request.kind);
         let result = match met {
@@ -822,9 +857,10 @@ impl SocketTransfer {
                 }
                 true
             }
-            // The peer has given up this connection. Another one may stand behind it.
+            // The peer has aborted this connection. The next one may succeed.
             Err(WSAECONNRESET | WSAECONNABORTED) if kind == SocketKind::Accept => false,
-            // If it was not recalled, the socket was closed; or the system has let go of it for a reason of its own.
+            // If it was not cancelled, the socket was closed, or the system has cancelled it for
+            // its own reasons.
             Err(WSA_OPERATION_ABORTED) if is_there(descriptor) => false,
             Err(WSA_OPERATION_ABORTED) => {
                 self.request.fault = Some(fault(descriptor, WSAENOTSOCK));

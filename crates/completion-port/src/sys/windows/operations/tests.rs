@@ -1,4 +1,4 @@
-//! Which operations the kernel carries out, and what becomes of their memory.
+//! Which operations the kernel carries out, and who owns their memory.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -33,32 +33,34 @@ use crate::{Batch, Operation, Outcome, Packet, Port, Readiness, SharedSource};
 
 const SOON: Duration = Duration::from_secs(120);
 
-/// Long enough for what must not come.
+/// Long enough to show that nothing arrives.
 const QUIET: Duration = Duration::from_millis(50);
 
 thread_local! {
     /// The calls of this thread that the kernel has accepted.
     static CARRIED: RefCell<Vec<SocketKind>> = const { RefCell::new(Vec::new()) };
-    /// What is to be done in between, when this thread is about to make a call next.
+    /// Runs when this thread is about to make its next call.
     static IN_BETWEEN: RefCell<Option<Between>> = const { RefCell::new(None) };
 }
 
-/// It is told where the flight is.
+/// A function that gets the place of the transfer.
 type Between = Box<dyn FnOnce(super::TransferPlace)>;
 
-/// This thread is about to make a call: its flight is aboard, and the kernel does not have it yet.
+/// Called when this thread is about to make a call.
+///
+/// The transfer is pending, and the kernel does not have it yet.
 pub(super) fn call_is_due(place: super::TransferPlace) {
     if let Some(between) = IN_BETWEEN.take() {
         between(place);
     }
 }
 
-/// The kernel has accepted a call of this thread.
+/// Notes that the kernel has accepted a call of this thread.
 pub(super) fn note(ask: SocketKind) {
     CARRIED.with_borrow_mut(|carried| carried.push(ask));
 }
 
-/// The calls since this was last asked.
+/// Returns the calls since this was last called.
 fn carried() -> Vec<SocketKind> {
     CARRIED.take()
 }
@@ -78,7 +80,7 @@ fn number(socket: &impl std::os::windows::io::AsSocket) -> Descriptor {
     socket.as_source().name.number
 }
 
-/// Sends until there has been no room for a while: what is under way is taken by the other end.
+/// Sends until there has been no room for a while: the other end takes data that is in transit.
 fn fill(stream: &mut TcpStream) {
     let mut last = Instant::now();
     while last.elapsed() < QUIET {
@@ -90,7 +92,9 @@ fn fill(stream: &mut TcpStream) {
     }
 }
 
-/// On each of the two back ends. That over notifications is there if the system has them, or the library that stands in for it.
+/// Runs a test on both back ends.
+///
+/// The one with notifications requires that the system, or the library that replaces it, has them.
 fn each_way(test: impl Fn(Readiness)) {
     test(Readiness::Polls);
     let builder = Port::builder().readiness(Readiness::Notifications);
@@ -104,7 +108,7 @@ fn new_port<K>(way: Readiness) -> Port<K> {
     Port::builder().readiness(way).build().unwrap()
 }
 
-/// The outcome of the only operation in flight, whose token ends.
+/// Returns the outcome of the only pending operation, whose token ends.
 #[track_caller]
 fn outcome<K>(port: &Port<K>) -> Outcome {
     let mut batch = Batch::new();
@@ -151,7 +155,7 @@ fn what_has_to_wait_is_carried_out_by_the_kernel() {
         let Outcome::Accepted(Ok((socket, Some(peer)))) = outcome(&port) else { panic!() };
         assert_eq!(peer.as_ip(), Some(client.local_addr().unwrap()));
         let socket = TcpStream::from(socket.into_descriptor().unwrap());
-        // The connection knows its listener.
+        // The connection has its listener's properties.
         assert_eq!(socket.local_addr().unwrap(), address);
         assert_eq!(socket.peer_addr().unwrap(), client.local_addr().unwrap());
 
@@ -180,7 +184,7 @@ fn what_has_to_wait_is_carried_out_by_the_kernel() {
     });
 }
 
-/// A provider that had no memory for an answer has them another time.
+/// A provider that had no memory returns the functions later.
 #[test]
 fn functions_that_were_not_found_are_looked_up_again() {
     let kept = OnceLock::new();
@@ -207,7 +211,7 @@ fn what_can_be_done_at_once_is_no_call_that_waits() {
     });
 }
 
-/// A datagram is taken by a receive without room: it waits for an edge.
+/// A receive without room would take a datagram, so it waits for an edge.
 #[test]
 fn a_receive_without_room_takes_no_datagram() {
     each_way(|way| {
@@ -247,7 +251,7 @@ fn a_socket_that_comes_back_to_its_port_is_known_there() {
         let (mut near, mut far) = pair();
         for round in 0..3 {
             port.associate(near).unwrap().recv(Vec::with_capacity(8)).unwrap();
-            // By notifications nothing tells that it is the same socket.
+            // With notifications, the back end cannot tell that it is the same socket.
             let is_known = round == 0 || way == Readiness::Polls;
             assert_eq!(carried(), &[SocketKind::Receive][..usize::from(is_known)]);
             far.write_all(b"abc").unwrap();
@@ -260,7 +264,7 @@ fn a_socket_that_comes_back_to_its_port_is_known_there() {
             near = token.into_key();
         }
         drop(port);
-        // At another one it waits for edges.
+        // On another port it waits for edges.
         let port = new_port::<TcpStream>(way);
         port.associate(near).unwrap().recv(Vec::with_capacity(8)).unwrap();
         far.write_all(b"abc").unwrap();
@@ -269,7 +273,7 @@ fn a_socket_that_comes_back_to_its_port_is_known_there() {
     });
 }
 
-/// Its packet brings an address that is none of the port's.
+/// Its packet has an address that does not belong to the port.
 #[test]
 fn a_call_of_the_program_is_passed_over() {
     each_way(|way| {
@@ -282,8 +286,9 @@ fn a_call_of_the_program_is_passed_over() {
         let parts = WSABUF { len: 8, buf: bytes.as_mut_ptr() };
         let (mut own, mut flags) = (OVERLAPPED::default(), 0);
         let socket = usize::try_from(near.as_raw_socket()).unwrap();
-        // SAFETY: WSARecv reads one buffer and flags, and writes to all of these until it is done.
-        // - valid: they are locals, and the loop below ends when it is done.
+        // SAFETY: WSARecv reads one buffer and flags, and writes to all of these until it has
+        // finished.
+        // - valid: they are locals, and the loop below ends when it has finished.
         let done = unsafe {
             WSARecv(
                 socket,
@@ -301,8 +306,8 @@ fn a_call_of_the_program_is_passed_over() {
         far.write_all(b"de").unwrap();
         let end = Instant::now() + SOON;
         let place = &raw const own.Internal;
-        // SAFETY: reading demands a valid place; a whole word is read.
-        // - it is that of a local.
+        // SAFETY: reading requires a valid object; it is read as one word.
+        // - it is a local.
         while unsafe { place.read_volatile() } != 0 {
             assert!(Instant::now() < end);
             drop(port.wait(&mut Batch::new(), Duration::from_millis(1)).unwrap());
@@ -328,7 +333,7 @@ fn room(bytes: usize) -> Option<IoBuffer> {
     Some(io_buffer)
 }
 
-/// The operations of which edges tell within so long.
+/// Returns the operations whose end edges report within `limit`.
 fn ended_within(afd: &Afd, limit: Duration) -> Vec<SocketRequest> {
     let end = Instant::now() + limit;
     let mut edges: Vec<Edge> = Vec::with_capacity(64);
@@ -347,7 +352,8 @@ fn ended(afd: &Afd) -> SocketRequest {
     all.pop().unwrap()
 }
 
-/// A call that fails at once has taken the datagram. Whether a packet tells of it as well depends on the system.
+/// A call that fails immediately has taken the datagram. The system decides whether a packet
+/// reports it as well.
 #[test]
 fn a_datagram_that_is_cut_at_once_is_told_once() {
     let afd = Afd::new(FileEngine::Automatic).unwrap();
@@ -369,7 +375,8 @@ fn a_datagram_that_is_cut_at_once_is_told_once() {
     assert_eq!(afd.operations.flying(), 0);
 }
 
-/// A packet of an earlier flight in the same memory, or of a call of the program's, may be taken at any time.
+/// A packet of an earlier transfer in the same memory, or of a call of the program, may be taken at
+/// any time.
 #[test]
 fn a_packet_that_is_none_of_a_flight_brings_no_second_call() {
     carried();
@@ -393,7 +400,8 @@ fn a_packet_that_is_none_of_a_flight_brings_no_second_call() {
         afd.flush();
         assert!(IN_BETWEEN.take().is_none(), "a call was made");
         assert_eq!(carried(), [SocketKind::Receive]);
-        // The call has returned, and the kernel has the memory. Wine is asked to let go of it, and has it once more then.
+        // The call has returned, and the kernel has the memory. Wine is asked to cancel it, and
+        // gets it again afterwards.
         is_stale(&afd, found.load(SeqCst));
         assert!(ended_within(&afd, QUIET).is_empty());
         let end = Instant::now() + SOON;
@@ -427,7 +435,7 @@ fn what_the_system_does_not_begin_is_declined() {
     assert!(declined.target.is_declined && declined.target.address.is_some());
 }
 
-/// What the system says of it is said by the call that the port makes itself then.
+/// The port then makes the call itself, which returns the system's error.
 #[test]
 fn a_connect_that_is_declined_fails_as_the_system_says() {
     each_way(|way| {
@@ -457,7 +465,7 @@ fn what_is_cancelled_comes_back_by_the_call_or_by_an_edge() {
     let cancelled = ended(&afd);
     assert!(cancelled.is_cancelled && cancelled.fault.is_none() && cancelled.done == 0);
     assert!(afd.cancel(2).is_none());
-    // Nothing was taken by it.
+    // It has taken nothing.
     far.write_all(b"abc").unwrap();
     afd.submit(request(here, 3, SocketKind::Receive, room(8)));
     afd.flush();
@@ -486,7 +494,7 @@ fn a_call_outlives_its_thread() {
 
 fn handles() -> u32 {
     let mut count = 0;
-    // SAFETY: GetCurrentProcess demands nothing.
+    // SAFETY: GetCurrentProcess has no requirements.
     let process = unsafe { GetCurrentProcess() };
     // SAFETY: GetProcessHandleCount writes a number at the pointer.
     // - valid: `count` is a local.
@@ -494,17 +502,17 @@ fn handles() -> u32 {
     count
 }
 
-/// A buffer whose drop can be seen.
+/// A buffer whose drop is observable.
 #[derive(Debug)]
 struct Counted(Vec<u8>, #[expect(dead_code, reason = "it is counted")] Arc<()>);
 
-// SAFETY: the room is that of the vector, which promises the same.
+// SAFETY: the room is that of the vector, which has the same guarantee.
 unsafe impl crate::Buffer for Counted {
     fn filled<'b>(&'b self, part: &mut dyn FnMut(&'b [u8])) {
         self.0.filled(part);
     }
     unsafe fn room<'b>(&'b mut self, part: &mut dyn FnMut(&'b mut [std::mem::MaybeUninit<u8>])) {
-        // SAFETY: the caller's promise is the vector's.
+        // SAFETY: the caller's guarantee is the one that the vector requires.
         unsafe { self.0.room(part) };
     }
     unsafe fn set_filled(&mut self, len: usize) {
@@ -548,7 +556,7 @@ fn a_dropped_port_leaves_nothing_of_what_the_kernel_had() {
             assert_eq!(Arc::strong_count(&count), 1);
             begun.elapsed()
         };
-        // What a process makes once.
+        // Creates the handles that a process makes only once.
         drop_one();
         let before = handles();
         let took = drop_one();
