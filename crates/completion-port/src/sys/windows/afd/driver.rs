@@ -15,8 +15,6 @@ use std::sync::atomic::Ordering::SeqCst;
 use windows_sys::Wdk::Foundation::OBJECT_ATTRIBUTES;
 use windows_sys::Wdk::Storage::FileSystem::{FILE_OPEN, NtCreateFile};
 use windows_sys::Wdk::System::IO::NtDeviceIoControlFile;
-#[cfg(test)]
-use windows_sys::Win32::Foundation::ERROR_NO_SYSTEM_RESOURCES;
 use windows_sys::Win32::Foundation::{
     HANDLE, RtlNtStatusToDosError, STATUS_CANCELLED, STATUS_PENDING, STATUS_SUCCESS, UNICODE_STRING,
 };
@@ -160,9 +158,9 @@ impl EndedPoll {
         device: &Device,
     ) -> Self {
         // SAFETY: `from_raw` demands a pointer of `into_raw` that nothing else uses.
-        // - every address that the device completes is one that `Device::submit` has made so, of the first field
+        // - every address that the device completes is one that `start_poll` has made so, of the first field
         //   of a `Poll`, with the provenance of the whole;
-        // - the driver is done with the memory once it has queued the packet, and `submit` does not touch it
+        // - the driver is done with the memory once it has queued the packet, and `start_poll` does not touch it
         //   after the call by which the driver got it; each request makes one packet, whose address the caller
         //   brings once.
         let request = unsafe { Box::from_raw(overlapped.cast::<Poll>()) };
@@ -196,14 +194,17 @@ impl EndedPoll {
     }
 }
 
+/// Hands the driver a request. On failure the memory comes back, and no packet will come.
+pub(in crate::sys::windows) type StartPoll =
+    dyn Fn(&OwnedHandle, Box<Poll>) -> Result<Flying, (Box<Poll>, Fault)> + Send + Sync;
+
 /// The driver of sockets, opened for polls.
 pub(in crate::sys::windows) struct Device {
     file: OwnedHandle,
     /// Requests of which the completion port has not told yet.
     flying: AtomicUsize,
-    /// For so many requests, from the next one on, there is no memory.
-    #[cfg(test)]
-    pub(in crate::sys::windows) shortage: AtomicUsize,
+    /// [`start_poll`]. Tests set a function that fails.
+    pub(in crate::sys::windows) start: Box<StartPoll>,
 }
 
 impl Device {
@@ -252,12 +253,7 @@ impl Device {
         // - the call above has written it just now.
         let file = unsafe { OwnedHandle::from_raw_handle(handle) };
         port.associate(&file, key)?;
-        Ok(Self {
-            file,
-            flying: AtomicUsize::new(0),
-            #[cfg(test)]
-            shortage: AtomicUsize::new(0),
-        })
+        Ok(Self { file, flying: AtomicUsize::new(0), start: Box::new(start_poll) })
     }
 
     /// Has the driver tell once one of `events` holds of `socket`, which may be now. The completion port tells in
@@ -280,53 +276,13 @@ impl Device {
         };
         memory.info =
             Info { timeout: i64::MAX, sockets: 1, is_exclusive: 0, socket, events, status: 0 };
-        #[cfg(test)]
-        if self.shortage.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_ok() {
-            return Err((memory, system_fault(ERROR_NO_SYSTEM_RESOURCES)));
-        }
         memory.owner = Some(owner);
         self.flying.fetch_add(1, SeqCst);
-        let request = Box::into_raw(memory);
-        // SAFETY: `&raw mut` of a field demands a pointer within an object.
-        // - `request` is a box's, made just now.
-        let info = unsafe { &raw mut (*request).info }.cast();
-        // SAFETY: `&raw mut` of a field demands a pointer within an object.
-        // - as above.
-        let block = unsafe { &raw mut (*request).overlapped }.cast::<IO_STATUS_BLOCK>();
-        // SAFETY: NtDeviceIoControlFile reads and writes as many bytes at the two pointers to buffers as it is told, and
-        // writes a status at the fifth argument, until a packet of the file's completion port brings the fourth. An
-        // OVERLAPPED begins with such a status.
-        // - valid: all are of `request`, whose memory is freed by nothing but `EndedPoll::take`, which that packet brings
-        //   about, or below, where no packet comes;
-        // - not shared: no reference to the memory exists until then;
-        // - the file is open, since `self` owns it, and is associated with a port; no event and no routine are given.
-        let status = unsafe {
-            NtDeviceIoControlFile(
-                self.file.as_raw_handle(),
-                ptr::null_mut(),
-                None,
-                request.cast(),
-                block,
-                POLL,
-                info,
-                INFO_SIZE,
-                info,
-                INFO_SIZE,
-            )
-        };
-        if is_error(status) {
+        (self.start)(&self.file, memory).map_err(|(mut memory, fault)| {
             self.flying.fetch_sub(1, SeqCst);
-            // SAFETY: `from_raw` demands a pointer of `into_raw` that nothing else uses.
-            // - it was made above, and a call that is refused keeps nothing and queues no packet.
-            let mut memory = unsafe { Box::from_raw(request) };
             memory.owner = None;
-            // SAFETY: RtlNtStatusToDosError demands nothing.
-            return Err((memory, system_fault(unsafe { RtlNtStatusToDosError(status) })));
-        }
-        // SAFETY: `new_unchecked` demands a pointer that is not null.
-        // - a box's is not.
-        let address = unsafe { NonNull::new_unchecked(request) };
-        Ok(Flying { address, was_ready: status == STATUS_SUCCESS })
+            (memory, fault)
+        })
     }
 
     /// Has the driver end a request. Its packet still comes. False if the request is over already, and the packet
@@ -350,4 +306,55 @@ impl Device {
         let done = unsafe { CancelIoEx(self.file.as_raw_handle(), ptr::null()) };
         if done == 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
+}
+
+/// Hands the driver, which was opened as `file`, a request that was prepared in `memory`.
+///
+/// # Errors
+///
+/// The memory comes back, and no packet will come.
+pub(in crate::sys::windows) fn start_poll(
+    file: &OwnedHandle,
+    memory: Box<Poll>,
+) -> Result<Flying, (Box<Poll>, Fault)> {
+    let request = Box::into_raw(memory);
+    // SAFETY: `&raw mut` of a field demands a pointer within an object.
+    // - `request` is a box's, made just now.
+    let info = unsafe { &raw mut (*request).info }.cast();
+    // SAFETY: `&raw mut` of a field demands a pointer within an object.
+    // - as above.
+    let block = unsafe { &raw mut (*request).overlapped }.cast::<IO_STATUS_BLOCK>();
+    // SAFETY: NtDeviceIoControlFile reads and writes as many bytes at the two pointers to buffers as it is told, and
+    // writes a status at the fifth argument, until a packet of the file's completion port brings the fourth. An
+    // OVERLAPPED begins with such a status.
+    // - valid: all are of `request`, whose memory is freed by nothing but `EndedPoll::take`, which that packet brings
+    //   about, or below, where no packet comes;
+    // - not shared: no reference to the memory exists until then;
+    // - the file is open, since `file` owns it. Without a port that it is associated with, no packet comes, and nothing
+    //   frees the memory. No event and no routine are given.
+    let status = unsafe {
+        NtDeviceIoControlFile(
+            file.as_raw_handle(),
+            ptr::null_mut(),
+            None,
+            request.cast(),
+            block,
+            POLL,
+            info,
+            INFO_SIZE,
+            info,
+            INFO_SIZE,
+        )
+    };
+    if is_error(status) {
+        // SAFETY: `from_raw` demands a pointer of `into_raw` that nothing else uses.
+        // - it was made above, and a call that is refused keeps nothing and queues no packet.
+        let memory = unsafe { Box::from_raw(request) };
+        // SAFETY: RtlNtStatusToDosError demands nothing.
+        return Err((memory, system_fault(unsafe { RtlNtStatusToDosError(status) })));
+    }
+    // SAFETY: `new_unchecked` demands a pointer that is not null.
+    // - a box's is not.
+    let address = unsafe { NonNull::new_unchecked(request) };
+    Ok(Flying { address, was_ready: status == STATUS_SUCCESS })
 }

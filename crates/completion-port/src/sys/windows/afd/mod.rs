@@ -7,6 +7,8 @@
 //!
 //! The two are made with memory that the driver has until the completion port tells that they are over. So they own
 //! the record of the socket, too; see [`Poll`].
+//!
+//! Prior art: wepoll, libuv, mio and polling drive the same device.
 
 pub(super) mod driver;
 mod reactor;
