@@ -10,10 +10,6 @@ use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::ops::ControlFlow;
 use std::ptr;
-#[cfg(test)]
-use std::sync::Weak;
-#[cfg(test)]
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -151,19 +147,16 @@ pub(super) struct SharedService {
     state: Mutex<ServiceState>,
     /// Of each lane.
     pub(super) has_work: [Condvar; LANES],
-    #[cfg(test)]
-    refusals: Mutex<Option<RefusedStatus>>,
-    #[cfg(test)]
-    dawdling: AtomicU64,
+    /// [`OverlappedCall::perform`], or a function of a test that demands and promises the same.
+    pub(super) perform: PerformCall,
 }
 
-/// How the next call that is refused is told of by a packet as well, which another thread takes before the one that has made
-/// the call goes on: with a status or without.
-#[cfg(test)]
-pub(super) type RefusedStatus = Option<i32>;
+/// The type of [`OverlappedCall::perform`].
+pub(super) type PerformCall =
+    unsafe fn(&OverlappedCall, FileKind, HANDLE, *mut c_void, *mut IO_STATUS_BLOCK) -> i32;
 
 /// A port's share of the service. The threads have theirs, and so it lasts until the last operation has returned.
-pub(super) struct Service(Arc<SharedService>);
+pub(super) struct Service(pub(super) Arc<SharedService>);
 
 impl Service {
     /// A service without a thread.
@@ -172,39 +165,13 @@ impl Service {
             port,
             state: Mutex::default(),
             has_work: Default::default(),
-            #[cfg(test)]
-            refusals: Mutex::default(),
-            #[cfg(test)]
-            dawdling: AtomicU64::default(),
+            perform: OverlappedCall::perform,
         }))
     }
 
     /// What overlapped files are associated with.
     pub(super) fn port(&self) -> &SystemPort {
         &self.0.port
-    }
-
-    #[cfg(test)]
-    pub(super) fn tell_of_next_refusal(&self, how: RefusedStatus) {
-        *self.0.refusals.lock().unwrap_or_else(PoisonError::into_inner) = Some(how);
-    }
-
-    /// From now on a thread that waits for a file enters the call for that so many milliseconds later.
-    #[cfg(test)]
-    pub(super) fn dawdle(&self, milliseconds: u64) {
-        self.0.dawdling.store(milliseconds, SeqCst);
-    }
-
-    /// How many requests threads wait for, or are about to.
-    #[cfg(test)]
-    pub(super) fn at_work(&self) -> usize {
-        self.0.lock().lanes.iter().map(WaitingJobs::at_work).sum()
-    }
-
-    /// What tells whether the last thread has ended.
-    #[cfg(test)]
-    pub(super) fn last(&self) -> Weak<SharedService> {
-        Arc::downgrade(&self.0)
     }
 
     pub(super) fn is_prepared(&self) -> bool {
@@ -337,7 +304,7 @@ impl OverlappedCall {
         Ok(Some(Self { file, position, start: part.start.cast(), len }))
     }
 
-    /// Asks for it, and returns a status.
+    /// Asks for it, and returns a status. If that is an error, the kernel keeps nothing.
     ///
     /// # Safety
     ///
@@ -377,13 +344,6 @@ impl SharedService {
         if state.is_done() {
             (0..state.threads).for_each(|_| self.port.post(LOOK));
         }
-    }
-
-    /// See [`Service::dawdle`].
-    #[cfg(test)]
-    #[allow(clippy::disallowed_methods, reason = "what takes time is what is tested")]
-    pub(super) fn dawdle(&self) {
-        thread::sleep(std::time::Duration::from_millis(self.dawdling.load(SeqCst)));
     }
 
     /// What each thread does that waits at the completion port.
@@ -428,10 +388,7 @@ impl SharedService {
                 }
                 CompletionPacket::Ended(overlapped, _) => {
                     drop(state);
-                    if let Some(flight) = self.landed(overlapped) {
-                        let result = flight.result();
-                        self.note_and_go_on(flight, result);
-                    }
+                    self.take_packet(overlapped);
                 }
             }
             state = self.lock();
@@ -462,24 +419,10 @@ impl SharedService {
         Some(unsafe { Box::from_raw(overlapped.cast::<FileTransfer>()) })
     }
 
-    /// Does with a call that was refused what [`RefusedStatus`] says.
-    #[cfg(test)]
-    fn tell_of_refusal(&self, flight: *mut FileTransfer) {
-        let refusal = self.refusals.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(status) = refusal else { return };
-        let overlapped = flight.cast::<OVERLAPPED>();
-        if let Some(status) = status {
-            // SAFETY: writing through a pointer demands a valid place that nothing else uses.
-            // - the call for this flight was refused, and no thread has taken it back.
-            unsafe { (*overlapped).Internal = status.cast_unsigned() as usize };
-        }
-        if let Some(flight) = self.landed(overlapped) {
-            let result = flight.result();
-            self.note_and_go_on(flight, result);
-        }
-    }
-
-    fn note_and_go_on(&self, flight: Box<FileTransfer>, result: Result<usize, SystemCode>) {
+    /// Takes a packet that brings this address, and goes on with the request whose call it ends, if it ends one.
+    pub(super) fn take_packet(&self, overlapped: *mut OVERLAPPED) {
+        let Some(flight) = self.landed(overlapped) else { return };
+        let result = flight.result();
         if let Some(flight) = self.note(flight, result) {
             self.go_on(flight);
         }
@@ -517,13 +460,12 @@ impl SharedService {
         //   flight's memory is freed by nothing but a packet when there is a status, or a refusal;
         // - not shared: no reference to the memory exists until then;
         // - the flight has a share of the file, which is associated with `self.port`, since no thread waits for it.
-        let status = unsafe { call.perform(what, ptr::null_mut(), flight.cast(), flight.cast()) };
+        let status =
+            unsafe { (self.perform)(&call, what, ptr::null_mut(), flight.cast(), flight.cast()) };
         if !is_error(status) {
             self.cancel_if_asked(address);
             return TransferStep::Flies;
         }
-        #[cfg(test)]
-        self.tell_of_refusal(flight);
         if !self.take_back_flight(address, serial) {
             // Wine has told of it by a packet as well, and another thread has the request.
             return TransferStep::Flies;

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+use std::ffi::c_void;
 use std::fs::{File, OpenOptions};
 use std::io::{Write as _, pipe};
 use std::mem::MaybeUninit;
@@ -15,12 +16,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use windows_sys::Win32::Foundation::{
-    ERROR_ACCESS_DENIED, ERROR_INVALID_PARAMETER, STATUS_ACCESS_DENIED,
+    ERROR_ACCESS_DENIED, ERROR_INVALID_PARAMETER, HANDLE, STATUS_ACCESS_DENIED,
 };
 use windows_sys::Win32::Storage::FileSystem::{FILE_FLAG_DELETE_ON_CLOSE, FILE_FLAG_OVERLAPPED};
+use windows_sys::Win32::System::IO::{IO_STATUS_BLOCK, OVERLAPPED};
 
 use super::super::afd::Afd;
-use super::service::conclude;
+use super::super::afd::driver::is_error;
+use super::service::{OverlappedCall, PerformCall, SharedService, conclude};
 use crate::backend::files::{FileKind, FileRef, FileTarget, Files as _, Issuer};
 use crate::backend::request::FileRequest;
 use crate::types::config::FileEngine;
@@ -159,23 +162,74 @@ fn what_a_handle_does_not_allow_fails() {
     assert_eq!(done.done, 8);
 }
 
+/// How a packet tells of a call that was refused: with a status or without.
+type RefusedStatus = Option<i32>;
+
+/// The service of the only test with [`refused_and_told`], and what that does with the next call that is refused.
+static REFUSALS: Mutex<(Weak<SharedService>, Option<RefusedStatus>)> =
+    Mutex::new((Weak::new(), None));
+
+/// Makes a call. If it is refused, another thread seems to take a packet that tells of it, before the one that has made the
+/// call goes on.
+///
+/// # Safety
+///
+/// As for [`OverlappedCall::perform`]; the context is the address of the call's OVERLAPPED.
+unsafe fn refused_and_told(
+    call: &OverlappedCall,
+    what: FileKind,
+    event: HANDLE,
+    context: *mut c_void,
+    block: *mut IO_STATUS_BLOCK,
+) -> i32 {
+    // SAFETY: `perform` demands what this function demands.
+    let status = unsafe { call.perform(what, event, context, block) };
+    if !is_error(status) {
+        return status;
+    }
+    let mut refusals = REFUSALS.lock().unwrap();
+    let (service, refusal) = (refusals.0.upgrade(), refusals.1.take());
+    drop(refusals);
+    let (Some(service), Some(refusal)) = (service, refusal) else { return status };
+    let overlapped = context.cast::<OVERLAPPED>();
+    if let Some(status) = refusal {
+        // SAFETY: writing through a pointer demands a valid place that nothing else uses.
+        // - the caller promises that it is valid; the call was refused, so that the kernel has kept nothing, and no thread
+        //   has taken the memory back.
+        unsafe { (*overlapped).Internal = status.cast_unsigned() as usize };
+    }
+    service.take_packet(overlapped);
+    status
+}
+
+/// A reactor whose files are read and written by this function.
+fn afd_with(perform: PerformCall) -> Afd {
+    let mut afd = Afd::new(FileEngine::Automatic).unwrap();
+    afd.files.service().unwrap();
+    let service = afd.files.service.get_mut().unwrap();
+    Arc::get_mut(&mut service.0).unwrap().perform = perform;
+    afd
+}
+
 /// Wine tells of some calls by both, and another thread may have the packet first: with a status, so that it goes on with the
 /// request, or without one.
 #[test]
 fn a_request_that_a_refusal_and_a_packet_tell_of_returns_once() {
     let file = File::open(std::env::current_exe().unwrap()).unwrap();
-    let afd = Afd::new(FileEngine::Automatic).unwrap();
+    let afd = afd_with(refused_and_told);
+    REFUSALS.lock().unwrap().0 = Arc::downgrade(&afd.files.service().unwrap().0);
     let (desk, heard) = desk();
     let held = afd.file_ref(number(&file)).unwrap();
     let share = Arc::new(());
     for (name, status) in [None, Some(STATUS_ACCESS_DENIED), None].into_iter().enumerate() {
-        afd.files.service().unwrap().tell_of_next_refusal(status);
+        REFUSALS.lock().unwrap().1 = Some(status);
         let mut io_buffer = IoBuffer::new(Room(vec![vec![1; 8]], Arc::clone(&share)));
         io_buffer.lend_bytes(|buffer: &Room, part| part(&buffer.0[0]));
         let refused = request(&desk, &held, name as u64, FileKind::Write, Some(io_buffer));
         let done = perform(&afd, &heard, refused);
         assert_eq!(done.fault.unwrap().code, Some(ERROR_ACCESS_DENIED.cast_signed()));
         assert_eq!((done.id, done.done, done.is_cancelled), (name as u64, 0, false));
+        assert_eq!(REFUSALS.lock().unwrap().1, None, "the call was refused");
         drop(done.buffer);
         let done = perform(&afd, &heard, request(&desk, &held, 10, FileKind::Read, room(1, 8)));
         assert_eq!((done.id, done.done), (10, 8), "{:?}", done.fault);
@@ -226,8 +280,26 @@ fn a_service_lasts_until_it_has_let_go_of_the_last_buffer() {
     }
 }
 
-/// How many milliseconds later than it says a thread enters a call. The second: what is cancelled is not there yet.
-const DAWDLING: [u64; 2] = [0, 50];
+/// How calls are made. By the second, what is cancelled is not there yet.
+const CALLS: [PerformCall; 2] = [OverlappedCall::perform, late_call];
+
+/// Enters a call 50 milliseconds later than the thread has said.
+///
+/// # Safety
+///
+/// As for [`OverlappedCall::perform`].
+#[allow(clippy::disallowed_methods, reason = "what takes time is what is tested")]
+unsafe fn late_call(
+    call: &OverlappedCall,
+    what: FileKind,
+    event: HANDLE,
+    context: *mut c_void,
+    block: *mut IO_STATUS_BLOCK,
+) -> i32 {
+    thread::sleep(Duration::from_millis(50));
+    // SAFETY: `perform` demands what this function demands.
+    unsafe { call.perform(what, event, context, block) }
+}
 
 /// Starts so many reads of a pipe, from this name on, and waits until threads have begun with so many.
 fn read_pipe(afd: &Afd, requests: impl Iterator<Item = FileRequest>, begun: usize) {
@@ -236,7 +308,11 @@ fn read_pipe(afd: &Afd, requests: impl Iterator<Item = FileRequest>, begun: usiz
         afd.file_requests().submit(request);
         afd.file_requests().flush();
     }
-    await_true("threads begin", || afd.files.service().unwrap().at_work() == begun);
+    let at_work = || {
+        let state = afd.files.service().unwrap().0.lock();
+        state.lanes.iter().map(|lane| lane.at_work.len()).sum::<usize>()
+    };
+    await_true("threads begin", || at_work() == begun);
 }
 
 #[track_caller]
@@ -250,14 +326,13 @@ fn await_true(what: &str, mut is_true: impl FnMut() -> bool) {
 
 #[test]
 fn a_call_that_waits_is_left_whenever_its_request_is_cancelled() {
-    for dawdling in DAWDLING {
+    for call in CALLS {
         let (reader, mut writer) = pipe().unwrap();
-        let afd = Afd::new(FileEngine::Automatic).unwrap();
+        let afd = afd_with(call);
         let (desk, heard) = desk();
         let held = afd.file_ref(number(&reader)).unwrap();
         assert!(held.waits() && !held.ends_by_itself());
         let share = Arc::new(());
-        afd.files.service().unwrap().dawdle(dawdling);
         let requests =
             |name| request(&desk, &held, name, FileKind::Read, shared_room(1, 8, &share));
         // By one handle that is not overlapped.
@@ -278,15 +353,13 @@ fn a_call_that_waits_is_left_whenever_its_request_is_cancelled() {
 
 #[test]
 fn a_service_ends_that_calls_are_waiting_for() {
-    for dawdling in DAWDLING {
+    for call in CALLS {
         let (reader, _writer) = pipe().unwrap();
-        let afd = Afd::new(FileEngine::Automatic).unwrap();
+        let afd = afd_with(call);
         let (desk, heard) = desk();
         let held = afd.file_ref(number(&reader)).unwrap();
         let share = Arc::new(());
-        let service = afd.files.service().unwrap();
-        service.dawdle(dawdling);
-        let last = service.last();
+        let last = Arc::downgrade(&afd.files.service().unwrap().0);
         let requests =
             |name| request(&desk, &held, name, FileKind::Read, shared_room(1, 8, &share));
         read_pipe(&afd, (0..12).map(requests), 8);

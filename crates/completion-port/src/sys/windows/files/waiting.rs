@@ -53,14 +53,14 @@ pub(super) fn lane_of(request: &FileRequest) -> Option<usize> {
 pub(super) struct WaitingJobs {
     /// Not begun, oldest first.
     queue: RequestQueue,
-    at_work: Vec<Work>,
+    pub(super) at_work: Vec<Work>,
     threads: usize,
     /// Those that have nothing to do.
     idle: usize,
 }
 
 /// A request that a thread has begun with, until it comes back.
-struct Work {
+pub(super) struct Work {
     id: u64,
     call: BlockingCall,
     /// It was asked for.
@@ -109,11 +109,6 @@ impl WaitingJobs {
 
     pub(super) fn is_at_work(&self) -> bool {
         !self.at_work.is_empty()
-    }
-
-    #[cfg(test)]
-    pub(super) fn at_work(&self) -> usize {
-        self.at_work.len()
     }
 
     /// Whether there is something to be begun with, and whether that takes one more thread, which is counted.
@@ -290,8 +285,6 @@ impl SharedService {
         if self.turn(lane, request.id, BlockingCall::Waits(thread)) {
             return Err(ERROR_OPERATION_ABORTED);
         }
-        #[cfg(test)]
-        self.dawdle();
         if matches!(request.kind, FileKind::SyncData | FileKind::SyncAll) {
             // SAFETY: FlushFileBuffers demands an open file.
             // - the request has a share of it.
@@ -307,7 +300,8 @@ impl SharedService {
         //   other name; the request has lent its buffer, which stays where it is and is nobody else's until the request has
         //   returned;
         // - no packet comes of what has no context.
-        let mut status = unsafe { call.perform(request.kind, event, ptr::null_mut(), block) };
+        let mut status =
+            unsafe { (self.perform)(&call, request.kind, event, ptr::null_mut(), block) };
         if is_error(status) {
             return Err(code_of(status));
         }
