@@ -82,7 +82,7 @@ type Close = unsafe extern "system" fn(HANDLE) -> BOOL;
 
 /// Calls that belong together: a port that one of them has made is for the others.
 #[derive(Clone, Copy)]
-struct Library {
+pub(super) struct Library {
     create: Create,
     process: NotificationsFunction,
     post: Post,
@@ -115,7 +115,7 @@ fn process_of(library: HMODULE) -> Option<NotificationsFunction> {
 }
 
 /// The system's calls, if it has all of them.
-fn native() -> Option<Library> {
+pub(super) fn native() -> Option<Library> {
     Some(Library {
         create: CreateIoCompletionPort,
         process: process_of(loaded(c"ws2_32.dll")?)?,
@@ -173,24 +173,7 @@ fn replacement() -> Option<Library> {
 /// The calls, if there are any. They are looked up once.
 fn library() -> Option<Library> {
     static FOUND: OnceLock<Option<Library>> = OnceLock::new();
-    *FOUND.get_or_init(|| {
-        #[cfg(test)]
-        load_replacement();
-        replacement().or_else(native)
-    })
-}
-
-/// Loads that library where `TEST_NOTIFICATIONS` is set and the system has no notifications. The kit does so for the other tests.
-#[cfg(test)]
-fn load_replacement() {
-    use windows_sys::Win32::System::LibraryLoader::LoadLibraryA;
-    if std::env::var_os("TEST_NOTIFICATIONS").is_none() || native().is_some() {
-        return;
-    }
-    // SAFETY: LoadLibraryA reads a name that ends with a zero. What it loads runs code of its own.
-    // - it is a library of this workspace, whose code may run at any time.
-    let library = unsafe { LoadLibraryA(c"completion_port.dll".as_ptr().cast()) };
-    assert!(!library.is_null(), "there is no completion_port.dll");
+    *FOUND.get_or_init(|| replacement().or_else(native))
 }
 
 /// A completion port, and what it is for.
@@ -229,14 +212,14 @@ fn registration(change: &NotificationChange) -> SOCK_NOTIFY_REGISTRATION {
 }
 
 impl CompletionPort {
-    fn new(library: Library) -> Result<Self, Fault> {
+    fn new(library: Library, operations: OverlappedOperations) -> Result<Self, Fault> {
         // SAFETY: CreateIoCompletionPort demands a file or INVALID_HANDLE_VALUE, and a port or null.
         // - INVALID_HANDLE_VALUE and null ask for a new port without a file.
         let port = unsafe { (library.create)(INVALID_HANDLE_VALUE, ptr::null_mut(), 0, ALL) };
         if port.is_null() {
             Err(system_fault(last_error()))
         } else {
-            Ok(Self { library, port, operations: OverlappedOperations::default() })
+            Ok(Self { library, port, operations })
         }
     }
 
@@ -420,10 +403,13 @@ pub(super) struct WinsockBackend {
 
 impl WinsockBackend {
     /// `None` where the system has no notifications.
-    pub(super) fn new(files: FileEngine) -> Option<Result<Self, Fault>> {
+    pub(super) fn new(
+        files: FileEngine,
+        operations: OverlappedOperations,
+    ) -> Option<Result<Self, Fault>> {
         let library = library()?;
         Some(Afd::new(files).and_then(|rest| {
-            let reactor = WinsockNotifications::new(CompletionPort::new(library)?);
+            let reactor = WinsockNotifications::new(CompletionPort::new(library, operations)?);
             Ok(Self { reactor, rest, sockets: Mutex::default() })
         }))
     }

@@ -121,9 +121,16 @@ struct TransferState {
 }
 
 /// The operations of one reactor.
-#[derive(Default)]
 pub(super) struct OverlappedOperations {
     state: Mutex<TransferState>,
+    /// [`SocketTransfer::call`], or a function of a test that demands and promises the same.
+    call: unsafe fn(*mut SocketTransfer) -> WinsockCode,
+}
+
+impl Default for OverlappedOperations {
+    fn default() -> Self {
+        Self { state: Mutex::default(), call: SocketTransfer::call }
+    }
 }
 
 /// What is known when the kernel is done with a flight.
@@ -619,8 +626,6 @@ impl OverlappedOperations {
     /// Hands the kernel what is left of a flight that is aboard.
     fn start(&self, mut flight: Box<SocketTransfer>, sign: Sign<'_>) {
         let prepared = flight.prepare();
-        #[cfg(test)]
-        let kind = flight.request.kind;
         let memory = Box::into_raw(flight);
         let place = memory.addr();
         let mut state = self.lock();
@@ -631,13 +636,11 @@ impl OverlappedOperations {
             aboard.is_being_called = true;
         }
         drop(state);
-        #[cfg(test)]
-        tests::call_is_due(place);
         let code = match prepared {
             // SAFETY: `call` demands a prepared flight that nothing else uses, and that is let be until the call is over.
             // - it was prepared above; `complete` makes the box of it again when the kernel has written a status, or else
             //   when this call has returned; this function does not touch it any more.
-            Ok(()) => unsafe { SocketTransfer::call(memory) },
+            Ok(()) => unsafe { (self.call)(memory) },
             Err(code) => code,
         };
         let mut state = self.lock();
@@ -647,8 +650,6 @@ impl OverlappedOperations {
             aboard.is_being_called = false;
         }
         if matches!(code, 0 | WSA_IO_PENDING) {
-            #[cfg(test)]
-            tests::note(kind);
             if let Some(aboard) = aboard.filter(|aboard| aboard.is_cancelled) {
                 aboard.cancel();
             }
