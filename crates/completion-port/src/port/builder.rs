@@ -167,7 +167,11 @@ impl<B> PortBuilder<B> {
         self.build_on(backend, kernel.id())
     }
 
-    fn build_on<K, M>(self, backend: Box<dyn Backend>, kernel: KernelId) -> Result<Port<K, M, B>> {
+    pub(crate) fn build_on<K, M>(
+        self,
+        backend: Box<dyn Backend>,
+        kernel: KernelId,
+    ) -> Result<Port<K, M, B>> {
         let limit = match self.concurrency {
             0 => processors(),
             given => given,

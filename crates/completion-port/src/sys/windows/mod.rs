@@ -1,6 +1,7 @@
 //! Windows.
 
 use self::afd::Afd;
+use self::operations::OverlappedOperations;
 use self::winsock_notifications::WinsockBackend;
 use crate::backend::Backend;
 use crate::types::config::{FileEngine, Readiness};
@@ -42,9 +43,11 @@ pub(crate) fn native(
         // `WinsockBackend` has never run on Windows itself, so it is not the default on systems
         // that support it.
         Readiness::Automatic | Readiness::Polls => Ok(Box::new(Afd::new(files)?)),
-        Readiness::Notifications => match WinsockBackend::new(files) {
-            Some(notified) => Ok(Box::new(notified?)),
-            None => Err(Fault { kind: ErrorKind::Unsupported, code: None }),
-        },
+        Readiness::Notifications => {
+            match WinsockBackend::new(files, OverlappedOperations::default()) {
+                Some(notified) => Ok(Box::new(notified?)),
+                None => Err(Fault { kind: ErrorKind::Unsupported, code: None }),
+            }
+        }
     }
 }

@@ -5,12 +5,16 @@
 use std::io::{Read as _, Write as _};
 use std::mem::MaybeUninit;
 use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use windows_sys::Win32::Foundation::ERROR_NO_SYSTEM_RESOURCES;
+
 use super::afd::Afd;
+use super::afd::driver::start_poll;
+use super::options::system_fault;
 use crate::backend::reactor::{Reactor as _, Until, Watch};
 use crate::state::facts::Facts;
 use crate::types::config::FileEngine;
@@ -387,8 +391,18 @@ fn poll_until(afd: &Afd, holds: impl Fn() -> bool) {
     }
 }
 
-fn short_of_memory(afd: &Afd, requests: usize) {
-    afd.device.shortage.store(requests, SeqCst);
+/// A reactor, and the number of its next requests for which the system has no memory.
+fn short_of_memory() -> (Afd, Arc<AtomicUsize>) {
+    let mut afd = Afd::new(FileEngine::Automatic).unwrap();
+    let shortage = Arc::new(AtomicUsize::new(0));
+    let left = Arc::clone(&shortage);
+    afd.device.start = Box::new(move |file, memory| {
+        if left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_ok() {
+            return Err((memory, system_fault(ERROR_NO_SYSTEM_RESOURCES)));
+        }
+        start_poll(file, memory)
+    });
+    (afd, shortage)
 }
 
 fn kind_of<T>(outcome: Result<T, Fault>) -> Option<ErrorKind> {
@@ -397,16 +411,16 @@ fn kind_of<T>(outcome: Result<T, Fault>) -> Option<ErrorKind> {
 
 #[test]
 fn what_the_system_is_short_of_memory_for_is_asked_later() {
-    let afd = Afd::new(FileEngine::Automatic).unwrap();
+    let (afd, shortage) = short_of_memory();
     let (mut ours, mut theirs) = pair();
     let here = number(&ours);
     afd.attach(here, 7, BOTH).unwrap();
-    short_of_memory(&afd, 1);
+    shortage.store(1, SeqCst);
     assert_eq!(kind_of(afd.want(here, 7, BOTH, Until::Edge)), Some(ErrorKind::OutOfMemory));
     afd.want(here, 7, Facts::IN, Until::Edge).unwrap();
     // The former request is cancelled, and there is no memory for the next one, twice.
     afd.want(here, 8, BOTH, Until::Edge).unwrap();
-    short_of_memory(&afd, 2);
+    shortage.store(2, SeqCst);
     assert_eq!(edge(&afd), (8, Facts::OUT));
     assert_quiet(&afd);
     // A socket that is watched until it is detached is polled again and again.
@@ -414,35 +428,35 @@ fn what_the_system_is_short_of_memory_for_is_asked_later() {
     afd.want(here, 9, Facts::IN, Until::Detached).unwrap();
     for _ in 0..3 {
         assert_eq!(edge(&afd), (9, Facts::IN));
-        short_of_memory(&afd, 2);
+        shortage.store(2, SeqCst);
     }
     assert_eq!(ours.read(&mut [0; 8]).unwrap(), 1);
-    short_of_memory(&afd, 1);
+    shortage.store(1, SeqCst);
     let live = Watch { descriptor: here, name: 10, wanted: BOTH, until: Until::Edge };
-    poll_until(&afd, || afd.device.shortage.load(SeqCst) == 0);
+    poll_until(&afd, || shortage.load(SeqCst) == 0);
     afd.want(here, 9, BOTH, Until::Edge).unwrap();
     assert_eq!(edge(&afd), (9, Facts::OUT));
-    short_of_memory(&afd, 1);
+    shortage.store(1, SeqCst);
     afd.rebuild(&mut [live].into_iter()).unwrap();
     assert_eq!(edge(&afd), (10, Facts::OUT));
-    assert_eq!(afd.device.shortage.load(SeqCst), 0);
+    assert_eq!(shortage.load(SeqCst), 0);
 }
 
 /// The system may cancel requests for its own reasons.
 #[test]
 fn what_is_owed_to_a_socket_is_made_up_for_by_a_thread_that_sleeps() {
-    let afd = Afd::new(FileEngine::Automatic).unwrap();
+    let (afd, shortage) = short_of_memory();
     let (ours, mut theirs) = pair();
     let here = number(&ours);
     afd.attach(here, 7, BOTH).unwrap();
     afd.want(here, 7, Facts::IN, Until::Edge).unwrap();
-    short_of_memory(&afd, 5);
+    shortage.store(5, SeqCst);
     thread::scope(|scope| {
         let sleeps = || edge(&afd);
         let sleeping = [scope.spawn(sleeps), scope.spawn(sleeps)];
         afd.device.cancel_all().unwrap();
         let end = Instant::now() + SOON;
-        while afd.device.shortage.load(SeqCst) > 0 && Instant::now() < end {
+        while shortage.load(SeqCst) > 0 && Instant::now() < end {
             thread::yield_now();
         }
         theirs.write_all(b"x").unwrap();
@@ -459,13 +473,13 @@ fn what_is_owed_to_a_socket_is_made_up_for_by_a_thread_that_sleeps() {
 
 #[test]
 fn what_cannot_be_asked_for_want_of_memory_stays_as_it_was() {
-    let afd = Afd::new(FileEngine::Automatic).unwrap();
+    let (afd, shortage) = short_of_memory();
     let (ours, mut theirs) = pair();
     let here = number(&ours);
     afd.attach(here, 7, BOTH).unwrap();
     assert!(afd.carries(here).is_some());
     afd.want(here, 7, Facts::IN, Until::Edge).unwrap();
-    short_of_memory(&afd, 3);
+    shortage.store(3, SeqCst);
     assert_eq!(kind_of(afd.attach(here, 8, BOTH)), Some(ErrorKind::OutOfMemory));
     assert_eq!(kind_of(afd.adopt(here, 8, BOTH)), Some(ErrorKind::OutOfMemory));
     assert!(afd.watches(here), "nothing says that it was closed");
@@ -474,7 +488,7 @@ fn what_cannot_be_asked_for_want_of_memory_stays_as_it_was() {
     assert_eq!(edge(&afd), (7, Facts::IN));
     // A failed attachment keeps what is known about a detached socket.
     afd.detach(here);
-    short_of_memory(&afd, 1);
+    shortage.store(1, SeqCst);
     assert_eq!(kind_of(afd.attach(here, 8, BOTH)), Some(ErrorKind::OutOfMemory));
     afd.attach(here, 8, BOTH).unwrap();
     assert!(afd.carries(here).is_some());

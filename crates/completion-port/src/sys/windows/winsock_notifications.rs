@@ -86,7 +86,7 @@ type Close = unsafe extern "system" fn(HANDLE) -> BOOL;
 
 /// Calls that belong together: a port made by one of them works only with the others.
 #[derive(Clone, Copy)]
-struct Library {
+pub(super) struct Library {
     create: Create,
     process: NotificationsFunction,
     post: Post,
@@ -119,7 +119,7 @@ fn process_of(library: HMODULE) -> Option<NotificationsFunction> {
 }
 
 /// Returns the system's calls, if it has all of them.
-fn native() -> Option<Library> {
+pub(super) fn native() -> Option<Library> {
     Some(Library {
         create: CreateIoCompletionPort,
         process: process_of(loaded(c"ws2_32.dll")?)?,
@@ -179,27 +179,7 @@ fn replacement() -> Option<Library> {
 /// Returns the calls, if there are any. They are looked up once.
 fn library() -> Option<Library> {
     static FOUND: OnceLock<Option<Library>> = OnceLock::new();
-    *FOUND.get_or_init(|| {
-        #[cfg(test)]
-        load_replacement();
-        replacement().or_else(native)
-    })
-}
-
-/// Loads that library if `TEST_NOTIFICATIONS` is set and the system has no notifications.
-///
-/// The test kit does so for the other tests.
-#[cfg(test)]
-fn load_replacement() {
-    use windows_sys::Win32::System::LibraryLoader::LoadLibraryA;
-    if std::env::var_os("TEST_NOTIFICATIONS").is_none() || native().is_some() {
-        return;
-    }
-    // SAFETY: LoadLibraryA reads a name that ends with a zero, and runs code of the library that it
-    // loads.
-    // - it is a library of this workspace, whose code may run at any time.
-    let library = unsafe { LoadLibraryA(c"completion_port.dll".as_ptr().cast()) };
-    assert!(!library.is_null(), "there is no completion_port.dll");
+    *FOUND.get_or_init(|| replacement().or_else(native))
 }
 
 /// A completion port, with its calls and operations.
@@ -238,7 +218,7 @@ fn registration(change: &NotificationChange) -> SOCK_NOTIFY_REGISTRATION {
 }
 
 impl CompletionPort {
-    fn new(library: Library) -> Result<Self, Fault> {
+    fn new(library: Library, operations: OverlappedOperations) -> Result<Self, Fault> {
         // SAFETY: CreateIoCompletionPort requires a file or INVALID_HANDLE_VALUE, and a port or
         // null.
         // - INVALID_HANDLE_VALUE and null request a new port without a file.
@@ -246,7 +226,7 @@ impl CompletionPort {
         if port.is_null() {
             Err(system_fault(last_error()))
         } else {
-            Ok(Self { library, port, operations: OverlappedOperations::default() })
+            Ok(Self { library, port, operations })
         }
     }
 
@@ -434,10 +414,13 @@ pub(super) struct WinsockBackend {
 
 impl WinsockBackend {
     /// Makes the back end. `None` if the system has no notifications.
-    pub(super) fn new(files: FileEngine) -> Option<Result<Self, Fault>> {
+    pub(super) fn new(
+        files: FileEngine,
+        operations: OverlappedOperations,
+    ) -> Option<Result<Self, Fault>> {
         let library = library()?;
         Some(Afd::new(files).and_then(|rest| {
-            let reactor = WinsockNotifications::new(CompletionPort::new(library)?);
+            let reactor = WinsockNotifications::new(CompletionPort::new(library, operations)?);
             Ok(Self { reactor, rest, sockets: Mutex::default() })
         }))
     }

@@ -15,8 +15,6 @@ use std::sync::atomic::Ordering::SeqCst;
 use windows_sys::Wdk::Foundation::OBJECT_ATTRIBUTES;
 use windows_sys::Wdk::Storage::FileSystem::{FILE_OPEN, NtCreateFile};
 use windows_sys::Wdk::System::IO::NtDeviceIoControlFile;
-#[cfg(test)]
-use windows_sys::Win32::Foundation::ERROR_NO_SYSTEM_RESOURCES;
 use windows_sys::Win32::Foundation::{
     HANDLE, RtlNtStatusToDosError, STATUS_CANCELLED, STATUS_PENDING, STATUS_SUCCESS, UNICODE_STRING,
 };
@@ -164,10 +162,10 @@ impl EndedPoll {
         device: &Device,
     ) -> Self {
         // SAFETY: `from_raw` requires a pointer from `into_raw` that nothing else uses.
-        // - every address that the device completes comes from `Device::submit`, which made it from
+        // - every address that the device completes comes from `start_poll`, which made it from
         //   `into_raw`: it is that of the first field of a `Poll`, with the provenance of the
         //   whole;
-        // - the driver has finished with the memory once it has queued the packet, and `submit`
+        // - the driver has finished with the memory once it has queued the packet, and `start_poll`
         //   does not access it after the call that passes it to the driver; each request makes one
         //   packet, and the caller passes its address once.
         let request = unsafe { Box::from_raw(overlapped.cast::<Poll>()) };
@@ -201,14 +199,17 @@ impl EndedPoll {
     }
 }
 
+/// Submits a request to the driver. On failure it returns the memory, and no packet comes.
+pub(in crate::sys::windows) type StartPoll =
+    dyn Fn(&OwnedHandle, Box<Poll>) -> Result<Flying, (Box<Poll>, Fault)> + Send + Sync;
+
 /// The socket driver, opened for polls.
 pub(in crate::sys::windows) struct Device {
     file: OwnedHandle,
     /// The number of requests that the completion port has not reported yet.
     flying: AtomicUsize,
-    /// How many of the next requests fail for lack of memory.
-    #[cfg(test)]
-    pub(in crate::sys::windows) shortage: AtomicUsize,
+    /// [`start_poll`]. Tests set a function that fails.
+    pub(in crate::sys::windows) start: Box<StartPoll>,
 }
 
 impl Device {
@@ -259,12 +260,7 @@ impl Device {
         // - the call above has just written it.
         let file = unsafe { OwnedHandle::from_raw_handle(handle) };
         port.associate(&file, key)?;
-        Ok(Self {
-            file,
-            flying: AtomicUsize::new(0),
-            #[cfg(test)]
-            shortage: AtomicUsize::new(0),
-        })
+        Ok(Self { file, flying: AtomicUsize::new(0), start: Box::new(start_poll) })
     }
 
     /// Makes the driver report when one of `events` holds for `socket`, which may be immediately.
@@ -288,55 +284,13 @@ impl Device {
         };
         memory.info =
             Info { timeout: i64::MAX, sockets: 1, is_exclusive: 0, socket, events, status: 0 };
-        #[cfg(test)]
-        if self.shortage.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_ok() {
-            return Err((memory, system_fault(ERROR_NO_SYSTEM_RESOURCES)));
-        }
         memory.owner = Some(owner);
         self.flying.fetch_add(1, SeqCst);
-        let request = Box::into_raw(memory);
-        // SAFETY: `&raw mut` of a field requires a pointer to an object.
-        // - `request` points to a box's object, made above.
-        let info = unsafe { &raw mut (*request).info }.cast();
-        // SAFETY: `&raw mut` of a field requires a pointer to an object.
-        // - as above.
-        let block = unsafe { &raw mut (*request).overlapped }.cast::<IO_STATUS_BLOCK>();
-        // SAFETY: NtDeviceIoControlFile reads and writes as many bytes at the two buffer pointers
-        // as the arguments say, and writes a status at the fifth argument, until a packet of the
-        // file's completion port returns the fourth argument. An OVERLAPPED begins with such a
-        // status.
-        // - valid: all are part of `request`. Only `EndedPoll::take` frees its memory, after that
-        //   packet, or the code below, where no packet comes;
-        // - not shared: no reference to the memory exists until then;
-        // - the file is open, since `self` owns it, and is associated with a port; no event and no
-        //   routine are passed.
-        let status = unsafe {
-            NtDeviceIoControlFile(
-                self.file.as_raw_handle(),
-                ptr::null_mut(),
-                None,
-                request.cast(),
-                block,
-                POLL,
-                info,
-                INFO_SIZE,
-                info,
-                INFO_SIZE,
-            )
-        };
-        if is_error(status) {
+        (self.start)(&self.file, memory).map_err(|(mut memory, fault)| {
             self.flying.fetch_sub(1, SeqCst);
-            // SAFETY: `from_raw` requires a pointer from `into_raw` that nothing else uses.
-            // - it was made above, and a refused call keeps nothing and queues no packet.
-            let mut memory = unsafe { Box::from_raw(request) };
             memory.owner = None;
-            // SAFETY: RtlNtStatusToDosError has no requirements.
-            return Err((memory, system_fault(unsafe { RtlNtStatusToDosError(status) })));
-        }
-        // SAFETY: `new_unchecked` requires a pointer that is not null.
-        // - a box's pointer is not null.
-        let address = unsafe { NonNull::new_unchecked(request) };
-        Ok(Flying { address, was_ready: status == STATUS_SUCCESS })
+            (memory, fault)
+        })
     }
 
     /// Asks the driver to cancel a request. Its packet still comes.
@@ -361,4 +315,55 @@ impl Device {
         let done = unsafe { CancelIoEx(self.file.as_raw_handle(), ptr::null()) };
         if done == 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
+}
+
+/// Hands the driver, which was opened as `file`, a request that was prepared in `memory`.
+///
+/// # Errors
+///
+/// The memory comes back, and no packet will come.
+pub(in crate::sys::windows) fn start_poll(
+    file: &OwnedHandle,
+    memory: Box<Poll>,
+) -> Result<Flying, (Box<Poll>, Fault)> {
+    let request = Box::into_raw(memory);
+    // SAFETY: `&raw mut` of a field demands a pointer within an object.
+    // - `request` is a box's, made just now.
+    let info = unsafe { &raw mut (*request).info }.cast();
+    // SAFETY: `&raw mut` of a field demands a pointer within an object.
+    // - as above.
+    let block = unsafe { &raw mut (*request).overlapped }.cast::<IO_STATUS_BLOCK>();
+    // SAFETY: NtDeviceIoControlFile reads and writes as many bytes at the two pointers to buffers as it is told, and
+    // writes a status at the fifth argument, until a packet of the file's completion port brings the fourth. An
+    // OVERLAPPED begins with such a status.
+    // - valid: all are of `request`, whose memory is freed by nothing but `EndedPoll::take`, which that packet brings
+    //   about, or below, where no packet comes;
+    // - not shared: no reference to the memory exists until then;
+    // - the file is open, since `file` owns it. Without a port that it is associated with, no packet comes, and nothing
+    //   frees the memory. No event and no routine are given.
+    let status = unsafe {
+        NtDeviceIoControlFile(
+            file.as_raw_handle(),
+            ptr::null_mut(),
+            None,
+            request.cast(),
+            block,
+            POLL,
+            info,
+            INFO_SIZE,
+            info,
+            INFO_SIZE,
+        )
+    };
+    if is_error(status) {
+        // SAFETY: `from_raw` demands a pointer of `into_raw` that nothing else uses.
+        // - it was made above, and a call that is refused keeps nothing and queues no packet.
+        let memory = unsafe { Box::from_raw(request) };
+        // SAFETY: RtlNtStatusToDosError demands nothing.
+        return Err((memory, system_fault(unsafe { RtlNtStatusToDosError(status) })));
+    }
+    // SAFETY: `new_unchecked` demands a pointer that is not null.
+    // - a box's is not.
+    let address = unsafe { NonNull::new_unchecked(request) };
+    Ok(Flying { address, was_ready: status == STATUS_SUCCESS })
 }

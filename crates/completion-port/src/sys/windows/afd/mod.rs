@@ -9,6 +9,8 @@
 //!
 //! The driver owns the memory of both requests until the completion port reports their end. The
 //! requests therefore also own the state of the socket, [`Watched`]; see [`Poll`].
+//!
+//! Prior art: wepoll, libuv, mio and polling drive the same device.
 
 pub(super) mod driver;
 mod reactor;

@@ -12,10 +12,6 @@ use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::ops::ControlFlow;
 use std::ptr;
-#[cfg(test)]
-use std::sync::Weak;
-#[cfg(test)]
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -158,20 +154,17 @@ pub(super) struct SharedService {
     state: Mutex<ServiceState>,
     /// One for each element of `lanes`.
     pub(super) has_work: [Condvar; LANES],
-    #[cfg(test)]
-    refusals: Mutex<Option<RefusedStatus>>,
-    #[cfg(test)]
-    dawdling: AtomicU64,
+    /// [`OverlappedCall::perform`], or a function of a test that demands and promises the same.
+    pub(super) perform: PerformCall,
 }
 
-/// How a packet also reports the next refused call, and another thread takes it before the caller
-/// continues: with a status or without.
-#[cfg(test)]
-pub(super) type RefusedStatus = Option<i32>;
+/// The type of [`OverlappedCall::perform`].
+pub(super) type PerformCall =
+    unsafe fn(&OverlappedCall, FileKind, HANDLE, *mut c_void, *mut IO_STATUS_BLOCK) -> i32;
 
 /// A port's reference to the service. The threads have their own, so it lasts until the last
 /// operation has returned.
-pub(super) struct Service(Arc<SharedService>);
+pub(super) struct Service(pub(super) Arc<SharedService>);
 
 impl Service {
     /// Makes a service without threads.
@@ -180,39 +173,13 @@ impl Service {
             port,
             state: Mutex::default(),
             has_work: Default::default(),
-            #[cfg(test)]
-            refusals: Mutex::default(),
-            #[cfg(test)]
-            dawdling: AtomicU64::default(),
+            perform: OverlappedCall::perform,
         }))
     }
 
     /// Returns the port with which overlapped files are associated.
     pub(super) fn port(&self) -> &SystemPort {
         &self.0.port
-    }
-
-    #[cfg(test)]
-    pub(super) fn tell_of_next_refusal(&self, how: RefusedStatus) {
-        *self.0.refusals.lock().unwrap_or_else(PoisonError::into_inner) = Some(how);
-    }
-
-    /// Delays each further call of a thread that waits for a file by this time.
-    #[cfg(test)]
-    pub(super) fn dawdle(&self, milliseconds: u64) {
-        self.0.dawdling.store(milliseconds, SeqCst);
-    }
-
-    /// Returns how many requests threads wait for, or are about to.
-    #[cfg(test)]
-    pub(super) fn at_work(&self) -> usize {
-        self.0.lock().lanes.iter().map(WaitingJobs::at_work).sum()
-    }
-
-    /// Returns a reference that ends with the last thread.
-    #[cfg(test)]
-    pub(super) fn last(&self) -> Weak<SharedService> {
-        Arc::downgrade(&self.0)
     }
 
     pub(super) fn is_prepared(&self) -> bool {
@@ -391,13 +358,6 @@ impl SharedService {
         }
     }
 
-    /// See [`Service::dawdle`].
-    #[cfg(test)]
-    #[allow(clippy::disallowed_methods, reason = "what takes time is what is tested")]
-    pub(super) fn dawdle(&self) {
-        thread::sleep(std::time::Duration::from_millis(self.dawdling.load(SeqCst)));
-    }
-
     /// Runs one thread that waits at the completion port.
     fn serve(&self) {
         let mut pause = None;
@@ -440,10 +400,7 @@ impl SharedService {
                 }
                 CompletionPacket::Ended(overlapped, _) => {
                     drop(state);
-                    if let Some(flight) = self.landed(overlapped) {
-                        let result = flight.result();
-                        self.note_and_go_on(flight, result);
-                    }
+                    self.take_packet(overlapped);
                 }
             }
             state = self.lock();
@@ -482,24 +439,10 @@ impl SharedService {
         Some(unsafe { Box::from_raw(overlapped.cast::<FileTransfer>()) })
     }
 
-    /// Treats a refused call as [`RefusedStatus`] says.
-    #[cfg(test)]
-    fn tell_of_refusal(&self, flight: *mut FileTransfer) {
-        let refusal = self.refusals.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(status) = refusal else { return };
-        let overlapped = flight.cast::<OVERLAPPED>();
-        if let Some(status) = status {
-            // SAFETY: writing through a pointer requires a valid object that nothing else uses.
-            // - the call for this transfer was refused, and no thread has taken it back.
-            unsafe { (*overlapped).Internal = status.cast_unsigned() as usize };
-        }
-        if let Some(flight) = self.landed(overlapped) {
-            let result = flight.result();
-            self.note_and_go_on(flight, result);
-        }
-    }
-
-    fn note_and_go_on(&self, flight: Box<FileTransfer>, result: Result<usize, SystemCode>) {
+    /// Takes a packet with this address, and continues the request whose call it ends, if any.
+    pub(super) fn take_packet(&self, overlapped: *mut OVERLAPPED) {
+        let Some(flight) = self.landed(overlapped) else { return };
+        let result = flight.result();
         if let Some(flight) = self.note(flight, result) {
             self.go_on(flight);
         }
@@ -540,13 +483,12 @@ impl SharedService {
         // - not shared: no reference to the memory exists until then;
         // - the transfer has a reference to the file, which is associated with `self.port`, since
         //   no thread waits for it.
-        let status = unsafe { call.perform(what, ptr::null_mut(), flight.cast(), flight.cast()) };
+        let status =
+            unsafe { (self.perform)(&call, what, ptr::null_mut(), flight.cast(), flight.cast()) };
         if !is_error(status) {
             self.cancel_if_asked(address);
             return TransferStep::Flies;
         }
-        #[cfg(test)]
-        self.tell_of_refusal(flight);
         if !self.take_back_flight(address, serial) {
             // Wine has also queued a packet for it, and another thread has the request.
             return TransferStep::Flies;

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+use std::ffi::c_void;
 use std::fs::{File, OpenOptions};
 use std::io::{Write as _, pipe};
 use std::mem::MaybeUninit;
@@ -15,12 +16,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use windows_sys::Win32::Foundation::{
-    ERROR_ACCESS_DENIED, ERROR_INVALID_PARAMETER, STATUS_ACCESS_DENIED,
+    ERROR_ACCESS_DENIED, ERROR_INVALID_PARAMETER, HANDLE, STATUS_ACCESS_DENIED,
 };
 use windows_sys::Win32::Storage::FileSystem::{FILE_FLAG_DELETE_ON_CLOSE, FILE_FLAG_OVERLAPPED};
+use windows_sys::Win32::System::IO::{IO_STATUS_BLOCK, OVERLAPPED};
 
 use super::super::afd::Afd;
-use super::service::conclude;
+use super::super::afd::driver::is_error;
+use super::service::{OverlappedCall, PerformCall, SharedService, conclude};
 use crate::backend::files::{FileKind, FileRef, FileTarget, Files as _, Issuer};
 use crate::backend::request::FileRequest;
 use crate::types::config::FileEngine;
@@ -161,23 +164,75 @@ fn what_a_handle_does_not_allow_fails() {
     assert_eq!(done.done, 8);
 }
 
+/// How a packet reports a refused call: with a status or without.
+type RefusedStatus = Option<i32>;
+
+/// The service of the only test that uses [`refused_and_told`], and how it treats the next refused
+/// call.
+static REFUSALS: Mutex<(Weak<SharedService>, Option<RefusedStatus>)> =
+    Mutex::new((Weak::new(), None));
+
+/// Makes a call. If it is refused, a packet reports that too, and another thread seems to take it
+/// before the caller continues.
+///
+/// # Safety
+///
+/// As for [`OverlappedCall::perform`]; the context is the address of the call's OVERLAPPED.
+unsafe fn refused_and_told(
+    call: &OverlappedCall,
+    what: FileKind,
+    event: HANDLE,
+    context: *mut c_void,
+    block: *mut IO_STATUS_BLOCK,
+) -> i32 {
+    // SAFETY: `perform` requires what this function requires.
+    let status = unsafe { call.perform(what, event, context, block) };
+    if !is_error(status) {
+        return status;
+    }
+    let mut refusals = REFUSALS.lock().unwrap();
+    let (service, refusal) = (refusals.0.upgrade(), refusals.1.take());
+    drop(refusals);
+    let (Some(service), Some(refusal)) = (service, refusal) else { return status };
+    let overlapped = context.cast::<OVERLAPPED>();
+    if let Some(status) = refusal {
+        // SAFETY: writing through a pointer requires a valid object that nothing else uses.
+        // - the caller promises that it is valid; the call was refused, so the kernel kept nothing,
+        //   and no thread has taken the memory back.
+        unsafe { (*overlapped).Internal = status.cast_unsigned() as usize };
+    }
+    service.take_packet(overlapped);
+    status
+}
+
+/// Returns a reactor that reads and writes files by this function.
+fn afd_with(perform: PerformCall) -> Afd {
+    let mut afd = Afd::new(FileEngine::Automatic).unwrap();
+    afd.files.service().unwrap();
+    let service = afd.files.service.get_mut().unwrap();
+    Arc::get_mut(&mut service.0).unwrap().perform = perform;
+    afd
+}
+
 /// Wine reports some calls by both, and another thread may take the packet first: with a status, so
 /// that it continues the request, or without one.
 #[test]
 fn a_request_that_a_refusal_and_a_packet_tell_of_returns_once() {
     let file = File::open(std::env::current_exe().unwrap()).unwrap();
-    let afd = Afd::new(FileEngine::Automatic).unwrap();
+    let afd = afd_with(refused_and_told);
+    REFUSALS.lock().unwrap().0 = Arc::downgrade(&afd.files.service().unwrap().0);
     let (desk, heard) = desk();
     let held = afd.file_ref(number(&file)).unwrap();
     let share = Arc::new(());
     for (name, status) in [None, Some(STATUS_ACCESS_DENIED), None].into_iter().enumerate() {
-        afd.files.service().unwrap().tell_of_next_refusal(status);
+        REFUSALS.lock().unwrap().1 = Some(status);
         let mut io_buffer = IoBuffer::new(Room(vec![vec![1; 8]], Arc::clone(&share)));
         io_buffer.lend_bytes(|buffer: &Room, part| part(&buffer.0[0]));
         let refused = request(&desk, &held, name as u64, FileKind::Write, Some(io_buffer));
         let done = perform(&afd, &heard, refused);
         assert_eq!(done.fault.unwrap().code, Some(ERROR_ACCESS_DENIED.cast_signed()));
         assert_eq!((done.id, done.done, done.is_cancelled), (name as u64, 0, false));
+        assert_eq!(REFUSALS.lock().unwrap().1, None, "the call was refused");
         drop(done.buffer);
         let done = perform(&afd, &heard, request(&desk, &held, 10, FileKind::Read, room(1, 8)));
         assert_eq!((done.id, done.done), (10, 8), "{:?}", done.fault);
@@ -228,9 +283,26 @@ fn a_service_lasts_until_it_has_let_go_of_the_last_buffer() {
     }
 }
 
-/// The delays, in milliseconds, with which a thread enters a call. With the second one, a cancelled
-/// call has not started yet.
-const DAWDLING: [u64; 2] = [0, 50];
+/// How calls are made. With the second one, a cancelled call has not started yet.
+const CALLS: [PerformCall; 2] = [OverlappedCall::perform, late_call];
+
+/// Makes a call 50 milliseconds after the thread has announced it.
+///
+/// # Safety
+///
+/// As for [`OverlappedCall::perform`].
+#[allow(clippy::disallowed_methods, reason = "what takes time is what is tested")]
+unsafe fn late_call(
+    call: &OverlappedCall,
+    what: FileKind,
+    event: HANDLE,
+    context: *mut c_void,
+    block: *mut IO_STATUS_BLOCK,
+) -> i32 {
+    thread::sleep(Duration::from_millis(50));
+    // SAFETY: `perform` requires what this function requires.
+    unsafe { call.perform(what, event, context, block) }
+}
 
 /// Starts reads of a pipe, and waits until threads have started `begun` of them.
 fn read_pipe(afd: &Afd, requests: impl Iterator<Item = FileRequest>, begun: usize) {
@@ -239,7 +311,11 @@ fn read_pipe(afd: &Afd, requests: impl Iterator<Item = FileRequest>, begun: usiz
         afd.file_requests().submit(request);
         afd.file_requests().flush();
     }
-    await_true("threads begin", || afd.files.service().unwrap().at_work() == begun);
+    let at_work = || {
+        let state = afd.files.service().unwrap().0.lock();
+        state.lanes.iter().map(|lane| lane.at_work.len()).sum::<usize>()
+    };
+    await_true("threads begin", || at_work() == begun);
 }
 
 #[track_caller]
@@ -253,14 +329,13 @@ fn await_true(what: &str, mut is_true: impl FnMut() -> bool) {
 
 #[test]
 fn a_call_that_waits_is_left_whenever_its_request_is_cancelled() {
-    for dawdling in DAWDLING {
+    for call in CALLS {
         let (reader, mut writer) = pipe().unwrap();
-        let afd = Afd::new(FileEngine::Automatic).unwrap();
+        let afd = afd_with(call);
         let (desk, heard) = desk();
         let held = afd.file_ref(number(&reader)).unwrap();
         assert!(held.waits() && !held.ends_by_itself());
         let share = Arc::new(());
-        afd.files.service().unwrap().dawdle(dawdling);
         let requests =
             |name| request(&desk, &held, name, FileKind::Read, shared_room(1, 8, &share));
         // By one handle that is not overlapped.
@@ -281,15 +356,13 @@ fn a_call_that_waits_is_left_whenever_its_request_is_cancelled() {
 
 #[test]
 fn a_service_ends_that_calls_are_waiting_for() {
-    for dawdling in DAWDLING {
+    for call in CALLS {
         let (reader, _writer) = pipe().unwrap();
-        let afd = Afd::new(FileEngine::Automatic).unwrap();
+        let afd = afd_with(call);
         let (desk, heard) = desk();
         let held = afd.file_ref(number(&reader)).unwrap();
         let share = Arc::new(());
-        let service = afd.files.service().unwrap();
-        service.dawdle(dawdling);
-        let last = service.last();
+        let last = Arc::downgrade(&afd.files.service().unwrap().0);
         let requests =
             |name| request(&desk, &held, name, FileKind::Read, shared_room(1, 8, &share));
         read_pipe(&afd, (0..12).map(requests), 8);

@@ -56,14 +56,14 @@ pub(super) fn lane_of(request: &FileRequest) -> Option<usize> {
 pub(super) struct WaitingJobs {
     /// Requests that have not started, oldest first.
     queue: RequestQueue,
-    at_work: Vec<Work>,
+    pub(super) at_work: Vec<Work>,
     threads: usize,
     /// The threads without work.
     idle: usize,
 }
 
 /// A request that a thread has started, until it returns.
-struct Work {
+pub(super) struct Work {
     id: u64,
     call: BlockingCall,
     /// Its cancellation was requested.
@@ -113,11 +113,6 @@ impl WaitingJobs {
 
     pub(super) fn is_at_work(&self) -> bool {
         !self.at_work.is_empty()
-    }
-
-    #[cfg(test)]
-    pub(super) fn at_work(&self) -> usize {
-        self.at_work.len()
     }
 
     /// Returns whether a new thread is needed, and counts it. `None` if no request is queued.
@@ -300,8 +295,6 @@ impl SharedService {
         if self.turn(lane, request.id, BlockingCall::Waits(thread)) {
             return Err(ERROR_OPERATION_ABORTED);
         }
-        #[cfg(test)]
-        self.dawdle();
         if matches!(request.kind, FileKind::SyncData | FileKind::SyncAll) {
             // SAFETY: FlushFileBuffers requires an open file.
             // - the request has a reference to it.
@@ -317,7 +310,8 @@ impl SharedService {
         //   is a local that is used under no other name; the request has lent its buffer, which
         //   does not move and which nothing else accesses until the request has returned;
         // - an operation without a context queues no packet.
-        let mut status = unsafe { call.perform(request.kind, event, ptr::null_mut(), block) };
+        let mut status =
+            unsafe { (self.perform)(&call, request.kind, event, ptr::null_mut(), block) };
         if is_error(status) {
             return Err(code_of(status));
         }

@@ -126,9 +126,16 @@ struct TransferState {
 }
 
 /// The operations of one reactor.
-#[derive(Default)]
 pub(super) struct OverlappedOperations {
     state: Mutex<TransferState>,
+    /// [`SocketTransfer::call`], or a function of a test that demands and promises the same.
+    call: unsafe fn(*mut SocketTransfer) -> WinsockCode,
+}
+
+impl Default for OverlappedOperations {
+    fn default() -> Self {
+        Self { state: Mutex::default(), call: SocketTransfer::call }
+    }
 }
 
 /// The result of a transfer that the kernel has finished.
@@ -645,8 +652,6 @@ impl OverlappedOperations {
     /// Submits the remaining part of a pending transfer to the kernel.
     fn start(&self, mut flight: Box<SocketTransfer>, sign: Sign<'_>) {
         let prepared = flight.prepare();
-        #[cfg(test)]
-        let kind = flight.request.kind;
         let memory = Box::into_raw(flight);
         let place = memory.addr();
         let mut state = self.lock();
@@ -657,15 +662,13 @@ impl OverlappedOperations {
             aboard.is_being_called = true;
         }
         drop(state);
-        #[cfg(test)]
-        tests::call_is_due(place);
         let code = match prepared {
             // SAFETY: `call` requires a prepared transfer that nothing else uses, and that nothing
             // accesses until the call has ended.
             // - it was prepared above; `complete` makes the box of it again when the kernel has
             //   written a status, or when this call has returned; this function does not access it
             //   any more.
-            Ok(()) => unsafe { SocketTransfer::call(memory) },
+            Ok(()) => unsafe { (self.call)(memory) },
             Err(code) => code,
         };
         let mut state = self.lock();
@@ -675,8 +678,6 @@ impl OverlappedOperations {
             aboard.is_being_called = false;
         }
         if matches!(code, 0 | WSA_IO_PENDING) {
-            #[cfg(test)]
-            tests::note(kind);
             if let Some(aboard) = aboard.filter(|aboard| aboard.is_cancelled) {
                 aboard.cancel();
             }

@@ -9,26 +9,28 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::windows::io::{AsRawSocket as _, OwnedSocket};
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Once, OnceLock};
 use std::time::{Duration, Instant};
 
 use windows_sys::Win32::Networking::WinSock::{INVALID_SOCKET, WSA_IO_PENDING, WSABUF, WSARecv};
 use windows_sys::Win32::System::IO::OVERLAPPED;
+use windows_sys::Win32::System::LibraryLoader::LoadLibraryA;
 use windows_sys::Win32::System::Threading::{GetCurrentProcess, GetProcessHandleCount};
 
 use super::super::afd::{self, Afd};
 use super::super::host::is_wine;
-use super::super::options::{last_code, socket};
+use super::super::options::{WinsockCode, last_code, socket};
 use super::super::port::SystemPort as Kernel;
-use super::kept_or_asked;
+use super::super::winsock_notifications::{WinsockBackend, native};
+use super::{OverlappedOperations, SocketTransfer, kept_or_asked};
+use crate::backend::Backend;
 use crate::backend::reactor::Reactor as _;
 use crate::backend::request::{SocketRequest, Submit as _};
 use crate::backend::sockets::{SocketAttempt, SocketKind, SocketTarget, Sockets as _, Transport};
 use crate::state::facts::{Edge, Facts};
 use crate::types::config::FileEngine;
 use crate::types::io_buffer::IoBuffer;
-use crate::types::source::Descriptor;
-use crate::types::source::Source as _;
+use crate::types::source::{Descriptor, KernelId, Source as _};
 use crate::{Batch, Operation, Outcome, Packet, Port, Readiness, SharedSource};
 
 const SOON: Duration = Duration::from_secs(120);
@@ -46,18 +48,52 @@ thread_local! {
 /// A function that gets the place of the transfer.
 type Between = Box<dyn FnOnce(super::TransferPlace)>;
 
-/// Called when this thread is about to make a call.
+/// Makes a call after running what the test wants in between, and notes it if the kernel accepts it.
 ///
-/// The transfer is pending, and the kernel does not have it yet.
-pub(super) fn call_is_due(place: super::TransferPlace) {
+/// # Safety
+///
+/// As for [`SocketTransfer::call`].
+unsafe fn noted_call(flight: *mut SocketTransfer) -> WinsockCode {
     if let Some(between) = IN_BETWEEN.take() {
-        between(place);
+        between(flight.addr());
     }
+    // SAFETY: reading demands that the place is valid and not written to.
+    // - the caller says so; the kernel does not have it yet.
+    let kind = unsafe { (*flight).request.kind };
+    // SAFETY: `call` demands what this function demands.
+    // - `between` has at most looked at the status.
+    let code = unsafe { SocketTransfer::call(flight) };
+    if matches!(code, 0 | WSA_IO_PENDING) {
+        CARRIED.with_borrow_mut(|carried| carried.push(kind));
+    }
+    code
 }
 
-/// Notes that the kernel has accepted a call of this thread.
-pub(super) fn note(ask: SocketKind) {
-    CARRIED.with_borrow_mut(|carried| carried.push(ask));
+fn noted_operations() -> OverlappedOperations {
+    OverlappedOperations { call: noted_call, ..OverlappedOperations::default() }
+}
+
+/// Returns a reactor by polls that notes its calls.
+fn noted_afd() -> Afd {
+    let mut afd = Afd::new(FileEngine::Automatic).unwrap();
+    afd.operations = noted_operations();
+    afd
+}
+
+/// Loads the library that replaces notifications if `TEST_NOTIFICATIONS` is set and the system has
+/// none. The test kit does so for the other tests.
+fn load_replacement() {
+    static LOADED: Once = Once::new();
+    LOADED.call_once(|| {
+        if std::env::var_os("TEST_NOTIFICATIONS").is_none() || native().is_some() {
+            return;
+        }
+        // SAFETY: LoadLibraryA reads a name that ends with a zero, and runs code of the library that
+        // it loads.
+        // - it is a library of this workspace, whose code may run at any time.
+        let library = unsafe { LoadLibraryA(c"completion_port.dll".as_ptr().cast()) };
+        assert!(!library.is_null(), "there is no completion_port.dll");
+    });
 }
 
 /// Returns the calls since this was last called.
@@ -97,6 +133,7 @@ fn fill(stream: &mut TcpStream) {
 /// The one with notifications requires that the system, or the library that replaces it, has them.
 fn each_way(test: impl Fn(Readiness)) {
     test(Readiness::Polls);
+    load_replacement();
     let builder = Port::builder().readiness(Readiness::Notifications);
     match builder.build::<OwnedSocket, ()>() {
         Ok(_) => test(Readiness::Notifications),
@@ -104,8 +141,17 @@ fn each_way(test: impl Fn(Readiness)) {
     }
 }
 
+/// A back end whose calls are noted.
+fn backend(way: Readiness) -> Box<dyn Backend> {
+    if way == Readiness::Polls {
+        return Box::new(noted_afd());
+    }
+    let notified = WinsockBackend::new(FileEngine::Automatic, noted_operations());
+    Box::new(notified.unwrap().unwrap())
+}
+
 fn new_port<K>(way: Readiness) -> Port<K> {
-    Port::builder().readiness(way).build().unwrap()
+    Port::builder().build_on(backend(way), KernelId::SYSTEM).unwrap()
 }
 
 /// Returns the outcome of the only pending operation, whose token ends.
@@ -380,7 +426,7 @@ fn a_datagram_that_is_cut_at_once_is_told_once() {
 #[test]
 fn a_packet_that_is_none_of_a_flight_brings_no_second_call() {
     carried();
-    let afd = Arc::new(Afd::new(FileEngine::Automatic).unwrap());
+    let afd = Arc::new(noted_afd());
     let (near, mut far) = pair();
     let here = number(&near);
     afd.attach(here, 7, Facts::IN).unwrap();
@@ -528,7 +574,7 @@ fn a_dropped_port_leaves_nothing_of_what_the_kernel_had() {
         let drop_one = || {
             carried();
             let port: Port<SharedSource<OwnedSocket>, (), Counted> =
-                Port::builder().readiness(way).buffers().build().unwrap();
+                Port::builder().buffers().build_on(backend(way), KernelId::SYSTEM).unwrap();
             let counted = |bytes| Counted(bytes, Arc::clone(&count));
             let mut far_ends = Vec::new();
             for _ in 0..20 {
