@@ -396,8 +396,9 @@ fn each_word_of_a_dump_is_explained() {
     let words: Vec<_> = dump.split(' ').filter(|word| word.contains(char::is_lowercase)).collect();
     assert!(words.len() > 18, "{dump}");
     for word in words {
-        let is_explained = page.lines().filter(|line| line.starts_with("| `")).any(|line| {
-            line.split('|').nth(1).is_some_and(|names| names.contains(&format!("`{word}`")))
+        // The page lists the words as "- `one`, `another`: meaning".
+        let is_explained = page.lines().filter(|line| line.starts_with("- `")).any(|line| {
+            line.split(':').next().is_some_and(|names| names.contains(&format!("`{word}`")))
         });
         assert!(is_explained, "docs/STALLS.md does not explain `{word}`");
     }
