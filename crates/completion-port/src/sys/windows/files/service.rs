@@ -164,8 +164,9 @@ pub(super) struct SharedService {
     dawdling: AtomicU64,
 }
 
-/// How a packet also reports the next refused call, and another thread takes it before the caller
-/// continues: with a status or without.
+/// Makes a packet report the next refused call too, with a status or without.
+///
+/// Another thread takes the packet before the caller continues.
 #[cfg(test)]
 pub(super) type RefusedStatus = Option<i32>;
 
@@ -197,7 +198,7 @@ impl Service {
         *self.0.refusals.lock().unwrap_or_else(PoisonError::into_inner) = Some(how);
     }
 
-    /// Delays each further call of a thread that waits for a file by this time.
+    /// Delays each further call of a thread that waits for a file by `milliseconds`.
     #[cfg(test)]
     pub(super) fn dawdle(&self, milliseconds: u64) {
         self.0.dawdling.store(milliseconds, SeqCst);
@@ -505,7 +506,7 @@ impl SharedService {
         }
     }
 
-    /// Performs the remaining parts of a request, as far as no packet of the kernel is needed.
+    /// Performs the remaining parts of a request until it must wait for a packet of the kernel.
     fn go_on(&self, mut flight: Box<FileTransfer>) {
         while let TransferStep::Done(back, result) = self.begin(flight) {
             match self.note(back, result) {
