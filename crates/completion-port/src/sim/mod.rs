@@ -6,10 +6,10 @@
 //! `tests/facts/linux.txt` records the behaviour of the real kernel, and the tests compare both
 //! kernels with it.
 //!
-//! * A [`Socket`] is a [`Source`](crate::Source) for the ports of its kernel, and not a descriptor of
-//!   the process. The kernel gives it the lowest free number, as Linux does, so numbers of closed
-//!   sockets are reused. Only memory limits the number of sockets. All sockets are non-blocking. A
-//!   stream or pipe holds at most [`SEND_BUFFER`] bytes that its peer has not read.
+//! * A [`Socket`] is a [`Source`](crate::Source) for the ports of its kernel, and not a descriptor
+//!   of the process. The kernel gives it the lowest free number, as Linux does, so numbers of
+//!   closed sockets are reused. Only memory limits the number of sockets. All sockets are
+//!   non-blocking. A stream or pipe holds at most [`SEND_BUFFER`] bytes that its peer has not read.
 //! * Time is virtual. With the automatic clock, a wait that finds nothing moves the clock to its
 //!   deadline and returns immediately. With the [manual clock](Kernel::manual_clock) it sleeps
 //!   until an event arrives or [`Kernel::advance`] reaches its deadline. A wait without a limit
@@ -702,9 +702,9 @@ impl Kernel {
         state.scripted_sleep.insert(thread, (asleep.into(), now));
     }
 
-    /// Sets whether the system hides from new ports when threads go to sleep.
+    /// Sets whether the system hides when threads go to sleep.
     ///
-    /// A port made while it is hidden cannot use
+    /// A port made meanwhile cannot use
     /// [`BlockDetection::Switches`](crate::BlockDetection::Switches).
     pub fn hide_switches(&self, hidden: bool) {
         self.lock().hides_switches = hidden;

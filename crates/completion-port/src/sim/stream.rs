@@ -308,7 +308,7 @@ impl Objects {
 
     /// Reports new room after the peer of `id` has read.
     ///
-    /// AF_UNIX reports it forevery write that was read to its end, TCP only for a socket that ran
+    /// AF_UNIX reports it for every write that was read to its end, TCP only for a socket that ran
     /// out of room.
     fn room_again(&mut self, id: FileId, segment_done: bool) {
         let sent = self.sent(id);

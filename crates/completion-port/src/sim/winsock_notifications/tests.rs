@@ -49,7 +49,7 @@ fn enabled(reactor: &WinsockNotifications<SimulatedPort>) -> usize {
     queue.registrations.values().filter(is_asked).count()
 }
 
-/// Whether nothing is attached, being removed or still to be enabled.
+/// Returns whether nothing is attached, being removed or still to be enabled.
 fn has_nothing(reactor: &WinsockNotifications<SimulatedPort>) -> bool {
     let state = reactor.state();
     state.records.is_empty() && state.waiting.is_empty() && state.owed.is_empty()
@@ -301,7 +301,7 @@ fn a_socket_is_attached_elsewhere_however_few_packets_a_call_brings() {
     let kernel = Kernel::new();
     let (one, other) = (reactor(&kernel), reactor(&kernel));
     kernel.lock().notifiers.get_mut(&one.calls.port).unwrap().brings_one = true;
-    // More sockets than removals that the port waits for.
+    // More sockets than attempts to make the port give one up.
     let sockets: Vec<_> = (0..=PATIENCE).map(|_| kernel.udp_bound().unwrap()).collect();
     for (name, socket) in (1..).zip(&sockets) {
         one.attach(socket.number(), name, BOTH).unwrap();

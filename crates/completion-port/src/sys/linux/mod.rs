@@ -17,7 +17,7 @@ mod process;
 pub(in crate::sys) mod tests;
 mod thread;
 
-/// The back end, under the name that the tests of all systems use.
+/// The back end, under the name that the code shared by all Unix systems uses.
 pub(in crate::sys) use epoll::Epoll as System;
 
 /// Makes the best back end of this system.

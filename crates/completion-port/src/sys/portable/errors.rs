@@ -1,5 +1,6 @@
-//! How the errors of system calls are handled. Each back end has one table with a row for each call;
-//! an error in no row is permanent.
+//! How the errors of system calls are handled.
+//!
+//! Each back end has one table with a row for each call; an error in no row is permanent.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;

@@ -131,7 +131,7 @@ pub(crate) trait KqueueCalls: Send + Sync {
 
     /// kevent(2): makes the changes, waits for events, and writes them to `room`.
     ///
-    /// Returns their number. It waits at most `timeout`, or without a limit if that is `None`.
+    /// Returns the number of events. It waits at most `timeout` (`None`: no limit).
     ///
     /// A refused change becomes an event with [`flag::ERROR`] in `room`, and the other changes are
     /// still made. If there is no room for it, the call fails with its code and skips the changes

@@ -19,7 +19,7 @@ use crate::types::source::Descriptor;
 use crate::types::source::{OwnedSource, Source as _};
 
 mod simulated;
-// Its tests need nothing of its system.
+// Its tests run on every system.
 #[path = "../bsd/sleepers.rs"]
 mod sleepers;
 

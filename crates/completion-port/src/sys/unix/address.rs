@@ -57,7 +57,7 @@ impl From<net::SocketAddr> for Address {
     }
 }
 
-/// The size of `struct sockaddr_storage`, which has room forevery address.
+/// The size of `struct sockaddr_storage`, which has room for every address.
 const SIZE: usize = size_of::<libc::sockaddr_storage>();
 
 /// The offset of the name of an `AF_UNIX` socket.

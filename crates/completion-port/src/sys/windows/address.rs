@@ -12,7 +12,7 @@ use crate::types::address::{Address, AddressKind, WrittenAddress};
 use crate::types::error::ErrorKind;
 use crate::types::error::Fault;
 
-/// The size of `SOCKADDR_STORAGE`, which has room forevery address.
+/// The size of `SOCKADDR_STORAGE`, which has room for every address.
 const SIZE: usize = size_of::<SOCKADDR_STORAGE>();
 
 /// The offset of the name of an `AF_UNIX` socket.

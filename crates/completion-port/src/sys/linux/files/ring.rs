@@ -40,8 +40,8 @@ const MOST_OTHERS: usize = 240;
 /// The size of the completion queue.
 ///
 /// It has room for the completions of all these requests, of a cancel for each, and of the read
-/// that wakes the thread. Completions then never overflow, which keeps some kernels from taking
-/// entries.
+/// that wakes the thread. It therefore never overflows. Some kernels take no more entries after an
+/// overflow.
 const COMPLETIONS: u32 = 1024;
 
 const _: () = assert!(2 * (MOST + MOST_OTHERS + 1) <= COMPLETIONS as usize);

@@ -72,10 +72,8 @@ pub(crate) trait NotificationCalls: Send + Sync + 'static {
 
     /// Makes the changes in order, records the result of each, and takes packets.
     ///
-    /// Returns their number.
-    ///
-    /// It waits for packets for at most `timeout` (`None`: no limit), unless there is no room or a
-    /// change failed.
+    /// Returns the number of packets. It waits for them for at most `timeout` (`None`: no limit),
+    /// unless there is no room or a change failed.
     ///
     /// Fails if the system refuses the call permanently. Each change then has this result.
     fn process(

@@ -14,13 +14,13 @@
 //!
 //! Until then no other port can register the socket either. The reactors of one kernel therefore
 //! share a table of which of them [has](Holders) a socket. If the system refuses a registration of
-//! a number that the engine has assigned to this reactor, it makes the other reactor give the
+//! a number that the engine has assigned to this reactor, this reactor makes the other one give the
 //! socket up.
 //!
 //! The reactor never disables a registration: the documentation forbids enabling it again before
 //! the disabling has been reported. A removal shows whether a number still names the attached
-//! socket: it finds a registration or none. When the engine asks, which it does only for borrowed
-//! sockets, the reactor removes the registration and makes a new one.
+//! socket: it finds a registration or none. When the engine needs to know, which happens only for
+//! borrowed sockets, the reactor removes the registration and makes a new one.
 //!
 //! The reactor requests the end of a stream together with data. The system then reports the end
 //! separately, and IN means data only. The reactor converts both to the facts of epoll.
@@ -97,8 +97,8 @@ impl<C: NotificationCalls> Deref for WinsockNotifications<C> {
 
 impl<C: NotificationCalls> Drop for WinsockNotifications<C> {
     fn drop(&mut self) {
-        // All sockets have been detached. From now on no other reactor finds this one, nor waits
-        // for a removal in its queue.
+        // All sockets have been detached. The removals in the queue are completed first, since no
+        // other reactor can get these sockets before. From now on none finds this reactor.
         self.drain(&mut self.state());
         self.calls.holders().forget_all(Arc::as_ptr(&self.0));
     }

@@ -631,7 +631,7 @@ impl Afd {
 
     /// Wakes another thread if none wakes in time to poll sockets again.
     ///
-    /// The calling thread no longer does.
+    /// The calling thread leaves the poll, so it will not do that itself.
     fn hand_on(&self) {
         if self.sleepers.load(SeqCst) == 0 {
             // The next thread that polls checks the list first. It counts itself before.

@@ -448,7 +448,7 @@ impl SharedService {
         }
     }
 
-    /// Performs the remaining parts of a request, as far as no packet of the kernel is needed.
+    /// Performs the remaining parts of a request until it must wait for a packet of the kernel.
     fn go_on(&self, mut flight: Box<FileTransfer>) {
         while let TransferStep::Done(back, result) = self.begin(flight) {
             match self.note(back, result) {

@@ -45,10 +45,10 @@ use crate::types::io_buffer::IoBuffer;
 use crate::types::source::Descriptor;
 use crate::types::source::{OwnedKind, OwnedSource, Source as _};
 
-/// The most bytes of one send call. A call completes when all of its bytes are sent.
+/// The most bytes of the call of a [`SocketKind::Send`], which ends when all of them are sent.
 const SOME: usize = 1 << 16;
 
-/// The most bytes of each of several consecutive send calls.
+/// The most bytes of each call of a [`SocketKind::SendAll`], which makes one after the other.
 const MUCH: usize = 1 << 20;
 
 /// The size that AcceptEx requires for an address.
